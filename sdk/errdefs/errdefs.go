@@ -1,0 +1,214 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package errdefs holds the error classes that all of Drover shares, and their
+// mapping to gRPC status and back. A class says what the caller can do about an
+// error; the text says what happened. It owns no error of any one area and no
+// HTTP codes (those belong to core/api). Every package may import it.
+//
+// Make an error of a class with its constructor, which wraps like fmt.Errorf:
+//
+//	return errdefs.NotFoundf("task %q is unknown to this driver; recover it first: %w", id, err)
+//
+// and ask for a class with the Is function of the class:
+//
+//	if errdefs.IsNotFound(err) { ... }
+//
+// Where a classed error wraps another one, the outer class is the error's class.
+// errors.Is(err, errdefs.NotFound) also looks at the inner ones.
+package errdefs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Class says what an error means to a caller. Each class is itself an error, so
+// errors.Is(err, errdefs.NotFound) works on every error of that class.
+type Class string
+
+// The classes. An error has the class of the outermost classed error in its chain.
+const (
+	NotFound           Class = "not found"
+	InvalidArgument    Class = "invalid argument"
+	AlreadyExists      Class = "already exists"
+	FailedPrecondition Class = "failed precondition"
+	Unavailable        Class = "unavailable"
+	DeadlineExceeded   Class = "deadline exceeded"
+	PermissionDenied   Class = "permission denied"
+	ResourceExhausted  Class = "resource exhausted"
+	Conflict           Class = "conflict"
+	Unimplemented      Class = "unimplemented"
+	Aborted            Class = "aborted"
+	Canceled           Class = "canceled"
+	Internal           Class = "internal"
+)
+
+// Error returns the name of the class.
+func (c Class) Error() string { return string(c) }
+
+// classed gives a class, and possibly an explicit retryable mark, to an error.
+type classed struct {
+	class     Class
+	err       error
+	retryable *bool
+}
+
+func (e *classed) Error() string { return e.err.Error() }
+
+func (e *classed) Unwrap() error { return e.err }
+
+// Is makes the class of the error visible to errors.Is.
+func (e *classed) Is(target error) bool {
+	c, ok := target.(Class)
+	return ok && c == e.class
+}
+
+// New gives err a class without changing its text. A nil err stays nil.
+func New(class Class, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &classed{class: class, err: err}
+}
+
+func newf(class Class, format string, args ...any) error {
+	return &classed{class: class, err: fmt.Errorf(format, args...)}
+}
+
+// NotFoundf returns an error of class NotFound: the named thing does not exist.
+func NotFoundf(format string, args ...any) error { return newf(NotFound, format, args...) }
+
+// InvalidArgumentf returns an error of class InvalidArgument: the request can never succeed as it is.
+func InvalidArgumentf(format string, args ...any) error {
+	return newf(InvalidArgument, format, args...)
+}
+
+// AlreadyExistsf returns an error of class AlreadyExists: what was to be made is there.
+func AlreadyExistsf(format string, args ...any) error { return newf(AlreadyExists, format, args...) }
+
+// FailedPreconditionf returns an error of class FailedPrecondition: the state must change before a retry can succeed.
+func FailedPreconditionf(format string, args ...any) error {
+	return newf(FailedPrecondition, format, args...)
+}
+
+// Unavailablef returns an error of class Unavailable: nobody answered; a retry may succeed.
+func Unavailablef(format string, args ...any) error { return newf(Unavailable, format, args...) }
+
+// DeadlineExceededf returns an error of class DeadlineExceeded: the answer did not come in time.
+func DeadlineExceededf(format string, args ...any) error {
+	return newf(DeadlineExceeded, format, args...)
+}
+
+// PermissionDeniedf returns an error of class PermissionDenied: the caller may not do this.
+func PermissionDeniedf(format string, args ...any) error {
+	return newf(PermissionDenied, format, args...)
+}
+
+// ResourceExhaustedf returns an error of class ResourceExhausted: a limit was reached.
+func ResourceExhaustedf(format string, args ...any) error {
+	return newf(ResourceExhausted, format, args...)
+}
+
+// Conflictf returns an error of class Conflict: a newer write won; read again and retry.
+func Conflictf(format string, args ...any) error { return newf(Conflict, format, args...) }
+
+// Unimplementedf returns an error of class Unimplemented: the callee cannot do this.
+func Unimplementedf(format string, args ...any) error { return newf(Unimplemented, format, args...) }
+
+// Abortedf returns an error of class Aborted: the work was given up midway.
+func Abortedf(format string, args ...any) error { return newf(Aborted, format, args...) }
+
+// Canceledf returns an error of class Canceled: the caller gave up.
+func Canceledf(format string, args ...any) error { return newf(Canceled, format, args...) }
+
+// Internalf returns an error of class Internal: a defect of ours.
+func Internalf(format string, args ...any) error { return newf(Internal, format, args...) }
+
+// ClassOf returns the class of err: that of its outermost classed error, the
+// matching one for the context errors, and Internal for anything else. It
+// returns "" for nil.
+func ClassOf(err error) Class {
+	if err == nil {
+		return ""
+	}
+	var e *classed
+	if errors.As(err, &e) {
+		return e.class
+	}
+	var c Class
+	if errors.As(err, &c) {
+		return c
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return Canceled
+	}
+	return Internal
+}
+
+// IsNotFound reports whether err is of class NotFound.
+func IsNotFound(err error) bool { return ClassOf(err) == NotFound }
+
+// IsInvalidArgument reports whether err is of class InvalidArgument.
+func IsInvalidArgument(err error) bool { return ClassOf(err) == InvalidArgument }
+
+// IsAlreadyExists reports whether err is of class AlreadyExists.
+func IsAlreadyExists(err error) bool { return ClassOf(err) == AlreadyExists }
+
+// IsFailedPrecondition reports whether err is of class FailedPrecondition.
+func IsFailedPrecondition(err error) bool { return ClassOf(err) == FailedPrecondition }
+
+// IsUnavailable reports whether err is of class Unavailable.
+func IsUnavailable(err error) bool { return ClassOf(err) == Unavailable }
+
+// IsDeadlineExceeded reports whether err is of class DeadlineExceeded or wraps context.DeadlineExceeded.
+func IsDeadlineExceeded(err error) bool { return ClassOf(err) == DeadlineExceeded }
+
+// IsPermissionDenied reports whether err is of class PermissionDenied.
+func IsPermissionDenied(err error) bool { return ClassOf(err) == PermissionDenied }
+
+// IsResourceExhausted reports whether err is of class ResourceExhausted.
+func IsResourceExhausted(err error) bool { return ClassOf(err) == ResourceExhausted }
+
+// IsConflict reports whether err is of class Conflict.
+func IsConflict(err error) bool { return ClassOf(err) == Conflict }
+
+// IsUnimplemented reports whether err is of class Unimplemented.
+func IsUnimplemented(err error) bool { return ClassOf(err) == Unimplemented }
+
+// IsAborted reports whether err is of class Aborted.
+func IsAborted(err error) bool { return ClassOf(err) == Aborted }
+
+// IsCanceled reports whether err is of class Canceled or wraps context.Canceled.
+func IsCanceled(err error) bool { return ClassOf(err) == Canceled }
+
+// IsInternal reports whether err is of class Internal, which every error without a class is.
+func IsInternal(err error) bool { return ClassOf(err) == Internal }
+
+// WithRetryable marks err explicitly as worth a retry of the same request, or
+// not; it keeps class and text. Use it where the class alone says it wrongly.
+func WithRetryable(err error, retryable bool) error {
+	if err == nil {
+		return nil
+	}
+	return &classed{class: ClassOf(err), err: err, retryable: &retryable}
+}
+
+// IsRetryable reports whether the same request may succeed later without a
+// change to it: the outermost explicit mark if there is one, else what the class says.
+func IsRetryable(err error) bool {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if c, ok := e.(*classed); ok && c.retryable != nil {
+			return *c.retryable
+		}
+	}
+	switch ClassOf(err) {
+	case Unavailable, DeadlineExceeded, ResourceExhausted, Conflict, Aborted:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,73 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package schema describes the configuration that a plugin accepts, so that the
+// agent, the server and the CLI can check a config block before any plugin runs
+// it. It owns the description, its hash, and checking and decoding against it.
+// It knows nothing of HCL: core/jobspec turns a block into map[string]any and
+// maps the paths of our errors back to lines. Plugins and core may import it.
+package schema
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// Type is the type of one attribute.
+type Type string
+
+// The types. Values of type Any are passed through unchecked.
+const (
+	String     Type = "string"
+	Number     Type = "number"
+	Bool       Type = "bool"
+	ListString Type = "list(string)"
+	MapString  Type = "map(string)"
+	// ListMapString is a map that may be written in several blocks, as labels { a = 1 }.
+	ListMapString Type = "list(map(string))"
+	Any           Type = "any"
+	// Block is a nested block that may be given once, and BlockList one that may repeat.
+	Block     Type = "block"
+	BlockList Type = "list(block)"
+)
+
+// Schema is what one config block accepts. The zero value accepts an empty block only.
+type Schema struct {
+	Attributes []Attribute `json:"attributes,omitempty"`
+}
+
+// Attribute is one name in a block. Block is set for the types Block and
+// BlockList only. Default is a JSON value of the attribute's type and is used
+// where the attribute is not set; a required attribute has none.
+type Attribute struct {
+	Name        string  `json:"name"`
+	Type        Type    `json:"type"`
+	Required    bool    `json:"required,omitempty"`
+	Default     any     `json:"default,omitempty"`
+	Description string  `json:"description,omitempty"`
+	Block       *Schema `json:"block,omitempty"`
+}
+
+// Hash names the schema: equal schemas have equal hashes. It is what a node's
+// fingerprint carries in place of the schema itself.
+func (s *Schema) Hash() string {
+	body, err := json.Marshal(s)
+	if err != nil {
+		// Only a Default that JSON cannot express comes here; Check refuses those.
+		body = []byte(fmt.Sprintf("%#v", s))
+	}
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:16])
+}
+
+// attribute returns the attribute called name, or nil.
+func (s *Schema) attribute(name string) *Attribute {
+	for i := range s.Attributes {
+		if s.Attributes[i].Name == name {
+			return &s.Attributes[i]
+		}
+	}
+	return nil
+}
