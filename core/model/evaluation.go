@@ -1,0 +1,117 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import "time"
+
+// Evaluation statuses.
+const (
+	EvalStatusBlocked   = "blocked" // waits for capacity
+	EvalStatusPending   = "pending" // waits for a worker or for WaitUntil
+	EvalStatusComplete  = "complete"
+	EvalStatusFailed    = "failed"
+	EvalStatusCancelled = "canceled"
+)
+
+// What caused an evaluation.
+const (
+	EvalTriggerJobRegister          = "job-register"
+	EvalTriggerJobDeregister        = "job-deregister"
+	EvalTriggerPeriodicJob          = "periodic-job"
+	EvalTriggerNodeDrain            = "node-drain"
+	EvalTriggerNodeUpdate           = "node-update"
+	EvalTriggerAllocStop            = "alloc-stop"
+	EvalTriggerScheduled            = "scheduled"
+	EvalTriggerRollingUpdate        = "rolling-update"
+	EvalTriggerDeploymentWatcher    = "deployment-watcher"
+	EvalTriggerFailedFollowUp       = "failed-follow-up"
+	EvalTriggerMaxPlans             = "max-plan-attempts"
+	EvalTriggerRetryFailedAlloc     = "alloc-failure"
+	EvalTriggerQueuedAllocs         = "queued-allocs"
+	EvalTriggerPreemption           = "preemption"
+	EvalTriggerScaling              = "job-scaling"
+	EvalTriggerMaxDisconnectTimeout = "max-disconnect-timeout"
+	EvalTriggerReconnect            = "reconnect"
+)
+
+// Evaluation asks the scheduler to look at one job.
+type Evaluation struct {
+	ID              string
+	Namespace       string
+	Priority        int
+	Type            string // the job's type
+	TriggeredBy     string
+	JobID           string
+	JobModifyIndex  uint64 `json:",omitempty"` // the job's JobModifyIndex when the eval was made
+	NodeID          string `json:",omitempty"` // the node that caused it
+	NodeModifyIndex uint64 `json:",omitempty"`
+	DeploymentID    string `json:",omitempty"`
+
+	Status            string
+	StatusDescription string        `json:",omitempty"`
+	Wait              time.Duration `json:",omitempty"` // deprecated by WaitUntil, kept for readers
+	WaitUntil         time.Time     `json:",omitzero"`  // pending until then
+
+	NextEval     string            `json:",omitempty"`
+	PreviousEval string            `json:",omitempty"`
+	BlockedEval  string            `json:",omitempty"` // the eval that was made for what could not be placed
+	RelatedEvals []*EvaluationStub `json:",omitempty"`
+
+	FailedTGAllocs       map[string]*AllocMetric `json:",omitempty"` // per group: why it was not placed
+	PlanAnnotations      *PlanAnnotations        `json:",omitempty"`
+	ClassEligibility     map[string]bool         `json:",omitempty"` // computed class -> feasible; blocked evals
+	EscapedComputedClass bool                    `json:",omitempty"` // constraints on unique attributes
+	QuotaLimitReached    string                  `json:",omitempty"`
+	AnnotatePlan         bool                    `json:",omitempty"` // dry run: fill PlanAnnotations
+	QueuedAllocations    map[string]int          `json:",omitempty"` // per group: not placed yet
+	SnapshotIndex        uint64                  `json:",omitempty"` // state index that was looked at
+
+	CreateIndex uint64
+	ModifyIndex uint64
+	CreateTime  int64 // Unix ns
+	ModifyTime  int64 // Unix ns
+}
+
+// EvaluationStub is the short form of an evaluation in lists of related ones.
+type EvaluationStub struct {
+	ID                string
+	Namespace         string
+	Priority          int
+	Type              string
+	TriggeredBy       string
+	JobID             string
+	NodeID            string
+	DeploymentID      string
+	Status            string
+	StatusDescription string
+	WaitUntil         time.Time
+	NextEval          string
+	PreviousEval      string
+	BlockedEval       string
+	CreateIndex       uint64
+	ModifyIndex       uint64
+	CreateTime        int64
+	ModifyTime        int64
+}
+
+// TerminalStatus reports whether nothing will happen to the eval any more.
+func (e *Evaluation) TerminalStatus() bool {
+	switch e.Status {
+	case EvalStatusComplete, EvalStatusFailed, EvalStatusCancelled:
+		return true
+	}
+	return false
+}
+
+// ShouldEnqueue reports whether the eval waits for a worker.
+func (e *Evaluation) ShouldEnqueue() bool { return e.Status == EvalStatusPending }
+
+// ShouldBlock reports whether the eval waits for capacity.
+func (e *Evaluation) ShouldBlock() bool { return e.Status == EvalStatusBlocked }
+
+// Copy returns an eval that may be changed without changing e; nested maps are shared.
+func (e *Evaluation) Copy() *Evaluation {
+	c := *e
+	return &c
+}

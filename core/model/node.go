@@ -1,0 +1,270 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import "time"
+
+// Node statuses.
+const (
+	NodeStatusInit         = "initializing"
+	NodeStatusReady        = "ready"
+	NodeStatusDown         = "down"
+	NodeStatusDisconnected = "disconnected"
+)
+
+// Scheduling eligibility of a node.
+const (
+	NodeSchedulingEligible   = "eligible"
+	NodeSchedulingIneligible = "ineligible"
+)
+
+// Node is a machine that runs allocs.
+type Node struct {
+	ID           string
+	SecretID     string // proves to servers that somebody is this node; never read back
+	Name         string
+	Datacenter   string
+	NodeClass    string
+	NodePool     string
+	HTTPAddr     string
+	TLSEnabled   bool
+	CgroupParent string
+
+	Attributes           map[string]string
+	Meta                 map[string]string
+	Links                map[string]string
+	NodeResources        *NodeResources
+	ReservedResources    *NodeReservedResources
+	ComputedClass        string // hash of what constraints can see but unique.*; see ComputeClass
+	Drivers              map[string]*DriverInfo
+	HostVolumes          map[string]*HostVolumeConfig
+	HostNetworks         map[string]*HostNetworkConfig
+	CSIControllerPlugins map[string]*CSIInfo
+	CSINodePlugins       map[string]*CSIInfo
+
+	Status                string
+	StatusDescription     string
+	StatusUpdatedAt       int64 // Unix seconds
+	SchedulingEligibility string
+	Drain                 bool
+	DrainStrategy         *DrainStrategy
+	LastDrain             *DrainMetadata
+	Events                []*NodeEvent // the newest ten
+	NodeMaxAllocs         int
+	GCVolumesOnNodeGC     bool
+	IdentitySigningKeyID  string
+
+	LastMissedHeartbeatIndex uint64
+	LastAllocUpdateIndex     uint64
+	CreateIndex              uint64
+	ModifyIndex              uint64
+}
+
+// Ready reports whether allocs may be placed on the node.
+func (n *Node) Ready() bool {
+	return n.Status == NodeStatusReady && n.DrainStrategy == nil && n.SchedulingEligibility == NodeSchedulingEligible
+}
+
+// TerminalStatus reports whether the node is gone.
+func (n *Node) TerminalStatus() bool { return n.Status == NodeStatusDown }
+
+// Copy returns a node whose fields may be replaced without changing n; maps are shared.
+func (n *Node) Copy() *Node {
+	c := *n
+	return &c
+}
+
+// DriverInfo is what a node says about one of its task drivers.
+type DriverInfo struct {
+	Attributes        map[string]string
+	Detected          bool
+	Healthy           bool
+	HealthDescription string
+	UpdateTime        time.Time
+}
+
+// DrainStrategy says how a node drains.
+type DrainStrategy struct {
+	Deadline         time.Duration // relative; negative: force at once; 0: no deadline
+	IgnoreSystemJobs bool
+	ForceDeadline    time.Time // absolute
+	StartedAt        time.Time
+}
+
+// DrainMetadata is the history of the last drain.
+type DrainMetadata struct {
+	StartedAt  time.Time
+	UpdatedAt  time.Time
+	Status     string
+	AccessorID string
+	Meta       map[string]string
+}
+
+// NodeEvent is something that happened to a node.
+type NodeEvent struct {
+	Message     string
+	Subsystem   string
+	Details     map[string]string
+	Timestamp   time.Time
+	CreateIndex uint64
+}
+
+// HostVolumeConfig is a directory of the node that jobs may ask for.
+type HostVolumeConfig struct {
+	Name     string
+	Path     string
+	ReadOnly bool
+	ID       string
+}
+
+// HostNetworkConfig names an address range of the node.
+type HostNetworkConfig struct {
+	Name          string
+	CIDR          string
+	Interface     string
+	ReservedPorts string
+}
+
+// CSIInfo is what a node says about a CSI plugin.
+type CSIInfo struct {
+	PluginID          string
+	AllocID           string
+	Healthy           bool
+	HealthDescription string
+	UpdateTime        time.Time
+}
+
+// NodeResources is what a node has.
+type NodeResources struct {
+	Cpu            NodeCpuResources
+	Memory         NodeMemoryResources
+	Disk           NodeDiskResources
+	Networks       []*NetworkResource
+	NodeNetworks   []*NodeNetworkResource
+	Devices        []*NodeDeviceResource
+	Processors     NodeProcessorResources
+	MinDynamicPort int
+	MaxDynamicPort int
+}
+
+// NodeProcessorResources is the processor topology.
+type NodeProcessorResources struct {
+	Topology *Topology
+}
+
+// Topology lists the cores of a node and the distances of its memory.
+type Topology struct {
+	Nodes                  []uint8
+	Distances              [][]uint8
+	Cores                  []Core
+	OverrideTotalCompute   uint64
+	OverrideWitholdCompute uint64
+}
+
+// Core is one logical processor. Grade true is a performance core.
+type Core struct {
+	SocketID   uint8
+	NodeID     uint8
+	ID         uint16
+	Grade      bool
+	Disable    bool
+	BaseSpeed  uint64 // MHz
+	MaxSpeed   uint64 // MHz
+	GuessSpeed uint64 // MHz
+}
+
+// NodeCpuResources is the compute capacity of a node.
+type NodeCpuResources struct {
+	CpuShares          int64 // MHz over all cores
+	TotalCpuCores      uint16
+	ReservableCpuCores []uint16
+}
+
+// NodeMemoryResources is the memory of a node.
+type NodeMemoryResources struct {
+	MemoryMB int64
+}
+
+// NodeDiskResources is the disk of a node.
+type NodeDiskResources struct {
+	DiskMB int64
+}
+
+// NodeNetworkResource is an interface of a node with its addresses.
+type NodeNetworkResource struct {
+	Mode       string
+	Device     string
+	MacAddress string
+	Speed      int
+	Addresses  []NodeNetworkAddress
+}
+
+// NodeNetworkAddress is one address of an interface.
+type NodeNetworkAddress struct {
+	Family        string
+	Alias         string
+	Address       string
+	ReservedPorts string
+	Gateway       string
+}
+
+// NodeDeviceResource is a group of equal devices.
+type NodeDeviceResource struct {
+	Vendor     string
+	Type       string
+	Name       string
+	Instances  []*NodeDevice
+	Attributes map[string]*Attribute
+}
+
+// NodeDevice is one device instance.
+type NodeDevice struct {
+	ID                string
+	Healthy           bool
+	HealthDescription string
+	Locality          *NodeDeviceLocality
+}
+
+// NodeDeviceLocality is where a device sits.
+type NodeDeviceLocality struct {
+	PciBusID string
+}
+
+// Attribute is a typed value with a unit.
+type Attribute struct {
+	FloatVal  *float64 `json:"Float,omitempty"`
+	IntVal    *int64   `json:"Int,omitempty"`
+	StringVal *string  `json:"String,omitempty"`
+	BoolVal   *bool    `json:"Bool,omitempty"`
+	Unit      string   `json:",omitempty"`
+}
+
+// NodeReservedResources is what of a node is not for allocs.
+type NodeReservedResources struct {
+	Cpu      NodeReservedCpuResources
+	Memory   NodeReservedMemoryResources
+	Disk     NodeReservedDiskResources
+	Networks NodeReservedNetworkResources
+}
+
+// NodeReservedCpuResources is the compute that is held back.
+type NodeReservedCpuResources struct {
+	CpuShares        uint64
+	ReservedCpuCores []uint16
+}
+
+// NodeReservedMemoryResources is the memory that is held back.
+type NodeReservedMemoryResources struct {
+	MemoryMB uint64
+}
+
+// NodeReservedDiskResources is the disk that is held back.
+type NodeReservedDiskResources struct {
+	DiskMB uint64
+}
+
+// NodeReservedNetworkResources is the ports that are held back: "22,80,8500-8600".
+type NodeReservedNetworkResources struct {
+	ReservedHostPorts string
+}

@@ -1,0 +1,29 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import "time"
+
+// Node pools that always exist.
+const (
+	NodePoolAll     = "all"
+	NodePoolDefault = "default"
+)
+
+// NodePool groups nodes.
+type NodePool struct {
+	Name                   string
+	Description            string
+	Meta                   map[string]string
+	SchedulerConfiguration *NodePoolSchedulerConfiguration
+	NodeIdentityTTL        time.Duration
+	CreateIndex            uint64
+	ModifyIndex            uint64
+}
+
+// NodePoolSchedulerConfiguration overrides the cluster's scheduler configuration in a pool.
+type NodePoolSchedulerConfiguration struct {
+	SchedulerAlgorithm            string
+	MemoryOversubscriptionEnabled *bool
+}

@@ -1,0 +1,73 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import "time"
+
+// Service registers a task or group under a name.
+type Service struct {
+	Name              string
+	TaskName          string
+	Namespace         string
+	PortLabel         string
+	AddressMode       string
+	Address           string
+	EnableTagOverride bool
+	Tags              []string
+	CanaryTags        []string
+	Checks            []*ServiceCheck
+	Connect           *ConsulConnect
+	Meta              map[string]string
+	CanaryMeta        map[string]string
+	TaggedAddresses   map[string]string
+	OnUpdate          string
+	Provider          string
+	Cluster           string
+	Identity          *WorkloadIdentity
+	Kind              string
+	Weights           *ServiceWeights
+}
+
+// ServiceWeights weighs a service in DNS answers by its health.
+type ServiceWeights struct {
+	Passing int
+	Warning int
+}
+
+// ServiceCheck is a health check of a service.
+type ServiceCheck struct {
+	Name                   string
+	Type                   string
+	Command                string
+	Args                   []string
+	Path                   string
+	Protocol               string
+	PortLabel              string
+	Expose                 bool
+	AddressMode            string
+	Interval               time.Duration
+	Timeout                time.Duration
+	InitialStatus          string
+	Notes                  string
+	TLSServerName          string
+	TLSSkipVerify          bool
+	Method                 string
+	Header                 map[string][]string
+	CheckRestart           *CheckRestart
+	GRPCService            string
+	GRPCUseTLS             bool
+	TaskName               string
+	SuccessBeforePassing   int
+	FailuresBeforeCritical int
+	FailuresBeforeWarning  int
+	Body                   string
+	OnUpdate               string
+}
+
+// CheckRestart restarts a task whose check stays unhealthy.
+type CheckRestart struct {
+	Limit          int
+	Grace          time.Duration
+	IgnoreWarnings bool
+}
