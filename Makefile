@@ -1,0 +1,102 @@
+# Drover. `make` or `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+GO      ?= go
+PLUGINS := driver-exec
+export CGO_ENABLED ?= 0
+COMPAT  ?= ../shared/compat
+COMPAT_MODULE := test/compat
+
+# Packages whose tests run with the race detector in `make test`: the core.
+RACE := ./core/... ./sdk/... ./plugins/...
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/drover and bin/plugins/*
+	@mkdir -p bin/plugins
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover ./cmd/drover
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-plugins ./cmd/drover-plugins
+	@for p in $(PLUGINS); do ln -sf ../drover-plugins bin/plugins/$$p; done
+	@ls -1 bin bin/plugins
+
+.PHONY: demo
+demo: build ## start a dev agent, run a real job, wait until it is healthy, show it (Ctrl-C ends; DEMO_EXIT=1 ends by itself)
+	@./examples/demo.sh
+
+.PHONY: test
+test: check-fmt vet build ## what CI runs: formatting, vet, build, every test, the core with the race detector
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m $(RACE)
+	$(GO) test -timeout 15m ./cmd/... ./internal/... ./test/... ./bench/... ./examples/...
+	cd $(COMPAT_MODULE) && $(GO) test -timeout 10m ./...
+
+.PHONY: check
+check: check-fmt vet lint test cross ## everything CI runs, the linters, and the other platforms
+
+.PHONY: race
+race: ## every test with the race detector
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
+
+.PHONY: e2e
+e2e: build ## black-box tests on the real binaries only
+	$(GO) test -count=1 -timeout 15m ./test/e2e/...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (30s) each
+	@./internal/repotest/fuzz.sh $${FUZZTIME:-30s}
+
+.PHONY: bench
+bench: build ## run the benchmarks behind bench/RESULTS.md
+	$(GO) test -run '^$$' -bench . -benchmem ./bench/... ./core/consensus/badgerlog
+	./bench/agent.sh
+
+.PHONY: compat
+compat: build ## record our answers beside the reference's records (needs COMPAT)
+	@./test/compat/records.sh $(COMPAT)
+
+.PHONY: cross
+cross: ## compile for the other platforms
+	@for t in linux/arm64 darwin/arm64 windows/amd64; do echo $$t; \
+	  GOOS=$${t%/*} GOARCH=$${t#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/... && \
+	  GOOS=$${t%/*} GOARCH=$${t#*/} CGO_ENABLED=0 $(GO) vet ./core/... ./sdk/... ./plugins/... || exit 1; done
+
+.PHONY: dist
+dist: ## release archives for linux/amd64 and linux/arm64 under dist/
+	@for arch in amd64 arm64; do d=dist/drover_$(VERSION)_linux_$$arch; mkdir -p $$d/plugins; \
+	  for b in drover drover-plugins; do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/$$b ./cmd/$$b || exit 1; done; \
+	  for p in $(PLUGINS); do ln -sf ../drover-plugins $$d/plugins/$$p; done; cp LICENSE README.md $$d/; \
+	  tar -C dist -czf $$d.tar.gz $$(basename $$d); done; ls -lh dist/*.tar.gz
+
+.PHONY: lint
+lint: ## golangci-lint where it is installed, else what the toolchain has
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
+	else echo "golangci-lint is not installed; running go vet and staticcheck"; $(GO) vet ./... && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...; fi
+
+.PHONY: fmt
+fmt: ## format all Go files
+	gofmt -w $$(git ls-files '*.go' | grep -v '/pb/')
+
+.PHONY: check-fmt
+check-fmt:
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
+
+.PHONY: vet
+vet:
+	$(GO) vet ./...
+
+.PHONY: proto
+proto: ## generate the code of sdk/proto anew
+	./sdk/proto/generate.sh
+
+.PHONY: golden
+golden: ## write the golden lists of linked modules anew
+	$(GO) test ./internal/repotest -run TestLinkedModules -rewrite
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin dist
