@@ -1,0 +1,234 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"io"
+	"iter"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// View is a snapshot of the state. *state.View satisfies it. What it returns is
+// shared and never changed. A missing object is nil.
+type View interface {
+	Index() uint64
+	// TableIndex is the last index that changed one of the tables; see the Table constants.
+	TableIndex(tables ...string) uint64
+
+	JobByID(ns, id string) *model.Job
+	JobByVersion(ns, id string, version uint64) *model.Job
+	JobVersions(ns, id string) []*model.Job
+	Jobs(ns string) iter.Seq[*model.Job] // "" is every namespace
+	JobSummary(ns, id string) *model.JobSummary
+	JobSubmission(ns, id string, version uint64) *model.JobSubmission
+
+	AllocByID(id string) *model.Allocation
+	AllocsByJob(ns, id string) []*model.Allocation
+	AllocsByNode(nodeID string) []*model.Allocation
+	AllocsByEval(evalID string) []*model.Allocation
+	AllocsByDeployment(id string) []*model.Allocation
+	Allocs() iter.Seq[*model.Allocation]
+
+	EvalByID(id string) *model.Evaluation
+	EvalsByJob(ns, id string) []*model.Evaluation
+	Evals() iter.Seq[*model.Evaluation]
+
+	DeploymentByID(id string) *model.Deployment
+	LatestDeployment(ns, jobID string) *model.Deployment
+	DeploymentsByJob(ns, id string) []*model.Deployment
+	Deployments() iter.Seq[*model.Deployment]
+
+	NodeByID(id string) *model.Node
+	Nodes() iter.Seq[*model.Node]
+
+	NamespaceByName(name string) *model.Namespace
+	Namespaces() iter.Seq[*model.Namespace]
+	NodePoolByName(name string) *model.NodePool
+	NodePools() iter.Seq[*model.NodePool]
+	SchedulerConfig() *model.SchedulerConfiguration
+}
+
+// Names of tables for View.TableIndex, WatchKey and Change.
+const (
+	TableJobs            = "jobs"
+	TableJobVersions     = "job_versions"
+	TableJobSummaries    = "job_summaries"
+	TableAllocs          = "allocs"
+	TableEvals           = "evals"
+	TableDeployments     = "deployments"
+	TableNodes           = "nodes"
+	TableNamespaces      = "namespaces"
+	TableNodePools       = "node_pools"
+	TableSchedulerConfig = "scheduler_config"
+)
+
+// WatchKey names what a blocking query waits for: a table, or one object of it
+// (Key, as the table keys it; "" is the whole table).
+type WatchKey struct {
+	Table string
+	Key   string
+}
+
+// ReadMode is how fresh a read must be.
+type ReadMode int
+
+// Read modes.
+const (
+	ReadDefault    ReadMode = iota // the leader answers, or a server that caught up with it
+	ReadStale                      // any server answers from what it has
+	ReadConsistent                 // the leader confirms its leadership first
+)
+
+// ReadMeta goes into the headers of a read.
+type ReadMeta struct {
+	KnownLeader   bool
+	LastContactMS int64
+}
+
+// Backend is everything that the HTTP layer needs. Errors are classed
+// (sdk/errdefs) and their text is shown to the user as it is.
+type Backend interface {
+	Reads
+	Jobs
+	Allocs
+	Nodes
+	Deployments
+	Evals
+	System
+	Operator
+	Agent
+	Client
+}
+
+// Reads gives snapshots and says when they are out of date.
+type Reads interface {
+	// Ready returns once this agent may answer a read of the mode from its own View.
+	Ready(ctx context.Context, mode ReadMode) (ReadMeta, error)
+	View() View
+	// Watch returns a channel that is closed at the next change of any of the
+	// keys after the call. It must be taken before the View that is compared.
+	Watch(ctx context.Context, keys ...WatchKey) <-chan struct{}
+	// Changes starts a feed of committed changes. It ends with ctx.
+	Changes(ctx context.Context) (ChangeFeed, error)
+}
+
+// ChangeFeed is read by one goroutine.
+type ChangeFeed interface {
+	Next(ctx context.Context) ([]Change, error)
+}
+
+// Change is one object that a commit changed. Old is nil for a new object, New
+// for a deleted one; both are pointers to model types.
+type Change struct {
+	Table string
+	Index uint64
+	Old   any
+	New   any
+}
+
+// Jobs is what can be done to jobs.
+type Jobs interface {
+	ParseJob(ctx context.Context, req *JobParseRequest) (any, error) // the draft as JSON value: null where unset
+	ValidateJob(ctx context.Context, req *JobValidateRequest) (*JobValidateResponse, error)
+	PlanJob(ctx context.Context, req *JobPlanRequest) (*JobPlanResponse, error)
+	RegisterJob(ctx context.Context, req *JobRegisterRequest) (*JobRegisterResponse, error)
+	DeregisterJob(ctx context.Context, req *JobDeregisterRequest) (*JobDeregisterResponse, error)
+	EvaluateJob(ctx context.Context, req *JobEvaluateRequest) (*JobRegisterResponse, error)
+	RevertJob(ctx context.Context, req *JobRevertRequest) (*JobRegisterResponse, error)
+	ScaleJob(ctx context.Context, req *JobScaleRequest) (*JobRegisterResponse, error)
+	SetJobStability(ctx context.Context, req *JobStabilityRequest) (*IndexResponse, error)
+	DispatchJob(ctx context.Context, req *JobDispatchRequest) (*JobDispatchResponse, error)
+	ForcePeriodic(ctx context.Context, ns, jobID string) (*EvalResponse, error)
+	TagJobVersion(ctx context.Context, req *JobTagRequest) (*IndexResponse, error)
+	// DiffJobs compares two versions; its result is read as JSON.
+	DiffJobs(older, newer *model.Job) (any, error)
+}
+
+// Allocs is what can be done to allocs by servers.
+type Allocs interface {
+	StopAlloc(ctx context.Context, allocID string, noShutdownDelay, reschedule bool) (*AllocStopResponse, error)
+}
+
+// Nodes is what can be done to nodes.
+type Nodes interface {
+	SetNodeEligibility(ctx context.Context, req *NodeEligibilityRequest) (*NodeEligibilityResponse, error)
+	DrainNode(ctx context.Context, req *NodeDrainRequest) (*NodeDrainResponse, error)
+	PurgeNode(ctx context.Context, nodeID string) (*NodeUpdateResponse, error)
+	EvaluateNode(ctx context.Context, nodeID string) (*NodeUpdateResponse, error)
+}
+
+// Deployments is what can be done to deployments.
+type Deployments interface {
+	FailDeployment(ctx context.Context, id string) (*DeploymentUpdateResponse, error)
+	PauseDeployment(ctx context.Context, id string, pause bool) (*DeploymentUpdateResponse, error)
+	PromoteDeployment(ctx context.Context, req *DeploymentPromoteRequest) (*DeploymentUpdateResponse, error)
+	SetDeploymentAllocHealth(ctx context.Context, req *DeploymentAllocHealthRequest) (*DeploymentUpdateResponse, error)
+	UnblockDeployment(ctx context.Context, id string) (*DeploymentUpdateResponse, error)
+}
+
+// Evals is what can be done to evaluations.
+type Evals interface {
+	DeleteEvals(ctx context.Context, evalIDs []string) (*EvalDeleteResponse, error)
+}
+
+// System is housekeeping and the objects around jobs.
+type System interface {
+	ForceGC(ctx context.Context) error
+	ReconcileSummaries(ctx context.Context) error
+	UpsertNamespace(ctx context.Context, ns *model.Namespace) (index uint64, err error)
+	DeleteNamespace(ctx context.Context, name string) (index uint64, err error)
+	UpsertNodePool(ctx context.Context, pool *model.NodePool) (index uint64, err error)
+	DeleteNodePool(ctx context.Context, name string) (index uint64, err error)
+}
+
+// Operator is what operators read and set about the servers.
+type Operator interface {
+	SetSchedulerConfig(ctx context.Context, cfg *model.SchedulerConfiguration, cas *uint64) (updated bool, index uint64, err error)
+	RaftConfiguration(ctx context.Context) (*RaftConfiguration, error)
+	RemoveRaftPeer(ctx context.Context, id, address string) error
+	TransferLeadership(ctx context.Context, id, address string) error
+	AutopilotHealth(ctx context.Context) (*AutopilotHealth, error)
+	Leader() string  // "HOST:PORT" of the leader's RPC address, "" without one
+	Peers() []string // RPC addresses of the voters
+	Regions() []string
+}
+
+// Agent is what an agent says about itself.
+type Agent interface {
+	Region() string
+	Self() *AgentSelf
+	Members() *AgentMembers
+	Servers() []string // RPC addresses that the node side knows
+	Health() *AgentHealth
+	JoinServers(ctx context.Context, addrs []string) (joined int, err error)
+	ForceLeave(ctx context.Context, name string) error
+	Metrics() *MetricsSummary
+	// Monitor streams log lines of at least the level until ctx ends.
+	Monitor(ctx context.Context, level string, line func([]byte) error) error
+}
+
+// Client is what a node answers. The implementation finds the alloc's node and
+// forwards. Errors: NotFound for a missing alloc, task or file; InvalidArgument
+// for a path that escapes.
+type Client interface {
+	NodeStats(ctx context.Context, nodeID string) (any, error) // "" is this agent's node
+	NodeGC(ctx context.Context, nodeID string) error
+	AllocGC(ctx context.Context, allocID string) error
+	AllocStats(ctx context.Context, allocID, task string) (any, error)
+	AllocChecks(ctx context.Context, allocID string) (any, error)
+	RestartAlloc(ctx context.Context, allocID, task string, allTasks bool) error
+	SignalAlloc(ctx context.Context, allocID, task, signal string) error
+	ListFiles(ctx context.Context, allocID, path string) ([]*AllocFileInfo, error)
+	StatFile(ctx context.Context, allocID, path string) (*AllocFileInfo, error)
+	// ReadFile streams a file from offset; limit < 0 is to its end.
+	ReadFile(ctx context.Context, allocID, path string, offset, limit int64) (io.ReadCloser, error)
+	// StreamFile and StreamLogs call send for each frame, heartbeats included, until
+	// the file ends (or, with Follow, until ctx ends).
+	StreamFile(ctx context.Context, req *FileStreamRequest, send func(*StreamFrame) error) error
+	StreamLogs(ctx context.Context, req *LogStreamRequest, send func(*StreamFrame) error) error
+	// Exec runs a command in a task. It reads in until it is closed and calls send for each output.
+	Exec(ctx context.Context, req *ExecRequest, in <-chan *ExecInput, send func(*ExecOutput) error) error
+}

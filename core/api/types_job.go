@@ -1,0 +1,248 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// QueryMeta is the part of some answers that repeats the headers.
+type QueryMeta struct {
+	Index       uint64
+	KnownLeader bool
+	LastContact int64
+	NextToken   string
+}
+
+// IndexResponse is the answer to a write that only has an index.
+type IndexResponse struct {
+	Index uint64
+}
+
+// EvalResponse is the answer to a write that made an evaluation.
+type EvalResponse struct {
+	EvalCreateIndex uint64
+	EvalID          string
+	Index           uint64
+}
+
+// JobParseRequest asks for the draft of a job file. Canonicalize fills in defaults.
+type JobParseRequest struct {
+	JobHCL       string
+	HCLv1        bool   `json:"hclv1,omitempty"`
+	Variables    string `json:",omitempty"`
+	Canonicalize bool
+	Namespace    string `json:"-"`
+}
+
+// JobValidateRequest asks whether a job may be registered. Job is the draft as
+// JSON: what is unset is null or absent (core/jobspec reads it).
+type JobValidateRequest struct {
+	Job       json.RawMessage
+	Namespace string `json:"-"`
+}
+
+// JobValidateResponse says what is wrong with a job.
+type JobValidateResponse struct {
+	DriverConfigValidated bool
+	ValidationErrors      []string
+	Error                 string
+	Warnings              string
+}
+
+// JobPlanRequest asks what a registration would do.
+type JobPlanRequest struct {
+	Job            json.RawMessage
+	Diff           bool
+	PolicyOverride bool
+	JobID          string `json:"-"` // of the path
+	Namespace      string `json:"-"`
+}
+
+// JobPlanResponse says what a registration would do.
+type JobPlanResponse struct {
+	Annotations        *model.PlanAnnotations
+	FailedTGAllocs     map[string]*model.AllocMetric
+	JobModifyIndex     uint64
+	CreatedEvals       []*model.Evaluation
+	Diff               any // *model.JobDiff, or nil if not asked for
+	NextPeriodicLaunch *time.Time
+	Warnings           string
+	Index              uint64
+}
+
+// JobRegisterRequest registers a job. JobModifyIndex matters with EnforceIndex.
+type JobRegisterRequest struct {
+	Job            json.RawMessage
+	EnforceIndex   bool
+	JobModifyIndex uint64
+	PolicyOverride bool
+	PreserveCounts bool
+	EvalPriority   int
+	Submission     *model.JobSubmission
+	JobID          string `json:"-"` // of the path, "" for /v1/jobs
+	Namespace      string `json:"-"` // of the request, "" if it names none
+	Region         string `json:"-"`
+}
+
+// JobRegisterResponse is the answer to register, evaluate, revert and scale.
+type JobRegisterResponse struct {
+	EvalID          string
+	EvalCreateIndex uint64
+	JobModifyIndex  uint64
+	Warnings        string
+	QueryMeta
+}
+
+// JobDeregisterRequest stops a job; Purge also forgets it.
+type JobDeregisterRequest struct {
+	JobID           string
+	Namespace       string
+	Purge           bool
+	Global          bool
+	EvalPriority    int
+	NoShutdownDelay bool
+}
+
+// JobDeregisterResponse is the answer to JobDeregisterRequest. Stopping a
+// missing job is no error: all fields are zero.
+type JobDeregisterResponse struct {
+	EvalID          string
+	EvalCreateIndex uint64
+	JobModifyIndex  uint64
+	VolumeEvalID    string
+	VolumeEvalIndex uint64
+	QueryMeta
+}
+
+// JobEvaluateRequest asks the scheduler to look at a job.
+type JobEvaluateRequest struct {
+	JobID       string
+	Namespace   string `json:"-"`
+	EvalOptions struct{ ForceReschedule bool }
+}
+
+// JobRevertRequest registers an older version again.
+type JobRevertRequest struct {
+	JobID               string
+	Namespace           string `json:"-"`
+	JobVersion          uint64
+	EnforcePriorVersion *uint64
+	TaggedVersion       string
+}
+
+// JobStabilityRequest marks a version as stable or not.
+type JobStabilityRequest struct {
+	JobID      string
+	Namespace  string `json:"-"`
+	JobVersion uint64
+	Stable     bool
+}
+
+// JobScaleRequest sets the count of a group, or records a message about it.
+type JobScaleRequest struct {
+	JobID          string `json:"-"`
+	Namespace      string `json:"-"`
+	Count          *int64
+	Target         map[string]string
+	Message        string
+	Error          bool
+	Meta           map[string]any
+	PolicyOverride bool
+	EnforceIndex   bool
+	JobModifyIndex uint64
+}
+
+// JobDispatchRequest starts a child of a parameterized job.
+type JobDispatchRequest struct {
+	JobID            string
+	Namespace        string `json:"-"`
+	Payload          []byte
+	Meta             map[string]string
+	IdPrefixTemplate string
+	IdempotencyToken string `json:"-"`
+	Priority         int
+}
+
+// JobDispatchResponse names the child.
+type JobDispatchResponse struct {
+	DispatchedJobID string
+	EvalID          string
+	EvalCreateIndex uint64
+	JobCreateIndex  uint64
+	Index           uint64
+}
+
+// JobTagRequest gives a version a name, or takes it away (Delete).
+type JobTagRequest struct {
+	JobID       string `json:"-"`
+	Namespace   string `json:"-"`
+	Name        string `json:"-"`
+	Version     *uint64
+	Description string
+	Delete      bool `json:"-"`
+}
+
+// JobListStub is the short form of a job in lists.
+type JobListStub struct {
+	ID                string
+	ParentID          string
+	Name              string
+	Namespace         string
+	Datacenters       []string
+	NodePool          string
+	Multiregion       *model.Multiregion
+	Type              string
+	Priority          int
+	Periodic          bool
+	ParameterizedJob  bool
+	Stop              bool
+	Status            string
+	StatusDescription string
+	JobSummary        *model.JobSummary
+	CreateIndex       uint64
+	ModifyIndex       uint64
+	JobModifyIndex    uint64
+	SubmitTime        int64
+	Meta              map[string]string `json:",omitempty"`
+}
+
+// JobVersionsResponse is the history of a job, newest first.
+type JobVersionsResponse struct {
+	Versions []*model.Job
+	Diffs    []any
+	QueryMeta
+}
+
+// JobScaleStatus is what an autoscaler reads about a job.
+type JobScaleStatus struct {
+	JobID          string
+	Namespace      string
+	JobCreateIndex uint64
+	JobModifyIndex uint64
+	JobStopped     bool
+	TaskGroups     map[string]*GroupScaleStatus
+}
+
+// GroupScaleStatus is what an autoscaler reads about a group.
+type GroupScaleStatus struct {
+	Desired   int
+	Placed    int
+	Running   int
+	Healthy   int
+	Unhealthy int
+	Events    []any
+}
+
+// JobAction is a named command of a task of a job.
+type JobAction struct {
+	Name          string
+	Command       string
+	Args          []string
+	TaskName      string
+	TaskGroupName string
+}
