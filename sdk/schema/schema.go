@@ -27,6 +27,7 @@ const (
 	MapString  Type = "map(string)"
 	// ListMapString is a map that may be written in several blocks, as labels { a = 1 }.
 	ListMapString Type = "list(map(string))"
+	ListMapNumber Type = "list(map(number))"
 	Any           Type = "any"
 	// Block is a nested block that may be given once, and BlockList one that may repeat.
 	Block     Type = "block"

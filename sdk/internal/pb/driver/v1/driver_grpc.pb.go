@@ -47,6 +47,9 @@ const (
 //
 // An error is a gRPC status. Its class travels as a google.rpc.ErrorInfo detail
 // with domain "drover", the class as reason, and metadata "retryable".
+//
+// The answer to Fingerprint, TaskStats and TaskEvents begins with the initial
+// metadata "drover-stream: open", sent as soon as the driver has accepted the call.
 type DriverClient interface {
 	Drivers(ctx context.Context, in *DriversRequest, opts ...grpc.CallOption) (*DriversResponse, error)
 	SetConfig(ctx context.Context, in *SetConfigRequest, opts ...grpc.CallOption) (*SetConfigResponse, error)
@@ -241,6 +244,9 @@ type Driver_TaskEventsClient = grpc.ServerStreamingClient[TaskEventsResponse]
 //
 // An error is a gRPC status. Its class travels as a google.rpc.ErrorInfo detail
 // with domain "drover", the class as reason, and metadata "retryable".
+//
+// The answer to Fingerprint, TaskStats and TaskEvents begins with the initial
+// metadata "drover-stream: open", sent as soon as the driver has accepted the call.
 type DriverServer interface {
 	Drivers(context.Context, *DriversRequest) (*DriversResponse, error)
 	SetConfig(context.Context, *SetConfigRequest) (*SetConfigResponse, error)

@@ -1,0 +1,284 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
+)
+
+// The conversions between the types of the contract and those of the wire.
+
+func infoToPB(in Info) (*driverv1.Info, error) {
+	config, err := json.Marshal(in.ConfigSchema)
+	if err != nil {
+		return nil, fmt.Errorf("encode the config schema of driver %q: %w", in.Name, err)
+	}
+	task, err := json.Marshal(in.TaskConfigSchema)
+	if err != nil {
+		return nil, fmt.Errorf("encode the task config schema of driver %q: %w", in.Name, err)
+	}
+	c := in.Capabilities
+	modes := make([]string, len(c.NetworkModes))
+	for i, m := range c.NetworkModes {
+		modes[i] = string(m)
+	}
+	return &driverv1.Info{
+		Name: in.Name, ConfigSchema: config, TaskConfigSchema: task,
+		Capabilities: &driverv1.Capabilities{
+			SendSignals: c.SendSignals, Exec: c.Exec, FsIsolation: string(c.FSIsolation), NetworkModes: modes,
+			MountConfigs: c.MountConfigs, DisableLogCollection: c.DisableLogCollection, DynamicUsers: c.DynamicUsers,
+		},
+	}, nil
+}
+
+func infoFromPB(in *driverv1.Info) (Info, error) {
+	c := in.GetCapabilities()
+	out := Info{Name: in.GetName(), Capabilities: Capabilities{
+		SendSignals: c.GetSendSignals(), Exec: c.GetExec(), FSIsolation: FSIsolation(c.GetFsIsolation()),
+		MountConfigs: c.GetMountConfigs(), DisableLogCollection: c.GetDisableLogCollection(), DynamicUsers: c.GetDynamicUsers(),
+	}}
+	for _, m := range c.GetNetworkModes() {
+		out.Capabilities.NetworkModes = append(out.Capabilities.NetworkModes, NetworkMode(m))
+	}
+	if err := json.Unmarshal(in.GetConfigSchema(), &out.ConfigSchema); err != nil {
+		return Info{}, fmt.Errorf("decode the config schema of driver %q: %w", out.Name, err)
+	}
+	if err := json.Unmarshal(in.GetTaskConfigSchema(), &out.TaskConfigSchema); err != nil {
+		return Info{}, fmt.Errorf("decode the task config schema of driver %q: %w", out.Name, err)
+	}
+	return out, nil
+}
+
+func taskToPB(t *TaskConfig) *driverv1.TaskConfig {
+	out := &driverv1.TaskConfig{
+		Id: t.ID, Name: t.Name, Namespace: t.Namespace, JobId: t.JobID, JobName: t.JobName, TaskGroup: t.TaskGroup,
+		AllocId: t.AllocID, AllocName: t.AllocName, NodeId: t.NodeID, NodeName: t.NodeName,
+		DriverConfig: t.DriverConfig, Env: t.Env, User: t.User,
+		Resources: &driverv1.Resources{
+			CpuMhz: t.Resources.CPUMHz, CpuPercent: t.Resources.CPUPercent, Cores: int32s(t.Resources.Cores),
+			MemoryMb: t.Resources.MemoryMB, MemoryMaxMb: t.Resources.MemoryMaxMB,
+		},
+		AllocDir: t.AllocDir, TaskDir: t.TaskDir,
+		Logs: &driverv1.LogConfig{
+			StdoutPath: t.Logs.StdoutPath, StderrPath: t.Logs.StderrPath, MaxFiles: int32(t.Logs.MaxFiles),
+			MaxFileSizeMb: int32(t.Logs.MaxFileSizeMB), Disabled: t.Logs.Disabled,
+		},
+		KillSignal: t.KillSignal, KillTimeout: durationpb.New(t.KillTimeout),
+	}
+	for _, m := range t.Mounts {
+		out.Mounts = append(out.Mounts, &driverv1.Mount{HostPath: m.HostPath, TaskPath: m.TaskPath, ReadOnly: m.ReadOnly,
+			PropagationMode: m.PropagationMode, SelinuxLabel: m.SELinuxLabel})
+	}
+	for _, d := range t.Devices {
+		out.Devices = append(out.Devices, &driverv1.Device{HostPath: d.HostPath, TaskPath: d.TaskPath, Permissions: d.Permissions})
+	}
+	for _, p := range t.Ports {
+		out.Ports = append(out.Ports, &driverv1.Port{Label: p.Label, Value: int32(p.Value), To: int32(p.To), HostIp: p.HostIP})
+	}
+	if n := t.Network; n != nil {
+		out.Network = &driverv1.NetworkIsolation{Mode: string(n.Mode), Path: n.Path, Labels: n.Labels, Hostname: n.Hostname}
+	}
+	if d := t.DNS; d != nil {
+		out.Dns = &driverv1.DNSConfig{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
+	}
+	return out
+}
+
+func taskFromPB(t *driverv1.TaskConfig) *TaskConfig {
+	r, l := t.GetResources(), t.GetLogs()
+	out := &TaskConfig{
+		ID: t.GetId(), Name: t.GetName(), Namespace: t.GetNamespace(), JobID: t.GetJobId(), JobName: t.GetJobName(),
+		TaskGroup: t.GetTaskGroup(), AllocID: t.GetAllocId(), AllocName: t.GetAllocName(), NodeID: t.GetNodeId(), NodeName: t.GetNodeName(),
+		DriverConfig: t.GetDriverConfig(), Env: t.GetEnv(), User: t.GetUser(),
+		Resources: Resources{
+			CPUMHz: r.GetCpuMhz(), CPUPercent: r.GetCpuPercent(), Cores: ints(r.GetCores()),
+			MemoryMB: r.GetMemoryMb(), MemoryMaxMB: r.GetMemoryMaxMb(),
+		},
+		AllocDir: t.GetAllocDir(), TaskDir: t.GetTaskDir(),
+		Logs: LogConfig{
+			StdoutPath: l.GetStdoutPath(), StderrPath: l.GetStderrPath(), MaxFiles: int(l.GetMaxFiles()),
+			MaxFileSizeMB: int(l.GetMaxFileSizeMb()), Disabled: l.GetDisabled(),
+		},
+		KillSignal: t.GetKillSignal(), KillTimeout: t.GetKillTimeout().AsDuration(),
+	}
+	for _, m := range t.GetMounts() {
+		out.Mounts = append(out.Mounts, Mount{HostPath: m.GetHostPath(), TaskPath: m.GetTaskPath(), ReadOnly: m.GetReadOnly(),
+			PropagationMode: m.GetPropagationMode(), SELinuxLabel: m.GetSelinuxLabel()})
+	}
+	for _, d := range t.GetDevices() {
+		out.Devices = append(out.Devices, Device{HostPath: d.GetHostPath(), TaskPath: d.GetTaskPath(), Permissions: d.GetPermissions()})
+	}
+	for _, p := range t.GetPorts() {
+		out.Ports = append(out.Ports, Port{Label: p.GetLabel(), Value: int(p.GetValue()), To: int(p.GetTo()), HostIP: p.GetHostIp()})
+	}
+	if n := t.GetNetwork(); n != nil {
+		out.Network = &NetworkIsolation{Mode: NetworkMode(n.GetMode()), Path: n.GetPath(), Labels: n.GetLabels(), Hostname: n.GetHostname()}
+	}
+	if d := t.GetDns(); d != nil {
+		out.DNS = &DNSConfig{Servers: d.GetServers(), Searches: d.GetSearches(), Options: d.GetOptions()}
+	}
+	return out
+}
+
+func handleToPB(h *Handle) *driverv1.Handle {
+	if h == nil {
+		return nil
+	}
+	return &driverv1.Handle{TaskId: h.TaskID, Version: int32(h.Version), State: h.State}
+}
+
+func handleFromPB(h *driverv1.Handle) *Handle {
+	if h == nil {
+		return nil
+	}
+	return &Handle{TaskID: h.GetTaskId(), Version: int(h.GetVersion()), State: h.GetState()}
+}
+
+func overrideToPB(n *NetworkOverride) *driverv1.NetworkOverride {
+	if n == nil {
+		return nil
+	}
+	out := &driverv1.NetworkOverride{Ip: n.IP, AutoAdvertise: n.AutoAdvertise, PortMap: make(map[string]int32, len(n.PortMap))}
+	for k, v := range n.PortMap {
+		out.PortMap[k] = int32(v)
+	}
+	return out
+}
+
+func overrideFromPB(n *driverv1.NetworkOverride) *NetworkOverride {
+	if n == nil {
+		return nil
+	}
+	out := &NetworkOverride{IP: n.GetIp(), AutoAdvertise: n.GetAutoAdvertise(), PortMap: make(map[string]int, len(n.GetPortMap()))}
+	for k, v := range n.GetPortMap() {
+		out.PortMap[k] = int(v)
+	}
+	return out
+}
+
+func exitToPB(r ExitResult) *driverv1.ExitResult {
+	return &driverv1.ExitResult{ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), OomKilled: r.OOMKilled, Err: r.Err}
+}
+
+func exitFromPB(r *driverv1.ExitResult) ExitResult {
+	return ExitResult{ExitCode: int(r.GetExitCode()), Signal: int(r.GetSignal()), OOMKilled: r.GetOomKilled(), Err: r.GetErr()}
+}
+
+func statusToPB(s *TaskStatus) *driverv1.TaskStatus {
+	out := &driverv1.TaskStatus{Id: s.ID, State: string(s.State), StartedAt: timeToPB(s.StartedAt), ExitedAt: timeToPB(s.ExitedAt), Attributes: s.Attributes}
+	if s.Exit != nil {
+		out.Exit = exitToPB(*s.Exit)
+	}
+	return out
+}
+
+func statusFromPB(s *driverv1.TaskStatus) *TaskStatus {
+	out := &TaskStatus{ID: s.GetId(), State: TaskState(s.GetState()), StartedAt: timeFromPB(s.GetStartedAt()), ExitedAt: timeFromPB(s.GetExitedAt()), Attributes: s.GetAttributes()}
+	if s.GetExit() != nil {
+		r := exitFromPB(s.GetExit())
+		out.Exit = &r
+	}
+	return out
+}
+
+func usageToPB(c CPUStats, m MemoryStats) *driverv1.Usage {
+	return &driverv1.Usage{
+		Cpu: &driverv1.CPUStats{Percent: c.Percent, SystemMode: c.SystemMode, UserMode: c.UserMode, TotalTicks: c.TotalTicks,
+			ThrottledPeriods: c.ThrottledPeriods, ThrottledTime: c.ThrottledTime, Measured: c.Measured},
+		Memory: &driverv1.MemoryStats{Rss: m.RSS, Cache: m.Cache, Swap: m.Swap, MappedFile: m.MappedFile, Usage: m.Usage,
+			MaxUsage: m.MaxUsage, KernelUsage: m.KernelUsage, KernelMaxUsage: m.KernelMaxUsage, Measured: m.Measured},
+	}
+}
+
+func usageFromPB(u *driverv1.Usage) (CPUStats, MemoryStats) {
+	c, m := u.GetCpu(), u.GetMemory()
+	return CPUStats{Percent: c.GetPercent(), SystemMode: c.GetSystemMode(), UserMode: c.GetUserMode(), TotalTicks: c.GetTotalTicks(),
+			ThrottledPeriods: c.GetThrottledPeriods(), ThrottledTime: c.GetThrottledTime(), Measured: c.GetMeasured()},
+		MemoryStats{RSS: m.GetRss(), Cache: m.GetCache(), Swap: m.GetSwap(), MappedFile: m.GetMappedFile(), Usage: m.GetUsage(),
+			MaxUsage: m.GetMaxUsage(), KernelUsage: m.GetKernelUsage(), KernelMaxUsage: m.GetKernelMaxUsage(), Measured: m.GetMeasured()}
+}
+
+func statsToPB(in []TaskStats) *driverv1.TaskStatsResponse {
+	out := &driverv1.TaskStatsResponse{Stats: make([]*driverv1.TaskStats, 0, len(in))}
+	for _, s := range in {
+		pb := &driverv1.TaskStats{TaskId: s.TaskID, Time: timeToPB(s.Time), Total: usageToPB(s.CPU, s.Memory)}
+		if len(s.Pids) > 0 {
+			pb.Pids = make(map[string]*driverv1.Usage, len(s.Pids))
+			for pid, u := range s.Pids {
+				pb.Pids[pid] = usageToPB(u.CPU, u.Memory)
+			}
+		}
+		out.Stats = append(out.Stats, pb)
+	}
+	return out
+}
+
+func statsFromPB(in *driverv1.TaskStatsResponse) []TaskStats {
+	out := make([]TaskStats, 0, len(in.GetStats()))
+	for _, s := range in.GetStats() {
+		t := TaskStats{TaskID: s.GetTaskId(), Time: timeFromPB(s.GetTime())}
+		t.CPU, t.Memory = usageFromPB(s.GetTotal())
+		if len(s.GetPids()) > 0 {
+			t.Pids = make(map[string]PidStats, len(s.GetPids()))
+			for pid, u := range s.GetPids() {
+				c, m := usageFromPB(u)
+				t.Pids[pid] = PidStats{CPU: c, Memory: m}
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+func sizeToPB(s TerminalSize) *driverv1.TerminalSize {
+	return &driverv1.TerminalSize{Height: int32(s.Height), Width: int32(s.Width)}
+}
+
+func sizeFromPB(s *driverv1.TerminalSize) TerminalSize {
+	return TerminalSize{Height: int(s.GetHeight()), Width: int(s.GetWidth())}
+}
+
+// timeToPB keeps the zero time zero, which timestamppb alone would not.
+func timeToPB(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func timeFromPB(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func int32s(in []int) []int32 {
+	if in == nil {
+		return nil
+	}
+	out := make([]int32, len(in))
+	for i, v := range in {
+		out[i] = int32(v)
+	}
+	return out
+}
+
+func ints(in []int32) []int {
+	if in == nil {
+		return nil
+	}
+	out := make([]int, len(in))
+	for i, v := range in {
+		out[i] = int(v)
+	}
+	return out
+}

@@ -1,0 +1,196 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// Kind is this contract's name and version.
+var Kind = plugin.Kind{Name: "driver", Version: 1}
+
+// Service makes drivers ready for plugin.Serve. Their names must differ.
+func Service(drivers ...Driver) plugin.Service {
+	return plugin.Service{Kind: Kind, Register: func(r grpc.ServiceRegistrar) {
+		s := &server{drivers: make(map[string]Driver, len(drivers))}
+		for _, d := range drivers {
+			name := d.Info().Name
+			s.order = append(s.order, name)
+			s.drivers[name] = d
+		}
+		driverv1.RegisterDriverServer(r, s)
+	}}
+}
+
+// server serves drivers to the host.
+type server struct {
+	driverv1.UnimplementedDriverServer
+	drivers map[string]Driver
+	order   []string
+}
+
+func (s *server) driver(name string) (Driver, error) {
+	d, ok := s.drivers[name]
+	if !ok {
+		return nil, errdefs.ToGRPC(errdefs.NotFoundf("this plugin has no driver %q; it has %s", name, strings.Join(s.order, ", ")))
+	}
+	return d, nil
+}
+
+func (s *server) Drivers(context.Context, *driverv1.DriversRequest) (*driverv1.DriversResponse, error) {
+	out := &driverv1.DriversResponse{}
+	for _, name := range s.order {
+		info, err := infoToPB(s.drivers[name].Info())
+		if err != nil {
+			return nil, errdefs.ToGRPC(err)
+		}
+		out.Drivers = append(out.Drivers, info)
+	}
+	return out, nil
+}
+
+func (s *server) SetConfig(ctx context.Context, req *driverv1.SetConfigRequest) (*driverv1.SetConfigResponse, error) {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	return &driverv1.SetConfigResponse{}, errdefs.ToGRPC(d.SetConfig(ctx, req.GetConfig()))
+}
+
+// openKey is in the header of a stream that the driver has opened: without it a
+// client could not tell a stream that is refused from one that has no news yet.
+const openKey = "drover-stream"
+
+// stream sends what a driver's channel delivers until it is closed. The driver
+// owns the channel, so after a failed send it is drained until then.
+func stream[T, M any](out grpc.ServerStreamingServer[M], open func(context.Context) (<-chan T, error), convert func(T) *M) error {
+	ctx, cancel := context.WithCancel(out.Context())
+	defer cancel()
+	ch, err := open(ctx)
+	if err != nil {
+		return errdefs.ToGRPC(err)
+	}
+	err = out.SendHeader(metadata.Pairs(openKey, "open"))
+	for v := range ch {
+		if err == nil {
+			err = out.Send(convert(v))
+		}
+		if err != nil {
+			cancel() // and go on reading until the driver closes the channel
+		}
+	}
+	return err
+}
+
+func (s *server) Fingerprint(req *driverv1.FingerprintRequest, out grpc.ServerStreamingServer[driverv1.FingerprintResponse]) error {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return err
+	}
+	return stream(out, d.Fingerprint, func(f Fingerprint) *driverv1.FingerprintResponse {
+		return &driverv1.FingerprintResponse{Attributes: f.Attributes, Health: string(f.Health), HealthDescription: f.HealthDescription}
+	})
+}
+
+func (s *server) StartTask(ctx context.Context, req *driverv1.StartTaskRequest) (*driverv1.StartTaskResponse, error) {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	handle, override, err := d.StartTask(ctx, taskFromPB(req.GetTask()))
+	if err != nil {
+		return nil, errdefs.ToGRPC(err)
+	}
+	return &driverv1.StartTaskResponse{Handle: handleToPB(handle), NetworkOverride: overrideToPB(override)}, nil
+}
+
+func (s *server) RecoverTask(ctx context.Context, req *driverv1.RecoverTaskRequest) (*driverv1.RecoverTaskResponse, error) {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	return &driverv1.RecoverTaskResponse{}, errdefs.ToGRPC(d.RecoverTask(ctx, handleFromPB(req.GetHandle())))
+}
+
+func (s *server) WaitTask(ctx context.Context, req *driverv1.WaitTaskRequest) (*driverv1.WaitTaskResponse, error) {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	result, err := d.WaitTask(ctx, req.GetTaskId())
+	if err != nil {
+		return nil, errdefs.ToGRPC(err)
+	}
+	return &driverv1.WaitTaskResponse{Result: exitToPB(result)}, nil
+}
+
+func (s *server) StopTask(ctx context.Context, req *driverv1.StopTaskRequest) (*driverv1.StopTaskResponse, error) {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	err = d.StopTask(ctx, req.GetTaskId(), req.GetTimeout().AsDuration(), req.GetSignal())
+	return &driverv1.StopTaskResponse{}, errdefs.ToGRPC(err)
+}
+
+func (s *server) DestroyTask(ctx context.Context, req *driverv1.DestroyTaskRequest) (*driverv1.DestroyTaskResponse, error) {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	return &driverv1.DestroyTaskResponse{}, errdefs.ToGRPC(d.DestroyTask(ctx, req.GetTaskId(), req.GetForce()))
+}
+
+func (s *server) InspectTask(ctx context.Context, req *driverv1.InspectTaskRequest) (*driverv1.InspectTaskResponse, error) {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	status, err := d.InspectTask(ctx, req.GetTaskId())
+	if err != nil {
+		return nil, errdefs.ToGRPC(err)
+	}
+	return &driverv1.InspectTaskResponse{Status: statusToPB(status)}, nil
+}
+
+func (s *server) TaskStats(req *driverv1.TaskStatsRequest, out grpc.ServerStreamingServer[driverv1.TaskStatsResponse]) error {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return err
+	}
+	interval := req.GetInterval().AsDuration()
+	if interval <= 0 {
+		return errdefs.ToGRPC(errdefs.InvalidArgumentf("stats interval %s: must be more than zero", interval))
+	}
+	return stream(out, func(ctx context.Context) (<-chan []TaskStats, error) {
+		return d.TaskStats(ctx, interval)
+	}, statsToPB)
+}
+
+func (s *server) SignalTask(ctx context.Context, req *driverv1.SignalTaskRequest) (*driverv1.SignalTaskResponse, error) {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	return &driverv1.SignalTaskResponse{}, errdefs.ToGRPC(d.SignalTask(ctx, req.GetTaskId(), req.GetSignal()))
+}
+
+func (s *server) TaskEvents(req *driverv1.TaskEventsRequest, out grpc.ServerStreamingServer[driverv1.TaskEventsResponse]) error {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return err
+	}
+	return stream(out, d.TaskEvents, func(e TaskEvent) *driverv1.TaskEventsResponse {
+		return &driverv1.TaskEventsResponse{TaskId: e.TaskID, Time: timeToPB(e.Time), Message: e.Message, Annotations: e.Annotations}
+	})
+}

@@ -1,0 +1,10 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build windows
+
+package plugin
+
+import "os"
+
+func brokenPipeSignals() []os.Signal { return []os.Signal{os.Interrupt} }

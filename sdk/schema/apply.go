@@ -1,0 +1,360 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Validate checks a config as it stands in a job file, where a string that still
+// has an interpolation, as "${NOMAD_PORT_http}", may stand for any value. The
+// error lists every problem: see ProblemsOf.
+func (s *Schema) Validate(config map[string]any) error {
+	w := walker{deferred: true}
+	w.object("config", s, config)
+	return w.problems.err()
+}
+
+// Apply checks a config whose interpolation is done and returns it complete:
+// defaults filled in, values of their declared types, blocks in one form (an
+// object for Block, a list of objects for BlockList and ListMapString). The
+// input is not changed.
+func (s *Schema) Apply(config map[string]any) (map[string]any, error) {
+	w := walker{}
+	out := w.object("config", s, config)
+	if err := w.problems.err(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Decode applies the schema to config and reads the result into a struct with
+// json tags.
+func (s *Schema) Decode(config map[string]any, into any) error {
+	full, err := s.Apply(config)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(full)
+	if err != nil {
+		return errdefs.InvalidArgumentf("encode the config: %w", err)
+	}
+	return Unmarshal(body, into)
+}
+
+// Unmarshal reads an applied config, as TaskConfig.DriverConfig of a driver,
+// into a struct with json tags. A name that the struct lacks is an error: it
+// means that schema and struct of the plugin differ.
+func Unmarshal(config []byte, into any) error {
+	if len(config) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(config))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return errdefs.InvalidArgumentf("decode the config: %w", err)
+	}
+	return nil
+}
+
+// Check tells whether the schema itself is sound; plugin authors call it in a test.
+func (s *Schema) Check() error {
+	w := walker{}
+	w.check("config", s)
+	return w.problems.err()
+}
+
+// walker goes through a config beside its schema and collects what is wrong.
+type walker struct {
+	deferred bool
+	problems Problems
+}
+
+func (w *walker) addf(path, format string, args ...any) {
+	w.problems = append(w.problems, Problem{Path: path, Text: fmt.Sprintf(format, args...)})
+}
+
+func (w *walker) check(path string, s *Schema) {
+	seen := map[string]bool{}
+	for _, a := range s.Attributes {
+		p := path + "." + a.Name
+		nested := a.Type == Block || a.Type == BlockList
+		switch {
+		case a.Name == "":
+			w.addf(path, "an attribute has no name")
+		case seen[a.Name]:
+			w.addf(p, "declared twice")
+		case nested != (a.Block != nil):
+			w.addf(p, "type %s and its nested block do not agree", a.Type)
+		case a.Required && a.Default != nil:
+			w.addf(p, "required, so its default is never used")
+		}
+		seen[a.Name] = true
+		if a.Block != nil {
+			w.check(p, a.Block)
+		}
+		if a.Default != nil {
+			w.value(p, &a, a.Default)
+		} else if !slices.Contains(allTypes, a.Type) {
+			w.addf(p, "unknown type %q", a.Type)
+		}
+	}
+}
+
+var allTypes = []Type{String, Number, Bool, ListString, MapString, ListMapString, ListMapNumber, Any, Block, BlockList}
+
+func (w *walker) object(path string, s *Schema, config map[string]any) map[string]any {
+	out := make(map[string]any, len(s.Attributes))
+	for i := range s.Attributes {
+		a := &s.Attributes[i]
+		p := path + "." + a.Name
+		v := config[a.Name]
+		if v == nil && a.Required {
+			w.addf(p, "required")
+			continue
+		}
+		if v == nil {
+			v = a.Default
+		}
+		if v != nil {
+			out[a.Name] = w.value(p, a, v)
+		}
+	}
+	w.unknown(path, s, config)
+	return out
+}
+
+func (w *walker) unknown(path string, s *Schema, config map[string]any) {
+	var names, unknown []string
+	for _, a := range s.Attributes {
+		names = append(names, a.Name)
+	}
+	for name := range config {
+		if s.attribute(name) == nil {
+			unknown = append(unknown, name)
+		}
+	}
+	sort.Strings(unknown)
+	for _, name := range unknown {
+		if n := nearest(name, names); n != "" {
+			w.addf(path+"."+name, "unknown attribute; did you mean %q?", n)
+		} else if len(names) == 0 {
+			w.addf(path+"."+name, "unknown attribute; none is accepted here")
+		} else {
+			w.addf(path+"."+name, "unknown attribute; known are %s", strings.Join(names, ", "))
+		}
+	}
+}
+
+func (w *walker) value(path string, a *Attribute, v any) any {
+	if text, ok := v.(string); ok && w.deferred && strings.Contains(text, "${") {
+		return v
+	}
+	switch a.Type {
+	case String:
+		return w.str(path, v)
+	case Number:
+		return w.number(path, v)
+	case Bool:
+		return w.boolean(path, v)
+	case ListString:
+		return w.strings(path, v)
+	case MapString:
+		return w.mapOf(path, v, func(p string, v any) any { return w.str(p, v) })
+	case ListMapString:
+		return w.listOf(path, v, func(p string, v any) any {
+			return w.mapOf(p, v, func(p string, v any) any { return w.str(p, v) })
+		})
+	case ListMapNumber:
+		return w.listOf(path, v, func(p string, v any) any {
+			return w.mapOf(p, v, func(p string, v any) any { return w.number(p, v) })
+		})
+	case Block:
+		return w.block(path, a.Block, v)
+	case BlockList:
+		return w.listOf(path, v, func(p string, v any) any { return w.block(p, a.Block, v) })
+	case Any:
+		return v
+	}
+	w.addf(path, "the plugin's schema gives it the unknown type %q", a.Type)
+	return nil
+}
+
+// str takes numbers and bools too, as HCL does.
+func (w *walker) str(path string, v any) any {
+	switch x := v.(type) {
+	case string:
+		return x
+	case bool:
+		return strconv.FormatBool(x)
+	}
+	if f, ok := toFloat(v); ok {
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	w.addf(path, "must be a string, is %s", describe(v))
+	return nil
+}
+
+func (w *walker) number(path string, v any) any {
+	f, ok := toFloat(v)
+	if text, isText := v.(string); isText {
+		if w.deferred && strings.Contains(text, "${") {
+			return v
+		}
+		parsed, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		f, ok = parsed, err == nil
+	}
+	if !ok || math.IsNaN(f) || math.IsInf(f, 0) {
+		w.addf(path, "must be a number, is %s", describe(v))
+		return nil
+	}
+	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return int64(f)
+	}
+	return f
+}
+
+func (w *walker) boolean(path string, v any) any {
+	switch x := v.(type) {
+	case bool:
+		return x
+	case string:
+		switch x {
+		case "true", "1":
+			return true
+		case "false", "0":
+			return false
+		}
+	}
+	w.addf(path, "must be true or false, is %s", describe(v))
+	return nil
+}
+
+func (w *walker) strings(path string, v any) any {
+	return w.listOf(path, v, func(p string, v any) any { return w.str(p, v) })
+}
+
+// listOf also takes a map where a list of them is meant: one block is a list of one.
+func (w *walker) listOf(path string, v any, each func(string, any) any) any {
+	var items []any
+	switch x := v.(type) {
+	case []any:
+		items = x
+	case []string:
+		for _, s := range x {
+			items = append(items, s)
+		}
+	case []map[string]any:
+		for _, m := range x {
+			items = append(items, m)
+		}
+	case map[string]any:
+		items = []any{x}
+	default:
+		w.addf(path, "must be a list, is %s", describe(v))
+		return nil
+	}
+	out := make([]any, len(items))
+	for i, item := range items {
+		out[i] = each(fmt.Sprintf("%s[%d]", path, i), item)
+	}
+	return out
+}
+
+// one returns the map in v, also where it is the only entry of a list.
+func one(v any) (map[string]any, bool) {
+	switch x := v.(type) {
+	case map[string]any:
+		return x, true
+	case []any:
+		if len(x) == 1 {
+			return one(x[0])
+		}
+	case []map[string]any:
+		if len(x) == 1 {
+			return x[0], true
+		}
+	case map[string]string:
+		m := make(map[string]any, len(x))
+		for k, s := range x {
+			m[k] = s
+		}
+		return m, true
+	}
+	return nil, false
+}
+
+func (w *walker) mapOf(path string, v any, each func(string, any) any) any {
+	m, ok := one(v)
+	if !ok {
+		w.addf(path, "must be a map, is %s", describe(v))
+		return nil
+	}
+	out := make(map[string]any, len(m))
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for _, k := range keys {
+		out[k] = each(path+"."+k, m[k])
+	}
+	return out
+}
+
+func (w *walker) block(path string, s *Schema, v any) any {
+	m, ok := one(v)
+	if !ok {
+		w.addf(path, "must be one block, is %s", describe(v))
+		return nil
+	}
+	return w.object(path, s, m)
+}
+
+func toFloat(v any) (float64, bool) {
+	switch x := v.(type) {
+	case int:
+		return float64(x), true
+	case int32:
+		return float64(x), true
+	case int64:
+		return float64(x), true
+	case uint64:
+		return float64(x), true
+	case float64:
+		return x, true
+	case json.Number:
+		f, err := x.Float64()
+		return f, err == nil
+	}
+	return 0, false
+}
+
+func describe(v any) string {
+	switch x := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return strconv.Quote(x)
+	case bool:
+		return strconv.FormatBool(x)
+	case []any, []string, []map[string]any:
+		return "a list"
+	case map[string]any, map[string]string:
+		return "a map"
+	}
+	if f, ok := toFloat(v); ok {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return fmt.Sprintf("a %T", v)
+}

@@ -1,0 +1,59 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package schema
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/agext/levenshtein"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Problem is one thing wrong with a config. Path names the attribute, as
+// config.mount[1].source; callers map it to a line of the job file.
+type Problem struct {
+	Path string
+	Text string
+}
+
+func (p Problem) Error() string { return p.Path + ": " + p.Text }
+
+// Problems is everything wrong with a config. ProblemsOf takes it out of an error.
+type Problems []Problem
+
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, one := range p {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// err returns the problems as an error of class InvalidArgument, or nil.
+func (p Problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return errdefs.New(errdefs.InvalidArgument, p)
+}
+
+// ProblemsOf returns the problems that an error of this package lists.
+func ProblemsOf(err error) Problems {
+	var p Problems
+	errors.As(err, &p)
+	return p
+}
+
+// nearest returns the candidate that was probably meant by name, or "".
+func nearest(name string, candidates []string) string {
+	best, bestDistance := "", 1+len(name)/3
+	for _, c := range candidates {
+		if d := levenshtein.Distance(name, c, nil); d <= bestDistance && (best == "" || d < bestDistance) {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}

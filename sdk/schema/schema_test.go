@@ -1,0 +1,150 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package schema_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+func rawExec() *schema.Schema {
+	return &schema.Schema{Attributes: []schema.Attribute{
+		{Name: "command", Type: schema.String, Required: true},
+		{Name: "args", Type: schema.ListString},
+		{Name: "cgroup_v1_override", Type: schema.ListMapString},
+		{Name: "cgroup_v2_override", Type: schema.String},
+		{Name: "denied_envvars", Type: schema.ListString},
+		{Name: "oom_score_adj", Type: schema.Number, Default: 0},
+		{Name: "work_dir", Type: schema.String},
+		{Name: "mount", Type: schema.BlockList, Block: &schema.Schema{Attributes: []schema.Attribute{
+			{Name: "source", Type: schema.String, Required: true},
+			{Name: "readonly", Type: schema.Bool, Default: false},
+		}}},
+		{Name: "gc", Type: schema.Block, Block: &schema.Schema{Attributes: []schema.Attribute{
+			{Name: "period", Type: schema.String, Default: "5m"},
+		}}},
+	}}
+}
+
+func TestApplyFillsDefaultsAndNormalisesBlocks(t *testing.T) {
+	got, err := rawExec().Apply(map[string]any{
+		"command": "sleep", "args": []any{"1", 2, true}, "oom_score_adj": "7",
+		"cgroup_v1_override": map[string]any{"pids": "x"},
+		"mount":              map[string]any{"source": "/a", "readonly": "true"},
+		"gc":                 []any{map[string]any{}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"command": "sleep", "args": []any{"1", "2", "true"}, "oom_score_adj": int64(7),
+		"cgroup_v1_override": []any{map[string]any{"pids": "x"}},
+		"mount":              []any{map[string]any{"source": "/a", "readonly": true}},
+		"gc":                 map[string]any{"period": "5m"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("got  %#v\nwant %#v", got, want)
+	}
+}
+
+func TestEveryProblemIsNamedWithItsPath(t *testing.T) {
+	_, err := rawExec().Apply(map[string]any{
+		"comand": "sleep", "args": "x", "oom_score_adj": "many",
+		"mount": []any{map[string]any{"source": "/a"}, map[string]any{"readonly": 3}}, "zzzzzzz": 1,
+	})
+	if !errdefs.IsInvalidArgument(err) {
+		t.Fatalf("class %s", errdefs.ClassOf(err))
+	}
+	for _, want := range []string{
+		`config.command: required`,
+		`config.comand: unknown attribute; did you mean "command"?`,
+		`config.args: must be a list, is "x"`,
+		`config.oom_score_adj: must be a number, is "many"`,
+		`config.mount[1].source: required`,
+		`config.mount[1].readonly: must be true or false, is 3`,
+		`config.zzzzzzz: unknown attribute; known are command, args`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in:\n%v", want, err)
+		}
+	}
+	if n := len(schema.ProblemsOf(err)); n != 7 {
+		t.Errorf("%d problems, want 7", n)
+	}
+}
+
+func TestInterpolatedStringsStandForAnyValueInAJobFileOnly(t *testing.T) {
+	config := map[string]any{"command": "x", "oom_score_adj": "${meta.adj}", "args": []any{"${NOMAD_PORT_http}"}}
+	if err := rawExec().Validate(config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rawExec().Apply(config); err == nil {
+		t.Fatal("a number that is not interpolated was accepted")
+	}
+}
+
+func TestASchemaSurvivesJSONWithItsHash(t *testing.T) {
+	s := rawExec()
+	body, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back schema.Schema
+	if err := json.Unmarshal(body, &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.Hash() != s.Hash() {
+		t.Fatal("the hash changed")
+	}
+	back.Attributes[0].Required = false
+	if back.Hash() == s.Hash() {
+		t.Fatal("another schema has the same hash")
+	}
+}
+
+func TestDecodeReadsIntoAStruct(t *testing.T) {
+	var c struct {
+		Command string
+		Args    []string
+		Adj     int `json:"oom_score_adj"`
+		Mount   []struct {
+			Source   string
+			Readonly bool
+		}
+	}
+	config := map[string]any{"command": "sleep", "args": []string{"1"}, "mount": []map[string]any{{"source": "/a"}}}
+	if err := rawExec().Decode(config, &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.Command != "sleep" || len(c.Args) != 1 || len(c.Mount) != 1 || c.Mount[0].Source != "/a" {
+		t.Fatalf("%+v", c)
+	}
+	var small struct{ Command string }
+	if err := rawExec().Decode(config, &small); err == nil {
+		t.Fatal("a struct that lacks names of the schema was accepted")
+	}
+}
+
+func TestCheckFindsUnsoundSchemas(t *testing.T) {
+	if err := rawExec().Check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range map[string]schema.Attribute{
+		"unknown type":      {Name: "a", Type: "strin"},
+		"block without one": {Name: "a", Type: schema.Block},
+		"wrong default":     {Name: "a", Type: schema.Number, Default: "x"},
+		"useless default":   {Name: "a", Type: schema.Number, Default: 1, Required: true},
+		"no name":           {Type: schema.Number},
+	} {
+		s := schema.Schema{Attributes: []schema.Attribute{a}}
+		if s.Check() == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
