@@ -1,0 +1,234 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Proxy is a driver whose plugin process may be replaced at any time. It knows
+// the handles of all tasks that were started or recovered through it, recovers
+// them in each new process before it lets calls through, and so hides a restart
+// from whoever waits for a task. A call that was under way when the process
+// ended returns Unavailable: it may or may not have been carried out.
+type Proxy struct {
+	name   string
+	limits Limits
+
+	mu      sync.Mutex
+	info    Info
+	current Driver
+	// generation counts attached processes, so that it can be said in which one
+	// a task was last known.
+	generation uint64
+	// changed is closed and replaced at every attach, detach and close.
+	changed chan struct{}
+	closed  bool
+	reason  error
+	tasks   map[string]*task
+}
+
+// task is what the proxy remembers of one task.
+type task struct {
+	handle *Handle
+	// mu lets one caller at a time recover the task; generation is the process
+	// in which it is known.
+	mu         sync.Mutex
+	generation uint64
+}
+
+// Limits bounds calls. Each call has the bound even if its ctx has none.
+type Limits struct {
+	// Ready is how long a call waits for a plugin that is being restarted.
+	Ready time.Duration
+	// Call bounds the quick calls, Start the start of a task (it may have to
+	// fetch an image), and StopExtra is added to a stop's own timeout.
+	Call      time.Duration
+	Start     time.Duration
+	StopExtra time.Duration
+	// Retry is the pause before a task whose result the driver cannot tell now
+	// is asked for again.
+	Retry time.Duration
+}
+
+// DefaultLimits are the bounds of a host that is not told otherwise.
+func DefaultLimits() Limits {
+	return Limits{Ready: 5 * time.Second, Call: time.Minute, Start: 30 * time.Minute, StopExtra: 30 * time.Second, Retry: time.Second}
+}
+
+// NewProxy makes a proxy with no process yet.
+func NewProxy(info Info, limits Limits) *Proxy {
+	return &Proxy{name: info.Name, info: info, limits: limits, changed: make(chan struct{}), tasks: map[string]*task{}}
+}
+
+// Attach lets calls through to d, after the known tasks were recovered in it. A
+// task that could not be recovered now is tried again when it is next asked for.
+func (p *Proxy) Attach(ctx context.Context, d Driver) {
+	p.mu.Lock()
+	p.generation++
+	gen := p.generation
+	known := make([]*task, 0, len(p.tasks))
+	for _, t := range p.tasks {
+		known = append(known, t)
+	}
+	p.mu.Unlock()
+
+	p.recoverAll(ctx, d, gen, known)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.generation != gen || p.closed {
+		return
+	}
+	p.info, p.current, p.reason = d.Info(), d, nil
+	p.signal()
+}
+
+// recoverWorkers bounds how many tasks are recovered at the same time.
+const recoverWorkers = 16
+
+func (p *Proxy) recoverAll(ctx context.Context, d Driver, gen uint64, known []*task) {
+	slots := make(chan struct{}, recoverWorkers)
+	var wg sync.WaitGroup
+	for _, t := range known {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			// The outcome is kept in t, or found again at the next call.
+			_ = p.ensure(ctx, d, gen, t)
+		})
+	}
+	wg.Wait()
+}
+
+// Detach holds calls back: the process is gone because of reason.
+func (p *Proxy) Detach(reason error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.current, p.reason = nil, reason
+	p.generation++
+	p.signal()
+}
+
+// Close makes every call and wait return Unavailable.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.current, p.closed = nil, true
+	p.signal()
+}
+
+func (p *Proxy) signal() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Info returns what the newest process said.
+func (p *Proxy) Info() Info {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.info
+}
+
+// state returns a snapshot of what calls depend on.
+func (p *Proxy) state() (d Driver, gen uint64, changed <-chan struct{}, closed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.current, p.generation, p.changed, p.closed
+}
+
+// acquire returns the driver's process, waiting up to wait for one (0: until ctx ends).
+func (p *Proxy) acquire(ctx context.Context, wait time.Duration) (Driver, uint64, error) {
+	var timeout <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	for {
+		d, gen, changed, closed := p.state()
+		if closed {
+			return nil, 0, errdefs.Unavailablef("driver %q: the plugin host is closed", p.name)
+		}
+		if d != nil {
+			return d, gen, nil
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			return nil, 0, p.away()
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+func (p *Proxy) away() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reason != nil {
+		return errdefs.Unavailablef("driver %q: its plugin does not run and is being restarted: %w", p.name, p.reason)
+	}
+	return errdefs.Unavailablef("driver %q: its plugin does not run yet", p.name)
+}
+
+// forTask returns the process in which the task is known, recovering it first
+// where needed. A task that the proxy never saw is the driver's to judge.
+func (p *Proxy) forTask(ctx context.Context, taskID string, wait time.Duration) (Driver, uint64, error) {
+	d, gen, err := p.acquire(ctx, wait)
+	if err != nil {
+		return nil, 0, err
+	}
+	p.mu.Lock()
+	t := p.tasks[taskID]
+	p.mu.Unlock()
+	if t == nil {
+		return d, gen, nil
+	}
+	return d, gen, p.ensure(ctx, d, gen, t)
+}
+
+// ensure makes t known in the process of generation gen.
+func (p *Proxy) ensure(ctx context.Context, d Driver, gen uint64, t *task) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.generation >= gen {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.limits.Call)
+	defer cancel()
+	err := settle(ctx, d.RecoverTask(ctx, t.handle))
+	if errdefs.IsNotFound(err) {
+		p.forget(t.handle.TaskID)
+	}
+	if err == nil {
+		t.generation = gen
+	}
+	return err
+}
+
+func (p *Proxy) remember(h *Handle, gen uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tasks[h.TaskID] = &task{handle: h, generation: gen}
+}
+
+func (p *Proxy) forget(taskID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.tasks, taskID)
+}
+
+// settle turns what a closed connection leaves behind into Unavailable: gRPC
+// reports it as canceled though the caller canceled nothing.
+func settle(ctx context.Context, err error) error {
+	if err != nil && errdefs.IsCanceled(err) && ctx.Err() == nil {
+		return errdefs.Unavailablef("the plugin's connection was closed: %w", err)
+	}
+	return err
+}

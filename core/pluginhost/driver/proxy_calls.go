@@ -1,0 +1,219 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+var _ Driver = (*Proxy)(nil)
+
+// StartTask starts a task in the driver's process and remembers its handle.
+func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *NetworkOverride, error) {
+	d, gen, err := p.acquire(ctx, p.limits.Ready)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.limits.Start)
+	defer cancel()
+	handle, override, err := d.StartTask(ctx, config)
+	if err != nil {
+		return nil, nil, settle(ctx, err)
+	}
+	p.remember(handle, gen)
+	return handle, override, nil
+}
+
+// RecoverTask makes a task known to the driver's process, and to those after it.
+func (p *Proxy) RecoverTask(ctx context.Context, handle *Handle) error {
+	d, gen, err := p.acquire(ctx, p.limits.Ready)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.limits.Call)
+	defer cancel()
+	if err := settle(ctx, d.RecoverTask(ctx, handle)); err != nil {
+		return err
+	}
+	p.remember(handle, gen)
+	return nil
+}
+
+// WaitTask waits for the task's end over any number of plugin processes. It
+// returns Unavailable only when the host closes.
+func (p *Proxy) WaitTask(ctx context.Context, taskID string) (ExitResult, error) {
+	for {
+		d, gen, err := p.forTask(ctx, taskID, 0)
+		if err == nil {
+			var result ExitResult
+			result, err = d.WaitTask(ctx, taskID)
+			if err == nil {
+				return result, nil
+			}
+			err = settle(ctx, err)
+		}
+		if ctx.Err() != nil {
+			return ExitResult{}, ctx.Err()
+		}
+		if !transient(err) || !p.pause(ctx, taskID, gen) {
+			return ExitResult{}, err
+		}
+	}
+}
+
+// transient: the answer is not about the task, so the question is asked again.
+func transient(err error) bool {
+	return errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err)
+}
+
+// pause waits until another process is there than that of generation gen, or for
+// a while: the driver itself may have said that it cannot tell. It then has the
+// task recovered again. It reports whether the proxy is still open.
+func (p *Proxy) pause(ctx context.Context, taskID string, gen uint64) bool {
+	_, now, changed, closed := p.state()
+	if closed {
+		return false
+	}
+	if now != gen {
+		return true
+	}
+	timer := time.NewTimer(p.limits.Retry)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	case <-timer.C:
+		p.doubt(taskID)
+	}
+	return true
+}
+
+// doubt has the task recovered at its next call.
+func (p *Proxy) doubt(taskID string) {
+	p.mu.Lock()
+	t := p.tasks[taskID]
+	p.mu.Unlock()
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.generation = 0
+}
+
+// onTask carries out one quick call about a task.
+func (p *Proxy) onTask(ctx context.Context, taskID string, limit time.Duration, call func(context.Context, Driver) error) error {
+	d, _, err := p.forTask(ctx, taskID, p.limits.Ready)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return settle(ctx, call(ctx, d))
+}
+
+// StopTask stops a task.
+func (p *Proxy) StopTask(ctx context.Context, taskID string, timeout time.Duration, signal string) error {
+	return p.onTask(ctx, taskID, timeout+p.limits.StopExtra, func(ctx context.Context, d Driver) error {
+		return d.StopTask(ctx, taskID, timeout, signal)
+	})
+}
+
+// DestroyTask destroys a task, and forgets it if that worked.
+func (p *Proxy) DestroyTask(ctx context.Context, taskID string, force bool) error {
+	err := p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) error {
+		return d.DestroyTask(ctx, taskID, force)
+	})
+	if errdefs.IsNotFound(err) { // it could not be recovered, so there is nothing to destroy
+		err = nil
+	}
+	if err == nil {
+		p.forget(taskID)
+	}
+	return err
+}
+
+// InspectTask says how a task is.
+func (p *Proxy) InspectTask(ctx context.Context, taskID string) (*TaskStatus, error) {
+	var status *TaskStatus
+	err := p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) (err error) {
+		status, err = d.InspectTask(ctx, taskID)
+		return err
+	})
+	return status, err
+}
+
+// SignalTask signals a task.
+func (p *Proxy) SignalTask(ctx context.Context, taskID string, signal string) error {
+	return p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) error {
+		return d.SignalTask(ctx, taskID, signal)
+	})
+}
+
+// ExecTask runs a command in a task; it ends with ctx, not by a limit of ours.
+func (p *Proxy) ExecTask(ctx context.Context, taskID string, opts ExecOptions, stream ExecStream) (ExitResult, error) {
+	d, _, err := p.forTask(ctx, taskID, p.limits.Ready)
+	if err != nil {
+		return ExitResult{}, err
+	}
+	result, err := d.ExecTask(ctx, taskID, opts, stream)
+	return result, settle(ctx, err)
+}
+
+// TaskStats delivers samples until ctx ends or the host closes.
+func (p *Proxy) TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error) {
+	return follow(ctx, p, func(d Driver) (<-chan []TaskStats, error) { return d.TaskStats(ctx, interval) })
+}
+
+// TaskEvents delivers events until ctx ends or the host closes.
+func (p *Proxy) TaskEvents(ctx context.Context) (<-chan TaskEvent, error) {
+	return follow(ctx, p, func(d Driver) (<-chan TaskEvent, error) { return d.TaskEvents(ctx) })
+}
+
+// follow joins the streams of one process after another into one.
+func follow[T any](ctx context.Context, p *Proxy, open func(Driver) (<-chan T, error)) (<-chan T, error) {
+	d, gen, err := p.acquire(ctx, p.limits.Ready)
+	if err != nil {
+		return nil, err
+	}
+	in, err := open(d)
+	if err != nil {
+		return nil, settle(ctx, err)
+	}
+	out := make(chan T)
+	go func() {
+		defer close(out)
+		for {
+			forward(ctx, in, out)
+			if ctx.Err() != nil || !p.pause(ctx, "", gen) {
+				return
+			}
+			d, gen, err = p.acquire(ctx, 0)
+			if err != nil {
+				return
+			}
+			if in, err = open(d); err != nil {
+				in = nil // and pause before the next try
+			}
+		}
+	}()
+	return out, nil
+}
+
+// forward hands on what comes until in is closed; a nil in has nothing.
+func forward[T any](ctx context.Context, in <-chan T, out chan<- T) {
+	if in == nil {
+		return
+	}
+	for v := range in {
+		select {
+		case out <- v:
+		case <-ctx.Done():
+			// in ends too, with the same ctx: it is read until then.
+		}
+	}
+}
