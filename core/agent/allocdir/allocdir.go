@@ -1,0 +1,130 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package allocdir is the directory of an alloc on its node: it owns the layout
+// (the shared alloc/ folder and one folder per task), its permissions, and safe
+// reading of it for the API, which never leaves the directory and never shows
+// secrets. It does not fetch, render or mount anything. Only core/agent and
+// packages below it may import it.
+//
+//	ALLOC/alloc/{data,logs,tmp}       shared by the tasks (NOMAD_ALLOC_DIR)
+//	ALLOC/TASK/{local,secrets,tmp}    a task's own (NOMAD_TASK_DIR is local)
+package allocdir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Names of the folders.
+const (
+	SharedDir  = "alloc"
+	LogsDir    = "logs"
+	DataDir    = "data"
+	TmpDir     = "tmp"
+	LocalDir   = "local"
+	SecretsDir = "secrets"
+	PrivateDir = "private" // the node's own files of a task
+)
+
+// Dir is the directory of one alloc.
+type Dir struct {
+	// Path is absolute.
+	Path string
+}
+
+// New names the directory of an alloc below the node's alloc directory.
+func New(root, allocID string) Dir { return Dir{Path: filepath.Join(root, allocID)} }
+
+// Shared is the folder that all tasks of the alloc share.
+func (d Dir) Shared() string { return filepath.Join(d.Path, SharedDir) }
+
+// Task is a task's own folder.
+func (d Dir) Task(task string) string { return filepath.Join(d.Path, task) }
+
+// Local is what NOMAD_TASK_DIR names.
+func (d Dir) Local(task string) string { return filepath.Join(d.Path, task, LocalDir) }
+
+// Secrets is what NOMAD_SECRETS_DIR names.
+func (d Dir) Secrets(task string) string { return filepath.Join(d.Path, task, SecretsDir) }
+
+// LogPrefix is the name of a task's log files without their number; kind is
+// "stdout" or "stderr".
+func (d Dir) LogPrefix(task, kind string) string {
+	return filepath.Join(d.Path, SharedDir, LogsDir, task+"."+kind)
+}
+
+// Build makes the alloc's shared folders. It may be repeated.
+func (d Dir) Build() error {
+	if err := os.MkdirAll(d.Path, 0o755); err != nil {
+		return fmt.Errorf("make the alloc directory: %w", err)
+	}
+	return d.folders(SharedDir, SharedDir+"/"+DataDir, SharedDir+"/"+LogsDir, SharedDir+"/"+TmpDir)
+}
+
+// BuildTask makes the folders of a task. It may be repeated.
+func (d Dir) BuildTask(task string) error {
+	if err := checkTaskName(task); err != nil {
+		return err
+	}
+	if err := d.folders(task, task+"/"+LocalDir, task+"/"+SecretsDir, task+"/"+PrivateDir, task+"/"+TmpDir); err != nil {
+		return err
+	}
+	return d.chmod(task+"/"+TmpDir, 0o777|os.ModeSticky)
+}
+
+// Remove deletes the directory with everything in it.
+func (d Dir) Remove() error {
+	if err := os.RemoveAll(d.Path); err != nil {
+		return fmt.Errorf("remove the alloc directory: %w", err)
+	}
+	return nil
+}
+
+func checkTaskName(task string) error {
+	if task == "" || task == "." || task == ".." || task == SharedDir || strings.ContainsAny(task, "/\\\x00") {
+		return errdefs.InvalidArgumentf("task name %q cannot name a folder; choose another name", task)
+	}
+	return nil
+}
+
+// folders makes world-writable folders beneath the alloc's directory, since
+// tasks run as any user. Nothing that a task has put there is followed outside.
+func (d Dir) folders(names ...string) error {
+	root, err := os.OpenRoot(d.Path)
+	if err != nil {
+		return fmt.Errorf("open the alloc directory: %w", err)
+	}
+	defer root.Close()
+	for _, name := range names {
+		err := root.Mkdir(name, 0o777)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err == nil {
+			err = root.Chmod(name, 0o777) // what the umask took away
+		}
+		if err != nil {
+			return fmt.Errorf("make the folder %q of the alloc: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (d Dir) chmod(name string, mode fs.FileMode) error {
+	root, err := os.OpenRoot(d.Path)
+	if err != nil {
+		return fmt.Errorf("open the alloc directory: %w", err)
+	}
+	defer root.Close()
+	if err := root.Chmod(name, mode); err != nil {
+		return fmt.Errorf("set the mode of %q: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package allocdir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// FileInfo is what the API says about a file.
+type FileInfo struct {
+	Name        string
+	IsDir       bool
+	Size        int64
+	FileMode    string
+	ModTime     time.Time
+	ContentType string `json:",omitempty"`
+}
+
+// List returns the entries of a folder, sorted by name. name is relative to the
+// alloc's directory.
+func (d Dir) List(name string) ([]FileInfo, error) {
+	f, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return nil, errdefs.InvalidArgumentf("list %q: %w", name, err)
+	}
+	out := make([]FileInfo, 0, len(entries))
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			continue // gone meanwhile
+		}
+		out = append(out, fileInfo(info))
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, nil
+}
+
+// Stat describes a file or folder.
+func (d Dir) Stat(name string) (FileInfo, error) {
+	f, err := d.Open(name)
+	if err != nil {
+		return FileInfo{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return FileInfo{}, fmt.Errorf("stat %q: %w", name, err)
+	}
+	out := fileInfo(info)
+	if info.Mode().IsRegular() {
+		out.ContentType = contentType(f, info.Name())
+	}
+	return out, nil
+}
+
+// Open opens a file or folder of the alloc for reading. What is not a regular
+// file or a folder is refused: opening a FIFO would block.
+func (d Dir) Open(name string) (*os.File, error) {
+	root, err := os.OpenRoot(d.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errdefs.NotFoundf("the alloc's directory %s is gone from this node: %w", d.Path, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the alloc directory: %w", err)
+	}
+	defer root.Close()
+	rel, err := resolve(root, name)
+	if err != nil {
+		return nil, err
+	}
+	if isSecret(rel) {
+		return nil, errdefs.PermissionDeniedf("Reading secret file prohibited: %s", name)
+	}
+	if info, err := root.Stat(rel); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, errdefs.InvalidArgumentf("%s is neither a file nor a folder", name)
+	}
+	f, err := root.Open(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errdefs.NotFoundf("stat %s: no such file or directory", filepath.Join(d.Path, rel))
+	}
+	if err != nil {
+		return nil, errdefs.InvalidArgumentf("open %q: %w", name, err)
+	}
+	return f, nil
+}
+
+// isSecret reports whether a resolved path lies in a task's secrets or private folder.
+func isSecret(rel string) bool {
+	parts := strings.Split(filepath.ToSlash(rel), "/")
+	return len(parts) >= 2 && parts[0] != SharedDir && (parts[1] == SecretsDir || parts[1] == PrivateDir)
+}
+
+const maxLinks = 40
+
+// resolve returns the path that name leads to, without links, so that a link
+// cannot lead into a secrets folder. It is not what confines the access: the
+// os.Root does, also against a task that exchanges folders meanwhile.
+func resolve(root *os.Root, name string) (string, error) {
+	todo := strings.Split(path.Clean(filepath.ToSlash(name)), "/")
+	var done []string
+	for links := 0; len(todo) > 0; {
+		part := todo[0]
+		todo = todo[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			if len(done) == 0 {
+				return "", errdefs.InvalidArgumentf("Path escapes the alloc directory")
+			}
+			done = done[:len(done)-1]
+			continue
+		}
+		at := strings.Join(append(done[:len(done):len(done)], part), "/")
+		target, err := root.Readlink(at)
+		if err != nil { // no link, or not there: opening it will say so
+			done = append(done, part)
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", errdefs.InvalidArgumentf("%s goes through more than %d links", name, maxLinks)
+		}
+		if filepath.IsAbs(target) {
+			return "", errdefs.InvalidArgumentf("Path escapes the alloc directory")
+		}
+		todo = append(strings.Split(filepath.ToSlash(target), "/"), todo...)
+	}
+	if len(done) == 0 {
+		return ".", nil
+	}
+	return strings.Join(done, "/"), nil
+}
+
+func fileInfo(i fs.FileInfo) FileInfo {
+	return FileInfo{Name: i.Name(), IsDir: i.IsDir(), Size: i.Size(), FileMode: i.Mode().String(), ModTime: i.ModTime().UTC()}
+}
+
+func contentType(f *os.File, name string) string {
+	if t := mime.TypeByExtension(filepath.Ext(name)); t != "" {
+		return t
+	}
+	buf := make([]byte, 512)
+	n, err := f.ReadAt(buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "application/octet-stream"
+	}
+	return http.DetectContentType(buf[:n])
+}

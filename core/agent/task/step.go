@@ -1,0 +1,333 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package task
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Step returns the state after ev and what has to be done.
+func Step(spec Spec, s State, ev Event, now time.Time) (State, []Effect) {
+	m := machine{spec: spec, s: s, now: now}
+	m.step(ev)
+	return m.s, m.effects
+}
+
+// Resume returns what has to be done for a state that was read back after an
+// agent restart, apart from recovering a running task.
+func Resume(spec Spec, s State, now time.Time) (State, []Effect) {
+	m := machine{spec: spec, s: s, now: now}
+	switch s.Phase {
+	case Starting:
+		// Whether that start happened is not known: the runner destroys its
+		// run, and a fresh one is begun unless the task shall end.
+		m.do(Destroy{Run: s.Run})
+		if s.KillWanted {
+			m.dieKilled()
+		} else {
+			m.start()
+		}
+	case Backoff, Delaying:
+		m.do(WakeUp{At: s.WakeAt})
+	case Stopping:
+		m.stop()
+	}
+	return m.s, m.effects
+}
+
+type machine struct {
+	spec    Spec
+	s       State
+	now     time.Time
+	effects []Effect
+}
+
+func (m *machine) do(e Effect) { m.effects = append(m.effects, e) }
+
+func (m *machine) step(ev Event) {
+	switch ev := ev.(type) {
+	case Begin:
+		m.begin()
+	case Started:
+		m.started(ev)
+	case StartFailed:
+		m.startFailed(ev)
+	case Exited:
+		m.exited(ev)
+	case Kill:
+		m.kill(ev)
+	case Restart:
+		m.restart(ev)
+	case Wake:
+		m.wake()
+	case Note:
+		m.s.note(m.now, ev.Event)
+	}
+}
+
+func (m *machine) begin() {
+	if m.s.Phase != Waiting {
+		return
+	}
+	m.s.note(m.now, model.TaskEvent{
+		Type: model.TaskSetup, Message: "Building Task Directory", DisplayMessage: "Building Task Directory",
+		Details: map[string]string{"message": "Building Task Directory"},
+	})
+	m.start()
+}
+
+func (m *machine) start() {
+	m.s.Phase, m.s.WakeAt, m.s.RestartWanted = Starting, time.Time{}, false
+	m.s.Run++
+	m.do(Start{Run: m.s.Run})
+}
+
+func (m *machine) started(ev Started) {
+	if m.s.Phase != Starting || ev.Run != m.s.Run {
+		return
+	}
+	m.s.Phase = Running
+	m.s.Report.State = model.TaskStateRunning
+	at := m.now.UTC()
+	m.s.Report.StartedAt = &at
+	m.s.note(m.now, model.TaskEvent{Type: model.TaskStarted, DisplayMessage: "Task started by client"})
+	if m.s.KillWanted {
+		m.stop()
+	}
+}
+
+func (m *machine) startFailed(ev StartFailed) {
+	if m.s.Phase != Starting || ev.Run != m.s.Run {
+		return
+	}
+	e := model.TaskEvent{
+		Type: model.TaskDriverFailure, DriverError: ev.Err, DisplayMessage: ev.Err,
+		Details: map[string]string{"driver_error": ev.Err},
+	}
+	if ev.Setup {
+		e = model.TaskEvent{
+			Type: model.TaskSetupFailure, SetupError: ev.Err, DisplayMessage: ev.Err,
+			Details: map[string]string{"setup_error": ev.Err},
+		}
+	}
+	m.s.note(m.now, e)
+	switch {
+	case m.s.KillWanted:
+		m.dieKilled()
+	case !ev.Retry:
+		m.dieFailed("Error was unrecoverable")
+	default:
+		m.again(ev.Jitter)
+	}
+}
+
+func (m *machine) exited(ev Exited) {
+	if ev.Run != m.s.Run {
+		return
+	}
+	switch m.s.Phase {
+	case Running, Delaying, Stopping:
+	default:
+		return
+	}
+	m.do(Destroy{Run: ev.Run})
+	m.s.note(m.now, terminated(ev))
+	well := ev.ExitCode == 0 && ev.Signal == 0 && !ev.OOMKilled && ev.Err == ""
+	switch {
+	case m.s.KillWanted:
+		m.dieKilled()
+	case m.s.RestartWanted:
+		m.countRestart()
+		m.s.note(m.now, restarting("", 0))
+		m.s.Report.State = model.TaskStatePending
+		m.start()
+	case well && m.spec.EndsWell:
+		m.die()
+	default:
+		m.again(ev.Jitter)
+	}
+}
+
+func (m *machine) kill(ev Kill) {
+	if m.s.Phase == Dead {
+		return
+	}
+	first := !m.s.KillWanted
+	m.s.KillWanted, m.s.RestartWanted = true, false
+	if first && ev.Reason.Type != "" {
+		m.s.note(m.now, ev.Reason)
+	}
+	switch m.s.Phase {
+	case Waiting, Backoff:
+		m.dieKilled()
+	case Running:
+		if m.spec.ShutdownDelay <= 0 || ev.NoDelay {
+			m.stop()
+			return
+		}
+		m.s.Phase, m.s.WakeAt = Delaying, m.now.Add(m.spec.ShutdownDelay)
+		text := fmt.Sprintf("Waiting for shutdown_delay of %s before killing the task.", m.spec.ShutdownDelay)
+		m.s.note(m.now, model.TaskEvent{Type: model.TaskWaitingShuttingDownDelay, DisplayMessage: text})
+		m.do(WakeUp{At: m.s.WakeAt})
+	case Delaying:
+		if ev.NoDelay {
+			m.s.note(m.now, model.TaskEvent{Type: model.TaskSkippingShutdownDelay, DisplayMessage: "Skipping shutdown_delay before killing the task."})
+			m.stop()
+		}
+	}
+}
+
+// stop tells a running task to end. A task that stops for a restart gets no
+// "Killing" event, as in the reference.
+func (m *machine) stop() {
+	m.s.Phase, m.s.WakeAt = Stopping, time.Time{}
+	if m.s.KillWanted {
+		m.s.note(m.now, model.TaskEvent{
+			Type: model.TaskKilling, KillTimeout: m.spec.KillTimeout,
+			DisplayMessage: fmt.Sprintf("Sent interrupt. Waiting %s before force killing", m.spec.KillTimeout),
+			Details:        map[string]string{"kill_timeout": m.spec.KillTimeout.String()},
+		})
+	}
+	m.do(Stop{Run: m.s.Run, Signal: m.spec.KillSignal, Timeout: m.spec.KillTimeout})
+}
+
+func (m *machine) restart(ev Restart) {
+	if m.s.KillWanted && m.s.Phase != Dead {
+		return
+	}
+	signaled := model.TaskEvent{
+		Type: model.TaskRestartSignal, RestartReason: ev.Reason, DisplayMessage: ev.Reason,
+		Details: map[string]string{"restart_reason": ev.Reason},
+	}
+	switch m.s.Phase {
+	case Running:
+		m.s.note(m.now, signaled)
+		m.s.RestartWanted = true
+		m.stop()
+	case Backoff:
+		m.s.note(m.now, signaled)
+		m.start()
+	case Dead:
+		if !ev.Revive {
+			return
+		}
+		m.s.note(m.now, signaled)
+		m.s.KillWanted = false
+		m.s.Report.State, m.s.Report.Failed, m.s.Report.FinishedAt = model.TaskStatePending, false, nil
+		m.countRestart()
+		m.start()
+	}
+}
+
+func (m *machine) wake() {
+	if m.now.Before(m.s.WakeAt) {
+		m.do(WakeUp{At: m.s.WakeAt})
+		return
+	}
+	switch m.s.Phase {
+	case Backoff:
+		m.start()
+	case Delaying:
+		m.stop()
+	}
+}
+
+// again starts the task once more if its restart policy allows it.
+func (m *machine) again(jitter float64) {
+	d := decide(m.spec.Restart, m.s.WindowStart, m.s.WindowCount, m.now, jitter)
+	m.s.WindowStart, m.s.WindowCount = d.windowStart, d.windowCount
+	if !d.restart {
+		m.dieFailed(d.reason)
+		return
+	}
+	m.countRestart()
+	m.s.Report.State = model.TaskStatePending
+	m.s.note(m.now, restarting(d.reason, d.delay))
+	m.s.Phase, m.s.WakeAt = Backoff, m.now.Add(d.delay)
+	m.do(WakeUp{At: m.s.WakeAt})
+}
+
+func (m *machine) countRestart() {
+	m.s.Report.Restarts++
+	at := m.now.UTC()
+	m.s.Report.LastRestart = &at
+}
+
+func (m *machine) die() {
+	m.s.Phase, m.s.WakeAt = Dead, time.Time{}
+	m.s.Report.State = model.TaskStateDead
+	at := m.now.UTC()
+	m.s.Report.FinishedAt = &at
+}
+
+func (m *machine) dieKilled() {
+	m.s.note(m.now, model.TaskEvent{Type: model.TaskKilled, DisplayMessage: "Task successfully killed"})
+	m.die()
+}
+
+func (m *machine) dieFailed(reason string) {
+	m.s.note(m.now, model.TaskEvent{
+		Type: model.TaskNotRestarting, RestartReason: reason, DisplayMessage: reason, FailsTask: true,
+		Details: map[string]string{"restart_reason": reason, "fails_task": "true"},
+	})
+	m.s.Report.Failed = true
+	m.die()
+}
+
+func terminated(ev Exited) model.TaskEvent {
+	text := "Exit Code: " + strconv.Itoa(ev.ExitCode)
+	if ev.Signal != 0 {
+		text += ", Signal: " + strconv.Itoa(ev.Signal)
+	}
+	if ev.Err != "" {
+		text += fmt.Sprintf(", Exit Message: %q", ev.Err)
+	}
+	e := model.TaskEvent{
+		Type: model.TaskTerminated, DisplayMessage: text, ExitCode: ev.ExitCode, Signal: ev.Signal, Message: ev.Err,
+		Details: map[string]string{
+			"exit_code": strconv.Itoa(ev.ExitCode), "signal": strconv.Itoa(ev.Signal), "oom_killed": strconv.FormatBool(ev.OOMKilled),
+		},
+	}
+	if ev.Err != "" {
+		e.Details["exit_message"] = ev.Err
+	}
+	return e
+}
+
+func restarting(reason string, delay time.Duration) model.TaskEvent {
+	return model.TaskEvent{
+		Type: model.TaskRestarting, RestartReason: reason, StartDelay: int64(delay),
+		DisplayMessage: restartText(reason, delay),
+		Details:        map[string]string{"restart_reason": reason, "start_delay": strconv.FormatInt(int64(delay), 10)},
+	}
+}
+
+// restartText repeats the reason unless it is the ordinary one, as the reference does.
+func restartText(reason string, delay time.Duration) string {
+	if reason == "" || reason == reasonWithin {
+		return "Task restarting in " + delay.String()
+	}
+	return reason + " - Task restarting in " + delay.String()
+}
+
+// maxEvents is how many events of a task are kept and reported.
+const maxEvents = 10
+
+// note appends an event without touching the slice of an earlier state.
+func (s *State) note(now time.Time, e model.TaskEvent) {
+	e.Time = now.UnixNano()
+	if e.Details == nil {
+		e.Details = map[string]string{}
+	}
+	old := s.Report.Events
+	if len(old) >= maxEvents {
+		old = old[len(old)-maxEvents+1:]
+	}
+	events := make([]*model.TaskEvent, 0, len(old)+1)
+	s.Report.Events = append(append(events, old...), &e)
+}

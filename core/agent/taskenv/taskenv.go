@@ -1,0 +1,222 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package taskenv is what a task can read of itself: it owns the NOMAD_*
+// variables, the environment that a task starts with, and the replacing of
+// ${...} in config, environment and services. It reads nothing from the machine:
+// the host's environment comes in as an argument. Only core/agent and packages
+// below it may import it.
+package taskenv
+
+import (
+	"maps"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Input is everything that the environment of a task is made of.
+type Input struct {
+	Node  *model.Node
+	Alloc *model.Allocation // with its Job
+	Task  *model.Task
+
+	Region       string
+	AllocDir     string // as the task sees it
+	TaskDir      string
+	SecretsDir   string
+	ParentCgroup string
+
+	// HostEnv is what a task without isolation inherits, as os.Environ gives it.
+	HostEnv []string
+}
+
+// DefaultDenylist names what a task never inherits from the agent.
+var DefaultDenylist = []string{
+	"CONSUL_TOKEN", "CONSUL_HTTP_TOKEN", "CONSUL_HTTP_TOKEN_FILE", "NOMAD_TOKEN", "DROVER_TOKEN", "VAULT_TOKEN",
+	"CONSUL_LICENSE", "NOMAD_LICENSE", "VAULT_LICENSE",
+	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
+}
+
+// Env is the environment of a task and what ${...} may name.
+type Env struct {
+	vars  map[string]string // the task's environment
+	facts map[string]string // node.*, attr.*, meta.*, device.*
+}
+
+// Build makes the environment. Later sources win: host, NOMAD_* variables, then
+// the task's own env block, in whose values ${...} is replaced.
+func Build(in Input) *Env {
+	e := &Env{vars: hostVars(in.HostEnv), facts: facts(in.Node, in.Region)}
+	own := map[string]string{}
+	addIdentity(own, in)
+	addResources(own, in)
+	addPorts(own, in)
+	addMeta(own, in.Alloc.Job, in.Alloc.TaskGroup, in.Task)
+	maps.Copy(e.vars, own)
+	builtin := &Env{vars: maps.Clone(e.vars), facts: e.facts}
+	for k, v := range in.Task.Env {
+		e.vars[builtin.Replace(k)] = builtin.Replace(v)
+	}
+	return e
+}
+
+// Map returns the environment; it must not be changed.
+func (e *Env) Map() map[string]string { return e.vars }
+
+// List returns the environment as KEY=VALUE, sorted.
+func (e *Env) List() []string {
+	out := make([]string, 0, len(e.vars))
+	for k, v := range e.vars {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func hostVars(environ []string) map[string]string {
+	out := make(map[string]string, len(environ)+40)
+	for _, kv := range environ {
+		k, v, ok := strings.Cut(kv, "=")
+		if ok && k != "" && !slices.Contains(DefaultDenylist, k) {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func addIdentity(env map[string]string, in Input) {
+	a, j := in.Alloc, in.Alloc.Job
+	set := func(k, v string) {
+		if v != "" {
+			env["NOMAD_"+k] = v
+		}
+	}
+	set("ALLOC_ID", a.ID)
+	set("SHORT_ALLOC_ID", a.ID[:min(8, len(a.ID))])
+	set("ALLOC_NAME", a.Name)
+	if i := a.Index(); i >= 0 {
+		set("ALLOC_INDEX", strconv.Itoa(i))
+	}
+	set("TASK_NAME", in.Task.Name)
+	set("GROUP_NAME", a.TaskGroup)
+	set("JOB_ID", j.ID)
+	set("JOB_NAME", j.Name)
+	set("JOB_PARENT_ID", j.ParentID)
+	set("NAMESPACE", a.Namespace)
+	set("REGION", in.Region)
+	if in.Node != nil {
+		set("DC", in.Node.Datacenter)
+	}
+	set("ALLOC_DIR", in.AllocDir)
+	set("TASK_DIR", in.TaskDir)
+	set("SECRETS_DIR", in.SecretsDir)
+	set("PARENT_CGROUP", in.ParentCgroup)
+}
+
+func addResources(env map[string]string, in Input) {
+	ar := in.Alloc.AllocatedResources
+	if ar == nil || ar.Tasks[in.Task.Name] == nil {
+		return
+	}
+	r := ar.Tasks[in.Task.Name]
+	env["NOMAD_CPU_LIMIT"] = strconv.FormatInt(r.Cpu.CpuShares, 10)
+	if len(r.Cpu.ReservedCores) > 0 {
+		env["NOMAD_CPU_CORES"] = Cpuset(r.Cpu.ReservedCores)
+	}
+	env["NOMAD_MEMORY_LIMIT"] = strconv.FormatInt(r.Memory.MemoryMB, 10)
+	if r.Memory.MemoryMaxMB > 0 {
+		env["NOMAD_MEMORY_MAX_LIMIT"] = strconv.FormatInt(r.Memory.MemoryMaxMB, 10)
+	}
+}
+
+// Cpuset writes cores as the kernel does: 0-2,5.
+func Cpuset(cores []uint16) string {
+	sorted := slices.Sorted(slices.Values(cores))
+	var parts []string
+	for i := 0; i < len(sorted); {
+		j := i
+		for j+1 < len(sorted) && sorted[j+1] == sorted[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(int(sorted[i]))
+		if j > i {
+			part += "-" + strconv.Itoa(int(sorted[j]))
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+func addPorts(env map[string]string, in Input) {
+	ar := in.Alloc.AllocatedResources
+	if ar == nil {
+		return
+	}
+	for _, p := range ar.Shared.Ports {
+		addPort(env, Clean(p.Label), p.HostIP, p.Value, p.To)
+	}
+	for name, t := range ar.Tasks { // task networks, which older jobs have
+		prefix := ""
+		if name != in.Task.Name {
+			prefix = Clean(name) + "_"
+		}
+		for _, n := range t.Networks {
+			for _, p := range slices.Concat(n.ReservedPorts, n.DynamicPorts) {
+				addPort(env, prefix+Clean(p.Label), n.IP, p.Value, p.To)
+			}
+		}
+	}
+}
+
+func addPort(env map[string]string, label, ip string, value, to int) {
+	port := strconv.Itoa(value)
+	inside := port
+	if to > 0 {
+		inside = strconv.Itoa(to)
+	}
+	env["NOMAD_IP_"+label] = ip
+	env["NOMAD_PORT_"+label] = inside
+	env["NOMAD_ADDR_"+label] = net.JoinHostPort(ip, port)
+	env["NOMAD_HOST_IP_"+label] = ip
+	env["NOMAD_HOST_PORT_"+label] = port
+	env["NOMAD_HOST_ADDR_"+label] = net.JoinHostPort(ip, port)
+	env["NOMAD_ALLOC_PORT_"+label] = inside
+}
+
+// addMeta sets the meta of job, group and task, the innermost winning, each
+// under its own name and in capitals.
+func addMeta(env map[string]string, job *model.Job, group string, task *model.Task) {
+	levels := []map[string]string{job.Meta, nil, task.Meta}
+	if tg := job.LookupTaskGroup(group); tg != nil {
+		levels[1] = tg.Meta
+	}
+	for _, meta := range levels {
+		for k, v := range meta {
+			name := Clean(k)
+			env["NOMAD_META_"+strings.ToUpper(name)] = v
+			env["NOMAD_META_"+name] = v
+		}
+	}
+}
+
+// Clean makes a name fit for an environment variable.
+func Clean(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_':
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// TaskPaths returns what a task without file system isolation sees as its folders.
+func TaskPaths(allocPath, task string) (alloc, local, secrets string) {
+	return filepath.Join(allocPath, "alloc"), filepath.Join(allocPath, task, "local"), filepath.Join(allocPath, task, "secrets")
+}

@@ -1,0 +1,177 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package update_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/agent/update"
+	"github.com/drover-project/drover/core/model"
+)
+
+type server struct {
+	batches [][]*model.Allocation
+	at      []time.Duration
+	start   time.Time
+	err     error
+	onSend  func()
+}
+
+func (s *server) send(_ context.Context, batch []*model.Allocation) error {
+	if s.onSend != nil {
+		s.onSend()
+	}
+	s.batches = append(s.batches, batch)
+	s.at = append(s.at, time.Since(s.start))
+	return s.err
+}
+
+func alloc(id, status, desc string) *model.Allocation {
+	return &model.Allocation{ID: id, ClientStatus: status, ClientDescription: desc, ModifyTime: time.Now().UnixNano()}
+}
+
+// run calls f in a bubble with a buffer that sends to s.
+func run(t *testing.T, f func(b *update.Buffer, s *server)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{start: time.Now()}
+		b := update.New(s.send, hclog.NewNullLogger())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); b.Run(ctx) }()
+		f(b, s)
+		cancel()
+		<-done
+	})
+}
+
+func after(d time.Duration) {
+	time.Sleep(d) // virtual time of the bubble
+	synctest.Wait()
+}
+
+func TestUrgentUpdatesLeaveAtTheNextTick(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		b.Put(alloc("a", "running", ""), false)
+		b.Put(alloc("b", "running", ""), false)
+		after(210 * time.Millisecond)
+		if len(s.batches) != 1 || len(s.batches[0]) != 2 {
+			t.Fatalf("batches: %v", s.batches)
+		}
+	})
+}
+
+func TestOtherUpdatesWaitForTheFifthTickAndTheNewestWins(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		b.Put(alloc("a", "running", "1"), false)
+		after(time.Second)
+		s.batches = nil
+		b.Put(alloc("a", "running", "2"), false)
+		after(500 * time.Millisecond)
+		b.Put(alloc("a", "running", "3"), false)
+		if len(s.batches) != 0 {
+			t.Fatalf("sent early: %v", s.batches)
+		}
+		after(510 * time.Millisecond)
+		if len(s.batches) != 1 || s.batches[0][0].ClientDescription != "3" {
+			t.Fatalf("batches: %v", s.batches)
+		}
+	})
+}
+
+func TestAnUrgentUpdateTakesTheOthersAlong(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		b.Put(alloc("a", "running", "1"), false)
+		after(time.Second)
+		s.batches = nil
+		b.Put(alloc("a", "running", "2"), false)
+		b.Put(alloc("b", "failed", ""), false)
+		after(210 * time.Millisecond)
+		if len(s.batches) != 1 || len(s.batches[0]) != 2 {
+			t.Fatalf("batches: %v", s.batches)
+		}
+	})
+}
+
+func TestWhatIsAcknowledgedIsNotSentAgain(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		b.Put(alloc("a", "running", ""), false)
+		after(2 * time.Second)
+		if !b.Acknowledged("a") {
+			t.Error("not acknowledged")
+		}
+		b.Put(alloc("a", "running", ""), false)
+		after(2 * time.Second)
+		if len(s.batches) != 1 {
+			t.Fatalf("batches: %v", s.batches)
+		}
+		b.Put(alloc("a", "running", ""), true) // a reconnect says it again
+		after(2 * time.Second)
+		if len(s.batches) != 2 {
+			t.Fatalf("batches: %v", s.batches)
+		}
+	})
+}
+
+func TestAFailedSendIsPutBackButNeverOverANewerUpdate(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		s.err = errors.New("no server")
+		s.onSend = func() {
+			b.Put(alloc("a", "complete", ""), false) // while the send is under way
+			s.onSend = nil
+		}
+		b.Put(alloc("a", "running", ""), false)
+		b.Put(alloc("b", "running", ""), false)
+		after(210 * time.Millisecond)
+		if b.Acknowledged("b") {
+			t.Error("a failed send counts as acknowledged")
+		}
+		s.err = nil
+		after(2 * time.Second)
+		if len(s.batches) != 2 || len(s.batches[1]) != 2 {
+			t.Fatalf("batches: %v", s.batches)
+		}
+		for _, a := range s.batches[1] {
+			if a.ID == "a" && a.ClientStatus != "complete" {
+				t.Errorf("the older update won: %v", a)
+			}
+		}
+	})
+}
+
+func TestASlowServerNeverBlocksARunner(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		s.onSend = func() { time.Sleep(10 * time.Second) }
+		b.Put(alloc("a", "running", ""), false)
+		after(time.Second)
+		before := time.Now()
+		for range 1000 {
+			b.Put(alloc("a", "complete", ""), false)
+		}
+		if time.Since(before) != 0 {
+			t.Error("Put took time")
+		}
+		after(time.Minute)
+		if last := s.batches[len(s.batches)-1]; last[0].ClientStatus != "complete" || len(s.batches) != 2 {
+			t.Errorf("batches: %v", s.batches)
+		}
+	})
+}
+
+func TestWhatWaitsAtTheEndIsSent(t *testing.T) {
+	s := &server{}
+	run(t, func(b *update.Buffer, inner *server) {
+		b.Put(alloc("a", "running", ""), false)
+		inner.onSend = func() { s.batches = append(s.batches, nil) }
+		synctest.Wait()
+	})
+	if len(s.batches) != 1 {
+		t.Errorf("sent %d batches", len(s.batches))
+	}
+}
