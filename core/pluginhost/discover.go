@@ -1,0 +1,127 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// file is one plugin executable.
+type file struct {
+	name string // without a suffix
+	path string
+}
+
+// discover lists the executables in dir. They may be links, as to one binary
+// that holds many plugins and tells them apart by the name it was called by.
+func discover(dir string, disabled []string) ([]file, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, errdefs.FailedPreconditionf("read plugin_dir: %w", err)
+	}
+	var out []file
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), ".exe")
+		if strings.HasPrefix(name, ".") || slices.Contains(disabled, name) {
+			continue
+		}
+		path, err := filepath.Abs(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("plugin %q: %w", name, err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() || !executable(info, e.Name()) {
+			continue // a README, a folder or a link to nothing is no plugin
+		}
+		out = append(out, file{name: name, path: path})
+	}
+	return out, nil
+}
+
+func executable(info fs.FileInfo, name string) bool {
+	if runtime.GOOS == "windows" {
+		return strings.HasSuffix(name, ".exe")
+	}
+	return info.Mode().Perm()&0o111 != 0
+}
+
+// checkFile refuses what someone else on the machine could have put there: a
+// plugin runs with the rights of the agent.
+func checkFile(f file) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	for _, path := range []string{f.path, filepath.Dir(f.path)} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return errdefs.FailedPreconditionf("plugin %s: %w", f.path, err)
+		}
+		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
+			return errdefs.PermissionDeniedf("plugin %s: every user may write to %s; take that right away with chmod o-w", f.path, path)
+		}
+	}
+	return nil
+}
+
+// identity changes when the file behind path is replaced.
+func identity(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())
+}
+
+// socketNameLength is what go-plugin appends to the directory, and maxSocketPath
+// the shortest limit of the systems that we run on.
+const (
+	socketNameLength = len("/plugin") + 10
+	maxSocketPath    = 103
+)
+
+// privateSocketDir makes the directory for sockets: below stateDir, or where that
+// would make socket paths too long, below the system's temporary directory with
+// a name that belongs to stateDir.
+func privateSocketDir(stateDir string) (string, error) {
+	stateDir, err := filepath.Abs(stateDir)
+	if err != nil {
+		return "", fmt.Errorf("plugin sockets: %w", err)
+	}
+	dir := filepath.Join(stateDir, "sock")
+	if len(dir)+socketNameLength > maxSocketPath {
+		sum := sha256.Sum256([]byte(stateDir))
+		dir = filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", errdefs.FailedPreconditionf("make the directory for plugin sockets: %w", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", errdefs.FailedPreconditionf("look at the directory for plugin sockets: %w", err)
+	}
+	if !info.IsDir() || !ownedByUs(info) {
+		return "", errdefs.PermissionDeniedf("%s must be a directory of the agent's own user; remove it", dir)
+	}
+	if runtime.GOOS == "windows" {
+		return dir, nil
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return "", errdefs.FailedPreconditionf("make the directory for plugin sockets private: %w", err)
+	}
+	return dir, nil
+}

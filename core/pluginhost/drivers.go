@@ -1,0 +1,280 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+// DriverFingerprint is what the agent tells the servers about one driver.
+type DriverFingerprint struct {
+	Name              string
+	Plugin            string
+	PluginVersion     string
+	Attributes        map[string]string
+	Health            driver.Health
+	HealthDescription string
+	Capabilities      driver.Capabilities
+	// TaskConfigSchema is checked against a task's config block; its hash is
+	// what a node's report carries in its place.
+	TaskConfigSchema schema.Schema
+	SchemaHash       string
+}
+
+// configLimit bounds SetConfig and the first answers of a plugin.
+const configLimit = 30 * time.Second
+
+// drivers holds what all plugins serve of kind driver.
+type drivers struct {
+	limits driver.Limits
+	log    hclog.Logger
+
+	mu      sync.Mutex
+	byName  map[string]*entry
+	changed chan struct{}
+	next    int
+}
+
+// entry is one driver name. It belongs to the plugin that served it first.
+type entry struct {
+	plugin   string
+	proxy    *driver.Proxy
+	print    DriverFingerprint
+	attached int // how often; from the second time on it is a restart
+	restarts map[int]func()
+}
+
+func newDrivers(limits driver.Limits, log hclog.Logger) *drivers {
+	return &drivers{limits: limits, log: log, byName: map[string]*entry{}, changed: make(chan struct{})}
+}
+
+func (d *drivers) get(name string) driver.Driver {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.byName[name]; e != nil && e.attached > 0 {
+		return e.proxy
+	}
+	return nil
+}
+
+func (d *drivers) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range d.byName {
+		if e.proxy != nil {
+			e.proxy.Close()
+		}
+	}
+}
+
+func (d *drivers) fingerprints() ([]DriverFingerprint, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []DriverFingerprint
+	for _, e := range d.byName {
+		if e.attached > 0 {
+			p := e.print
+			p.Attributes = maps.Clone(p.Attributes)
+			out = append(out, p)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, d.changed
+}
+
+func (d *drivers) onRestart(name string, f func()) (stop func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entry(name)
+	d.next++
+	id := d.next
+	e.restarts[id] = f
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(e.restarts, id)
+	}
+}
+
+// entry returns the entry of a name, making it; d.mu is held.
+func (d *drivers) entry(name string) *entry {
+	e := d.byName[name]
+	if e == nil {
+		e = &entry{restarts: map[int]func(){}}
+		d.byName[name] = e
+	}
+	return e
+}
+
+// update changes a fingerprint and tells whoever waits.
+func (d *drivers) update(name string, change func(*DriverFingerprint)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(&d.byName[name].print)
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// session is the drivers of one process.
+type session struct {
+	drivers  *drivers
+	backends []driver.Backend
+	watchers sync.WaitGroup
+}
+
+// attach configures the drivers of a process, recovers their tasks, opens them
+// for calls and begins to follow their fingerprints, until ctx ends.
+func (d *drivers) attach(ctx context.Context, pluginName string, p *process, configs map[string]map[string]any) (*session, error) {
+	limited, cancel := context.WithTimeout(ctx, configLimit)
+	defer cancel()
+	backends, err := driver.ConnectV1(limited, p.conn)
+	if err != nil {
+		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
+	}
+	s := &session{drivers: d, backends: backends}
+	for _, b := range backends {
+		if err := d.claim(b.Info(), pluginName, p); err != nil {
+			return nil, err
+		}
+	}
+	for _, b := range backends {
+		d.open(ctx, s, b, configs[b.Info().Name])
+	}
+	return s, nil
+}
+
+// claim reserves the driver's name for the plugin.
+func (d *drivers) claim(info driver.Info, pluginName string, p *process) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entry(info.Name)
+	if e.plugin != "" && e.plugin != pluginName {
+		return errdefs.AlreadyExistsf("plugin %s: serves driver %q, which plugin %q serves already; remove one of the two", p.file.path, info.Name, e.plugin)
+	}
+	e.plugin = pluginName
+	if e.proxy == nil {
+		e.proxy = driver.NewProxy(info, d.limits)
+	}
+	e.print.Name, e.print.Plugin, e.print.PluginVersion = info.Name, pluginName, p.info.Version
+	e.print.Capabilities, e.print.TaskConfigSchema = info.Capabilities, info.TaskConfigSchema
+	e.print.SchemaHash = info.TaskConfigSchema.Hash()
+	return nil
+}
+
+func (d *drivers) open(ctx context.Context, s *session, b driver.Backend, config map[string]any) {
+	name := b.Info().Name
+	configErr := configure(ctx, b, config)
+	d.mu.Lock()
+	e := d.byName[name]
+	d.mu.Unlock()
+	// Running tasks must be reachable also under a configuration that is wrong.
+	e.proxy.Attach(ctx, b)
+
+	d.mu.Lock()
+	e.attached++
+	restarted := e.attached > 1
+	calls := slices.Collect(maps.Values(e.restarts))
+	d.mu.Unlock()
+	if restarted {
+		for _, f := range calls {
+			go f()
+		}
+	}
+	if configErr != nil {
+		d.log.Error("driver cannot be used as it is configured", "driver", name, "error", configErr)
+		d.update(name, func(f *DriverFingerprint) {
+			f.Attributes, f.Health, f.HealthDescription = nil, driver.HealthUnhealthy, configErr.Error()
+		})
+		return
+	}
+	first := make(chan struct{})
+	s.watchers.Go(func() { d.follow(ctx, b, sync.OnceFunc(func() { close(first) })) })
+	// Start returns with the first fingerprints in place, unless one is slow.
+	select {
+	case <-first:
+	case <-ctx.Done():
+	case <-time.After(firstFingerprint):
+	}
+}
+
+// firstFingerprint is how long a start waits for a driver's first fingerprint.
+const firstFingerprint = 2 * time.Second
+
+func configure(ctx context.Context, b driver.Backend, config map[string]any) error {
+	info := b.Info()
+	full, err := info.ConfigSchema.Apply(config)
+	if err != nil {
+		return errdefs.InvalidArgumentf("plugin %q: %w; correct its block in the agent's configuration", info.Name, err)
+	}
+	body, err := json.Marshal(full)
+	if err != nil {
+		return errdefs.InvalidArgumentf("plugin %q: encode its config: %w", info.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, configLimit)
+	defer cancel()
+	if err := b.SetConfig(ctx, body); err != nil {
+		return fmt.Errorf("plugin %q: it refuses its config: %w", info.Name, err)
+	}
+	return nil
+}
+
+// follow keeps the driver's fingerprint up to date until ctx ends.
+func (d *drivers) follow(ctx context.Context, b driver.Backend, first func()) {
+	defer first()
+	name := b.Info().Name
+	prints, err := b.Fingerprint(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.update(name, unhealthy(fmt.Errorf("driver %q: cannot be fingerprinted: %w", name, err)))
+		}
+		return
+	}
+	for f := range prints {
+		d.update(name, func(p *DriverFingerprint) {
+			p.Attributes, p.Health, p.HealthDescription = f.Attributes, f.Health, f.HealthDescription
+		})
+		first()
+	}
+}
+
+func unhealthy(reason error) func(*DriverFingerprint) {
+	return func(p *DriverFingerprint) { p.Health, p.HealthDescription = driver.HealthUnhealthy, reason.Error() }
+}
+
+func (s *session) names() []string {
+	var out []string
+	for _, b := range s.backends {
+		out = append(out, b.Info().Name)
+	}
+	return out
+}
+
+// detach closes the drivers for calls; ctx of attach must have ended.
+func (s *session) detach(reason error) {
+	s.watchers.Wait()
+	for _, b := range s.backends {
+		name := b.Info().Name
+		s.drivers.mu.Lock()
+		e := s.drivers.byName[name]
+		s.drivers.mu.Unlock()
+		e.proxy.Detach(reason)
+		if !errors.Is(reason, context.Canceled) { // the host's own end is no news of the driver
+			s.drivers.update(name, unhealthy(reason))
+		}
+	}
+}

@@ -1,0 +1,253 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package pluginhost finds, launches, watches, restarts, reattaches to and ends
+// plugin processes, and hands out what they serve as interfaces of the core. It
+// owns the processes and their sockets, and is with sdk/plugin the only user of
+// go-plugin. It does not own tasks or their durable handles (core/agent does).
+// core/agent imports it.
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Store keeps what the host needs to find its plugins again after the agent was
+// killed. Get of an absent key is errdefs.NotFound.
+type Store interface {
+	Get(ctx context.Context, key string) ([]byte, error)
+	Put(ctx context.Context, key string, value []byte) error
+	Delete(ctx context.Context, key string) error
+}
+
+// Config says how a Host works. Zero values of the times mean their defaults.
+type Config struct {
+	// Dir is where plugin executables lie. A directory that is absent has none.
+	Dir string
+	// StateDir is the host's own, for sockets; it is made with mode 0700.
+	StateDir string
+	// Store may be nil: then plugins are not found again after a restart.
+	Store  Store
+	Logger hclog.Logger
+	// DriverConfig has the agent's plugin "NAME" { config { } } blocks by driver.
+	DriverConfig map[string]map[string]any
+	// Env is given to plugins on top of the few variables that all get (see
+	// baseEnv), as "NAME=value".
+	Env []string
+	// Disabled are plugin names (their file names) that are not launched.
+	Disabled []string
+
+	StartTimeout time.Duration // for launch and handshake; default 10 s
+	PingInterval time.Duration // between pings; default 10 s
+	PingTimeout  time.Duration // for the answer; default 5 s
+	PingFailures int           // in a row until a plugin counts as hung; default 3
+	BackoffMin   time.Duration // before the first restart; default 250 ms
+	BackoffMax   time.Duration // default 1 min
+	Limits       driver.Limits // of driver calls; default driver.DefaultLimits
+}
+
+func (c *Config) setDefaults() {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&c.StartTimeout, 10*time.Second)
+	set(&c.PingInterval, 10*time.Second)
+	set(&c.PingTimeout, 5*time.Second)
+	set(&c.BackoffMin, 250*time.Millisecond)
+	set(&c.BackoffMax, time.Minute)
+	if c.PingFailures == 0 {
+		c.PingFailures = 3
+	}
+	if c.Limits == (driver.Limits{}) {
+		c.Limits = driver.DefaultLimits()
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+}
+
+// State is where a plugin process stands.
+type State string
+
+// The states. A backing off plugin has failed and will be started again.
+const (
+	StateStarting   State = "starting"
+	StateRunning    State = "running"
+	StateBackingOff State = "backing off"
+	StateStopped    State = "stopped"
+)
+
+// PluginStatus is what the host knows of one plugin file.
+type PluginStatus struct {
+	Name       string
+	Version    string
+	Path       string
+	PID        int
+	State      State
+	Restarts   int
+	Reattached bool
+	Drivers    []string
+	// LastError is why the last process ended or could not be used; it stays
+	// until the plugin runs again.
+	LastError error
+}
+
+// Host runs the plugins of one agent.
+type Host struct {
+	cfg       Config
+	socketDir string
+	drivers   *drivers
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	plugins map[string]*supervised
+	keep    bool // end without ending the processes
+	closed  bool
+}
+
+// New makes a host. Nothing runs until Start.
+func New(cfg Config) (*Host, error) {
+	cfg.setDefaults()
+	if cfg.Dir == "" || cfg.StateDir == "" {
+		return nil, errdefs.InvalidArgumentf("plugin host: Dir and StateDir must be set")
+	}
+	socketDir, err := privateSocketDir(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	return &Host{
+		cfg: cfg, socketDir: socketDir, drivers: newDrivers(cfg.Limits, cfg.Logger),
+		plugins: map[string]*supervised{},
+	}, nil
+}
+
+// Start finds the plugins in the directory and returns when each has either
+// started or failed once (it is then retried in the background): what failed is
+// in Status, not in the error. The processes outlive ctx; Close ends the host.
+func (h *Host) Start(ctx context.Context) error {
+	files, err := discover(h.cfg.Dir, h.cfg.Disabled)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	if h.cancel != nil || h.closed {
+		h.mu.Unlock()
+		return errdefs.FailedPreconditionf("plugin host: it was started or closed before; make a new one")
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	h.cancel = cancel
+	var first sync.WaitGroup
+	for _, f := range files {
+		s := newSupervised(h, f)
+		h.plugins[f.name] = s
+		first.Add(1)
+		h.done.Go(func() { s.run(run, sync.OnceFunc(first.Done)) })
+	}
+	h.mu.Unlock()
+
+	started := make(chan struct{})
+	go func() { first.Wait(); close(started) }()
+	select {
+	case <-started:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("start the plugins: %w", ctx.Err())
+	}
+}
+
+// Close ends the host and its plugin processes; tasks go on, since no task may
+// depend on its plugin's process. With keepPlugins the processes are left for
+// the next host with the same Store and StateDir, which spares it their start.
+func (h *Host) Close(keepPlugins bool) {
+	h.mu.Lock()
+	h.keep, h.closed = keepPlugins, true
+	cancel := h.cancel
+	h.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	h.done.Wait()
+	h.drivers.close()
+}
+
+func (h *Host) keeping() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.keep
+}
+
+// Status lists all plugins by name.
+func (h *Host) Status() []PluginStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]PluginStatus, 0, len(h.plugins))
+	for _, s := range h.plugins {
+		out = append(out, s.snapshot())
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// Driver returns the driver of that name. It stays usable over restarts of its
+// plugin. NotFound: no plugin has served it so far; the error lists failures.
+func (h *Host) Driver(name string) (driver.Driver, error) {
+	d := h.drivers.get(name)
+	if d != nil {
+		return d, nil
+	}
+	var failed error
+	for _, s := range h.Status() {
+		if s.LastError != nil {
+			failed = errors.Join(failed, s.LastError)
+		}
+	}
+	if failed != nil {
+		return nil, errdefs.NotFoundf("driver %q: no running plugin in %s serves it, and some failed: %w", name, h.cfg.Dir, failed)
+	}
+	return nil, errdefs.NotFoundf("driver %q: no plugin in %s serves it; put its plugin there and restart the agent", name, h.cfg.Dir)
+}
+
+// Fingerprints returns the newest fingerprint of every driver, by name, and a
+// channel that is closed when they have changed. It never blocks and an
+// unread change is never lost:
+//
+//	for {
+//		prints, changed := host.Fingerprints()
+//		... report prints ...
+//		<-changed
+//	}
+func (h *Host) Fingerprints() ([]DriverFingerprint, <-chan struct{}) { return h.drivers.fingerprints() }
+
+// OnRestart has f called, in a goroutine of its own, whenever a new process
+// serves the driver, after its known tasks were recovered. The returned function
+// ends that.
+func (h *Host) OnRestart(driverName string, f func()) (stop func()) {
+	return h.drivers.onRestart(driverName, f)
+}
+
+// backoff is the pause before restart n (from 0), with up to a quarter of jitter.
+func backoff(n int, least, most time.Duration) time.Duration {
+	d := most
+	if n < 20 {
+		d = min(most, least<<n)
+	}
+	return d - time.Duration(rand.Int64N(int64(d)/4+1))
+}
+
+func storeKey(name string) string { return "pluginhost/" + filepath.Base(name) }

@@ -1,0 +1,277 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// process is one running plugin process with a connection to it.
+type process struct {
+	file       file
+	client     *goplugin.Client
+	conn       *grpc.ClientConn
+	pid        int
+	info       plugin.Info
+	reattached bool
+}
+
+// record is what the store keeps of a process.
+type record struct {
+	PID      int
+	Network  string
+	Address  string
+	Identity string
+}
+
+// passedVariables is what a plugin gets of the agent's environment.
+var passedVariables = []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "SYSTEMROOT", "TEMP", "TMP"}
+
+func (h *Host) environment() []string {
+	env := []string{goplugin.EnvUnixSocketDir + "=" + h.socketDir}
+	for _, name := range passedVariables {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return append(env, h.cfg.Env...)
+}
+
+// launch starts the plugin and shakes hands with it.
+func (h *Host) launch(ctx context.Context, f file) (*process, error) {
+	if err := checkFile(f); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(f.path)
+	cmd.Env = h.environment()
+	detach(cmd)
+	stderr := &tail{}
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  plugin.Handshake(),
+		VersionedPlugins: plugin.ClientSet(),
+		Cmd:              cmd,
+		SkipHostEnv:      true,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		StartTimeout:     h.cfg.StartTimeout,
+		Stderr:           stderr,
+		Logger:           h.clientLogger(f.name),
+	})
+	begin := time.Now()
+	if _, err := client.Start(); err != nil {
+		client.Kill()
+		return nil, h.launchError(f, cmd, stderr, time.Since(begin), err)
+	}
+	p := &process{file: f, client: client}
+	if err := h.connect(ctx, p); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (h *Host) clientLogger(name string) hclog.Logger { return h.cfg.Logger.Named(name) }
+
+// launchError says in our words why a plugin did not come up. go-plugin's errors
+// have no types, so the class comes from what can be seen from outside.
+func (h *Host) launchError(f file, cmd *exec.Cmd, stderr *tail, took time.Duration, cause error) error {
+	said := ""
+	if text := stderr.String(); text != "" {
+		said = fmt.Sprintf("; it wrote: %s", text)
+	}
+	switch {
+	case cmd.Process == nil:
+		return errdefs.FailedPreconditionf("plugin %s: cannot be executed; is it built for this machine? %w", f.path, cause)
+	case took >= h.cfg.StartTimeout:
+		return errdefs.DeadlineExceededf("plugin %s: no handshake within %s, so it was killed; it must call plugin.Serve at once%s: %w",
+			f.path, h.cfg.StartTimeout, said, cause)
+	case cmd.ProcessState != nil && cmd.ProcessState.Exited():
+		return errdefs.Unavailablef("plugin %s: ended with exit code %d before the handshake; run it by hand to see why%s: %w",
+			f.path, cmd.ProcessState.ExitCode(), said, cause)
+	default:
+		return errdefs.FailedPreconditionf("plugin %s: its handshake does not fit this agent, which speaks plugin protocol %d; "+
+			"install a version of the plugin that does, or remove the file if it is no plugin%s: %w", f.path, plugin.ProtocolVersion, said, cause)
+	}
+}
+
+// connect takes the connection of a started client and asks who is there, within
+// the start timeout: a process can accept connections and be hung all the same.
+func (h *Host) connect(ctx context.Context, p *process) error {
+	rc := p.client.ReattachConfig()
+	if rc == nil {
+		return errdefs.Unavailablef("plugin %s: ended during its start", p.file.path)
+	}
+	p.pid = rc.Pid
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.StartTimeout)
+	defer cancel()
+	type result struct {
+		conn *grpc.ClientConn
+		err  error
+	}
+	// go-plugin's dial takes no context; killing the process ends it.
+	dialed := make(chan result, 1)
+	go func() {
+		protocol, err := p.client.Client()
+		if err != nil {
+			dialed <- result{err: err}
+			return
+		}
+		conn, err := plugin.Connection(protocol)
+		dialed <- result{conn, err}
+	}()
+	select {
+	case r := <-dialed:
+		if r.err != nil {
+			return errdefs.Unavailablef("plugin %s: cannot connect to it: %w", p.file.path, r.err)
+		}
+		p.conn = r.conn
+	case <-ctx.Done():
+		return errdefs.DeadlineExceededf("plugin %s (pid %d): does not answer on its socket: %w", p.file.path, p.pid, ctx.Err())
+	}
+	info, err := plugin.Ask(ctx, p.conn)
+	if err != nil {
+		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s (pid %d): does not say what it is: %w", p.file.path, p.pid, err))
+	}
+	p.info = info
+	return nil
+}
+
+// reattach finds the process that a host before us left, if it still runs the
+// file that is there now. A process of a replaced file is ended: the new one
+// recovers its tasks.
+func (h *Host) reattach(ctx context.Context, f file) (*process, error) {
+	if h.cfg.Store == nil {
+		return nil, nil
+	}
+	body, err := h.cfg.Store.Get(ctx, storeKey(f.name))
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what is known of the plugin process: %w", err)
+	}
+	var rec record
+	if err := json.Unmarshal(body, &rec); err != nil {
+		return nil, fmt.Errorf("decode what is known of the plugin process: %w", err)
+	}
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  plugin.Handshake(),
+		Plugins:          plugin.ClientSet()[plugin.ProtocolVersion],
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		Logger:           h.clientLogger(f.name),
+		Reattach: &goplugin.ReattachConfig{
+			Protocol: goplugin.ProtocolGRPC, ProtocolVersion: plugin.ProtocolVersion, Pid: rec.PID, Addr: address(rec),
+		},
+	})
+	if _, err := client.Start(); err != nil {
+		return nil, nil // nobody listens there any more: the ordinary case after a reboot
+	}
+	p := &process{file: f, client: client, reattached: true}
+	if err := h.connect(ctx, p); err != nil {
+		p.kill()
+		return nil, fmt.Errorf("reattach: %w", err)
+	}
+	if rec.Identity != identity(f.path) {
+		h.cfg.Logger.Info("the plugin's file was replaced, so its process is", "plugin", f.name, "pid", p.pid)
+		p.stop()
+		return nil, nil
+	}
+	return p, nil
+}
+
+func address(rec record) net.Addr {
+	if rec.Network == "unix" {
+		return &net.UnixAddr{Net: "unix", Name: rec.Address}
+	}
+	addr, err := net.ResolveTCPAddr("tcp", rec.Address)
+	if err != nil {
+		return &net.TCPAddr{}
+	}
+	return addr
+}
+
+// save lets the next host find the process.
+func (h *Host) save(ctx context.Context, p *process) error {
+	rc := p.client.ReattachConfig()
+	if h.cfg.Store == nil || rc == nil {
+		return nil
+	}
+	body, err := json.Marshal(record{PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: identity(p.file.path)})
+	if err != nil {
+		return fmt.Errorf("encode what is known of the plugin process: %w", err)
+	}
+	if err := h.cfg.Store.Put(ctx, storeKey(p.file.name), body); err != nil {
+		return fmt.Errorf("keep what is known of the plugin process: %w", err)
+	}
+	return nil
+}
+
+// stop asks the process to end and kills it if it does not.
+func (p *process) stop() {
+	// go-plugin asks without a deadline.
+	timer := time.AfterFunc(plugin.ShutdownGrace, p.signalKill)
+	defer timer.Stop()
+	p.client.Kill()
+}
+
+// kill ends the process at once; one that is hung answers no request to end.
+func (p *process) kill() {
+	p.signalKill()
+	p.client.Kill()
+}
+
+func (p *process) signalKill() {
+	if p.pid <= 0 {
+		return
+	}
+	if proc, err := os.FindProcess(p.pid); err == nil {
+		_ = proc.Kill() // an error means that it has ended
+	}
+}
+
+// leave closes the connection and lets the process be.
+func (p *process) leave() {
+	if p.conn != nil {
+		_ = p.conn.Close() // a second close is its only error
+	}
+}
+
+// tail keeps the end of what a plugin writes to stderr, for the error that
+// explains why it did not start.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 1024
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if len(t.buf) > tailSize {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-tailSize:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(strings.Fields(string(t.buf)), " ")
+}

@@ -1,0 +1,212 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// supervised keeps one plugin running.
+type supervised struct {
+	host *Host
+	file file
+
+	mu     sync.Mutex
+	status PluginStatus
+}
+
+func newSupervised(h *Host, f file) *supervised {
+	return &supervised{host: h, file: f, status: PluginStatus{Name: f.name, Path: f.path, State: StateStarting}}
+}
+
+func (s *supervised) snapshot() PluginStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.status
+	out.Drivers = slices.Clone(out.Drivers)
+	return out
+}
+
+func (s *supervised) set(f func(*PluginStatus)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.status)
+}
+
+// steady is how long a process must have lived for its end to count as the first
+// failure again.
+const steady = time.Minute
+
+// run starts the plugin again and again until ctx ends. firstDone is called when
+// the first try has had its outcome.
+func (s *supervised) run(ctx context.Context, firstDone func()) {
+	defer firstDone()
+	defer s.set(func(st *PluginStatus) { st.State, st.PID = StateStopped, 0 })
+	for failures := 0; ; failures++ {
+		begin := time.Now()
+		err := s.once(ctx, failures == 0, firstDone)
+		firstDone()
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begin) > steady {
+			failures = 0
+		}
+		pause := backoff(failures, s.host.cfg.BackoffMin, s.host.cfg.BackoffMax)
+		s.host.cfg.Logger.Error("plugin failed and will be started again", "plugin", s.file.name, "in", pause, "error", err)
+		s.set(func(st *PluginStatus) {
+			st.State, st.PID, st.LastError = StateBackingOff, 0, err
+			st.Restarts++
+		})
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// once runs one process of the plugin until it ends, is found hung, or ctx ends.
+func (s *supervised) once(ctx context.Context, first bool, ready func()) error {
+	s.set(func(st *PluginStatus) { st.State = StateStarting })
+	p, err := s.start(ctx, first)
+	if err != nil {
+		return err
+	}
+	err = s.serve(ctx, p, ready)
+	if ctx.Err() != nil {
+		s.end(p)
+		return nil
+	}
+	p.kill()
+	return err
+}
+
+func (s *supervised) start(ctx context.Context, first bool) (*process, error) {
+	if first {
+		p, err := s.host.reattach(ctx, s.file)
+		if err != nil {
+			s.host.cfg.Logger.Warn("plugin process of before cannot be used; a new one is started", "plugin", s.file.name, "error", err)
+		}
+		if p != nil {
+			return p, nil
+		}
+	}
+	p, err := s.host.launch(ctx, s.file)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.host.save(ctx, p); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+// end is the host's own end.
+func (s *supervised) end(p *process) {
+	if s.host.keeping() {
+		p.leave()
+		return
+	}
+	p.stop()
+	if s.host.cfg.Store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := s.host.cfg.Store.Delete(ctx, storeKey(s.file.name)); err != nil && !errdefs.IsNotFound(err) {
+		s.host.cfg.Logger.Warn("cannot forget an ended plugin process", "plugin", s.file.name, "error", err)
+	}
+}
+
+// serve hands out what the process offers and returns why it can no longer.
+func (s *supervised) serve(ctx context.Context, p *process, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !slices.Contains(p.info.Kinds, driver.KindV1) {
+		return errdefs.FailedPreconditionf("plugin %s: serves %v, and this agent knows %v; install a version of the plugin that fits",
+			s.file.path, p.info.Kinds, driver.KindV1)
+	}
+	session, err := s.host.drivers.attach(ctx, s.file.name, p, s.host.cfg.DriverConfig)
+	if err != nil {
+		return err
+	}
+	s.set(func(st *PluginStatus) {
+		st.Version, st.PID, st.State, st.LastError = p.info.Version, p.pid, StateRunning, nil
+		st.Reattached, st.Drivers = p.reattached, session.names()
+	})
+	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.file.name, "version", p.info.Version, "pid", p.pid, "reattached", p.reattached)
+	ready()
+	reason := s.watch(ctx, p)
+	cancel()
+	session.detach(reason)
+	return reason
+}
+
+// watch returns when the process is gone or hung, or ctx ends.
+func (s *supervised) watch(ctx context.Context, p *process) error {
+	cfg := &s.host.cfg
+	lost := make(chan struct{})
+	watching, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() {
+		waitNotReady(watching, p.conn)
+		close(lost)
+	})
+	ticker := time.NewTicker(cfg.PingInterval)
+	defer ticker.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-lost:
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return errdefs.Unavailablef("plugin %s (pid %d): its process ended or closed its connection; see its last log lines", s.file.path, p.pid)
+		case <-ticker.C:
+		}
+		err := ping(ctx, p.conn, cfg.PingTimeout)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		if failures++; failures >= cfg.PingFailures && ctx.Err() == nil {
+			return errdefs.Unavailablef("plugin %s (pid %d): is hung, so it is killed: %d pings in a row had no answer: %w", s.file.path, p.pid, failures, err)
+		}
+	}
+}
+
+func ping(ctx context.Context, conn *grpc.ClientConn, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if _, err := plugin.Ask(ctx, conn); err != nil {
+		return fmt.Errorf("ping: %w", err)
+	}
+	return nil
+}
+
+// waitNotReady returns when the connection is lost: a process that dies is
+// noticed by that at once, also one that is not our child.
+func waitNotReady(ctx context.Context, conn *grpc.ClientConn) {
+	for state := conn.GetState(); state == connectivity.Ready; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			return
+		}
+	}
+}
