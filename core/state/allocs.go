@@ -1,0 +1,267 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	allocsByJob = iota
+	allocsByNode
+	allocsByEval
+	allocsByDeployment
+)
+
+var allocSchema = &schema[model.Allocation]{
+	id: func(a *model.Allocation) string { return a.ID },
+	secondaries: []secondary[model.Allocation]{
+		{name: ByJob, key: func(a *model.Allocation) string { return JobKey(a.Namespace, a.JobID) }},
+		{name: ByNode, key: func(a *model.Allocation) string { return a.NodeID }},
+		{name: ByEval, key: func(a *model.Allocation) string { return a.EvalID }},
+		{name: ByDeployment, key: func(a *model.Allocation) string { return a.DeploymentID }},
+	},
+}
+
+// AllocByID returns an alloc.
+func (v *View) AllocByID(id string) *model.Allocation { return v.t.allocs.get(id) }
+
+// AllocsByJob returns the allocs of all versions of a job.
+func (v *View) AllocsByJob(ns, id string) []*model.Allocation {
+	return v.t.allocs.list(allocsByJob, JobKey(ns, id))
+}
+
+// AllocsByNode returns the allocs of a node.
+func (v *View) AllocsByNode(nodeID string) []*model.Allocation {
+	return v.t.allocs.list(allocsByNode, nodeID)
+}
+
+// NodeAllocs yields the allocs of a node without making a slice.
+func (v *View) NodeAllocs(nodeID string) iter.Seq[*model.Allocation] {
+	return v.t.allocs.scan(allocsByNode, nodeID)
+}
+
+// AllocsByEval returns the allocs that an eval made or changed last.
+func (v *View) AllocsByEval(evalID string) []*model.Allocation {
+	return v.t.allocs.list(allocsByEval, evalID)
+}
+
+// AllocsByDeployment returns the allocs of a deployment.
+func (v *View) AllocsByDeployment(id string) []*model.Allocation {
+	return v.t.allocs.list(allocsByDeployment, id)
+}
+
+// Allocs yields all allocs ordered by id.
+func (v *View) Allocs() iter.Seq[*model.Allocation] { return v.t.allocs.all("") }
+
+// AllocsFrom yields the allocs whose id is not smaller than from, ordered by id.
+func (v *View) AllocsFrom(from string) iter.Seq[*model.Allocation] { return v.t.allocs.all(from) }
+
+// AllocWithJob returns a copy of the alloc that carries the job version which it
+// runs. The job is shared.
+func (v *View) AllocWithJob(a *model.Allocation) *model.Allocation {
+	if a == nil {
+		return nil
+	}
+	c := *a
+	c.Job = v.JobByVersion(a.Namespace, a.JobID, a.JobVersion)
+	return &c
+}
+
+// writeAlloc stores an alloc and accounts for the change.
+func (tx *Tx) writeAlloc(a *model.Allocation) {
+	if a.Job != nil {
+		a.JobVersion = a.Job.Version
+		a.Job = nil
+	}
+	a.ModifyIndex = tx.index
+	old := tx.t.allocs.put(a)
+	tx.accountAlloc(old, a)
+	record(tx, numAllocs, old, a)
+}
+
+// PlaceAlloc stores an alloc that the scheduler places or updates in place. What
+// its node has reported about it stays. The transaction owns a from now on.
+func (tx *Tx) PlaceAlloc(a *model.Allocation, now int64) {
+	a.AllocModifyIndex = tx.index
+	a.ModifyTime = now
+	if old := tx.t.allocs.get(a.ID); old != nil {
+		keepReported(a, old)
+	} else {
+		a.CreateIndex, a.CreateTime = tx.index, now
+		if a.ClientStatus == "" {
+			a.ClientStatus = model.AllocClientStatusPending
+		}
+		tx.linkPrevious(a)
+	}
+	if a.DeploymentStatus != nil && a.DeploymentStatus.ModifyIndex == 0 {
+		s := *a.DeploymentStatus
+		s.ModifyIndex = tx.index
+		a.DeploymentStatus = &s
+	}
+	tx.writeAlloc(a)
+}
+
+// keepReported takes over what old's node has said, unless servers overrule it
+// (lost and unknown are theirs to say).
+func keepReported(a, old *model.Allocation) {
+	a.CreateIndex, a.CreateTime = old.CreateIndex, old.CreateTime
+	a.TaskStates, a.NetworkStatus = old.TaskStates, old.NetworkStatus
+	if a.ClientStatus != model.AllocClientStatusLost && a.ClientStatus != model.AllocClientStatusUnknown {
+		a.ClientStatus, a.ClientDescription = old.ClientStatus, old.ClientDescription
+	}
+	if len(a.AllocStates) < len(old.AllocStates) {
+		a.AllocStates = old.AllocStates
+	}
+	if a.DeploymentID == old.DeploymentID && (a.DeploymentStatus == nil || a.DeploymentStatus.Healthy == nil) {
+		a.DeploymentStatus = old.DeploymentStatus
+	}
+}
+
+// linkPrevious tells the alloc that a replaces of its successor.
+func (tx *Tx) linkPrevious(a *model.Allocation) {
+	if a.PreviousAllocation == "" {
+		return
+	}
+	prev := tx.t.allocs.get(a.PreviousAllocation)
+	if prev == nil || prev.NextAllocation == a.ID {
+		return
+	}
+	c := *prev
+	c.NextAllocation = a.ID
+	tx.writeAlloc(&c)
+}
+
+// AllocStop is what the scheduler changes of an alloc that ends, moves, is lost
+// or is preempted. Empty fields leave the alloc's own.
+type AllocStop struct {
+	ID                    string
+	DesiredStatus         string
+	DesiredDescription    string
+	ClientStatus          string
+	ClientDescription     string
+	AllocStates           []*model.AllocState
+	FollowupEvalID        string
+	PreemptedByAllocation string
+	EvalID                string
+	RescheduleTracker     *model.RescheduleTracker
+}
+
+// StopAlloc applies what the scheduler changes of an alloc that ends.
+func (tx *Tx) StopAlloc(s *AllocStop, now int64) error {
+	old := tx.t.allocs.get(s.ID)
+	if old == nil {
+		return allocNotFound(s.ID)
+	}
+	c := *old
+	setIf(&c.DesiredStatus, s.DesiredStatus)
+	setIf(&c.DesiredDescription, s.DesiredDescription)
+	// What has ended on its node stays as it ended.
+	if !old.ClientTerminalStatus() {
+		setIf(&c.ClientStatus, s.ClientStatus)
+		setIf(&c.ClientDescription, s.ClientDescription)
+	}
+	setIf(&c.FollowupEvalID, s.FollowupEvalID)
+	setIf(&c.PreemptedByAllocation, s.PreemptedByAllocation)
+	setIf(&c.EvalID, s.EvalID)
+	if len(s.AllocStates) > len(c.AllocStates) {
+		c.AllocStates = s.AllocStates
+	}
+	if s.RescheduleTracker != nil {
+		c.RescheduleTracker = s.RescheduleTracker
+	}
+	c.ModifyTime = now
+	c.AllocModifyIndex = tx.index
+	tx.writeAlloc(&c)
+	return nil
+}
+
+func setIf(dst *string, v string) {
+	if v != "" {
+		*dst = v
+	}
+}
+
+// UpdateAllocFromClient applies what a node reports of an alloc. An alloc that
+// has ended is never alive again; such a report changes nothing.
+func (tx *Tx) UpdateAllocFromClient(u *model.Allocation) error {
+	old := tx.t.allocs.get(u.ID)
+	if old == nil {
+		return allocNotFound(u.ID)
+	}
+	c := *old
+	if u.ClientStatus != "" {
+		c.ClientStatus = u.ClientStatus
+	}
+	if old.ClientTerminalStatus() && !c.ClientTerminalStatus() {
+		return nil
+	}
+	c.ClientDescription = u.ClientDescription
+	if u.TaskStates != nil {
+		c.TaskStates = u.TaskStates
+	}
+	if u.NetworkStatus != nil {
+		c.NetworkStatus = u.NetworkStatus
+	}
+	if old.ClientStatus == model.AllocClientStatusUnknown && c.ClientStatus != model.AllocClientStatusUnknown {
+		c.AllocStates = append(slices.Clip(c.AllocStates), reconnected(c.ClientStatus, u.ModifyTime))
+	}
+	if h := u.DeploymentStatus; h != nil && h.Healthy != nil {
+		s := model.AllocDeploymentStatus{Healthy: h.Healthy, Timestamp: h.Timestamp, ModifyIndex: tx.index}
+		s.Canary = old.DeploymentStatus.IsCanary()
+		c.DeploymentStatus = &s
+	}
+	c.ModifyTime = u.ModifyTime
+	tx.writeAlloc(&c)
+	return nil
+}
+
+// SetDesiredTransition says what an operator or a controller asks the scheduler
+// to do with an alloc; unset fields keep what was asked before.
+func (tx *Tx) SetDesiredTransition(id string, d model.DesiredTransition) error {
+	old := tx.t.allocs.get(id)
+	if old == nil {
+		return allocNotFound(id)
+	}
+	c := *old
+	t := &c.DesiredTransition
+	for _, f := range []struct{ dst, src **bool }{
+		{&t.Migrate, &d.Migrate},
+		{&t.Reschedule, &d.Reschedule},
+		{&t.ForceReschedule, &d.ForceReschedule},
+		{&t.NoShutdownDelay, &d.NoShutdownDelay},
+		{&t.MigrateDisablePlacement, &d.MigrateDisablePlacement},
+	} {
+		if *f.src != nil {
+			*f.dst = *f.src
+		}
+	}
+	tx.writeAlloc(&c)
+	return nil
+}
+
+// DeleteAlloc removes an alloc; a missing one is no error.
+func (tx *Tx) DeleteAlloc(id string) {
+	old := tx.t.allocs.delete(id)
+	if old == nil {
+		return
+	}
+	tx.accountAlloc(old, nil)
+	record(tx, numAllocs, old, nil)
+}
+
+func allocNotFound(id string) error {
+	return errdefs.NotFoundf("alloc %q does not exist; it may have been garbage collected", id)
+}
+
+// reconnected is the entry in an alloc's history that says when its node was
+// heard of again.
+func reconnected(status string, at int64) *model.AllocState {
+	return &model.AllocState{Field: "ClientStatus", Value: status, Time: time.Unix(0, at).UTC()}
+}

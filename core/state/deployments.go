@@ -1,0 +1,241 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const deploymentsByJob = 0
+
+var deploymentSchema = &schema[model.Deployment]{
+	id: func(d *model.Deployment) string { return d.ID },
+	secondaries: []secondary[model.Deployment]{
+		{name: ByJob, key: func(d *model.Deployment) string { return JobKey(d.Namespace, d.JobID) }},
+	},
+}
+
+// DeploymentByID returns a deployment.
+func (v *View) DeploymentByID(id string) *model.Deployment { return v.t.deployments.get(id) }
+
+// DeploymentsByJob returns the deployments of a job.
+func (v *View) DeploymentsByJob(ns, id string) []*model.Deployment {
+	return v.t.deployments.list(deploymentsByJob, JobKey(ns, id))
+}
+
+// LatestDeployment returns the newest deployment of a job.
+func (v *View) LatestDeployment(ns, jobID string) *model.Deployment {
+	var latest *model.Deployment
+	for d := range v.t.deployments.scan(deploymentsByJob, JobKey(ns, jobID)) {
+		if latest == nil || d.CreateIndex > latest.CreateIndex {
+			latest = d
+		}
+	}
+	return latest
+}
+
+// Deployments yields all deployments ordered by id.
+func (v *View) Deployments() iter.Seq[*model.Deployment] { return v.t.deployments.all("") }
+
+// DeploymentsFrom yields the deployments whose id is not smaller than from, ordered by id.
+func (v *View) DeploymentsFrom(from string) iter.Seq[*model.Deployment] {
+	return v.t.deployments.all(from)
+}
+
+// UpsertDeployment stores a deployment that the scheduler made. Its counters
+// are derived from allocs: those of an existing deployment stay. The
+// transaction owns d from now on.
+func (tx *Tx) UpsertDeployment(d *model.Deployment, now int64) {
+	d.CreateIndex, d.ModifyIndex = tx.index, tx.index
+	if d.ModifyTime == 0 {
+		d.ModifyTime = now
+	}
+	if d.CreateTime == 0 {
+		d.CreateTime = now
+	}
+	if old := tx.t.deployments.get(d.ID); old != nil {
+		d.CreateIndex, d.CreateTime = old.CreateIndex, old.CreateTime
+		for name, g := range d.TaskGroups {
+			if o := old.TaskGroups[name]; o != nil {
+				g.PlacedAllocs, g.HealthyAllocs, g.UnhealthyAllocs = o.PlacedAllocs, o.HealthyAllocs, o.UnhealthyAllocs
+				g.PlacedCanaries, g.RequireProgressBy = o.PlacedCanaries, o.RequireProgressBy
+			}
+		}
+	}
+	tx.writeDeployment(d)
+}
+
+func (tx *Tx) writeDeployment(d *model.Deployment) {
+	d.ModifyIndex = tx.index
+	record(tx, numDeployments, tx.t.deployments.put(d), d)
+	delete(tx.derived.deployments, d.ID)
+}
+
+// settledDeployment returns a deployment whose counters hold every alloc
+// written so far.
+func (tx *Tx) settledDeployment(id string) (*model.Deployment, error) {
+	tx.settleDeployment(id)
+	d := tx.t.deployments.get(id)
+	if d == nil {
+		return nil, errdefs.NotFoundf("deployment %q does not exist; it may have been garbage collected", id)
+	}
+	return d, nil
+}
+
+// UpdateDeploymentStatus changes the status of a deployment. One that is over
+// stays as it ended. Success makes the job version stable.
+func (tx *Tx) UpdateDeploymentStatus(u *model.DeploymentStatusUpdate) error {
+	d, err := tx.settledDeployment(u.DeploymentID)
+	if err != nil {
+		return err
+	}
+	if !d.Active() {
+		return errdefs.FailedPreconditionf("deployment %q has terminal status %q; only running deployments can change", d.ID, d.Status)
+	}
+	c := d.Copy()
+	c.Status, c.StatusDescription = u.Status, u.StatusDescription
+	c.ModifyTime = max(c.ModifyTime, u.UpdatedAt)
+	tx.writeDeployment(c)
+	if c.Status == model.DeploymentStatusSuccessful {
+		if row := tx.t.jobs.get(JobKey(c.Namespace, c.JobID)); row.current() != nil && row.version(c.JobVersion) != nil {
+			return tx.SetJobStability(c.Namespace, c.JobID, c.JobVersion, true)
+		}
+	}
+	return nil
+}
+
+// PromoteDeployment promotes the canaries of the groups (nil: of all). Every
+// promoted group must have its canaries placed and healthy.
+func (tx *Tx) PromoteDeployment(id string, groups []string, now int64) error {
+	d, err := tx.settledDeployment(id)
+	if err != nil {
+		return err
+	}
+	if !d.Active() {
+		return errdefs.FailedPreconditionf("deployment %q has terminal status %q; only running deployments can be promoted", id, d.Status)
+	}
+	c := d.Copy()
+	if groups == nil {
+		for name, g := range c.TaskGroups {
+			if g.DesiredCanaries > 0 {
+				groups = append(groups, name)
+			}
+		}
+	}
+	for _, name := range groups {
+		g := c.TaskGroups[name]
+		if g == nil {
+			return errdefs.NotFoundf("deployment %q has no group %q; name groups of its job", id, name)
+		}
+		if g.DesiredCanaries == 0 {
+			continue
+		}
+		if healthy := tx.healthyCanaries(g); healthy < g.DesiredCanaries {
+			return errdefs.FailedPreconditionf("Task group %q has %d/%d healthy allocations", name, healthy, g.DesiredCanaries)
+		}
+	}
+	for _, name := range groups {
+		g := c.TaskGroups[name]
+		g.Promoted = true
+		if g.ProgressDeadline > 0 {
+			g.RequireProgressBy = time.Unix(0, now).UTC().Add(g.ProgressDeadline)
+		}
+		for _, canary := range g.PlacedCanaries {
+			tx.endCanary(canary)
+		}
+	}
+	c.StatusDescription = promotedDescription(c)
+	c.ModifyTime = max(c.ModifyTime, now)
+	tx.writeDeployment(c)
+	return nil
+}
+
+func promotedDescription(d *model.Deployment) string {
+	if d.Status == model.DeploymentStatusRunning && !d.RequiresPromotion() {
+		return model.DeploymentStatusDescriptionRunning
+	}
+	return d.StatusDescription
+}
+
+func (tx *Tx) healthyCanaries(g *model.DeploymentState) int {
+	n := 0
+	for _, id := range g.PlacedCanaries {
+		if a := tx.t.allocs.get(id); a != nil && a.DeploymentStatus.IsHealthy() {
+			n++
+		}
+	}
+	return n
+}
+
+// endCanary makes a promoted canary an ordinary alloc.
+func (tx *Tx) endCanary(id string) {
+	a := tx.t.allocs.get(id)
+	if a == nil || !a.DeploymentStatus.IsCanary() {
+		return
+	}
+	c := a.Copy()
+	c.DeploymentStatus.Canary = false
+	c.DeploymentStatus.ModifyIndex = tx.index
+	c.AllocModifyIndex = tx.index
+	tx.writeAlloc(c)
+}
+
+// SetAllocHealth says by hand which allocs of a deployment are healthy.
+func (tx *Tx) SetAllocHealth(deploymentID string, healthy, unhealthy []string, at int64) error {
+	d := tx.t.deployments.get(deploymentID)
+	if d == nil {
+		return errdefs.NotFoundf("deployment %q does not exist; it may have been garbage collected", deploymentID)
+	}
+	if !d.Active() {
+		return errdefs.FailedPreconditionf("deployment %q has terminal status %q; only running deployments can change", d.ID, d.Status)
+	}
+	check := func(ids []string) error {
+		for _, id := range ids {
+			a := tx.t.allocs.get(id)
+			if a == nil {
+				return allocNotFound(id)
+			}
+			if a.DeploymentID != deploymentID {
+				return errdefs.InvalidArgumentf("alloc %q is not part of deployment %q; name allocs of that deployment", id, deploymentID)
+			}
+		}
+		return nil
+	}
+	if err := check(healthy); err != nil {
+		return err
+	}
+	if err := check(unhealthy); err != nil {
+		return err
+	}
+	for _, id := range healthy {
+		tx.setHealth(id, true, at)
+	}
+	for _, id := range unhealthy {
+		tx.setHealth(id, false, at)
+	}
+	return nil
+}
+
+func (tx *Tx) setHealth(id string, healthy bool, at int64) {
+	old := tx.t.allocs.get(id)
+	c := *old
+	c.DeploymentStatus = &model.AllocDeploymentStatus{
+		Healthy: &healthy, Timestamp: time.Unix(0, at).UTC(),
+		Canary: old.DeploymentStatus.IsCanary(), ModifyIndex: tx.index,
+	}
+	c.ModifyTime = at
+	tx.writeAlloc(&c)
+}
+
+// DeleteDeployment removes a deployment; a missing one is no error.
+func (tx *Tx) DeleteDeployment(id string) {
+	delete(tx.derived.deployments, id)
+	if old := tx.t.deployments.delete(id); old != nil {
+		record(tx, numDeployments, old, nil)
+	}
+}

@@ -1,0 +1,308 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// derived collects what the writes of one log entry change in rows that follow
+// from other rows. settle writes it once, at the end of the entry.
+type derived struct {
+	jobs        map[string]*summaryRow // new values, by job key
+	usage       map[string]*usageRow   // differences, by node
+	deployments map[string]*model.Deployment
+	priced      map[*model.AllocatedResources]model.ComparableResources
+}
+
+// summaryOf returns the job's new counts, to be changed in place.
+func (tx *Tx) summaryOf(ns, id string) *summaryRow {
+	key := JobKey(ns, id)
+	if row := tx.derived.jobs[key]; row != nil {
+		return row
+	}
+	row := &summaryRow{Namespace: ns, JobID: id, CreateIndex: tx.index}
+	if old := tx.t.summaries.get(key); old != nil {
+		*row = *old
+	}
+	row.Groups = maps.Clone(row.Groups)
+	if tx.derived.jobs == nil {
+		tx.derived.jobs = map[string]*summaryRow{}
+	}
+	tx.derived.jobs[key] = row
+	return row
+}
+
+// touchJob has the job's status derived again at the end of the entry.
+func (tx *Tx) touchJob(ns, id string) { tx.summaryOf(ns, id) }
+
+func (tx *Tx) blockedEvals(ns, id string) int { return tx.summaryOf(ns, id).Blocked }
+
+// accountEval keeps the job's counts of evals.
+func (tx *Tx) accountEval(old, e *model.Evaluation) {
+	any := e
+	if any == nil {
+		any = old
+	}
+	if tx.restore || any.JobID == "" {
+		return
+	}
+	row := tx.summaryOf(any.Namespace, any.JobID)
+	count := func(e *model.Evaluation, by int) {
+		if e == nil {
+			return
+		}
+		row.Evals += by
+		if !e.TerminalStatus() {
+			row.LiveEvals += by
+		}
+		if e.Status == model.EvalStatusBlocked {
+			row.Blocked += by
+		}
+	}
+	count(old, -1)
+	count(e, 1)
+	if e != nil && e.QueuedAllocations != nil {
+		row.Queued = e.QueuedAllocations
+	}
+}
+
+// accountAlloc keeps what is counted over allocs.
+func (tx *Tx) accountAlloc(old, a *model.Allocation) {
+	tx.accountUsage(old, -1)
+	tx.accountUsage(a, 1)
+	if tx.restore {
+		return
+	}
+	if old != nil {
+		tx.countAlloc(old, -1)
+	}
+	if a != nil {
+		tx.countAlloc(a, 1)
+		tx.accountDeployment(old, a)
+	}
+}
+
+func (tx *Tx) countAlloc(a *model.Allocation, by int) {
+	row := tx.summaryOf(a.Namespace, a.JobID)
+	row.Allocs += by
+	if !a.TerminalStatus() {
+		row.LiveAllocs += by
+	}
+	counts := row.Groups[a.TaskGroup]
+	counts[countOf(a.ClientStatus)] += by
+	if row.Groups == nil {
+		row.Groups = map[string]groupCounts{}
+	}
+	if counts == (groupCounts{}) {
+		delete(row.Groups, a.TaskGroup)
+		return
+	}
+	row.Groups[a.TaskGroup] = counts
+}
+
+func (tx *Tx) accountUsage(a *model.Allocation, by int64) {
+	if a == nil || a.NodeID == "" || a.AllocatedResources == nil || a.ClientTerminalStatus() {
+		return
+	}
+	if tx.derived.usage == nil {
+		tx.derived.usage = map[string]*usageRow{}
+		tx.derived.priced = map[*model.AllocatedResources]model.ComparableResources{}
+	}
+	r, ok := tx.derived.priced[a.AllocatedResources]
+	if !ok {
+		r = a.AllocatedResources.Comparable()
+		tx.derived.priced[a.AllocatedResources] = r
+	}
+	u := tx.derived.usage[a.NodeID]
+	if u == nil {
+		u = &usageRow{NodeID: a.NodeID}
+		tx.derived.usage[a.NodeID] = u
+	}
+	u.CPU += by * r.CPUShares
+	u.Mem += by * r.MemoryMB
+	u.Disk += by * r.DiskMB
+	u.Allocs += int(by)
+}
+
+// accountDeployment keeps the counters of the alloc's deployment.
+func (tx *Tx) accountDeployment(old, a *model.Allocation) {
+	if a.DeploymentID == "" {
+		return
+	}
+	placed := old == nil || old.DeploymentID != a.DeploymentID
+	var before *model.AllocDeploymentStatus
+	if !placed {
+		before = old.DeploymentStatus
+	}
+	after := a.DeploymentStatus
+	if !placed && before.IsHealthy() == after.IsHealthy() && before.IsUnhealthy() == after.IsUnhealthy() {
+		return
+	}
+	d, g := tx.deploymentGroup(a)
+	if g == nil {
+		return
+	}
+	d.ModifyTime = max(d.ModifyTime, a.ModifyTime)
+	g.HealthyAllocs += as01(after.IsHealthy()) - as01(before.IsHealthy())
+	g.UnhealthyAllocs += as01(after.IsUnhealthy()) - as01(before.IsUnhealthy())
+	if placed {
+		g.PlacedAllocs++
+		if after.IsCanary() {
+			g.PlacedCanaries = append(g.PlacedCanaries, a.ID)
+		}
+		if g.RequireProgressBy.IsZero() {
+			g.progress(time.Unix(0, a.ModifyTime))
+		}
+	}
+	if after.IsHealthy() && !before.IsHealthy() {
+		g.progress(after.Timestamp)
+	}
+}
+
+func as01(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// groupProgress is a deployment's group whose deadline moves with progress.
+type groupProgress struct{ *model.DeploymentState }
+
+// progress moves the group's deadline: it must progress again within its
+// progress deadline. Without one there is no deadline.
+func (g groupProgress) progress(at time.Time) {
+	if g.ProgressDeadline > 0 {
+		if by := at.Add(g.ProgressDeadline).UTC(); by.After(g.RequireProgressBy) {
+			g.RequireProgressBy = by
+		}
+	}
+}
+
+// deploymentGroup returns the alloc's deployment and group, to be changed in place.
+func (tx *Tx) deploymentGroup(a *model.Allocation) (*model.Deployment, *groupProgress) {
+	d := tx.derived.deployments[a.DeploymentID]
+	if d == nil {
+		d = tx.t.deployments.get(a.DeploymentID).Copy()
+		if d == nil {
+			return nil, nil
+		}
+		if tx.derived.deployments == nil {
+			tx.derived.deployments = map[string]*model.Deployment{}
+		}
+		tx.derived.deployments[a.DeploymentID] = d
+	}
+	g := d.TaskGroups[a.TaskGroup]
+	if g == nil {
+		return d, nil
+	}
+	return d, &groupProgress{g}
+}
+
+func (tx *Tx) settleDeployment(id string) {
+	if d := tx.derived.deployments[id]; d != nil {
+		tx.writeDeployment(d)
+	}
+}
+
+// settle writes what the entry's writes changed in derived rows.
+func (tx *Tx) settle() {
+	for _, id := range slices.Sorted(maps.Keys(tx.derived.deployments)) {
+		tx.settleDeployment(id)
+	}
+	for id, diff := range tx.derived.usage {
+		tx.settleUsage(id, diff)
+	}
+	if !tx.restore {
+		for _, key := range slices.Sorted(maps.Keys(tx.derived.jobs)) {
+			tx.settleJob(tx.derived.jobs[key])
+		}
+	}
+	tx.derived = derived{}
+}
+
+func (tx *Tx) settleUsage(nodeID string, diff *usageRow) {
+	if *diff == (usageRow{NodeID: nodeID}) {
+		return
+	}
+	if old := tx.t.usage.get(nodeID); old != nil {
+		diff.CPU += old.CPU
+		diff.Mem += old.Mem
+		diff.Disk += old.Disk
+		diff.Allocs += old.Allocs
+	}
+	if diff.Allocs == 0 {
+		tx.t.usage.delete(nodeID)
+		return
+	}
+	tx.t.usage.put(diff)
+}
+
+// settleJob writes the counts of a job and derives its status from them.
+func (tx *Tx) settleJob(row *summaryRow) {
+	key := JobKey(row.Namespace, row.JobID)
+	jobs := tx.t.jobs.get(key)
+	old := tx.t.summaries.get(key)
+	if jobs.current() == nil && row.Allocs == 0 && row.Evals == 0 {
+		tx.t.jobs.delete(key) // purged, and nothing refers to its versions any more
+		if tx.t.summaries.delete(key) != nil {
+			record(tx, numJobSummaries, old.summary(), nil)
+		}
+		return
+	}
+	row.ModifyIndex = tx.index
+	if old == nil || !old.equal(row) {
+		tx.t.summaries.put(row)
+		if old == nil {
+			record(tx, numJobSummaries, nil, row.summary())
+		} else {
+			record(tx, numJobSummaries, old.summary(), row.summary())
+		}
+	}
+	if job := jobs.current(); job != nil {
+		if status := jobStatus(job, row); status != job.Status {
+			tx.setJobStatus(jobs, status)
+		}
+	}
+}
+
+// equal reports whether two rows count the same.
+func (r *summaryRow) equal(o *summaryRow) bool {
+	return r.Allocs == o.Allocs && r.LiveAllocs == o.LiveAllocs && r.Evals == o.Evals &&
+		r.LiveEvals == o.LiveEvals && r.Blocked == o.Blocked &&
+		maps.Equal(r.Groups, o.Groups) && maps.Equal(r.Queued, o.Queued)
+}
+
+func (tx *Tx) setJobStatus(row *jobRow, status string) {
+	cur := row.current()
+	c := *cur
+	c.Status, c.ModifyIndex = status, tx.index
+	next := *row
+	next.Versions = slices.Clone(row.Versions)
+	next.Versions[0] = &c
+	tx.t.jobs.put(&next)
+	record(tx, numJobs, cur, &c)
+}
+
+// jobStatus says what a job's status is by what is known of it: running if
+// something of it runs or may be started by others (periodic, parameterized,
+// system), pending if an eval will still decide, else dead. A job of which there
+// is nothing yet is pending.
+func jobStatus(job *model.Job, s *summaryRow) string {
+	template := job.IsPeriodic() || job.IsParameterized() || job.Type == model.JobTypeSystem
+	switch {
+	case s.LiveAllocs > 0, template && !job.Stop:
+		return model.JobStatusRunning
+	case s.LiveEvals > 0:
+		return model.JobStatusPending
+	case job.Stop, s.Allocs > 0, s.Evals > 0, job.Status == model.JobStatusRunning, job.Status == model.JobStatusDead:
+		return model.JobStatusDead
+	}
+	return model.JobStatusPending
+}

@@ -1,0 +1,82 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+const evalsByJob = 0
+
+var evalSchema = &schema[model.Evaluation]{
+	id: func(e *model.Evaluation) string { return e.ID },
+	secondaries: []secondary[model.Evaluation]{
+		{name: ByJob, key: func(e *model.Evaluation) string { return JobKey(e.Namespace, e.JobID) }},
+	},
+}
+
+// EvalByID returns an evaluation.
+func (v *View) EvalByID(id string) *model.Evaluation { return v.t.evals.get(id) }
+
+// EvalsByJob returns the evaluations of a job.
+func (v *View) EvalsByJob(ns, id string) []*model.Evaluation {
+	return v.t.evals.list(evalsByJob, JobKey(ns, id))
+}
+
+// Evals yields all evaluations ordered by id.
+func (v *View) Evals() iter.Seq[*model.Evaluation] { return v.t.evals.all("") }
+
+// EvalsFrom yields the evaluations whose id is not smaller than from, ordered by id.
+func (v *View) EvalsFrom(from string) iter.Seq[*model.Evaluation] { return v.t.evals.all(from) }
+
+// UpsertEval stores an evaluation. A finished evaluation of a job cancels its
+// older blocked ones: the newest evaluation has seen everything that they wait
+// for. The transaction owns e from now on.
+func (tx *Tx) UpsertEval(e *model.Evaluation) {
+	e.CreateIndex, e.ModifyIndex = tx.index, tx.index
+	if old := tx.t.evals.get(e.ID); old != nil {
+		e.CreateIndex = old.CreateIndex
+		if e.CreateTime == 0 {
+			e.CreateTime = old.CreateTime
+		}
+	}
+	tx.writeEval(e)
+	if e.Status == model.EvalStatusComplete && len(e.FailedTGAllocs) == 0 && e.JobID != "" {
+		tx.cancelBlocked(e)
+	}
+}
+
+func (tx *Tx) writeEval(e *model.Evaluation) {
+	old := tx.t.evals.put(e)
+	tx.accountEval(old, e)
+	record(tx, numEvals, old, e)
+}
+
+func (tx *Tx) cancelBlocked(done *model.Evaluation) {
+	if tx.blockedEvals(done.Namespace, done.JobID) == 0 {
+		return
+	}
+	for _, e := range tx.t.evals.list(evalsByJob, JobKey(done.Namespace, done.JobID)) {
+		if e.Status != model.EvalStatusBlocked || e.ID == done.BlockedEval {
+			continue
+		}
+		c := *e
+		c.Status = model.EvalStatusCancelled
+		c.StatusDescription = "evaluation \"" + done.ID + "\" successful"
+		c.ModifyIndex, c.ModifyTime = tx.index, done.ModifyTime
+		tx.writeEval(&c)
+	}
+}
+
+// DeleteEval removes an evaluation; a missing one is no error.
+func (tx *Tx) DeleteEval(id string) {
+	old := tx.t.evals.delete(id)
+	if old == nil {
+		return
+	}
+	tx.accountEval(old, nil)
+	record(tx, numEvals, old, nil)
+}

@@ -1,0 +1,275 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+	"math"
+
+	"github.com/tidwall/btree"
+)
+
+// uuidEntry maps a UUID to a number in 20 bytes without pointers, so that a
+// million of them cost the garbage collector nothing.
+type uuidEntry struct {
+	a, b, c, d uint32
+	num        uint32
+}
+
+func uuidLess(x, y uuidEntry) bool {
+	if x.a != y.a {
+		return x.a < y.a
+	}
+	if x.b != y.b {
+		return x.b < y.b
+	}
+	if x.c != y.c {
+		return x.c < y.c
+	}
+	return x.d < y.d
+}
+
+// nameEntry maps any other string to a number.
+type nameEntry struct {
+	name string
+	num  uint32
+}
+
+func nameLess(x, y nameEntry) bool { return x.name < y.name }
+
+// index is an ordered, copy-on-write map of strings to numbers. UUIDs are kept
+// as 16 bytes; what is not one (job names, ids of tests) as a string.
+type index struct {
+	uuids *btree.BTreeG[uuidEntry]
+	names *btree.BTreeG[nameEntry]
+}
+
+var treeOptions = btree.Options{NoLocks: true}
+
+func newIndex() index {
+	return index{
+		uuids: btree.NewBTreeGOptions(uuidLess, treeOptions),
+		names: btree.NewBTreeGOptions(nameLess, treeOptions),
+	}
+}
+
+func (x *index) freeze() index { return index{uuids: x.uuids.Copy(), names: x.names.Copy()} }
+
+func (x *index) len() int { return x.uuids.Len() + x.names.Len() }
+
+func (x *index) get(key string) (uint32, bool) {
+	if u, ok := parseUUID(key); ok {
+		e, found := x.uuids.Get(u)
+		return e.num, found
+	}
+	e, found := x.names.Get(nameEntry{name: key})
+	return e.num, found
+}
+
+func (x *index) set(key string, num uint32) {
+	if u, ok := parseUUID(key); ok {
+		u.num = num
+		x.uuids.Set(u)
+		return
+	}
+	x.names.Set(nameEntry{name: key, num: num})
+}
+
+func (x *index) delete(key string) {
+	if u, ok := parseUUID(key); ok {
+		x.uuids.Delete(u)
+		return
+	}
+	x.names.Delete(nameEntry{name: key})
+}
+
+// ascend yields the numbers of all keys >= from in the order of the keys.
+// key returns the key of a number; it is asked only where UUIDs and other keys
+// are mixed.
+func (x *index) ascend(from string, key func(uint32) string) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		names := x.names.Iter()
+		defer names.Release()
+		more := names.Seek(nameEntry{name: from})
+		stopped := false
+		x.uuids.Ascend(lowerUUID(from), func(u uuidEntry) bool {
+			for more && names.Item().name < key(u.num) {
+				if stopped = !yield(names.Item().num); stopped {
+					return false
+				}
+				more = names.Next()
+			}
+			stopped = !yield(u.num)
+			return !stopped
+		})
+		for more && !stopped {
+			stopped = !yield(names.Item().num)
+			more = names.Next()
+		}
+	}
+}
+
+// uuidDashes are the places of the dashes in a UUID.
+func uuidDash(i int) bool { return i == 8 || i == 13 || i == 18 || i == 23 }
+
+// parseUUID accepts exactly the canonical form: 36 characters, lower case.
+func parseUUID(s string) (uuidEntry, bool) {
+	if len(s) != 36 {
+		return uuidEntry{}, false
+	}
+	var words [4]uint32
+	n := 0
+	for i := range 36 {
+		c := s[i]
+		if uuidDash(i) {
+			if c != '-' {
+				return uuidEntry{}, false
+			}
+			continue
+		}
+		var v uint32
+		switch {
+		case c >= '0' && c <= '9':
+			v = uint32(c - '0')
+		case c >= 'a' && c <= 'f':
+			v = uint32(c-'a') + 10
+		default:
+			return uuidEntry{}, false
+		}
+		words[n/8] = words[n/8]<<4 | v
+		n++
+	}
+	return uuidEntry{a: words[0], b: words[1], c: words[2], d: words[3]}, true
+}
+
+// lowerUUID returns the smallest UUID whose text is >= s.
+func lowerUUID(s string) uuidEntry {
+	if u, ok := parseUUID(s); ok {
+		return u
+	}
+	const low, high = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+	text := []byte(low)
+	for i := 0; i < len(s) && i < len(text); i++ {
+		c := s[i]
+		if uuidDash(i) {
+			if c < '-' {
+				break // any dash is greater: zeros from here on
+			}
+			if c > '-' {
+				return afterUUID(text[:i])
+			}
+			continue
+		}
+		switch {
+		case c < '0':
+			u, _ := parseUUID(string(text))
+			return u
+		case c > '9' && c < 'a':
+			text[i] = 'a'
+			u, _ := parseUUID(string(text))
+			return u
+		case c > 'f':
+			return afterUUID(text[:i])
+		}
+		text[i] = c
+	}
+	u, _ := parseUUID(string(text))
+	if len(s) > 36 && string(text) == s[:36] {
+		return afterUUID(text)
+	}
+	return u
+}
+
+// afterUUID returns the smallest UUID greater than every one that begins with prefix.
+func afterUUID(prefix []byte) uuidEntry {
+	const digits = "0123456789abcdef"
+	text := []byte("00000000-0000-0000-0000-000000000000")
+	copy(text, prefix)
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if uuidDash(i) {
+			continue
+		}
+		if text[i] != 'f' {
+			for d := range digits {
+				if digits[d] == text[i] {
+					text[i] = digits[d+1]
+					break
+				}
+			}
+			u, _ := parseUUID(string(text))
+			return u
+		}
+		text[i] = '0'
+	}
+	return uuidEntry{a: math.MaxUint32, b: math.MaxUint32, c: math.MaxUint32, d: math.MaxUint32}
+}
+
+// postings is a secondary index: key -> rows. Keys are numbered, and each pair
+// (number, handle) is one pointer-free word in an ordered copy-on-write set, so
+// that deletes and changes of the key are as cheap as inserts.
+type postings struct {
+	keys  index
+	pairs *btree.BTreeG[uint64]
+	nums  numbers
+
+	// The writer's last key: bulk writes repeat it.
+	lastKey string
+	lastNum uint32
+	hint    btree.PathHint
+}
+
+func newPostings() postings {
+	return postings{
+		keys:  newIndex(),
+		pairs: btree.NewBTreeGOptions(func(a, b uint64) bool { return a < b }, treeOptions),
+	}
+}
+
+func (p *postings) freeze() postings {
+	return postings{keys: p.keys.freeze(), pairs: p.pairs.Copy()}
+}
+
+func (p *postings) add(key string, h uint32) {
+	num := p.lastNum
+	if key != p.lastKey || key == "" {
+		var ok bool
+		if num, ok = p.keys.get(key); !ok {
+			num = p.nums.take()
+			p.keys.set(key, num)
+		}
+		p.lastKey, p.lastNum = key, num
+	}
+	p.pairs.SetHint(uint64(num)<<32|uint64(h), &p.hint)
+}
+
+func (p *postings) remove(key string, h uint32) {
+	num, ok := p.keys.get(key)
+	if !ok {
+		return
+	}
+	p.pairs.Delete(uint64(num)<<32 | uint64(h))
+	empty := true
+	p.pairs.Ascend(uint64(num)<<32, func(pair uint64) bool {
+		empty = uint32(pair>>32) != num
+		return false
+	})
+	if empty {
+		p.keys.delete(key)
+		p.nums.give(num)
+		if p.lastKey == key {
+			p.lastKey = ""
+		}
+	}
+}
+
+// scan yields the handles of the rows that have the key.
+func (p *postings) scan(key string, yield func(uint32) bool) {
+	num, ok := p.keys.get(key)
+	if !ok {
+		return
+	}
+	p.pairs.Ascend(uint64(num)<<32, func(pair uint64) bool {
+		return uint32(pair>>32) == num && yield(uint32(pair))
+	})
+}

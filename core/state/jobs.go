@@ -1,0 +1,300 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// maxJobVersions is how many versions of a job are kept beside tagged ones and
+// those that allocs still refer to.
+const maxJobVersions = 6
+
+// jobRow is a job with its versions. After a purge current is nil, and the
+// versions stay until the last alloc that refers to them is gone.
+type jobRow struct {
+	Namespace   string
+	ID          string
+	Parent      string
+	Purged      bool
+	Versions    []*model.Job // newest first; the first is the current one
+	Submissions []*model.JobSubmission
+}
+
+// JobKey is the id of a job, and of its summary, in keys of watches.
+func JobKey(ns, id string) string { return ns + "\x00" + id }
+
+const jobsByParent = 0
+
+var jobSchema = &schema[jobRow]{
+	id: func(r *jobRow) string { return JobKey(r.Namespace, r.ID) },
+	secondaries: []secondary[jobRow]{
+		{name: "parent", key: func(r *jobRow) string {
+			if r.Parent == "" || r.Purged {
+				return ""
+			}
+			return JobKey(r.Namespace, r.Parent)
+		}},
+	},
+}
+
+func (r *jobRow) current() *model.Job {
+	if r == nil || r.Purged {
+		return nil
+	}
+	return r.Versions[0]
+}
+
+func (r *jobRow) version(version uint64) *model.Job {
+	if r == nil {
+		return nil
+	}
+	for _, j := range r.Versions {
+		if j.Version == version {
+			return j
+		}
+	}
+	return nil
+}
+
+// JobByID returns the newest version of a job.
+func (v *View) JobByID(ns, id string) *model.Job { return v.t.jobs.get(JobKey(ns, id)).current() }
+
+// JobByVersion returns a version of a job. The versions that allocs refer to are
+// found even after the job is purged.
+func (v *View) JobByVersion(ns, id string, version uint64) *model.Job {
+	return v.t.jobs.get(JobKey(ns, id)).version(version)
+}
+
+// JobVersions returns the versions of a job, newest first, without those that
+// are kept only because allocs refer to them.
+func (v *View) JobVersions(ns, id string) []*model.Job {
+	row := v.t.jobs.get(JobKey(ns, id))
+	if row.current() == nil {
+		return nil
+	}
+	var out []*model.Job
+	untagged := 0
+	for _, j := range row.Versions {
+		if j.VersionTag == nil {
+			if untagged++; untagged > maxJobVersions {
+				continue
+			}
+		}
+		out = append(out, j)
+	}
+	return out
+}
+
+// Jobs yields the jobs of a namespace ("": of all) ordered by namespace and id.
+func (v *View) Jobs(ns string) iter.Seq[*model.Job] { return v.JobsByPrefix(ns, "") }
+
+// JobsByPrefix is Jobs for ids that begin with prefix; a prefix needs a namespace.
+func (v *View) JobsByPrefix(ns, prefix string) iter.Seq[*model.Job] {
+	return func(yield func(*model.Job) bool) {
+		from := ""
+		if ns != "" {
+			from = JobKey(ns, prefix)
+		}
+		for row := range v.t.jobs.all(from) {
+			if ns != "" && (row.Namespace != ns || !strings.HasPrefix(row.ID, prefix)) {
+				return
+			}
+			if j := row.current(); j != nil && !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+// JobChildren returns the jobs whose parent is the job.
+func (v *View) JobChildren(ns, parentID string) []*model.Job {
+	var out []*model.Job
+	for row := range v.t.jobs.scan(jobsByParent, JobKey(ns, parentID)) {
+		out = append(out, row.current())
+	}
+	return out
+}
+
+// JobSubmission returns the job file of a version.
+func (v *View) JobSubmission(ns, id string, version uint64) *model.JobSubmission {
+	row := v.t.jobs.get(JobKey(ns, id))
+	if row.current() == nil {
+		return nil
+	}
+	for _, s := range row.Submissions {
+		if s.Version == version {
+			return s
+		}
+	}
+	return nil
+}
+
+// UpsertJob stores a job as submitted. If nothing of what a user writes differs
+// from the current version, the version and its indexes stay; else it becomes
+// the next version. The transaction owns job from now on.
+func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
+	row := tx.t.jobs.get(JobKey(job.Namespace, job.ID))
+	cur := row.current()
+	if cur != nil && sameSpec(cur, job) {
+		tx.touchJob(job.Namespace, job.ID)
+		return cur
+	}
+	next := &jobRow{Namespace: job.Namespace, ID: job.ID, Parent: job.ParentID}
+	job.Version, job.CreateIndex = 0, tx.index
+	job.Stable, job.VersionTag = false, nil
+	job.Status, job.StatusDescription = model.JobStatusPending, ""
+	if row != nil {
+		// Versions of a purged job that allocs still refer to keep their numbers.
+		next.Versions, next.Submissions = row.Versions, row.Submissions
+		job.Version = row.Versions[0].Version + 1
+	}
+	if cur != nil {
+		job.CreateIndex, job.Status = cur.CreateIndex, cur.Status
+	}
+	job.ModifyIndex, job.JobModifyIndex = tx.index, tx.index
+	next.Versions = append([]*model.Job{job}, next.Versions...)
+	if sub != nil {
+		s := *sub
+		s.Namespace, s.JobID, s.Version, s.JobModifyIndex = job.Namespace, job.ID, job.Version, tx.index
+		next.Submissions = append([]*model.JobSubmission{&s}, next.Submissions...)
+	}
+	tx.prune(next)
+	tx.t.jobs.put(next)
+	record(tx, numJobVersions, nil, job)
+	record(tx, numJobs, cur, job)
+	tx.touchJob(job.Namespace, job.ID)
+	return job
+}
+
+// sameSpec reports whether two jobs are equal in everything that a user writes.
+func sameSpec(a, b *model.Job) bool { return reflect.DeepEqual(specOf(a), specOf(b)) }
+
+func specOf(j *model.Job) *model.Job {
+	c := *j
+	c.Status, c.StatusDescription, c.Stable, c.Version, c.SubmitTime = "", "", false, 0, 0
+	c.VersionTag, c.CreateIndex, c.ModifyIndex, c.JobModifyIndex = nil, 0, 0, 0
+	return &c
+}
+
+// prune drops the oldest versions that nobody needs any more.
+func (tx *Tx) prune(row *jobRow) {
+	untagged := 0
+	for _, j := range row.Versions {
+		if j.VersionTag == nil {
+			untagged++
+		}
+	}
+	if untagged <= maxJobVersions {
+		return
+	}
+	used := map[uint64]bool{}
+	for a := range tx.t.allocs.scan(allocsByJob, JobKey(row.Namespace, row.ID)) {
+		used[a.JobVersion] = true
+	}
+	n := 0
+	row.Versions = slices.DeleteFunc(slices.Clone(row.Versions), func(j *model.Job) bool {
+		if j.VersionTag != nil {
+			return false
+		}
+		n++
+		return n > maxJobVersions && !used[j.Version]
+	})
+	row.Submissions = slices.DeleteFunc(slices.Clone(row.Submissions), func(s *model.JobSubmission) bool {
+		return row.version(s.Version) == nil
+	})
+}
+
+// StopJob makes a new version of a job that asks for its end.
+func (tx *Tx) StopJob(ns, id string, submitTime int64) error {
+	cur := tx.t.jobs.get(JobKey(ns, id)).current()
+	if cur == nil {
+		return jobNotFound(ns, id)
+	}
+	if cur.Stop {
+		tx.touchJob(ns, id)
+		return nil
+	}
+	next := *cur
+	next.Stop = true
+	next.SubmitTime = submitTime
+	tx.UpsertJob(&next, nil)
+	return nil
+}
+
+// PurgeJob removes a job. Versions that allocs refer to stay readable until the
+// last of these allocs is gone.
+func (tx *Tx) PurgeJob(ns, id string) error {
+	row := tx.t.jobs.get(JobKey(ns, id))
+	cur := row.current()
+	if cur == nil {
+		return jobNotFound(ns, id)
+	}
+	next := *row
+	next.Purged, next.Submissions = true, nil
+	tx.t.jobs.put(&next)
+	record(tx, numJobs, cur, nil)
+	record(tx, numJobVersions, cur, nil)
+	for _, d := range tx.t.deployments.list(deploymentsByJob, JobKey(ns, id)) {
+		tx.t.deployments.delete(d.ID)
+		record(tx, numDeployments, d, nil)
+	}
+	tx.touchJob(ns, id)
+	return nil
+}
+
+func jobNotFound(ns, id string) error {
+	return errdefs.NotFoundf("job %q in namespace %q does not exist; list jobs to see what does", id, ns)
+}
+
+// editVersion replaces one version of a job by an edited copy.
+func (tx *Tx) editVersion(ns, id string, version uint64, edit func(*model.Job)) error {
+	row := tx.t.jobs.get(JobKey(ns, id))
+	if row.current() == nil {
+		return jobNotFound(ns, id)
+	}
+	i := slices.IndexFunc(row.Versions, func(j *model.Job) bool { return j.Version == version })
+	if i < 0 {
+		return errdefs.NotFoundf("job %q in namespace %q at version %d not found; list its versions to see what is kept", id, ns, version)
+	}
+	next := *row
+	next.Versions = slices.Clone(row.Versions)
+	old := row.Versions[i]
+	c := *old
+	edit(&c)
+	c.ModifyIndex = tx.index
+	next.Versions[i] = &c
+	tx.t.jobs.put(&next)
+	record(tx, numJobVersions, old, &c)
+	if i == 0 {
+		record(tx, numJobs, old, &c)
+	}
+	return nil
+}
+
+// SetJobStability says whether a version of a job is known to work.
+func (tx *Tx) SetJobStability(ns, id string, version uint64, stable bool) error {
+	return tx.editVersion(ns, id, version, func(j *model.Job) { j.Stable = stable })
+}
+
+// SetJobVersionTag names a version of a job; nil takes the name away. A name is
+// given to one version of a job only.
+func (tx *Tx) SetJobVersionTag(ns, id string, version uint64, tag *model.JobVersionTag) error {
+	if tag != nil {
+		if row := tx.t.jobs.get(JobKey(ns, id)); row.current() != nil {
+			for _, j := range row.Versions {
+				if j.Version != version && j.VersionTag != nil && j.VersionTag.Name == tag.Name {
+					return errdefs.InvalidArgumentf("tag %q already exists on a different version of job %q (%d); take it away there first", tag.Name, id, j.Version)
+				}
+			}
+		}
+	}
+	return tx.editVersion(ns, id, version, func(j *model.Job) { j.VersionTag = tag })
+}

@@ -1,0 +1,58 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+var poolSchema = &schema[model.NodePool]{id: func(p *model.NodePool) string { return p.Name }}
+
+// NodePoolByName returns a node pool.
+func (v *View) NodePoolByName(name string) *model.NodePool { return v.t.pools.get(name) }
+
+// NodePools yields all node pools ordered by name.
+func (v *View) NodePools() iter.Seq[*model.NodePool] { return v.t.pools.all("") }
+
+// UpsertNodePool stores a node pool. The transaction owns p from now on.
+func (tx *Tx) UpsertNodePool(p *model.NodePool) {
+	p.CreateIndex, p.ModifyIndex = tx.index, tx.index
+	if old := tx.t.pools.get(p.Name); old != nil {
+		p.CreateIndex = old.CreateIndex
+	}
+	record(tx, numPools, tx.t.pools.put(p), p)
+}
+
+// CheckDeleteNodePool returns why a node pool cannot be deleted, or nil.
+func (tx *Tx) CheckDeleteNodePool(name string) error {
+	if name == model.NodePoolAll || name == model.NodePoolDefault {
+		return errdefs.InvalidArgumentf("node pool %q is built in and can not be deleted", name)
+	}
+	if tx.t.pools.get(name) == nil {
+		return errdefs.NotFoundf("node pool %q not found", name)
+	}
+	for n := range tx.t.nodes.all("") {
+		if n.NodePool == name {
+			return errdefs.FailedPreconditionf("node pool %q has nodes, for example %q; move or purge them first", name, n.ID)
+		}
+	}
+	for j := range tx.View().Jobs("") {
+		if j.NodePool == name && j.Status != model.JobStatusDead {
+			return errdefs.FailedPreconditionf("node pool %q has non-terminal jobs, for example %q; stop them first", name, j.ID)
+		}
+	}
+	return nil
+}
+
+// DeleteNodePool removes a node pool that nothing uses.
+func (tx *Tx) DeleteNodePool(name string) error {
+	if err := tx.CheckDeleteNodePool(name); err != nil {
+		return err
+	}
+	record(tx, numPools, tx.t.pools.delete(name), nil)
+	return nil
+}

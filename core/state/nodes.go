@@ -1,0 +1,179 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// maxNodeEvents is how many of a node's events are kept.
+const maxNodeEvents = 10
+
+var nodeSchema = &schema[model.Node]{id: func(n *model.Node) string { return n.ID }}
+
+// usageRow is what the allocs of a node use that have not ended on it.
+type usageRow struct {
+	NodeID         string
+	CPU, Mem, Disk int64
+	Allocs         int
+}
+
+var usageSchema = &schema[usageRow]{id: func(u *usageRow) string { return u.NodeID }}
+
+// NodeByID returns a node.
+func (v *View) NodeByID(id string) *model.Node { return v.t.nodes.get(id) }
+
+// Nodes yields all nodes ordered by id.
+func (v *View) Nodes() iter.Seq[*model.Node] { return v.t.nodes.all("") }
+
+// NodesFrom yields the nodes whose id is not smaller than from, ordered by id.
+func (v *View) NodesFrom(from string) iter.Seq[*model.Node] { return v.t.nodes.all(from) }
+
+// NodeUsed returns what the allocs of a node use, in MHz, MB and MB of disk.
+// Allocs count until their node says that they have ended, even if servers want
+// them to stop.
+func (v *View) NodeUsed(nodeID string) (cpu, mem, disk int64) {
+	u := v.t.usage.get(nodeID)
+	if u == nil {
+		return 0, 0, 0
+	}
+	return u.CPU, u.Mem, u.Disk
+}
+
+func (tx *Tx) writeNode(n *model.Node) {
+	n.ModifyIndex = tx.index
+	record(tx, numNodes, tx.t.nodes.put(n), n)
+}
+
+// RegisterNode stores what a node says about itself. What servers decide about
+// it (drain, eligibility, events) stays. A pool that does not exist yet is made.
+// The transaction owns n from now on.
+func (tx *Tx) RegisterNode(n *model.Node) {
+	at := time.Unix(n.StatusUpdatedAt, 0).UTC()
+	if n.NodePool == "" {
+		n.NodePool = model.NodePoolDefault
+	}
+	if n.Status == "" {
+		n.Status = model.NodeStatusInit
+	}
+	if old := tx.t.nodes.get(n.ID); old != nil {
+		n.CreateIndex = old.CreateIndex
+		n.DrainStrategy, n.Drain, n.LastDrain = old.DrainStrategy, old.DrainStrategy != nil, old.LastDrain
+		n.SchedulingEligibility = old.SchedulingEligibility
+		n.LastMissedHeartbeatIndex, n.LastAllocUpdateIndex = old.LastMissedHeartbeatIndex, old.LastAllocUpdateIndex
+		n.Events = old.Events
+		if old.Status == model.NodeStatusDown {
+			tx.addEvent(n, &model.NodeEvent{Subsystem: "Cluster", Message: "Node re-registered", Timestamp: at})
+		}
+	} else {
+		n.CreateIndex = tx.index
+		if n.SchedulingEligibility == "" {
+			n.SchedulingEligibility = model.NodeSchedulingEligible
+		}
+		n.Events = []*model.NodeEvent{{Subsystem: "Cluster", Message: "Node registered", Timestamp: at}}
+	}
+	if tx.t.pools.get(n.NodePool) == nil {
+		tx.UpsertNodePool(&model.NodePool{Name: n.NodePool})
+	}
+	tx.writeNode(n)
+}
+
+func (tx *Tx) addEvent(n *model.Node, e *model.NodeEvent) {
+	if e == nil {
+		return
+	}
+	c := *e
+	c.CreateIndex = tx.index
+	n.Events = append(slices.Clip(n.Events), &c)
+	if over := len(n.Events) - maxNodeEvents; over > 0 {
+		n.Events = n.Events[over:]
+	}
+}
+
+// editNode replaces a node by an edited copy with an event more.
+func (tx *Tx) editNode(id string, e *model.NodeEvent, edit func(*model.Node)) error {
+	old := tx.t.nodes.get(id)
+	if old == nil {
+		return nodeNotFound(id)
+	}
+	c := *old
+	edit(&c)
+	tx.addEvent(&c, e)
+	tx.writeNode(&c)
+	return nil
+}
+
+func nodeNotFound(id string) error {
+	return errdefs.NotFoundf("node %q does not exist; it may have been purged", id)
+}
+
+// UpdateNodeStatus changes the status of a node. updatedAt is in Unix seconds.
+func (tx *Tx) UpdateNodeStatus(id, status string, updatedAt int64, e *model.NodeEvent) error {
+	return tx.editNode(id, e, func(n *model.Node) {
+		if status == model.NodeStatusDown || status == model.NodeStatusDisconnected {
+			n.LastMissedHeartbeatIndex = tx.index
+		}
+		n.Status, n.StatusUpdatedAt = status, updatedAt
+	})
+}
+
+// MarkAllocUpdate remembers that a node that was out of reach has reported its
+// allocs again.
+func (tx *Tx) MarkAllocUpdate(id string) error {
+	return tx.editNode(id, nil, func(n *model.Node) { n.LastAllocUpdateIndex = tx.index })
+}
+
+// UpdateNodeDrain starts (strategy set) or ends a drain. An ended drain leaves
+// the node ineligible unless markEligible.
+func (tx *Tx) UpdateNodeDrain(id string, strategy *model.DrainStrategy, markEligible bool, last *model.DrainMetadata, at int64, e *model.NodeEvent) error {
+	return tx.editNode(id, e, func(n *model.Node) {
+		n.DrainStrategy, n.Drain = strategy, strategy != nil
+		switch {
+		case strategy != nil:
+			n.SchedulingEligibility = model.NodeSchedulingIneligible
+		case markEligible:
+			n.SchedulingEligibility = model.NodeSchedulingEligible
+		}
+		if last != nil {
+			n.LastDrain = last
+		}
+		n.StatusUpdatedAt = at
+	})
+}
+
+// UpdateNodeEligibility says whether new allocs may be placed on a node. A node
+// that drains cannot be made eligible.
+func (tx *Tx) UpdateNodeEligibility(id, eligibility string, at int64, e *model.NodeEvent) error {
+	n := tx.t.nodes.get(id)
+	if n != nil && n.DrainStrategy != nil && eligibility == model.NodeSchedulingEligible {
+		return errdefs.FailedPreconditionf("can not set node %q eligible while it is draining; end the drain first", id)
+	}
+	return tx.editNode(id, e, func(n *model.Node) {
+		n.SchedulingEligibility, n.StatusUpdatedAt = eligibility, at
+	})
+}
+
+// AddNodeEvents appends events to a node.
+func (tx *Tx) AddNodeEvents(id string, events []*model.NodeEvent) error {
+	return tx.editNode(id, nil, func(n *model.Node) {
+		for _, e := range events {
+			tx.addEvent(n, e)
+		}
+	})
+}
+
+// DeleteNode removes a node.
+func (tx *Tx) DeleteNode(id string) error {
+	old := tx.t.nodes.delete(id)
+	if old == nil {
+		return nodeNotFound(id)
+	}
+	record(tx, numNodes, old, nil)
+	return nil
+}

@@ -1,0 +1,21 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import "github.com/drover-project/drover/core/model"
+
+// SchedulerConfig returns the scheduler configuration; there always is one.
+func (v *View) SchedulerConfig() *model.SchedulerConfiguration { return v.t.config }
+
+// SetSchedulerConfig replaces the scheduler configuration. The transaction owns
+// c from now on.
+func (tx *Tx) SetSchedulerConfig(c *model.SchedulerConfiguration) {
+	old := tx.t.config
+	c.CreateIndex, c.ModifyIndex = tx.index, tx.index
+	if old != nil {
+		c.CreateIndex = old.CreateIndex
+	}
+	tx.t.config = c
+	record(tx, numConfig, old, c)
+}

@@ -1,0 +1,100 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import "github.com/drover-project/drover/core/model"
+
+// Places of the alloc statuses in groupCounts.
+const (
+	countStarting = iota
+	countRunning
+	countComplete
+	countFailed
+	countLost
+	countUnknown
+	numCounts
+)
+
+// groupCounts counts the allocs of a group by client status.
+type groupCounts [numCounts]int
+
+// summaryRow holds what is counted per job: enough to answer summaries and to
+// derive the job's status without looking at its allocs.
+type summaryRow struct {
+	Namespace   string
+	JobID       string
+	Groups      map[string]groupCounts
+	Queued      map[string]int // by group: what the newest eval could not place
+	Allocs      int
+	LiveAllocs  int // not terminal
+	Evals       int
+	LiveEvals   int // pending or blocked
+	Blocked     int
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+var summarySchema = &schema[summaryRow]{
+	id: func(r *summaryRow) string { return JobKey(r.Namespace, r.JobID) },
+}
+
+// JobSummary counts the allocs of a job by group and status, and its children.
+func (v *View) JobSummary(ns, id string) *model.JobSummary {
+	job := v.JobByID(ns, id)
+	row := v.t.summaries.get(JobKey(ns, id))
+	if job == nil || row == nil {
+		return nil
+	}
+	s := row.summary()
+	for _, tg := range job.TaskGroups {
+		if _, ok := s.Summary[tg.Name]; !ok {
+			s.Summary[tg.Name] = model.TaskGroupSummary{Queued: row.Queued[tg.Name]}
+		}
+	}
+	for _, child := range v.JobChildren(ns, id) {
+		switch child.Status {
+		case model.JobStatusPending:
+			s.Children.Pending++
+		case model.JobStatusRunning:
+			s.Children.Running++
+		case model.JobStatusDead:
+			s.Children.Dead++
+		}
+	}
+	return s
+}
+
+// summary is the row as the model has it, without what other rows add.
+func (r *summaryRow) summary() *model.JobSummary {
+	s := &model.JobSummary{
+		JobID: r.JobID, Namespace: r.Namespace,
+		Summary:     make(map[string]model.TaskGroupSummary, len(r.Groups)),
+		Children:    &model.JobChildrenSummary{},
+		CreateIndex: r.CreateIndex, ModifyIndex: r.ModifyIndex,
+	}
+	for group, c := range r.Groups {
+		s.Summary[group] = model.TaskGroupSummary{
+			Queued:   r.Queued[group],
+			Starting: c[countStarting], Running: c[countRunning], Complete: c[countComplete],
+			Failed: c[countFailed], Lost: c[countLost], Unknown: c[countUnknown],
+		}
+	}
+	return s
+}
+
+func countOf(clientStatus string) int {
+	switch clientStatus {
+	case model.AllocClientStatusRunning:
+		return countRunning
+	case model.AllocClientStatusComplete:
+		return countComplete
+	case model.AllocClientStatusFailed:
+		return countFailed
+	case model.AllocClientStatusLost:
+		return countLost
+	case model.AllocClientStatusUnknown:
+		return countUnknown
+	}
+	return countStarting
+}

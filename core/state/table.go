@@ -1,0 +1,149 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import "iter"
+
+// secondary names an index of a table. Key returns a row's key, "" for a row
+// that is not in the index.
+type secondary[R any] struct {
+	name string
+	key  func(*R) string
+}
+
+// schema is what a table is made of.
+type schema[R any] struct {
+	id          func(*R) string // unique
+	secondaries []secondary[R]
+}
+
+// table is one set of rows. A writer owns the one in the Store; freeze gives
+// readers an immutable copy that shares all pages.
+type table[R any] struct {
+	schema *schema[R]
+	rows   pages[R]
+	ids    index
+	by     []postings
+	free   numbers
+	dirty  bool
+}
+
+func newTable[R any](s *schema[R]) *table[R] {
+	t := &table[R]{schema: s, ids: newIndex(), rows: pages[R]{epoch: 1}}
+	for range s.secondaries {
+		t.by = append(t.by, newPostings())
+	}
+	return t
+}
+
+// freeze returns an immutable copy for readers.
+func (t *table[R]) freeze() *table[R] {
+	f := &table[R]{schema: t.schema, rows: t.rows.freeze(), ids: t.ids.freeze(), by: make([]postings, len(t.by))}
+	for i := range t.by {
+		f.by[i] = t.by[i].freeze()
+		t.by[i].nums.commit()
+	}
+	t.free.commit()
+	t.dirty = false
+	return f
+}
+
+// rebuild makes a writer's table out of a published one, after a rollback.
+func (t *table[R]) rebuild() *table[R] {
+	w := newTable(t.schema)
+	for row := range t.all("") {
+		w.put(row)
+	}
+	w.freeze()
+	return w
+}
+
+func (t *table[R]) len() int { return t.ids.len() }
+
+func (t *table[R]) get(id string) *R {
+	h, ok := t.ids.get(id)
+	if !ok {
+		return nil
+	}
+	return t.rows.get(h)
+}
+
+// put inserts or replaces a row and returns the old one.
+func (t *table[R]) put(row *R) (old *R) {
+	t.dirty = true
+	id := t.schema.id(row)
+	h, exists := t.ids.get(id)
+	if exists {
+		old = t.rows.get(h)
+	} else {
+		h = t.free.take()
+		t.ids.set(id, h)
+	}
+	for i := range t.schema.secondaries {
+		key := t.schema.secondaries[i].key
+		newKey, oldKey := key(row), ""
+		if old != nil {
+			oldKey = key(old)
+		}
+		if newKey == oldKey {
+			continue
+		}
+		if oldKey != "" {
+			t.by[i].remove(oldKey, h)
+		}
+		if newKey != "" {
+			t.by[i].add(newKey, h)
+		}
+	}
+	t.rows.set(h, row)
+	return old
+}
+
+// delete removes a row and returns it.
+func (t *table[R]) delete(id string) (old *R) {
+	h, ok := t.ids.get(id)
+	if !ok {
+		return nil
+	}
+	t.dirty = true
+	old = t.rows.get(h)
+	for i := range t.schema.secondaries {
+		if key := t.schema.secondaries[i].key(old); key != "" {
+			t.by[i].remove(key, h)
+		}
+	}
+	t.ids.delete(id)
+	t.rows.set(h, nil)
+	t.free.give(h)
+	return old
+}
+
+// scan yields the rows that have the key in the sec-th secondary index.
+func (t *table[R]) scan(sec int, key string) iter.Seq[*R] {
+	return func(yield func(*R) bool) {
+		t.by[sec].scan(key, func(h uint32) bool { return yield(t.rows.get(h)) })
+	}
+}
+
+// list is scan into a slice; nil without rows.
+func (t *table[R]) list(sec int, key string) []*R {
+	var out []*R
+	t.by[sec].scan(key, func(h uint32) bool {
+		out = append(out, t.rows.get(h))
+		return true
+	})
+	return out
+}
+
+// all yields the rows whose id is >= from, ordered by id.
+func (t *table[R]) all(from string) iter.Seq[*R] {
+	return func(yield func(*R) bool) {
+		key := func(h uint32) string { return t.schema.id(t.rows.get(h)) }
+		for h := range t.ids.ascend(from, key) {
+			if !yield(t.rows.get(h)) {
+				return
+			}
+		}
+	}
+}

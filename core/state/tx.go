@@ -1,0 +1,106 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import "github.com/drover-project/drover/core/model"
+
+// Change is one row that a commit changed. Old is nil for a new row, New for a
+// deleted one. Both are pointers to model types and must not be changed.
+type Change struct {
+	Table string
+	Index uint64
+	Old   any
+	New   any
+}
+
+// Tx is a transaction: typed writes that readers see all at once after Commit.
+// It may hold several log entries; SetIndex starts each of them. What is derived
+// from the rows (job status, summaries, deployment counters, node usage) is
+// brought up to date at the end of each entry, so that the outcome does not
+// depend on how entries are batched.
+type Tx struct {
+	s       *Store
+	t       *tables
+	index   uint64
+	derived derived
+	changes []Change
+	restore bool // rows come with what is derived from them
+}
+
+// SetIndex starts a log entry: rows written from now on carry its index.
+func (tx *Tx) SetIndex(index uint64) {
+	tx.settle()
+	tx.index = index
+}
+
+// Index returns the index that is being written.
+func (tx *Tx) Index() uint64 { return tx.index }
+
+// View returns what the transaction sees: the committed state and its own
+// writes so far. It is valid until the next write.
+func (tx *Tx) View() *View { return &View{index: tx.index, t: tx.t} }
+
+// Commit publishes the writes and wakes who waits for them.
+func (tx *Tx) Commit() {
+	tx.settle()
+	s := tx.s
+	view := &View{index: tx.index, t: tx.t.publish(s.View().t)}
+	s.current.Store(view)
+	if !tx.restore {
+		s.watches.fire(tx.changes)
+		s.feeds.send(tx.changes, tx.index)
+	}
+	tx.s = nil
+	s.mu.Unlock()
+}
+
+// Rollback drops the writes. It is the rare path of a failed command: what was
+// written to is built again from the published state.
+func (tx *Tx) Rollback() {
+	s := tx.s
+	s.writer = tx.t.rollback(s.View().t)
+	tx.s = nil
+	s.mu.Unlock()
+}
+
+// record remembers a change for watchers and feeds.
+func record[R any](tx *Tx, table int, old, row *R) {
+	tx.t.changed[table] = tx.index
+	if tx.restore {
+		return
+	}
+	c := Change{Table: tableNames[table], Index: tx.index}
+	if old != nil {
+		c.Old = old
+	}
+	if row != nil {
+		c.New = row
+	}
+	tx.changes = append(tx.changes, c)
+}
+
+// Numbers of the tables in tableNames.
+const (
+	numJobs = iota
+	numJobVersions
+	numJobSummaries
+	numAllocs
+	numEvals
+	numDeployments
+	numNodes
+	numNamespaces
+	numPools
+	numConfig
+)
+
+// seed writes what a fresh cluster starts with.
+func (tx *Tx) seed() {
+	tx.UpsertNamespace(&model.Namespace{Name: model.DefaultNamespace, Description: "Default shared namespace"})
+	tx.UpsertNodePool(&model.NodePool{Name: model.NodePoolAll, Description: "Node pool with all nodes in the cluster."})
+	tx.UpsertNodePool(&model.NodePool{Name: model.NodePoolDefault, Description: "Default node pool."})
+	tx.SetSchedulerConfig(&model.SchedulerConfiguration{
+		SchedulerAlgorithm: model.SchedulerAlgorithmBinpack,
+		PreemptionConfig:   model.PreemptionConfig{SystemSchedulerEnabled: true},
+	})
+}

@@ -1,0 +1,46 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+// View is an immutable snapshot of the state. Taking one costs a pointer load.
+// What its methods return is shared and must never be changed; a missing object
+// is nil. Allocs carry no Job: see AllocWithJob.
+type View struct {
+	index uint64
+	t     *tables
+}
+
+// Index returns the index of the last log entry that the view holds.
+func (v *View) Index() uint64 { return v.index }
+
+// TableIndex returns the last index that changed any of the tables; unknown
+// names count as never changed. Without names it is the greatest of all.
+func (v *View) TableIndex(names ...string) uint64 {
+	var last uint64
+	if len(names) == 0 {
+		for _, index := range v.t.changed {
+			last = max(last, index)
+		}
+		return last
+	}
+	for _, name := range names {
+		if n := tableNumber(name); n >= 0 {
+			last = max(last, v.t.changed[n])
+		}
+	}
+	return last
+}
+
+// Sizes returns the number of rows by table.
+func (v *View) Sizes() map[string]int {
+	return map[string]int{
+		TableJobs:        v.t.jobs.len(),
+		TableAllocs:      v.t.allocs.len(),
+		TableEvals:       v.t.evals.len(),
+		TableDeployments: v.t.deployments.len(),
+		TableNodes:       v.t.nodes.len(),
+		TableNamespaces:  v.t.namespaces.len(),
+		TableNodePools:   v.t.pools.len(),
+	}
+}

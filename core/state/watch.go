@@ -1,0 +1,159 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"context"
+	"sync"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Indexes by which rows can be watched beside their id.
+const (
+	ByJob        = "job"        // Value: JobKey(namespace, id); allocs, evals, deployments
+	ByNode       = "node"       // Value: node id; allocs
+	ByEval       = "eval"       // Value: eval id; allocs
+	ByDeployment = "deployment" // Value: deployment id; allocs
+)
+
+// Key names what is watched: a table (Value ""), a row by its id (By ""), or
+// the rows that have a value in an index (By one of the By constants). The id of
+// a job or of a job's summary is JobKey(namespace, id); that of the scheduler
+// configuration is "".
+type Key struct {
+	Table string
+	By    string
+	Value string
+}
+
+// watches holds channels that are closed at the first change of their key. They
+// exist only while somebody waits.
+type watches struct {
+	mu    sync.Mutex
+	armed map[Key][]*waiter
+}
+
+type waiter struct {
+	keys []Key
+	ch   chan struct{}
+}
+
+// Watch returns a channel that is closed at the first commit after the call
+// that changes any of the keys. Take it before the View that is looked at. The
+// watch is forgotten when ctx ends; the channel is not closed then.
+func (s *Store) Watch(ctx context.Context, keys ...Key) <-chan struct{} {
+	w := &waiter{keys: keys, ch: make(chan struct{})}
+	s.watches.mu.Lock()
+	if s.watches.armed == nil {
+		s.watches.armed = map[Key][]*waiter{}
+	}
+	for _, k := range keys {
+		s.watches.armed[k] = append(s.watches.armed[k], w)
+	}
+	s.watches.mu.Unlock()
+	if ctx.Done() != nil {
+		context.AfterFunc(ctx, func() { s.watches.drop(w) })
+	}
+	return w.ch
+}
+
+// drop forgets a waiter.
+func (ws *watches) drop(w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.remove(w)
+}
+
+// remove takes a waiter off all its keys; the lock is held.
+func (ws *watches) remove(w *waiter) {
+	for _, k := range w.keys {
+		list := ws.armed[k]
+		for i, other := range list {
+			if other == w {
+				list[i] = list[len(list)-1]
+				list[len(list)-1] = nil
+				list = list[:len(list)-1]
+				break
+			}
+		}
+		if len(list) == 0 {
+			delete(ws.armed, k)
+		} else {
+			ws.armed[k] = list
+		}
+	}
+}
+
+// fire closes the channels of the keys that the changes touch.
+func (ws *watches) fire(changes []Change) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for i := range changes {
+		if len(ws.armed) == 0 {
+			return
+		}
+		c := &changes[i]
+		ws.wake(Key{Table: c.Table})
+		if c.Old != nil {
+			ws.wakeRow(c.Table, c.Old)
+		}
+		if c.New != nil {
+			ws.wakeRow(c.Table, c.New)
+		}
+	}
+}
+
+// all closes every channel, after a restore.
+func (ws *watches) all() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for k := range ws.armed {
+		ws.wake(k)
+	}
+}
+
+func (ws *watches) wake(k Key) {
+	list := ws.armed[k]
+	if len(list) == 0 {
+		return
+	}
+	for _, w := range append([]*waiter(nil), list...) {
+		close(w.ch)
+		ws.remove(w)
+	}
+}
+
+// wakeRow wakes who waits for a row by its id or by an index.
+func (ws *watches) wakeRow(table string, row any) {
+	wake := func(by, value string) {
+		if value != "" {
+			ws.wake(Key{Table: table, By: by, Value: value})
+		}
+	}
+	switch r := row.(type) {
+	case *model.Job:
+		wake("", JobKey(r.Namespace, r.ID))
+	case *model.JobSummary:
+		wake("", JobKey(r.Namespace, r.JobID))
+	case *model.Allocation:
+		wake("", r.ID)
+		wake(ByJob, JobKey(r.Namespace, r.JobID))
+		wake(ByNode, r.NodeID)
+		wake(ByEval, r.EvalID)
+		wake(ByDeployment, r.DeploymentID)
+	case *model.Evaluation:
+		wake("", r.ID)
+		wake(ByJob, JobKey(r.Namespace, r.JobID))
+	case *model.Deployment:
+		wake("", r.ID)
+		wake(ByJob, JobKey(r.Namespace, r.JobID))
+	case *model.Node:
+		wake("", r.ID)
+	case *model.Namespace:
+		wake("", r.Name)
+	case *model.NodePool:
+		wake("", r.Name)
+	}
+}
