@@ -137,9 +137,8 @@ type session struct {
 	watchers sync.WaitGroup
 }
 
-// attach configures the drivers of a process, recovers their tasks, opens them
-// for calls and begins to follow their fingerprints, until ctx ends.
-func (d *drivers) attach(ctx context.Context, pluginName string, p *process, configs map[string]map[string]any) (*session, error) {
+// attach asks a process for its drivers and reserves their names.
+func (d *drivers) attach(ctx context.Context, pluginName string, p *process) (*session, error) {
 	limited, cancel := context.WithTimeout(ctx, configLimit)
 	defer cancel()
 	backends, err := driver.ConnectV1(limited, p.conn)
@@ -152,10 +151,15 @@ func (d *drivers) attach(ctx context.Context, pluginName string, p *process, con
 			return nil, err
 		}
 	}
-	for _, b := range backends {
-		d.open(ctx, s, b, configs[b.Info().Name])
-	}
 	return s, nil
+}
+
+// open configures the drivers, recovers their tasks, lets calls through and
+// begins to follow their fingerprints, until ctx ends.
+func (s *session) open(ctx context.Context, configs map[string]map[string]any) {
+	for _, b := range s.backends {
+		s.drivers.open(ctx, s, b, configs[b.Info().Name])
+	}
 }
 
 // claim reserves the driver's name for the plugin.
@@ -264,7 +268,7 @@ func (s *session) names() []string {
 	return out
 }
 
-// detach closes the drivers for calls; ctx of attach must have ended.
+// detach closes the drivers for calls; ctx of open must have ended.
 func (s *session) detach(reason error) {
 	s.watchers.Wait()
 	for _, b := range s.backends {

@@ -140,7 +140,7 @@ func (s *supervised) serve(ctx context.Context, p *process, ready func()) error 
 		return errdefs.FailedPreconditionf("plugin %s: serves %v, and this agent knows %v; install a version of the plugin that fits",
 			s.file.path, p.info.Kinds, driver.KindV1)
 	}
-	session, err := s.host.drivers.attach(ctx, s.file.name, p, s.host.cfg.DriverConfig)
+	session, err := s.host.drivers.attach(ctx, s.file.name, p)
 	if err != nil {
 		return err
 	}
@@ -148,6 +148,7 @@ func (s *supervised) serve(ctx context.Context, p *process, ready func()) error 
 		st.Version, st.PID, st.State, st.LastError = p.info.Version, p.pid, StateRunning, nil
 		st.Reattached, st.Drivers = p.reattached, session.names()
 	})
+	session.open(ctx, s.host.cfg.DriverConfig)
 	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.file.name, "version", p.info.Version, "pid", p.pid, "reattached", p.reattached)
 	ready()
 	reason := s.watch(ctx, p)

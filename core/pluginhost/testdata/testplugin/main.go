@@ -1,0 +1,46 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Command testplugin is a real plugin for the host's tests; the name it is called
+// by chooses how it behaves.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/driver/v1/drivertest/shelldriver"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+func main() {
+	var err error
+	switch name := filepath.Base(os.Args[0]); name {
+	case "exits":
+		fmt.Fprintln(os.Stderr, "no such daemon")
+		os.Exit(7)
+	case "hangs":
+		select {}
+	case "wrong-version":
+		goplugin.Serve(&goplugin.ServeConfig{
+			HandshakeConfig:  plugin.Handshake(),
+			VersionedPlugins: map[int]goplugin.PluginSet{99: plugin.ClientSet()[plugin.ProtocolVersion]},
+			GRPCServer:       goplugin.DefaultGRPCServer,
+		})
+	case "other-kind":
+		err = plugin.Serve(plugin.Info{Name: name, Version: "9.9.9"}, plugin.Service{
+			Kind: plugin.Kind{Name: "teapot", Version: 3}, Register: func(grpc.ServiceRegistrar) {},
+		})
+	default:
+		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("shell"), shelldriver.New("shell2")))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

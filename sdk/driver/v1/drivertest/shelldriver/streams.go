@@ -1,0 +1,121 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package shelldriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// TaskStats implements driver.Driver; it measures resident memory.
+func (d *Driver) TaskStats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
+	out := make(chan []driver.TaskStats)
+	go func() {
+		defer close(out)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case out <- d.sample():
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+func (d *Driver) sample() []driver.TaskStats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []driver.TaskStats
+	for id, t := range d.tasks {
+		if _, ended := t.result(); ended {
+			continue
+		}
+		s := driver.TaskStats{TaskID: id, Time: time.Now()}
+		if body, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", t.PID)); err == nil {
+			if fields := strings.Fields(string(body)); len(fields) > 1 {
+				pages, _ := strconv.ParseUint(fields[1], 10, 64) // the kernel writes digits
+				s.Memory.RSS, s.Memory.Measured = pages*uint64(os.Getpagesize()), []string{"RSS"}
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// TaskEvents implements driver.Driver; a shell has none.
+func (d *Driver) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
+	out := make(chan driver.TaskEvent)
+	go func() {
+		<-ctx.Done()
+		close(out)
+	}()
+	return out, nil
+}
+
+// ExecTask implements driver.Driver; it has no terminals.
+func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
+	t, err := d.task(id)
+	if err != nil {
+		return driver.ExitResult{}, err
+	}
+	if _, ended := t.result(); ended {
+		return driver.ExitResult{}, errdefs.FailedPreconditionf("task %q does not run", id)
+	}
+	if opts.TTY {
+		return driver.ExitResult{}, errdefs.Unimplementedf("this driver has no terminals")
+	}
+	if len(opts.Command) == 0 {
+		return driver.ExitResult{}, errdefs.InvalidArgumentf("no command given")
+	}
+	cmd := exec.CommandContext(ctx, opts.Command[0], opts.Command[1:]...)
+	cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stderr
+	// Not cmd.Stdin: Wait would wait for a Read that may never end.
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return driver.ExitResult{}, fmt.Errorf("make the input: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return driver.ExitResult{}, errdefs.InvalidArgumentf("run %q: %w", opts.Command[0], err)
+	}
+	go func() {
+		if stream.Stdin != nil {
+			_, _ = io.Copy(stdin, stream.Stdin) // the command may end before its input
+		}
+		_ = stdin.Close()
+	}()
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return driver.ExitResult{}, fmt.Errorf("run %q: %w", opts.Command[0], err)
+	}
+	if ctx.Err() != nil {
+		return driver.ExitResult{}, ctx.Err()
+	}
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && status.Signaled() {
+		return driver.ExitResult{ExitCode: 128 + int(status.Signal()), Signal: int(status.Signal())}, nil
+	}
+	return driver.ExitResult{ExitCode: cmd.ProcessState.ExitCode()}, nil
+}
