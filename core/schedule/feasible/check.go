@@ -1,0 +1,217 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package feasible
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Reasons that are not the text of a constraint, as the reference words them.
+const (
+	ReasonDrivers       = "missing drivers"
+	ReasonHostVolumes   = "missing compatible host volumes"
+	ReasonNetwork       = "missing network"
+	ReasonDevices       = "missing devices"
+	ReasonDistinctHosts = "distinct_hosts"
+)
+
+// Checker decides which nodes a group may run on, whatever their load. It
+// remembers its answer per computed class; make one per group and evaluation.
+type Checker struct {
+	m        *matcher
+	byClass  []*model.Constraint // same answer within a computed class
+	byNode   []*model.Constraint // about unique values
+	drivers  []string
+	volumes  []*model.VolumeRequest
+	networks []*model.NetworkResource
+	devices  []*model.RequestedDevice
+	verdicts map[string]string // computed class -> reason; "" is feasible
+}
+
+// NewChecker returns the checker of a group of a job.
+func NewChecker(job *model.Job, tg *model.TaskGroup) *Checker {
+	c := &Checker{m: newMatcher(), verdicts: map[string]string{}, networks: tg.Networks}
+	c.add(job.Constraints)
+	c.add(tg.Constraints)
+	for _, t := range tg.Tasks {
+		c.add(t.Constraints)
+		c.drivers = append(c.drivers, t.Driver)
+		if t.Resources != nil {
+			c.devices = append(c.devices, t.Resources.Devices...)
+		}
+	}
+	for _, v := range tg.Volumes {
+		if v.Type == "" || v.Type == "host" {
+			c.volumes = append(c.volumes, v)
+		}
+	}
+	return c
+}
+
+func (c *Checker) add(cs []*model.Constraint) {
+	for _, k := range cs {
+		switch {
+		case k.Operand == model.ConstraintDistinctHosts || k.Operand == model.ConstraintDistinctProperty:
+			// about other allocs, not about the node: see Distinct
+		case Escapes(k.LTarget) || Escapes(k.RTarget):
+			c.byNode = append(c.byNode, k)
+		default:
+			c.byClass = append(c.byClass, k)
+		}
+	}
+}
+
+// Escaped reports whether some constraint must be asked node by node.
+func (c *Checker) Escaped() bool { return len(c.byNode) > 0 }
+
+// Check returns "" if the group may run on n, else why not.
+func (c *Checker) Check(n *model.Node) string {
+	reason, known := c.verdicts[n.ComputedClass]
+	if !known || n.ComputedClass == "" {
+		reason = c.checkClass(n)
+		c.verdicts[n.ComputedClass] = reason
+	}
+	if reason != "" {
+		return reason
+	}
+	return c.constraints(c.byNode, n)
+}
+
+// Classes returns the computed classes asked so far and whether each is feasible.
+func (c *Checker) Classes() map[string]bool {
+	out := make(map[string]bool, len(c.verdicts))
+	for class, reason := range c.verdicts {
+		if class != "" {
+			out[class] = reason == ""
+		}
+	}
+	return out
+}
+
+func (c *Checker) checkClass(n *model.Node) string {
+	if r := c.constraints(c.byClass, n); r != "" {
+		return r
+	}
+	for _, d := range c.drivers {
+		if !hasDriver(n, d) {
+			return ReasonDrivers
+		}
+	}
+	for _, v := range c.volumes {
+		hv, ok := n.HostVolumes[v.Source]
+		if !v.PerAlloc && (!ok || hv.ReadOnly && !v.ReadOnly) {
+			return ReasonHostVolumes
+		}
+	}
+	for _, nw := range c.networks {
+		if r := checkNetwork(nw, n); r != "" {
+			return r
+		}
+	}
+	for _, d := range c.devices {
+		if uint64(len(c.instances(d, n))) < d.Count {
+			return ReasonDevices
+		}
+	}
+	return ""
+}
+
+func (c *Checker) constraints(cs []*model.Constraint, n *model.Node) string {
+	for _, k := range cs {
+		if !c.holds(k.LTarget, k.Operand, k.RTarget, n) {
+			return k.String()
+		}
+	}
+	return ""
+}
+
+func (c *Checker) holds(ltarget, operand, rtarget string, n *model.Node) bool {
+	l, lok := Resolve(ltarget, n)
+	r, rok := Resolve(rtarget, n)
+	return c.m.match(operand, l, r, lok, rok)
+}
+
+// Affinity returns the weighted share of the affinities that n meets, -1..1.
+func (c *Checker) Affinity(as []*model.Affinity, n *model.Node) float64 {
+	var sum, total float64
+	for _, a := range as {
+		w := float64(a.Weight)
+		total += max(w, -w)
+		if c.holds(a.LTarget, a.Operand, a.RTarget, n) {
+			sum += w
+		}
+	}
+	if total == 0 {
+		return 0
+	}
+	return sum / total
+}
+
+// hasDriver reports whether the driver works on n. A node that lists no
+// DriverInfo for it may still say so by its attributes.
+func hasDriver(n *model.Node, name string) bool {
+	if info, ok := n.Drivers[name]; ok && info != nil {
+		return info.Detected && info.Healthy
+	}
+	ok, err := strconv.ParseBool(n.Attributes["driver."+name])
+	return err == nil && ok
+}
+
+func checkNetwork(nw *model.NetworkResource, n *model.Node) string {
+	mode := nw.Mode
+	switch {
+	case mode == "" || mode == "host" || mode == "none":
+	case !hasMode(n, mode):
+		return ReasonNetwork
+	}
+	for _, ports := range [][]model.Port{nw.ReservedPorts, nw.DynamicPorts} {
+		for _, p := range ports {
+			if _, ok := Address(n, p.HostNetwork); !ok {
+				return "missing host network \"" + hostNetwork(p.HostNetwork) + "\" for port \"" + p.Label + "\""
+			}
+		}
+	}
+	return ""
+}
+
+func hasMode(n *model.Node, mode string) bool {
+	if n.NodeResources == nil {
+		return false
+	}
+	for _, nw := range n.NodeResources.Networks {
+		if nw.Mode == mode {
+			return true
+		}
+	}
+	for _, nw := range n.NodeResources.NodeNetworks {
+		if nw.Mode == mode {
+			return true
+		}
+	}
+	return false
+}
+
+// InDatacenters reports whether dc matches one of the globs.
+func InDatacenters(dc string, globs []string) bool {
+	for _, g := range globs {
+		if g == "*" || g == dc {
+			return true
+		}
+		if strings.ContainsAny(g, "*?[") {
+			if ok, err := path.Match(g, dc); err == nil && ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// InPool reports whether nodes of pool have may run jobs that ask for pool want.
+func InPool(have, want string) bool {
+	return want == model.NodePoolAll || have == want || want == "" && have == model.NodePoolDefault
+}

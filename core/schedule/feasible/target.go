@@ -1,0 +1,49 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package feasible
+
+import (
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Resolve returns the value of one side of a constraint on a node. What is not
+// an interpolation stands for itself; false means that the node has no such value.
+func Resolve(target string, n *model.Node) (string, bool) {
+	if !strings.HasPrefix(target, "${") || !strings.HasSuffix(target, "}") {
+		return target, true
+	}
+	key := target[2 : len(target)-1]
+	switch key {
+	case "node.unique.id":
+		return n.ID, true
+	case "node.unique.name":
+		return n.Name, true
+	case "node.datacenter":
+		return n.Datacenter, true
+	case "node.class":
+		return n.NodeClass, true
+	case "node.pool":
+		return n.NodePool, true
+	case "node.region":
+		return model.DefaultRegion, true
+	}
+	if k, ok := strings.CutPrefix(key, "attr."); ok {
+		v, found := n.Attributes[k]
+		return v, found
+	}
+	if k, ok := strings.CutPrefix(key, "meta."); ok {
+		v, found := n.Meta[k]
+		return v, found
+	}
+	return "", false
+}
+
+// Escapes reports whether the target can differ between nodes of one computed class.
+func Escapes(target string) bool {
+	return strings.HasPrefix(target, "${node.unique.") ||
+		strings.HasPrefix(target, "${attr.unique.") ||
+		strings.HasPrefix(target, "${meta.unique.")
+}

@@ -1,0 +1,228 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package feasible
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// NodeView is what of the state Fits reads.
+type NodeView interface {
+	AllocByID(id string) *model.Allocation
+	AllocsByNode(nodeID string) []*model.Allocation
+	NodeUsed(nodeID string) (cpu, mem, disk int64)
+}
+
+// Capacity is the room of a node for allocs.
+type Capacity struct{ CPU, Memory, Disk int64 }
+
+// CapacityOf returns what n has for allocs: its resources less what is held back.
+func CapacityOf(n *model.Node) Capacity {
+	if n.NodeResources == nil {
+		return Capacity{}
+	}
+	c := Capacity{n.NodeResources.Cpu.CpuShares, n.NodeResources.Memory.MemoryMB, n.NodeResources.Disk.DiskMB}
+	if r := n.ReservedResources; r != nil {
+		c.CPU -= int64(r.Cpu.CpuShares)
+		c.Memory -= int64(r.Memory.MemoryMB)
+		c.Disk -= int64(r.Disk.DiskMB)
+	}
+	return c
+}
+
+// Usage is what is taken of a node of the things that have one holder each.
+type Usage struct {
+	ports   map[string]*bitmap // by address
+	cores   map[uint16]bool
+	devices map[string]bool // vendor/type/name/instance
+}
+
+// UsageOf collects the ports, cores and device instances that the allocs hold,
+// with what the node itself holds back.
+func UsageOf(n *model.Node, allocs []*model.Allocation) (*Usage, string) {
+	u := &Usage{ports: map[string]*bitmap{}, cores: map[uint16]bool{}, devices: map[string]bool{}}
+	for _, a := range allocs {
+		if r := u.Add(a); r != "" {
+			return u, r
+		}
+	}
+	u.reserve(n)
+	return u, ""
+}
+
+// reserve takes what the node holds back. It never collides: an alloc that
+// came before the reservation keeps what it has.
+func (u *Usage) reserve(n *model.Node) {
+	if n.ReservedResources != nil {
+		for _, p := range ParsePorts(n.ReservedResources.Networks.ReservedHostPorts) {
+			for _, ip := range addresses(n) {
+				u.on(ip).set(p)
+			}
+		}
+		for _, c := range n.ReservedResources.Cpu.ReservedCpuCores {
+			u.cores[c] = true
+		}
+	}
+	if n.NodeResources == nil {
+		return
+	}
+	for _, nw := range n.NodeResources.NodeNetworks {
+		for _, a := range nw.Addresses {
+			for _, p := range ParsePorts(a.ReservedPorts) {
+				u.on(a.Address).set(p)
+			}
+		}
+	}
+}
+
+func (u *Usage) on(ip string) *bitmap {
+	b := u.ports[ip]
+	if b == nil {
+		b = &bitmap{}
+		u.ports[ip] = b
+	}
+	return b
+}
+
+// Add takes what a holds, or says what is taken already.
+func (u *Usage) Add(a *model.Allocation) string {
+	r := a.AllocatedResources
+	if r == nil {
+		return ""
+	}
+	for _, p := range r.Shared.Ports {
+		if u.on(p.HostIP).set(p.Value) && !p.IgnoreCollision {
+			return collision(p.Label, p.Value)
+		}
+	}
+	for _, t := range r.Tasks {
+		if why := u.addTask(t); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func (u *Usage) addTask(t *model.AllocatedTaskResources) string {
+	for _, nw := range t.Networks {
+		for _, ps := range [][]model.Port{nw.ReservedPorts, nw.DynamicPorts} {
+			for _, p := range ps {
+				if u.on(nw.IP).set(p.Value) {
+					return collision(p.Label, p.Value)
+				}
+			}
+		}
+	}
+	for _, c := range t.Cpu.ReservedCores {
+		if u.cores[c] {
+			return "cores"
+		}
+		u.cores[c] = true
+	}
+	for _, d := range t.Devices {
+		for _, id := range d.DeviceIDs {
+			key := d.Vendor + "/" + d.Type + "/" + d.Name + "/" + id
+			if u.devices[key] {
+				return "devices"
+			}
+			u.devices[key] = true
+		}
+	}
+	return ""
+}
+
+func collision(label string, port int) string {
+	return "network: reserved port collision " + label + "=" + strconv.Itoa(port)
+}
+
+// bitmap is the set of ports taken on one address.
+type bitmap [65536 / 64]uint64
+
+func (b *bitmap) has(p int) bool { return p < 0 || p > 65535 || b[p>>6]&(1<<(p&63)) != 0 }
+
+// set takes p and reports whether it was taken already.
+func (b *bitmap) set(p int) bool {
+	if p < 0 || p > 65535 {
+		return true
+	}
+	was := b.has(p)
+	b[p>>6] |= 1 << (p & 63)
+	return was
+}
+
+// ParsePorts reads "22,80,8500-8600"; what is not a port is left out.
+func ParsePorts(s string) []int {
+	var out []int
+	for part := range strings.SplitSeq(s, ",") {
+		lo, hi, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		a, err := strconv.Atoi(lo)
+		if err != nil {
+			continue
+		}
+		b := a
+		if isRange {
+			if b, err = strconv.Atoi(hi); err != nil {
+				continue
+			}
+		}
+		for p := max(a, 0); p <= min(b, 65535); p++ {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func hostNetwork(name string) string {
+	if name == "" {
+		return "default"
+	}
+	return name
+}
+
+// Address returns the node's address on a host network.
+func Address(n *model.Node, network string) (string, bool) {
+	network = hostNetwork(network)
+	if n.NodeResources == nil {
+		return "", false
+	}
+	for _, nw := range n.NodeResources.NodeNetworks {
+		for _, a := range nw.Addresses {
+			if a.Alias == network {
+				return a.Address, true
+			}
+		}
+	}
+	if network != "default" {
+		return "", false
+	}
+	for _, nw := range n.NodeResources.Networks {
+		if nw.IP != "" {
+			return nw.IP, true
+		}
+	}
+	return "", false
+}
+
+// addresses returns every address of n on which ports can be taken.
+func addresses(n *model.Node) []string {
+	set := map[string]bool{}
+	if n.NodeResources != nil {
+		for _, nw := range n.NodeResources.NodeNetworks {
+			for _, a := range nw.Addresses {
+				set[a.Address] = true
+			}
+		}
+		for _, nw := range n.NodeResources.Networks {
+			if nw.IP != "" {
+				set[nw.IP] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}

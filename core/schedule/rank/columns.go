@@ -1,0 +1,50 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rank
+
+// Ask is what one alloc takes of a node.
+type Ask struct{ CPU, Memory, Disk int64 }
+
+// Columns hold the room of nodes as arrays; a node is a row.
+type Columns struct {
+	CapCPU, CapMemory, CapDisk    []int64
+	UsedCPU, UsedMemory, UsedDisk []int64
+}
+
+// NewColumns returns columns with room for n rows.
+func NewColumns(n int) *Columns {
+	buf := make([]int64, 6*n)
+	col := func(i int) []int64 { return buf[i*n : i*n : (i+1)*n] }
+	return &Columns{col(0), col(1), col(2), col(3), col(4), col(5)}
+}
+
+// Append adds a row.
+func (c *Columns) Append(capacity, used Ask) {
+	c.CapCPU = append(c.CapCPU, capacity.CPU)
+	c.CapMemory = append(c.CapMemory, capacity.Memory)
+	c.CapDisk = append(c.CapDisk, capacity.Disk)
+	c.UsedCPU = append(c.UsedCPU, used.CPU)
+	c.UsedMemory = append(c.UsedMemory, used.Memory)
+	c.UsedDisk = append(c.UsedDisk, used.Disk)
+}
+
+// Use takes a on a row; negative values give back.
+func (c *Columns) Use(row int, a Ask) {
+	c.UsedCPU[row] += a.CPU
+	c.UsedMemory[row] += a.Memory
+	c.UsedDisk[row] += a.Disk
+}
+
+// Lacking names the first dimension in which a does not fit on a row, or "".
+func (c *Columns) Lacking(row int, a Ask) string {
+	switch {
+	case c.UsedCPU[row]+a.CPU > c.CapCPU[row]:
+		return "cpu"
+	case c.UsedMemory[row]+a.Memory > c.CapMemory[row]:
+		return "memory"
+	case c.UsedDisk[row]+a.Disk > c.CapDisk[row]:
+		return "disk"
+	}
+	return ""
+}

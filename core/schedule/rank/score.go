@@ -1,0 +1,49 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rank
+
+import "math"
+
+// The score of a node is the mean of its parts. A part that has nothing to say
+// (no neighbour of the same group, no affinity, no penalty) is left out of the mean, so that
+// it does not dilute the others; spread, where asked for, always counts.
+
+// Names of the parts in AllocMetric.ScoreMetaData.
+const (
+	PartBinpack      = "binpack"
+	PartAntiAffinity = "job-anti-affinity"
+	PartPenalty      = "node-reschedule-penalty"
+	PartAffinity     = "node-affinity"
+	PartSpread       = "allocation-spread"
+)
+
+const maxFit = 18.0
+
+// fit returns 0..1: how full (or, spreading, how empty) a node would be.
+// The sum of 10^free over processor and memory is 2 for a full and 20 for an empty node.
+func fit(usedCPU, capCPU, usedMem, capMem int64, spreading bool) float64 {
+	sum := pow10(free(usedCPU, capCPU)) + pow10(free(usedMem, capMem))
+	s := 20 - sum
+	if spreading {
+		s = sum - 2
+	}
+	return min(max(s, 0), maxFit) / maxFit
+}
+
+func free(used, capacity int64) float64 {
+	if capacity <= 0 {
+		return 0
+	}
+	return 1 - float64(used)/float64(capacity)
+}
+
+func pow10(x float64) float64 { return math.Exp(x * math.Ln10) }
+
+// antiAffinity is below 0 on nodes that run allocs of the same group already.
+func antiAffinity(collisions int32, desired int) float64 {
+	if collisions == 0 {
+		return 0
+	}
+	return -float64(collisions+1) / float64(max(desired, 1))
+}
