@@ -1,0 +1,125 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"regexp"
+	"strconv"
+
+	"github.com/hashicorp/go-cty-funcs/cidr"
+	"github.com/hashicorp/go-cty-funcs/collection"
+	"github.com/hashicorp/go-cty-funcs/crypto"
+	"github.com/hashicorp/go-cty-funcs/encoding"
+	"github.com/hashicorp/go-cty-funcs/filesystem"
+	"github.com/hashicorp/go-cty-funcs/uuid"
+	"github.com/hashicorp/hcl/v2/ext/tryfunc"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// functions returns the functions of job files. Without allowFS those that
+// read the file system fail: a server must not show its files to a client.
+func functions(allowFS bool, baseDir string) map[string]function.Function {
+	all := map[string]function.Function{
+		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
+		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc, "signum": stdlib.SignumFunc,
+
+		"chomp": stdlib.ChompFunc, "format": bounded(stdlib.FormatFunc), "formatlist": bounded(stdlib.FormatListFunc), "indent": stdlib.IndentFunc,
+		"join": stdlib.JoinFunc, "lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc,
+		"regex_replace": stdlib.RegexReplaceFunc, "replace": stdlib.ReplaceFunc, "split": stdlib.SplitFunc, "strlen": stdlib.StrlenFunc,
+		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
+		"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc, "upper": stdlib.UpperFunc,
+
+		"chunklist": stdlib.ChunklistFunc, "coalesce": collection.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
+		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": stdlib.DistinctFunc, "element": stdlib.ElementFunc,
+		"flatten": stdlib.FlattenFunc, "index": stdlib.IndexFunc, "keys": stdlib.KeysFunc, "length": stdlib.LengthFunc, "lookup": stdlib.LookupFunc,
+		"merge": stdlib.MergeFunc, "range": stdlib.RangeFunc, "reverse": stdlib.ReverseListFunc, "setintersection": stdlib.SetIntersectionFunc,
+		"setproduct": boundedProduct(stdlib.SetProductFunc), "setsubtract": stdlib.SetSubtractFunc, "setunion": stdlib.SetUnionFunc,
+		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
+
+		"base64decode": encoding.Base64DecodeFunc, "base64encode": encoding.Base64EncodeFunc, "csvdecode": stdlib.CSVDecodeFunc,
+		"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "urlencode": encoding.URLEncodeFunc,
+
+		"formatdate": stdlib.FormatDateFunc, "timeadd": stdlib.TimeAddFunc,
+
+		"bcrypt": crypto.BcryptFunc, "md5": crypto.Md5Func, "rsadecrypt": crypto.RsaDecryptFunc, "sha1": crypto.Sha1Func,
+		"sha256": crypto.Sha256Func, "sha512": crypto.Sha512Func, "uuidv4": uuid.V4Func, "uuidv5": uuid.V5Func,
+
+		"cidrhost": cidr.HostFunc, "cidrnetmask": cidr.NetmaskFunc, "cidrsubnet": cidr.SubnetFunc, "cidrsubnets": cidr.SubnetsFunc,
+
+		"can": tryfunc.CanFunc, "convert": typeexpr.ConvertFunc, "try": tryfunc.TryFunc,
+		"tobool": stdlib.MakeToFunc(cty.Bool), "tolist": stdlib.MakeToFunc(cty.List(cty.DynamicPseudoType)), "tomap": stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)),
+		"tonumber": stdlib.MakeToFunc(cty.Number), "toset": stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)), "tostring": stdlib.MakeToFunc(cty.String),
+	}
+	for name, f := range map[string]function.Function{
+		"abspath": filesystem.AbsPathFunc, "basename": filesystem.BasenameFunc, "dirname": filesystem.DirnameFunc,
+		"file": filesystem.MakeFileFunc(baseDir, false), "filebase64": filesystem.MakeFileFunc(baseDir, true), "fileexists": filesystem.MakeFileExistsFunc(baseDir),
+		"fileset": filesystem.MakeFileSetFunc(baseDir), "pathexpand": filesystem.PathExpandFunc,
+	} {
+		pure := name == "basename" || name == "dirname"
+		if !allowFS && !pure {
+			f = refused(f, name)
+		}
+		all[name] = f
+	}
+	return all
+}
+
+// refused returns f failing at every call.
+func refused(f function.Function, name string) function.Function {
+	return function.New(&function.Spec{
+		Params: f.Params(), VarParam: f.VarParam(),
+		Type: func([]cty.Value) (cty.Type, error) {
+			return cty.NilType, errdefs.PermissionDeniedf("function %q is disabled here because it reads files; parse the job file on your own machine (job run -output) and send the result", name)
+		},
+	})
+}
+
+var formatWidths = regexp.MustCompile(`[0-9]{4,}`)
+
+// bounded refuses formats whose width alone makes a value huge.
+func bounded(f function.Function) function.Function {
+	return wrapped(f, func(args []cty.Value) error {
+		if len(args) > 0 && args[0].Type() == cty.String && args[0].IsKnown() && !args[0].IsNull() {
+			for _, s := range formatWidths.FindAllString(args[0].AsString(), -1) {
+				if n, err := strconv.Atoi(s); err != nil || n > 9999 {
+					return errdefs.InvalidArgumentf("the format has a number over 9999, which would make too long a text")
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// boundedProduct refuses products of more than 100,000 elements.
+func boundedProduct(f function.Function) function.Function {
+	return wrapped(f, func(args []cty.Value) error {
+		n := 1
+		for _, a := range args {
+			if a.IsKnown() && !a.IsNull() && a.CanIterateElements() {
+				if n *= max(a.LengthInt(), 1); n > 100_000 {
+					return errdefs.InvalidArgumentf("the product has more than 100000 elements; use smaller sets")
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func wrapped(f function.Function, check func([]cty.Value) error) function.Function {
+	return function.New(&function.Spec{
+		Params: f.Params(), VarParam: f.VarParam(),
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if err := check(args); err != nil {
+				return cty.NilType, err
+			}
+			return f.ReturnTypeForValues(args)
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return f.Call(args) },
+	})
+}

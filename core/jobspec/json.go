@@ -1,0 +1,46 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// ParseJSON reads a job document: {"Job": {...}} or the job itself. Durations
+// may be text such as "30s" or nanoseconds.
+func ParseJSON(src []byte) (*Draft, error) {
+	if len(src) > maxFileBytes {
+		return nil, errdefs.InvalidArgumentf("the job document has %d bytes; at most %d are read", len(src), maxFileBytes)
+	}
+	var envelope struct{ Job json.RawMessage }
+	if err := decodeJSON(src, &envelope); err != nil {
+		return nil, err
+	}
+	body := src
+	if len(envelope.Job) > 0 && !bytes.Equal(envelope.Job, []byte("null")) {
+		body = envelope.Job
+	}
+	draft := &Draft{}
+	if err := decodeJSON(body, draft); err != nil {
+		return nil, err
+	}
+	return draft, nil
+}
+
+// decodeJSON reads exactly one document.
+func decodeJSON(src []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(src))
+	if err := dec.Decode(into); err != nil {
+		return errdefs.New(errdefs.InvalidArgument, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errdefs.InvalidArgumentf("the job document is followed by more text; send one document")
+	}
+	return nil
+}

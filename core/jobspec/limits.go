@@ -1,0 +1,78 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Bounds on what is read, so that no job file can exhaust the process. The
+// parser recurses once per nested bracket, unary operator and conditional.
+const (
+	maxFileBytes  = 4 << 20
+	maxNesting    = 250
+	maxRecursives = 20_000  // unary operators and conditionals
+	maxValueBytes = 8 << 20 // of one evaluated local or variable
+	maxBlocks     = 100_000 // after expansion of dynamic blocks
+)
+
+// checkBounds lexes src (lexing does not recurse) and refuses what the parser
+// could not read with a bounded stack.
+func checkBounds(src []byte, filename string) hcl.Diagnostics {
+	if len(src) > maxFileBytes {
+		return hcl.Diagnostics{{
+			Severity: hcl.DiagError,
+			Summary:  "File too large",
+			Detail:   fmt.Sprintf("The file has %d bytes; at most %d are read. Move large data into artifacts or templates.", len(src), maxFileBytes),
+			Subject:  &hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos},
+		}}
+	}
+	tokens, _ := hclsyntax.LexConfig(src, filename, hcl.InitialPos) // what it finds, the parser finds again
+	depth, recursives := 0, 0
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen,
+			hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote:
+			depth++
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen,
+			hclsyntax.TokenTemplateSeqEnd, hclsyntax.TokenCQuote:
+			depth--
+		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenQuestion:
+			recursives++
+		}
+		if depth > maxNesting || recursives > maxRecursives {
+			r := t.Range
+			return hcl.Diagnostics{{
+				Severity: hcl.DiagError,
+				Summary:  "Nested too deeply",
+				Detail:   fmt.Sprintf("Blocks and expressions may be nested %d deep, with at most %d unary operators and conditionals in a file.", maxNesting, maxRecursives),
+				Subject:  &r,
+			}}
+		}
+	}
+	return nil
+}
+
+// valueSize estimates the bytes of a value; it stops counting over limit.
+func valueSize(v cty.Value, limit int) int {
+	n := 16
+	switch {
+	case v.IsNull() || !v.IsKnown():
+	case v.Type() == cty.String:
+		n += len(v.AsString())
+	case v.CanIterateElements():
+		for it := v.ElementIterator(); it.Next() && n <= limit; {
+			k, e := it.Element()
+			if k.Type() == cty.String && k.IsKnown() && !k.IsNull() {
+				n += len(k.AsString())
+			}
+			n += valueSize(e, limit-n)
+		}
+	}
+	return n
+}

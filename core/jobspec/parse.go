@@ -1,0 +1,171 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Options say how a job file is read.
+type Options struct {
+	Filename string            // for messages; "input.hcl" if empty
+	Vars     map[string]string // -var NAME=VALUE; strongest
+	VarFiles []VarFile         // -var-file, later ones win
+	Env      map[string]string // the process's environment: NOMAD_VAR_x, DROVER_VAR_x; weakest
+	AllowFS  bool              // whether file functions may read; never on a server
+	BaseDir  string            // what relative paths of file functions start from
+}
+
+// VarFile is the content of a file of variable values, HCL or JSON.
+type VarFile struct {
+	Name    string
+	Content []byte
+}
+
+// ParseError holds everything that is wrong with a job file.
+type ParseError struct {
+	diags hcl.Diagnostics
+	src   map[string][]byte
+}
+
+// Error joins all messages, one a line, each with file, line and column.
+func (e *ParseError) Error() string {
+	lines := make([]string, len(e.diags))
+	for i, d := range e.diags {
+		lines[i] = d.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap classes a mistake in a job file as an invalid argument.
+func (e *ParseError) Unwrap() error { return errdefs.InvalidArgument }
+
+// Pretty returns all messages with the lines of the file that they are about.
+func (e *ParseError) Pretty(width uint, colour bool) string {
+	files := map[string]*hcl.File{}
+	for name, src := range e.src {
+		files[name] = &hcl.File{Bytes: src}
+	}
+	var b strings.Builder
+	w := hcl.NewDiagnosticTextWriter(&b, files, width, colour)
+	if err := w.WriteDiagnostics(e.diags); err != nil {
+		return e.Error()
+	}
+	return b.String()
+}
+
+// Len is the number of messages.
+func (e *ParseError) Len() int { return len(e.diags) }
+
+// ParseHCL reads a job file.
+func ParseHCL(src []byte, opts Options) (*Draft, error) {
+	if opts.Filename == "" {
+		opts.Filename = "input.hcl"
+	}
+	files := map[string][]byte{opts.Filename: src}
+	for _, f := range opts.VarFiles {
+		files[f.Name] = f.Content
+	}
+	draft, diags := parseHCL(src, opts)
+	if diags.HasErrors() {
+		return nil, &ParseError{diags, files}
+	}
+	return draft, nil
+}
+
+func parseHCL(src []byte, opts Options) (*Draft, hcl.Diagnostics) {
+	body, diags := parseBody(src, opts.Filename)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if diags = keepRuntimeVariables(body, src); diags.HasErrors() {
+		return nil, diags
+	}
+	jobBlock, ctx, diags := evaluateFile(body, opts)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	d := &decoder{}
+	draft := &Draft{}
+	d.decodeBlock(&block{"job", nil, jobBlock.Body, ctx, jobBlock.DefRange()}, reflect.ValueOf(draft).Elem())
+	label := jobBlock.Labels[0]
+	if draft.ID == nil {
+		draft.ID = &label
+	}
+	if draft.Name == nil {
+		draft.Name = &label
+	}
+	draft.normalize()
+	return draft, d.diags
+}
+
+// parseBody parses within bounds.
+func parseBody(src []byte, filename string) (*hclsyntax.Body, hcl.Diagnostics) {
+	if diags := checkBounds(src, filename); diags.HasErrors() {
+		return nil, diags
+	}
+	file, diags := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return file.Body.(*hclsyntax.Body), nil
+}
+
+// evaluateFile reads the outermost blocks: variables and locals become the
+// scope of the one job block.
+func evaluateFile(body *hclsyntax.Body, opts Options) (*hclsyntax.Block, *hcl.EvalContext, hcl.Diagnostics) {
+	d := &decoder{}
+	var jobs, variables, locals []*hclsyntax.Block
+	for _, a := range sortedAttributes(body) {
+		d.errorf(a.NameRange, "Unsupported argument", "An argument named %q is not expected here.", a.Name)
+	}
+	for _, b := range body.Blocks {
+		switch b.Type {
+		case "job":
+			jobs = append(jobs, b)
+		case "variable":
+			variables = append(variables, b)
+		case "variables": // the short form: NAME = DEFAULT
+			variables = append(variables, shortVariables(b)...)
+		case "locals":
+			locals = append(locals, b)
+		default:
+			d.errorf(b.DefRange(), "Unsupported block type", "Blocks of type %q are not expected here.", b.Type)
+		}
+	}
+	switch {
+	case len(jobs) == 0:
+		d.errorf(body.MissingItemRange(), "Missing job block", "A job block is required.")
+	case len(jobs) > 1:
+		d.errorf(jobs[1].DefRange(), "Duplicate job block", "Only one job block is allowed in a file; the first is at %s.", jobs[0].DefRange())
+	case len(jobs[0].Labels) != 1:
+		d.errorf(jobs[0].DefRange(), "Missing name for job", `Write job "NAME" { ... }.`)
+	}
+	ctx := &hcl.EvalContext{Functions: functions(opts.AllowFS, opts.BaseDir), Variables: map[string]cty.Value{}}
+	d.defineVariables(variables, opts, ctx)
+	if d.diags.HasErrors() {
+		return nil, nil, d.diags
+	}
+	d.defineLocals(locals, ctx)
+	if d.diags.HasErrors() {
+		return nil, nil, d.diags
+	}
+	return jobs[0], ctx, nil
+}
+
+// IsParseError returns the details of a mistake in a job file.
+func IsParseError(err error) (*ParseError, bool) {
+	var p *ParseError
+	ok := errors.As(err, &p)
+	return p, ok
+}
+
