@@ -1,0 +1,129 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package supervisor
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adopt takes over the tasks of the journal: those of a supervisor that died, or
+// our own from before an upgrade, which still are our children. No task is lost
+// because the record of another one cannot be read.
+func (l *loop) adopt() error {
+	keys, err := l.journal.keys()
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		var spec Spec
+		if err := readJSON(l.journal.spec(key), &spec); err != nil {
+			l.log.Error("a task's spec is lost; its processes, if any, are left alone", "key", key, "error", err)
+			continue
+		}
+		var rec record
+		err := readJSON(l.journal.run(key), &rec)
+		if errors.Is(err, os.ErrNotExist) {
+			l.undo(key)
+			continue
+		}
+		if err != nil {
+			l.log.Error("a task's record is lost; its processes, if any, are left alone", "task", spec.ID, "error", err)
+			continue
+		}
+		l.adoptTask(key, &spec, &rec)
+	}
+	return nil
+}
+
+// undo ends a start that was never answered: whoever asked for it does so again.
+func (l *loop) undo(key string) {
+	for _, pid := range holders(l.journal.fifo(key, 1)) {
+		_ = unix.Kill(-pid, unix.SIGKILL)
+	}
+	if l.cgroups != "" {
+		dir := filepath.Join(l.cgroups, "drover", key)
+		killCgroup(dir)
+		l.removeCgroup(dir)
+	}
+	l.journal.forget(key, 0, 0)
+}
+
+// holders finds the session leaders whose standard output is the given FIFO.
+func holders(fifo string) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		out, err := os.Readlink("/proc/" + e.Name() + "/fd/1")
+		if err != nil || out != fifo {
+			continue
+		}
+		if st, err := readStat(pid); err == nil && st.session == pid {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (l *loop) adoptTask(key string, spec *Spec, rec *record) {
+	t := &task{
+		id: spec.ID, key: key, pid: rec.PID, start: rec.Start, pidfd: -1, logDir: -1,
+		cgroup: rec.Cgroup, startedAt: rec.StartedAt, endedAt: rec.EndedAt, exit: rec.Exit,
+	}
+	t.out[0].fifo, t.out[0].file, t.out[1].fifo, t.out[1].file = -1, -1, -1, -1
+	l.tasks[t.id] = t
+	if rec.Boot != l.boot {
+		if t.exit == nil {
+			l.finish(t, Exit{Code: -1, Unknown: "the machine was restarted while the task ran"})
+		}
+		return
+	}
+	if !spec.Logs.Disabled {
+		l.adoptLogs(t, spec)
+	}
+	t.out[0].dropped += rec.Dropped
+	if t.exit == nil {
+		fd, err := openProcess(t.pid, t.start)
+		if err != nil {
+			// It ended without us: the keeper knows how, or nobody does.
+			t.unknownAt = time.Now().Add(exitLookup)
+		}
+		t.pidfd = fd
+	}
+	if err := l.watchTask(t); err != nil {
+		l.log.Error("cannot watch an adopted task", "task", t.id, "error", err)
+	}
+}
+
+// adoptLogs opens an adopted task's pipes and files again. A task without its
+// logs still is a task.
+func (l *loop) adoptLogs(t *task, spec *Spec) {
+	if err := l.openLogs(t, spec); err != nil {
+		l.log.Error("an adopted task's logs are lost", "task", t.id, "error", err)
+		t.out[0] = stream{fifo: -1, file: -1, dir: -1, keep: 1}
+		t.out[1] = t.out[0]
+	}
+	for i := range t.out {
+		fd, err := openFIFO(l.journal.fifo(t.key, i+1))
+		if err != nil {
+			l.log.Error("an adopted task's log pipe is lost", "task", t.id, "error", err)
+			continue
+		}
+		t.out[i].fifo = fd
+	}
+}

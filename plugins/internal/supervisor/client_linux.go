@@ -1,0 +1,338 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package supervisor
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Client talks to the supervisor of a directory, and starts one when there is
+// none. It may be used by many goroutines; it has one connection and one
+// goroutine for all of them, and connects anew by itself.
+type Client struct {
+	dir string
+
+	mu      sync.Mutex
+	conn    net.Conn
+	seq     uint64
+	pending map[uint64]chan *response // closed when the connection is lost
+	closed  bool
+
+	dialing sync.Mutex // one at a time connects
+	reading sync.WaitGroup
+}
+
+// Open returns a client of the supervisor of dir, which it makes with mode 0700.
+// The supervisor, if it must be started, is this binary: see Main.
+func Open(ctx context.Context, dir string) (*Client, error) {
+	if _, err := openJournal(dir); err != nil {
+		return nil, errdefs.FailedPreconditionf("open the supervisor: %w", err)
+	}
+	c := &Client{dir: dir, pending: map[uint64]chan *response{}}
+	hello, err := c.Hello(ctx)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if hello.Version != protocolVersion {
+		return nil, errors.Join(errdefs.FailedPreconditionf("the supervisor in %s speaks version %d, this plugin %d; stop its tasks or install the matching plugin",
+			dir, hello.Version, protocolVersion), c.Close())
+	}
+	return c, nil
+}
+
+// Close ends the connection. Supervisor and tasks go on.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	conn := c.conn
+	c.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close() // only ends the reader
+	}
+	c.reading.Wait()
+	return nil
+}
+
+// errLost says that the connection broke before the answer came.
+var errLost = errors.New("the supervisor's connection was lost")
+
+// connect makes sure that there is a connection, and a supervisor behind it.
+func (c *Client) connect(ctx context.Context) error {
+	c.dialing.Lock()
+	defer c.dialing.Unlock()
+	c.mu.Lock()
+	have, closed := c.conn != nil, c.closed
+	c.mu.Unlock()
+	if closed {
+		return errdefs.Canceledf("the client of the supervisor is closed")
+	}
+	if have {
+		return nil
+	}
+	conn, err := dial(c.dir)
+	for wait := time.Millisecond; err != nil; wait = min(2*wait, 50*time.Millisecond) {
+		if wait == time.Millisecond {
+			if err := c.launch(ctx); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return errdefs.Unavailablef("%w (%w); see %s/supervisor.log", err, ctx.Err(), c.dir)
+		case <-time.After(wait):
+		}
+		conn, err = dial(c.dir)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = conn
+	c.reading.Go(func() { c.read(conn) })
+	return nil
+}
+
+func (c *Client) launch(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = []string{os.Args[0], hiddenArgument, roleLaunch, c.dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return errdefs.Unavailablef("start the supervisor in %s: %w: %s", c.dir, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// read hands answers to those who wait for them, until the connection ends.
+func (c *Client) read(conn net.Conn) {
+	r := bufio.NewReader(conn)
+	for {
+		resp, err := readResponse(r)
+		if err != nil {
+			break
+		}
+		c.mu.Lock()
+		ch := c.pending[resp.Seq]
+		delete(c.pending, resp.Seq)
+		c.mu.Unlock()
+		if ch != nil {
+			ch <- resp // has room for one
+		}
+	}
+	_ = conn.Close() // it is broken already
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = nil
+	for seq, ch := range c.pending {
+		close(ch)
+		delete(c.pending, seq)
+	}
+}
+
+func readResponse(r io.Reader) (*response, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	body := make([]byte, binary.BigEndian.Uint32(head[:]))
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, err
+	}
+	var resp response
+	if err := json.Unmarshal(body, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+// once sends a request and waits for its answer on the present connection.
+// errLost: nobody knows whether it was carried out.
+func (c *Client) once(ctx context.Context, req request) (*response, error) {
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	ch := make(chan *response, 1)
+	c.mu.Lock()
+	if c.conn == nil {
+		c.mu.Unlock()
+		return nil, errLost
+	}
+	c.seq++
+	req.Seq = c.seq
+	frame, err := encodeFrame(&req)
+	if err == nil {
+		c.pending[req.Seq] = ch
+		if _, werr := c.conn.Write(frame); werr != nil {
+			_ = c.conn.Close() // the reader tells everybody
+		}
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case resp, ok := <-ch:
+		if !ok {
+			return nil, errLost
+		}
+		if resp.Error != "" {
+			return nil, errdefs.New(errdefs.Class(resp.Class), errors.New(resp.Error))
+		}
+		return resp, nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		delete(c.pending, req.Seq)
+		c.mu.Unlock()
+		return nil, fmt.Errorf("wait for the supervisor: %w", ctx.Err())
+	}
+}
+
+// call repeats a request that may be carried out twice until it is answered.
+func (c *Client) call(ctx context.Context, req request) (*response, error) {
+	for {
+		resp, err := c.once(ctx, req)
+		if !errors.Is(err, errLost) {
+			return resp, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errdefs.Unavailablef("%w (%w)", err, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Hello asks the supervisor who it is.
+func (c *Client) Hello(ctx context.Context) (Hello, error) {
+	resp, err := c.call(ctx, request{Op: opHello})
+	if err != nil {
+		return Hello{}, err
+	}
+	return *resp.Hello, nil
+}
+
+// Start starts a task. AlreadyExists: there is one of that id. InvalidArgument:
+// it can never start.
+func (c *Client) Start(ctx context.Context, spec Spec) (Status, error) {
+	for {
+		resp, err := c.once(ctx, request{Op: opStart, Spec: &spec})
+		if err == nil {
+			return *resp.Status, nil
+		}
+		if !errors.Is(err, errLost) {
+			return Status{}, err
+		}
+		// Either it runs and the answer was lost, or the start was undone.
+		status, err := c.Inspect(ctx, spec.ID)
+		if err == nil || !errdefs.IsNotFound(err) {
+			return status, err
+		}
+	}
+}
+
+// Wait returns when the task has ended.
+func (c *Client) Wait(ctx context.Context, id string) (Status, error) {
+	return c.status(ctx, request{Op: opWait, ID: id})
+}
+
+// Stop signals the task's process group, kills all its processes after timeout,
+// and returns when it has ended.
+func (c *Client) Stop(ctx context.Context, id string, signal int, timeout time.Duration) (Status, error) {
+	return c.status(ctx, request{Op: opStop, ID: id, Signal: signal, TimeoutMS: timeout.Milliseconds()})
+}
+
+// Inspect says how a task is.
+func (c *Client) Inspect(ctx context.Context, id string) (Status, error) {
+	return c.status(ctx, request{Op: opInspect, ID: id})
+}
+
+func (c *Client) status(ctx context.Context, req request) (Status, error) {
+	resp, err := c.call(ctx, req)
+	if err != nil {
+		return Status{}, err
+	}
+	return *resp.Status, nil
+}
+
+// Signal signals the task's main process.
+func (c *Client) Signal(ctx context.Context, id string, signal int) error {
+	_, err := c.call(ctx, request{Op: opSignal, ID: id, Signal: signal})
+	return err
+}
+
+// Destroy forgets a task; with force a running one is killed first. The log
+// files stay. A task that is not known is no error.
+func (c *Client) Destroy(ctx context.Context, id string, force bool) error {
+	_, err := c.call(ctx, request{Op: opDestroy, ID: id, Force: force})
+	return err
+}
+
+// Spec returns what a task was started with.
+func (c *Client) Spec(ctx context.Context, id string) (Spec, Status, error) {
+	resp, err := c.call(ctx, request{Op: opSpec, ID: id})
+	if err != nil {
+		return Spec{}, Status{}, err
+	}
+	return *resp.Spec, *resp.Status, nil
+}
+
+// List returns all tasks.
+func (c *Client) List(ctx context.Context) ([]Status, error) {
+	resp, err := c.call(ctx, request{Op: opList})
+	if err != nil {
+		return nil, err
+	}
+	return resp.List, nil
+}
+
+// Shutdown ends a supervisor that has no tasks.
+func (c *Client) Shutdown(ctx context.Context) error {
+	_, err := c.once(ctx, request{Op: opShutdown})
+	if errors.Is(err, errLost) {
+		return nil
+	}
+	return err
+}
+
+// Upgrade makes the supervisor go on as the binary at path, which must call Main.
+// Tasks notice nothing. If the binary cannot supervise, the old one stays.
+func (c *Client) Upgrade(ctx context.Context, path string) error {
+	probe := exec.CommandContext(ctx, path, hiddenArgument, roleProbe)
+	probe.Args[0] = os.Args[0]
+	out, err := probe.Output()
+	if err != nil {
+		return errdefs.FailedPreconditionf("upgrade the supervisor to %s: it does not answer as one: %w", path, err)
+	}
+	if got := strings.TrimSpace(string(out)); got != strconv.Itoa(protocolVersion) {
+		return errdefs.FailedPreconditionf("upgrade the supervisor to %s: it speaks version %q, this plugin %d", path, got, protocolVersion)
+	}
+	want := Identity(path)
+	if _, err := c.once(ctx, request{Op: opUpgrade, Path: path}); !errors.Is(err, errLost) {
+		return err
+	}
+	hello, err := c.Hello(ctx)
+	if err != nil {
+		return err
+	}
+	if hello.Binary != want {
+		return errdefs.Abortedf("upgrade the supervisor to %s: it still runs another binary; see %s/supervisor.log", path, c.dir)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package supervisor runs the processes of exec-like tasks so that they outlive
+// the plugin that started them, the agent, and the supervisor itself. It owns the
+// node's supervisor process (its own parent, the keeper, included), the log files
+// of its tasks, their journal, and the client by which a driver talks to it. It
+// does not own what a task is to Drover (job, user names, look-up of commands):
+// that is the driver's. Only plugins below plugins/ import it.
+//
+// # Processes
+//
+// There are two processes for all tasks of a node, both this binary under a
+// hidden argument (see Main), both in a session of their own:
+//
+//   - the supervisor: one epoll loop on one goroutine over the tasks' pidfds,
+//     their log pipes and the clients' connections. A task costs it six file
+//     descriptors and about 1 KB, and no goroutine, thread or process.
+//   - the keeper, its parent: it holds the listening socket, starts the
+//     supervisor again when it dies, and is the subreaper that inherits its tasks
+//     then, so that their exit codes are still known.
+//
+// # What survives what
+//
+// Agent or plugin killed: nothing happens to tasks or logs; the next client
+// finds the supervisor by its socket. Ends are kept until they are destroyed.
+//
+// Supervisor killed: the tasks become the keeper's children, the keeper starts a
+// new supervisor within milliseconds, and that one adopts the tasks by the
+// journal (pid and start time, so that a reused pid is never taken for a task).
+// A task that ends meanwhile is reaped by the keeper, which writes the wait
+// status into the task's marker in pids/.
+//
+// Keeper killed: the supervisor goes on. Both killed: the next client starts a
+// new pair; on Linux 6.15 and later the exit code still comes from the pidfd, on
+// older kernels the end of such a task is reported with the exit code unknown.
+//
+// Binary upgraded: Client.Upgrade makes the supervisor execve the new binary: the
+// pid, the children, the socket and the data in the pipes all stay.
+//
+// # Logs
+//
+// A task's stdout and stderr are FIFOs, which the task itself holds open for
+// reading and writing: so a pipe never lacks a reader, no end of the supervisor
+// can send SIGPIPE to a task, and its output waits in the pipe (64 KiB) for the
+// next supervisor. While there is none the keeper holds the FIFOs open too, so
+// that the last words of a task that ends then are kept. Output goes from pipe to
+// file by splice(2): what was taken from the pipe is in the file, whenever the
+// supervisor dies, with no byte lost or doubled. If the file cannot be written
+// (full disk), output is dropped and counted and the task never waits.
+//
+// Log files are opened component by component beneath the alloc directory
+// without following links, and anything but a regular file with one name is
+// replaced: a task cannot redirect its log to a file that is not its own.
+package supervisor

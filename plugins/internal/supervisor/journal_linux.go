@@ -1,0 +1,148 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package supervisor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// journal is what the supervisor keeps on disk of its tasks, below a directory
+// that is only its user's. It must survive the end of processes, not of the
+// machine, so nothing is synced and every record names the boot it is of.
+//
+//	tasks/KEY.spec   the spec, written before the process is started
+//	tasks/KEY.run    pid and start time, later the end
+//	pids/PID-START   empty while the task runs; the keeper writes the end of a
+//	                 task that it had to reap here
+//	fifo/KEY.{1,2}   the task's stdout and stderr
+type journal struct{ dir string }
+
+// record is the content of KEY.run.
+type record struct {
+	Boot      string    `json:"boot"`
+	PID       int       `json:"pid"`
+	Start     uint64    `json:"start"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	Cgroup    string    `json:"cgroup,omitempty"`
+	Exit      *Exit     `json:"exit,omitempty"`
+	Dropped   uint64    `json:"dropped,omitempty"`
+}
+
+func openJournal(dir string) (journal, error) {
+	for _, sub := range []string{"", "tasks", "pids", "fifo"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return journal{}, fmt.Errorf("make the supervisor's directory: %w", err)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return journal{}, fmt.Errorf("check the supervisor's directory %s: %w", dir, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
+		return journal{}, fmt.Errorf("check the supervisor's directory %s: it must be a directory of user %d with mode 0700; remove it or name another", dir, os.Geteuid())
+	}
+	// Without links, as the kernel tells the paths of a process's files.
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return journal{}, fmt.Errorf("resolve the supervisor's directory: %w", err)
+	}
+	if real, err = filepath.Abs(real); err != nil {
+		return journal{}, fmt.Errorf("resolve the supervisor's directory: %w", err)
+	}
+	return journal{dir: real}, nil
+}
+
+// keyOf names a task's files: ids may hold slashes and be long.
+func keyOf(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:12])
+}
+
+func (j journal) spec(key string) string { return filepath.Join(j.dir, "tasks", key+".spec") }
+func (j journal) run(key string) string  { return filepath.Join(j.dir, "tasks", key+".run") }
+func (j journal) fifo(key string, n int) string {
+	return filepath.Join(j.dir, "fifo", key+"."+strconv.Itoa(n))
+}
+
+func (j journal) marker(pid int, start uint64) string {
+	return filepath.Join(j.dir, "pids", fmt.Sprintf("%d-%d", pid, start))
+}
+
+// writeJSON replaces a file as a whole, so that a reader never sees half of it.
+func writeJSON(path string, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	return writeWhole(path, body)
+}
+
+func writeWhole(path string, body []byte) error {
+	if err := os.WriteFile(path+".new", body, 0o600); err != nil {
+		return fmt.Errorf("write the supervisor's journal: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write the supervisor's journal: %w", err)
+	}
+	return nil
+}
+
+func readJSON(path string, v any) error {
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the supervisor's journal: %w", err)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("read the supervisor's journal: %s: %w", path, err)
+	}
+	return nil
+}
+
+// forget removes everything of a task. What is missing already is no matter, and
+// what cannot be removed is found, and tried again, by the next supervisor.
+func (j journal) forget(key string, pid int, start uint64) {
+	for _, path := range []string{j.run(key), j.fifo(key, 1), j.fifo(key, 2), j.spec(key)} {
+		_ = os.Remove(path)
+	}
+	if pid != 0 {
+		_ = os.Remove(j.marker(pid, start))
+	}
+}
+
+// markedExit reads the end that the keeper has written for a task.
+func (j journal) markedExit(pid int, start uint64) (Exit, bool) {
+	var e Exit
+	if err := readJSON(j.marker(pid, start), &e); err != nil {
+		return Exit{}, false // empty or absent: not reaped by the keeper
+	}
+	return e, true
+}
+
+// keys lists the tasks that have a spec.
+func (j journal) keys() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(j.dir, "tasks"))
+	if err != nil {
+		return nil, fmt.Errorf("list the supervisor's journal: %w", err)
+	}
+	var keys []string
+	for _, e := range entries {
+		if key, ok := strings.CutSuffix(e.Name(), ".spec"); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}

@@ -1,0 +1,180 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+)
+
+// keeper is the supervisor's parent. It does nothing but wait.
+type keeper struct {
+	journal        journal
+	log            hclog.Logger
+	lock, listener int
+	pid            int // the supervisor's
+	started        time.Time
+	pause          time.Duration // before the next start
+}
+
+// keep holds the directory's lock and socket and a supervisor on them.
+func keep(dir string, log hclog.Logger) error {
+	j, err := openJournal(dir)
+	if err != nil {
+		return err
+	}
+	k := &keeper{journal: j, log: log}
+	k.lock, err = unix.Open(filepath.Join(dir, "lock"), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the supervisor's lock: %w", err)
+	}
+	// The supervisor shares the lock: it is free only when both are gone.
+	if err := unix.Flock(k.lock, unix.LOCK_EX|unix.LOCK_NB); err == unix.EWOULDBLOCK {
+		return nil // there is one
+	} else if err != nil {
+		return fmt.Errorf("lock the supervisor's directory: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the reaper of the tasks: %w", err)
+	}
+	leaveCgroup()
+	if k.listener, err = listen(dir); err != nil {
+		return err
+	}
+	if err := k.start(nil); err != nil {
+		return err
+	}
+	return k.wait()
+}
+
+// leaveCgroup moves out of the cgroup of whoever started us, so that the end of
+// that (a service manager stopping the agent) is not the end of ours.
+func leaveCgroup() {
+	root := cgroupRoot()
+	if root == "" {
+		return
+	}
+	dir := filepath.Join(root, "drover", "supervisor")
+	if os.MkdirAll(dir, 0o755) == nil {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0) // a help, not a condition
+	}
+}
+
+// wait reaps until the supervisor ends for good.
+func (k *keeper) wait() error {
+	for {
+		info, err := waitPeek(unix.P_ALL, 0, 0)
+		if err != nil {
+			return fmt.Errorf("wait for the supervisor: %w", err)
+		}
+		if info.pid != k.pid {
+			k.inherit(info)
+			continue
+		}
+		end := info.exit()
+		held := k.holdFIFOs()
+		reap(info.pid)
+		if end == (Exit{}) {
+			return k.close()
+		}
+		k.log.Error("the supervisor died; its tasks go on and a new one adopts them", "exit_code", end.Code, "signal", end.Signal)
+		if err := k.start(held); err != nil {
+			return err
+		}
+	}
+}
+
+// inherit reaps an orphan. If it is a task its end is kept for the supervisor,
+// and its group ends with it.
+func (k *keeper) inherit(info sigchld) {
+	if st, err := readStat(info.pid); err == nil {
+		marker := k.journal.marker(info.pid, st.start)
+		if _, err := os.Stat(marker); err == nil {
+			_ = unix.Kill(-info.pid, unix.SIGKILL) // often there is nobody left
+			if err := writeJSON(marker, info.exit()); err != nil {
+				k.log.Error("the exit code of a task is lost", "pid", info.pid, "error", err)
+			}
+		}
+	}
+	reap(info.pid)
+}
+
+// holdFIFOs keeps what is in the tasks' pipes while nobody reads them.
+func (k *keeper) holdFIFOs() []int {
+	paths, _ := filepath.Glob(filepath.Join(k.journal.dir, "fifo", "*")) // the pattern is well-formed
+	var held []int
+	for _, path := range paths {
+		if fd, err := openFIFO(path); err == nil {
+			held = append(held, fd)
+		}
+	}
+	return held
+}
+
+// start starts a supervisor, and lets go of the FIFOs once that one has them.
+func (k *keeper) start(held []int) error {
+	if !k.started.IsZero() && time.Since(k.started) < 5*time.Second {
+		// It does not live long: do not burn the machine.
+		time.Sleep(k.pause)
+		k.pause = min(max(2*k.pause, 20*time.Millisecond), 2*time.Second)
+	} else {
+		k.pause = 0
+	}
+	k.started = time.Now()
+	var ready [2]int
+	if err := unix.Pipe2(ready[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("make a pipe: %w", err)
+	}
+	attr := &syscall.ProcAttr{
+		Dir: "/", Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true},
+		Files: []uintptr{0, 1, 2, uintptr(k.lock), uintptr(k.listener), uintptr(ready[1])},
+	}
+	args := loopArgs(k.journal.dir, 3, 4, 5)
+	pid, err := syscall.ForkExec(k.binary(), args, attr)
+	if err != nil {
+		pid, err = syscall.ForkExec("/proc/self/exe", args, attr)
+	}
+	closeFD(ready[1])
+	if err != nil {
+		return fmt.Errorf("start the supervisor: %w", err)
+	}
+	k.pid = pid
+	go func() {
+		// Returns when the supervisor has adopted, or has died trying.
+		_, _ = unix.Read(ready[0], make([]byte, 1))
+		closeFD(ready[0])
+		for _, fd := range held {
+			closeFD(fd)
+		}
+	}()
+	return nil
+}
+
+// binary is what the last upgrade left here.
+func (k *keeper) binary() string {
+	raw, err := os.ReadFile(filepath.Join(k.journal.dir, "binary"))
+	if err != nil {
+		return "/proc/self/exe"
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// close removes the socket, so that the next client starts a new pair at once.
+func (k *keeper) close() error {
+	for _, name := range []string{"socket", "binary"} {
+		if err := os.Remove(filepath.Join(k.journal.dir, name)); err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("leave the supervisor's directory: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+)
+
+// loop is the supervisor: everything happens on the goroutine that calls run.
+type loop struct {
+	journal journal
+	log     hclog.Logger
+	boot    string
+	cgroups string // the root for the tasks' cgroups, "" for none
+	idle    time.Duration
+
+	epoll, lock, listener, null int
+
+	tasks   map[string]*task
+	fds     map[int]watched
+	scratch []byte
+	// trash are cgroups whose last processes were still ending.
+	trash     []string
+	idleSince time.Time
+	shutdown  bool
+}
+
+// watched is what a descriptor in the epoll set belongs to: a task's pidfd
+// (output -1), one of its outputs, or a connection; neither is the listener.
+type watched struct {
+	task   *task
+	output int
+	conn   *conn
+}
+
+// chunksPerTurn bounds what one output may move before others get their turn.
+const chunksPerTurn = 4
+
+func newLoop(dir string, lock, listener int, idle time.Duration, log hclog.Logger) (*loop, error) {
+	j, err := openJournal(dir)
+	if err != nil {
+		return nil, err
+	}
+	l := &loop{
+		journal: j, log: log, cgroups: cgroupRoot(), idle: idle, lock: lock, listener: listener,
+		tasks: map[string]*task{}, fds: map[int]watched{}, scratch: make([]byte, chunk),
+	}
+	if l.boot, err = bootID(); err != nil {
+		return nil, err
+	}
+	// Tasks must inherit neither; only an upgrade hands them on.
+	unix.CloseOnExec(lock)
+	unix.CloseOnExec(listener)
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("make an epoll set: %w", err)
+	}
+	if l.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	if err := unix.SetNonblock(listener, true); err != nil {
+		return nil, fmt.Errorf("prepare the supervisor's socket: %w", err)
+	}
+	if err := l.watch(listener, unix.EPOLLIN, watched{}); err != nil {
+		return nil, err
+	}
+	return l, l.adopt()
+}
+
+func (l *loop) watch(fd int, events uint32, w watched) error {
+	err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+	if err != nil {
+		return fmt.Errorf("watch a descriptor: %w", err)
+	}
+	l.fds[fd] = w
+	return nil
+}
+
+func (l *loop) unwatch(fd int) {
+	if _, ok := l.fds[fd]; ok && fd >= 0 {
+		delete(l.fds, fd)
+		_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, fd, nil) // it is in the set
+	}
+}
+
+// watchTask puts a running task's descriptors into the epoll set.
+func (l *loop) watchTask(t *task) error {
+	for i := range t.out {
+		if t.out[i].fifo < 0 {
+			continue
+		}
+		if err := l.watch(t.out[i].fifo, unix.EPOLLIN, watched{task: t, output: i}); err != nil {
+			return err
+		}
+	}
+	if t.pidfd < 0 {
+		return nil
+	}
+	return l.watch(t.pidfd, unix.EPOLLIN, watched{task: t, output: -1})
+}
+
+// run serves until there is nothing to do for the idle time, or a shutdown.
+func (l *loop) run() error {
+	events := make([]unix.EpollEvent, 128)
+	for {
+		n, err := unix.EpollWait(l.epoll, events, l.turn(time.Now()))
+		if err != nil && err != unix.EINTR {
+			return fmt.Errorf("wait for events: %w", err)
+		}
+		for _, e := range events[:max(n, 0)] {
+			l.handle(int(e.Fd), e.Events)
+		}
+		if l.shutdown || l.idleFor(time.Now()) {
+			return nil
+		}
+	}
+}
+
+func (l *loop) handle(fd int, events uint32) {
+	w, ok := l.fds[fd]
+	switch {
+	case !ok: // closed by an event before it
+	case w.conn != nil:
+		l.serve(w.conn, events)
+	case w.task == nil:
+		l.accept()
+	case w.output >= 0:
+		w.task.out[w.output].pump(chunksPerTurn, l.scratch)
+	default:
+		l.ended(w.task)
+	}
+}
+
+// turn does what is due and returns the milliseconds until the next thing is, -1
+// for never.
+func (l *loop) turn(now time.Time) int {
+	next := time.Time{}
+	due := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	for _, t := range l.tasks {
+		if t.exit == nil && !t.unknownAt.IsZero() {
+			l.lookUp(t, now)
+			due(now.Add(10 * time.Millisecond))
+		}
+		if t.killAt.IsZero() || t.exit != nil {
+			continue
+		}
+		if !now.Before(t.killAt) {
+			l.kill(t)
+			// Again, should a process that forks all the time have escaped.
+			t.killAt = now.Add(time.Second)
+		}
+		due(t.killAt)
+	}
+	if l.emptyTrash(); len(l.trash) > 0 {
+		due(now.Add(100 * time.Millisecond))
+	}
+	if !l.idleSince.IsZero() {
+		due(l.idleSince.Add(l.idle))
+	}
+	if next.IsZero() {
+		return -1
+	}
+	return int(max(next.Sub(now).Milliseconds()+1, 0))
+}
+
+// idleFor reports whether there was neither task nor client for the idle time.
+func (l *loop) idleFor(now time.Time) bool {
+	conns := 0
+	for _, w := range l.fds {
+		if w.conn != nil {
+			conns++
+			break
+		}
+	}
+	if len(l.tasks) > 0 || conns > 0 {
+		l.idleSince = time.Time{}
+		return false
+	}
+	if l.idleSince.IsZero() {
+		l.idleSince = now
+	}
+	return now.Sub(l.idleSince) >= l.idle
+}
+
+// removeCgroup removes a cgroup, now or when its last process has ended.
+func (l *loop) removeCgroup(dir string) {
+	l.trash = append(l.trash, dir)
+	l.emptyTrash()
+}
+
+func (l *loop) emptyTrash() {
+	left := l.trash[:0]
+	for _, dir := range l.trash {
+		if err := unix.Rmdir(dir); err == unix.EBUSY {
+			killCgroup(dir)
+			left = append(left, dir)
+		}
+	}
+	l.trash = left
+}
+
+// upgrade becomes another binary: same process, same children, same socket. It
+// returns only if that failed.
+func (l *loop) upgrade(path string) error {
+	previous := l.binary()
+	if err := writeWhole(l.binaryFile(), []byte(path)); err != nil {
+		return err
+	}
+	for _, fd := range []int{l.lock, l.listener} {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("hand on a descriptor: %w", err)
+		}
+	}
+	err := syscall.Exec(path, loopArgs(l.journal.dir, l.lock, l.listener, -1), os.Environ())
+	unix.CloseOnExec(l.lock)
+	unix.CloseOnExec(l.listener)
+	_ = writeWhole(l.binaryFile(), []byte(previous)) // the failure to run is what counts
+	return fmt.Errorf("run the new supervisor %s: %w", path, err)
+}
+
+func (l *loop) binaryFile() string { return l.journal.dir + "/binary" }
+
+func (l *loop) binary() string {
+	path, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return "/proc/self/exe"
+	}
+	return path
+}

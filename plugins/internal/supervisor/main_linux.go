@@ -1,0 +1,194 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package supervisor
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+)
+
+// hiddenArgument is the first argument by which a binary becomes one of ours.
+const hiddenArgument = "__drover-supervise"
+
+// The roles that follow it.
+const (
+	roleLaunch = "launch" // starts the keeper, detached, and ends
+	roleKeep   = "keep"
+	roleLoop   = "loop"
+	roleProbe  = "probe" // says that this binary can supervise
+)
+
+// idleEnv overrides how long a supervisor without tasks and clients stays.
+const idleEnv = "DROVER_SUPERVISOR_IDLE"
+
+const defaultIdle = time.Minute
+
+// Main turns the process into a part of the supervisor if its arguments say so,
+// and then does not return. Every binary that calls Open calls it first in main.
+func Main() {
+	if len(os.Args) < 3 || os.Args[1] != hiddenArgument {
+		return
+	}
+	os.Exit(role(os.Args[2], os.Args[3:]))
+}
+
+func role(name string, args []string) int {
+	log := hclog.New(&hclog.LoggerOptions{Name: "supervisor", Output: os.Stderr, JSONFormat: true})
+	if name == roleProbe {
+		fmt.Println(protocolVersion)
+		return 0
+	}
+	if len(args) == 0 {
+		log.Error("the supervisor is started without a directory")
+		return 2
+	}
+	// Signals that a parent ignored would be ignored by every task: a handler
+	// of our own is not inherited, so tasks start with the defaults.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGPIPE, unix.SIGTERM)
+	var err error
+	switch name {
+	case roleLaunch:
+		err = launch(args[0])
+	case roleKeep:
+		err = keep(args[0], log)
+	case roleLoop:
+		err = supervise(args, log)
+	default:
+		err = fmt.Errorf("unknown role %q", name)
+	}
+	if err != nil {
+		log.Error("the "+name+" part of the supervisor ends", "error", err)
+		return 1
+	}
+	return 0
+}
+
+// launch starts the keeper in a session of its own and leaves it to init.
+func launch(dir string) error {
+	j, err := openJournal(dir)
+	if err != nil {
+		return err
+	}
+	logFile, err := os.OpenFile(filepath.Join(j.dir, "supervisor.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the supervisor's log: %w", err)
+	}
+	if st, err := logFile.Stat(); err == nil && st.Size() > 1<<20 {
+		_ = logFile.Truncate(0) // an old log must not fill the disk
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	// Both mostly sleep: one thread for Go code and a small heap are enough.
+	env := append(os.Environ(), "GOMAXPROCS=1", "GOGC=50")
+	_, err = syscall.ForkExec("/proc/self/exe", []string{os.Args[0], hiddenArgument, roleKeep, dir}, &syscall.ProcAttr{
+		Dir: "/", Env: env, Files: []uintptr{null.Fd(), null.Fd(), logFile.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return fmt.Errorf("start the keeper: %w", err)
+	}
+	return nil
+}
+
+// socketName returns a name for the socket in dir that fits into a socket
+// address, and what to call when it is no longer needed.
+func socketName(dir string) (string, func(), error) {
+	path := filepath.Join(dir, "socket")
+	if len(path) < 100 {
+		return path, func() {}, nil
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, fmt.Errorf("open the supervisor's directory %s: %w", dir, err)
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/socket", fd), func() { closeFD(fd) }, nil
+}
+
+// listen makes the socket; whoever holds the lock may replace an old one.
+func listen(dir string) (int, error) {
+	name, done, err := socketName(dir)
+	if err != nil {
+		return -1, err
+	}
+	defer done()
+	if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
+		return -1, fmt.Errorf("remove the old socket: %w", err)
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: name})
+	}
+	if err == nil {
+		err = unix.Listen(fd, 128)
+	}
+	if err != nil {
+		closeFD(fd)
+		return -1, fmt.Errorf("listen on the supervisor's socket in %s: %w", dir, err)
+	}
+	return fd, nil
+}
+
+func loopArgs(dir string, lock, listener, ready int) []string {
+	return []string{os.Args[0], hiddenArgument, roleLoop, dir, strconv.Itoa(lock), strconv.Itoa(listener), strconv.Itoa(ready)}
+}
+
+// supervise is the loop's process.
+func supervise(args []string, log hclog.Logger) error {
+	if len(args) != 4 {
+		return fmt.Errorf("want a directory and three descriptors, have %q", args)
+	}
+	var fds [3]int
+	for i, a := range args[1:] {
+		n, err := strconv.Atoi(a)
+		if err != nil {
+			return fmt.Errorf("descriptor %q: %w", a, err)
+		}
+		fds[i] = n
+	}
+	idle := defaultIdle
+	if d, err := time.ParseDuration(os.Getenv(idleEnv)); err == nil {
+		idle = d
+	}
+	l, err := newLoop(args[0], fds[0], fds[1], idle, log)
+	if err != nil {
+		return err
+	}
+	closeFD(fds[2]) // the keeper reads the end: we have adopted
+	return l.run()
+}
+
+// dial connects to the supervisor of dir.
+func dial(dir string) (net.Conn, error) {
+	name, done, err := socketName(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	c, err := net.DialTimeout("unix", name, 5*time.Second)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the supervisor in %s: %w", dir, err)
+	}
+	return c, nil
+}
+
+// Identity names the file at path as it is now: a replaced binary has another one.
+func Identity(path string) string {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%d:%d:%d:%d", st.Dev, st.Ino, st.Size, st.Mtim.Nano())
+}

@@ -1,0 +1,315 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// task is one task of the loop. What the loop does not need to run it (its
+// environment, its command) is in the journal only.
+type task struct {
+	id, key   string
+	pid       int
+	start     uint64 // with pid: which process it is, for good
+	pidfd     int    // -1 once the task has ended
+	logDir    int
+	out       [2]stream
+	cgroup    string
+	startedAt time.Time
+	endedAt   time.Time
+	exit      *Exit
+	killAt    time.Time // when a stop turns into a kill; zero for never
+	unknownAt time.Time // when a lost exit code is given up; zero while it runs
+	waiters   []waiter
+}
+
+func (t *task) status() *Status {
+	return &Status{
+		ID: t.id, PID: t.pid, StartedAt: t.startedAt, EndedAt: t.endedAt, Exit: t.exit, Cgroup: t.cgroup,
+		DroppedLogBytes: t.out[0].dropped + t.out[1].dropped,
+	}
+}
+
+func (t *task) record(boot string) record {
+	return record{
+		Boot: boot, PID: t.pid, Start: t.start, StartedAt: t.startedAt, EndedAt: t.endedAt,
+		Cgroup: t.cgroup, Exit: t.exit, Dropped: t.out[0].dropped + t.out[1].dropped,
+	}
+}
+
+// start runs a spec. A start that fails leaves nothing behind.
+func (l *loop) start(spec *Spec) (*task, error) {
+	if spec == nil || spec.ID == "" || spec.Path == "" || len(spec.Args) == 0 {
+		return nil, errdefs.InvalidArgumentf("start a task: the spec needs an id, a path and arguments")
+	}
+	if _, ok := l.tasks[spec.ID]; ok {
+		return nil, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", spec.ID)
+	}
+	t := &task{id: spec.ID, key: keyOf(spec.ID), pidfd: -1, logDir: -1}
+	t.out[0].fifo, t.out[0].file, t.out[1].fifo, t.out[1].file = -1, -1, -1, -1
+	// The spec first: a process without a pid in the journal is then an
+	// unfinished start, and undone by the next supervisor.
+	err := writeJSON(l.journal.spec(t.key), spec)
+	if err == nil {
+		err = l.spawn(t, spec)
+	}
+	if err != nil {
+		l.release(t)
+		return nil, err
+	}
+	l.tasks[t.id] = t
+	return t, nil
+}
+
+func (l *loop) spawn(t *task, spec *Spec) error {
+	files := []uintptr{uintptr(l.null), uintptr(l.null), uintptr(l.null)}
+	if !spec.Logs.Disabled {
+		if err := l.openLogs(t, spec); err != nil {
+			return err
+		}
+		for i := range t.out {
+			fd, err := l.makeFIFO(t, i, spec.User)
+			if err != nil {
+				return err
+			}
+			defer closeFD(fd)
+			files[i+1] = uintptr(fd)
+		}
+	}
+	if err := l.fork(t, spec, files); err != nil {
+		return err
+	}
+	st, err := readStat(t.pid)
+	if err == nil {
+		t.start = st.start
+		t.startedAt = time.Now()
+		err = writeWhole(l.journal.marker(t.pid, t.start), nil)
+	}
+	if err == nil {
+		err = writeJSON(l.journal.run(t.key), t.record(l.boot))
+	}
+	if err == nil {
+		err = l.watchTask(t)
+	}
+	if err == nil {
+		err = place(t.pid, spec)
+	}
+	if err != nil {
+		// Nobody would ever find it again: end it at once.
+		l.kill(t)
+		reap(t.pid)
+		return fmt.Errorf("start task %q: %w", t.id, err)
+	}
+	return nil
+}
+
+// openLogs opens a task's log directory and current files.
+func (l *loop) openLogs(t *task, spec *Spec) error {
+	dir, err := openLogDir(spec.Logs)
+	if err != nil {
+		return errdefs.FailedPreconditionf("start task %q: %w", t.id, err)
+	}
+	t.logDir = dir
+	t.out[0] = openStream(dir, spec.Logs.Stdout, spec.Logs)
+	t.out[1] = openStream(dir, spec.Logs.Stderr, spec.Logs)
+	return nil
+}
+
+// makeFIFO makes the FIFO of an output, opens the loop's end and returns the
+// task's. The task's end is for reading too: see the package documentation.
+func (l *loop) makeFIFO(t *task, i int, user *User) (int, error) {
+	path := l.journal.fifo(t.key, i+1)
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		return -1, fmt.Errorf("make the log pipe of task %q: %w", t.id, err)
+	}
+	if user != nil && int(user.UID) != os.Geteuid() {
+		// So that the task can open /dev/stdout again.
+		if err := unix.Lchown(path, int(user.UID), int(user.GID)); err != nil {
+			return -1, fmt.Errorf("make the log pipe of task %q: %w", t.id, err)
+		}
+	}
+	var err error
+	if t.out[i].fifo, err = openFIFO(path); err != nil {
+		return -1, fmt.Errorf("open the log pipe of task %q: %w", t.id, err)
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open the log pipe of task %q: %w", t.id, err)
+	}
+	return fd, nil
+}
+
+func openFIFO(path string) (int, error) {
+	return unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+}
+
+func (l *loop) fork(t *task, spec *Spec, files []uintptr) error {
+	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
+	if u := spec.User; u != nil {
+		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups, NoSetGroups: os.Geteuid() != 0}
+	}
+	var cgroup int
+	if len(spec.CgroupDirs) == 0 {
+		t.cgroup, cgroup = taskCgroup(l.cgroups, t.key)
+		defer closeFD(cgroup)
+	}
+	attr.Sys.PidFD = &t.pidfd
+	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = t.cgroup != "", cgroup
+	pid, err := syscall.ForkExec(spec.Path, spec.Args, attr)
+	if err != nil && attr.Sys.UseCgroupFD && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ENOEXEC) {
+		// The cgroup is a help, not a condition.
+		_ = os.Remove(t.cgroup)
+		t.cgroup, attr.Sys.UseCgroupFD = "", false
+		pid, err = syscall.ForkExec(spec.Path, spec.Args, attr)
+	}
+	if err != nil {
+		t.pidfd = -1
+		return forkError(t.id, spec, err)
+	}
+	t.pid = pid
+	if t.pidfd < 0 {
+		if t.pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
+			l.kill(t)
+			reap(pid)
+			return fmt.Errorf("start task %q: open its pidfd (Linux 5.4 or later is needed): %w", t.id, err)
+		}
+	}
+	return nil
+}
+
+func forkError(id string, spec *Spec, err error) error {
+	switch {
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return errdefs.ResourceExhaustedf("start task %q: run %s: %w; free memory or raise the limit of processes or open files", id, spec.Path, err)
+	case errors.Is(err, syscall.ETXTBSY):
+		return errdefs.Unavailablef("start task %q: run %s: %w; somebody still writes it, try again", id, spec.Path, err)
+	}
+	return errdefs.InvalidArgumentf("start task %q: run %s in %s: %w; check that both exist, that the program is executable and made for this machine, and that the task's user may use them", id, spec.Path, spec.Dir, err)
+}
+
+// place sets what can be set only from outside the new process.
+func place(pid int, spec *Spec) error {
+	p := strconv.Itoa(pid)
+	if spec.OOMScoreAdj != nil {
+		err := os.WriteFile("/proc/"+p+"/oom_score_adj", []byte(strconv.Itoa(*spec.OOMScoreAdj)), 0)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("set oom_score_adj to %d: %w", *spec.OOMScoreAdj, err)
+		}
+	}
+	for _, dir := range spec.CgroupDirs {
+		err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(p), 0)
+		if err != nil && !errors.Is(err, unix.ESRCH) { // it may have ended already
+			return errdefs.InvalidArgumentf("put the task into the cgroup %s: %w; it must exist and be writable to the agent", dir, err)
+		}
+	}
+	return nil
+}
+
+// kill ends a task and all its processes.
+func (l *loop) kill(t *task) {
+	l.signalGroup(t, unix.SIGKILL)
+	killCgroup(t.cgroup)
+}
+
+// signalGroup signals the task's process group. While the task's pidfd takes
+// signals its pid, which is the group's number, cannot be anybody else's.
+func (l *loop) signalGroup(t *task, sig unix.Signal) {
+	if t.pidfd >= 0 && unix.PidfdSendSignal(t.pidfd, 0, nil, 0) == nil {
+		_ = unix.Kill(-t.pid, sig) // gone meanwhile is as good
+	}
+}
+
+// ended is called when a task's pidfd says that its process has ended.
+func (l *loop) ended(t *task) {
+	info, err := waitPeek(unix.P_PIDFD, t.pidfd, unix.WNOHANG)
+	if err == nil && info.pid == 0 {
+		return
+	}
+	if err == nil {
+		// Its zombie holds the pid, so the group is still its own.
+		_ = unix.Kill(-t.pid, unix.SIGKILL)
+		e := info.exit()
+		l.finish(t, e)
+		reap(t.pid)
+		return
+	}
+	// Another supervisor's child: whoever inherited it reaps it.
+	l.unwatch(t.pidfd)
+	killCgroup(t.cgroup)
+	t.unknownAt = time.Now().Add(exitLookup)
+	l.lookUp(t, time.Now())
+}
+
+// exitLookup is how long the end of an adopted task may take to be told.
+const exitLookup = 3 * time.Second
+
+// lookUp asks for the end of an adopted task: of the keeper, then of the kernel.
+func (l *loop) lookUp(t *task, now time.Time) {
+	e, ok := l.journal.markedExit(t.pid, t.start)
+	if !ok {
+		e, ok = pidfdExit(t.pidfd)
+	}
+	if !ok && now.Before(t.unknownAt) {
+		return
+	}
+	if !ok {
+		e = Exit{Code: -1, Unknown: "the supervisor and its keeper were killed while the task ran, and this kernel tells the exit code to nobody else"}
+	}
+	l.finish(t, e)
+}
+
+// finish records a task's end and tells those who wait.
+func (l *loop) finish(t *task, e Exit) {
+	killCgroup(t.cgroup)
+	e.OOM = e.Signal == int(unix.SIGKILL) && oomKilled(t.cgroup)
+	for i := range t.out {
+		if t.out[i].fifo >= 0 {
+			t.out[i].pump(drainChunks, l.scratch)
+		}
+	}
+	l.unwatch(t.pidfd)
+	closeFD(t.pidfd)
+	t.pidfd, t.killAt, t.unknownAt = -1, time.Time{}, time.Time{}
+	t.exit, t.endedAt = &e, time.Now()
+	if err := writeJSON(l.journal.run(t.key), t.record(l.boot)); err != nil {
+		l.log.Error("a task's end is not in the journal", "task", t.id, "error", err)
+	}
+	l.tell(t)
+}
+
+// drainChunks bounds what is read of a task that has ended: a pipe holds one chunk.
+const drainChunks = 16
+
+// release gives back everything that a task holds. Its log files stay.
+func (l *loop) release(t *task) {
+	for i := range t.out {
+		if t.out[i].fifo >= 0 {
+			t.out[i].pump(drainChunks, l.scratch)
+			l.unwatch(t.out[i].fifo)
+		}
+		t.out[i].close()
+	}
+	l.unwatch(t.pidfd)
+	closeFD(t.pidfd)
+	closeFD(t.logDir)
+	t.pidfd, t.logDir = -1, -1
+	if t.cgroup != "" {
+		l.removeCgroup(t.cgroup)
+	}
+	l.journal.forget(t.key, t.pid, t.start)
+	delete(l.tasks, t.id)
+}

@@ -1,0 +1,73 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package supervisor
+
+import "time"
+
+// Spec is one task to run. Everything is resolved: the supervisor looks up no
+// command and no user.
+type Spec struct {
+	ID   string   `json:"id"`
+	Path string   `json:"path"` // the program, absolute
+	Args []string `json:"args"` // argv, the program's name first
+	Env  []string `json:"env"`
+	Dir  string   `json:"dir"`
+	// User is who to run as; nil is the supervisor's own user.
+	User *User `json:"user,omitempty"`
+	Logs Logs  `json:"logs"`
+	// OOMScoreAdj is written for the task if it is not nil.
+	OOMScoreAdj *int `json:"oom_score_adj,omitempty"`
+	// CgroupDirs are existing cgroups that the task is put into instead of one
+	// of its own. They may hold others too and are never killed as a whole.
+	CgroupDirs []string `json:"cgroup_dirs,omitempty"`
+}
+
+// User is a resolved user.
+type User struct {
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
+}
+
+// Logs says where a task's output goes: Root/Dir/Stdout.0 and so on. Root is
+// trusted; Dir may be writable to the task.
+type Logs struct {
+	Disabled     bool   `json:"disabled,omitempty"`
+	Root         string `json:"root"`
+	Dir          string `json:"dir"` // relative to Root
+	Stdout       string `json:"stdout"`
+	Stderr       string `json:"stderr"`
+	MaxFiles     int    `json:"max_files"`
+	MaxFileBytes int64  `json:"max_file_bytes"`
+}
+
+// Exit is how a task ended. Unknown is not empty if that cannot be known, and
+// says why.
+type Exit struct {
+	Code    int    `json:"code"`
+	Signal  int    `json:"signal,omitempty"`
+	OOM     bool   `json:"oom,omitempty"`
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Status is how a task is. Exit is nil while it runs.
+type Status struct {
+	ID        string    `json:"id"`
+	PID       int       `json:"pid"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+	Exit      *Exit     `json:"exit,omitempty"`
+	// Cgroup is the directory of the task's own cgroup, if it has one.
+	Cgroup string `json:"cgroup,omitempty"`
+	// DroppedLogBytes counts output that could not be written.
+	DroppedLogBytes uint64 `json:"dropped_log_bytes,omitempty"`
+}
+
+// Usage is what a task's processes have used since they started.
+type Usage struct {
+	User   time.Duration
+	System time.Duration
+	RSS    uint64 // bytes, now
+	PIDs   []int
+}

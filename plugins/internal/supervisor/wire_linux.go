@@ -1,0 +1,90 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package supervisor
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+)
+
+// The protocol: frames of a 4-byte big-endian length and a JSON body. Requests
+// of one connection may be answered in any order.
+
+// protocolVersion changes when a newer client cannot talk to an older supervisor.
+const protocolVersion = 1
+
+// maxFrame bounds one frame; an environment is far smaller.
+const maxFrame = 16 << 20
+
+const (
+	opHello    = "hello"
+	opStart    = "start"
+	opWait     = "wait"
+	opStop     = "stop"
+	opSignal   = "signal"
+	opDestroy  = "destroy"
+	opInspect  = "inspect"
+	opSpec     = "spec"
+	opList     = "list"
+	opUpgrade  = "upgrade"
+	opShutdown = "shutdown"
+)
+
+type request struct {
+	Seq       uint64 `json:"seq"`
+	Op        string `json:"op"`
+	ID        string `json:"id,omitempty"`
+	Spec      *Spec  `json:"spec,omitempty"`
+	Signal    int    `json:"signal,omitempty"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty"`
+	Force     bool   `json:"force,omitempty"`
+	Path      string `json:"path,omitempty"`
+}
+
+type response struct {
+	Seq    uint64   `json:"seq"`
+	Class  string   `json:"class,omitempty"`
+	Error  string   `json:"error,omitempty"`
+	Status *Status  `json:"status,omitempty"`
+	Spec   *Spec    `json:"spec,omitempty"`
+	List   []Status `json:"list,omitempty"`
+	Hello  *Hello   `json:"hello,omitempty"`
+}
+
+// Hello is who a supervisor is.
+type Hello struct {
+	Version int `json:"version"`
+	PID     int `json:"pid"`
+	Keeper  int `json:"keeper"`
+	// Binary names the file that the supervisor runs, see Identity.
+	Binary string `json:"binary"`
+}
+
+func encodeFrame(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode a supervisor message: %w", err)
+	}
+	frame := make([]byte, 4, 4+len(body))
+	binary.BigEndian.PutUint32(frame, uint32(len(body)))
+	return append(frame, body...), nil
+}
+
+// nextFrame splits the first whole frame off buf; body is nil if there is none yet.
+func nextFrame(buf []byte) (body, rest []byte, err error) {
+	if len(buf) < 4 {
+		return nil, buf, nil
+	}
+	n := int(binary.BigEndian.Uint32(buf))
+	if n > maxFrame {
+		return nil, nil, fmt.Errorf("supervisor message of %d bytes: more than the limit of %d", n, maxFrame)
+	}
+	if len(buf) < 4+n {
+		return nil, buf, nil
+	}
+	return buf[4 : 4+n], buf[4+n:], nil
+}
