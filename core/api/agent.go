@@ -1,0 +1,95 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+)
+
+func (s *Server) agentSelf(http.ResponseWriter, *http.Request) (any, error) {
+	return s.backend.Self(), nil
+}
+
+func (s *Server) agentMembers(http.ResponseWriter, *http.Request) (any, error) {
+	return s.backend.Members(), nil
+}
+
+func (s *Server) agentServers(http.ResponseWriter, *http.Request) (any, error) {
+	return orEmpty(s.backend.Servers()), nil
+}
+
+// agentHealth answers 500 with the same body if a side that was asked for is not well.
+func (s *Server) agentHealth(w http.ResponseWriter, r *http.Request) (any, error) {
+	h := *s.backend.Health()
+	switch r.URL.Query().Get("type") {
+	case "client":
+		h.Server = nil
+	case "server":
+		h.Client = nil
+	}
+	ok := (h.Client == nil || h.Client.Ok) && (h.Server == nil || h.Server.Ok) && (h.Client != nil || h.Server != nil)
+	if !ok {
+		body, err := json.Marshal(h)
+		if err != nil {
+			return nil, err
+		}
+		return nil, fail(http.StatusInternalServerError, string(body))
+	}
+	return h, nil
+}
+
+func (s *Server) agentJoin(_ http.ResponseWriter, r *http.Request) (any, error) {
+	addrs := r.URL.Query()["address"]
+	if len(addrs) == 0 {
+		return nil, fail(http.StatusBadRequest, "missing address to join")
+	}
+	n, err := s.backend.JoinServers(r.Context(), addrs)
+	out := &struct {
+		NumJoined int    `json:"num_joined"`
+		Error     string `json:"error"`
+	}{NumJoined: n}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	return out, nil
+}
+
+func (s *Server) agentForceLeave(_ http.ResponseWriter, r *http.Request) (any, error) {
+	node := r.URL.Query().Get("node")
+	if node == "" {
+		return nil, fail(http.StatusBadRequest, "missing node to force leave")
+	}
+	return done, s.backend.ForceLeave(r.Context(), node)
+}
+
+// agentMonitor streams log lines: as frames, or as they are with plain=true.
+func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, error) {
+	level := cmp.Or(r.URL.Query().Get("log_level"), "INFO")
+	plain, err := boolParam(r, "plain")
+	if err != nil {
+		return nil, err
+	}
+	out := newStream(w, plain)
+	err = s.backend.Monitor(r.Context(), level, func(line []byte) error {
+		return out.frame(&StreamFrame{Data: line, File: "log"})
+	})
+	return done, out.end(err)
+}
+
+// metrics answers in JSON, or in the text format of Prometheus.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) (any, error) {
+	m := s.backend.Metrics()
+	if r.URL.Query().Get("format") == "prometheus" {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
+		return done, writePrometheus(w, m)
+	}
+	c := *m
+	c.Gauges, c.Points, c.Counters, c.Samples = orEmpty(m.Gauges), orEmpty(m.Points), orEmpty(m.Counters), orEmpty(m.Samples)
+	return &struct {
+		MetricsSummary
+		PrecisionGauges []MetricGauge
+	}{c, []MetricGauge{}}, nil
+}

@@ -1,0 +1,368 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package client is the Go client of the public HTTP API that the command line
+// uses. It owns addresses, tokens, TLS and the decoding of answers; the types
+// are those of core/model and core/api. It never retries. Only cmd/drover and
+// tests may import it.
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// DefaultAddress is where an agent listens unless told otherwise.
+const DefaultAddress = "http://127.0.0.1:4646"
+
+// Config says how to reach an agent.
+type Config struct {
+	Address   string // http://, https:// or unix:///PATH
+	Token     string
+	Region    string
+	Namespace string // "" is the default one, "*" all
+
+	CACert, CAPath        string // files of certificates to trust
+	ClientCert, ClientKey string // files of our own certificate
+	TLSServerName         string
+	SkipVerify            bool
+}
+
+// FromEnv reads a Config from DROVER_*, and from NOMAD_* where that is not set.
+func FromEnv() Config {
+	get := func(name string) string {
+		if v := os.Getenv("DROVER_" + name); v != "" {
+			return v
+		}
+		return os.Getenv("NOMAD_" + name)
+	}
+	skip, _ := strconv.ParseBool(get("SKIP_VERIFY")) // unset and nonsense both mean: verify
+	return Config{Address: get("ADDR"), Token: get("TOKEN"), Region: get("REGION"), Namespace: get("NAMESPACE"),
+		CACert: get("CACERT"), CAPath: get("CAPATH"), ClientCert: get("CLIENT_CERT"), ClientKey: get("CLIENT_KEY"),
+		TLSServerName: get("TLS_SERVER_NAME"), SkipVerify: skip}
+}
+
+// Client talks to one agent. It is safe for concurrent use.
+type Client struct {
+	cfg  Config
+	base string // scheme://host
+	http *http.Client
+	dial func(ctx context.Context) (net.Conn, error) // for websockets
+}
+
+// New returns a client. It does not connect.
+func New(cfg Config) (*Client, error) {
+	if cfg.Address == "" {
+		cfg.Address = DefaultAddress
+	}
+	if !strings.Contains(cfg.Address, "://") {
+		cfg.Address = "http://" + cfg.Address
+	}
+	u, err := url.Parse(cfg.Address)
+	if err != nil {
+		return nil, errdefs.InvalidArgumentf("agent address %q is no URL; write http://HOST:PORT: %w", cfg.Address, err)
+	}
+	tlsCfg, err := cfg.tls()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{cfg: cfg, base: u.Scheme + "://" + u.Host}
+	network, addr := "tcp", u.Host
+	switch u.Scheme {
+	case "unix":
+		c.base, network, addr = "http://drover", "unix", u.Path
+	case "http", "https":
+		if u.Port() == "" {
+			addr = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+		}
+	default:
+		return nil, errdefs.InvalidArgumentf("agent address %q has the scheme %q; use http, https or unix", cfg.Address, u.Scheme)
+	}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	tr := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		TLSClientConfig:     tlsCfg,
+		TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout:     time.Minute,
+		ForceAttemptHTTP2:   true,
+		DialContext: func(ctx context.Context, n, a string) (net.Conn, error) {
+			if network == "unix" {
+				return dialer.DialContext(ctx, network, addr)
+			}
+			return dialer.DialContext(ctx, n, a)
+		},
+	}
+	c.http = &http.Client{Transport: tr}
+	c.dial = func(ctx context.Context) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, addr)
+		if err != nil || u.Scheme != "https" {
+			return conn, err
+		}
+		wrapped := tlsCfg.Clone()
+		if wrapped.ServerName == "" {
+			wrapped.ServerName = u.Hostname()
+		}
+		return tls.Client(conn, wrapped), nil
+	}
+	return c, nil
+}
+
+func (cfg Config) tls() (*tls.Config, error) {
+	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cfg.TLSServerName, InsecureSkipVerify: cfg.SkipVerify} // only if the user asks
+	var pems [][]byte
+	if cfg.CACert != "" {
+		b, err := os.ReadFile(cfg.CACert)
+		if err != nil {
+			return nil, fmt.Errorf("read the CA certificate: %w", err)
+		}
+		pems = append(pems, b)
+	}
+	if cfg.CAPath != "" {
+		entries, err := os.ReadDir(cfg.CAPath)
+		if err != nil {
+			return nil, fmt.Errorf("read the folder of CA certificates: %w", err)
+		}
+		for _, e := range entries {
+			b, err := os.ReadFile(cfg.CAPath + "/" + e.Name())
+			if err != nil {
+				return nil, fmt.Errorf("read a CA certificate: %w", err)
+			}
+			pems = append(pems, b)
+		}
+	}
+	if len(pems) > 0 {
+		out.RootCAs = x509.NewCertPool()
+		for _, b := range pems {
+			if !out.RootCAs.AppendCertsFromPEM(b) {
+				return nil, errdefs.InvalidArgumentf("a CA file holds no PEM certificate; check -ca-cert and -ca-path")
+			}
+		}
+	}
+	if cfg.ClientCert != "" || cfg.ClientKey != "" {
+		pair, err := tls.LoadX509KeyPair(cfg.ClientCert, cfg.ClientKey)
+		if err != nil {
+			return nil, fmt.Errorf("load the client certificate and key: %w", err)
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	return out, nil
+}
+
+// Address is the agent's address.
+func (c *Client) Address() string { return c.cfg.Address }
+
+// Namespace is the namespace of requests, "default" if none was set.
+func (c *Client) Namespace() string {
+	if c.cfg.Namespace == "" {
+		return "default"
+	}
+	return c.cfg.Namespace
+}
+
+// WithNamespace returns a client for another namespace over the same connections.
+func (c *Client) WithNamespace(ns string) *Client {
+	d := *c
+	d.cfg.Namespace = ns
+	return &d
+}
+
+// Query is the parameters of a read. The zero value asks for everything, now.
+type Query struct {
+	Prefix    string
+	Filter    string
+	PerPage   int
+	NextToken string
+	Reverse   bool
+	Stale     bool
+	WaitIndex uint64        // block until the index passes this
+	WaitTime  time.Duration // at most this long
+	Params    url.Values    // further parameters of the route
+}
+
+// Meta is what an answer says about itself.
+type Meta struct {
+	Index       uint64
+	KnownLeader bool
+	NextToken   string
+}
+
+func (c *Client) params(q *Query) url.Values {
+	v := url.Values{}
+	if c.cfg.Region != "" {
+		v.Set("region", c.cfg.Region)
+	}
+	if c.cfg.Namespace != "" {
+		v.Set("namespace", c.cfg.Namespace)
+	}
+	if q == nil {
+		return v
+	}
+	set := func(name, val string, on bool) {
+		if on {
+			v.Set(name, val)
+		}
+	}
+	set("prefix", q.Prefix, q.Prefix != "")
+	set("filter", q.Filter, q.Filter != "")
+	set("per_page", strconv.Itoa(q.PerPage), q.PerPage > 0)
+	set("next_token", q.NextToken, q.NextToken != "")
+	set("reverse", "true", q.Reverse)
+	set("stale", "", q.Stale)
+	set("index", strconv.FormatUint(q.WaitIndex, 10), q.WaitIndex > 0)
+	set("wait", q.WaitTime.String(), q.WaitTime > 0)
+	for k, vals := range q.Params {
+		v[k] = vals
+	}
+	return v
+}
+
+// Error is an answer that is no success. Its class follows from the status.
+type Error struct {
+	Status int
+	Text   string
+}
+
+func (e *Error) Error() string {
+	if e.Text == "" {
+		return fmt.Sprintf("the agent answered with status %d", e.Status)
+	}
+	return fmt.Sprintf("the agent answered with status %d: %s", e.Status, e.Text)
+}
+
+func classOf(status int) errdefs.Class {
+	switch status {
+	case http.StatusNotFound:
+		return errdefs.NotFound
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		return errdefs.InvalidArgument
+	case http.StatusForbidden, http.StatusUnauthorized:
+		return errdefs.PermissionDenied
+	case http.StatusConflict:
+		return errdefs.Conflict
+	case http.StatusTooManyRequests:
+		return errdefs.ResourceExhausted
+	case http.StatusNotImplemented, http.StatusMethodNotAllowed:
+		return errdefs.Unimplemented
+	}
+	return errdefs.Internal
+}
+
+// Text returns the agent's own words of an error, or the error's text.
+func Text(err error) string {
+	var e *Error
+	if errors.As(err, &e) && e.Text != "" {
+		return e.Text
+	}
+	return err.Error()
+}
+
+// open sends a request and returns the answer if it is a success.
+func (c *Client) open(ctx context.Context, method, path string, params url.Values, body any) (*http.Response, error) {
+	var r io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		r = bytes.NewReader(b)
+	}
+	u := c.base + path
+	if enc := params.Encode(); enc != "" {
+		u += "?" + enc
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u, r)
+	if err != nil {
+		return nil, errdefs.InvalidArgumentf("make a request for %s: %w", path, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.cfg.Token != "" {
+		req.Header.Set("X-Nomad-Token", c.cfg.Token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address right? %w", c.cfg.Address, err)
+	}
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what came is what there is to say
+		return nil, errdefs.New(classOf(resp.StatusCode), &Error{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))})
+	}
+	return resp, nil
+}
+
+// call sends a request and decodes the answer into out, if that is not nil.
+func (c *Client) call(ctx context.Context, method, path string, params url.Values, body, out any) (Meta, error) {
+	resp, err := c.open(ctx, method, path, params, body)
+	if err != nil {
+		return Meta{}, err
+	}
+	defer resp.Body.Close()
+	index, _ := strconv.ParseUint(resp.Header.Get("X-Nomad-Index"), 10, 64) // absent on some routes
+	meta := Meta{Index: index, KnownLeader: resp.Header.Get("X-Nomad-KnownLeader") == "true", NextToken: resp.Header.Get("X-Nomad-NextToken")}
+	if out == nil {
+		_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is used again
+		return meta, nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return meta, fmt.Errorf("decode the answer to %s %s: %w", method, path, err)
+	}
+	return meta, nil
+}
+
+// Get reads a path into out: for routes without a method of their own.
+func (c *Client) Get(ctx context.Context, path string, q *Query, out any) (Meta, error) {
+	return c.call(ctx, http.MethodGet, path, c.params(q), nil, out)
+}
+
+// Put writes body to a path and reads the answer into out (nil: dropped).
+func (c *Client) Put(ctx context.Context, path string, q *Query, body, out any) (Meta, error) {
+	return c.call(ctx, http.MethodPut, path, c.params(q), body, out)
+}
+
+// Delete deletes a path and reads the answer into out (nil: dropped).
+func (c *Client) Delete(ctx context.Context, path string, q *Query, body, out any) (Meta, error) {
+	return c.call(ctx, http.MethodDelete, path, c.params(q), body, out)
+}
+
+// Raw reads the body of a path as it is. The caller closes it.
+func (c *Client) Raw(ctx context.Context, path string, q *Query) (io.ReadCloser, error) {
+	resp, err := c.open(ctx, http.MethodGet, path, c.params(q), nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+func get[T any](ctx context.Context, c *Client, path string, q *Query) (T, Meta, error) {
+	var out T
+	meta, err := c.Get(ctx, path, q, &out)
+	return out, meta, err
+}
+
+func put[T any](ctx context.Context, c *Client, path string, q *Query, body any) (*T, error) {
+	out := new(T)
+	if _, err := c.Put(ctx, path, q, body, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

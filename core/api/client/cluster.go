@@ -1,0 +1,212 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package client
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
+)
+
+// AllocDetail is an alloc as it is read back.
+type AllocDetail struct {
+	*model.Allocation
+	Resources       *model.Resources
+	SharedResources *model.Resources
+	TaskResources   map[string]*model.Resources
+}
+
+// Allocations lists allocs.
+func (c *Client) Allocations(ctx context.Context, q *Query) ([]*model.AllocListStub, Meta, error) {
+	return get[[]*model.AllocListStub](ctx, c, "/v1/allocations", q)
+}
+
+// Allocation reads an alloc with its job.
+func (c *Client) Allocation(ctx context.Context, id string, q *Query) (*AllocDetail, Meta, error) {
+	return get[*AllocDetail](ctx, c, "/v1/allocation/"+url.PathEscape(id), q)
+}
+
+// StopAllocation ends an alloc; another one takes its place.
+func (c *Client) StopAllocation(ctx context.Context, id string, noShutdownDelay bool) (*api.AllocStopResponse, error) {
+	q := withParam(nil, "no_shutdown_delay", strconv.FormatBool(noShutdownDelay))
+	return put[api.AllocStopResponse](ctx, c, "/v1/allocation/"+url.PathEscape(id)+"/stop", q, struct{}{})
+}
+
+// RestartAllocation restarts a task of an alloc, its main tasks ("") or all tasks.
+func (c *Client) RestartAllocation(ctx context.Context, id, task string, all bool) error {
+	_, err := c.Put(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/restart", nil, map[string]any{"TaskName": task, "AllTasks": all}, nil)
+	return err
+}
+
+// SignalAllocation sends a signal to a task of an alloc, or to all ("").
+func (c *Client) SignalAllocation(ctx context.Context, id, task, signal string) error {
+	_, err := c.Put(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/signal", nil, map[string]any{"Task": task, "Signal": signal}, nil)
+	return err
+}
+
+// AllocationStats reads the use of resources of an alloc into out.
+func (c *Client) AllocationStats(ctx context.Context, id string, out any) error {
+	_, err := c.Get(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/stats", nil, out)
+	return err
+}
+
+// Evaluations lists evals.
+func (c *Client) Evaluations(ctx context.Context, q *Query) ([]*model.Evaluation, Meta, error) {
+	return get[[]*model.Evaluation](ctx, c, "/v1/evaluations", q)
+}
+
+// Evaluation reads an eval, with related ones if asked.
+func (c *Client) Evaluation(ctx context.Context, id string, related bool, q *Query) (*model.Evaluation, Meta, error) {
+	return get[*model.Evaluation](ctx, c, "/v1/evaluation/"+url.PathEscape(id), withParam(q, "related", strconv.FormatBool(related)))
+}
+
+// EvaluationAllocations lists the allocs that an eval made.
+func (c *Client) EvaluationAllocations(ctx context.Context, id string, q *Query) ([]*model.AllocListStub, Meta, error) {
+	return get[[]*model.AllocListStub](ctx, c, "/v1/evaluation/"+url.PathEscape(id)+"/allocations", q)
+}
+
+// DeleteEvaluations deletes evals.
+func (c *Client) DeleteEvaluations(ctx context.Context, ids []string) (*api.EvalDeleteResponse, error) {
+	out := &api.EvalDeleteResponse{}
+	if _, err := c.Delete(ctx, "/v1/evaluations", nil, map[string]any{"EvalIDs": ids}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Deployments lists deployments.
+func (c *Client) Deployments(ctx context.Context, q *Query) ([]*model.Deployment, Meta, error) {
+	return get[[]*model.Deployment](ctx, c, "/v1/deployments", q)
+}
+
+// Deployment reads a deployment.
+func (c *Client) Deployment(ctx context.Context, id string, q *Query) (*model.Deployment, Meta, error) {
+	return get[*model.Deployment](ctx, c, "/v1/deployment/"+url.PathEscape(id), q)
+}
+
+// DeploymentAllocations lists the allocs of a deployment.
+func (c *Client) DeploymentAllocations(ctx context.Context, id string, q *Query) ([]*model.AllocListStub, Meta, error) {
+	return get[[]*model.AllocListStub](ctx, c, "/v1/deployment/allocations/"+url.PathEscape(id), q)
+}
+
+func (c *Client) changeDeployment(ctx context.Context, verb, id string, body any) (*api.DeploymentUpdateResponse, error) {
+	return put[api.DeploymentUpdateResponse](ctx, c, "/v1/deployment/"+verb+"/"+url.PathEscape(id), nil, body)
+}
+
+// FailDeployment ends a deployment as failed.
+func (c *Client) FailDeployment(ctx context.Context, id string) (*api.DeploymentUpdateResponse, error) {
+	return c.changeDeployment(ctx, "fail", id, map[string]any{"DeploymentID": id})
+}
+
+// PauseDeployment pauses or resumes a deployment.
+func (c *Client) PauseDeployment(ctx context.Context, id string, pause bool) (*api.DeploymentUpdateResponse, error) {
+	return c.changeDeployment(ctx, "pause", id, map[string]any{"DeploymentID": id, "Pause": pause})
+}
+
+// PromoteDeployment promotes the canaries of the groups, of all if none is named.
+func (c *Client) PromoteDeployment(ctx context.Context, id string, groups []string) (*api.DeploymentUpdateResponse, error) {
+	return c.changeDeployment(ctx, "promote", id, &api.DeploymentPromoteRequest{DeploymentID: id, All: len(groups) == 0, Groups: groups})
+}
+
+// UnblockDeployment lets a blocked deployment go on.
+func (c *Client) UnblockDeployment(ctx context.Context, id string) (*api.DeploymentUpdateResponse, error) {
+	return c.changeDeployment(ctx, "unblock", id, map[string]any{"DeploymentID": id})
+}
+
+// Nodes lists nodes.
+func (c *Client) Nodes(ctx context.Context, q *Query) ([]*api.NodeListStub, Meta, error) {
+	return get[[]*api.NodeListStub](ctx, c, "/v1/nodes", q)
+}
+
+// Node reads a node.
+func (c *Client) Node(ctx context.Context, id string, q *Query) (*model.Node, Meta, error) {
+	return get[*model.Node](ctx, c, "/v1/node/"+url.PathEscape(id), q)
+}
+
+// NodeAllocations lists the allocs of a node.
+func (c *Client) NodeAllocations(ctx context.Context, id string, q *Query) ([]*AllocDetail, Meta, error) {
+	return get[[]*AllocDetail](ctx, c, "/v1/node/"+url.PathEscape(id)+"/allocations", q)
+}
+
+// NodeStats reads the use of resources of a node ("": the agent's own) into out.
+func (c *Client) NodeStats(ctx context.Context, nodeID string, out any) error {
+	_, err := c.Get(ctx, "/v1/client/stats", withParam(nil, "node_id", nodeID), out)
+	return err
+}
+
+// SetNodeEligibility says whether new allocs may be placed on a node.
+func (c *Client) SetNodeEligibility(ctx context.Context, id string, eligible bool) (*api.NodeEligibilityResponse, error) {
+	e := model.NodeSchedulingIneligible
+	if eligible {
+		e = model.NodeSchedulingEligible
+	}
+	return put[api.NodeEligibilityResponse](ctx, c, "/v1/node/"+url.PathEscape(id)+"/eligibility", nil, &api.NodeEligibilityRequest{NodeID: id, Eligibility: e})
+}
+
+// DrainNode starts a drain, or ends it (nil spec).
+func (c *Client) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*api.NodeDrainResponse, error) {
+	return put[api.NodeDrainResponse](ctx, c, "/v1/node/"+url.PathEscape(req.NodeID)+"/drain", nil, req)
+}
+
+// EvaluateNode makes the scheduler look at all jobs of a node.
+func (c *Client) EvaluateNode(ctx context.Context, id string) (*api.NodeUpdateResponse, error) {
+	return put[api.NodeUpdateResponse](ctx, c, "/v1/node/"+url.PathEscape(id)+"/evaluate", nil, nil)
+}
+
+// PurgeNode forgets a node.
+func (c *Client) PurgeNode(ctx context.Context, id string) (*api.NodeUpdateResponse, error) {
+	return put[api.NodeUpdateResponse](ctx, c, "/v1/node/"+url.PathEscape(id)+"/purge", nil, nil)
+}
+
+// NodePools lists node pools.
+func (c *Client) NodePools(ctx context.Context, q *Query) ([]*model.NodePool, Meta, error) {
+	return get[[]*model.NodePool](ctx, c, "/v1/node/pools", q)
+}
+
+// NodePool reads a node pool.
+func (c *Client) NodePool(ctx context.Context, name string, q *Query) (*model.NodePool, Meta, error) {
+	return get[*model.NodePool](ctx, c, "/v1/node/pool/"+url.PathEscape(name), q)
+}
+
+// ApplyNodePool makes or changes a node pool.
+func (c *Client) ApplyNodePool(ctx context.Context, p *model.NodePool) error {
+	_, err := c.Put(ctx, "/v1/node/pools", nil, p, nil)
+	return err
+}
+
+// DeleteNodePool deletes a node pool.
+func (c *Client) DeleteNodePool(ctx context.Context, name string) error {
+	_, err := c.Delete(ctx, "/v1/node/pool/"+url.PathEscape(name), nil, nil, nil)
+	return err
+}
+
+// NodePoolNodes lists the nodes of a pool.
+func (c *Client) NodePoolNodes(ctx context.Context, name string, q *Query) ([]*api.NodeListStub, Meta, error) {
+	return get[[]*api.NodeListStub](ctx, c, "/v1/node/pool/"+url.PathEscape(name)+"/nodes", q)
+}
+
+// Namespaces lists namespaces.
+func (c *Client) Namespaces(ctx context.Context, q *Query) ([]*model.Namespace, Meta, error) {
+	return get[[]*model.Namespace](ctx, c, "/v1/namespaces", q)
+}
+
+// NamespaceByName reads a namespace.
+func (c *Client) NamespaceByName(ctx context.Context, name string, q *Query) (*model.Namespace, Meta, error) {
+	return get[*model.Namespace](ctx, c, "/v1/namespace/"+url.PathEscape(name), q)
+}
+
+// ApplyNamespace makes or changes a namespace.
+func (c *Client) ApplyNamespace(ctx context.Context, ns *model.Namespace) error {
+	_, err := c.Put(ctx, "/v1/namespace/"+url.PathEscape(ns.Name), nil, ns, nil)
+	return err
+}
+
+// DeleteNamespace deletes a namespace.
+func (c *Client) DeleteNamespace(ctx context.Context, name string) error {
+	_, err := c.Delete(ctx, "/v1/namespace/"+url.PathEscape(name), nil, nil, nil)
+	return err
+}

@@ -1,0 +1,193 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strconv"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
+)
+
+func jobPath(id, suffix string) string { return "/v1/job/" + url.PathEscape(id) + suffix }
+
+func withParam(q *Query, name, value string) *Query {
+	out := Query{}
+	if q != nil {
+		out = *q
+	}
+	params := url.Values{name: {value}}
+	for k, v := range out.Params {
+		params[k] = v
+	}
+	out.Params = params
+	return &out
+}
+
+// Jobs lists jobs.
+func (c *Client) Jobs(ctx context.Context, q *Query) ([]*api.JobListStub, Meta, error) {
+	return get[[]*api.JobListStub](ctx, c, "/v1/jobs", q)
+}
+
+// Job reads a job.
+func (c *Client) Job(ctx context.Context, id string, q *Query) (*model.Job, Meta, error) {
+	return get[*model.Job](ctx, c, jobPath(id, ""), q)
+}
+
+// RegisterJob registers the job of the request: its Job is the draft as JSON.
+func (c *Client) RegisterJob(ctx context.Context, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
+	return put[api.JobRegisterResponse](ctx, c, "/v1/jobs", nil, req)
+}
+
+// ParseJob asks the agent for the draft of a job file.
+func (c *Client) ParseJob(ctx context.Context, req *api.JobParseRequest) (json.RawMessage, error) {
+	out, err := put[json.RawMessage](ctx, c, "/v1/jobs/parse", nil, req)
+	if err != nil {
+		return nil, err
+	}
+	return *out, nil
+}
+
+// ValidateJob asks whether a draft may be registered.
+func (c *Client) ValidateJob(ctx context.Context, job json.RawMessage) (*api.JobValidateResponse, error) {
+	return put[api.JobValidateResponse](ctx, c, "/v1/validate/job", nil, &api.JobValidateRequest{Job: job})
+}
+
+// PlanJob asks what registering a draft would do. Diff of the answer is a decoded *model.JobDiff as JSON value.
+func (c *Client) PlanJob(ctx context.Context, id string, req *api.JobPlanRequest) (*api.JobPlanResponse, error) {
+	return put[api.JobPlanResponse](ctx, c, jobPath(id, "/plan"), nil, req)
+}
+
+// DeregisterJob stops a job.
+func (c *Client) DeregisterJob(ctx context.Context, id string, req *api.JobDeregisterRequest) (*api.JobDeregisterResponse, error) {
+	q := &Query{Params: url.Values{}}
+	if req != nil {
+		q.Params.Set("purge", strconv.FormatBool(req.Purge))
+		q.Params.Set("global", strconv.FormatBool(req.Global))
+		q.Params.Set("no_shutdown_delay", strconv.FormatBool(req.NoShutdownDelay))
+		if req.EvalPriority > 0 {
+			q.Params.Set("eval_priority", strconv.Itoa(req.EvalPriority))
+		}
+	}
+	out := &api.JobDeregisterResponse{}
+	if _, err := c.Delete(ctx, jobPath(id, ""), q, nil, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// EvaluateJob makes the scheduler look at a job.
+func (c *Client) EvaluateJob(ctx context.Context, id string, forceReschedule bool) (*api.JobRegisterResponse, error) {
+	req := &api.JobEvaluateRequest{JobID: id}
+	req.EvalOptions.ForceReschedule = forceReschedule
+	return put[api.JobRegisterResponse](ctx, c, jobPath(id, "/evaluate"), nil, req)
+}
+
+// RevertJob registers an older version again.
+func (c *Client) RevertJob(ctx context.Context, req *api.JobRevertRequest) (*api.JobRegisterResponse, error) {
+	return put[api.JobRegisterResponse](ctx, c, jobPath(req.JobID, "/revert"), nil, req)
+}
+
+// ScaleJob sets the count of a group.
+func (c *Client) ScaleJob(ctx context.Context, id, group string, count *int64, message string) (*api.JobRegisterResponse, error) {
+	req := &api.JobScaleRequest{Count: count, Target: map[string]string{"Group": group}, Message: message}
+	return put[api.JobRegisterResponse](ctx, c, jobPath(id, "/scale"), nil, req)
+}
+
+// DispatchJob starts a child of a parameterized job.
+func (c *Client) DispatchJob(ctx context.Context, req *api.JobDispatchRequest) (*api.JobDispatchResponse, error) {
+	q := &Query{}
+	if req.IdempotencyToken != "" {
+		q = withParam(q, "idempotency_token", req.IdempotencyToken)
+	}
+	return put[api.JobDispatchResponse](ctx, c, jobPath(req.JobID, "/dispatch"), q, req)
+}
+
+// ForcePeriodic launches a child of a periodic job now.
+func (c *Client) ForcePeriodic(ctx context.Context, id string) (*api.EvalResponse, error) {
+	return put[api.EvalResponse](ctx, c, jobPath(id, "/periodic/force"), nil, nil)
+}
+
+// SetJobStability marks a version as stable or not.
+func (c *Client) SetJobStability(ctx context.Context, req *api.JobStabilityRequest) (*api.IndexResponse, error) {
+	return put[api.IndexResponse](ctx, c, jobPath(req.JobID, "/stable"), nil, req)
+}
+
+// JobVersions reads the history of a job, newest first, with the diffs between neighbours if asked.
+func (c *Client) JobVersions(ctx context.Context, id string, diffs bool, q *Query) (*api.JobVersionsResponse, Meta, error) {
+	return get[*api.JobVersionsResponse](ctx, c, jobPath(id, "/versions"), withParam(q, "diffs", strconv.FormatBool(diffs)))
+}
+
+// JobSummary counts the allocs of a job.
+func (c *Client) JobSummary(ctx context.Context, id string, q *Query) (*model.JobSummary, Meta, error) {
+	return get[*model.JobSummary](ctx, c, jobPath(id, "/summary"), q)
+}
+
+// JobAllocations lists the allocs of a job; all includes those of earlier jobs of that name.
+func (c *Client) JobAllocations(ctx context.Context, id string, all bool, q *Query) ([]*model.AllocListStub, Meta, error) {
+	return get[[]*model.AllocListStub](ctx, c, jobPath(id, "/allocations"), withParam(q, "all", strconv.FormatBool(all)))
+}
+
+// JobEvaluations lists the evals of a job.
+func (c *Client) JobEvaluations(ctx context.Context, id string, q *Query) ([]*model.Evaluation, Meta, error) {
+	return get[[]*model.Evaluation](ctx, c, jobPath(id, "/evaluations"), q)
+}
+
+// JobDeployments lists the deployments of a job.
+func (c *Client) JobDeployments(ctx context.Context, id string, all bool, q *Query) ([]*model.Deployment, Meta, error) {
+	return get[[]*model.Deployment](ctx, c, jobPath(id, "/deployments"), withParam(q, "all", strconv.FormatBool(all)))
+}
+
+// JobDeployment reads the latest deployment of a job, nil if it has none.
+func (c *Client) JobDeployment(ctx context.Context, id string, q *Query) (*model.Deployment, Meta, error) {
+	return get[*model.Deployment](ctx, c, jobPath(id, "/deployment"), q)
+}
+
+// JobSubmission reads the job file of a version.
+func (c *Client) JobSubmission(ctx context.Context, id string, version uint64, q *Query) (*model.JobSubmission, Meta, error) {
+	return get[*model.JobSubmission](ctx, c, jobPath(id, "/submission"), withParam(q, "version", strconv.FormatUint(version, 10)))
+}
+
+// JobScaleStatus reads what an autoscaler reads of a job.
+func (c *Client) JobScaleStatus(ctx context.Context, id string, q *Query) (*api.JobScaleStatus, Meta, error) {
+	return get[*api.JobScaleStatus](ctx, c, jobPath(id, "/scale"), q)
+}
+
+// JobActions lists the actions of a job.
+func (c *Client) JobActions(ctx context.Context, id string, q *Query) ([]*api.JobAction, Meta, error) {
+	return get[[]*api.JobAction](ctx, c, jobPath(id, "/actions"), q)
+}
+
+// JobServices lists where the services of a job answer.
+func (c *Client) JobServices(ctx context.Context, id string, q *Query) ([]*api.ServiceRegistration, Meta, error) {
+	return get[[]*api.ServiceRegistration](ctx, c, jobPath(id, "/services"), q)
+}
+
+// Services lists services by namespace.
+func (c *Client) Services(ctx context.Context, q *Query) ([]*api.NamespaceServices, Meta, error) {
+	return get[[]*api.NamespaceServices](ctx, c, "/v1/services", q)
+}
+
+// Service lists where a service answers.
+func (c *Client) Service(ctx context.Context, name string, q *Query) ([]*api.ServiceRegistration, Meta, error) {
+	return get[[]*api.ServiceRegistration](ctx, c, "/v1/service/"+url.PathEscape(name), q)
+}
+
+// ScalingPolicies lists scaling policies.
+func (c *Client) ScalingPolicies(ctx context.Context, q *Query) ([]*api.ScalingPolicyStub, Meta, error) {
+	return get[[]*api.ScalingPolicyStub](ctx, c, "/v1/scaling/policies", q)
+}
+
+// ScalingPolicy reads a scaling policy.
+func (c *Client) ScalingPolicy(ctx context.Context, id string, q *Query) (*model.ScalingPolicy, Meta, error) {
+	return get[*model.ScalingPolicy](ctx, c, "/v1/scaling/policy/"+url.PathEscape(id), q)
+}
+
+// Search finds objects whose id starts with prefix, by context ("all" for every one).
+func (c *Client) Search(ctx context.Context, prefix, kind string) (*api.SearchResponse, error) {
+	return put[api.SearchResponse](ctx, c, "/v1/search", nil, &api.SearchRequest{Prefix: prefix, Context: kind})
+}

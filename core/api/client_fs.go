@@ -1,0 +1,270 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"bufio"
+	"cmp"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// knownAlloc finds the alloc of a request in state, if this agent has state.
+func (s *Server) knownAlloc(id string) (*model.Allocation, error) {
+	v := s.backend.View()
+	if v == nil {
+		return nil, nil
+	}
+	a := v.AllocByID(id)
+	if a == nil {
+		return nil, fail(http.StatusNotFound, "Unknown allocation \""+id+"\"")
+	}
+	return withJob(v, a), nil
+}
+
+func (s *Server) listFiles(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
+		return nil, err
+	}
+	files, err := s.backend.ListFiles(r.Context(), r.PathValue("id"), cmp.Or(r.URL.Query().Get("path"), "/"))
+	if err != nil {
+		return plain500(nil, err)
+	}
+	return orEmpty(files), nil
+}
+
+func (s *Server) statFile(_ http.ResponseWriter, r *http.Request) (any, error) {
+	path := r.URL.Query().Get("path")
+	if path == "" {
+		return nil, fail(http.StatusBadRequest, "must provide a file name")
+	}
+	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
+		return nil, err
+	}
+	info, err := s.backend.StatFile(r.Context(), r.PathValue("id"), path)
+	if err != nil {
+		return plain500(nil, err)
+	}
+	return info, nil
+}
+
+func (s *Server) catFile(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.sendFile(w, r, 0, -1)
+}
+
+func (s *Server) readFileAt(w http.ResponseWriter, r *http.Request) (any, error) {
+	offset, err := intParam(r, "offset", 0)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := intParam(r, "limit", -1)
+	if err != nil {
+		return nil, err
+	}
+	return s.sendFile(w, r, offset, limit)
+}
+
+func intParam(r *http.Request, name string, missing int64) (int64, error) {
+	v := r.URL.Query().Get(name)
+	if v == "" {
+		return missing, nil
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil {
+		return 0, fail(http.StatusBadRequest, "error parsing "+name+": "+err.Error())
+	}
+	return n, nil
+}
+
+// sendFile sends a file as it is, locked down so that a browser runs nothing of
+// it. The reference answers 200 with the text of the error if the file cannot
+// be read; clients know it so.
+func (s *Server) sendFile(w http.ResponseWriter, r *http.Request, offset, limit int64) (any, error) {
+	path := r.URL.Query().Get("path")
+	if path == "" {
+		return nil, fail(http.StatusBadRequest, "must provide a file name")
+	}
+	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
+		return nil, err
+	}
+	body, err := s.backend.ReadFile(r.Context(), r.PathValue("id"), path, offset, limit)
+	if errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) {
+		writeError(w, http.StatusOK, err.Error())
+		return done, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	buf := bufio.NewReaderSize(body, 32<<10)
+	head, err := buf.Peek(512)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-XSS-Protection", "1; mode=block")
+	h.Set("Content-Type", http.DetectContentType(head))
+	if _, err := io.Copy(w, buf); err != nil {
+		panic(http.ErrAbortHandler) // a cut file must not look whole
+	}
+	return done, nil
+}
+
+func originOf(r *http.Request) (string, error) {
+	origin := cmp.Or(r.URL.Query().Get("origin"), "start")
+	if origin != "start" && origin != "end" {
+		return "", fail(http.StatusBadRequest, "origin must be start or end")
+	}
+	return origin, nil
+}
+
+func followOf(r *http.Request, missing bool) (bool, error) {
+	if r.URL.Query().Get("follow") == "" {
+		return missing, nil
+	}
+	return boolParam(r, "follow")
+}
+
+func (s *Server) streamFile(w http.ResponseWriter, r *http.Request) (any, error) {
+	req := &FileStreamRequest{AllocID: r.PathValue("id"), Path: r.URL.Query().Get("path")}
+	if req.Path == "" {
+		return nil, fail(http.StatusBadRequest, "must provide a file name")
+	}
+	var err error
+	if req.Offset, err = intParam(r, "offset", 0); err != nil {
+		return nil, err
+	}
+	if req.Origin, err = originOf(r); err != nil {
+		return nil, err
+	}
+	if req.Follow, err = followOf(r, true); err != nil {
+		return nil, err
+	}
+	if _, err = s.knownAlloc(req.AllocID); err != nil {
+		return nil, err
+	}
+	plain, err := boolParam(r, "plain")
+	if err != nil {
+		return nil, err
+	}
+	out := newStream(w, plain)
+	return done, out.end(s.backend.StreamFile(r.Context(), req, out.frame))
+}
+
+func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) (any, error) {
+	p := r.URL.Query()
+	req := &LogStreamRequest{AllocID: r.PathValue("id"), Task: p.Get("task"), Type: p.Get("type")}
+	if req.Task == "" {
+		return nil, fail(http.StatusBadRequest, "must provide task name")
+	}
+	if req.Type != "stdout" && req.Type != "stderr" {
+		return nil, fail(http.StatusBadRequest, "log type must be stdout or stderr")
+	}
+	var err error
+	if req.Offset, err = intParam(r, "offset", 0); err != nil {
+		return nil, err
+	}
+	if req.Origin, err = originOf(r); err != nil {
+		return nil, err
+	}
+	if req.Follow, err = followOf(r, false); err != nil {
+		return nil, err
+	}
+	plain, err := boolParam(r, "plain")
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.knownAlloc(req.AllocID)
+	if err != nil {
+		return nil, err
+	}
+	if !hasTask(a, req.Task) {
+		return nil, fail(http.StatusBadRequest, "unknown task name "+strconv.Quote(req.Task))
+	}
+	out := newStream(w, plain)
+	return done, out.end(s.backend.StreamLogs(r.Context(), req, out.frame))
+}
+
+// hasTask reports whether the alloc may have the task; without state nothing is known.
+func hasTask(a *model.Allocation, task string) bool {
+	if a == nil || a.Job == nil {
+		return true
+	}
+	if _, ok := a.TaskStates[task]; ok {
+		return true
+	}
+	tg := a.Job.LookupTaskGroup(a.TaskGroup)
+	return tg == nil || tg.LookupTask(task) != nil
+}
+
+func (s *Server) clientStats(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.backend.NodeStats(r.Context(), r.URL.Query().Get("node_id"))
+}
+
+func (s *Server) clientGC(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return done, s.backend.NodeGC(r.Context(), r.URL.Query().Get("node_id"))
+}
+
+func (s *Server) gcAlloc(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return done, s.backend.AllocGC(r.Context(), r.PathValue("id"))
+}
+
+func (s *Server) allocStats(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
+		return nil, err
+	}
+	return s.backend.AllocStats(r.Context(), r.PathValue("id"), r.URL.Query().Get("task"))
+}
+
+func (s *Server) allocChecks(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
+		return nil, err
+	}
+	return s.backend.AllocChecks(r.Context(), r.PathValue("id"))
+}
+
+func (s *Server) restartAlloc(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var req struct {
+		TaskName string
+		AllTasks bool
+	}
+	if err := decodeBody(r, &req, true); err != nil {
+		return nil, err
+	}
+	if req.AllTasks && req.TaskName != "" {
+		return nil, fail(http.StatusBadRequest, "Can't restart all tasks and a specific task at once")
+	}
+	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
+		return nil, err
+	}
+	if err := s.backend.RestartAlloc(r.Context(), r.PathValue("id"), req.TaskName, req.AllTasks); err != nil {
+		return plain500(nil, err)
+	}
+	return &IndexResponse{}, nil
+}
+
+func (s *Server) signalAlloc(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var req struct {
+		Task     string
+		TaskName string
+		Signal   string
+	}
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
+		return nil, err
+	}
+	if err := s.backend.SignalAlloc(r.Context(), r.PathValue("id"), cmp.Or(req.Task, req.TaskName), strings.ToUpper(req.Signal)); err != nil {
+		return plain500(nil, err)
+	}
+	return &IndexResponse{}, nil
+}

@@ -1,0 +1,141 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"net/http"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+func (s *Server) evalPage(v View, q *query) page[*model.Evaluation] {
+	p := q.r.URL.Query()
+	job, status := p.Get("job"), p.Get("status")
+	return page[*model.Evaluation]{
+		items: v.Evals(),
+		keep: func(e *model.Evaluation) bool {
+			return q.inNamespace(e.Namespace) && hasPrefixFold(e.ID, q.prefix) &&
+				(job == "" || e.JobID == job) && (status == "" || e.Status == status)
+		},
+		order:  func(e *model.Evaluation) order { return order{e.CreateIndex, e.ID} },
+		byTime: true,
+	}
+}
+
+func (s *Server) listEvals(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableEvals), func(v View, q *query) answer {
+		if err := isPrefixOfID(q.prefix); err != nil {
+			return answer{err: err}
+		}
+		return listOf(q, v.TableIndex(TableEvals), s.evalPage(v, q), func(e *model.Evaluation) *model.Evaluation { return e })
+	})
+}
+
+func (s *Server) countEvals(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableEvals), func(v View, q *query) answer {
+		q.perPage, q.nextToken = 0, ""
+		items, _, err := s.evalPage(v, q).run(q)
+		index := v.TableIndex(TableEvals)
+		out := &struct {
+			Count int
+			QueryMeta
+		}{len(items), QueryMeta{Index: index, KnownLeader: true}}
+		return answer{index: index, value: out, err: err}
+	})
+}
+
+func (s *Server) evalByID(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	if err := checkUUID("eval", id); err != nil {
+		return nil, err
+	}
+	related, err := boolParam(r, "related")
+	if err != nil {
+		return nil, err
+	}
+	return s.read(w, r, []WatchKey{{TableEvals, id}}, func(v View, _ *query) answer {
+		e := v.EvalByID(id)
+		if e == nil {
+			return notFound(v, TableEvals, "eval not found")
+		}
+		if related {
+			e = e.Copy()
+			e.RelatedEvals = relatedEvals(v, e)
+		}
+		return answer{index: e.ModifyIndex, value: e}
+	})
+}
+
+// relatedEvals walks what an eval came from and led to.
+func relatedEvals(v View, root *model.Evaluation) []*model.EvaluationStub {
+	var out []*model.EvaluationStub
+	seen := map[string]bool{"": true, root.ID: true}
+	todo := []*model.Evaluation{root}
+	for len(todo) > 0 {
+		e := todo[0]
+		todo = todo[1:]
+		for _, id := range []string{e.PreviousEval, e.NextEval, e.BlockedEval} {
+			if seen[id] {
+				continue
+			}
+			seen[id] = true
+			if next := v.EvalByID(id); next != nil {
+				out = append(out, evalStub(next))
+				todo = append(todo, next)
+			}
+		}
+	}
+	return out
+}
+
+func evalStub(e *model.Evaluation) *model.EvaluationStub {
+	return &model.EvaluationStub{
+		ID: e.ID, Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, TriggeredBy: e.TriggeredBy,
+		JobID: e.JobID, NodeID: e.NodeID, DeploymentID: e.DeploymentID, Status: e.Status,
+		StatusDescription: e.StatusDescription, WaitUntil: e.WaitUntil, NextEval: e.NextEval,
+		PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval,
+		CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, CreateTime: e.CreateTime, ModifyTime: e.ModifyTime,
+	}
+}
+
+func (s *Server) evalAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	return s.read(w, r, tables(TableAllocs), func(v View, _ *query) answer {
+		allocs := v.AllocsByEval(id)
+		return answer{index: indexOf(v, TableAllocs, allocs, func(a *model.Allocation) uint64 { return a.ModifyIndex }), value: allocStubs(v, allocs)}
+	})
+}
+
+func (s *Server) deleteEvals(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req struct {
+		EvalIDs []string
+		Filter  string
+	}
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(req.EvalIDs) > 0 && req.Filter != "":
+		return nil, fail(http.StatusBadRequest, "evals cannot be deleted by both ID and filter")
+	case len(req.EvalIDs) == 0 && req.Filter == "":
+		return nil, fail(http.StatusBadRequest, "request does not include any evaluation IDs")
+	}
+	ids := req.EvalIDs
+	if req.Filter != "" {
+		q := &query{r: r, namespace: namespaceOf(r), filter: req.Filter}
+		evals, _, err := s.evalPage(s.backend.View(), q).run(q)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range evals {
+			ids = append(ids, e.ID)
+		}
+	}
+	resp, err := s.backend.DeleteEvals(r.Context(), ids)
+	if err != nil {
+		return nil, err
+	}
+	setIndex(w, resp.Index)
+	return resp, nil
+}

@@ -1,0 +1,105 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"golang.org/x/net/websocket"
+)
+
+// Close codes of RFC 6455.
+const (
+	closeNormal   = 1000
+	closeInternal = 1011
+)
+
+// execAlloc runs a command in a task over a websocket of JSON messages:
+// ExecInput from the client, ExecOutput to it.
+func (s *Server) execAlloc(w http.ResponseWriter, r *http.Request) (any, error) {
+	p := r.URL.Query()
+	req := &ExecRequest{AllocID: r.PathValue("id"), Task: p.Get("task"), Action: p.Get("action"), JobID: p.Get("job")}
+	var err error
+	if req.Tty, err = boolParam(r, "tty"); err != nil {
+		return nil, err
+	}
+	if c := p.Get("command"); c != "" {
+		if err := json.Unmarshal([]byte(c), &req.Cmd); err != nil {
+			return nil, fail(http.StatusBadRequest, "failed to parse command: "+err.Error())
+		}
+	}
+	if len(req.Cmd) == 0 && req.Action == "" {
+		return nil, fail(http.StatusBadRequest, "command is not present")
+	}
+	greet, err := boolParam(r, "ws_handshake")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.knownAlloc(req.AllocID); err != nil {
+		return nil, err
+	}
+	if r.Header.Get("Upgrade") == "" {
+		return nil, fail(http.StatusBadRequest, "exec needs a websocket; send an upgrade request")
+	}
+	ctx := r.Context()
+	websocket.Server{
+		Handshake: func(*websocket.Config, *http.Request) error { return nil }, // not only browsers call
+		Handler:   func(ws *websocket.Conn) { s.execOver(ctx, ws, req, greet) },
+	}.ServeHTTP(w, r)
+	return done, nil
+}
+
+func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequest, greet bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ws.MaxPayloadBytes = 1 << 20
+	if greet {
+		var hello struct {
+			Version   int    `json:"version"`
+			AuthToken string `json:"auth_token"`
+		}
+		if err := websocket.JSON.Receive(ws, &hello); err != nil || hello.Version != 1 {
+			_ = ws.WriteClose(closeInternal) // the client is told by the close itself
+			return
+		}
+		if hello.AuthToken != "" {
+			ctx = context.WithValue(ctx, tokenKey{}, hello.AuthToken)
+		}
+	}
+	in := make(chan *ExecInput)
+	go func() {
+		defer cancel() // a client that is gone ends its command
+		defer close(in)
+		s.readInput(ctx, ws, in)
+	}()
+	err := s.backend.Exec(ctx, req, in, func(o *ExecOutput) error { return websocket.JSON.Send(ws, o) })
+	code := closeNormal
+	if err != nil && !errors.Is(err, context.Canceled) {
+		code = closeInternal
+		_ = websocket.JSON.Send(ws, &ExecOutput{Stderr: &ExecIO{Data: []byte(err.Error() + "\n")}}) // best effort: the close follows
+	}
+	_ = ws.WriteClose(code) // the connection ends either way
+}
+
+// readInput passes the client's messages on until it closes or breaks off.
+func (s *Server) readInput(ctx context.Context, ws *websocket.Conn, in chan<- *ExecInput) {
+	for {
+		msg := &ExecInput{}
+		if err := websocket.JSON.Receive(ws, msg); err != nil {
+			if !errors.Is(err, io.EOF) {
+				s.log.Trace("exec client is gone", "error", err)
+			}
+			return
+		}
+		select {
+		case in <- msg:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

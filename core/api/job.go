@@ -1,0 +1,329 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// jobVerbs is what can stand behind a job's id in a path. Ids may hold slashes,
+// so the path is cut from its end.
+func (s *Server) jobVerbs() map[string]func(id string) verbs {
+	get := func(h func(http.ResponseWriter, *http.Request, string) (any, error)) func(string) verbs {
+		return func(id string) verbs { return verbs{get: bind(h, id)} }
+	}
+	put := func(h func(http.ResponseWriter, *http.Request, string) (any, error)) func(string) verbs {
+		return func(id string) verbs { return verbs{put: bind(h, id)} }
+	}
+	return map[string]func(string) verbs{
+		"/evaluate":       put(s.evaluateJob),
+		"/allocations":    get(s.jobAllocs),
+		"/evaluations":    get(s.jobEvals),
+		"/periodic/force": put(s.forcePeriodic),
+		"/plan":           put(s.planJob),
+		"/summary":        get(s.jobSummary),
+		"/dispatch":       put(s.dispatchJob),
+		"/versions":       get(s.jobVersions),
+		"/revert":         put(s.revertJob),
+		"/deployments":    get(s.jobDeployments),
+		"/deployment":     get(s.jobDeployment),
+		"/stable":         put(s.stableJob),
+		"/services":       get(s.jobServices),
+		"/actions":        get(s.jobActions),
+		"/submission":     get(s.jobSubmission),
+		"/scale": func(id string) verbs {
+			return verbs{get: bind(s.jobScale, id), put: bind(s.scaleJob, id)}
+		},
+	}
+}
+
+func bind(h func(http.ResponseWriter, *http.Request, string) (any, error), id string) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) { return h(w, r, id) }
+}
+
+func (s *Server) jobByPath(w http.ResponseWriter, r *http.Request) (any, error) {
+	rest := r.PathValue("rest")
+	if rest == "" {
+		return nil, fail(http.StatusBadRequest, "Missing job ID")
+	}
+	v := verbs{get: bind(s.jobByID, rest), put: bind(s.updateJob, rest), del: bind(s.deleteJob, rest)}
+	if id, tag, ok := cutVersionTag(rest); ok {
+		h := func(w http.ResponseWriter, r *http.Request) (any, error) { return s.tagVersion(w, r, id, tag) }
+		v = verbs{put: h, del: h}
+	} else {
+		for suffix, make := range s.jobVerbs() {
+			if id, ok := strings.CutSuffix(rest, suffix); ok && id != "" {
+				v = make(id)
+			}
+		}
+	}
+	h := v.pick(r.Method)
+	if h == nil {
+		return nil, errMethod
+	}
+	return h(w, r)
+}
+
+// cutVersionTag splits "ID/versions/TAG/tag".
+func cutVersionTag(rest string) (id, tag string, ok bool) {
+	head, ok := strings.CutSuffix(rest, "/tag")
+	if !ok {
+		return "", "", false
+	}
+	i := strings.LastIndex(head, "/versions/")
+	if i <= 0 {
+		return "", "", false
+	}
+	return head[:i], head[i+len("/versions/"):], true
+}
+
+func jobStub(v View, j *model.Job, meta bool) *JobListStub {
+	st := &JobListStub{
+		ID: j.ID, ParentID: j.ParentID, Name: j.Name, Namespace: j.Namespace, Datacenters: j.Datacenters,
+		NodePool: j.NodePool, Multiregion: j.Multiregion, Type: j.Type, Priority: j.Priority,
+		Periodic: j.IsPeriodic(), ParameterizedJob: j.IsParameterized(), Stop: j.Stop,
+		Status: j.Status, StatusDescription: j.StatusDescription, JobSummary: summaryOf(v, j),
+		CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex, JobModifyIndex: j.JobModifyIndex, SubmitTime: j.SubmitTime,
+	}
+	if meta {
+		st.Meta = j.Meta
+	}
+	return st
+}
+
+func summaryOf(v View, j *model.Job) *model.JobSummary {
+	sum := v.JobSummary(j.Namespace, j.ID)
+	if sum == nil || sum.Children != nil && sum.Summary != nil {
+		return sum
+	}
+	c := *sum
+	if c.Children == nil {
+		c.Children = &model.JobChildrenSummary{}
+	}
+	if c.Summary == nil {
+		c.Summary = map[string]model.TaskGroupSummary{}
+	}
+	return &c
+}
+
+func (s *Server) listJobs(w http.ResponseWriter, r *http.Request) (any, error) {
+	meta, err := boolParam(r, "meta")
+	if err != nil {
+		return nil, err
+	}
+	return s.read(w, r, tables(TableJobs, TableJobSummaries), func(v View, q *query) answer {
+		p := page[*model.Job]{
+			items: v.Jobs(q.stateNamespace()),
+			keep:  func(j *model.Job) bool { return strings.HasPrefix(j.ID, q.prefix) },
+			order: func(j *model.Job) order { return order{id: j.Namespace + "." + j.ID} },
+		}
+		return listOf(q, v.TableIndex(TableJobs, TableJobSummaries), p, func(j *model.Job) *JobListStub { return jobStub(v, j, meta) })
+	})
+}
+
+// ofJob reads something about one job; look gets the job, which is not nil.
+func (s *Server) ofJob(w http.ResponseWriter, r *http.Request, id string, names []string, look func(View, *query, *model.Job) answer) (any, error) {
+	return s.read(w, r, tables(append(names, TableJobs)...), func(v View, q *query) answer {
+		j := v.JobByID(q.namespace, id)
+		if j == nil {
+			return notFound(v, TableJobs, "job not found")
+		}
+		return look(v, q, j)
+	})
+}
+
+func (s *Server) jobByID(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	return s.ofJob(w, r, id, nil, func(_ View, _ *query, j *model.Job) answer {
+		return answer{index: j.ModifyIndex, value: j}
+	})
+}
+
+func (s *Server) jobSummary(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	return s.read(w, r, tables(TableJobSummaries, TableAllocs, TableJobs), func(v View, q *query) answer {
+		j := v.JobByID(q.namespace, id)
+		if j == nil {
+			return notFound(v, TableJobs, "job not found")
+		}
+		sum := summaryOf(v, j)
+		if sum == nil {
+			return notFound(v, TableJobs, "job not found")
+		}
+		return answer{index: sum.ModifyIndex, value: sum}
+	})
+}
+
+func (s *Server) jobVersions(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	diffs, err := boolParam(r, "diffs")
+	if err != nil {
+		return nil, err
+	}
+	return s.ofJob(w, r, id, []string{TableJobVersions}, func(v View, q *query, j *model.Job) answer {
+		versions := v.JobVersions(q.namespace, id)
+		out := &JobVersionsResponse{Versions: versions, QueryMeta: QueryMeta{Index: j.ModifyIndex, KnownLeader: true}}
+		if diffs {
+			if out.Diffs, err = s.versionDiffs(versions, r); err != nil {
+				return answer{err: err}
+			}
+		}
+		return answer{index: j.ModifyIndex, value: out}
+	})
+}
+
+// versionDiffs compares each version with the one before it, or with the version or tag that the request names.
+func (s *Server) versionDiffs(versions []*model.Job, r *http.Request) ([]any, error) {
+	base := findVersion(versions, r.URL.Query().Get("diff_version"), r.URL.Query().Get("diff_tag"))
+	var out []any
+	for i, newer := range versions {
+		older := base
+		if older == nil {
+			if i+1 == len(versions) {
+				break
+			}
+			older = versions[i+1]
+		} else if older == newer {
+			continue
+		}
+		d, err := s.backend.DiffJobs(older, newer)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func findVersion(versions []*model.Job, number, tag string) *model.Job {
+	for _, j := range versions {
+		if number != "" && strconv.FormatUint(j.Version, 10) == number || tag != "" && j.VersionTag != nil && j.VersionTag.Name == tag {
+			return j
+		}
+	}
+	return nil
+}
+
+func (s *Server) jobSubmission(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	version, err := strconv.ParseUint(r.URL.Query().Get("version"), 10, 64)
+	if err != nil {
+		return nil, fail(http.StatusBadRequest, "Unable to parse job submission version parameter")
+	}
+	return s.read(w, r, tables(TableJobs), func(v View, q *query) answer {
+		sub := v.JobSubmission(q.namespace, id, version)
+		if sub == nil {
+			return notFound(v, TableJobs, "job source not found")
+		}
+		return answer{index: sub.JobModifyIndex, value: sub}
+	})
+}
+
+func (s *Server) jobAllocs(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	all, err := boolParam(r, "all")
+	if err != nil {
+		return nil, err
+	}
+	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+		allocs := slices.Clone(v.AllocsByJob(q.namespace, id))
+		if j := v.JobByID(q.namespace, id); j != nil && !all {
+			// Allocs of an earlier job of the same name belong to nobody who asks now.
+			allocs = slices.DeleteFunc(allocs, func(a *model.Allocation) bool { return a.CreateIndex < j.CreateIndex })
+		}
+		newestFirst(allocs, func(a *model.Allocation) order { return order{a.CreateIndex, a.ID} })
+		return answer{index: indexOf(v, TableAllocs, allocs, func(a *model.Allocation) uint64 { return a.ModifyIndex }), value: allocStubs(v, allocs)}
+	})
+}
+
+func (s *Server) jobEvals(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	return s.read(w, r, tables(TableEvals), func(v View, q *query) answer {
+		evals := slices.Clone(v.EvalsByJob(q.namespace, id))
+		newestFirst(evals, func(e *model.Evaluation) order { return order{e.CreateIndex, e.ID} })
+		return answer{index: indexOf(v, TableEvals, evals, func(e *model.Evaluation) uint64 { return e.ModifyIndex }), value: orEmpty(evals)}
+	})
+}
+
+func (s *Server) jobDeployments(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	all, err := boolParam(r, "all")
+	if err != nil {
+		return nil, err
+	}
+	return s.read(w, r, tables(TableDeployments), func(v View, q *query) answer {
+		ds := slices.Clone(v.DeploymentsByJob(q.namespace, id))
+		if j := v.JobByID(q.namespace, id); j != nil && !all {
+			ds = slices.DeleteFunc(ds, func(d *model.Deployment) bool { return d.JobCreateIndex != 0 && d.JobCreateIndex < j.CreateIndex })
+		}
+		newestFirst(ds, func(d *model.Deployment) order { return order{d.CreateIndex, d.ID} })
+		return answer{index: indexOf(v, TableDeployments, ds, func(d *model.Deployment) uint64 { return d.ModifyIndex }), value: orEmpty(ds)}
+	})
+}
+
+func (s *Server) jobDeployment(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	return s.read(w, r, tables(TableDeployments), func(v View, q *query) answer {
+		d := v.LatestDeployment(q.namespace, id)
+		if d == nil {
+			return answer{index: v.TableIndex(TableDeployments), value: (*model.Deployment)(nil)}
+		}
+		return answer{index: d.ModifyIndex, value: d}
+	})
+}
+
+func (s *Server) jobActions(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	return s.ofJob(w, r, id, nil, func(_ View, _ *query, j *model.Job) answer {
+		out := []*JobAction{}
+		for _, tg := range j.TaskGroups {
+			for _, t := range tg.Tasks {
+				for _, a := range t.Actions {
+					out = append(out, &JobAction{Name: a.Name, Command: a.Command, Args: a.Args, TaskName: t.Name, TaskGroupName: tg.Name})
+				}
+			}
+		}
+		return answer{index: j.ModifyIndex, value: out}
+	})
+}
+
+func (s *Server) jobScale(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	return s.ofJob(w, r, id, []string{TableAllocs, TableDeployments}, func(v View, q *query, j *model.Job) answer {
+		out := &JobScaleStatus{JobID: j.ID, Namespace: j.Namespace, JobCreateIndex: j.CreateIndex,
+			JobModifyIndex: j.ModifyIndex, JobStopped: j.Stop, TaskGroups: map[string]*GroupScaleStatus{}}
+		for _, tg := range j.TaskGroups {
+			out.TaskGroups[tg.Name] = &GroupScaleStatus{Desired: tg.Count}
+		}
+		index := j.ModifyIndex
+		for _, a := range v.AllocsByJob(q.namespace, id) {
+			index = max(index, a.ModifyIndex)
+			if g := out.TaskGroups[a.TaskGroup]; g != nil && !a.TerminalStatus() {
+				g.count(a)
+			}
+		}
+		return answer{index: index, value: out}
+	})
+}
+
+func (g *GroupScaleStatus) count(a *model.Allocation) {
+	g.Placed++
+	if a.ClientStatus == model.AllocClientStatusRunning {
+		g.Running++
+	}
+	switch {
+	case a.DeploymentStatus.IsHealthy():
+		g.Healthy++
+	case a.DeploymentStatus.IsUnhealthy():
+		g.Unhealthy++
+	}
+}
+
+func newestFirst[T any](list []T, at func(T) order) {
+	slices.SortStableFunc(list, func(a, b T) int { return at(b).compare(at(a)) })
+}
+
+// indexOf is the newest change to a list, or to its table if it is empty.
+func indexOf[T any](v View, table string, list []T, modified func(T) uint64) uint64 {
+	if len(list) == 0 {
+		return v.TableIndex(table)
+	}
+	return modified(slices.MaxFunc(list, func(a, b T) int { return cmp.Compare(modified(a), modified(b)) }))
+}

@@ -1,0 +1,253 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// missing reports whether a JSON value is absent or null.
+func missing(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// requestNamespace is the namespace that the request names, "" if it names none.
+func requestNamespace(r *http.Request) string { return r.URL.Query().Get("namespace") }
+
+func (s *Server) parseJob(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var req JobParseRequest
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if req.JobHCL == "" {
+		return nil, fail(http.StatusBadRequest, "Job spec is empty")
+	}
+	req.Namespace = requestNamespace(r)
+	draft, err := s.backend.ParseJob(r.Context(), &req)
+	if err != nil {
+		return nil, fail(http.StatusBadRequest, err.Error())
+	}
+	return draft, nil
+}
+
+func (s *Server) validateJob(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var req JobValidateRequest
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if missing(req.Job) {
+		return nil, fail(http.StatusBadRequest, "Job must be specified")
+	}
+	req.Namespace = requestNamespace(r)
+	resp, err := s.backend.ValidateJob(r.Context(), &req)
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (s *Server) planJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	var req JobPlanRequest
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if missing(req.Job) {
+		return nil, fail(http.StatusBadRequest, "Job must be specified")
+	}
+	if err := sameJobID(req.Job, id); err != nil {
+		return nil, err
+	}
+	req.JobID, req.Namespace = id, requestNamespace(r)
+	resp, err := s.backend.PlanJob(r.Context(), &req)
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, resp.Index)
+	return resp, nil
+}
+
+// sameJobID refuses a job whose id is not the one of the path.
+func sameJobID(job json.RawMessage, id string) error {
+	var j struct{ ID *string }
+	if err := json.Unmarshal(job, &j); err != nil {
+		return fail(http.StatusBadRequest, err.Error())
+	}
+	switch {
+	case j.ID == nil || *j.ID == "":
+		return fail(http.StatusBadRequest, "Job must have a valid ID")
+	case *j.ID != id:
+		return fail(http.StatusBadRequest, "Job ID does not match")
+	}
+	return nil
+}
+
+func (s *Server) registerJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.register(w, r, "")
+}
+
+func (s *Server) updateJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	return s.register(w, r, id)
+}
+
+func (s *Server) register(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	var req JobRegisterRequest
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if missing(req.Job) {
+		return nil, fail(http.StatusBadRequest, "Job must be specified")
+	}
+	if id != "" {
+		if err := sameJobID(req.Job, id); err != nil {
+			return nil, err
+		}
+	}
+	req.JobID, req.Namespace, req.Region = id, requestNamespace(r), r.URL.Query().Get("region")
+	resp, err := s.backend.RegisterJob(r.Context(), &req)
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, resp.Index)
+	return resp, nil
+}
+
+func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	req := JobDeregisterRequest{JobID: id, Namespace: namespaceOf(r)}
+	var err error
+	if req.Purge, err = boolParam(r, "purge"); err != nil {
+		return nil, err
+	}
+	if req.Global, err = boolParam(r, "global"); err != nil {
+		return nil, err
+	}
+	if req.NoShutdownDelay, err = boolParam(r, "no_shutdown_delay"); err != nil {
+		return nil, err
+	}
+	if p := r.URL.Query().Get("eval_priority"); p != "" {
+		if req.EvalPriority, err = strconv.Atoi(p); err != nil {
+			return nil, fail(http.StatusBadRequest, "Failed to parse value of \"eval_priority\" ("+p+") as an int")
+		}
+	}
+	resp, err := s.backend.DeregisterJob(r.Context(), &req)
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, resp.Index)
+	return resp, nil
+}
+
+// registered answers a change of a job whose reply is that of a registration.
+func registered(w http.ResponseWriter, resp *JobRegisterResponse, err error) (any, error) {
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, resp.Index)
+	return resp, nil
+}
+
+func (s *Server) evaluateJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	req := JobEvaluateRequest{}
+	if err := decodeBody(r, &req, true); err != nil {
+		return nil, err
+	}
+	if req.JobID != "" && req.JobID != id {
+		return nil, fail(http.StatusBadRequest, "JobID not same as in request")
+	}
+	req.JobID, req.Namespace = id, namespaceOf(r)
+	resp, err := s.backend.EvaluateJob(r.Context(), &req)
+	return registered(w, resp, err)
+}
+
+func (s *Server) revertJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	var req JobRevertRequest
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if req.JobID != id {
+		return nil, fail(http.StatusBadRequest, "Job ID does not match")
+	}
+	req.Namespace = namespaceOf(r)
+	resp, err := s.backend.RevertJob(r.Context(), &req)
+	if err == nil {
+		setReadMeta(w, resp.Index, ReadMeta{KnownLeader: resp.KnownLeader})
+	}
+	return registered(w, resp, err)
+}
+
+func (s *Server) scaleJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	var req JobScaleRequest
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if req.Target["Group"] == "" && req.Target["group"] == "" {
+		return nil, fail(http.StatusBadRequest, "missing task group name for scaling action")
+	}
+	req.JobID, req.Namespace = id, namespaceOf(r)
+	resp, err := s.backend.ScaleJob(r.Context(), &req)
+	if err != nil {
+		return nil, err
+	}
+	setIndex(w, resp.Index)
+	return resp, nil
+}
+
+func (s *Server) stableJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	var req JobStabilityRequest
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if req.JobID != id {
+		return nil, fail(http.StatusBadRequest, "Job ID does not match")
+	}
+	req.Namespace = namespaceOf(r)
+	resp, err := s.backend.SetJobStability(r.Context(), &req)
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, resp.Index)
+	return resp, nil
+}
+
+func (s *Server) dispatchJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	var req JobDispatchRequest
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if req.JobID != "" && req.JobID != id {
+		return nil, fail(http.StatusBadRequest, "Job ID does not match")
+	}
+	req.JobID, req.Namespace = id, namespaceOf(r)
+	req.IdempotencyToken = r.URL.Query().Get("idempotency_token")
+	resp, err := s.backend.DispatchJob(r.Context(), &req)
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, resp.Index)
+	return resp, nil
+}
+
+func (s *Server) forcePeriodic(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	resp, err := s.backend.ForcePeriodic(r.Context(), namespaceOf(r), id)
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, resp.Index)
+	return resp, nil
+}
+
+func (s *Server) tagVersion(w http.ResponseWriter, r *http.Request, id, tag string) (any, error) {
+	req := JobTagRequest{}
+	if r.Method != http.MethodDelete {
+		if err := decodeBody(r, &req, true); err != nil {
+			return nil, err
+		}
+	}
+	req.JobID, req.Namespace, req.Name, req.Delete = id, namespaceOf(r), tag, r.Method == http.MethodDelete
+	resp, err := s.backend.TagJobVersion(r.Context(), &req)
+	if err != nil {
+		return nil, err
+	}
+	setIndex(w, resp.Index)
+	return resp, nil
+}

@@ -1,0 +1,161 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// contentHash identifies what an object says, without its indexes.
+func contentHash(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
+
+// namespaceView is a namespace as it is read back.
+type namespaceView struct {
+	*model.Namespace
+	Hash                []byte
+	OptionalExtraClaims []string
+	RequiredExtraClaims []string
+}
+
+func viewNamespace(n *model.Namespace) *namespaceView {
+	c := *n
+	c.CreateIndex, c.ModifyIndex = 0, 0
+	return &namespaceView{Namespace: n, Hash: contentHash(&c)}
+}
+
+func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableNamespaces), func(v View, q *query) answer {
+		p := page[*model.Namespace]{
+			items: v.Namespaces(),
+			keep:  func(n *model.Namespace) bool { return strings.HasPrefix(n.Name, q.prefix) },
+			order: func(n *model.Namespace) order { return order{id: n.Name} },
+		}
+		return listOf(q, v.TableIndex(TableNamespaces), p, viewNamespace)
+	})
+}
+
+func (s *Server) namespaceByName(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableNamespaces), func(v View, _ *query) answer {
+		n := v.NamespaceByName(r.PathValue("name"))
+		if n == nil {
+			return notFound(v, TableNamespaces, "Namespace not found")
+		}
+		return answer{index: n.ModifyIndex, value: viewNamespace(n)}
+	})
+}
+
+func (s *Server) putNamespace(w http.ResponseWriter, r *http.Request) (any, error) {
+	var ns model.Namespace
+	if err := decodeBody(r, &ns, false); err != nil {
+		return nil, err
+	}
+	if name := r.PathValue("name"); name != "" && ns.Name != name {
+		return nil, fail(http.StatusBadRequest, "Namespace name does not match request path")
+	}
+	index, err := s.backend.UpsertNamespace(r.Context(), &ns)
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, index)
+	return done, nil
+}
+
+func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) (any, error) {
+	index, err := s.backend.DeleteNamespace(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, index)
+	return done, nil
+}
+
+// nodePoolView is a node pool as it is read back. Built-in pools have no hash.
+type nodePoolView struct {
+	*model.NodePool
+	Hash []byte
+}
+
+func viewNodePool(p *model.NodePool) *nodePoolView {
+	if p.Name == model.NodePoolAll || p.Name == model.NodePoolDefault {
+		return &nodePoolView{NodePool: p}
+	}
+	c := *p
+	c.CreateIndex, c.ModifyIndex = 0, 0
+	return &nodePoolView{NodePool: p, Hash: contentHash(&c)}
+}
+
+func (s *Server) listNodePools(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableNodePools), func(v View, q *query) answer {
+		p := page[*model.NodePool]{
+			items: v.NodePools(),
+			keep:  func(n *model.NodePool) bool { return strings.HasPrefix(n.Name, q.prefix) },
+			order: func(n *model.NodePool) order { return order{id: n.Name} },
+		}
+		return listOf(q, v.TableIndex(TableNodePools), p, viewNodePool)
+	})
+}
+
+func (s *Server) nodePoolByName(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableNodePools), func(v View, _ *query) answer {
+		p := v.NodePoolByName(r.PathValue("name"))
+		if p == nil {
+			return notFound(v, TableNodePools, "node pool not found")
+		}
+		return answer{index: p.ModifyIndex, value: viewNodePool(p)}
+	})
+}
+
+func (s *Server) nodePoolNodes(w http.ResponseWriter, r *http.Request) (any, error) {
+	pool := r.PathValue("name")
+	return s.listNodesWhere(w, r, func(n *model.Node) bool { return pool == model.NodePoolAll || n.NodePool == pool })
+}
+
+func (s *Server) nodePoolJobs(w http.ResponseWriter, r *http.Request) (any, error) {
+	pool := r.PathValue("name")
+	return s.read(w, r, tables(TableJobs, TableJobSummaries), func(v View, q *query) answer {
+		p := page[*model.Job]{
+			items: v.Jobs(q.stateNamespace()),
+			keep:  func(j *model.Job) bool { return j.NodePool == pool },
+			order: func(j *model.Job) order { return order{id: j.Namespace + "." + j.ID} },
+		}
+		return listOf(q, v.TableIndex(TableJobs, TableJobSummaries), p, func(j *model.Job) *JobListStub { return jobStub(v, j, false) })
+	})
+}
+
+func (s *Server) putNodePool(w http.ResponseWriter, r *http.Request) (any, error) {
+	var pool model.NodePool
+	if err := decodeBody(r, &pool, false); err != nil {
+		return nil, err
+	}
+	if name := r.PathValue("name"); name != "" && pool.Name != name {
+		return nil, fail(http.StatusBadRequest, "Node pool name does not match request path")
+	}
+	index, err := s.backend.UpsertNodePool(r.Context(), &pool)
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, index)
+	return done, nil
+}
+
+func (s *Server) deleteNodePool(w http.ResponseWriter, r *http.Request) (any, error) {
+	index, err := s.backend.DeleteNodePool(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return plain500(nil, err)
+	}
+	setIndex(w, index)
+	return done, nil
+}

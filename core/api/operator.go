@@ -1,0 +1,113 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+func (s *Server) systemGC(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return done, s.backend.ForceGC(r.Context())
+}
+
+func (s *Server) reconcileSummaries(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return done, s.backend.ReconcileSummaries(r.Context())
+}
+
+func (s *Server) statusLeader(http.ResponseWriter, *http.Request) (any, error) {
+	leader := s.backend.Leader()
+	if leader == "" {
+		return nil, fail(http.StatusInternalServerError, "No cluster leader")
+	}
+	return leader, nil
+}
+
+func (s *Server) statusPeers(http.ResponseWriter, *http.Request) (any, error) {
+	return orEmpty(s.backend.Peers()), nil
+}
+
+func (s *Server) regions(http.ResponseWriter, *http.Request) (any, error) {
+	return orEmpty(s.backend.Regions()), nil
+}
+
+func (s *Server) raftConfiguration(_ http.ResponseWriter, r *http.Request) (any, error) {
+	cfg, err := s.backend.RaftConfiguration(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+func (s *Server) removeRaftPeer(_ http.ResponseWriter, r *http.Request) (any, error) {
+	id, addr := r.URL.Query().Get("id"), r.URL.Query().Get("address")
+	if (id == "") == (addr == "") {
+		return nil, fail(http.StatusBadRequest, "Must specify either ?id with the server's ID or ?address with IP:port of peer to remove")
+	}
+	return done, s.backend.RemoveRaftPeer(r.Context(), id, addr)
+}
+
+func (s *Server) transferLeadership(_ http.ResponseWriter, r *http.Request) (any, error) {
+	id, addr := r.URL.Query().Get("id"), r.URL.Query().Get("address")
+	if (id == "") == (addr == "") {
+		return nil, fail(http.StatusBadRequest, "must specify id or address")
+	}
+	if err := s.backend.TransferLeadership(r.Context(), id, addr); err != nil {
+		return nil, err
+	}
+	return struct{}{}, nil
+}
+
+func (s *Server) autopilotHealth(_ http.ResponseWriter, r *http.Request) (any, error) {
+	h, err := s.backend.AutopilotHealth(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (s *Server) schedulerConfig(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableSchedulerConfig), func(v View, _ *query) answer {
+		cfg := v.SchedulerConfig()
+		if cfg == nil {
+			return notFound(v, TableSchedulerConfig, "scheduler configuration not found")
+		}
+		out := &struct {
+			SchedulerConfig *model.SchedulerConfiguration
+			QueryMeta
+		}{cfg, QueryMeta{Index: cfg.ModifyIndex, KnownLeader: true}}
+		return answer{index: cfg.ModifyIndex, value: out}
+	})
+}
+
+func (s *Server) putSchedulerConfig(w http.ResponseWriter, r *http.Request) (any, error) {
+	var cfg model.SchedulerConfiguration
+	if err := decodeBody(r, &cfg, false); err != nil {
+		return nil, err
+	}
+	switch cfg.SchedulerAlgorithm {
+	case "", model.SchedulerAlgorithmBinpack, model.SchedulerAlgorithmSpread:
+	default:
+		return nil, fail(http.StatusBadRequest, "invalid scheduler algorithm: "+cfg.SchedulerAlgorithm)
+	}
+	var cas *uint64
+	if v := r.URL.Query().Get("cas"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			return nil, fail(http.StatusBadRequest, "Error parsing cas value: "+err.Error())
+		}
+		cas = &n
+	}
+	updated, index, err := s.backend.SetSchedulerConfig(r.Context(), &cfg, cas)
+	if err != nil {
+		return nil, err
+	}
+	setIndex(w, index)
+	return &struct {
+		Updated bool
+		Index   uint64
+	}{updated, index}, nil
+}

@@ -1,0 +1,61 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// writePrometheus writes metrics in the text format of Prometheus.
+func writePrometheus(w io.Writer, m *MetricsSummary) error {
+	out := bufio.NewWriter(w)
+	seen := map[string]bool{}
+	head := func(name, kind string) {
+		if !seen[name] {
+			seen[name] = true
+			fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, name, name, kind)
+		}
+	}
+	for _, g := range m.Gauges {
+		n := promName(g.Name)
+		head(n, "gauge")
+		fmt.Fprintf(out, "%s%s %v\n", n, promLabels(g.Labels), g.Value)
+	}
+	for _, c := range m.Counters {
+		n := promName(c.Name)
+		head(n, "counter")
+		fmt.Fprintf(out, "%s%s %v\n", n, promLabels(c.Labels), c.Sum)
+	}
+	for _, s := range m.Samples {
+		n := promName(s.Name)
+		head(n, "summary")
+		fmt.Fprintf(out, "%s_sum%s %v\n%s_count%s %d\n", n, promLabels(s.Labels), s.Sum, n, promLabels(s.Labels), s.Count)
+	}
+	return out.Flush()
+}
+
+func promName(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == ':':
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+func promLabels(labels map[string]string) string {
+	if len(labels) == 0 {
+		return ""
+	}
+	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+	parts := make([]string, 0, len(labels))
+	for _, k := range sortedKeys(labels) {
+		parts = append(parts, promName(k)+`="`+quote.Replace(labels[k])+`"`)
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}

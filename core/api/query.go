@@ -1,0 +1,177 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// waitJitter is the part of the wait by which answers of equal waits spread.
+const waitJitter = 16
+
+type tokenKey struct{}
+
+// withToken puts the request's secret into its context.
+func withToken(r *http.Request) context.Context {
+	tok := r.Header.Get("X-Nomad-Token")
+	if tok == "" {
+		if scheme, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+			tok = strings.TrimSpace(rest)
+		}
+	}
+	if tok == "" {
+		return r.Context()
+	}
+	return context.WithValue(r.Context(), tokenKey{}, tok)
+}
+
+// TokenFromContext returns the secret that came with the request, or "".
+func TokenFromContext(ctx context.Context) string {
+	tok, _ := ctx.Value(tokenKey{}).(string)
+	return tok
+}
+
+// query is what the parameters of a read say.
+type query struct {
+	r         *http.Request
+	namespace string // "*" is every namespace
+	prefix    string
+	filter    string
+	perPage   int
+	nextToken string
+	reverse   bool
+	minIndex  uint64
+	wait      time.Duration
+	mode      ReadMode
+}
+
+func namespaceOf(r *http.Request) string {
+	if ns := r.URL.Query().Get("namespace"); ns != "" {
+		return ns
+	}
+	return "default"
+}
+
+func parseQuery(r *http.Request) (*query, error) {
+	p := r.URL.Query()
+	q := &query{r: r, namespace: namespaceOf(r), prefix: p.Get("prefix"), filter: p.Get("filter"),
+		nextToken: p.Get("next_token"), wait: defaultWait}
+	var err error
+	if v := p.Get("per_page"); v != "" {
+		if q.perPage, err = strconv.Atoi(v); err != nil || q.perPage < 0 {
+			return nil, fail(http.StatusBadRequest, "Failed to parse value of \"per_page\" ("+v+") as a uint64")
+		}
+	}
+	if v := p.Get("index"); v != "" {
+		if q.minIndex, err = strconv.ParseUint(v, 10, 64); err != nil {
+			return nil, fail(http.StatusBadRequest, "Invalid index")
+		}
+	}
+	if v := p.Get("wait"); v != "" {
+		if q.wait, err = time.ParseDuration(v); err != nil || q.wait < 0 {
+			return nil, fail(http.StatusBadRequest, "Invalid wait time")
+		}
+	}
+	q.wait = min(q.wait, maxWait)
+	q.wait += rand.N(q.wait/waitJitter + 1)
+	if q.reverse, err = boolParam(r, "reverse"); err != nil {
+		return nil, err
+	}
+	switch {
+	case p.Has("stale") && p.Get("stale") != "false":
+		q.mode = ReadStale
+	case p.Has("consistent"):
+		q.mode = ReadConsistent
+	}
+	return q, nil
+}
+
+// inNamespace reports whether the read covers the namespace.
+func (q *query) inNamespace(ns string) bool { return q.namespace == "*" || q.namespace == ns }
+
+// stateNamespace is the namespace as the View's lists take it.
+func (q *query) stateNamespace() string {
+	if q.namespace == "*" {
+		return ""
+	}
+	return q.namespace
+}
+
+// answer is one evaluation of a read. Index is that of the newest change to
+// what was read; a blocking query waits until it passes the client's.
+type answer struct {
+	index     uint64
+	value     any
+	nextToken string
+	err       error
+}
+
+// read answers a read from a View, waiting for a change if the client asks to.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []WatchKey, look func(View, *query) answer) (any, error) {
+	q, err := parseQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := s.backend.Ready(r.Context(), q.mode)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	var timeout <-chan time.Time
+	if q.minIndex > 0 {
+		t := time.NewTimer(q.wait)
+		defer t.Stop()
+		timeout = t.C
+	}
+	for {
+		changed := s.watch(ctx, q, keys)
+		a := look(s.backend.View(), q)
+		if q.minIndex > 0 && a.index <= q.minIndex && (a.err == nil || statusOf(a.err) == http.StatusNotFound) {
+			select {
+			case <-changed:
+				continue
+			case <-timeout:
+			case <-ctx.Done():
+			}
+		}
+		return finish(w, meta, a)
+	}
+}
+
+func (s *Server) watch(ctx context.Context, q *query, keys []WatchKey) <-chan struct{} {
+	if q.minIndex == 0 {
+		return nil
+	}
+	return s.backend.Watch(ctx, keys...)
+}
+
+func finish(w http.ResponseWriter, meta ReadMeta, a answer) (any, error) {
+	if a.err != nil && statusOf(a.err) != http.StatusNotFound {
+		return nil, a.err
+	}
+	setReadMeta(w, a.index, meta)
+	if a.nextToken != "" {
+		w.Header().Set("X-Nomad-NextToken", a.nextToken)
+	}
+	return a.value, a.err
+}
+
+func tables(names ...string) []WatchKey {
+	keys := make([]WatchKey, len(names))
+	for i, n := range names {
+		keys[i] = WatchKey{Table: n}
+	}
+	return keys
+}
+
+// notFound is the answer for an object that is not there.
+func notFound(v View, table, text string) answer {
+	return answer{index: v.TableIndex(table), err: fail(http.StatusNotFound, text)}
+}

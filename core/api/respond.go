@@ -1,0 +1,181 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// handler answers one request. A nil value is an empty body. An error that is
+// not coded gets its status from its class.
+type handler func(w http.ResponseWriter, r *http.Request) (any, error)
+
+// statusError is an error whose status is decided.
+type statusError struct {
+	status int
+	text   string
+}
+
+func (e *statusError) Error() string { return e.text }
+
+func fail(status int, text string) error { return &statusError{status: status, text: text} }
+
+var errMethod = fail(http.StatusMethodNotAllowed, "Invalid method")
+
+// statusOf maps an error to a status.
+func statusOf(err error) int {
+	var coded *statusError
+	if errors.As(err, &coded) {
+		return coded.status
+	}
+	var tooBig *http.MaxBytesError
+	if errors.As(err, &tooBig) {
+		return http.StatusRequestEntityTooLarge
+	}
+	switch errdefs.ClassOf(err) {
+	case errdefs.NotFound:
+		return http.StatusNotFound
+	case errdefs.InvalidArgument:
+		return http.StatusBadRequest
+	case errdefs.PermissionDenied:
+		return http.StatusForbidden
+	case errdefs.ResourceExhausted:
+		return http.StatusTooManyRequests
+	case errdefs.Unimplemented:
+		return http.StatusNotImplemented
+	}
+	return http.StatusInternalServerError
+}
+
+// plain500 answers a backend's refusal as the reference does on this route:
+// status 500, whatever the class, but for denials.
+func plain500(v any, err error) (any, error) {
+	if err == nil || errdefs.IsPermissionDenied(err) {
+		return v, err
+	}
+	return nil, fail(http.StatusInternalServerError, err.Error())
+}
+
+func writeError(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	if status == http.StatusNotFound && text == "" {
+		w.WriteHeader(status)
+		return
+	}
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // the client is gone if this fails
+}
+
+// serve runs a handler and writes what it returns.
+func (s *Server) serve(h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if region := r.URL.Query().Get("region"); region != "" && region != s.backend.Region() {
+			writeError(w, http.StatusInternalServerError, "No path to region")
+			return
+		}
+		if r.Body != nil {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+		}
+		v, err := h(w, r.WithContext(withToken(r)))
+		switch {
+		case err != nil:
+			status := statusOf(err)
+			if status >= http.StatusInternalServerError {
+				s.log.Debug("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+			}
+			writeError(w, status, err.Error())
+		case v == nil:
+		default:
+			s.writeJSON(w, r, v)
+		}
+	}
+}
+
+// done is returned by handlers that wrote their answer themselves.
+var done any
+
+func (s *Server) writeJSON(w http.ResponseWriter, r *http.Request, v any) {
+	body, err := encodeJSON(v, pretty(r))
+	if err != nil {
+		s.log.Error("an answer cannot be encoded; this is a defect of drover", "path", r.URL.Path, "error", err)
+		writeError(w, http.StatusInternalServerError, "cannot encode the answer: "+err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // the client is gone if this fails
+}
+
+func pretty(r *http.Request) bool {
+	v, ok := r.URL.Query()["pretty"]
+	return ok && (len(v) == 0 || v[0] != "false")
+}
+
+func encodeJSON(v any, indent bool) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if indent {
+		enc.SetIndent("", "    ")
+	}
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(buf.Bytes(), "\n"), nil
+}
+
+// decodeBody reads the JSON body into v. An empty body is an error unless optional.
+func decodeBody(r *http.Request, v any, optional bool) error {
+	err := json.NewDecoder(r.Body).Decode(v)
+	var tooBig *http.MaxBytesError
+	switch {
+	case err == nil, optional && errors.Is(err, io.EOF):
+		return nil
+	case errors.As(err, &tooBig):
+		return fail(http.StatusRequestEntityTooLarge, "request body is larger than "+strconv.Itoa(maxBodyBytes>>20)+" MiB; send less")
+	}
+	return fail(http.StatusBadRequest, err.Error())
+}
+
+func setIndex(w http.ResponseWriter, index uint64) {
+	w.Header().Set("X-Nomad-Index", strconv.FormatUint(index, 10))
+}
+
+func setReadMeta(w http.ResponseWriter, index uint64, m ReadMeta) {
+	setIndex(w, index)
+	w.Header().Set("X-Nomad-KnownLeader", strconv.FormatBool(m.KnownLeader))
+	w.Header().Set("X-Nomad-LastContact", strconv.FormatInt(m.LastContactMS, 10))
+}
+
+// orEmpty makes an empty list [] instead of null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func boolParam(r *http.Request, name string) (bool, error) {
+	v := r.URL.Query().Get(name)
+	if v == "" {
+		return false, nil
+	}
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, fail(http.StatusBadRequest, "Failed to parse value of \""+name+"\" ("+v+") as a bool: "+err.Error())
+	}
+	return b, nil
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}

@@ -1,0 +1,159 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"net/http"
+	"net/http/pprof"
+)
+
+// verbs are the handlers of one path by what they do: a nil one is refused
+// with 405. PUT and POST mean the same, as they always did for clients.
+type verbs struct {
+	get, put, del handler
+}
+
+func (v verbs) pick(method string) handler {
+	switch method {
+	case http.MethodGet, http.MethodHead:
+		return v.get
+	case http.MethodPut, http.MethodPost:
+		return v.put
+	case http.MethodDelete:
+		return v.del
+	}
+	return nil
+}
+
+func (s *Server) mount(mux *http.ServeMux, pattern string, v verbs) {
+	mux.HandleFunc(pattern, s.serve(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		h := v.pick(r.Method)
+		if h == nil {
+			return nil, errMethod
+		}
+		return h(w, r)
+	}))
+}
+
+// routes is the whole surface, area by area.
+func (s *Server) routes(mux *http.ServeMux) {
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	s.jobRoutes(mux)
+	s.allocRoutes(mux)
+	s.nodeRoutes(mux)
+	s.clusterRoutes(mux)
+	s.agentRoutes(mux)
+	s.clientRoutes(mux)
+	s.absentRoutes(mux)
+}
+
+func (s *Server) jobRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/jobs", verbs{get: s.listJobs, put: s.registerJob})
+	s.mount(mux, "/v1/jobs/parse", verbs{put: s.parseJob})
+	s.mount(mux, "/v1/jobs/statuses", verbs{get: s.jobStatuses, put: s.jobStatuses})
+	s.mount(mux, "/v1/validate/job", verbs{put: s.validateJob})
+	mux.HandleFunc("/v1/job/{rest...}", s.serve(s.jobByPath))
+	s.mount(mux, "/v1/scaling/policies", verbs{get: s.listScalingPolicies})
+	s.mount(mux, "/v1/scaling/policy/{id}", verbs{get: s.scalingPolicy})
+	s.mount(mux, "/v1/services", verbs{get: s.listServices})
+	s.mount(mux, "/v1/service/{name}", verbs{get: s.serviceByName})
+	s.mount(mux, "/v1/search", verbs{put: s.search})
+	s.mount(mux, "/v1/search/fuzzy", verbs{put: s.searchFuzzy})
+	s.mount(mux, "/v1/event/stream", verbs{get: s.eventStream})
+}
+
+func (s *Server) allocRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/allocations", verbs{get: s.listAllocs})
+	s.mount(mux, "/v1/allocation/{id}", verbs{get: s.allocByID})
+	s.mount(mux, "/v1/allocation/{id}/stop", verbs{put: s.stopAlloc})
+	s.mount(mux, "/v1/allocation/{id}/services", verbs{get: s.allocServices})
+	s.mount(mux, "/v1/evaluations", verbs{get: s.listEvals, del: s.deleteEvals})
+	s.mount(mux, "/v1/evaluations/count", verbs{get: s.countEvals})
+	s.mount(mux, "/v1/evaluation/{id}", verbs{get: s.evalByID})
+	s.mount(mux, "/v1/evaluation/{id}/allocations", verbs{get: s.evalAllocs})
+	s.mount(mux, "/v1/deployments", verbs{get: s.listDeployments})
+	s.mount(mux, "/v1/deployment/{id}", verbs{get: s.deploymentByID})
+	s.mount(mux, "/v1/deployment/allocations/{id}", verbs{get: s.deploymentAllocs})
+	s.mount(mux, "/v1/deployment/fail/{id}", verbs{put: s.failDeployment})
+	s.mount(mux, "/v1/deployment/pause/{id}", verbs{put: s.pauseDeployment})
+	s.mount(mux, "/v1/deployment/promote/{id}", verbs{put: s.promoteDeployment})
+	s.mount(mux, "/v1/deployment/unblock/{id}", verbs{put: s.unblockDeployment})
+	s.mount(mux, "/v1/deployment/allocation-health/{id}", verbs{put: s.deploymentHealth})
+}
+
+func (s *Server) nodeRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/nodes", verbs{get: s.listNodes})
+	s.mount(mux, "/v1/node/{id}", verbs{get: s.nodeByID})
+	s.mount(mux, "/v1/node/{id}/allocations", verbs{get: s.nodeAllocs})
+	s.mount(mux, "/v1/node/{id}/drain", verbs{put: s.drainNode})
+	s.mount(mux, "/v1/node/{id}/eligibility", verbs{put: s.nodeEligibility})
+	s.mount(mux, "/v1/node/{id}/evaluate", verbs{put: s.evaluateNode})
+	s.mount(mux, "/v1/node/{id}/purge", verbs{put: s.purgeNode})
+	s.mount(mux, "/v1/node/pools", verbs{get: s.listNodePools, put: s.putNodePool})
+	s.mount(mux, "/v1/node/pool/{name}", verbs{get: s.nodePoolByName, put: s.putNodePool, del: s.deleteNodePool})
+	s.mount(mux, "/v1/node/pool/{name}/jobs", verbs{get: s.nodePoolJobs})
+	s.mount(mux, "/v1/node/pool/{name}/nodes", verbs{get: s.nodePoolNodes})
+}
+
+func (s *Server) clusterRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/namespaces", verbs{get: s.listNamespaces})
+	s.mount(mux, "/v1/namespace", verbs{put: s.putNamespace})
+	s.mount(mux, "/v1/namespace/{name}", verbs{get: s.namespaceByName, put: s.putNamespace, del: s.deleteNamespace})
+	s.mount(mux, "/v1/system/gc", verbs{put: s.systemGC})
+	s.mount(mux, "/v1/system/reconcile/summaries", verbs{put: s.reconcileSummaries})
+	s.mount(mux, "/v1/status/leader", verbs{get: s.statusLeader})
+	s.mount(mux, "/v1/status/peers", verbs{get: s.statusPeers})
+	s.mount(mux, "/v1/regions", verbs{get: s.regions})
+	s.mount(mux, "/v1/operator/raft/configuration", verbs{get: s.raftConfiguration})
+	s.mount(mux, "/v1/operator/raft/peer", verbs{del: s.removeRaftPeer})
+	s.mount(mux, "/v1/operator/raft/transfer-leadership", verbs{put: s.transferLeadership})
+	s.mount(mux, "/v1/operator/autopilot/health", verbs{get: s.autopilotHealth})
+	s.mount(mux, "/v1/operator/scheduler/configuration", verbs{get: s.schedulerConfig, put: s.putSchedulerConfig})
+}
+
+func (s *Server) agentRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/agent/self", verbs{get: s.agentSelf})
+	s.mount(mux, "/v1/agent/members", verbs{get: s.agentMembers})
+	s.mount(mux, "/v1/agent/servers", verbs{get: s.agentServers})
+	s.mount(mux, "/v1/agent/health", verbs{get: s.agentHealth})
+	s.mount(mux, "/v1/agent/join", verbs{put: s.agentJoin})
+	s.mount(mux, "/v1/agent/force-leave", verbs{put: s.agentForceLeave})
+	s.mount(mux, "/v1/agent/monitor", verbs{get: s.agentMonitor})
+	s.mount(mux, "/v1/metrics", verbs{get: s.metrics})
+}
+
+func (s *Server) clientRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/client/stats", verbs{get: s.clientStats})
+	s.mount(mux, "/v1/client/gc", verbs{get: s.clientGC, put: s.clientGC})
+	s.mount(mux, "/v1/client/allocation/{id}/stats", verbs{get: s.allocStats})
+	s.mount(mux, "/v1/client/allocation/{id}/checks", verbs{get: s.allocChecks})
+	s.mount(mux, "/v1/client/allocation/{id}/restart", verbs{put: s.restartAlloc})
+	s.mount(mux, "/v1/client/allocation/{id}/signal", verbs{put: s.signalAlloc})
+	s.mount(mux, "/v1/client/allocation/{id}/gc", verbs{get: s.gcAlloc, put: s.gcAlloc})
+	s.mount(mux, "/v1/client/allocation/{id}/exec", verbs{get: s.execAlloc})
+	s.mount(mux, "/v1/client/fs/ls/{id}", verbs{get: s.listFiles})
+	s.mount(mux, "/v1/client/fs/stat/{id}", verbs{get: s.statFile})
+	s.mount(mux, "/v1/client/fs/cat/{id}", verbs{get: s.catFile})
+	s.mount(mux, "/v1/client/fs/readat/{id}", verbs{get: s.readFileAt})
+	s.mount(mux, "/v1/client/fs/stream/{id}", verbs{get: s.streamFile})
+	s.mount(mux, "/v1/client/fs/logs/{id}", verbs{get: s.streamLogs})
+}
+
+// absentRoutes answer for what this cluster has switched off or has none of.
+func (s *Server) absentRoutes(mux *http.ServeMux) {
+	refuse := func(status int, text string) handler {
+		return func(http.ResponseWriter, *http.Request) (any, error) { return nil, fail(status, text) }
+	}
+	all := func(h handler) verbs { return verbs{get: h, put: h, del: h} }
+	s.mount(mux, "/v1/acl/{rest...}", all(refuse(http.StatusBadRequest, "ACL support disabled")))
+	s.mount(mux, "/.well-known/openid-configuration", verbs{get: refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled")})
+}
+
+func debugRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+}

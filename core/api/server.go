@@ -1,0 +1,145 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/klauspost/compress/gzhttp"
+)
+
+// Limits of one request.
+const (
+	maxBodyBytes      = 16 << 20
+	maxHeaderBytes    = 1 << 20
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	defaultWait       = 5 * time.Minute
+	maxWait           = 10 * time.Minute
+)
+
+// Config is what a Server needs besides its Backend.
+type Config struct {
+	EnableDebug bool              // serve /debug/pprof
+	Headers     map[string]string // added to every answer
+}
+
+// Server answers the public HTTP API.
+type Server struct {
+	backend Backend
+	log     hclog.Logger
+	handler http.Handler
+	events  *eventLog
+}
+
+// New returns a Server over the backend. Serve also feeds the event stream; who
+// uses Handler alone runs Feed.
+func New(backend Backend, log hclog.Logger, cfg Config) *Server {
+	s := &Server{backend: backend, log: log.Named("http"), events: newEventLog()}
+	mux := http.NewServeMux()
+	s.routes(mux)
+	if cfg.EnableDebug {
+		debugRoutes(mux)
+	}
+	zip, err := gzhttp.NewWrapper(gzhttp.MinSize(1400))
+	if err != nil {
+		panic("gzip options are constant: " + err.Error())
+	}
+	s.handler = s.recovered(withHeaders(cfg.Headers, split(mux, zip(mux))))
+	return s
+}
+
+// Handler is the API as an http.Handler.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Serve answers on the listener until ctx ends, then waits a moment for
+// requests that are under way.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	srv := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		BaseContext:       func(net.Listener) context.Context { return base },
+	}
+	fed := make(chan struct{})
+	go func() { defer close(fed); s.Feed(base) }()
+	defer func() { cancel(); <-fed }()
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	cancel() // ends blocking queries and streams
+	grace, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer stop()
+	if err := srv.Shutdown(grace); err != nil {
+		_ = srv.Close()
+	}
+	<-done
+	return nil
+}
+
+// recovered turns a panic of a handler into status 500 and a log line.
+func (s *Server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler {
+				panic(v)
+			}
+			s.log.Error("a request handler panicked; this is a defect of drover", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+			writeError(w, http.StatusInternalServerError, "internal error: the request handler panicked; see the agent's log")
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// withHeaders adds configured headers to every answer.
+func withHeaders(headers map[string]string, next http.Handler) http.Handler {
+	if len(headers) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for k, v := range headers {
+			w.Header().Set(k, v)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// uncompressed are the paths whose answers come piece by piece, or not as HTTP:
+// a compressor would hold small pieces back.
+var uncompressed = []string{"/v1/client/fs/logs/", "/v1/client/fs/stream/", "/v1/agent/monitor", "/v1/event/stream"}
+
+// split keeps streams and protocol upgrades away from the compressing wrapper.
+func split(plain, zipped http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := zipped
+		if r.Header.Get("Upgrade") != "" {
+			h = plain
+		}
+		for _, p := range uncompressed {
+			if strings.HasPrefix(r.URL.Path, p) {
+				w.Header().Set("Vary", "Accept-Encoding") // as everywhere else
+				h = plain
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,213 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// ServiceRegistration is one place at which a service answers. It is derived
+// from the allocs that run, so it can neither be missed nor be left behind.
+type ServiceRegistration struct {
+	ID          string
+	ServiceName string
+	Namespace   string
+	NodeID      string
+	Datacenter  string
+	JobID       string
+	AllocID     string
+	Tags        []string
+	Address     string
+	Port        int
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// ServiceStub is a service of a namespace with all its tags.
+type ServiceStub struct {
+	ServiceName string
+	Tags        []string
+}
+
+// NamespaceServices is the services of a namespace.
+type NamespaceServices struct {
+	Namespace string
+	Services  []*ServiceStub
+}
+
+const providerNomad = "nomad"
+
+// registrations lists the places of the built-in registry at which an alloc serves.
+func registrations(v View, a *model.Allocation) []*ServiceRegistration {
+	if a.TerminalStatus() || a.ClientStatus != model.AllocClientStatusRunning {
+		return nil
+	}
+	a = withJob(v, a)
+	tg := a.Job.LookupTaskGroup(a.TaskGroup)
+	if tg == nil {
+		return nil
+	}
+	var out []*ServiceRegistration
+	for _, svc := range tg.Services {
+		out = appendRegistration(out, v, a, "group-"+tg.Name, "", svc)
+	}
+	for _, t := range tg.Tasks {
+		if st := a.TaskStates[t.Name]; st == nil || st.State != model.TaskStateRunning {
+			continue
+		}
+		for _, svc := range t.Services {
+			out = appendRegistration(out, v, a, t.Name, t.Name, svc)
+		}
+	}
+	return out
+}
+
+func appendRegistration(out []*ServiceRegistration, v View, a *model.Allocation, owner, task string, svc *model.Service) []*ServiceRegistration {
+	if svc.Provider != providerNomad {
+		return out
+	}
+	names := strings.NewReplacer("${JOB}", a.Job.Name, "${TASKGROUP}", a.TaskGroup, "${TASK}", task,
+		"${BASE}", a.Job.Name+"-"+a.TaskGroup+"-"+task, "${NOMAD_JOB_NAME}", a.Job.Name, "${NOMAD_JOB_ID}", a.JobID,
+		"${NOMAD_GROUP_NAME}", a.TaskGroup, "${NOMAD_TASK_NAME}", task, "${NOMAD_NAMESPACE}", a.Namespace,
+		"${NOMAD_ALLOC_ID}", a.ID, "${NOMAD_ALLOC_INDEX}", strconv.Itoa(a.Index()))
+	name := names.Replace(svc.Name)
+	tags := svc.Tags
+	if a.DeploymentStatus.IsCanary() && len(svc.CanaryTags) > 0 {
+		tags = svc.CanaryTags
+	}
+	r := &ServiceRegistration{
+		ID:          "_nomad-task-" + a.ID + "-" + owner + "-" + name + "-" + svc.PortLabel,
+		ServiceName: name, Namespace: a.Namespace, NodeID: a.NodeID, JobID: a.JobID, AllocID: a.ID,
+		Tags: []string{}, CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex,
+	}
+	for _, t := range tags {
+		r.Tags = append(r.Tags, names.Replace(t))
+	}
+	if n := v.NodeByID(a.NodeID); n != nil {
+		r.Datacenter = n.Datacenter
+	}
+	r.Address, r.Port = portOf(a, svc.PortLabel)
+	if svc.Address != "" {
+		r.Address = names.Replace(svc.Address)
+	}
+	return append(out, r)
+}
+
+// portOf finds a port by label among those given to the alloc.
+func portOf(a *model.Allocation, label string) (string, int) {
+	number, err := strconv.Atoi(label)
+	literal := err == nil
+	if a.AllocatedResources == nil {
+		return "", number
+	}
+	shared := a.AllocatedResources.Shared
+	for _, p := range shared.Ports {
+		if p.Label == label || literal {
+			if literal {
+				return p.HostIP, number
+			}
+			return p.HostIP, p.Value
+		}
+	}
+	for _, t := range a.AllocatedResources.Tasks {
+		for _, n := range t.Networks {
+			for _, p := range append(slices.Clone(n.ReservedPorts), n.DynamicPorts...) {
+				if p.Label == label {
+					return n.IP, p.Value
+				}
+			}
+		}
+	}
+	return "", number
+}
+
+func (s *Server) listServices(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+		tags := map[string]map[string][]string{} // namespace, service
+		for a := range v.Allocs() {
+			if !q.inNamespace(a.Namespace) {
+				continue
+			}
+			for _, reg := range registrations(v, a) {
+				if tags[reg.Namespace] == nil {
+					tags[reg.Namespace] = map[string][]string{}
+				}
+				tags[reg.Namespace][reg.ServiceName] = append(tags[reg.Namespace][reg.ServiceName], reg.Tags...)
+			}
+		}
+		out := []*NamespaceServices{}
+		for _, ns := range sortedKeys(tags) {
+			group := &NamespaceServices{Namespace: ns}
+			for _, name := range sortedKeys(tags[ns]) {
+				group.Services = append(group.Services, &ServiceStub{ServiceName: name, Tags: sortedSet(tags[ns][name])})
+			}
+			out = append(out, group)
+		}
+		return answer{index: v.TableIndex(TableAllocs), value: out}
+	})
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func sortedSet(list []string) []string {
+	out := append([]string{}, list...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// registrationsOf answers a list of registrations, oldest first.
+func registrationsOf(q *query, v View, allocs func(yield func(*model.Allocation) bool), keep func(*ServiceRegistration) bool) answer {
+	p := page[*ServiceRegistration]{
+		items: func(yield func(*ServiceRegistration) bool) {
+			for a := range allocs {
+				for _, reg := range registrations(v, a) {
+					if !yield(reg) {
+						return
+					}
+				}
+			}
+		},
+		keep:   keep,
+		order:  func(r *ServiceRegistration) order { return order{r.CreateIndex, r.ID} },
+		byTime: true,
+	}
+	return listOf(q, v.TableIndex(TableAllocs), p, func(r *ServiceRegistration) *ServiceRegistration { return r })
+}
+
+func (s *Server) serviceByName(w http.ResponseWriter, r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+		return registrationsOf(q, v, v.Allocs(), func(reg *ServiceRegistration) bool {
+			return q.inNamespace(reg.Namespace) && reg.ServiceName == name
+		})
+	})
+}
+
+func (s *Server) jobServices(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+		return registrationsOf(q, v, slices.Values(v.AllocsByJob(q.namespace, id)), nil)
+	})
+}
+
+func (s *Server) allocServices(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+		a := v.AllocByID(r.PathValue("id"))
+		if a == nil {
+			return notFound(v, TableAllocs, "alloc not found")
+		}
+		return registrationsOf(q, v, slices.Values([]*model.Allocation{a}), nil)
+	})
+}
