@@ -1,0 +1,83 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/raft"
+)
+
+// adapter is raft's view of our StateMachine.
+type adapter struct {
+	machine StateMachine
+	// closing ends when the Node closes, so that a long snapshot does not hold
+	// it up.
+	closing context.Context
+}
+
+var _ raft.BatchingFSM = adapter{}
+
+func (a adapter) Apply(log *raft.Log) any {
+	return a.ApplyBatch([]*raft.Log{log})[0]
+}
+
+// ApplyBatch hands the commands of the batch on, and answers nil for entries
+// that are not commands.
+func (a adapter) ApplyBatch(logs []*raft.Log) []any {
+	entries := make([]Entry, 0, len(logs))
+	for _, log := range logs {
+		if log.Type == raft.LogCommand {
+			entries = append(entries, Entry{Index: log.Index, Data: log.Data})
+		}
+	}
+	if len(entries) == 0 {
+		return make([]any, len(logs))
+	}
+	answers := a.machine.ApplyBatch(entries)
+	if len(entries) == len(logs) {
+		return answers
+	}
+	all := make([]any, len(logs))
+	next := 0
+	for i, log := range logs {
+		if log.Type == raft.LogCommand {
+			all[i] = answers[next]
+			next++
+		}
+	}
+	return all
+}
+
+func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
+	snapshot, err := a.machine.Snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("take a snapshot of the state: %w", err)
+	}
+	return persister{snapshot: snapshot, closing: a.closing}, nil
+}
+
+func (a adapter) Restore(r io.ReadCloser) error {
+	if err := a.machine.Restore(r); err != nil {
+		return errors.Join(fmt.Errorf("restore the state from a snapshot: %w", err), r.Close())
+	}
+	return r.Close()
+}
+
+type persister struct {
+	snapshot Snapshot
+	closing  context.Context
+}
+
+func (p persister) Persist(sink raft.SnapshotSink) error {
+	if err := p.snapshot.WriteTo(p.closing, sink); err != nil {
+		return errors.Join(fmt.Errorf("write the snapshot %s: %w", sink.ID(), err), sink.Cancel())
+	}
+	return sink.Close()
+}
+
+func (p persister) Release() { p.snapshot.Release() }

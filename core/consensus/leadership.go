@@ -1,0 +1,76 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package consensus
+
+import (
+	"context"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// IsLeader says whether this server believes that it leads.
+func (n *Node) IsLeader() bool { return n.raft.State() == raft.Leader }
+
+// Leader returns the server that leads, as far as this one knows.
+func (n *Node) Leader() (leader Server, known bool) {
+	address, id := n.raft.LeaderWithID()
+	if id == "" {
+		return Server{}, false
+	}
+	return Server{ID: string(id), Address: string(address), Voter: true, Leader: true}, true
+}
+
+// Leadership tells of each change of whether this server leads. There is one
+// channel, for one reader: WhileLeading or the caller. A slow reader misses
+// changes that were undone meanwhile, never the newest.
+func (n *Node) Leadership() <-chan bool { return n.raft.LeaderCh() }
+
+// WhileLeading runs lead each time this server wins the lead and has applied
+// everything that was committed before. lead's context ends when the lead is
+// lost; the next term begins only after lead returned. WhileLeading returns when
+// ctx ends, after lead did.
+func (n *Node) WhileLeading(ctx context.Context, lead func(ctx context.Context)) {
+	stop := func() {}
+	defer func() { stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case leads := <-n.Leadership():
+			// Also on a second "leads" without a loss between: it was missed,
+			// so this is a new term.
+			stop()
+			stop = func() {}
+			if leads {
+				stop = n.beginTerm(ctx, lead)
+			}
+		}
+	}
+}
+
+// beginTerm starts lead and returns what ends it and waits for it.
+func (n *Node) beginTerm(ctx context.Context, lead func(ctx context.Context)) (stop func()) {
+	term, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := n.Barrier(term); err != nil {
+			if term.Err() == nil {
+				n.logger.Warn("could not begin to lead: the lead is already lost", "error", err)
+			}
+			return
+		}
+		lead(term)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func unknownServer(id string) error {
+	return errdefs.NotFoundf("no server %q is a member; see the members with `operator raft list-peers`", id)
+}

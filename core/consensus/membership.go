@@ -1,0 +1,87 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package consensus
+
+import (
+	"context"
+
+	"github.com/hashicorp/raft"
+)
+
+// Server is a member of the cluster.
+type Server struct {
+	ID      string
+	Address string
+	// Voter tells a server that counts for the quorum from one that only
+	// follows.
+	Voter bool
+	// Leader is set for the one that leads, as far as this server knows.
+	Leader bool
+}
+
+func suffrage(voter bool) raft.ServerSuffrage {
+	if voter {
+		return raft.Voter
+	}
+	return raft.Nonvoter
+}
+
+// Configuration returns the members and the index at which they last changed.
+func (n *Node) Configuration() (servers []Server, index uint64, err error) {
+	future := n.raft.GetConfiguration()
+	if err := future.Error(); err != nil {
+		return nil, 0, n.classify("read the members", err)
+	}
+	leader, _ := n.Leader()
+	for _, s := range future.Configuration().Servers {
+		servers = append(servers, Server{
+			ID:      string(s.ID),
+			Address: string(s.Address),
+			Voter:   s.Suffrage == raft.Voter,
+			Leader:  string(s.ID) == leader.ID,
+		})
+	}
+	return servers, future.Index(), nil
+}
+
+// AddServer adds a member or changes its address or its vote. Only the leader
+// can do it. A new voter counts for the quorum at once.
+func (n *Node) AddServer(ctx context.Context, s Server) error {
+	const what = "add a server to the members"
+	id, address := raft.ServerID(s.ID), raft.ServerAddress(s.Address)
+	var future raft.Future
+	if s.Voter {
+		future = n.raft.AddVoter(id, address, 0, untilDeadline(ctx))
+	} else {
+		future = n.raft.AddNonvoter(id, address, 0, untilDeadline(ctx))
+	}
+	return n.classify(what, wait(ctx, future))
+}
+
+// RemoveServer takes a server off the members. Only the leader can do it; a
+// leader that removes itself steps down.
+func (n *Node) RemoveServer(ctx context.Context, id string) error {
+	const what = "remove a server from the members"
+	return n.classify(what, wait(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, untilDeadline(ctx))))
+}
+
+// TransferLeadership hands the lead to the named server, or to the best one if
+// id is empty.
+func (n *Node) TransferLeadership(ctx context.Context, id string) error {
+	const what = "hand the lead over"
+	if id == "" {
+		return n.classify(what, wait(ctx, n.raft.LeadershipTransfer()))
+	}
+	servers, _, err := n.Configuration()
+	if err != nil {
+		return err
+	}
+	for _, s := range servers {
+		if s.ID == id {
+			future := n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(s.Address))
+			return n.classify(what, wait(ctx, future))
+		}
+	}
+	return unknownServer(id)
+}

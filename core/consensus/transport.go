@@ -1,0 +1,87 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package consensus
+
+import (
+	"net"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// pooledConnections is how many idle connections to each peer are kept.
+	pooledConnections = 3
+	peerTimeout       = 10 * time.Second
+)
+
+// transport is what raft needs plus the end of it.
+type transport interface {
+	raft.Transport
+	Close() error
+}
+
+func openTransport(cfg Config, logger hclog.Logger) transport {
+	if cfg.Listener == nil {
+		_, memory := raft.NewInmemTransport(memoryAddress)
+		memory.Connect(memoryAddress, memory) // see Node.electSelf
+		return memory
+	}
+	dial := cfg.Dial
+	if dial == nil {
+		dial = func(address string, timeout time.Duration) (net.Conn, error) {
+			return net.DialTimeout("tcp", address, timeout)
+		}
+	}
+	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream:  &streams{Listener: cfg.Listener, advertise: cfg.Advertise, dial: dial},
+		MaxPool: pooledConnections,
+		Timeout: peerTimeout,
+		Logger:  logger,
+	})
+}
+
+// streams is raft's view of our listener and dialer.
+type streams struct {
+	net.Listener
+	advertise string
+	dial      func(address string, timeout time.Duration) (net.Conn, error)
+	conns     connections
+}
+
+func (s *streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	conn, err := s.dial(string(address), timeout)
+	if err != nil {
+		return nil, err
+	}
+	return s.conns.add(conn), nil
+}
+
+func (s *streams) Accept() (net.Conn, error) {
+	conn, err := s.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return s.conns.add(conn), nil
+}
+
+func (s *streams) Close() error {
+	s.conns.closeAll()
+	return s.Listener.Close()
+}
+
+// Addr is the address that this server gives to the others.
+func (s *streams) Addr() net.Addr {
+	if s.advertise == "" {
+		return s.Listener.Addr()
+	}
+	return advertised(s.advertise)
+}
+
+// advertised is an address as the operator wrote it, not resolved.
+type advertised string
+
+func (a advertised) Network() string { return "tcp" }
+func (a advertised) String() string  { return string(a) }
