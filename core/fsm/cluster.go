@@ -1,0 +1,92 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fsm
+
+import (
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// UpsertNamespaces stores namespaces.
+type UpsertNamespaces struct{ Namespaces []*model.Namespace }
+
+func (*UpsertNamespaces) kind() byte { return kindUpsertNamespaces }
+
+func (c *UpsertNamespaces) apply(tx *state.Tx) error {
+	for _, n := range c.Namespaces {
+		if n != nil {
+			tx.UpsertNamespace(n)
+		}
+	}
+	return nil
+}
+
+// DeleteNamespaces removes namespaces that hold nothing that may run.
+type DeleteNamespaces struct{ Names []string }
+
+func (*DeleteNamespaces) kind() byte { return kindDeleteNamespaces }
+
+func (c *DeleteNamespaces) apply(tx *state.Tx) error {
+	return all(c.Names, tx.CheckDeleteNamespace, tx.DeleteNamespace)
+}
+
+// UpsertNodePools stores node pools.
+type UpsertNodePools struct{ Pools []*model.NodePool }
+
+func (*UpsertNodePools) kind() byte { return kindUpsertNodePools }
+
+func (c *UpsertNodePools) apply(tx *state.Tx) error {
+	for _, p := range c.Pools {
+		if p != nil {
+			tx.UpsertNodePool(p)
+		}
+	}
+	return nil
+}
+
+// DeleteNodePools removes node pools that nothing uses.
+type DeleteNodePools struct{ Names []string }
+
+func (*DeleteNodePools) kind() byte { return kindDeleteNodePools }
+
+func (c *DeleteNodePools) apply(tx *state.Tx) error {
+	return all(c.Names, tx.CheckDeleteNodePool, tx.DeleteNodePool)
+}
+
+// all does something for every name, or for none if one of them may not.
+func all(names []string, check, do func(string) error) error {
+	for _, name := range names {
+		if err := check(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		if err := do(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetSchedulerConfig replaces the scheduler configuration; with CAS only if its
+// ModifyIndex is the given one.
+type SetSchedulerConfig struct {
+	Config      *model.SchedulerConfiguration
+	CAS         bool
+	ModifyIndex uint64
+}
+
+func (*SetSchedulerConfig) kind() byte { return kindSetSchedulerConfig }
+
+func (c *SetSchedulerConfig) apply(tx *state.Tx) error {
+	if c.Config == nil {
+		return errdefs.InvalidArgumentf("a scheduler configuration is missing")
+	}
+	if cur := tx.View().SchedulerConfig(); c.CAS && cur != nil && cur.ModifyIndex != c.ModifyIndex {
+		return errdefs.Conflictf("the scheduler configuration has modify index %d, not %d; read it again", cur.ModifyIndex, c.ModifyIndex)
+	}
+	tx.SetSchedulerConfig(c.Config)
+	return nil
+}

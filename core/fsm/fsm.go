@@ -1,0 +1,143 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fsm
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Entry is a committed log entry.
+type Entry struct {
+	Index uint64
+	Data  []byte
+}
+
+// FSM applies the log to the state. Its methods are called by one goroutine of
+// core/consensus.
+type FSM struct {
+	store  *state.Store
+	logger hclog.Logger
+}
+
+// New returns an FSM that writes to the store.
+func New(store *state.Store, logger hclog.Logger) *FSM {
+	return &FSM{store: store, logger: logger.Named("fsm")}
+}
+
+// Store returns the state.
+func (f *FSM) Store() *state.Store { return f.store }
+
+// ApplyBatch applies entries in one transaction and returns a result for each:
+// nil or a classed error. An entry that cannot be read changes nothing. Entries
+// that the state holds already are skipped.
+func (f *FSM) ApplyBatch(entries []Entry) []any {
+	commands := make([]Command, len(entries))
+	results := make([]any, len(entries))
+	for i, e := range entries {
+		c, err := Decode(e.Data)
+		if err != nil {
+			results[i] = err
+			f.logger.Error("a log entry cannot be read and is skipped", "index", e.Index, "error", err)
+			continue
+		}
+		commands[i] = c
+	}
+	if f.apply(entries, commands, results) {
+		return results
+	}
+	// A command panicked: its transaction is gone. Decode again, since commands
+	// own what they hold, and apply one by one so that only that one is lost.
+	for i := range entries {
+		if commands[i] == nil {
+			continue
+		}
+		c, _ := Decode(entries[i].Data)
+		if one := results[i : i+1]; !f.apply(entries[i:i+1], []Command{c}, one) {
+			one[0] = errdefs.New(errdefs.Internal, fmt.Errorf("command %T at index %d panicked and changed nothing", c, entries[i].Index))
+		}
+	}
+	return results
+}
+
+// apply runs commands in one transaction. It reports false, with nothing
+// changed, if one of them panics.
+func (f *FSM) apply(entries []Entry, commands []Command, results []any) (ok bool) {
+	tx := f.store.Begin()
+	defer func() {
+		if ok {
+			return
+		}
+		f.logger.Error("a command panicked", "first_index", entries[0].Index, "panic", recover())
+		tx.Rollback()
+	}()
+	for i, c := range commands {
+		if entries[i].Index <= tx.Index() {
+			continue
+		}
+		tx.SetIndex(entries[i].Index)
+		if c == nil {
+			continue
+		}
+		if err := c.apply(tx); err != nil {
+			results[i] = err
+		}
+	}
+	tx.Commit()
+	return true
+}
+
+// Snapshot is the state at one index. It stays what it is while the log goes on.
+type Snapshot struct{ view *state.View }
+
+// Snapshot returns the current state; it costs nothing.
+func (f *FSM) Snapshot() *Snapshot { return &Snapshot{view: f.store.View()} }
+
+// Index returns the index of the last entry in the snapshot.
+func (s *Snapshot) Index() uint64 { return s.view.Index() }
+
+// magic begins a snapshot; its last byte is the version of the format.
+var magic = [8]byte{'D', 'R', 'O', 'V', 'E', 'R', 'S', 1}
+
+// WriteTo streams the snapshot, table by table, until ctx ends.
+func (s *Snapshot) WriteTo(ctx context.Context, w io.Writer) error {
+	if _, err := w.Write(magic[:]); err != nil {
+		return fmt.Errorf("writing a snapshot: %w", err)
+	}
+	return s.view.Save(&cancelable{ctx: ctx, w: w}, NewCodec())
+}
+
+// Release lets the state that the snapshot holds go.
+func (s *Snapshot) Release() { s.view = nil }
+
+// cancelable is a writer that ends with its context.
+type cancelable struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (c *cancelable) Write(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.w.Write(p)
+}
+
+// Restore replaces the state by a snapshot.
+func (f *FSM) Restore(r io.Reader) error {
+	var head [len(magic)]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return fmt.Errorf("reading a snapshot: %w", err)
+	}
+	if head != magic {
+		return errdefs.InvalidArgumentf("this is no snapshot of format %d; it was written by another version or is damaged", magic[7])
+	}
+	return f.store.Restore(r, NewCodec())
+}
