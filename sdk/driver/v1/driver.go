@@ -56,8 +56,8 @@ type Driver interface {
 	WaitTask(ctx context.Context, taskID string) (ExitResult, error)
 
 	// StopTask sends signal (the driver's own choice if empty), and kills the
-	// task with all its processes when timeout passes and it still runs. It
-	// returns when the task has ended. A task that has already ended is no
+	// task when timeout passes and it still runs. It returns when the task has
+	// ended with all processes that it started, those killed if need be. A task that has already ended is no
 	// error. ctx may end earlier than timeout: the kill is then still carried
 	// out. NotFound: no such task. InvalidArgument: unknown signal.
 	StopTask(ctx context.Context, taskID string, timeout time.Duration, signal string) error

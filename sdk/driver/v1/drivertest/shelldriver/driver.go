@@ -237,10 +237,10 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	if _, err := t.wait(grace); err == nil {
-		return nil
-	}
-	_ = syscall.Kill(-t.PID, syscall.SIGKILL) // an error means that it has just ended
+	// The script may end and leave children behind, so the group is killed in
+	// any case once the script has ended or its time is up.
+	_, _ = t.wait(grace)
+	_ = syscall.Kill(-t.PID, syscall.SIGKILL) // an error means that nothing is left
 	_, err = t.wait(ctx)
 	return err
 }
@@ -288,6 +288,7 @@ func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
 			return err
 		}
 	}
+	_ = syscall.Kill(-t.PID, syscall.SIGKILL) // children that the script left behind
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.tasks, id)
