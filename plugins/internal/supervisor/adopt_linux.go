@@ -95,6 +95,7 @@ func (l *loop) adoptTask(key string, spec *Spec, rec *record) {
 	}
 	if !spec.Logs.Disabled {
 		l.adoptLogs(t, spec)
+		l.askKeeper(keeperHold, t.key) // it may be another keeper
 	}
 	t.out[0].dropped += rec.Dropped
 	if t.exit == nil {

@@ -6,6 +6,7 @@
 package supervisor
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,6 +26,9 @@ type keeper struct {
 	pid            int // the supervisor's
 	started        time.Time
 	pause          time.Duration // before the next start
+	// held are the FIFOs by task; holding is closed when nobody touches it.
+	held    map[string][]int
+	holding chan struct{}
 }
 
 // keep holds the directory's lock and socket and a supervisor on them.
@@ -33,7 +37,7 @@ func keep(dir string, log hclog.Logger) error {
 	if err != nil {
 		return err
 	}
-	k := &keeper{journal: j, log: log}
+	k := &keeper{journal: j, log: log, held: map[string][]int{}}
 	k.lock, err = unix.Open(filepath.Join(dir, "lock"), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the supervisor's lock: %w", err)
@@ -51,7 +55,7 @@ func keep(dir string, log hclog.Logger) error {
 	if k.listener, err = listen(dir); err != nil {
 		return err
 	}
-	if err := k.start(nil); err != nil {
+	if err := k.start(); err != nil {
 		return err
 	}
 	return k.wait()
@@ -82,13 +86,13 @@ func (k *keeper) wait() error {
 			continue
 		}
 		end := info.exit()
-		held := k.holdFIFOs()
 		reap(info.pid)
+		<-k.holding
 		if end == (Exit{}) {
 			return k.close()
 		}
 		k.log.Error("the supervisor died; its tasks go on and a new one adopts them", "exit_code", end.Code, "signal", end.Signal)
-		if err := k.start(held); err != nil {
+		if err := k.start(); err != nil {
 			return err
 		}
 	}
@@ -109,20 +113,40 @@ func (k *keeper) inherit(info sigchld) {
 	reap(info.pid)
 }
 
-// holdFIFOs keeps what is in the tasks' pipes while nobody reads them.
-func (k *keeper) holdFIFOs() []int {
-	paths, _ := filepath.Glob(filepath.Join(k.journal.dir, "fifo", "*")) // the pattern is well-formed
-	var held []int
-	for _, path := range paths {
-		if fd, err := openFIFO(path); err == nil {
-			held = append(held, fd)
+// The lines that the supervisor writes to the keeper: a verb and a task's key.
+const (
+	keeperHold = "+"
+	keeperDrop = "-"
+)
+
+// hold keeps the FIFOs of tasks open as the supervisor asks for it, so that what
+// is in them outlives the supervisor even where the task has ended too. It
+// returns when the supervisor closes its end, that is, dies.
+func (k *keeper) hold(pipe *os.File) {
+	lines := bufio.NewScanner(pipe)
+	for lines.Scan() {
+		verb, key := lines.Text()[:1], lines.Text()[1:]
+		held := k.held[key]
+		switch {
+		case verb == keeperHold && held == nil:
+			for n := 1; n <= 2; n++ {
+				if fd, err := openFIFO(k.journal.fifo(key, n)); err == nil {
+					held = append(held, fd)
+				}
+			}
+			k.held[key] = held
+		case verb == keeperDrop:
+			for _, fd := range held {
+				closeFD(fd)
+			}
+			delete(k.held, key)
 		}
 	}
-	return held
+	_ = pipe.Close() // only read from
 }
 
-// start starts a supervisor, and lets go of the FIFOs once that one has them.
-func (k *keeper) start(held []int) error {
+// start starts a supervisor.
+func (k *keeper) start() error {
 	if !k.started.IsZero() && time.Since(k.started) < 5*time.Second {
 		// It does not live long: do not burn the machine.
 		time.Sleep(k.pause)
@@ -131,31 +155,28 @@ func (k *keeper) start(held []int) error {
 		k.pause = 0
 	}
 	k.started = time.Now()
-	var ready [2]int
-	if err := unix.Pipe2(ready[:], unix.O_CLOEXEC); err != nil {
+	var asks [2]int
+	if err := unix.Pipe2(asks[:], unix.O_CLOEXEC); err != nil {
 		return fmt.Errorf("make a pipe: %w", err)
 	}
 	attr := &syscall.ProcAttr{
 		Dir: "/", Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true},
-		Files: []uintptr{0, 1, 2, uintptr(k.lock), uintptr(k.listener), uintptr(ready[1])},
+		Files: []uintptr{0, 1, 2, uintptr(k.lock), uintptr(k.listener), uintptr(asks[1])},
 	}
 	args := loopArgs(k.journal.dir, 3, 4, 5)
 	pid, err := syscall.ForkExec(k.binary(), args, attr)
 	if err != nil {
 		pid, err = syscall.ForkExec("/proc/self/exe", args, attr)
 	}
-	closeFD(ready[1])
+	closeFD(asks[1])
 	if err != nil {
 		return fmt.Errorf("start the supervisor: %w", err)
 	}
 	k.pid = pid
+	k.holding = make(chan struct{})
 	go func() {
-		// Returns when the supervisor has adopted, or has died trying.
-		_, _ = unix.Read(ready[0], make([]byte, 1))
-		closeFD(ready[0])
-		for _, fd := range held {
-			closeFD(fd)
-		}
+		defer close(k.holding)
+		k.hold(os.NewFile(uintptr(asks[0]), "supervisor"))
 	}()
 	return nil
 }

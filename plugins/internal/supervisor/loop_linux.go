@@ -23,7 +23,9 @@ type loop struct {
 	cgroups string // the root for the tasks' cgroups, "" for none
 	idle    time.Duration
 
-	epoll, lock, listener, null int
+	epoll, null int
+	// lock and listener are the keeper's too; keeper is a pipe to it.
+	lock, listener, keeper int
 
 	tasks   map[string]*task
 	fds     map[int]watched
@@ -45,34 +47,42 @@ type watched struct {
 // chunksPerTurn bounds what one output may move before others get their turn.
 const chunksPerTurn = 4
 
-func newLoop(dir string, lock, listener int, idle time.Duration, log hclog.Logger) (*loop, error) {
+func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger) (*loop, error) {
 	j, err := openJournal(dir)
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
-		journal: j, log: log, cgroups: cgroupRoot(), idle: idle, lock: lock, listener: listener,
+		journal: j, log: log, cgroups: cgroupRoot(), idle: idle,
+		lock: inherited[0], listener: inherited[1], keeper: inherited[2],
 		tasks: map[string]*task{}, fds: map[int]watched{}, scratch: make([]byte, chunk),
 	}
 	if l.boot, err = bootID(); err != nil {
 		return nil, err
 	}
-	// Tasks must inherit neither; only an upgrade hands them on.
-	unix.CloseOnExec(lock)
-	unix.CloseOnExec(listener)
+	// Tasks must inherit none; only an upgrade hands them on.
+	for _, fd := range inherited {
+		unix.CloseOnExec(fd)
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return nil, fmt.Errorf("prepare an inherited descriptor: %w", err)
+		}
+	}
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("make an epoll set: %w", err)
 	}
 	if l.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
 	}
-	if err := unix.SetNonblock(listener, true); err != nil {
-		return nil, fmt.Errorf("prepare the supervisor's socket: %w", err)
-	}
-	if err := l.watch(listener, unix.EPOLLIN, watched{}); err != nil {
+	if err := l.watch(l.listener, unix.EPOLLIN, watched{}); err != nil {
 		return nil, err
 	}
 	return l, l.adopt()
+}
+
+// askKeeper asks the keeper to hold the FIFOs of a task, or to let them go. It
+// is a second pair of hands, so it does not matter if there is no keeper.
+func (l *loop) askKeeper(verb, key string) {
+	_, _ = unix.Write(l.keeper, []byte(verb+key+"\n"))
 }
 
 func (l *loop) watch(fd int, events uint32, w watched) error {
@@ -218,14 +228,16 @@ func (l *loop) upgrade(path string) error {
 	if err := writeWhole(l.binaryFile(), []byte(path)); err != nil {
 		return err
 	}
-	for _, fd := range []int{l.lock, l.listener} {
+	inherited := []int{l.lock, l.listener, l.keeper}
+	for _, fd := range inherited {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
 			return fmt.Errorf("hand on a descriptor: %w", err)
 		}
 	}
-	err := syscall.Exec(path, loopArgs(l.journal.dir, l.lock, l.listener, -1), os.Environ())
-	unix.CloseOnExec(l.lock)
-	unix.CloseOnExec(l.listener)
+	err := syscall.Exec(path, loopArgs(l.journal.dir, l.lock, l.listener, l.keeper), os.Environ())
+	for _, fd := range inherited {
+		unix.CloseOnExec(fd)
+	}
 	_ = writeWhole(l.binaryFile(), []byte(previous)) // the failure to run is what counts
 	return fmt.Errorf("run the new supervisor %s: %w", path, err)
 }

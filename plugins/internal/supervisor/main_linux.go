@@ -7,6 +7,7 @@ package supervisor
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -57,6 +58,8 @@ func role(name string, args []string) int {
 	// Signals that a parent ignored would be ignored by every task: a handler
 	// of our own is not inherited, so tasks start with the defaults.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGPIPE, unix.SIGTERM)
+	// Descriptors that an ancestor forgot to close would be every task's too.
+	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // from Linux 5.11; a help before
 	var err error
 	switch name {
 	case roleLaunch:
@@ -141,8 +144,8 @@ func listen(dir string) (int, error) {
 	return fd, nil
 }
 
-func loopArgs(dir string, lock, listener, ready int) []string {
-	return []string{os.Args[0], hiddenArgument, roleLoop, dir, strconv.Itoa(lock), strconv.Itoa(listener), strconv.Itoa(ready)}
+func loopArgs(dir string, lock, listener, keeper int) []string {
+	return []string{os.Args[0], hiddenArgument, roleLoop, dir, strconv.Itoa(lock), strconv.Itoa(listener), strconv.Itoa(keeper)}
 }
 
 // supervise is the loop's process.
@@ -162,11 +165,10 @@ func supervise(args []string, log hclog.Logger) error {
 	if d, err := time.ParseDuration(os.Getenv(idleEnv)); err == nil {
 		idle = d
 	}
-	l, err := newLoop(args[0], fds[0], fds[1], idle, log)
+	l, err := newLoop(args[0], fds, idle, log)
 	if err != nil {
 		return err
 	}
-	closeFD(fds[2]) // the keeper reads the end: we have adopted
 	return l.run()
 }
 

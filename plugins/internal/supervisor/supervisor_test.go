@@ -190,7 +190,8 @@ func TestAProgramThatDoesNotExistIsAClearErrorAndLeavesNothing(t *testing.T) {
 
 func TestStopSignalsAndThenKillsEveryProcessOfTheTask(t *testing.T) {
 	r := newRig(t)
-	r.start("polite", `trap 'exit 3' TERM; while :; do sleep 0.01; done`)
+	r.start("polite", `trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done`)
+	r.eventually("it has its trap", func() bool { return r.log("polite.stdout.0") != "" })
 	s, err := r.Stop(r.ctx, "polite", int(syscall.SIGTERM), 30*time.Second)
 	r.must(err)
 	if s.Exit.Code != 3 {
@@ -425,9 +426,9 @@ func TestOutputThatCannotBeWrittenIsDroppedAndTheTaskNeverWaits(t *testing.T) {
 
 func TestATaskDoesNotInheritIgnoredSignalsOrDescriptors(t *testing.T) {
 	r := newRig(t)
-	r.start("a", `grep -E 'SigIgn|SigBlk' /proc/self/status; ls /proc/self/fd | wc -l`)
+	r.start("a", `grep -E 'SigIgn|SigBlk' /proc/self/status; ls /proc/self/fd`)
 	r.wait("a")
-	want := "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n4\n"
+	want := "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n0\n1\n2\n3\n"
 	if out := r.log("a.stdout.0"); out != want {
 		t.Fatalf("log %q", out)
 	}

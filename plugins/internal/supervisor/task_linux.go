@@ -72,6 +72,9 @@ func (l *loop) start(spec *Spec) (*task, error) {
 		return nil, err
 	}
 	l.tasks[t.id] = t
+	if !spec.Logs.Disabled {
+		l.askKeeper(keeperHold, t.key)
+	}
 	return t, nil
 }
 
@@ -310,6 +313,7 @@ func (l *loop) release(t *task) {
 	if t.cgroup != "" {
 		l.removeCgroup(t.cgroup)
 	}
+	l.askKeeper(keeperDrop, t.key)
 	l.journal.forget(t.key, t.pid, t.start)
 	delete(l.tasks, t.id)
 }
