@@ -1,0 +1,284 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package deploy owns the controller of deployments: it gives allocs that are
+// unhealthy a replacement, promotes canaries, asks the scheduler for the next
+// step, and ends every deployment: with success, with the first unhealthy
+// alloc or at the progress deadline that is stored with it. It does not place
+// or stop allocs; core/schedule does. core/server imports it.
+//
+//	running --all healthy, promoted------------> successful
+//	   |  --unhealthy alloc, no deadline-------> failed (and job reverted)
+//	   |  --no progress until RequireProgressBy-> failed (and job reverted)
+//	   `--newer version, stopped job-----------> cancelled (by the scheduler)
+package deploy
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/drover-project/drover/core/control"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+)
+
+// Controller decides about one deployment at a time; its keys are their ids.
+type Controller struct{}
+
+var _ control.Controller = Controller{}
+
+// Name returns "deployments".
+func (Controller) Name() string { return "deployments" }
+
+// Reads lists what wakes the controller.
+func (Controller) Reads() []string { return []string{state.TableDeployments, state.TableAllocs} }
+
+// Writes lists what its commands change.
+func (Controller) Writes() []string {
+	return []string{state.TableDeployments, state.TableEvals, state.TableAllocs, state.TableJobs}
+}
+
+// Keys returns the deployment that a change concerns.
+func (Controller) Keys(c state.Change) []string {
+	switch obj := c.New.(type) {
+	case *model.Deployment:
+		return []string{obj.ID}
+	case *model.Allocation:
+		if obj.DeploymentID != "" {
+			return []string{obj.DeploymentID}
+		}
+	}
+	return nil
+}
+
+// All returns the deployments that are not over.
+func (Controller) All(v *state.View) []string {
+	var ids []string
+	for d := range v.Deployments() {
+		if d.Active() {
+			ids = append(ids, d.ID)
+		}
+	}
+	return ids
+}
+
+// Decide says what a deployment needs now.
+func (Controller) Decide(in control.Input, id string) (control.Decision, error) {
+	d := in.View.DeploymentByID(id)
+	if d == nil || d.Status != model.DeploymentStatusRunning {
+		return control.Decision{}, nil
+	}
+	job := in.View.JobByVersion(d.Namespace, d.JobID, d.JobVersion)
+	if job == nil {
+		return control.Decision{}, nil // purged: the scheduler cancels the deployment
+	}
+	w := &work{in: in, d: d, job: job, allocs: in.View.AllocsByDeployment(id)}
+	switch {
+	case w.failsAtOnce():
+		return w.fail(model.DeploymentStatusDescriptionFailedAllocations), nil
+	case w.pastDeadline():
+		return w.fail(model.DeploymentStatusDescriptionProgressDeadline), nil
+	case w.complete():
+		return w.succeed(), nil
+	case w.autoPromotable():
+		return w.promote(), nil
+	}
+	return w.step(), nil
+}
+
+// work is one decision.
+type work struct {
+	in     control.Input
+	d      *model.Deployment
+	job    *model.Job
+	allocs []*model.Allocation
+}
+
+// failsAtOnce reports whether an unhealthy alloc ends the deployment without
+// waiting for the deadline: groups without a progress deadline.
+func (w *work) failsAtOnce() bool {
+	for _, a := range w.allocs {
+		if g := w.d.TaskGroups[a.TaskGroup]; g != nil && a.DeploymentStatus.IsUnhealthy() && g.ProgressDeadline == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// pastDeadline reports whether a group that is not done had no progress in time.
+func (w *work) pastDeadline() bool {
+	for _, g := range w.d.TaskGroups {
+		if !groupDone(g) && !waitsForPromotion(g) && !g.RequireProgressBy.IsZero() && !w.in.Now.Before(g.RequireProgressBy) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *work) complete() bool {
+	for _, g := range w.d.TaskGroups {
+		if !groupDone(g) {
+			return false
+		}
+	}
+	return true
+}
+
+// groupDone reports whether everything wanted of the group is healthy.
+func groupDone(g *model.DeploymentState) bool {
+	return g.HealthyAllocs >= g.DesiredTotal && (g.DesiredCanaries == 0 || g.Promoted)
+}
+
+// waitsForPromotion reports whether the canaries are healthy and a person must promote them.
+func waitsForPromotion(g *model.DeploymentState) bool {
+	return g.DesiredCanaries > 0 && !g.Promoted && !g.AutoPromote && g.HealthyAllocs >= g.DesiredCanaries
+}
+
+// autoPromotable reports whether every group with canaries promotes itself and
+// has all its canaries healthy.
+func (w *work) autoPromotable() bool {
+	healthy := map[string]int{}
+	for _, a := range w.allocs {
+		if a.DeploymentStatus.IsCanary() && a.DeploymentStatus.IsHealthy() && !a.TerminalStatus() {
+			healthy[a.TaskGroup]++
+		}
+	}
+	canaries := false
+	for name, g := range w.d.TaskGroups {
+		if g.DesiredCanaries == 0 || g.Promoted {
+			continue
+		}
+		if !g.AutoPromote || healthy[name] < g.DesiredCanaries {
+			return false
+		}
+		canaries = true
+	}
+	return canaries
+}
+
+func (w *work) succeed() control.Decision {
+	return control.Decision{Commands: []fsm.Command{&fsm.UpdateDeploymentStatus{
+		Update: w.status(model.DeploymentStatusSuccessful, model.DeploymentStatusDescriptionSuccessful),
+		Eval:   w.eval(),
+	}}}
+}
+
+func (w *work) promote() control.Decision {
+	return control.Decision{Commands: []fsm.Command{&fsm.PromoteDeployment{
+		DeploymentID: w.d.ID, All: true, Eval: w.eval(), UpdatedAt: w.in.Now.UnixNano(),
+	}}}
+}
+
+// fail ends the deployment, and registers the newest stable version again if a
+// group that did not make it asks for that.
+func (w *work) fail(why string) control.Decision {
+	cmd := &fsm.UpdateDeploymentStatus{Eval: w.eval()}
+	if w.wantsRevert() {
+		stable := w.stableVersion()
+		if stable == nil {
+			why += " - no stable job version to auto revert to"
+		} else {
+			why += fmt.Sprintf(" - rolling back to job version %d", stable.Version)
+			cmd.Job = stable
+		}
+	}
+	cmd.Update = w.status(model.DeploymentStatusFailed, why)
+	return control.Decision{Commands: []fsm.Command{cmd}}
+}
+
+func (w *work) wantsRevert() bool {
+	for _, g := range w.d.TaskGroups {
+		if g.AutoRevert && !groupDone(g) {
+			return true
+		}
+	}
+	return false
+}
+
+// stableVersion returns the newest version before the deployment's that was
+// stable and is another specification, or nil.
+func (w *work) stableVersion() *model.Job {
+	for _, j := range w.in.View.JobVersions(w.d.Namespace, w.d.JobID) {
+		if j.Stable && j.Version < w.d.JobVersion {
+			return j
+		}
+	}
+	return nil
+}
+
+// step replaces unhealthy allocs and asks the scheduler to go on when there is
+// something that it has not seen.
+func (w *work) step() control.Decision {
+	out := control.Decision{Wake: w.nextDeadline()}
+	transitions := map[string]model.DesiredTransition{}
+	var newest uint64
+	for _, a := range w.allocs {
+		if s := a.DeploymentStatus; s != nil && s.Healthy != nil {
+			newest = max(newest, s.ModifyIndex)
+		}
+		if a.DeploymentStatus.IsUnhealthy() && !a.ServerTerminalStatus() && !a.DesiredTransition.ShouldReschedule() && a.NextAllocation == "" {
+			yes := true
+			t := a.DesiredTransition
+			t.Reschedule = &yes
+			transitions[a.ID] = t
+		}
+	}
+	switch {
+	case len(transitions) > 0:
+		out.Commands = []fsm.Command{&fsm.UpdateDesiredTransitions{Transitions: transitions, Evals: []*model.Evaluation{w.eval()}}}
+	case newest > w.seen():
+		out.Commands = []fsm.Command{&fsm.UpsertEvals{Evals: []*model.Evaluation{w.eval()}}}
+	}
+	return out
+}
+
+// seen is the newest state that an eval of the job has looked at, or infinity
+// if one still waits to look.
+func (w *work) seen() uint64 {
+	var seen uint64
+	for _, e := range w.in.View.EvalsByJob(w.d.Namespace, w.d.JobID) {
+		if e.Status == model.EvalStatusPending && e.WaitUntil.IsZero() {
+			return ^uint64(0)
+		}
+		seen = max(seen, e.SnapshotIndex)
+	}
+	return seen
+}
+
+func (w *work) nextDeadline() time.Time {
+	var next time.Time
+	for _, g := range w.d.TaskGroups {
+		if groupDone(g) || waitsForPromotion(g) || g.RequireProgressBy.IsZero() {
+			continue
+		}
+		if next.IsZero() || g.RequireProgressBy.Before(next) {
+			next = g.RequireProgressBy
+		}
+	}
+	return next
+}
+
+func (w *work) status(status, why string) *model.DeploymentStatusUpdate {
+	return &model.DeploymentStatusUpdate{DeploymentID: w.d.ID, Status: status, StatusDescription: why, UpdatedAt: w.in.Now.UnixNano()}
+}
+
+func (w *work) eval() *model.Evaluation {
+	now := w.in.Now.UnixNano()
+	priority := w.job.Priority
+	if w.d.EvalPriority > 0 {
+		priority = w.d.EvalPriority
+	}
+	return &model.Evaluation{
+		ID:           w.in.NewID(),
+		Namespace:    w.d.Namespace,
+		Priority:     priority,
+		Type:         w.job.Type,
+		TriggeredBy:  model.EvalTriggerDeploymentWatcher,
+		JobID:        w.d.JobID,
+		DeploymentID: w.d.ID,
+		Status:       model.EvalStatusPending,
+		CreateTime:   now,
+		ModifyTime:   now,
+	}
+}

@@ -1,0 +1,278 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package control
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/state"
+)
+
+// Proposer commits a command. core/consensus satisfies it.
+type Proposer interface {
+	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
+}
+
+// Backoff of a key whose decision failed, and the time a proposal may take.
+const (
+	minBackoff     = 250 * time.Millisecond
+	maxBackoff     = 30 * time.Second
+	proposeTimeout = 30 * time.Second
+)
+
+// Supervisor runs controllers.
+type Supervisor struct {
+	store    *state.Store
+	proposer Proposer
+	logger   hclog.Logger
+	newID    func() string
+
+	mu    sync.Mutex
+	stats map[string]*Stats
+}
+
+// Stats counts what a controller did since the process started.
+type Stats struct {
+	Decisions uint64 // decisions taken
+	Commands  uint64 // commands committed
+	Failures  uint64 // errors and panics
+	LastError string
+}
+
+// NewSupervisor returns a Supervisor; newID mints UUIDs for commands.
+func NewSupervisor(store *state.Store, proposer Proposer, newID func() string, logger hclog.Logger) *Supervisor {
+	return &Supervisor{store: store, proposer: proposer, newID: newID, logger: logger, stats: map[string]*Stats{}}
+}
+
+// Stats returns a copy of the counters by controller.
+func (s *Supervisor) Stats() map[string]Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[string]Stats, len(s.stats))
+	for name, st := range s.stats {
+		out[name] = *st
+	}
+	return out
+}
+
+// Run runs the controllers until ctx ends, then returns once all have stopped.
+func (s *Supervisor) Run(ctx context.Context, controllers ...Controller) {
+	var wg sync.WaitGroup
+	for _, c := range controllers {
+		s.mu.Lock()
+		if s.stats[c.Name()] == nil {
+			s.stats[c.Name()] = &Stats{}
+		}
+		s.mu.Unlock()
+		wg.Go(func() { s.loop(ctx, c) })
+	}
+	wg.Wait()
+}
+
+// loop is one controller: it takes changes as they come, and decides about
+// dirty and due keys between them.
+func (s *Supervisor) loop(ctx context.Context, c Controller) {
+	feed := s.store.Subscribe(c.Reads()...)
+	defer feed.Close()
+	r := &run{Supervisor: s, c: c, logger: s.logger.Named(c.Name()), timers: timerHeap{at: map[string]*timer{}}, failures: map[string]int{}}
+	r.queue.addAll(c.All(s.store.View()))
+	for ctx.Err() == nil {
+		if key, ok := r.queue.take(); ok {
+			r.decide(ctx, key)
+			continue
+		}
+		// The only error is the end of the wait: a timer, or ctx.
+		if batch, err := r.next(ctx, feed); err == nil {
+			r.take(batch)
+		}
+		r.queue.addAll(r.timers.due(time.Now()))
+	}
+}
+
+// run is the state of one controller's loop; only its goroutine touches it.
+type run struct {
+	*Supervisor
+	c        Controller
+	logger   hclog.Logger
+	queue    dirtyQueue
+	timers   timerHeap
+	failures map[string]int
+}
+
+// next waits for changes until the earliest timer.
+func (r *run) next(ctx context.Context, feed *state.Feed) (state.Batch, error) {
+	if at, ok := r.timers.next(); ok {
+		timed, cancel := context.WithDeadline(ctx, at)
+		defer cancel()
+		return feed.Next(timed)
+	}
+	return feed.Next(ctx)
+}
+
+// take makes the keys of a batch dirty; after a loss, every key.
+func (r *run) take(batch state.Batch) {
+	if batch.Resync {
+		r.queue.addAll(r.c.All(r.store.View()))
+		return
+	}
+	for _, change := range batch.Changes {
+		r.queue.addAll(r.c.Keys(change))
+	}
+}
+
+func (r *run) decide(ctx context.Context, key string) {
+	now := time.Now()
+	d, err := r.safeDecide(Input{View: r.store.View(), Now: now, NewID: r.newID}, key)
+	if err == nil && len(d.Commands) > 0 {
+		err = r.propose(ctx, d.Commands)
+	}
+	r.count(len(d.Commands), err)
+	if err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		r.failures[key]++
+		wait := min(minBackoff<<min(r.failures[key], 10), maxBackoff)
+		r.logger.Error("could not act; trying again", "key", key, "in", wait, "error", err)
+		r.timers.set(key, now.Add(wait))
+		return
+	}
+	delete(r.failures, key)
+	r.timers.set(key, d.Wake)
+}
+
+// safeDecide turns a panic into an error.
+func (r *run) safeDecide(in Input, key string) (d Decision, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			d, err = Decision{}, fmt.Errorf("decision panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return r.c.Decide(in, key)
+}
+
+func (r *run) propose(ctx context.Context, commands []fsm.Command) error {
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	var cmd fsm.Command = commands[0]
+	if len(commands) > 1 {
+		cmd = &fsm.Batch{Commands: commands}
+	}
+	data, err := fsm.Encode(cmd)
+	if err != nil {
+		return err
+	}
+	_, _, err = r.proposer.Propose(ctx, data)
+	return err
+}
+
+func (r *run) count(commands int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st := r.stats[r.c.Name()]
+	st.Decisions++
+	if err != nil {
+		st.Failures++
+		st.LastError = err.Error()
+		return
+	}
+	st.Commands += uint64(commands)
+}
+
+// dirtyQueue is a first-in first-out queue without duplicates.
+type dirtyQueue struct {
+	keys []string
+	in   map[string]bool
+}
+
+func (q *dirtyQueue) addAll(keys []string) {
+	if q.in == nil {
+		q.in = map[string]bool{}
+	}
+	for _, k := range keys {
+		if !q.in[k] {
+			q.in[k] = true
+			q.keys = append(q.keys, k)
+		}
+	}
+}
+
+func (q *dirtyQueue) take() (string, bool) {
+	if len(q.keys) == 0 {
+		return "", false
+	}
+	k := q.keys[0]
+	q.keys = q.keys[1:]
+	delete(q.in, k)
+	return k, true
+}
+
+// timerHeap holds at most one time per key.
+type timerHeap struct {
+	heap timers
+	at   map[string]*timer
+}
+
+type timer struct {
+	key string
+	at  time.Time
+	pos int
+}
+
+// set replaces the time of key; the zero time removes it.
+func (h *timerHeap) set(key string, at time.Time) {
+	t, ok := h.at[key]
+	switch {
+	case at.IsZero() && ok:
+		heap.Remove(&h.heap, t.pos)
+		delete(h.at, key)
+	case at.IsZero():
+	case ok:
+		t.at = at
+		heap.Fix(&h.heap, t.pos)
+	default:
+		t = &timer{key: key, at: at}
+		h.at[key] = t
+		heap.Push(&h.heap, t)
+	}
+}
+
+func (h *timerHeap) next() (time.Time, bool) {
+	if len(h.heap) == 0 {
+		return time.Time{}, false
+	}
+	return h.heap[0].at, true
+}
+
+// due removes and returns the keys whose time has come.
+func (h *timerHeap) due(now time.Time) []string {
+	var keys []string
+	for len(h.heap) > 0 && !h.heap[0].at.After(now) {
+		t := heap.Pop(&h.heap).(*timer)
+		delete(h.at, t.key)
+		keys = append(keys, t.key)
+	}
+	return keys
+}
+
+type timers []*timer
+
+func (h timers) Len() int           { return len(h) }
+func (h timers) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h timers) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].pos, h[j].pos = i, j }
+func (h *timers) Push(x any)        { t := x.(*timer); t.pos = len(*h); *h = append(*h, t) }
+func (h *timers) Pop() any {
+	old := *h
+	t := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return t
+}
