@@ -28,6 +28,7 @@ const (
 	EvalTriggerFailedFollowUp       = "failed-follow-up"
 	EvalTriggerMaxPlans             = "max-plan-attempts"
 	EvalTriggerRetryFailedAlloc     = "alloc-failure"
+	EvalTriggerAllocReschedule      = "alloc-reschedule"
 	EvalTriggerQueuedAllocs         = "queued-allocs"
 	EvalTriggerPreemption           = "preemption"
 	EvalTriggerScaling              = "job-scaling"

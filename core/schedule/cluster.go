@@ -1,0 +1,93 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package schedule
+
+import (
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/feasible"
+	"github.com/drover-project/drover/core/schedule/rank"
+)
+
+// cluster is the nodes that a job may run on as far as pool, datacenter and
+// readiness go, with their room as columns.
+type cluster struct {
+	view      View
+	nodes     []*model.Node
+	row       map[string]int
+	cols      *rank.Columns
+	inPool    int
+	available map[string]int // ready nodes by datacenter; shared by all metrics
+	gone      map[string]map[string]bool
+	placed    map[string][]*model.Allocation
+}
+
+func newCluster(v View, job *model.Job) *cluster {
+	c := &cluster{
+		view: v, row: map[string]int{}, available: map[string]int{},
+		gone: map[string]map[string]bool{}, placed: map[string][]*model.Allocation{},
+	}
+	if job != nil && !job.Stop {
+		for n := range v.Nodes() {
+			if !n.Ready() || !feasible.InPool(n.NodePool, job.NodePool) {
+				continue
+			}
+			c.inPool++
+			if feasible.InDatacenters(n.Datacenter, job.Datacenters) {
+				c.nodes = append(c.nodes, n)
+				c.available[n.Datacenter]++
+			}
+		}
+	}
+	c.cols = rank.NewColumns(len(c.nodes))
+	for i, n := range c.nodes {
+		c.row[n.ID] = i
+		capacity := feasible.CapacityOf(n)
+		cpu, mem, disk := v.NodeUsed(n.ID)
+		c.cols.Append(rank.Ask{CPU: capacity.CPU, Memory: capacity.Memory, Disk: capacity.Disk}, rank.Ask{CPU: cpu, Memory: mem, Disk: disk})
+	}
+	return c
+}
+
+// ask returns what an alloc takes of the columns.
+func ask(r *model.AllocatedResources) rank.Ask {
+	if r == nil {
+		return rank.Ask{}
+	}
+	c := r.Comparable()
+	return rank.Ask{CPU: c.CPUShares, Memory: c.MemoryMB, Disk: c.DiskMB}
+}
+
+// release gives back the room of an alloc that the plan stops.
+func (c *cluster) release(a *model.Allocation) (row int, ok bool) {
+	row, ok = c.row[a.NodeID]
+	if !ok || a.ClientTerminalStatus() || c.gone[a.NodeID][a.ID] {
+		return row, false
+	}
+	if c.gone[a.NodeID] == nil {
+		c.gone[a.NodeID] = map[string]bool{}
+	}
+	c.gone[a.NodeID][a.ID] = true
+	take := ask(a.AllocatedResources)
+	c.cols.Use(row, rank.Ask{CPU: -take.CPU, Memory: -take.Memory, Disk: -take.Disk})
+	return row, true
+}
+
+// restore takes the room of a released alloc back: it is not stopped after all.
+func (c *cluster) restore(a *model.Allocation) {
+	if c.gone[a.NodeID][a.ID] {
+		delete(c.gone[a.NodeID], a.ID)
+		c.cols.Use(c.row[a.NodeID], ask(a.AllocatedResources))
+	}
+}
+
+// assign chooses ports, cores and devices on a row, given the state and the plan so far.
+func (c *cluster) assign(row int, chk *feasible.Checker, tg *model.TaskGroup, id string, oversubscribe bool) (*model.AllocatedResources, string) {
+	n := c.nodes[row]
+	holders := append(feasible.Holders(c.view, n.ID, c.gone[n.ID]), c.placed[n.ID]...)
+	u, why := feasible.UsageOf(n, holders)
+	if why != "" {
+		return nil, why
+	}
+	return feasible.Assign(chk, u, tg, n, id, oversubscribe)
+}

@@ -1,0 +1,342 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package schedule
+
+import (
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/feasible"
+	"github.com/drover-project/drover/core/schedule/rank"
+	"github.com/drover-project/drover/core/schedule/reconcile"
+)
+
+// placer places the allocs of one group of one version of the job.
+type placer struct {
+	*process
+	job       *model.Job
+	tg        *model.TaskGroup
+	chk       *feasible.Checker
+	distinct  *feasible.Distinct
+	shared    *model.AllocatedResources // resources of every alloc, unless each has its own
+	exclusive bool
+	over      bool // memory oversubscription
+	picker    *rank.Picker
+	metric    model.AllocMetric // filters of all placements of the group
+	dropped   map[int]bool      // rows taken out by neighbours
+	exhausted map[int]string    // rows found short of ports, cores or devices
+	failed    *model.AllocMetric
+}
+
+// place finds nodes for the placements, one group after the other.
+func (p *process) place(ps []reconcile.Placement) {
+	for len(ps) > 0 {
+		n := 1
+		for n < len(ps) && ps[n].Group == ps[0].Group {
+			n++
+		}
+		if p.system() {
+			p.placeSystem(ps[:n])
+		} else {
+			pl := p.newPlacer(ps[0].Job, ps[0].Group)
+			for i := range ps[:n] {
+				pl.placeOne(&ps[i])
+			}
+		}
+		ps = ps[n:]
+	}
+}
+
+func (p *process) newPlacer(job *model.Job, tg *model.TaskGroup) *placer {
+	pl := &placer{
+		process: p, job: job, tg: tg, chk: p.checker(job, tg), distinct: feasible.NewDistinct(job, tg),
+		exclusive: feasible.Exclusive(tg), dropped: map[int]bool{}, exhausted: map[int]string{},
+	}
+	cfg, pool := p.view.SchedulerConfig(), p.view.NodePoolByName(job.NodePool)
+	spreading := cfg != nil && cfg.SchedulerAlgorithm == model.SchedulerAlgorithmSpread
+	pl.over = cfg != nil && cfg.MemoryOversubscriptionEnabled
+	if pool != nil && pool.SchedulerConfiguration != nil {
+		sc := pool.SchedulerConfiguration
+		if sc.SchedulerAlgorithm != "" {
+			spreading = sc.SchedulerAlgorithm == model.SchedulerAlgorithmSpread
+		}
+		if sc.MemoryOversubscriptionEnabled != nil {
+			pl.over = *sc.MemoryOversubscriptionEnabled
+		}
+	}
+	var first *model.Node
+	if len(p.cluster.nodes) > 0 {
+		first = p.cluster.nodes[0]
+	}
+	pl.shared = feasible.Ask(tg, first, pl.over)
+	collisions := pl.neighbours()
+	rows := pl.filter()
+	pl.picker = rank.NewPicker(p.cluster.cols, rank.Options{
+		Ask: ask(pl.shared), Desired: tg.Count, Spreading: spreading, Rows: rows,
+		Affinity: pl.affinities(rows), Collisions: collisions, Spreads: pl.spreads(rows),
+	})
+	return pl
+}
+
+// neighbours counts the group's allocs per row and tells the distinct constraints of them.
+func (pl *placer) neighbours() []int32 {
+	out := make([]int32, len(pl.cluster.nodes))
+	for a := range pl.remaining() {
+		pl.distinct.Add(pl.view.NodeByID(a.NodeID), a.TaskGroup, 1)
+		if row, ok := pl.cluster.row[a.NodeID]; ok && a.TaskGroup == pl.tg.Name {
+			out[row]++
+		}
+	}
+	return out
+}
+
+// remaining yields the job's allocs that run on after the plan so far, and those it has placed.
+func (pl *placer) remaining() func(func(*model.Allocation) bool) {
+	return func(yield func(*model.Allocation) bool) {
+		for _, a := range pl.view.AllocsByJob(pl.job.Namespace, pl.job.ID) {
+			if !a.TerminalStatus() && !pl.cluster.gone[a.NodeID][a.ID] && !yield(a) {
+				return
+			}
+		}
+		for _, as := range pl.cluster.placed {
+			for _, a := range as {
+				if !yield(a) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// filter returns the feasible rows and counts why the others are not.
+func (pl *placer) filter() []int32 {
+	m := &pl.metric
+	m.NodesEvaluated, m.NodesInPool = len(pl.cluster.nodes), pl.cluster.inPool
+	m.NodePool, m.NodesAvailable = pl.job.NodePool, pl.cluster.available
+	rows := make([]int32, 0, len(pl.cluster.nodes))
+	for i, n := range pl.cluster.nodes {
+		why := pl.chk.Check(n)
+		if why == "" {
+			if why = pl.distinct.Check(n); why != "" && pl.distinct != nil {
+				pl.dropped[i] = true // may become free again by destructive updates
+				rows = append(rows, int32(i))
+				continue
+			}
+			rows = append(rows, int32(i))
+			continue
+		}
+		filtered(m, n, why)
+	}
+	return rows
+}
+
+func filtered(m *model.AllocMetric, n *model.Node, why string) {
+	m.NodesFiltered++
+	bump(&m.ConstraintFiltered, why)
+	if n.NodeClass != "" {
+		bump(&m.ClassFiltered, n.NodeClass)
+	}
+}
+
+func bump(m *map[string]int, key string) {
+	if *m == nil {
+		*m = map[string]int{}
+	}
+	(*m)[key]++
+}
+
+func (pl *placer) affinities(rows []int32) []float64 {
+	as := append(append([]*model.Affinity(nil), pl.job.Affinities...), pl.tg.Affinities...)
+	for _, t := range pl.tg.Tasks {
+		as = append(as, t.Affinities...)
+	}
+	if len(as) == 0 {
+		return nil
+	}
+	out := make([]float64, len(pl.cluster.nodes))
+	for _, r := range rows {
+		out[r] = pl.chk.Affinity(as, pl.cluster.nodes[r])
+	}
+	return out
+}
+
+// placeOne finds a node for one placement and puts the new alloc into the plan.
+func (pl *placer) placeOne(p *reconcile.Placement) {
+	if pl.failed != nil && !p.Update {
+		pl.fail()
+		return
+	}
+	releasedRow, released := -1, false
+	if p.Update {
+		if releasedRow, released = pl.cluster.release(p.Previous); released {
+			pl.distinct.Add(pl.cluster.nodes[releasedRow], pl.tg.Name, -1)
+			pl.picker.Leave(releasedRow, -1)
+			pl.retry(releasedRow)
+		}
+	}
+	pl.syncDropped()
+	row, score, res, id := pl.choose(p)
+	if row < 0 {
+		if released {
+			pl.cluster.restore(p.Previous)
+			pl.distinct.Add(pl.cluster.nodes[releasedRow], pl.tg.Name, 1)
+			pl.picker.Leave(releasedRow, 1)
+		}
+		pl.fail()
+		return
+	}
+	metric := pl.success(row, score)
+	pl.take(row)
+	pl.commit(p, pl.cluster.nodes[row], id, res, metric)
+}
+
+// retry lets a row compete again whose ports, cores or devices were short.
+func (pl *placer) retry(row int) {
+	if _, ok := pl.exhausted[row]; ok {
+		delete(pl.exhausted, row)
+		pl.picker.Restore(row)
+	}
+}
+
+// syncDropped takes rows out that the distinct constraints refuse now, and back in.
+func (pl *placer) syncDropped() {
+	for row, out := range pl.dropped {
+		switch bad := pl.distinct.Check(pl.cluster.nodes[row]) != ""; {
+		case bad && out:
+			pl.picker.Drop(row)
+			pl.dropped[row] = false // known to the picker
+		case !bad:
+			delete(pl.dropped, row)
+			pl.picker.Restore(row)
+		}
+	}
+}
+
+// choose returns the best row that takes the alloc, or -1.
+func (pl *placer) choose(p *reconcile.Placement) (int, float64, *model.AllocatedResources, string) {
+	id := pl.ids.NewID()
+	if p.Reschedule {
+		for _, row := range pl.penalised(p.Previous) {
+			pl.picker.Penalise(row, true)
+			defer pl.picker.Penalise(row, false)
+		}
+	}
+	if row := pl.sticky(p); row >= 0 {
+		if res, why := pl.resources(row, id); why == "" {
+			return row, 0, res, id
+		}
+	}
+	for {
+		row, score, ok := pl.picker.Best()
+		if !ok {
+			return -1, 0, nil, ""
+		}
+		if pl.distinct.Check(pl.cluster.nodes[row]) != "" {
+			pl.picker.Drop(row)
+			pl.dropped[row] = false
+			continue
+		}
+		res, why := pl.resources(row, id)
+		if why == "" {
+			return row, score, res, id
+		}
+		pl.exhausted[row] = why
+		pl.picker.Drop(row)
+	}
+}
+
+// resources returns what the alloc gets on a row, or what is lacking there.
+func (pl *placer) resources(row int, id string) (*model.AllocatedResources, string) {
+	n := pl.cluster.nodes[row]
+	if n.NodeMaxAllocs > 0 && len(feasible.Holders(pl.view, n.ID, pl.cluster.gone[n.ID]))+len(pl.cluster.placed[n.ID]) >= n.NodeMaxAllocs {
+		return nil, "max allocs exceeded"
+	}
+	if !pl.exclusive {
+		return pl.shared, ""
+	}
+	res, why := pl.cluster.assign(row, pl.chk, pl.tg, id, pl.over)
+	if why == "" {
+		// Cores differ in speed between nodes: what is given must fit as it is.
+		if why = pl.cluster.cols.Lacking(row, ask(res)); why != "" {
+			return nil, why
+		}
+	}
+	return res, why
+}
+
+// penalised returns the rows on which the alloc has failed before.
+func (pl *placer) penalised(prev *model.Allocation) []int {
+	ids := []string{prev.NodeID}
+	if prev.RescheduleTracker != nil {
+		for _, e := range prev.RescheduleTracker.Events {
+			ids = append(ids, e.PrevNodeID)
+		}
+	}
+	var rows []int
+	for _, id := range ids {
+		if row, ok := pl.cluster.row[id]; ok {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// sticky returns the row of the previous alloc if its disk shall be kept, or -1.
+func (pl *placer) sticky(p *reconcile.Placement) int {
+	if p.Previous == nil || p.Reschedule || pl.tg.EphemeralDisk == nil || !pl.tg.EphemeralDisk.Sticky {
+		return -1
+	}
+	row, ok := pl.cluster.row[p.Previous.NodeID]
+	if !ok || !pl.picker.Fits(row) || pl.distinct.Check(pl.cluster.nodes[row]) != "" {
+		return -1
+	}
+	return row
+}
+
+func (pl *placer) take(row int) {
+	pl.picker.Take(row)
+	if pl.distinct != nil {
+		pl.distinct.Add(pl.cluster.nodes[row], pl.tg.Name, 1)
+		pl.dropped[row] = true
+	}
+}
+
+// commit puts the new alloc, and the stop of the one it replaces, into the plan.
+func (p *process) commit(pm *reconcile.Placement, n *model.Node, id string, res *model.AllocatedResources, metric *model.AllocMetric) {
+	a := &model.Allocation{
+		ID: id, Namespace: pm.Job.Namespace, EvalID: p.eval.ID, Name: pm.Name, NodeID: n.ID, NodeName: n.Name,
+		JobID: pm.Job.ID, JobVersion: pm.Job.Version, TaskGroup: pm.Group.Name, AllocatedResources: res, Metrics: metric,
+		DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusPending,
+		DeploymentID: pm.Deployment, CreateTime: p.now.UnixNano(), ModifyTime: p.now.UnixNano(),
+	}
+	if pm.Canary {
+		a.DeploymentStatus = &model.AllocDeploymentStatus{Canary: true}
+	}
+	if prev := pm.Previous; prev != nil {
+		a.PreviousAllocation = prev.ID
+		a.RescheduleTracker = reconcile.Tracker(pm.Group.ReschedulePolicy, prev, pm.Reschedule, p.now)
+		p.link(pm, a.ID)
+	}
+	p.plan.NodeAllocation[n.ID] = append(p.plan.NodeAllocation[n.ID], a)
+	p.cluster.placed[n.ID] = append(p.cluster.placed[n.ID], a)
+}
+
+// link makes the previous alloc point to its successor, and stops it if the
+// placement is what ends it.
+func (p *process) link(pm *reconcile.Placement, next string) {
+	prev := pm.Previous
+	if pm.Update {
+		p.stop(prev, reconcile.DescUpdating, "").NextAllocation = next
+		return
+	}
+	for _, list := range []map[string][]*model.Allocation{p.plan.NodeUpdate, p.plan.NodeAllocation} {
+		for _, a := range list[prev.NodeID] {
+			if a.ID == prev.ID {
+				a.NextAllocation = next
+				return
+			}
+		}
+	}
+	c := p.stamp(prev.Copy())
+	c.NextAllocation = next
+	p.plan.NodeAllocation[prev.NodeID] = append(p.plan.NodeAllocation[prev.NodeID], c)
+}

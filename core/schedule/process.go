@@ -1,0 +1,226 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package schedule
+
+import (
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/feasible"
+	"github.com/drover-project/drover/core/schedule/reconcile"
+)
+
+// DescBlocked says why a blocked evaluation exists.
+const DescBlocked = "created to place remaining allocations"
+
+// process is one call of Process.
+type process struct {
+	view    View
+	eval    *model.Evaluation
+	job     *model.Job
+	now     time.Time
+	ids     IDSource
+	plan    *model.Plan
+	out     *Outcome
+	cluster *cluster
+	checks  map[*model.TaskGroup]*feasible.Checker
+	jobs    map[uint64]*model.Job // versions
+	updates map[string]*model.DesiredUpdates
+}
+
+// Process decides what to do for an evaluation, given the state that view shows.
+func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Outcome {
+	p := &process{
+		view: view, eval: eval, job: view.JobByID(eval.Namespace, eval.JobID), now: now, ids: ids,
+		checks: map[*model.TaskGroup]*feasible.Checker{}, jobs: map[uint64]*model.Job{},
+	}
+	p.plan = &model.Plan{
+		EvalID: eval.ID, Priority: eval.Priority, Job: p.job, SnapshotIndex: view.Index(),
+		NodeUpdate: map[string][]*model.Allocation{}, NodeAllocation: map[string][]*model.Allocation{},
+		NodePreemptions: map[string][]*model.Allocation{},
+	}
+	p.out = &Outcome{Plan: p.plan, QueuedAllocations: map[string]int{}, FailedTGAllocs: map[string]*model.AllocMetric{}}
+	if p.job != nil {
+		p.plan.AllAtOnce = p.job.AllAtOnce
+		if !p.job.Stop {
+			for _, tg := range p.job.TaskGroups {
+				p.out.QueuedAllocations[tg.Name] = 0
+			}
+		}
+	}
+	p.cluster = newCluster(view, p.job)
+	res := p.reconcile()
+	p.updates = res.Updates
+	p.apply(res)
+	p.place(res.Place)
+	p.finish(res)
+	return p.out
+}
+
+func (p *process) system() bool {
+	t := p.eval.Type
+	if p.job != nil {
+		t = p.job.Type
+	}
+	return t == model.JobTypeSystem || t == model.JobTypeSysBatch
+}
+
+func (p *process) reconcile() *reconcile.Result {
+	job := p.job
+	if job != nil && (job.IsParameterized() || job.IsPeriodic()) && !job.Stop {
+		return &reconcile.Result{} // a template: its children run
+	}
+	in := reconcile.Input{
+		Job: job, Allocs: p.view.AllocsByJob(p.eval.Namespace, p.eval.JobID),
+		Deployment: p.view.LatestDeployment(p.eval.Namespace, p.eval.JobID),
+		Now:        p.now, NewID: p.ids.NewID, JobOf: p.jobOf, Node: p.view.NodeByID, Feasible: p.feasible,
+	}
+	if p.system() {
+		return reconcile.System(in, p.cluster.nodes)
+	}
+	return reconcile.Service(in)
+}
+
+// jobOf returns the version of the job that an alloc runs.
+func (p *process) jobOf(a *model.Allocation) *model.Job {
+	if p.job != nil && a.JobVersion == p.job.Version {
+		return p.job
+	}
+	j, ok := p.jobs[a.JobVersion]
+	if !ok {
+		j = p.view.JobByVersion(a.Namespace, a.JobID, a.JobVersion)
+		p.jobs[a.JobVersion] = j
+	}
+	return j
+}
+
+func (p *process) checker(job *model.Job, tg *model.TaskGroup) *feasible.Checker {
+	c := p.checks[tg]
+	if c == nil {
+		c = feasible.NewChecker(job, tg)
+		p.checks[tg] = c
+	}
+	return c
+}
+
+// feasible reports whether an alloc of the group may stay on n under the newest job.
+func (p *process) feasible(tg *model.TaskGroup, n *model.Node) bool {
+	return n != nil && feasible.InPool(n.NodePool, p.job.NodePool) &&
+		feasible.InDatacenters(n.Datacenter, p.job.Datacenters) && p.checker(p.job, tg).Check(n) == ""
+}
+
+// apply puts what needs no node into the plan.
+func (p *process) apply(res *reconcile.Result) {
+	for _, s := range res.Stop {
+		p.stop(s.Alloc, s.Description, s.ClientStatus)
+		p.cluster.release(s.Alloc)
+	}
+	for _, a := range res.Changed {
+		p.plan.NodeAllocation[a.NodeID] = append(p.plan.NodeAllocation[a.NodeID], p.stamp(a))
+	}
+	p.plan.Deployment = res.Deployment
+	p.plan.DeploymentUpdates = res.DeploymentUpdates
+	for _, f := range res.FollowUps {
+		e := p.nextEval(f.Trigger, f.Desc)
+		e.ID, e.Status, e.WaitUntil = f.ID, model.EvalStatusPending, f.WaitUntil
+		p.out.FollowUps = append(p.out.FollowUps, e)
+	}
+}
+
+// stamp writes this evaluation and time into a changed alloc.
+func (p *process) stamp(a *model.Allocation) *model.Allocation {
+	a.EvalID, a.ModifyTime = p.eval.ID, p.now.UnixNano()
+	return a
+}
+
+func (p *process) stop(old *model.Allocation, desc, clientStatus string) *model.Allocation {
+	a := p.stamp(old.Copy())
+	a.DesiredStatus, a.DesiredDescription = model.AllocDesiredStatusStop, desc
+	if clientStatus != "" {
+		a.ClientStatus = clientStatus
+	}
+	p.plan.NodeUpdate[a.NodeID] = append(p.plan.NodeUpdate[a.NodeID], a)
+	return a
+}
+
+func (p *process) nextEval(trigger, desc string) *model.Evaluation {
+	e := p.eval
+	return &model.Evaluation{
+		Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, TriggeredBy: trigger,
+		JobID: e.JobID, JobModifyIndex: e.JobModifyIndex, StatusDescription: desc, PreviousEval: e.ID,
+		CreateTime: p.now.UnixNano(), ModifyTime: p.now.UnixNano(),
+	}
+}
+
+// finish says what becomes of the evaluation.
+func (p *process) finish(res *reconcile.Result) {
+	out := p.out
+	out.Annotations = &model.PlanAnnotations{DesiredTGUpdates: res.Updates}
+	p.plan.Annotations = out.Annotations
+	e := p.eval.Copy()
+	e.Status, e.StatusDescription = model.EvalStatusComplete, ""
+	e.SnapshotIndex, e.ModifyTime = p.view.Index(), p.now.UnixNano()
+	e.QueuedAllocations, e.PlanAnnotations = out.QueuedAllocations, out.Annotations
+	e.FailedTGAllocs, e.BlockedEval, e.NextEval = nil, "", ""
+	e.DeploymentID = p.deploymentID()
+	if len(out.FailedTGAllocs) > 0 {
+		e.FailedTGAllocs = out.FailedTGAllocs
+	}
+	if len(out.FollowUps) > 0 {
+		e.NextEval = out.FollowUps[0].ID
+	}
+	out.Eval = e
+	if !p.mustBlock() {
+		return
+	}
+	if p.eval.Status == model.EvalStatusBlocked { // it was tried again and waits on
+		e.Status, e.StatusDescription = model.EvalStatusBlocked, DescBlocked
+		p.block(e)
+		return
+	}
+	b := p.nextEval(model.EvalTriggerQueuedAllocs, DescBlocked)
+	b.ID, b.Status = p.ids.NewID(), model.EvalStatusBlocked
+	b.SnapshotIndex, b.FailedTGAllocs = p.view.Index(), out.FailedTGAllocs
+	p.block(b)
+	e.BlockedEval = b.ID
+	out.Blocked = b
+}
+
+// mustBlock reports whether something waits for room. What a system job cannot
+// run anywhere for its constraints waits for new nodes, which come with their own evaluations.
+func (p *process) mustBlock() bool {
+	for _, m := range p.out.FailedTGAllocs {
+		if !p.system() || m.NodesExhausted > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// block says which nodes could make the evaluation succeed.
+func (p *process) block(e *model.Evaluation) {
+	e.ClassEligibility = map[string]bool{}
+	for tg, c := range p.checks {
+		if _, failed := p.out.FailedTGAllocs[tg.Name]; !failed {
+			continue
+		}
+		e.EscapedComputedClass = e.EscapedComputedClass || c.Escaped()
+		for class, ok := range c.Classes() {
+			e.ClassEligibility[class] = e.ClassEligibility[class] || ok
+		}
+	}
+}
+
+func (p *process) deploymentID() string {
+	if p.plan.Deployment != nil {
+		return p.plan.Deployment.ID
+	}
+	if p.job == nil || p.job.Stop || p.system() {
+		return p.eval.DeploymentID
+	}
+	if d := p.view.LatestDeployment(p.eval.Namespace, p.eval.JobID); d != nil && d.JobVersion == p.job.Version {
+		return d.ID
+	}
+	return p.eval.DeploymentID
+}

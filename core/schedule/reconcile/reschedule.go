@@ -1,0 +1,107 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reconcile
+
+import (
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// FailedAt returns when an alloc ended: the last end of its tasks, else its last change.
+func FailedAt(a *model.Allocation) time.Time {
+	var last time.Time
+	for _, s := range a.TaskStates {
+		if s.FinishedAt != nil && s.FinishedAt.After(last) {
+			last = *s.FinishedAt
+		}
+	}
+	if last.IsZero() {
+		return time.Unix(0, a.ModifyTime).UTC()
+	}
+	return last
+}
+
+// NextReschedule returns when a failed alloc may be replaced, or false if its
+// policy allows no more attempts.
+func NextReschedule(p *model.ReschedulePolicy, a *model.Allocation) (time.Time, bool) {
+	if !p.Enabled() {
+		return time.Time{}, false
+	}
+	failed := FailedAt(a)
+	if !p.Unlimited && attemptsWithin(a, failed.Add(-p.Interval)) >= p.Attempts {
+		return time.Time{}, false
+	}
+	return failed.Add(Delay(p, a)), true
+}
+
+func events(a *model.Allocation) []*model.RescheduleEvent {
+	if a.RescheduleTracker == nil {
+		return nil
+	}
+	return a.RescheduleTracker.Events
+}
+
+func attemptsWithin(a *model.Allocation, since time.Time) int {
+	n := 0
+	for _, e := range events(a) {
+		if e.RescheduleTime > since.UnixNano() {
+			n++
+		}
+	}
+	return n
+}
+
+// Delay returns how long a failed alloc waits for its replacement: it grows
+// with the attempts so far, up to MaxDelay, and starts anew after an alloc that
+// lived longer than MaxDelay.
+func Delay(p *model.ReschedulePolicy, a *model.Allocation) time.Duration {
+	ev := events(a)
+	n := len(ev)
+	if p.DelayFunction == model.DelayFunctionConstant || n == 0 {
+		return p.Delay
+	}
+	if lived := FailedAt(a).UnixNano() - ev[n-1].RescheduleTime; p.MaxDelay > 0 && lived > int64(p.MaxDelay) {
+		return p.Delay
+	}
+	d, before := p.Delay, time.Duration(0)
+	for range n {
+		if p.DelayFunction == model.DelayFunctionFibonacci {
+			d, before = d+before, d
+		} else {
+			d *= 2
+		}
+		if p.MaxDelay > 0 && d >= p.MaxDelay {
+			return p.MaxDelay
+		}
+	}
+	return d
+}
+
+// Tracker returns the history that the replacement of prev carries. Losses and
+// migrations keep the history; only failures add to it.
+func Tracker(p *model.ReschedulePolicy, prev *model.Allocation, failed bool, now time.Time) *model.RescheduleTracker {
+	if prev == nil {
+		return nil
+	}
+	old := events(prev)
+	if !failed {
+		return prev.RescheduleTracker
+	}
+	const keep = 5
+	if over := len(old) - keep + 1; over > 0 && (p == nil || p.Unlimited) {
+		old = old[over:]
+	}
+	ev := append(append([]*model.RescheduleEvent(nil), old...), &model.RescheduleEvent{
+		RescheduleTime: now.UnixNano(), PrevAllocID: prev.ID, PrevNodeID: prev.NodeID, Delay: delayOf(p, prev),
+	})
+	return &model.RescheduleTracker{Events: ev, LastReschedule: "ok"}
+}
+
+func delayOf(p *model.ReschedulePolicy, a *model.Allocation) time.Duration {
+	if p == nil {
+		return 0
+	}
+	return Delay(p, a)
+}

@@ -1,0 +1,73 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reconcile
+
+import (
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Descriptions of what is done to allocs, as the reference words them.
+const (
+	DescNotNeeded    = "alloc not needed due to job update"
+	DescUpdating     = "alloc is being updated due to job update"
+	DescMigrating    = "alloc is being migrated"
+	DescLost         = "alloc is lost since its node is down"
+	DescRescheduled  = "alloc was rescheduled because it failed"
+	DescUnknown      = "alloc is unknown since its node is disconnected"
+	DescFollowUp     = "created for delayed rescheduling"
+	DescDisconnected = "created for delayed disconnect timeout"
+)
+
+// Input is everything that a reconciliation depends on.
+type Input struct {
+	Job        *model.Job // nil: purged
+	Allocs     []*model.Allocation
+	Deployment *model.Deployment // the job's latest, or nil
+	Now        time.Time
+	NewID      func() string
+	JobOf      func(*model.Allocation) *model.Job // the version an alloc runs, or nil
+	Node       func(id string) *model.Node        // nil: gone
+	Feasible   func(tg *model.TaskGroup, n *model.Node) bool
+}
+
+// Placement asks for one new alloc.
+type Placement struct {
+	Job        *model.Job // the version to place: an older one while canaries are tried
+	Group      *model.TaskGroup
+	Name       string
+	Previous   *model.Allocation
+	Canary     bool
+	Reschedule bool // Previous failed: its node is avoided and the history is kept
+	Deployment string
+	Update     bool        // destructive: Previous is stopped if and only if this is placed
+	Node       *model.Node // system jobs: the node to place on
+}
+
+// Stop ends one alloc.
+type Stop struct {
+	Alloc        *model.Allocation
+	Description  string
+	ClientStatus string // "": left to the node
+}
+
+// FollowUp is an evaluation to come.
+type FollowUp struct {
+	ID        string
+	WaitUntil time.Time
+	Trigger   string
+	Desc      string
+}
+
+// Result is what to do. Changed holds new values of existing allocs.
+type Result struct {
+	Place             []Placement
+	Stop              []Stop
+	Changed           []*model.Allocation
+	Deployment        *model.Deployment
+	DeploymentUpdates []*model.DeploymentStatusUpdate
+	FollowUps         []FollowUp
+	Updates           map[string]*model.DesiredUpdates
+}

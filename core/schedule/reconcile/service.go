@@ -1,0 +1,226 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reconcile
+
+import (
+	"slices"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// run is one reconciliation of a service or batch job.
+type run struct {
+	Input
+	res     *Result
+	current *model.Deployment // of this very job version: existing or about to be made
+	fresh   bool              // current is new
+	used    bool              // something joins the fresh deployment
+	pending bool              // the current version is not rolled out yet
+}
+
+// Service reconciles a service or batch job.
+func Service(in Input) *Result {
+	r := &run{Input: in, res: &Result{Updates: map[string]*model.DesiredUpdates{}}}
+	r.cancelOldDeployment()
+	if in.Job.Stopped() {
+		r.stopEverything()
+		return r.res
+	}
+	r.openDeployment()
+	groups := byGroup(in.Allocs)
+	for _, tg := range in.Job.TaskGroups {
+		r.group(tg, groups[tg.Name])
+		delete(groups, tg.Name)
+	}
+	for _, name := range slices.Sorted(mapKeys(groups)) { // groups that the job has no more
+		for _, a := range groups[name] {
+			r.stopIfLive(a, DescNotNeeded)
+		}
+	}
+	r.closeDeployment()
+	return r.res
+}
+
+func (r *run) counts(group string) *model.DesiredUpdates {
+	u := r.res.Updates[group]
+	if u == nil {
+		u = &model.DesiredUpdates{}
+		r.res.Updates[group] = u
+	}
+	return u
+}
+
+func (r *run) stop(a *model.Allocation, desc, clientStatus string) {
+	r.res.Stop = append(r.res.Stop, Stop{a, desc, clientStatus})
+}
+
+func (r *run) stopIfLive(a *model.Allocation, desc string) {
+	if a.TerminalStatus() {
+		return
+	}
+	status := ""
+	if n := r.Node(a.NodeID); n == nil || n.TerminalStatus() {
+		status = model.AllocClientStatusLost
+	}
+	r.stop(a, desc, status)
+	r.counts(a.TaskGroup).Stop++
+}
+
+func (r *run) stopEverything() {
+	for _, a := range r.Allocs {
+		r.stopIfLive(a, DescNotNeeded)
+	}
+}
+
+// group reconciles one group.
+func (r *run) group(tg *model.TaskGroup, allocs []*model.Allocation) {
+	u := r.counts(tg.Name)
+	s := r.sort(tg, allocs)
+	for _, a := range s.oldCanaries {
+		r.stopIfLive(a, DescNotNeeded)
+	}
+	s.dropSurplus(r, u)
+	updates := s.planUpdates(r, u)
+	canarying := r.canaries(tg, s, updates, u)
+	r.replace(tg, s, canarying, u)
+	placed := r.missing(tg, s, canarying, u)
+	r.roll(tg, s, updates, canarying, placed, u)
+}
+
+// replace puts new allocs in the places of those that are lost, migrate or failed.
+func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.DesiredUpdates) {
+	for _, l := range s.leaving {
+		if !l.vacant {
+			r.stop(l.alloc, l.desc, l.clientStatus)
+		}
+		p := Placement{Job: r.Job, Group: tg, Name: l.alloc.Name, Previous: l.alloc, Reschedule: l.reschedule}
+		r.inherit(&p, tg, canarying)
+		switch {
+		case l.drop:
+			u.Stop++
+			continue
+		case l.desc == DescMigrating:
+			u.Migrate++
+		default:
+			u.Place++
+			if !l.vacant {
+				u.Stop++
+			}
+			if l.reschedule {
+				u.RescheduleNow++
+			}
+		}
+		r.res.Place = append(r.res.Place, p)
+	}
+}
+
+// inherit says which version and deployment the replacement of p.Previous belongs to.
+func (r *run) inherit(p *Placement, tg *model.TaskGroup, canarying bool) {
+	prev := p.Previous
+	if old := r.JobOf(prev); canarying && prev.JobVersion != r.Job.Version && old.LookupTaskGroup(tg.Name) != nil {
+		p.Job, p.Group = old, old.LookupTaskGroup(tg.Name)
+		return
+	}
+	p.Canary = r.isCanary(prev)
+	p.Deployment = r.join(tg)
+}
+
+// missing places what the count asks for and nobody holds.
+func (r *run) missing(tg *model.TaskGroup, s *slots, canarying bool, u *model.DesiredUpdates) int {
+	want := tg.Count - s.held()
+	if want <= 0 || canarying && r.hadOthers(tg, s) || r.halted() {
+		return 0
+	}
+	dep := r.join(tg)
+	for _, name := range s.freeNames(r.Job, want) {
+		r.res.Place = append(r.res.Place, Placement{Job: r.Job, Group: tg, Name: name, Deployment: dep})
+		u.Place++
+	}
+	r.pending = true
+	return want
+}
+
+// hadOthers reports whether the group runs an older version beside the canaries.
+func (r *run) hadOthers(_ *model.TaskGroup, s *slots) bool { return len(s.live) > 0 }
+
+// halted reports whether the rollout of this version is paused or has failed.
+func (r *run) halted() bool {
+	if r.current == nil || r.fresh {
+		return false
+	}
+	switch r.current.Status {
+	case model.DeploymentStatusPaused, model.DeploymentStatusFailed:
+		return true
+	}
+	return false
+}
+
+// canaries places canaries that are due and reports whether the group waits for them.
+func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.DesiredUpdates) bool {
+	if r.current == nil || tg.Update.IsEmpty() || tg.Update.Canary == 0 {
+		return false
+	}
+	ds := r.current.TaskGroups[tg.Name]
+	if ds == nil || ds.Promoted {
+		return false
+	}
+	if r.fresh && len(up.destructive) > 0 {
+		ds.DesiredCanaries = tg.Update.Canary
+	}
+	if ds.DesiredCanaries == 0 {
+		return false
+	}
+	r.pending = true
+	want := ds.DesiredCanaries - len(s.canaries)
+	if want <= 0 || r.halted() || len(up.destructive) == 0 {
+		return true
+	}
+	for i := range want {
+		p := Placement{Job: r.Job, Group: tg, Canary: true, Deployment: r.join(tg)}
+		p.Name = s.canaryName(r.Job, tg, i+len(s.canaries))
+		r.res.Place = append(r.res.Place, p)
+		u.Canary++
+	}
+	return true
+}
+
+// roll replaces old versions, as many at once as the strategy allows.
+func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, placed int, u *model.DesiredUpdates) {
+	limit := len(up.destructive)
+	switch {
+	case canarying || r.halted():
+		limit = 0
+	case !tg.Update.IsEmpty() && r.current != nil:
+		limit = min(limit, r.room(tg, s)-placed)
+	}
+	for i, a := range up.destructive {
+		if i >= limit {
+			u.Ignore++
+			continue
+		}
+		u.DestructiveUpdate++
+		r.res.Place = append(r.res.Place, Placement{
+			Job: r.Job, Group: tg, Name: a.Name, Previous: a, Deployment: r.join(tg), Update: true,
+		})
+	}
+	r.pending = r.pending || len(up.destructive) > 0
+}
+
+// room returns how many more allocs of the group may be in the air: max_parallel
+// less those of this deployment that are not healthy yet; none once one is unhealthy.
+func (r *run) room(tg *model.TaskGroup, s *slots) int {
+	room := tg.Update.MaxParallel
+	for _, a := range s.live {
+		if a.DeploymentID != r.current.ID || a.JobVersion != r.Job.Version {
+			continue
+		}
+		switch {
+		case a.DeploymentStatus.IsUnhealthy():
+			return 0
+		case !a.DeploymentStatus.IsHealthy():
+			room--
+		}
+	}
+	return max(room, 0)
+}

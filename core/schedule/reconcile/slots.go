@@ -1,0 +1,335 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reconcile
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// slots sorts the allocs of one group by what they mean for its count.
+type slots struct {
+	tg          *model.TaskGroup
+	live        []*model.Allocation // run, or will; hold a place
+	kept        []*model.Allocation // ended, but hold their place: done, or not to be replaced (yet)
+	leaving     []*leaver           // to be replaced
+	canaries    []*model.Allocation // of the current deployment, beside the count
+	oldCanaries []*model.Allocation // of a version that was given up
+	disconnect  []*model.Allocation // out of reach, place given to a replacement
+}
+
+type leaver struct {
+	alloc        *model.Allocation
+	desc         string
+	clientStatus string
+	reschedule   bool
+	vacant       bool // nothing to stop
+	drop         bool // surplus: stop without replacement
+}
+
+func byGroup(allocs []*model.Allocation) map[string][]*model.Allocation {
+	m := map[string][]*model.Allocation{}
+	for _, a := range allocs {
+		m[a.TaskGroup] = append(m[a.TaskGroup], a)
+	}
+	return m
+}
+
+func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
+
+func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
+	s := &slots{tg: tg}
+	allocs = slices.Clone(allocs)
+	slices.SortFunc(allocs, func(a, b *model.Allocation) int {
+		return cmp.Or(cmp.Compare(a.Index(), b.Index()), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ID, b.ID))
+	})
+	for _, a := range allocs {
+		switch {
+		case a.ServerTerminalStatus():
+			// history
+		case a.ClientTerminalStatus():
+			r.sortEnded(s, a)
+		default:
+			r.sortRunning(s, a)
+		}
+	}
+	return s
+}
+
+func (r *run) sortEnded(s *slots, a *model.Allocation) {
+	batch := r.Job.Type == model.JobTypeBatch
+	outdated := a.JobVersion != r.Job.Version && !SameRuntime(r.JobOf(a), r.Job, a.TaskGroup)
+	switch {
+	case a.NextAllocation != "":
+		// replaced already
+	case a.ClientStatus == model.AllocClientStatusComplete:
+		if batch && !outdated {
+			s.kept = append(s.kept, a)
+			r.counts(a.TaskGroup).Ignore++
+		}
+	case a.ClientStatus == model.AllocClientStatusLost:
+		s.leaving = append(s.leaving, &leaver{alloc: a, vacant: true})
+	case outdated:
+		// the new version has its own tries: the place is free
+	case r.isCanary(a):
+		s.canaries = append(s.canaries, a) // a failed canary fails its deployment; no other is tried
+	default:
+		r.sortFailed(s, a)
+	}
+}
+
+func (r *run) sortFailed(s *slots, a *model.Allocation) {
+	u := r.counts(a.TaskGroup)
+	at, ok := NextReschedule(s.tg.ReschedulePolicy, a)
+	now := a.DesiredTransition.ShouldForceReschedule() || ok && !at.After(r.Now)
+	switch {
+	case now && !r.heldByDeployment(a):
+		s.leaving = append(s.leaving, &leaver{alloc: a, desc: DescRescheduled, reschedule: true})
+		return
+	case ok && at.After(r.Now) && a.FollowupEvalID == "":
+		c := a.Copy()
+		c.FollowupEvalID = r.followUp(at, model.EvalTriggerAllocReschedule, DescFollowUp)
+		r.res.Changed = append(r.res.Changed, c)
+		u.RescheduleLater++
+	}
+	s.kept = append(s.kept, a)
+	u.Ignore++
+}
+
+// heldByDeployment reports whether a failed alloc is not replaced because its
+// deployment fails with it: a group without progress deadline fails at the first failure.
+func (r *run) heldByDeployment(a *model.Allocation) bool {
+	d := r.Deployment
+	if !d.Active() || d.ID != a.DeploymentID || a.DesiredTransition.ShouldReschedule() {
+		return false
+	}
+	ds := d.TaskGroups[a.TaskGroup]
+	return ds != nil && ds.ProgressDeadline == 0
+}
+
+// followUp returns the id of the evaluation at a time; those within 5 s share one.
+func (r *run) followUp(at time.Time, trigger, desc string) string {
+	for i := range r.res.FollowUps {
+		f := &r.res.FollowUps[i]
+		if d := at.Sub(f.WaitUntil); f.Trigger == trigger && d.Abs() <= 5*time.Second {
+			if at.After(f.WaitUntil) {
+				f.WaitUntil = at
+			}
+			return f.ID
+		}
+	}
+	f := FollowUp{ID: r.NewID(), WaitUntil: at, Trigger: trigger, Desc: desc}
+	r.res.FollowUps = append(r.res.FollowUps, f)
+	return f.ID
+}
+
+func (r *run) sortRunning(s *slots, a *model.Allocation) {
+	n := r.Node(a.NodeID)
+	if n == nil || n.TerminalStatus() || n.Status == model.NodeStatusDisconnected {
+		r.sortOutOfReach(s, a, n)
+		return
+	}
+	u := r.counts(a.TaskGroup)
+	switch {
+	case a.ClientStatus == model.AllocClientStatusUnknown:
+		u.Reconnect++
+		s.live = append(s.live, a)
+	case r.isCanary(a):
+		r.sortCanary(s, a)
+	case a.DesiredTransition.ShouldMigrate():
+		s.leaving = append(s.leaving, &leaver{alloc: a, desc: DescMigrating})
+	default:
+		s.live = append(s.live, a)
+	}
+}
+
+func (r *run) sortCanary(s *slots, a *model.Allocation) {
+	d := r.Deployment
+	current := r.ofThisVersion(d) && a.DeploymentID == d.ID && d.Status != model.DeploymentStatusFailed
+	if !current {
+		s.oldCanaries = append(s.oldCanaries, a)
+		return
+	}
+	s.canaries = append(s.canaries, a)
+	r.counts(a.TaskGroup).Ignore++
+}
+
+// sortOutOfReach decides about an alloc whose node is gone or does not answer.
+func (r *run) sortOutOfReach(s *slots, a *model.Allocation, n *model.Node) {
+	lost := &leaver{alloc: a, desc: DescLost, clientStatus: model.AllocClientStatusLost}
+	patience, replace := tolerance(s.tg)
+	since, known := unknownSince(a)
+	switch {
+	case n == nil || patience == 0:
+	case a.ClientStatus == model.AllocClientStatusUnknown && (!known || r.Now.Before(since.Add(patience))):
+		if replace {
+			s.disconnect = append(s.disconnect, a)
+		} else {
+			s.kept = append(s.kept, a)
+		}
+		r.counts(a.TaskGroup).Ignore++
+		return
+	case a.ClientStatus == model.AllocClientStatusRunning && n.Status == model.NodeStatusDisconnected:
+		r.disconnect(s, a, patience, replace)
+		return
+	}
+	if s.tg.PreventRescheduleOnLost {
+		r.stop(a, DescLost, model.AllocClientStatusUnknown)
+		r.counts(a.TaskGroup).Stop++
+		s.kept = append(s.kept, a)
+		return
+	}
+	s.leaving = append(s.leaving, lost)
+}
+
+func (r *run) disconnect(s *slots, a *model.Allocation, patience time.Duration, replace bool) {
+	c := a.Copy()
+	c.ClientStatus = model.AllocClientStatusUnknown
+	c.ClientDescription = DescUnknown
+	c.AllocStates = append(slices.Clone(a.AllocStates), &model.AllocState{
+		Field: "ClientStatus", Value: model.AllocClientStatusUnknown, Time: r.Now,
+	})
+	c.FollowupEvalID = r.followUp(r.Now.Add(patience), model.EvalTriggerMaxDisconnectTimeout, DescDisconnected)
+	r.res.Changed = append(r.res.Changed, c)
+	r.counts(a.TaskGroup).Disconnect++
+	if !replace {
+		s.kept = append(s.kept, a)
+		return
+	}
+	s.leaving = append(s.leaving, &leaver{alloc: a, vacant: true})
+}
+
+// tolerance returns how long the group's allocs may be out of reach before they
+// are lost, and whether they are replaced meanwhile.
+func tolerance(tg *model.TaskGroup) (time.Duration, bool) {
+	if d := tg.Disconnect; d != nil {
+		return d.LostAfter, d.Replace == nil || *d.Replace
+	}
+	if tg.MaxClientDisconnect != nil {
+		return *tg.MaxClientDisconnect, true
+	}
+	return 0, false
+}
+
+func unknownSince(a *model.Allocation) (time.Time, bool) {
+	for _, s := range slices.Backward(a.AllocStates) {
+		if s.Field == "ClientStatus" && s.Value == model.AllocClientStatusUnknown {
+			return s.Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// held returns how many places of the count are taken.
+func (s *slots) held() int {
+	n := len(s.live) + len(s.kept)
+	for _, l := range s.leaving {
+		if !l.drop {
+			n++
+		}
+	}
+	return n
+}
+
+// dropSurplus stops what exceeds the count: first what would be replaced, then
+// old versions whose name a new one carries, then old versions, then the highest
+// indexes; of equals the youngest.
+func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
+	over := s.held() - s.tg.Count
+	for _, l := range s.leaving {
+		if over > 0 {
+			l.drop = true
+			over--
+		}
+	}
+	if over <= 0 {
+		return
+	}
+	newNames := map[string]bool{}
+	seen := map[string]int{}
+	for _, a := range s.live {
+		newNames[a.Name] = newNames[a.Name] || a.JobVersion == r.Job.Version
+		seen[a.Name]++
+	}
+	class := func(a *model.Allocation) int {
+		old := a.JobVersion != r.Job.Version
+		switch {
+		case old && newNames[a.Name]:
+			return 0
+		case seen[a.Name] > 1 && !old:
+			return 1
+		case old:
+			return 2
+		}
+		return 3
+	}
+	order := slices.Clone(s.live)
+	slices.SortStableFunc(order, func(a, b *model.Allocation) int {
+		return cmp.Or(cmp.Compare(class(a), class(b)), -cmp.Compare(a.Index(), b.Index()), -cmp.Compare(a.CreateIndex, b.CreateIndex))
+	})
+	gone := map[string]bool{}
+	for _, a := range order[:min(over, len(order))] {
+		gone[a.ID] = true
+		r.stop(a, DescNotNeeded, "")
+		u.Stop++
+	}
+	s.live = slices.DeleteFunc(s.live, func(a *model.Allocation) bool { return gone[a.ID] })
+}
+
+// freeNames returns the n lowest names of the group that nobody holds.
+func (s *slots) freeNames(job *model.Job, n int) []string {
+	taken := map[string]bool{}
+	for _, as := range [][]*model.Allocation{s.live, s.kept, s.canaries} {
+		for _, a := range as {
+			taken[a.Name] = true
+		}
+	}
+	for _, l := range s.leaving {
+		taken[l.alloc.Name] = taken[l.alloc.Name] || !l.drop
+	}
+	names := make([]string, 0, n)
+	for i := 0; len(names) < n; i++ {
+		if name := model.AllocName(job.ID, s.tg.Name, i); !taken[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// canaryName returns the name that the i-th canary takes over.
+func (s *slots) canaryName(job *model.Job, tg *model.TaskGroup, i int) string {
+	return model.AllocName(job.ID, tg.Name, i)
+}
+
+// updates are the live allocs of older versions by how they get to the new one.
+type updates struct{ destructive []*model.Allocation }
+
+// planUpdates updates in place what can be and returns the rest.
+func (s *slots) planUpdates(r *run, u *model.DesiredUpdates) *updates {
+	up := &updates{}
+	for _, a := range s.live {
+		switch {
+		case a.JobVersion == r.Job.Version:
+			u.Ignore++
+		case !SameRuntime(r.JobOf(a), r.Job, a.TaskGroup) || !r.Feasible(s.tg, r.Node(a.NodeID)):
+			up.destructive = append(up.destructive, a)
+		default:
+			c := a.Copy()
+			c.JobVersion = r.Job.Version
+			c.Job = nil
+			if dep := r.join(s.tg); dep != "" {
+				c.DeploymentID = dep
+				c.DeploymentStatus = nil
+			}
+			r.res.Changed = append(r.res.Changed, c)
+			u.InPlaceUpdate++
+		}
+	}
+	return up
+}

@@ -1,0 +1,51 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reconcile
+
+import (
+	"reflect"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// SameRuntime reports whether an alloc that runs a group of job a can go on
+// running it under job b: everything that a running task was started with is equal.
+func SameRuntime(a, b *model.Job, group string) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	if a == b {
+		return true
+	}
+	x, y := a.LookupTaskGroup(group), b.LookupTaskGroup(group)
+	if x == nil || y == nil {
+		return false
+	}
+	return same(a.Meta, b.Meta) && reflect.DeepEqual(runtimeOf(x), runtimeOf(y))
+}
+
+// same compares maps, nil and empty alike.
+func same(a, b map[string]string) bool {
+	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
+}
+
+// runtimeOf returns a copy of the group without what servers act upon and
+// what a node can change under a running task.
+func runtimeOf(tg *model.TaskGroup) *model.TaskGroup {
+	c := *tg
+	c.Count, c.Update, c.Migrate, c.Scaling = 0, nil, nil, nil
+	c.RestartPolicy, c.ReschedulePolicy, c.Disconnect = nil, nil, nil
+	c.Constraints, c.Affinities, c.Spreads, c.Services = nil, nil, nil, nil
+	c.ShutdownDelay, c.StopAfterClientDisconnect, c.MaxClientDisconnect = nil, nil, nil
+	c.PreventRescheduleOnLost = false
+	c.Tasks = make([]*model.Task, len(tg.Tasks))
+	for i, t := range tg.Tasks {
+		k := *t
+		k.Constraints, k.Affinities, k.Services, k.RestartPolicy = nil, nil, nil, nil
+		k.ScalingPolicies, k.Actions = nil, nil
+		k.KillTimeout, k.ShutdownDelay = 0, 0
+		c.Tasks[i] = &k
+	}
+	return &c
+}

@@ -1,0 +1,93 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reconcile
+
+import "github.com/drover-project/drover/core/model"
+
+// System reconciles a system or sysbatch job: one alloc of every group on
+// every node of nodes that is feasible. Nodes that are not are no failure.
+func System(in Input, nodes []*model.Node) *Result {
+	r := &run{Input: in, res: &Result{Updates: map[string]*model.DesiredUpdates{}}}
+	if in.Job.Stopped() {
+		r.stopEverything()
+		return r.res
+	}
+	groups := byGroup(in.Allocs)
+	for _, tg := range in.Job.TaskGroups {
+		r.systemGroup(tg, groups[tg.Name], nodes)
+		delete(groups, tg.Name)
+	}
+	for _, allocs := range groups {
+		for _, a := range allocs {
+			r.stopIfLive(a, DescNotNeeded)
+		}
+	}
+	return r.res
+}
+
+func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes []*model.Node) {
+	u := r.counts(tg.Name)
+	held := map[string]bool{}
+	previous := map[string]*model.Allocation{} // ended ones by node
+	for _, a := range allocs {
+		switch {
+		case a.ServerTerminalStatus():
+		case a.ClientTerminalStatus():
+			if r.Job.Type == model.JobTypeSysBatch && SameRuntime(r.JobOf(a), r.Job, tg.Name) {
+				held[a.NodeID] = true
+				u.Ignore++
+			} else {
+				previous[a.NodeID] = a
+			}
+		case tg.Count == 0:
+			r.stopIfLive(a, DescNotNeeded)
+		default:
+			held[a.NodeID] = r.systemAlloc(tg, a, u) || held[a.NodeID]
+		}
+	}
+	if tg.Count == 0 {
+		return
+	}
+	for _, n := range nodes {
+		if held[n.ID] {
+			continue
+		}
+		p := Placement{Job: r.Job, Group: tg, Name: model.AllocName(r.Job.ID, tg.Name, 0), Node: n, Previous: previous[n.ID]}
+		r.res.Place = append(r.res.Place, p)
+	}
+}
+
+// systemAlloc decides about one running alloc and reports whether it keeps its node.
+func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.DesiredUpdates) bool {
+	n := r.Node(a.NodeID)
+	switch {
+	case n == nil || n.TerminalStatus():
+		r.stop(a, DescLost, model.AllocClientStatusLost)
+		u.Stop++
+	case n.Status == model.NodeStatusDisconnected:
+		u.Ignore++
+		return true // it comes back with its node
+	case a.DesiredTransition.ShouldMigrate():
+		r.stop(a, DescMigrating, "")
+		u.Stop++
+	case !r.Feasible(tg, n):
+		r.stop(a, DescNotNeeded, "")
+		u.Stop++
+		return true
+	case a.JobVersion == r.Job.Version:
+		u.Ignore++
+		return true
+	case SameRuntime(r.JobOf(a), r.Job, tg.Name):
+		c := a.Copy()
+		c.JobVersion, c.Job = r.Job.Version, nil
+		r.res.Changed = append(r.res.Changed, c)
+		u.InPlaceUpdate++
+		return true
+	default:
+		r.res.Place = append(r.res.Place, Placement{Job: r.Job, Group: tg, Name: a.Name, Previous: a, Node: n, Update: true})
+		u.DestructiveUpdate++
+		return true
+	}
+	return false
+}

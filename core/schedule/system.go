@@ -1,0 +1,64 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package schedule
+
+import (
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/reconcile"
+)
+
+// placeSystem places allocs whose node is given. A node that is not feasible
+// is left out; one without room is a failure.
+func (p *process) placeSystem(ps []reconcile.Placement) {
+	pl := p.newPlacer(ps[0].Job, ps[0].Group)
+	var failed *model.AllocMetric
+	report := func() *model.AllocMetric {
+		if failed == nil {
+			failed = &model.AllocMetric{}
+		}
+		failed.NodesEvaluated++
+		return failed
+	}
+	placed := 0
+	for i := range ps {
+		pm := &ps[i]
+		row, known := p.cluster.row[pm.Node.ID]
+		if !known { // its node is not ready: leave what runs there alone
+			continue
+		}
+		if why := pl.chk.Check(pm.Node); why != "" {
+			filtered(report(), pm.Node, why)
+			continue
+		}
+		id, why := p.ids.NewID(), ""
+		released := false
+		if pm.Update {
+			_, released = p.cluster.release(pm.Previous)
+			pl.picker.Refresh(row)
+		}
+		var res *model.AllocatedResources
+		if why = p.cluster.cols.Lacking(row, ask(pl.shared)); why == "" {
+			res, why = pl.resources(row, id)
+		}
+		if why != "" {
+			if released {
+				p.cluster.restore(pm.Previous)
+			}
+			pl.countOne(report(), pm.Node, why)
+			p.out.QueuedAllocations[pl.tg.Name]++
+			continue
+		}
+		metric := pl.success(row, 0)
+		pl.take(row)
+		p.commit(pm, pm.Node, id, res, metric)
+		placed++
+		if !pm.Update {
+			p.updates[pl.tg.Name].Place++
+		}
+	}
+	if failed != nil && (placed == 0 || failed.NodesExhausted > 0) {
+		pl.countTasks(failed)
+		p.out.FailedTGAllocs[pl.tg.Name] = failed
+	}
+}
