@@ -81,9 +81,7 @@ func Serve(info Info, services ...Service) error {
 		return errors.New("serve the plugin: no service given")
 	}
 	economise()
-	// A plugin outlives its agent: the agent's end of stderr then is closed,
-	// and a write to it must be an error instead of the end of the process.
-	signal.Ignore(brokenPipeSignals()...)
+	outliveAgent()
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  Handshake(),
 		VersionedPlugins: map[int]goplugin.PluginSet{ProtocolVersion: {setName: &grpcPlugin{info: info, services: services}}},
@@ -93,6 +91,13 @@ func Serve(info Info, services ...Service) error {
 		},
 	})
 	return nil
+}
+
+// outliveAgent keeps the process alive when its agent or terminal is gone: a write
+// to stderr, whose reader is gone too, then is an error instead of the end. The
+// signals are caught and not ignored, since tasks would inherit that.
+func outliveAgent() {
+	signal.Notify(make(chan os.Signal, 1), agentGoneSignals()...)
 }
 
 // economise sets the runtime for a process that mostly waits: many run beside

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// brokenPipeSignals are those that a process gets when its agent or terminal is gone.
-func brokenPipeSignals() []os.Signal {
+// agentGoneSignals are those that a process gets when its agent or terminal is gone.
+func agentGoneSignals() []os.Signal {
 	return []os.Signal{syscall.SIGPIPE, syscall.SIGHUP}
 }

@@ -7,4 +7,4 @@ package plugin
 
 import "os"
 
-func brokenPipeSignals() []os.Signal { return []os.Signal{os.Interrupt} }
+func agentGoneSignals() []os.Signal { return []os.Signal{os.Interrupt} }

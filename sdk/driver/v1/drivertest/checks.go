@@ -45,6 +45,10 @@ func canSignal(c driver.Capabilities) bool { return c.SendSignals }
 
 func canLog(c driver.Capabilities) bool { return !c.DisableLogCollection }
 
+// onMachine is false where a task is process 1 of its own world, to which the
+// kernel applies no default action of a signal.
+func onMachine(c driver.Capabilities) bool { return c.FSIsolation == driver.FSIsolationNone }
+
 var checks = []check{
 	{"info is complete and its schemas are sound", nil, checkInfo},
 	{"the first fingerprint comes at once and the stream ends with its context", nil, checkFingerprint},
@@ -66,6 +70,7 @@ var checks = []check{
 	{"output reaches the log files", canLog, checkLogs},
 	{"log files rotate", canLog, checkRotation},
 	{"the environment is the task's own", nil, checkEnv},
+	{"no signal is ignored in a task because its plugin ignores it", onMachine, checkSignalDefaults},
 }
 
 func checkInfo(b *bench) {
@@ -423,6 +428,15 @@ func checkEnv(b *bench) {
 		b.t.Error("the plugin's own environment reaches the task")
 	default:
 		b.t.Errorf("result %+v", r)
+	}
+}
+
+func checkSignalDefaults(b *bench) {
+	for name, number := range map[string]int{"HUP": 1, "INT": 2, "PIPE": 13, "TERM": 15} {
+		config, _ := b.start("kill -" + name + " $$; exit 3")
+		if r := b.wait(config.ID); r.Signal != number {
+			b.t.Errorf("a task that sends itself SIG%s ended with %+v", name, r)
+		}
 	}
 }
 

@@ -1,0 +1,47 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Command drover-plugins holds all first-party plugins in one binary, so that
+// their processes share its text in memory. The name it is called by chooses the
+// plugin: bin/plugins has a link per plugin. "drover-plugins NAME ..." does the
+// same without a link. It owns nothing but that choice.
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// plugins has the main function of each plugin by its name.
+var plugins = map[string]func() error{}
+
+func main() {
+	run, ok := choose()
+	if !ok {
+		fmt.Fprintf(os.Stderr, "drover-plugins: call it by the name of a plugin, or with the name as first argument: %s\n",
+			strings.Join(slices.Sorted(maps.Keys(plugins)), ", "))
+		os.Exit(2)
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func choose() (func() error, bool) {
+	if run, ok := plugins[base(os.Args[0])]; ok {
+		return run, true
+	}
+	if len(os.Args) < 2 {
+		return nil, false
+	}
+	run, ok := plugins[base(os.Args[1])]
+	os.Args = os.Args[1:]
+	return run, ok
+}
+
+func base(path string) string { return strings.TrimSuffix(filepath.Base(path), ".exe") }
