@@ -6,6 +6,7 @@ package api
 import (
 	"net/http"
 	"net/http/pprof"
+	"strings"
 )
 
 // verbs are the handlers of one path by what they do: a nil one is refused
@@ -38,7 +39,7 @@ func (s *Server) mount(mux *http.ServeMux, pattern string, v verbs) {
 
 // routes is the whole surface, area by area.
 func (s *Server) routes(mux *http.ServeMux) {
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	mux.HandleFunc("/", unknownRoute)
 	s.jobRoutes(mux)
 	s.allocRoutes(mux)
 	s.nodeRoutes(mux)
@@ -47,6 +48,8 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.clientRoutes(mux)
 	s.absentRoutes(mux)
 }
+
+func unknownRoute(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
 
 func (s *Server) jobRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/jobs", verbs{get: s.listJobs, put: s.registerJob})
@@ -84,16 +87,28 @@ func (s *Server) allocRoutes(mux *http.ServeMux) {
 
 func (s *Server) nodeRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/nodes", verbs{get: s.listNodes})
-	s.mount(mux, "/v1/node/{id}", verbs{get: s.nodeByID})
-	s.mount(mux, "/v1/node/{id}/allocations", verbs{get: s.nodeAllocs})
-	s.mount(mux, "/v1/node/{id}/drain", verbs{put: s.drainNode})
-	s.mount(mux, "/v1/node/{id}/eligibility", verbs{put: s.nodeEligibility})
-	s.mount(mux, "/v1/node/{id}/evaluate", verbs{put: s.evaluateNode})
-	s.mount(mux, "/v1/node/{id}/purge", verbs{put: s.purgeNode})
 	s.mount(mux, "/v1/node/pools", verbs{get: s.listNodePools, put: s.putNodePool})
-	s.mount(mux, "/v1/node/pool/{name}", verbs{get: s.nodePoolByName, put: s.putNodePool, del: s.deleteNodePool})
-	s.mount(mux, "/v1/node/pool/{name}/jobs", verbs{get: s.nodePoolJobs})
-	s.mount(mux, "/v1/node/pool/{name}/nodes", verbs{get: s.nodePoolNodes})
+	// A node could be called "pool", says the mux; here it cannot.
+	pools := http.NewServeMux()
+	pools.HandleFunc("/", unknownRoute)
+	s.mount(pools, "/v1/node/pool/{name}", verbs{get: s.nodePoolByName, put: s.putNodePool, del: s.deleteNodePool})
+	s.mount(pools, "/v1/node/pool/{name}/jobs", verbs{get: s.nodePoolJobs})
+	s.mount(pools, "/v1/node/pool/{name}/nodes", verbs{get: s.nodePoolNodes})
+	nodes := http.NewServeMux()
+	nodes.HandleFunc("/", unknownRoute)
+	s.mount(nodes, "/v1/node/{id}", verbs{get: s.nodeByID})
+	s.mount(nodes, "/v1/node/{id}/allocations", verbs{get: s.nodeAllocs})
+	s.mount(nodes, "/v1/node/{id}/drain", verbs{put: s.drainNode})
+	s.mount(nodes, "/v1/node/{id}/eligibility", verbs{put: s.nodeEligibility})
+	s.mount(nodes, "/v1/node/{id}/evaluate", verbs{put: s.evaluateNode})
+	s.mount(nodes, "/v1/node/{id}/purge", verbs{put: s.purgeNode})
+	mux.HandleFunc("/v1/node/", func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/node/pool/") {
+			pools.ServeHTTP(w, r)
+			return
+		}
+		nodes.ServeHTTP(w, r)
+	})
 }
 
 func (s *Server) clusterRoutes(mux *http.ServeMux) {

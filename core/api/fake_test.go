@@ -1,0 +1,247 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// fakeView is a View over slices. What a test does not fill is empty.
+type fakeView struct {
+	index       uint64
+	jobs        []*model.Job // all versions, newest first
+	allocs      []*model.Allocation
+	evals       []*model.Evaluation
+	deployments []*model.Deployment
+	nodes       []*model.Node
+	namespaces  []*model.Namespace
+	pools       []*model.NodePool
+	config      *model.SchedulerConfiguration
+}
+
+func find[T any](list []*T, ok func(*T) bool) *T {
+	if i := slices.IndexFunc(list, ok); i >= 0 {
+		return list[i]
+	}
+	return nil
+}
+
+func where[T any](list []*T, ok func(*T) bool) []*T {
+	return slices.DeleteFunc(slices.Clone(list), func(t *T) bool { return !ok(t) })
+}
+
+func (v *fakeView) Index() uint64               { return v.index }
+func (v *fakeView) TableIndex(...string) uint64 { return v.index }
+func (v *fakeView) JobByID(ns, id string) *model.Job {
+	return find(v.jobs, func(j *model.Job) bool { return j.Namespace == ns && j.ID == id })
+}
+func (v *fakeView) JobByVersion(ns, id string, n uint64) *model.Job {
+	return find(v.jobs, func(j *model.Job) bool { return j.Namespace == ns && j.ID == id && j.Version == n })
+}
+func (v *fakeView) JobVersions(ns, id string) []*model.Job {
+	return where(v.jobs, func(j *model.Job) bool { return j.Namespace == ns && j.ID == id })
+}
+func (v *fakeView) Jobs(ns string) iter.Seq[*model.Job] {
+	seen := map[model.JobKey]bool{}
+	return slices.Values(where(v.jobs, func(j *model.Job) bool {
+		first := !seen[j.Key()]
+		seen[j.Key()] = true
+		return first && (ns == "" || j.Namespace == ns)
+	}))
+}
+func (v *fakeView) JobSummary(ns, id string) *model.JobSummary {
+	return &model.JobSummary{JobID: id, Namespace: ns, ModifyIndex: 7}
+}
+func (v *fakeView) JobSubmission(ns, id string, n uint64) *model.JobSubmission {
+	if v.JobByVersion(ns, id, n) == nil {
+		return nil
+	}
+	return &model.JobSubmission{Source: "job {}", JobID: id, Namespace: ns, Version: n, JobModifyIndex: 3}
+}
+func (v *fakeView) AllocByID(id string) *model.Allocation {
+	return find(v.allocs, func(a *model.Allocation) bool { return a.ID == id })
+}
+func (v *fakeView) AllocsByJob(ns, id string) []*model.Allocation {
+	return where(v.allocs, func(a *model.Allocation) bool { return a.Namespace == ns && a.JobID == id })
+}
+func (v *fakeView) AllocsByNode(id string) []*model.Allocation {
+	return where(v.allocs, func(a *model.Allocation) bool { return a.NodeID == id })
+}
+func (v *fakeView) AllocsByEval(id string) []*model.Allocation {
+	return where(v.allocs, func(a *model.Allocation) bool { return a.EvalID == id })
+}
+func (v *fakeView) AllocsByDeployment(id string) []*model.Allocation {
+	return where(v.allocs, func(a *model.Allocation) bool { return a.DeploymentID == id })
+}
+func (v *fakeView) Allocs() iter.Seq[*model.Allocation] { return slices.Values(v.allocs) }
+func (v *fakeView) EvalByID(id string) *model.Evaluation {
+	return find(v.evals, func(e *model.Evaluation) bool { return e.ID == id })
+}
+func (v *fakeView) EvalsByJob(ns, id string) []*model.Evaluation {
+	return where(v.evals, func(e *model.Evaluation) bool { return e.Namespace == ns && e.JobID == id })
+}
+func (v *fakeView) Evals() iter.Seq[*model.Evaluation] { return slices.Values(v.evals) }
+func (v *fakeView) DeploymentByID(id string) *model.Deployment {
+	return find(v.deployments, func(d *model.Deployment) bool { return d.ID == id })
+}
+func (v *fakeView) LatestDeployment(ns, id string) *model.Deployment {
+	return find(v.deployments, func(d *model.Deployment) bool { return d.Namespace == ns && d.JobID == id })
+}
+func (v *fakeView) DeploymentsByJob(ns, id string) []*model.Deployment {
+	return where(v.deployments, func(d *model.Deployment) bool { return d.Namespace == ns && d.JobID == id })
+}
+func (v *fakeView) Deployments() iter.Seq[*model.Deployment] { return slices.Values(v.deployments) }
+func (v *fakeView) NodeByID(id string) *model.Node {
+	return find(v.nodes, func(n *model.Node) bool { return n.ID == id })
+}
+func (v *fakeView) Nodes() iter.Seq[*model.Node] { return slices.Values(v.nodes) }
+func (v *fakeView) NamespaceByName(name string) *model.Namespace {
+	return find(v.namespaces, func(n *model.Namespace) bool { return n.Name == name })
+}
+func (v *fakeView) Namespaces() iter.Seq[*model.Namespace] { return slices.Values(v.namespaces) }
+func (v *fakeView) NodePoolByName(name string) *model.NodePool {
+	return find(v.pools, func(p *model.NodePool) bool { return p.Name == name })
+}
+func (v *fakeView) NodePools() iter.Seq[*model.NodePool]           { return slices.Values(v.pools) }
+func (v *fakeView) SchedulerConfig() *model.SchedulerConfiguration { return v.config }
+
+// fakeBackend answers reads from its view and records registrations. A method
+// that a test did not expect panics, which the API turns into status 500.
+type fakeBackend struct {
+	api.Backend
+	mu          sync.Mutex
+	view        *fakeView
+	changed     chan struct{}
+	watched     chan struct{} // gets a token at each Watch
+	registered  []*api.JobRegisterRequest
+	registerErr error
+	files       map[string]string
+	frames      []*api.StreamFrame
+	exec        func(*api.ExecRequest, <-chan *api.ExecInput, func(*api.ExecOutput) error) error
+	changes     chan []api.Change
+}
+
+func newBackend(v *fakeView) *fakeBackend {
+	return &fakeBackend{view: v, changed: make(chan struct{}), watched: make(chan struct{}, 16), changes: make(chan []api.Change)}
+}
+
+// set replaces the view and wakes blocked reads.
+func (b *fakeBackend) set(v *fakeView) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.view = v
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+func (b *fakeBackend) Ready(context.Context, api.ReadMode) (api.ReadMeta, error) {
+	return api.ReadMeta{KnownLeader: true}, nil
+}
+func (b *fakeBackend) View() api.View {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.view
+}
+func (b *fakeBackend) Watch(context.Context, ...api.WatchKey) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.watched <- struct{}{}
+	return b.changed
+}
+func (b *fakeBackend) Region() string { return "global" }
+func (b *fakeBackend) Leader() string { return "" }
+func (b *fakeBackend) RegisterJob(_ context.Context, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.registered = append(b.registered, req)
+	if b.registerErr != nil {
+		return nil, b.registerErr
+	}
+	return &api.JobRegisterResponse{EvalID: "e1", EvalCreateIndex: 5, JobModifyIndex: 5, QueryMeta: api.QueryMeta{Index: 5}}, nil
+}
+func (b *fakeBackend) DiffJobs(older, newer *model.Job) (any, error) {
+	return map[string]uint64{"From": older.Version, "To": newer.Version}, nil
+}
+func (b *fakeBackend) ReadFile(_ context.Context, _, path string, offset, limit int64) (io.ReadCloser, error) {
+	text, ok := b.files[path]
+	if !ok {
+		return nil, errdefs.NotFoundf("stat %s: no such file or directory", path)
+	}
+	text = text[offset:]
+	if limit >= 0 {
+		text = text[:limit]
+	}
+	return io.NopCloser(strings.NewReader(text)), nil
+}
+func (b *fakeBackend) StreamLogs(_ context.Context, _ *api.LogStreamRequest, send func(*api.StreamFrame) error) error {
+	for _, f := range b.frames {
+		if err := send(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+func (b *fakeBackend) Exec(_ context.Context, req *api.ExecRequest, in <-chan *api.ExecInput, send func(*api.ExecOutput) error) error {
+	return b.exec(req, in, send)
+}
+func (b *fakeBackend) Changes(context.Context) (api.ChangeFeed, error) { return b, nil }
+func (b *fakeBackend) Next(ctx context.Context) ([]api.Change, error) {
+	select {
+	case c := <-b.changes:
+		return c, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func serve(t *testing.T, b *fakeBackend) *httptest.Server {
+	t.Helper()
+	s := api.New(b, hclog.NewNullLogger(), api.Config{})
+	srv := httptest.NewServer(s.Handler())
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// ask sends a request and returns the answer with its whole body.
+func ask(t *testing.T, srv *httptest.Server, method, path, body string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, srv.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(b)
+}
+
+func decode[T any](t *testing.T, body string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		t.Fatalf("decode %q: %v", body, err)
+	}
+	return v
+}

@@ -1,0 +1,211 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"net/http/httptest"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+func oneAlloc() *fakeView {
+	job := &model.Job{Namespace: "default", ID: "web", Name: "web", Type: "service", ModifyIndex: 2,
+		TaskGroups: []*model.TaskGroup{{Name: "g", Tasks: []*model.Task{{Name: "t"}},
+			Services: []*model.Service{{Name: "web", PortLabel: "http", Provider: "nomad", Tags: []string{"b", "a"}}}}}}
+	return &fakeView{index: 8, jobs: []*model.Job{job}, nodes: []*model.Node{{ID: "n1", Datacenter: "dc1"}},
+		allocs: []*model.Allocation{{ID: uuid, Namespace: "default", JobID: "web", TaskGroup: "g", NodeID: "n1", Name: "web.g[0]",
+			ClientStatus: "running", DesiredStatus: "run", CreateIndex: 4, ModifyIndex: 6,
+			AllocatedResources: &model.AllocatedResources{
+				Tasks:  map[string]*model.AllocatedTaskResources{"t": {Cpu: model.AllocatedCpuResources{CpuShares: 50}, Memory: model.AllocatedMemoryResources{MemoryMB: 64}}},
+				Shared: model.AllocatedSharedResources{DiskMB: 300, Ports: []model.AllocatedPortMapping{{Label: "http", Value: 28000, HostIP: "10.0.0.7"}}},
+			}}}}
+}
+
+func testClient(t *testing.T, b *fakeBackend) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Config{Address: serve(t, b).URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestAnAllocShowsItsJobAndItsResourcesInOlderShapes(t *testing.T) {
+	c := testClient(t, newBackend(oneAlloc()))
+	a, meta, err := c.Allocation(t.Context(), uuid, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Job == nil || a.Job.ID != "web" || meta.Index != 6 {
+		t.Errorf("job %v, index %d", a.Job, meta.Index)
+	}
+	if a.Resources.CPU != 50 || a.Resources.DiskMB != 300 || a.Resources.MemoryMaxMB != 64 || a.TaskResources["t"].MemoryMB != 64 || a.SharedResources.DiskMB != 300 {
+		t.Errorf("resources %+v, task %+v", a.Resources, a.TaskResources["t"])
+	}
+}
+
+func TestServicesAreThoseOfAllocsThatRun(t *testing.T) {
+	b := newBackend(oneAlloc())
+	c := testClient(t, b)
+	regs, _, err := c.Service(t.Context(), "web", nil)
+	if err != nil || len(regs) != 1 {
+		t.Fatalf("got %v, %v", regs, err)
+	}
+	if r := regs[0]; r.Address != "10.0.0.7" || r.Port != 28000 || r.Datacenter != "dc1" || r.ID != "_nomad-task-"+uuid+"-group-g-web-http" {
+		t.Errorf("got %+v", r)
+	}
+	stopped := oneAlloc()
+	stopped.allocs[0].DesiredStatus = "stop"
+	b.set(stopped)
+	if regs, _, err = c.Service(t.Context(), "web", nil); err != nil || len(regs) != 0 {
+		t.Errorf("a stopping alloc serves nobody: %v, %v", regs, err)
+	}
+}
+
+func TestFilesAreSentLockedDownAndErrorsAsText(t *testing.T) {
+	b := newBackend(oneAlloc())
+	b.files = map[string]string{"/t/a.html": "<html>0123456789"}
+	srv := serve(t, b)
+	resp, body := ask(t, srv, "GET", "/v1/client/fs/readat/"+uuid+"?path=/t/a.html&offset=6&limit=4", "")
+	if body != "0123" || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "sandbox") || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("got %q with %v", body, resp.Header)
+	}
+	resp, body = ask(t, srv, "GET", "/v1/client/fs/cat/"+uuid+"?path=/none", "")
+	if resp.StatusCode != 200 || body != "stat /none: no such file or directory" || resp.Header.Get("Content-Security-Policy") != "" {
+		t.Errorf("got %d %q", resp.StatusCode, body)
+	}
+}
+
+func TestLogsStreamAsFramesOrPlain(t *testing.T) {
+	b := newBackend(oneAlloc())
+	b.frames = []*api.StreamFrame{{File: "alloc/logs/t.stdout.0", Data: []byte("hello ")}, {}, {File: "alloc/logs/t.stdout.0", Offset: 6, Data: []byte("world")}}
+	srv := serve(t, b)
+	path := "/v1/client/fs/logs/" + uuid + "?task=t&type=stdout"
+	resp, body := ask(t, srv, "GET", path, "")
+	want := `{"Data":"aGVsbG8g","File":"alloc/logs/t.stdout.0"}{}{"Offset":6,"Data":"d29ybGQ=","File":"alloc/logs/t.stdout.0"}`
+	if body != want || resp.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("got %s\nwant %s", body, want)
+	}
+	resp, body = ask(t, srv, "GET", path+"&plain=true", "")
+	if body != "hello world" || resp.Header.Get("Content-Type") != "text/plain" {
+		t.Errorf("got %q, %s", body, resp.Header.Get("Content-Type"))
+	}
+	if resp, body = ask(t, srv, "GET", "/v1/client/fs/logs/"+uuid+"?task=nope&type=stdout", ""); resp.StatusCode != 400 || body != `unknown task name "nope"` {
+		t.Errorf("got %d %q", resp.StatusCode, body)
+	}
+}
+
+func TestTheClientReadsLogFramesWithoutHeartbeats(t *testing.T) {
+	b := newBackend(oneAlloc())
+	b.frames = []*api.StreamFrame{{}, {File: "f", Data: []byte("x")}, {}}
+	var got []string
+	err := testClient(t, b).StreamLogs(t.Context(), &api.LogStreamRequest{AllocID: uuid, Task: "t", Type: "stdout"}, func(f *api.StreamFrame) error {
+		got = append(got, string(f.Data))
+		return nil
+	})
+	if err != nil || len(got) != 1 || got[0] != "x" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestExecCarriesStdinOutputAndTheExitCode(t *testing.T) {
+	b := newBackend(oneAlloc())
+	b.exec = func(req *api.ExecRequest, in <-chan *api.ExecInput, send func(*api.ExecOutput) error) error {
+		for msg := range in {
+			if msg.Stdin == nil {
+				continue
+			}
+			if msg.Stdin.Close {
+				return send(&api.ExecOutput{Exited: true, Result: &api.ExecResult{ExitCode: 3}})
+			}
+			if err := send(&api.ExecOutput{Stdout: &api.ExecIO{Data: append([]byte(req.Cmd[0]+":"), msg.Stdin.Data...)}}); err != nil {
+				return err
+			}
+		}
+		return errors.New("stdin broke off")
+	}
+	var stdout, stderr bytes.Buffer
+	code, err := testClient(t, b).Exec(t.Context(), &api.ExecRequest{AllocID: uuid, Task: "t", Cmd: []string{"cat"}}, strings.NewReader("hi"), &stdout, &stderr, nil)
+	if err != nil || code != 3 || stdout.String() != "cat:hi" {
+		t.Errorf("code %d, out %q, err %v", code, stdout.String(), err)
+	}
+}
+
+func TestClientErrorsHaveTheClassOfTheStatus(t *testing.T) {
+	c := testClient(t, newBackend(threeJobs()))
+	_, _, err := c.Job(t.Context(), "none", nil)
+	if !errdefs.IsNotFound(err) || client.Text(err) != "job not found" {
+		t.Errorf("got %v", err)
+	}
+	dead, err := client.New(client.Config{Address: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = dead.Leader(t.Context()); !errdefs.IsUnavailable(err) {
+		t.Errorf("an agent that is not there: got %v", err)
+	}
+}
+
+func TestTheEventStreamSendsWhatWasAskedForAndNothingElse(t *testing.T) {
+	b := newBackend(oneAlloc())
+	s := api.New(b, hclog.NewNullLogger(), api.Config{})
+	srv := httptest.NewServer(s.Handler())
+	defer srv.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	fed := make(chan struct{})
+	go func() { defer close(fed); s.Feed(ctx) }()
+	b.changes <- []api.Change{
+		{Table: api.TableNodes, Index: 20, New: &model.Node{ID: "n1", SecretID: "hush"}},
+		{Table: api.TableJobs, Index: 21, New: &model.Job{Namespace: "default", ID: "web"}},
+		{Table: api.TableJobs, Index: 22, New: &model.Job{Namespace: "other", ID: "hidden"}},
+		{Table: api.TableJobs, Index: 23, Old: &model.Job{Namespace: "default", ID: "web"}},
+	}
+	c, err := client.New(client.Config{Address: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	stop := errors.New("enough")
+	err = c.Events(ctx, []string{"Job"}, 1, func(batch *api.EventBatch) error {
+		for _, e := range batch.Events {
+			got = append(got, e.Type+" "+e.Namespace+"/"+e.Key)
+		}
+		if len(got) == 2 {
+			return stop
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) || got[0] != "JobRegistered default/web" || got[1] != "JobDeregistered default/web" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	cancel()
+	<-fed
+}
+
+func TestStreamsAreNotHeldBackByCompression(t *testing.T) {
+	b := newBackend(oneAlloc())
+	srv := serve(t, b)
+	resp, err := srv.Client().Get(srv.URL + "/v1/event/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	line := make([]byte, 3)
+	if _, err := io.ReadFull(resp.Body, line); err != nil || string(line) != "{}\n" {
+		t.Errorf("the first line must come at once: %q, %v", line, err)
+	}
+}
