@@ -1,0 +1,212 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// ID is the alloc's id.
+func (r *Runner) ID() string { return r.id }
+
+// Dir is the alloc's directory.
+func (r *Runner) Dir() allocdir.Dir { return r.dir }
+
+// Ended reports whether all tasks are dead.
+func (r *Runner) Ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
+}
+
+// EndedAt is when the last task died; zero while one lives.
+func (r *Runner) EndedAt() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var last time.Time
+	if !r.ended {
+		return last
+	}
+	for _, t := range r.tasks {
+		if at := t.state.Report.FinishedAt; at != nil && at.After(last) {
+			last = *at
+		}
+	}
+	return last
+}
+
+// Alloc is what servers wanted last. It is shared and must not be changed.
+func (r *Runner) Alloc() *model.Allocation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.alloc
+}
+
+// View is what servers are told of the alloc.
+func (r *Runner) View() *model.Allocation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.view()
+}
+
+// LastError is the last thing that went wrong apart from the tasks themselves.
+func (r *Runner) LastError() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lastErr
+}
+
+// HasTask reports whether the alloc has a task of that name.
+func (r *Runner) HasTask(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tasks[name] != nil
+}
+
+// Restart restarts one task, or all that run if name is empty. With dead also
+// those that have ended.
+func (r *Runner) Restart(name string, dead bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names, err := r.pick(name)
+	if err != nil {
+		return err
+	}
+	var e effects
+	any := false
+	for _, n := range names {
+		phase := r.tasks[n].state.Phase
+		revive := dead && phase == task.Dead && hook(r.tasks[n].job) == ""
+		if phase == task.Running || phase == task.Backoff || revive {
+			any = true
+			r.step(n, task.Restart{Reason: "User requested task to restart", Revive: revive}, &e)
+		}
+	}
+	if !any || r.stop.wanted {
+		return errdefs.FailedPreconditionf("Task not running")
+	}
+	r.settle(&e)
+	return nil
+}
+
+// pick returns the named task, or all.
+func (r *Runner) pick(name string) ([]string, error) {
+	if name != "" {
+		if r.tasks[name] == nil {
+			return nil, unknownTask(name)
+		}
+		return []string{name}, nil
+	}
+	var names []string
+	for _, t := range r.group.Tasks {
+		names = append(names, t.Name)
+	}
+	return names, nil
+}
+
+func unknownTask(name string) error { return errdefs.InvalidArgumentf("unknown task name %q", name) }
+
+// TaskRun names a running task for its driver.
+type TaskRun struct {
+	Task   string
+	ID     string
+	Driver driver.Driver
+}
+
+// Running returns the tasks that run, all or the named one.
+func (r *Runner) Running(name string) ([]TaskRun, error) {
+	r.mu.Lock()
+	names, err := r.pick(name)
+	type run struct{ task, driver, id string }
+	var runs []run
+	for _, n := range names {
+		t := r.tasks[n]
+		if t.state.Phase == task.Running || t.state.Phase == task.Delaying || t.state.Phase == task.Stopping {
+			runs = append(runs, run{n, t.job.Driver, taskID(r.id, n, t.state.Run)})
+		}
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	var out []TaskRun
+	for _, x := range runs {
+		drv, err := r.cfg.Drivers.Driver(x.driver)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, TaskRun{Task: x.task, ID: x.id, Driver: drv})
+	}
+	return out, nil
+}
+
+// Signal sends a signal to one task, or to all that run if name is empty.
+func (r *Runner) Signal(ctx context.Context, name, signal string) error {
+	runs, err := r.Running(name)
+	if err != nil {
+		return err
+	}
+	if len(runs) == 0 {
+		return errdefs.FailedPreconditionf("Task not running")
+	}
+	for _, t := range runs {
+		if !t.Driver.Info().Capabilities.SendSignals {
+			return errdefs.Unimplementedf("driver of task %q does not support signals", t.Task)
+		}
+		text := "Task being sent signal " + signal + ": User requested signal"
+		r.post(t.Task, task.Note{Event: model.TaskEvent{
+			Type: model.TaskSignaling, TaskSignal: signal, TaskSignalReason: "User requested signal", DisplayMessage: text,
+			Details: map[string]string{"signal": signal, "reason": "User requested signal"},
+		}})
+		if err := t.Driver.SignalTask(ctx, t.ID, signal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Exec runs a command in a running task.
+func (r *Runner) Exec(ctx context.Context, name string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
+	runs, err := r.Running(name)
+	if err != nil {
+		return driver.ExitResult{}, err
+	}
+	if len(runs) != 1 {
+		return driver.ExitResult{}, errdefs.FailedPreconditionf("task %q is not running.", name)
+	}
+	if !runs[0].Driver.Info().Capabilities.Exec {
+		return driver.ExitResult{}, errdefs.Unimplementedf("driver of task %q does not support exec", name)
+	}
+	return runs[0].Driver.ExecTask(ctx, runs[0].ID, opts, stream)
+}
+
+// NoteDriverEvent adds news that a driver has of one of its tasks.
+func (r *Runner) NoteDriverEvent(ev driver.TaskEvent) bool {
+	r.mu.Lock()
+	name := ""
+	for n, t := range r.tasks {
+		if taskID(r.id, n, t.state.Run) == ev.TaskID {
+			name = n
+		}
+	}
+	r.mu.Unlock()
+	if name == "" {
+		return false
+	}
+	details := map[string]string{"driver_message": ev.Message}
+	for k, v := range ev.Annotations {
+		details[k] = v
+	}
+	r.post(name, task.Note{Event: model.TaskEvent{
+		Type: model.TaskDriverMessage, DriverMessage: ev.Message, DisplayMessage: ev.Message, Details: details,
+	}})
+	return true
+}

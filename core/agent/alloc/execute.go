@@ -1,0 +1,297 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	destroyTimeout = time.Minute
+	// retryMin and retryMax bound the pause before a plugin that does not
+	// answer is asked again.
+	retryMin = 200 * time.Millisecond
+	retryMax = 10 * time.Second
+	// stopGrace is how long after its kill timeout a task may take to end
+	// before it is destroyed by force.
+	stopGrace = 30 * time.Second
+)
+
+// taskID names one run of a task for its driver.
+func taskID(allocID, name string, run uint64) string {
+	return fmt.Sprintf("%s/%s/%d", allocID, name, run)
+}
+
+// carryOut does what a step asked for. Timers are set at once; everything else
+// may block and goes in order in a goroutine of its own.
+func (r *Runner) carryOut(te taskEffects) {
+	t := r.tasks[te.name]
+	var slow []task.Effect
+	for _, e := range te.list {
+		if w, ok := e.(task.WakeUp); ok {
+			r.wakeAt(t, te.name, w.At)
+			continue
+		}
+		slow = append(slow, e)
+	}
+	if len(slow) == 0 {
+		return
+	}
+	driverName := t.job.Driver
+	r.work.Go(func() {
+		for _, e := range slow {
+			switch e := e.(type) {
+			case task.Start:
+				r.start(te.name, e.Run)
+			case task.Stop:
+				r.stopTask(driverName, te.name, e)
+			case task.Destroy:
+				r.destroy(driverName, te.name, e.Run)
+			}
+		}
+	})
+}
+
+func (r *Runner) wakeAt(t *taskRun, name string, at time.Time) {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.timer = time.AfterFunc(at.Sub(r.cfg.Now()), func() { r.post(name, task.Wake{}) })
+}
+
+// start starts a task and then waits for its end.
+func (r *Runner) start(name string, run uint64) {
+	ctx, abort := context.WithCancel(r.ctx)
+	defer abort()
+	if !r.beginStart(name, run, abort) {
+		return
+	}
+	drv, ev := r.launch(ctx, name, run)
+	if r.ctx.Err() != nil {
+		return // the agent ends; the next one finds out what became of the start
+	}
+	r.post(name, ev)
+	if _, ok := ev.(task.Started); ok {
+		r.wait(drv, name, run)
+	}
+}
+
+// beginStart makes a kill end the start from here on.
+func (r *Runner) beginStart(name string, run uint64, abort context.CancelFunc) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tasks[name]
+	if r.closed || t.state.Phase != task.Starting || t.state.Run != run {
+		return false
+	}
+	t.abort = abort
+	if t.state.KillWanted {
+		abort()
+	}
+	return true
+}
+
+// launch prepares and starts a task, and returns what came of it.
+func (r *Runner) launch(ctx context.Context, name string, run uint64) (driver.Driver, task.Event) {
+	select {
+	case r.cfg.Starts <- struct{}{}:
+		defer func() { <-r.cfg.Starts }()
+	case <-ctx.Done():
+		return nil, task.StartFailed{Run: run, Err: "the start was given up", Setup: true}
+	}
+	drv, config, err := r.prepare(name, run)
+	if err != nil {
+		return nil, task.StartFailed{Run: run, Err: err.Error(), Setup: true, Retry: mayRetry(err), Jitter: r.cfg.Jitter()}
+	}
+	handle, address, err := drv.StartTask(ctx, config)
+	if errdefs.IsAlreadyExists(err) {
+		// An agent that lost its state started it: that run belongs to nobody.
+		if derr := drv.DestroyTask(ctx, config.ID, true); derr == nil {
+			handle, address, err = drv.StartTask(ctx, config)
+		}
+	}
+	if err != nil {
+		r.cleanUp(drv, config.ID)
+		return nil, task.StartFailed{Run: run, Err: err.Error(), Retry: mayRetry(err), Jitter: r.cfg.Jitter()}
+	}
+	r.mu.Lock()
+	t := r.tasks[name]
+	t.handle, t.address, t.abort, t.dirty = handle, address, nil, true
+	r.mu.Unlock()
+	return drv, task.Started{Run: run}
+}
+
+// mayRetry: what is wrong with the task stays wrong; anything else may pass,
+// unless the driver says otherwise.
+func mayRetry(err error) bool {
+	if errdefs.IsInvalidArgument(err) || errdefs.IsUnimplemented(err) {
+		return false
+	}
+	return errdefs.IsRetryable(errdefs.New(errdefs.Unavailable, err)) // an explicit mark within wins
+}
+
+// cleanUp frees a run whose start failed in a way that leaves open what is there.
+func (r *Runner) cleanUp(drv driver.Driver, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), destroyTimeout)
+	defer cancel()
+	if err := drv.DestroyTask(ctx, id, true); err != nil {
+		r.logger.Warn("a start that failed may have left something behind", "task_id", id, "error", err)
+	}
+}
+
+// wait waits for the end of a run and reports it.
+func (r *Runner) wait(drv driver.Driver, name string, run uint64) {
+	id := taskID(r.id, name, run)
+	for pause := retryMin; ; pause = min(2*pause, retryMax) {
+		res, err := drv.WaitTask(r.ctx, id)
+		if r.ctx.Err() != nil {
+			return
+		}
+		switch {
+		case err == nil:
+			r.post(name, task.Exited{
+				Run: run, ExitCode: res.ExitCode, Signal: res.Signal, OOMKilled: res.OOMKilled, Err: res.Err, Jitter: r.cfg.Jitter(),
+			})
+			return
+		case errdefs.IsNotFound(err):
+			r.post(name, task.Exited{Run: run, ExitCode: -1, Err: "the task is gone and its exit code is not known", Jitter: r.cfg.Jitter()})
+			return
+		}
+		// Not being able to ask never means that the task is dead.
+		if !r.pause(pause) {
+			return
+		}
+	}
+}
+
+func (r *Runner) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// stopping reports whether a run is still to be stopped.
+func (r *Runner) stopping(name string, run uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.tasks[name].state
+	return s.Run == run && s.Phase == task.Stopping
+}
+
+// stopTask ends a run. Its end is noticed by wait. A driver that does not manage
+// within the kill timeout and a grace is told to destroy the task.
+func (r *Runner) stopTask(driverName, name string, e task.Stop) {
+	id := taskID(r.id, name, e.Run)
+	signal, deadline := e.Signal, r.cfg.Now().Add(e.Timeout+stopGrace)
+	for pause := retryMin; r.stopping(name, e.Run); pause = min(2*pause, retryMax) {
+		drv, err := r.cfg.Drivers.Driver(driverName)
+		if err == nil {
+			if r.cfg.Now().After(deadline) {
+				err = drv.DestroyTask(r.ctx, id, true)
+			} else {
+				err = drv.StopTask(r.ctx, id, e.Timeout, signal)
+			}
+		}
+		if err == nil || errdefs.IsNotFound(err) && drv != nil || r.ctx.Err() != nil {
+			return
+		}
+		r.logger.Warn("stopping the task failed; it is tried again", "task", name, "error", err)
+		if errdefs.IsInvalidArgument(err) {
+			signal = "" // a signal that the driver does not know
+		}
+		if !r.pause(pause) {
+			return
+		}
+	}
+}
+
+// destroy frees what a run holds at its driver.
+func (r *Runner) destroy(driverName, name string, run uint64) {
+	drv, err := r.cfg.Drivers.Driver(driverName)
+	if err != nil {
+		return // without its driver nothing of it is held
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, destroyTimeout)
+	defer cancel()
+	if err := drv.DestroyTask(ctx, taskID(r.id, name, run), true); err != nil && r.ctx.Err() == nil {
+		r.logger.Warn("an ended task could not be freed at its driver", "task", name, "error", err)
+	}
+}
+
+// resume goes on with a task whose state was read back.
+func (r *Runner) resume(name string, t *taskRun, now time.Time, e *effects) {
+	recovering := t.state.Phase == task.Running || t.state.Phase == task.Delaying || t.state.Phase == task.Stopping
+	next, list := task.Resume(t.spec, t.state, now)
+	t.state = next
+	if !recovering {
+		if len(list) > 0 {
+			e.list = append(e.list, taskEffects{name, list})
+		}
+		return
+	}
+	driverName, handle, run := t.job.Driver, t.handle, t.state.Run
+	r.work.Go(func() {
+		if !r.recover(driverName, name, handle, run) {
+			return
+		}
+		r.mu.Lock()
+		if !r.closed {
+			r.carryOut(taskEffects{name, list})
+		}
+		r.mu.Unlock()
+		if drv, err := r.cfg.Drivers.Driver(driverName); err == nil {
+			r.wait(drv, name, run)
+		}
+	})
+}
+
+// recover makes the driver know a running task again. It tries until it is
+// certain either way: a plugin that is away does not end a task.
+func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uint64) bool {
+	if handle == nil {
+		r.lost(name, run, "its handle was not kept")
+		return false
+	}
+	for pause := retryMin; ; pause = min(2*pause, retryMax) {
+		drv, err := r.cfg.Drivers.Driver(driverName)
+		if err == nil {
+			err = drv.RecoverTask(r.ctx, handle)
+			if err == nil {
+				return true
+			}
+			if errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) {
+				r.lost(name, run, err.Error())
+				return false
+			}
+		}
+		if r.ctx.Err() != nil {
+			return false
+		}
+		r.logger.Warn("the task cannot be recovered yet; it is tried again", "task", name, "error", err)
+		if !r.pause(pause) {
+			return false
+		}
+	}
+}
+
+// lost reports a task that ended without a trace while no agent ran.
+func (r *Runner) lost(name string, run uint64, why string) {
+	text := "failed to restore task: " + why
+	r.post(name, task.Note{Event: model.TaskEvent{
+		Type: model.TaskRestoreFailed, Message: text, DisplayMessage: text, Details: map[string]string{"message": text},
+	}})
+	r.post(name, task.Exited{Run: run, ExitCode: -1, Err: "the task ended while no agent ran and its exit code is not known", Jitter: r.cfg.Jitter()})
+}

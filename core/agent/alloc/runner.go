@@ -1,0 +1,399 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package alloc runs one alloc on its node: it carries out what core/agent/task
+// decides, keeps the order of the group's tasks, judges the alloc's health, and
+// writes down what an agent needs to go on after a restart before anybody is
+// told. A runner has no goroutine of its own, only one per task that starts or
+// runs. It does not talk to servers, own plugin processes or choose what runs
+// here. Only core/agent and packages below it may import it.
+package alloc
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Drivers finds task drivers by name; *pluginhost.Host does.
+type Drivers interface {
+	Driver(name string) (driver.Driver, error)
+}
+
+// Store keeps what is needed after a restart of the agent. A write is durable
+// when it returns. *local.Store does.
+type Store interface {
+	PutAlloc(ctx context.Context, rec *Record) error
+	PutTasks(ctx context.Context, allocID string, tasks map[string]TaskRecord) error
+	DeleteAlloc(ctx context.Context, allocID string) error
+}
+
+// Record is what is kept of an alloc.
+type Record struct {
+	Alloc    *model.Allocation // with its Job
+	Received time.Time
+	Health   *model.AllocDeploymentStatus
+	Tasks    map[string]TaskRecord `json:"-"` // kept one by one
+}
+
+// TaskRecord is what is kept of a task.
+type TaskRecord struct {
+	State  task.State
+	Handle *driver.Handle `json:",omitempty"`
+}
+
+// Config is what all runners of a node share.
+type Config struct {
+	Node    func() *model.Node
+	Region  string
+	Root    string // directory of the allocs' directories
+	Drivers Drivers
+	Store   Store
+	// Publish takes the newest client state of an alloc. It must not block.
+	Publish func(a *model.Allocation)
+	// Ended is called when all tasks of an alloc are dead. It must not block.
+	Ended   func(allocID string)
+	Starts  chan struct{} // bounds how many tasks start at the same time
+	HostEnv []string
+	Now     func() time.Time
+	Jitter  func() float64 // 0..1
+	Logger  hclog.Logger
+}
+
+// Runner runs one alloc.
+type Runner struct {
+	cfg    *Config
+	id     string
+	dir    allocdir.Dir
+	logger hclog.Logger
+	ctx    context.Context // ends when the agent does, not when the alloc does
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu       sync.Mutex
+	alloc    *model.Allocation
+	group    *model.TaskGroup
+	received time.Time
+	tasks    map[string]*taskRun
+	stop     stopRequest
+	health   *model.AllocDeploymentStatus
+	healthAt *time.Timer
+	ended    bool
+	closed   bool
+	lastErr  error
+}
+
+// taskRun is a task of the alloc.
+type taskRun struct {
+	job     *model.Task
+	spec    task.Spec
+	state   task.State
+	handle  *driver.Handle
+	address *driver.NetworkOverride
+	timer   *time.Timer
+	abort   context.CancelFunc // ends a start that is under way
+	dirty   bool
+}
+
+// New makes the runner of an alloc that has just arrived, with its Job.
+func New(cfg *Config, a *model.Allocation) (*Runner, error) {
+	return Restore(cfg, &Record{Alloc: a, Received: cfg.Now()})
+}
+
+// Restore makes the runner of an alloc that an earlier agent ran.
+func Restore(cfg *Config, rec *Record) (*Runner, error) {
+	a := rec.Alloc
+	tg := a.Job.LookupTaskGroup(a.TaskGroup)
+	if tg == nil {
+		return nil, errdefs.InvalidArgumentf("alloc %s: its job has no group %q; evaluate the job again", a.ID, a.TaskGroup)
+	}
+	r := &Runner{
+		cfg: cfg, id: a.ID, dir: allocdir.New(cfg.Root, a.ID), logger: cfg.Logger.With("alloc_id", a.ID),
+		alloc: a, group: tg, received: rec.Received, health: rec.Health, tasks: map[string]*taskRun{},
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	now := cfg.Now()
+	for _, t := range tg.Tasks {
+		run := &taskRun{job: t, spec: specOf(a.Job, tg, t), state: task.New(now)}
+		if old, ok := rec.Tasks[t.Name]; ok {
+			run.state, run.handle = old.State, old.Handle
+		}
+		r.tasks[t.Name] = run
+	}
+	return r, nil
+}
+
+func specOf(job *model.Job, tg *model.TaskGroup, t *model.Task) task.Spec {
+	policy := model.RestartPolicy{Mode: model.RestartPolicyModeFail}
+	switch {
+	case t.RestartPolicy != nil:
+		policy = *t.RestartPolicy
+	case tg.RestartPolicy != nil:
+		policy = *tg.RestartPolicy
+	}
+	batch := job.Type == model.JobTypeBatch || job.Type == model.JobTypeSysBatch
+	if t.Lifecycle != nil {
+		batch = !t.Lifecycle.Sidecar
+	}
+	delay := t.ShutdownDelay
+	if tg.ShutdownDelay != nil {
+		delay = max(delay, *tg.ShutdownDelay)
+	}
+	return task.Spec{
+		Name: t.Name, Restart: policy, KillSignal: t.KillSignal, KillTimeout: t.KillTimeout,
+		ShutdownDelay: delay, EndsWell: batch,
+	}
+}
+
+// Start begins to run the alloc, or goes on with it after a restart.
+func (r *Runner) Start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.want(r.alloc)
+	now := r.cfg.Now()
+	var effects effects
+	for name, t := range r.tasks {
+		r.resume(name, t, now, &effects)
+		t.dirty = true
+	}
+	r.saveAlloc()
+	r.settle(&effects)
+}
+
+// Update takes what servers want of the alloc now. a carries its Job.
+func (r *Runner) Update(a *model.Allocation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tg := a.Job.LookupTaskGroup(a.TaskGroup)
+	if tg == nil {
+		r.lastErr = errdefs.InvalidArgumentf("alloc %s: its new job version has no group %q; evaluate the job again", a.ID, a.TaskGroup)
+		r.logger.Error("update refused", "error", r.lastErr)
+		return
+	}
+	if a.DeploymentID != r.alloc.DeploymentID {
+		r.health, r.received = nil, r.cfg.Now() // a new deployment asks anew
+	}
+	r.alloc, r.group = a, tg
+	for _, t := range tg.Tasks {
+		if run := r.tasks[t.Name]; run != nil { // in-place updates never add tasks
+			run.job, run.spec = t, specOf(a.Job, tg, t)
+		}
+	}
+	r.want(a)
+	r.saveAlloc()
+	r.settle(&effects{})
+}
+
+func (r *Runner) want(a *model.Allocation) {
+	if a.ServerTerminalStatus() {
+		no := a.DesiredTransition.NoShutdownDelay
+		r.stop = stopRequest{wanted: true, noDelay: no != nil && *no}
+	}
+}
+
+// Stop ends the alloc whatever servers want: its node gives it up.
+func (r *Runner) Stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop.wanted = true
+	r.settle(&effects{})
+}
+
+// Close lets go of the alloc without ending its tasks, and waits until nothing
+// of the runner runs any more.
+func (r *Runner) Close() {
+	r.mu.Lock()
+	r.closed = true
+	for _, t := range r.tasks {
+		if t.timer != nil {
+			t.timer.Stop()
+		}
+	}
+	if r.healthAt != nil {
+		r.healthAt.Stop()
+	}
+	r.mu.Unlock()
+	r.cancel()
+	r.work.Wait()
+}
+
+// Destroy removes what is left of an alloc that has ended.
+func (r *Runner) Destroy(ctx context.Context) error {
+	if !r.Ended() {
+		return errdefs.FailedPreconditionf("alloc %s has not ended; stop it first", r.id)
+	}
+	r.Close()
+	if err := r.dir.Remove(); err != nil {
+		return err
+	}
+	return r.cfg.Store.DeleteAlloc(ctx, r.id)
+}
+
+// effects is what a round of steps wants done, by task.
+type effects struct{ list []taskEffects }
+
+type taskEffects struct {
+	name string
+	list []task.Effect
+}
+
+// post hands an event to a task.
+func (r *Runner) post(name string, ev task.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var e effects
+	r.step(name, ev, &e)
+	r.settle(&e)
+}
+
+func (r *Runner) step(name string, ev task.Event, e *effects) {
+	t := r.tasks[name]
+	if _, kill := ev.(task.Kill); kill && t.abort != nil {
+		t.abort()
+	}
+	next, list := task.Step(t.spec, t.state, ev, r.cfg.Now())
+	t.dirty = t.dirty || !reflect.DeepEqual(next, t.state)
+	t.state = next
+	if len(list) > 0 {
+		e.list = append(e.list, taskEffects{name, list})
+	}
+}
+
+// settle brings the group in order, writes down what has changed, tells the
+// servers, and only then does what is to be done.
+func (r *Runner) settle(e *effects) {
+	if r.closed {
+		return
+	}
+	for {
+		actions := order(r.group, r.states(), r.stop)
+		if len(actions) == 0 {
+			break
+		}
+		for _, a := range actions {
+			r.step(a.task, a.event, e)
+		}
+	}
+	r.judge(e)
+	r.saveTasks()
+	r.cfg.Publish(r.view())
+	for _, te := range e.list {
+		r.carryOut(te)
+	}
+	r.noteEnd()
+}
+
+func (r *Runner) noteEnd() {
+	for _, t := range r.tasks {
+		if t.state.Phase != task.Dead {
+			r.ended = false
+			return
+		}
+	}
+	if !r.ended {
+		r.ended = true
+		r.cfg.Ended(r.id)
+	}
+}
+
+func (r *Runner) states() map[string]task.State {
+	out := make(map[string]task.State, len(r.tasks))
+	for name, t := range r.tasks {
+		out[name] = t.state
+	}
+	return out
+}
+
+// judge decides the alloc's health once, if anybody waits for it.
+func (r *Runner) judge(e *effects) {
+	if r.healthAt != nil {
+		r.healthAt.Stop()
+		r.healthAt = nil
+	}
+	rule, ok := ruleOf(r.alloc, r.group, r.received)
+	if !ok || r.stop.wanted || r.health != nil && r.health.Healthy != nil {
+		return
+	}
+	now := r.cfg.Now()
+	v := judge(rule, r.group, r.states(), now)
+	if !v.decided {
+		r.healthAt = time.AfterFunc(v.at.Sub(now), r.reconsider)
+		return
+	}
+	for name, why := range v.reason {
+		r.step(name, task.Note{Event: model.TaskEvent{
+			Type: model.AllocHealthy, Message: why, DisplayMessage: why, Details: map[string]string{"message": why},
+		}}, e)
+	}
+	r.health = &model.AllocDeploymentStatus{Healthy: &v.healthy, Timestamp: now.UTC(), Canary: r.alloc.DeploymentStatus.IsCanary()}
+	r.saveAlloc()
+}
+
+func (r *Runner) reconsider() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(&effects{})
+}
+
+func (r *Runner) saveAlloc() {
+	err := r.cfg.Store.PutAlloc(r.ctx, &Record{Alloc: r.alloc, Received: r.received, Health: r.health})
+	r.noteSaved(err)
+}
+
+func (r *Runner) saveTasks() {
+	dirty := map[string]TaskRecord{}
+	for name, t := range r.tasks {
+		if t.dirty {
+			dirty[name] = TaskRecord{State: t.state, Handle: t.handle}
+			t.dirty = false
+		}
+	}
+	if len(dirty) > 0 {
+		r.noteSaved(r.cfg.Store.PutTasks(r.ctx, r.id, dirty))
+	}
+}
+
+// noteSaved: tasks go on when the disk is full; only a restart of the agent
+// would then not find them.
+func (r *Runner) noteSaved(err error) {
+	if err != nil && r.ctx.Err() == nil {
+		r.lastErr = err
+		r.logger.Error("the state of the alloc could not be kept; a restart of the agent would lose it", "error", err)
+	}
+}
+
+// view is what servers are told. It is shared and never changed afterwards.
+func (r *Runner) view() *model.Allocation {
+	a := r.alloc
+	out := &model.Allocation{
+		ID: a.ID, Namespace: a.Namespace, Name: a.Name, NodeID: a.NodeID, JobID: a.JobID, TaskGroup: a.TaskGroup,
+		EvalID: a.EvalID, DeploymentID: a.DeploymentID, NetworkStatus: r.network(),
+		DeploymentStatus: r.health, ModifyTime: r.cfg.Now().UnixNano(), TaskStates: make(map[string]*model.TaskState, len(r.tasks)),
+	}
+	out.ClientStatus, out.ClientDescription = clientStatus(r.states())
+	for name, t := range r.tasks {
+		s := t.state.Report
+		out.TaskStates[name] = &s
+	}
+	return out
+}
+
+// network is the address that a driver gave one of the tasks, if any.
+func (r *Runner) network() *model.AllocNetworkStatus {
+	out := &model.AllocNetworkStatus{}
+	for _, t := range r.tasks {
+		if t.address != nil {
+			out.Address = t.address.IP
+		}
+	}
+	return out
+}

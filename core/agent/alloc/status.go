@@ -1,0 +1,120 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/model"
+)
+
+// clientStatus derives an alloc's status from its tasks. An alloc counts as
+// ended only when all of its tasks have: until then it needs its resources.
+func clientStatus(states map[string]task.State) (status, description string) {
+	started, failed, alive := false, false, false
+	for _, s := range states {
+		started = started || s.Report.StartedAt != nil
+		failed = failed || s.Report.Failed
+		alive = alive || s.Phase != task.Dead
+	}
+	switch {
+	case !alive && failed:
+		return model.AllocClientStatusFailed, "Failed tasks"
+	case !alive:
+		return model.AllocClientStatusComplete, "All tasks have completed"
+	case started:
+		return model.AllocClientStatusRunning, "Tasks are running"
+	}
+	return model.AllocClientStatusPending, "No tasks have started"
+}
+
+// healthRule is how the health of an alloc is judged.
+type healthRule struct {
+	minHealthy time.Duration
+	deadline   time.Time
+	window     time.Duration // from the begin to the deadline, for the message
+}
+
+// ruleOf returns the rule for an alloc that was received at a time; ok is false
+// where nobody needs its health.
+func ruleOf(a *model.Allocation, tg *model.TaskGroup, received time.Time) (healthRule, bool) {
+	if a.Job.Type != model.JobTypeService {
+		return healthRule{}, false
+	}
+	check, minimum, window := "", time.Duration(0), time.Duration(0)
+	switch {
+	case a.DeploymentID != "" && tg.Update != nil:
+		check, minimum, window = tg.Update.HealthCheck, tg.Update.MinHealthyTime, tg.Update.HealthyDeadline
+	case a.DeploymentID == "" && tg.Migrate != nil:
+		check, minimum, window = tg.Migrate.HealthCheck, tg.Migrate.MinHealthyTime, tg.Migrate.HealthyDeadline
+	default:
+		return healthRule{}, false
+	}
+	if check == "manual" {
+		return healthRule{}, false
+	}
+	return healthRule{minHealthy: minimum, deadline: received.Add(window), window: window}, true
+}
+
+// verdict is what is known of an alloc's health. While it is undecided, at is
+// when to ask again at the latest.
+type verdict struct {
+	decided bool
+	healthy bool
+	at      time.Time
+	reason  map[string]string // by task, for those that made it unhealthy
+}
+
+// judge says whether an alloc is healthy: all of its tasks that run for long
+// have run for the minimum time, and those that end have ended well.
+func judge(rule healthRule, tg *model.TaskGroup, states map[string]task.State, now time.Time) verdict {
+	var since time.Time
+	late := map[string]string{}
+	for _, t := range tg.Tasks {
+		if hook(t) == model.TaskLifecycleHookPoststop {
+			continue
+		}
+		s := states[t.Name]
+		if s.Report.Failed {
+			return verdict{decided: true, reason: map[string]string{t.Name: "Unhealthy because of failed task"}}
+		}
+		at, ok := settledAt(t, s)
+		if !ok {
+			late[t.Name] = fmt.Sprintf("Task not running by healthy_deadline of %s", rule.window)
+			continue
+		}
+		if at.Add(rule.minHealthy).After(rule.deadline) {
+			late[t.Name] = fmt.Sprintf("Task not running for min_healthy_time of %s by healthy_deadline of %s", rule.minHealthy, rule.window)
+		}
+		if at.After(since) {
+			since = at
+		}
+	}
+	healthyAt := since.Add(rule.minHealthy)
+	switch {
+	case len(late) == 0 && !now.Before(healthyAt):
+		return verdict{decided: true, healthy: true}
+	case !now.Before(rule.deadline):
+		return verdict{decided: true, reason: late}
+	case len(late) == 0:
+		return verdict{at: healthyAt}
+	}
+	return verdict{at: rule.deadline}
+}
+
+// settledAt is when a task became what a healthy one is.
+func settledAt(t *model.Task, s task.State) (time.Time, bool) {
+	if t.Lifecycle != nil && !t.Lifecycle.Sidecar {
+		if s.Phase != task.Dead || s.Report.FinishedAt == nil {
+			return time.Time{}, false
+		}
+		return *s.Report.FinishedAt, true
+	}
+	if s.Phase != task.Running || s.Report.StartedAt == nil {
+		return time.Time{}, false
+	}
+	return *s.Report.StartedAt, true
+}

@@ -1,0 +1,275 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package fingerprint finds out what a node is and has: it owns the attributes
+// of the machine under the reference's names and the node's resources. It does
+// not know drivers, devices or servers. Only core/agent may import it.
+package fingerprint
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/cpu"
+	"github.com/shirou/gopsutil/v4/disk"
+	"github.com/shirou/gopsutil/v4/host"
+	"github.com/shirou/gopsutil/v4/mem"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Options says what an operator overrides. Zero values are found out.
+type Options struct {
+	Interface       string // network interface; "" is the one of the default route
+	DataDir         string // whose file system is the node's disk
+	Version         string // the agent's, for nomad.version
+	AdvertiseHTTP   string // HOST:PORT
+	CPUTotalCompute int    // MHz
+	MemoryMB        int
+	DiskTotalMB     int
+	MinDynamicPort  int // default 20000
+	MaxDynamicPort  int // default 32000
+	Reserved        *model.NodeReservedResources
+}
+
+// Facts is what was found.
+type Facts struct {
+	Hostname   string
+	HostID     string
+	Attributes map[string]string
+	Resources  *model.NodeResources
+}
+
+// Version that scheduling constraints on nomad.version compare against: the
+// interface level of the reference that we speak.
+const interfaceVersion = "2.0.6"
+
+// Probe looks at the machine. What cannot be found out is left out: a node
+// without a clock speed is still a node.
+func Probe(ctx context.Context, o Options) *Facts {
+	f := &Facts{Attributes: map[string]string{}, Resources: &model.NodeResources{
+		MinDynamicPort: orInt(o.MinDynamicPort, 20000), MaxDynamicPort: orInt(o.MaxDynamicPort, 32000),
+	}}
+	f.probeHost(ctx)
+	f.probeCPU(ctx, o)
+	f.probeMemory(ctx, o)
+	f.probeDisk(ctx, o)
+	f.probeNetwork(o)
+	f.probePlatform()
+	f.set("nomad.version", interfaceVersion)
+	f.set("drover.version", o.Version)
+	f.set("nomad.service_discovery", "true")
+	f.set("unique.advertise.address", o.AdvertiseHTTP)
+	f.set("os.signals", strings.Join(signals(), ","))
+	return f
+}
+
+func orInt(v, def int) int {
+	if v != 0 {
+		return v
+	}
+	return def
+}
+
+// set leaves out what is not known.
+func (f *Facts) set(key, value string) {
+	if value != "" {
+		f.Attributes[key] = value
+	}
+}
+
+func (f *Facts) probeHost(ctx context.Context) {
+	f.set("kernel.name", runtime.GOOS)
+	info, err := host.InfoWithContext(ctx)
+	if err != nil {
+		return
+	}
+	f.Hostname, f.HostID = info.Hostname, info.HostID
+	f.set("unique.hostname", info.Hostname)
+	f.set("unique.host_id", info.HostID)
+	f.set("kernel.version", info.KernelVersion)
+	f.set("kernel.arch", info.KernelArch)
+	f.set("os.name", info.Platform)
+	f.set("os.version", info.PlatformVersion)
+}
+
+func (f *Facts) probeCPU(ctx context.Context, o Options) {
+	f.set("cpu.arch", runtime.GOARCH)
+	cores := runtime.NumCPU()
+	if n, err := cpu.CountsWithContext(ctx, true); err == nil && n > 0 {
+		cores = n
+	}
+	mhz := 1000 // what a machine counts as whose speed nobody tells
+	if infos, err := cpu.InfoWithContext(ctx); err == nil && len(infos) > 0 {
+		f.set("cpu.modelname", infos[0].ModelName)
+		if m := int(infos[0].Mhz); m > 0 {
+			mhz = m
+		}
+	}
+	total := mhz * cores
+	if o.CPUTotalCompute > 0 {
+		total = o.CPUTotalCompute
+	}
+	usable := total
+	if o.Reserved != nil {
+		usable -= int(o.Reserved.Cpu.CpuShares)
+	}
+	f.set("cpu.frequency", strconv.Itoa(mhz))
+	f.set("cpu.numcores", strconv.Itoa(cores))
+	f.set("cpu.reservablecores", strconv.Itoa(cores))
+	f.set("cpu.totalcompute", strconv.Itoa(total))
+	f.set("cpu.usablecompute", strconv.Itoa(usable))
+	f.set("numa.node.count", "1")
+	f.set("numa.node0.cores", "0-"+strconv.Itoa(cores-1))
+	topology := &model.Topology{Nodes: []uint8{0}, OverrideTotalCompute: uint64(o.CPUTotalCompute)}
+	c := &f.Resources.Cpu
+	c.CpuShares, c.TotalCpuCores = int64(total), uint16(cores)
+	for i := range cores {
+		c.ReservableCpuCores = append(c.ReservableCpuCores, uint16(i))
+		topology.Cores = append(topology.Cores, model.Core{ID: uint16(i), Grade: true, BaseSpeed: uint64(mhz)})
+	}
+	f.Resources.Processors.Topology = topology
+}
+
+func (f *Facts) probeMemory(ctx context.Context, o Options) {
+	if m, err := mem.VirtualMemoryWithContext(ctx); err == nil {
+		f.set("memory.totalbytes", strconv.FormatUint(m.Total, 10))
+		f.Resources.Memory.MemoryMB = int64(m.Total >> 20)
+	}
+	if o.MemoryMB > 0 {
+		f.set("memory.totalbytes", strconv.Itoa(o.MemoryMB<<20))
+		f.Resources.Memory.MemoryMB = int64(o.MemoryMB)
+	}
+}
+
+func (f *Facts) probeDisk(ctx context.Context, o Options) {
+	dir := o.DataDir
+	if dir == "" {
+		dir = "/"
+	}
+	if u, err := disk.UsageWithContext(ctx, dir); err == nil {
+		f.set("unique.storage.bytestotal", strconv.FormatUint(u.Total, 10))
+		f.set("unique.storage.bytesfree", strconv.FormatUint(u.Free, 10))
+		f.set("unique.storage.volume", device(ctx, u.Path))
+		f.Resources.Disk.DiskMB = int64(u.Total >> 20)
+	}
+	// How much is free changes all the time and would register the node anew.
+	delete(f.Attributes, "unique.storage.bytesfree")
+	if o.DiskTotalMB > 0 {
+		f.Resources.Disk.DiskMB = int64(o.DiskTotalMB)
+	}
+}
+
+// device names the device of the file system that holds a path.
+func device(ctx context.Context, path string) string {
+	parts, err := disk.PartitionsWithContext(ctx, false)
+	if err != nil {
+		return ""
+	}
+	best, name := "", ""
+	for _, p := range parts {
+		under := p.Mountpoint == "/" || path == p.Mountpoint || strings.HasPrefix(path, p.Mountpoint+"/")
+		if under && len(p.Mountpoint) > len(best) {
+			best, name = p.Mountpoint, p.Device
+		}
+	}
+	return name
+}
+
+// HostStats is how the machine is used at a moment, in the reference's names.
+type HostStats struct {
+	Timestamp        int64
+	Uptime           uint64
+	Memory           *MemoryStats
+	CPU              []*CPUStats
+	CPUTicksConsumed float64
+	DiskStats        []*DiskStats
+	AllocDirStats    *DiskStats
+	DeviceStats      []any
+}
+
+// MemoryStats is the machine's memory in bytes.
+type MemoryStats struct{ Total, Available, Used, Free uint64 }
+
+// CPUStats is the use of one core in percent.
+type CPUStats struct {
+	CPU          string
+	User         float64
+	System       float64
+	Idle         float64
+	TotalPercent float64
+	TotalTicks   float64
+}
+
+// DiskStats is the use of one file system.
+type DiskStats struct {
+	Device            string
+	Mountpoint        string
+	Size              uint64
+	Used              uint64
+	Available         uint64
+	UsedPercent       float64
+	InodesUsedPercent float64
+}
+
+// StatsSampler samples the machine; each sample covers the time since the one before.
+type StatsSampler struct {
+	dataDir string
+	mhz     float64
+	last    []cpu.TimesStat
+}
+
+// NewStatsSampler makes a sampler for a node with facts f.
+func NewStatsSampler(f *Facts, dataDir string) *StatsSampler {
+	mhz, _ := strconv.ParseFloat(f.Attributes["cpu.frequency"], 64) // set by probeCPU
+	return &StatsSampler{dataDir: dataDir, mhz: mhz}
+}
+
+// Sample samples. It is not safe for use by several goroutines at a time.
+func (s *StatsSampler) Sample(ctx context.Context, now time.Time) *HostStats {
+	out := &HostStats{Timestamp: now.UnixNano()}
+	if up, err := host.UptimeWithContext(ctx); err == nil {
+		out.Uptime = up
+	}
+	if m, err := mem.VirtualMemoryWithContext(ctx); err == nil {
+		out.Memory = &MemoryStats{Total: m.Total, Available: m.Available, Used: m.Used, Free: m.Free}
+	}
+	if times, err := cpu.TimesWithContext(ctx, true); err == nil {
+		for i, t := range times {
+			var prev cpu.TimesStat
+			if i < len(s.last) {
+				prev = s.last[i]
+			}
+			c := usage(t, prev, s.mhz)
+			out.CPU = append(out.CPU, c)
+			out.CPUTicksConsumed += c.TotalTicks
+		}
+		s.last = times
+	}
+	if u, err := disk.UsageWithContext(ctx, s.dataDir); err == nil {
+		d := &DiskStats{
+			Device: device(ctx, s.dataDir), Mountpoint: "", Size: u.Total, Used: u.Used, Available: u.Free,
+			UsedPercent: u.UsedPercent, InodesUsedPercent: u.InodesUsedPercent,
+		}
+		out.AllocDirStats, out.DiskStats = d, []*DiskStats{d}
+	}
+	return out
+}
+
+func usage(t, prev cpu.TimesStat, mhz float64) *CPUStats {
+	total := (t.User + t.System + t.Idle + t.Nice + t.Iowait + t.Irq + t.Softirq + t.Steal) -
+		(prev.User + prev.System + prev.Idle + prev.Nice + prev.Iowait + prev.Irq + prev.Softirq + prev.Steal)
+	out := &CPUStats{CPU: t.CPU}
+	if total <= 0 {
+		return out
+	}
+	out.User = 100 * (t.User - prev.User) / total
+	out.System = 100 * (t.System - prev.System) / total
+	out.Idle = 100 * (t.Idle - prev.Idle) / total
+	out.TotalPercent = 100 - out.Idle
+	out.TotalTicks = mhz * out.TotalPercent / 100
+	return out
+}

@@ -1,0 +1,62 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fingerprint_test
+
+import (
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/fingerprint"
+	"github.com/drover-project/drover/core/model"
+)
+
+func TestANodeKnowsItsMachine(t *testing.T) {
+	f := fingerprint.Probe(t.Context(), fingerprint.Options{DataDir: t.TempDir(), Version: "1.0"})
+	for _, key := range []string{"kernel.name", "kernel.version", "os.name", "cpu.arch", "cpu.numcores", "cpu.frequency", "cpu.totalcompute",
+		"memory.totalbytes", "unique.hostname", "unique.storage.bytestotal", "nomad.version", "os.signals", "unique.network.ip-address"} {
+		if f.Attributes[key] == "" && runtime.GOOS == "linux" {
+			t.Errorf("no %s", key)
+		}
+	}
+	r := f.Resources
+	if int(r.Cpu.TotalCpuCores) != len(r.Cpu.ReservableCpuCores) || r.Cpu.CpuShares <= 0 || r.Memory.MemoryMB <= 0 || r.Disk.DiskMB <= 0 {
+		t.Errorf("resources %+v", r)
+	}
+	if r.MinDynamicPort != 20000 || r.MaxDynamicPort != 32000 {
+		t.Errorf("dynamic ports %d-%d", r.MinDynamicPort, r.MaxDynamicPort)
+	}
+}
+
+func TestOverridesWin(t *testing.T) {
+	f := fingerprint.Probe(t.Context(), fingerprint.Options{
+		Interface: "lo", CPUTotalCompute: 5000, MemoryMB: 123, DiskTotalMB: 77, MaxDynamicPort: 21000,
+		Reserved: &model.NodeReservedResources{Cpu: model.NodeReservedCpuResources{CpuShares: 1000}},
+	})
+	if f.Resources.Cpu.CpuShares != 5000 || f.Attributes["cpu.usablecompute"] != "4000" {
+		t.Errorf("cpu %+v %s", f.Resources.Cpu, f.Attributes["cpu.usablecompute"])
+	}
+	if f.Resources.Memory.MemoryMB != 123 || f.Attributes["memory.totalbytes"] != strconv.Itoa(123<<20) || f.Resources.Disk.DiskMB != 77 || f.Resources.MaxDynamicPort != 21000 {
+		t.Errorf("resources %+v", f.Resources)
+	}
+	if runtime.GOOS == "linux" && f.Attributes["unique.network.ip-address"] != "127.0.0.1" {
+		t.Errorf("address %q", f.Attributes["unique.network.ip-address"])
+	}
+}
+
+func TestHostStatsCoverEveryCore(t *testing.T) {
+	f := fingerprint.Probe(t.Context(), fingerprint.Options{})
+	s := fingerprint.NewStatsSampler(f, t.TempDir())
+	s.Sample(t.Context(), time.Unix(1, 0))
+	got := s.Sample(t.Context(), time.Unix(2, 0))
+	if len(got.CPU) != int(f.Resources.Cpu.TotalCpuCores) || got.Memory == nil || got.AllocDirStats == nil || got.Timestamp != 2e9 {
+		t.Errorf("%+v", got)
+	}
+	for _, c := range got.CPU {
+		if c.TotalPercent < 0 || c.TotalPercent > 100.01 {
+			t.Errorf("%+v", c)
+		}
+	}
+}

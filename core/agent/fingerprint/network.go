@@ -1,0 +1,107 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fingerprint
+
+import (
+	"net"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// probeNetwork lists the addresses of the node's interface. The first IPv4
+// address is what tasks are told.
+func (f *Facts) probeNetwork(o Options) {
+	ifi := chosen(o.Interface)
+	if ifi == nil {
+		return
+	}
+	addrs, err := ifi.Addrs()
+	if err != nil {
+		return
+	}
+	speed := 1000
+	node := &model.NodeNetworkResource{Mode: "host", Device: ifi.Name, MacAddress: ifi.HardwareAddr.String(), Speed: speed}
+	for _, a := range addrs {
+		ipnet, ok := a.(*net.IPNet)
+		if !ok || ipnet.IP.IsLinkLocalUnicast() {
+			continue
+		}
+		ip, family, bits := ipnet.IP, "ipv6", "/128"
+		if v4 := ip.To4(); v4 != nil {
+			ip, family, bits = v4, "ipv4", "/32"
+		}
+		if family == "ipv4" && f.Attributes["unique.network.ip-address"] == "" {
+			f.set("unique.network.ip-address", ip.String())
+		}
+		f.Resources.Networks = append(f.Resources.Networks, &model.NetworkResource{
+			Mode: "host", Device: ifi.Name, CIDR: ip.String() + bits, IP: ip.String(), MBits: speed,
+		})
+		node.Addresses = append(node.Addresses, model.NodeNetworkAddress{Family: family, Alias: "default", Address: ip.String()})
+	}
+	f.Resources.NodeNetworks = append(f.Resources.NodeNetworks, node)
+}
+
+// chosen is the named interface, else the one that a packet to the outside would
+// take, else the first that is up and no loopback, else loopback.
+func chosen(name string) *net.Interface {
+	if name != "" {
+		ifi, err := net.InterfaceByName(name)
+		if err != nil {
+			return nil
+		}
+		return ifi
+	}
+	ifis, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	var loopback, up *net.Interface
+	outbound := outboundIP()
+	for i := range ifis {
+		ifi := &ifis[i]
+		switch {
+		case ifi.Flags&net.FlagUp == 0:
+			continue
+		case ifi.Flags&net.FlagLoopback != 0:
+			if loopback == nil {
+				loopback = ifi
+			}
+			continue
+		case outbound != nil && has(ifi, outbound):
+			return ifi
+		case up == nil:
+			up = ifi
+		}
+	}
+	if up != nil {
+		return up
+	}
+	return loopback
+}
+
+// outboundIP is the address of the default route; nothing is sent.
+func outboundIP() net.IP {
+	c, err := net.Dial("udp", "192.0.2.1:9")
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
+		return a.IP
+	}
+	return nil
+}
+
+func has(ifi *net.Interface, ip net.IP) bool {
+	addrs, err := ifi.Addrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
+			return true
+		}
+	}
+	return false
+}

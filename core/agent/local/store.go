@@ -1,0 +1,305 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package local keeps on disk what a node must find again after a restart of its
+// agent: its identity, its allocs with the state and handle of each task, and what
+// the plugin host needs to find its plugins. It owns the keys and their encoding
+// on badger, and joins the writes of many runners into few synced transactions.
+// It does not decide anything. Only core/agent may import it.
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Keys. An alloc's id never has a slash.
+const (
+	allocPrefix = "alloc/" // alloc/ID: Record
+	taskPrefix  = "task/"  // task/ALLOC/NAME: TaskRecord
+	kvPrefix    = "kv/"    // kv/KEY: bytes of others
+)
+
+// Store is the node's state on disk.
+type Store struct {
+	db     *badger.DB
+	writes chan write
+	quit   chan struct{}
+	done   sync.WaitGroup
+	once   sync.Once
+}
+
+var _ alloc.Store = (*Store)(nil)
+
+type write struct {
+	sets    map[string][]byte
+	deletes []string
+	done    chan error
+}
+
+// Open opens or makes the store in a directory of its own.
+func Open(dir string, logger hclog.Logger) (*Store, error) {
+	db, err := badger.Open(badgerOptions(dir, logger))
+	if err != nil {
+		return nil, fmt.Errorf("open the node's state in %s (is another agent using it?): %w", dir, err)
+	}
+	s := &Store{db: db, writes: make(chan write, 256), quit: make(chan struct{})}
+	s.done.Go(s.writer)
+	return s, nil
+}
+
+// badgerOptions keep memory small: the memtable counts as live heap, and a
+// node writes little.
+func badgerOptions(dir string, logger hclog.Logger) badger.Options {
+	return badger.DefaultOptions(dir).
+		WithSyncWrites(true).
+		WithCompression(options.None).
+		WithDetectConflicts(false).
+		WithNumVersionsToKeep(1).
+		WithBlockCacheSize(0).
+		WithIndexCacheSize(0).
+		WithMetricsEnabled(false).
+		WithNumGoroutines(1).
+		WithNumCompactors(2).
+		WithNumMemtables(2).
+		WithValueThreshold(1 << 20).
+		WithCompactL0OnClose(false).
+		WithMemTableSize(8 << 20).
+		WithValueLogFileSize(16 << 20).
+		WithBaseTableSize(2 << 20).
+		WithLogger(badgerLogger{logger})
+}
+
+// badgerLogger passes badger's errors on; its other lines are of no use here.
+type badgerLogger struct{ to hclog.Logger }
+
+func (l badgerLogger) Errorf(format string, args ...any) {
+	l.to.Error("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (badgerLogger) Warningf(string, ...any) {}
+func (badgerLogger) Infof(string, ...any)    {}
+func (badgerLogger) Debugf(string, ...any)   {}
+
+// Close waits for the writes under way and closes the store. It may be repeated.
+func (s *Store) Close() error {
+	var err error
+	s.once.Do(func() {
+		close(s.quit)
+		s.done.Wait()
+		err = s.db.Close()
+	})
+	return err
+}
+
+// maxBatch bounds a transaction well below what badger takes with this memtable.
+const (
+	maxBatchWrites = 512
+	maxBatchBytes  = 512 << 10
+)
+
+// writer commits everything that waits in one synced transaction.
+func (s *Store) writer() {
+	for {
+		select {
+		case <-s.quit:
+			return
+		case w := <-s.writes:
+			s.commit(s.gather(w))
+		}
+	}
+}
+
+func (s *Store) gather(first write) []write {
+	batch, size := []write{first}, first.size()
+	for len(batch) < maxBatchWrites && size < maxBatchBytes {
+		select {
+		case w := <-s.writes:
+			batch = append(batch, w)
+			size += w.size()
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+func (w write) size() int {
+	n := 0
+	for k, v := range w.sets {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+func (s *Store) commit(batch []write) {
+	wb := s.db.NewWriteBatch()
+	defer wb.Cancel()
+	var err error
+	for _, w := range batch {
+		for k, v := range w.sets {
+			err = errors.Join(err, wb.Set([]byte(k), v))
+		}
+		for _, k := range w.deletes {
+			err = errors.Join(err, wb.Delete([]byte(k)))
+		}
+	}
+	if err == nil {
+		err = wb.Flush()
+	}
+	if err != nil {
+		err = fmt.Errorf("write the node's state: %w", err)
+	}
+	for _, w := range batch {
+		w.done <- err
+	}
+}
+
+// put hands a write to the writer and returns when it is durable.
+func (s *Store) put(ctx context.Context, w write) error {
+	w.done = make(chan error, 1)
+	select {
+	case s.writes <- w:
+	case <-s.quit:
+		return errdefs.Unavailablef("the node's state is closed")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-w.done:
+		return err
+	case <-s.quit:
+		return errdefs.Unavailablef("the node's state is closed")
+	}
+}
+
+// PutAlloc keeps an alloc.
+func (s *Store) PutAlloc(ctx context.Context, rec *alloc.Record) error {
+	body, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("encode alloc %s: %w", rec.Alloc.ID, err)
+	}
+	return s.put(ctx, write{sets: map[string][]byte{allocPrefix + rec.Alloc.ID: body}})
+}
+
+// PutTasks keeps the state of tasks of an alloc.
+func (s *Store) PutTasks(ctx context.Context, allocID string, tasks map[string]alloc.TaskRecord) error {
+	w := write{sets: make(map[string][]byte, len(tasks))}
+	for name, rec := range tasks {
+		body, err := json.Marshal(rec)
+		if err != nil {
+			return fmt.Errorf("encode task %s of alloc %s: %w", name, allocID, err)
+		}
+		w.sets[taskPrefix+allocID+"/"+name] = body
+	}
+	return s.put(ctx, w)
+}
+
+// DeleteAlloc forgets an alloc with its tasks.
+func (s *Store) DeleteAlloc(ctx context.Context, allocID string) error {
+	w := write{deletes: []string{allocPrefix + allocID}}
+	err := s.scan(taskPrefix+allocID+"/", func(key string, _ []byte) error {
+		w.deletes = append(w.deletes, key)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.put(ctx, w)
+}
+
+// Allocs reads everything that is kept of allocs.
+func (s *Store) Allocs() ([]*alloc.Record, error) {
+	byID := map[string]*alloc.Record{}
+	var out []*alloc.Record
+	err := s.scan(allocPrefix, func(key string, value []byte) error {
+		rec := &alloc.Record{Tasks: map[string]alloc.TaskRecord{}}
+		if err := json.Unmarshal(value, rec); err != nil {
+			return fmt.Errorf("decode %s: %w", key, err)
+		}
+		if rec.Alloc == nil || rec.Alloc.Job == nil {
+			return errdefs.Internalf("%s has no job", key)
+		}
+		rec.Alloc.JobVersion = rec.Alloc.Job.Version
+		byID[rec.Alloc.ID] = rec
+		out = append(out, rec)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.scan(taskPrefix, func(key string, value []byte) error {
+		id, name, _ := strings.Cut(strings.TrimPrefix(key, taskPrefix), "/")
+		rec := byID[id]
+		if rec == nil {
+			return nil // its alloc was deleted
+		}
+		var t alloc.TaskRecord
+		if err := json.Unmarshal(value, &t); err != nil {
+			return fmt.Errorf("decode %s: %w", key, err)
+		}
+		rec.Tasks[name] = t
+		return nil
+	})
+	return out, err
+}
+
+func (s *Store) scan(prefix string, f func(key string, value []byte) error) error {
+	return s.db.View(func(tx *badger.Txn) error {
+		opts := badger.DefaultIteratorOptions
+		opts.Prefix = []byte(prefix)
+		it := tx.NewIterator(opts)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			value, err := it.Item().ValueCopy(nil)
+			if err != nil {
+				return fmt.Errorf("read the node's state: %w", err)
+			}
+			if err := f(string(it.Item().KeyCopy(nil)), value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Get reads a value of others' (the plugin host, the node's identity).
+func (s *Store) Get(_ context.Context, key string) ([]byte, error) {
+	var out []byte
+	err := s.db.View(func(tx *badger.Txn) error {
+		item, err := tx.Get([]byte(kvPrefix + key))
+		if err != nil {
+			return err
+		}
+		out, err = item.ValueCopy(nil)
+		return err
+	})
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, errdefs.NotFoundf("nothing is kept under %q", key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %q from the node's state: %w", key, err)
+	}
+	return out, nil
+}
+
+// Put keeps a value for others.
+func (s *Store) Put(ctx context.Context, key string, value []byte) error {
+	return s.put(ctx, write{sets: map[string][]byte{kvPrefix + key: value}})
+}
+
+// Delete forgets a value of others'.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	return s.put(ctx, write{deletes: []string{kvPrefix + key}})
+}
