@@ -1,0 +1,176 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// FillDefaults sets every unset value of the draft that has a default. It is
+// what /v1/jobs/parse answers when asked for a canonical draft.
+func (j *Draft) FillDefaults() {
+	j.normalize()
+	if j.ID == nil && j.Name != nil {
+		j.ID = ptr(*j.Name)
+	}
+	setIfNil(&j.ID, "")
+	setIfNil(&j.Name, *j.ID)
+	setIfNil(&j.ParentID, "")
+	setIfEmpty(&j.Namespace, model.DefaultNamespace)
+	setIfEmpty(&j.Region, model.DefaultRegion)
+	setIfEmpty(&j.Type, model.JobTypeService)
+	setIfNil(&j.NodePool, "")
+	if j.Priority == nil || *j.Priority == 0 {
+		j.Priority = ptr(model.JobDefaultPriority)
+	}
+	setIfNil(&j.AllAtOnce, false)
+	if len(j.Datacenters) == 0 {
+		j.Datacenters = []string{"*"}
+	}
+	for _, s := range []**string{&j.ConsulNamespace, &j.VaultNamespace, &j.NomadTokenID, &j.Status, &j.StatusDescription} {
+		setIfNil(s, "")
+	}
+	setIfNil(&j.Stop, false)
+	setIfNil(&j.Stable, false)
+	for _, n := range []**uint64{&j.Version, &j.CreateIndex, &j.ModifyIndex, &j.JobModifyIndex} {
+		setIfNil(n, 0)
+	}
+	j.fillRules()
+	weigh(j.Affinities, j.Spreads)
+	for _, g := range j.TaskGroups {
+		g.fillDefaults(j)
+	}
+}
+
+func setIfEmpty(p **string, v string) {
+	if *p == nil || **p == "" {
+		*p = &v
+	}
+}
+
+// fillRules completes the blocks that say when and how a job runs.
+func (j *Draft) fillRules() {
+	if p := j.Periodic; p != nil {
+		setIfNil(&p.Enabled, true)
+		setIfNil(&p.Spec, "")
+		setIfNil(&p.SpecType, "cron")
+		setIfNil(&p.ProhibitOverlap, false)
+		setIfEmpty(&p.TimeZone, "UTC")
+		if p.Specs == nil {
+			p.Specs = []string{}
+		}
+	}
+	if p := j.ParameterizedJob; p != nil && p.Payload == "" {
+		p.Payload = "optional"
+	}
+	if m := j.Multiregion; m != nil && m.Strategy != nil {
+		setIfNil(&m.Strategy.MaxParallel, 0)
+		setIfNil(&m.Strategy.OnFailure, "")
+	}
+	if j.Update != nil {
+		j.Update.fillDefaults()
+	} else if *j.Type == model.JobTypeService {
+		j.Update = &UpdateStrategy{}
+		j.Update.fillDefaults()
+	}
+}
+
+func (u *UpdateStrategy) fillDefaults() {
+	setIfNil(&u.MaxParallel, 1)
+	setIfNil(&u.Stagger, seconds(30))
+	setIfNil(&u.HealthCheck, "checks")
+	setIfNil(&u.MinHealthyTime, seconds(10))
+	setIfNil(&u.HealthyDeadline, minutes(5))
+	setIfNil(&u.ProgressDeadline, minutes(10))
+	setIfNil(&u.AutoRevert, false)
+	setIfNil(&u.AutoPromote, false)
+	setIfNil(&u.Canary, 0)
+}
+
+// inherit takes from parent what u leaves unset.
+func (u *UpdateStrategy) inherit(parent *UpdateStrategy) {
+	inherit(&u.MaxParallel, parent.MaxParallel)
+	inherit(&u.Stagger, parent.Stagger)
+	inherit(&u.HealthCheck, parent.HealthCheck)
+	inherit(&u.MinHealthyTime, parent.MinHealthyTime)
+	inherit(&u.HealthyDeadline, parent.HealthyDeadline)
+	inherit(&u.ProgressDeadline, parent.ProgressDeadline)
+	inherit(&u.AutoRevert, parent.AutoRevert)
+	inherit(&u.AutoPromote, parent.AutoPromote)
+	inherit(&u.Canary, parent.Canary)
+}
+
+func inherit[T any](p **T, parent *T) {
+	if *p == nil && parent != nil {
+		*p = ptr(*parent)
+	}
+}
+
+func (m *MigrateStrategy) fillDefaults() {
+	setIfNil(&m.MaxParallel, 1)
+	setIfNil(&m.HealthCheck, "checks")
+	setIfNil(&m.MinHealthyTime, seconds(10))
+	setIfNil(&m.HealthyDeadline, minutes(5))
+}
+
+// fillDefaults completes a restart policy; the defaults depend on the job's type.
+func (r *RestartPolicy) fillDefaults(jobType string) {
+	attempts, interval := 2, minutes(30)
+	if jobType == model.JobTypeBatch || jobType == model.JobTypeSysBatch {
+		attempts, interval = 3, minutes(24*60)
+	}
+	setIfNil(&r.Attempts, attempts)
+	setIfNil(&r.Interval, interval)
+	setIfNil(&r.Delay, seconds(15))
+	setIfEmpty(&r.Mode, model.RestartPolicyModeFail)
+	setIfNil(&r.RenderTemplates, false)
+}
+
+func (r *RestartPolicy) inherit(parent *RestartPolicy) {
+	inherit(&r.Attempts, parent.Attempts)
+	inherit(&r.Interval, parent.Interval)
+	inherit(&r.Delay, parent.Delay)
+	inherit(&r.Mode, parent.Mode)
+	inherit(&r.RenderTemplates, parent.RenderTemplates)
+}
+
+// fillDefaults completes a reschedule policy; the defaults depend on the job's type.
+func (r *ReschedulePolicy) fillDefaults(jobType string) {
+	if jobType == model.JobTypeBatch {
+		setIfNil(&r.Attempts, 1)
+		setIfNil(&r.Interval, minutes(24*60))
+		setIfNil(&r.Delay, seconds(5))
+		setIfEmpty(&r.DelayFunction, model.DelayFunctionConstant)
+		setIfNil(&r.MaxDelay, 0)
+		setIfNil(&r.Unlimited, false)
+		return
+	}
+	setIfNil(&r.Attempts, 0)
+	setIfNil(&r.Interval, 0)
+	setIfNil(&r.Delay, seconds(30))
+	setIfEmpty(&r.DelayFunction, model.DelayFunctionExponential)
+	setIfNil(&r.MaxDelay, Duration(time.Hour))
+	setIfNil(&r.Unlimited, true)
+}
+
+func (r *ReschedulePolicy) inherit(parent *ReschedulePolicy) {
+	inherit(&r.Attempts, parent.Attempts)
+	inherit(&r.Interval, parent.Interval)
+	inherit(&r.Delay, parent.Delay)
+	inherit(&r.DelayFunction, parent.DelayFunction)
+	inherit(&r.MaxDelay, parent.MaxDelay)
+	inherit(&r.Unlimited, parent.Unlimited)
+}
+
+// weigh gives affinities and spreads their default weight.
+func weigh(affinities []*Affinity, spreads []*Spread) {
+	for _, a := range affinities {
+		setIfNil(&a.Weight, 50)
+	}
+	for _, s := range spreads {
+		setIfNil(&s.Weight, 50)
+	}
+}

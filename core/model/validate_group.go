@@ -1,0 +1,308 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+)
+
+// validate returns the problems of the group within its job.
+func (tg *TaskGroup) validate(j *Job) Problems {
+	var p Problems
+	validateName(&p, "Task group", tg.Name)
+	if tg.Count < 0 {
+		p.addf("Task group count can't be negative")
+	}
+	if tg.Count > maxGroupCount {
+		p.addf("Task group count %d is over the limit of %d", tg.Count, maxGroupCount)
+	}
+	if len(tg.Tasks) == 0 {
+		p.addf("Missing tasks for task group")
+	}
+	if len(tg.Tasks) > maxTasksPerGroup {
+		p.addf("Task group has %d tasks; at most %d are allowed", len(tg.Tasks), maxTasksPerGroup)
+		return p
+	}
+	validateConstraints(&p, tg.Constraints)
+	validateAffinities(&p, tg.Affinities)
+	validateSpreads(&p, tg.Spreads)
+	if (j.Type == JobTypeSystem || j.Type == JobTypeSysBatch) && (len(tg.Affinities) > 0 || len(tg.Spreads) > 0) {
+		p.addf("System jobs may not have an affinity or spread block")
+	}
+	tg.validatePolicies(&p, j)
+	validateNetworks(&p, tg.Networks)
+	tg.validateVolumes(&p)
+	validateServices(&p, tg.Services, tg.portLabels(nil), true)
+	tg.validateScaling(&p)
+	tg.validateTasks(&p, j)
+	return p
+}
+
+func validateName(p *Problems, what, name string) {
+	switch {
+	case name == "":
+		p.addf("Missing %s name", strings.ToLower(what))
+	case strings.Contains(name, "\000"):
+		p.addf("%s name contains a null character", what)
+	case strings.ContainsAny(name, `/\`) || name == "." || name == "..":
+		p.addf("%s name %q contains a path separator or is a path; it names a directory of the alloc", what, name)
+	case len(name) > maxNameLength:
+		p.addf("%s name is longer than %d bytes", what, maxNameLength)
+	case hasControl(name):
+		p.addf("%s name %q contains a control character", what, name)
+	}
+}
+
+func (tg *TaskGroup) validatePolicies(p *Problems, j *Job) {
+	if tg.RestartPolicy == nil {
+		p.addf("Task Group %v should have a restart policy", tg.Name)
+	} else {
+		tg.RestartPolicy.validate(p)
+	}
+	switch {
+	case j.Type == JobTypeSystem || j.Type == JobTypeSysBatch:
+		if tg.ReschedulePolicy != nil {
+			p.addf("System jobs should not have a reschedule policy")
+		}
+	case tg.ReschedulePolicy == nil:
+		p.addf("Task Group %v should have a reschedule policy", tg.Name)
+	default:
+		tg.ReschedulePolicy.validate(p)
+	}
+	if tg.EphemeralDisk == nil {
+		p.addf("Task Group %v should have an ephemeral disk object", tg.Name)
+	} else if tg.EphemeralDisk.SizeMB < 10 {
+		p.addf("minimum DiskMB value is 10; got %d", tg.EphemeralDisk.SizeMB)
+	}
+	if tg.Update != nil {
+		if j.Type != JobTypeService && j.Type != JobTypeSystem {
+			p.addf("Job type %q does not allow update block", j.Type)
+		}
+		tg.Update.validate(p)
+	}
+	if m := tg.Migrate; m != nil {
+		if j.Type != JobTypeService {
+			p.addf("Job type %q does not allow migrate block", j.Type)
+		}
+		m.validate(p)
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+	}{
+		{"shutdown_delay", tg.ShutdownDelay}, {"max_run_duration", tg.MaxRunDuration},
+		{"stop_after_client_disconnect", tg.StopAfterClientDisconnect}, {"max_client_disconnect", tg.MaxClientDisconnect},
+	} {
+		if d.value != nil && *d.value < 0 {
+			p.addf("%s must be a positive value", d.name)
+		}
+	}
+	if d := tg.Disconnect; d != nil {
+		if d.LostAfter < 0 || d.StopOnClientAfter != nil && *d.StopOnClientAfter < 0 {
+			p.addf("disconnect durations cannot be negative")
+		}
+		switch d.Reconcile {
+		case "", "best_score", "keep_original", "keep_replacement", "longest_running":
+		default:
+			p.addf("invalid reconcile strategy %q: use best_score, keep_original, keep_replacement or longest_running", d.Reconcile)
+		}
+	}
+}
+
+func (r *RestartPolicy) validate(p *Problems) {
+	if r.Mode != RestartPolicyModeDelay && r.Mode != RestartPolicyModeFail {
+		p.addf("Unsupported restart mode: %q", r.Mode)
+		return
+	}
+	if r.Attempts < 0 || r.Interval < 0 || r.Delay < 0 {
+		p.addf("Restart policy must not have negative attempts, interval or delay")
+		return
+	}
+	if r.Attempts == 0 && r.Mode != RestartPolicyModeFail {
+		p.addf("Restart policy %q with %d attempts is ambiguous", r.Mode, r.Attempts)
+	}
+	if r.Interval < 5*time.Second {
+		p.addf("Interval can not be less than %v (got %v)", 5*time.Second, r.Interval)
+	}
+	if time.Duration(r.Attempts)*r.Delay > r.Interval {
+		p.addf("Nomad can't restart the TaskGroup %v times in an interval of %v with a delay of %v", r.Attempts, r.Interval, r.Delay)
+	}
+}
+
+func (r *ReschedulePolicy) validate(p *Problems) {
+	if !r.Enabled() {
+		return
+	}
+	if r.Attempts < 0 || r.Interval < 0 {
+		p.addf("Reschedule policy must not have negative attempts or interval")
+	}
+	if r.Delay < 5*time.Second {
+		p.addf("Delay cannot be less than %v (got %v)", 5*time.Second, r.Delay)
+	}
+	switch r.DelayFunction {
+	case DelayFunctionConstant:
+	case DelayFunctionExponential, DelayFunctionFibonacci:
+		if r.MaxDelay < 5*time.Second {
+			p.addf("Max Delay cannot be less than %v (got %v)", 5*time.Second, r.MaxDelay)
+		}
+		if r.MaxDelay < r.Delay {
+			p.addf("Max Delay cannot be less than Delay %v (got %v)", r.Delay, r.MaxDelay)
+		}
+	default:
+		p.addf("Invalid delay function %q, must be one of %q", r.DelayFunction, []string{DelayFunctionConstant, DelayFunctionExponential, DelayFunctionFibonacci})
+	}
+	if !r.Unlimited && r.Interval < 15*time.Second {
+		p.addf("Interval cannot be less than %v (got %v)", 15*time.Second, r.Interval)
+	}
+}
+
+func (u *UpdateStrategy) validate(p *Problems) {
+	validateHealthCheck(p, u.HealthCheck)
+	if u.MaxParallel < 0 {
+		p.addf("Max parallel can not be less than zero: %d < 0", u.MaxParallel)
+	}
+	if u.Canary < 0 {
+		p.addf("Canary count can not be less than zero: %d < 0", u.Canary)
+	}
+	if u.Canary == 0 && u.AutoPromote {
+		p.addf("Auto Promote requires a Canary count greater than zero")
+	}
+	if u.MinHealthyTime < 0 {
+		p.addf("Minimum healthy time may not be less than zero: %v", u.MinHealthyTime)
+	}
+	if u.HealthyDeadline <= 0 {
+		p.addf("Healthy deadline must be greater than zero: %v", u.HealthyDeadline)
+	}
+	if u.ProgressDeadline < 0 {
+		p.addf("Progress deadline must be zero or greater: %v", u.ProgressDeadline)
+	}
+	if u.MinHealthyTime >= u.HealthyDeadline {
+		p.addf("Minimum healthy time must be less than healthy deadline: %v > %v", u.MinHealthyTime, u.HealthyDeadline)
+	}
+	if u.ProgressDeadline != 0 && u.HealthyDeadline >= u.ProgressDeadline {
+		p.addf("Healthy deadline must be less than progress deadline: %v > %v", u.HealthyDeadline, u.ProgressDeadline)
+	}
+	if u.Stagger < 0 {
+		p.addf("Stagger must be zero or greater: %v", u.Stagger)
+	}
+}
+
+func (m *MigrateStrategy) validate(p *Problems) {
+	if m.MaxParallel < 0 {
+		p.addf("MaxParallel must be >= 0 but found %d", m.MaxParallel)
+	}
+	switch m.HealthCheck {
+	case "checks", "task_states":
+	default:
+		p.addf("Invalid HealthCheck value in migrate: %q; use checks or task_states", m.HealthCheck)
+	}
+	if m.MinHealthyTime < 0 {
+		p.addf("MinHealthyTime is %s but must be >= 0", m.MinHealthyTime)
+	}
+	if m.HealthyDeadline < 0 {
+		p.addf("HealthyDeadline is %s but must be >= 0", m.HealthyDeadline)
+	}
+	if m.MinHealthyTime > m.HealthyDeadline {
+		p.addf("MinHealthyTime must be less than HealthyDeadline")
+	}
+}
+
+func validateHealthCheck(p *Problems, v string) {
+	switch v {
+	case "checks", "task_states", "manual":
+	default:
+		p.addf("Invalid health check given: %q", v)
+	}
+}
+
+func (tg *TaskGroup) validateScaling(p *Problems) {
+	s := tg.Scaling
+	if s == nil {
+		return
+	}
+	var part Problems
+	if s.Max < s.Min {
+		part.addf("Scaling policy invalid: maximum count must not be less than minimum count")
+	}
+	if int64(tg.Count) < s.Min {
+		part.addf("Scaling policy invalid: task group count must not be less than minimum count in scaling policy")
+	}
+	if int64(tg.Count) > s.Max {
+		part.addf("Scaling policy invalid: task group count must not be greater than maximum count in scaling policy")
+	}
+	p.under("Task group scaling policy validation failed", part)
+}
+
+func (tg *TaskGroup) validateTasks(p *Problems, j *Job) {
+	seen := map[string]int{}
+	leaders := 0
+	mains := 0
+	for i, t := range tg.Tasks {
+		switch first, ok := seen[t.Name]; {
+		case t.Name == "":
+			p.addf("Task %d missing name", i+1)
+		case ok:
+			p.addf("Task %d redefines '%s' from task %d", i+1, t.Name, first)
+		default:
+			seen[t.Name] = i + 1
+		}
+		if t.Leader {
+			leaders++
+		}
+		if t.Lifecycle == nil {
+			mains++
+		}
+	}
+	if leaders > 1 {
+		p.addf("Only one task may be marked as leader")
+	}
+	if mains == 0 && len(tg.Tasks) > 0 {
+		p.addf("Task group must have at least one task without a lifecycle block")
+	}
+	for _, t := range tg.Tasks {
+		p.under(fmt.Sprintf("Task %s validation failed", t.Name), t.validate(j, tg))
+	}
+}
+
+func (tg *TaskGroup) validateVolumes(p *Problems) {
+	names := make([]string, 0, len(tg.Volumes))
+	for name := range tg.Volumes {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		v := tg.Volumes[name]
+		if v == nil {
+			p.addf("Volume %s is null; remove it", name)
+			continue
+		}
+		if v.Type != "host" && v.Type != "csi" {
+			p.addf("Task group volume validation for %s failed: volume has unrecognized type %q", name, v.Type)
+		}
+		if v.Source == "" {
+			p.addf("Task group volume validation for %s failed: volume has an empty source", name)
+		}
+	}
+}
+
+// portLabels is the set of labels of the ports of the group and of a task.
+func (tg *TaskGroup) portLabels(t *Task) map[string]bool {
+	out := map[string]bool{}
+	networks := tg.Networks
+	if t != nil && t.Resources != nil {
+		networks = append(networks[:len(networks):len(networks)], t.Resources.Networks...)
+	}
+	for _, n := range networks {
+		for _, port := range n.ReservedPorts {
+			out[port.Label] = true
+		}
+		for _, port := range n.DynamicPorts {
+			out[port.Label] = true
+		}
+	}
+	return out
+}

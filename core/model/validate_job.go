@@ -1,0 +1,167 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Bounds on what a job may ask for.
+const (
+	maxNameLength     = 128 // of jobs, groups and tasks
+	maxGroupCount     = 1_000_000
+	maxGroups         = 10_000
+	maxTasksPerGroup  = 1_000
+	minKillSignalName = "SIG"
+)
+
+// Validate returns all problems of the job as Problems, or nil.
+func (j *Job) Validate() error {
+	var p Problems
+	if j.Region == "" {
+		p.addf("Missing job region")
+	}
+	j.validateNames(&p)
+	j.validateType(&p)
+	if j.Priority < JobMinPriority || j.Priority > JobMaxPriority {
+		p.addf("Job priority must be between [%d, %d]", JobMinPriority, JobMaxPriority)
+	}
+	if len(j.Datacenters) == 0 && !j.multiregionHasDatacenters() {
+		p.addf("Missing job datacenters")
+	}
+	for _, dc := range j.Datacenters {
+		if dc == "" {
+			p.addf("Job datacenter must be non-empty string")
+		}
+	}
+	validateConstraints(&p, j.Constraints)
+	validateAffinities(&p, j.Affinities)
+	validateSpreads(&p, j.Spreads)
+	j.validateRules(&p)
+	j.validateGroups(&p)
+	return p.err()
+}
+
+func (j *Job) multiregionHasDatacenters() bool {
+	if j.Multiregion == nil || len(j.Multiregion.Regions) == 0 {
+		return false
+	}
+	for _, r := range j.Multiregion.Regions {
+		if len(r.Datacenters) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (j *Job) validateNames(p *Problems) {
+	switch {
+	case j.ID == "":
+		p.addf("Missing job ID")
+	case strings.Contains(j.ID, " "):
+		p.addf("Job ID contains a space")
+	case strings.Contains(j.ID, "\000"):
+		p.addf("Job ID contains a null character")
+	}
+	switch {
+	case j.Name == "":
+		p.addf("Missing job name")
+	case strings.Contains(j.Name, "\000"):
+		p.addf("Job Name contains a null character")
+	}
+	if len(j.ID) > maxNameLength*2 {
+		p.addf("Job ID is longer than %d bytes", maxNameLength*2)
+	}
+	if hasControl(j.ID) {
+		p.addf("Job ID contains a control character")
+	}
+	if j.Namespace == "" {
+		p.addf("Job must be in a namespace")
+	}
+}
+
+func hasControl(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r != 0 && unicode.IsControl(r) }) >= 0
+}
+
+func (j *Job) validateType(p *Problems) {
+	switch j.Type {
+	case JobTypeService, JobTypeBatch, JobTypeSystem, JobTypeSysBatch, JobTypeCore:
+	case "":
+		p.addf("Missing job type")
+	default:
+		p.addf("Invalid job type: %q", j.Type)
+	}
+	if j.Type == JobTypeSystem || j.Type == JobTypeSysBatch {
+		if len(j.Affinities) > 0 {
+			p.addf("System jobs may not have an affinity block")
+		}
+		if len(j.Spreads) > 0 {
+			p.addf("System jobs may not have a spread block")
+		}
+	}
+}
+
+func (j *Job) validateRules(p *Problems) {
+	batch := j.Type == JobTypeBatch || j.Type == JobTypeSysBatch
+	if c := j.Periodic; c != nil {
+		if !batch {
+			p.addf("Periodic can only be used with %q or %q scheduler", JobTypeBatch, JobTypeSysBatch)
+		}
+		if c.Enabled && c.Spec == "" && len(c.Specs) == 0 {
+			p.addf("Must specify a spec")
+		}
+		if c.Spec != "" && len(c.Specs) > 0 {
+			p.addf("Only cron or crons may be used")
+		}
+		if c.SpecType != "" && c.SpecType != "cron" && c.SpecType != "_internal_test" {
+			p.addf("Unknown periodic specification type %q", c.SpecType)
+		}
+	}
+	if c := j.ParameterizedJob; c != nil {
+		if !batch {
+			p.addf("Parameterized job can only be used with %q or %q scheduler", JobTypeBatch, JobTypeSysBatch)
+		}
+		switch c.Payload {
+		case "", "optional", "required", "forbidden":
+		default:
+			p.addf("Unknown payload requirement: %q", c.Payload)
+		}
+		for _, key := range c.MetaRequired {
+			for _, other := range c.MetaOptional {
+				if key == other {
+					p.addf("Required and optional meta keys should be disjoint. Following keys exist in both: %s", key)
+				}
+			}
+		}
+	}
+}
+
+func (j *Job) validateGroups(p *Problems) {
+	if len(j.TaskGroups) == 0 {
+		p.addf("Missing job task groups")
+	}
+	if len(j.TaskGroups) > maxGroups {
+		p.addf("Job has %d task groups; at most %d are allowed", len(j.TaskGroups), maxGroups)
+		return
+	}
+	seen := map[string]int{}
+	for i, g := range j.TaskGroups {
+		switch first, ok := seen[g.Name]; {
+		case g.Name == "":
+			p.addf("Job task group %d missing name", i+1)
+		case ok:
+			p.addf("Job task group %d redefines '%s' from group %d", i+1, g.Name, first)
+		default:
+			seen[g.Name] = i + 1
+		}
+		if g.Count > 1 && (j.Type == JobTypeSystem || j.Type == JobTypeSysBatch) {
+			p.addf("Job task group %s has count %d. Count cannot exceed 1 with system scheduler", g.Name, g.Count)
+		}
+	}
+	for _, g := range j.TaskGroups {
+		p.under("Task group "+g.Name+" validation failed", g.validate(j))
+	}
+}

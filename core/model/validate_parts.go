@@ -1,0 +1,242 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func validateConstraints(p *Problems, cs []*Constraint) {
+	for i, c := range cs {
+		if c == nil {
+			p.addf("Constraint %d is null; remove it", i+1)
+			continue
+		}
+		var part Problems
+		validateComparison(&part, "Constraint", c.LTarget, c.RTarget, c.Operand)
+		p.under("Constraint "+strconv.Itoa(i+1)+" validation failed", part)
+	}
+}
+
+func validateAffinities(p *Problems, as []*Affinity) {
+	for i, a := range as {
+		if a == nil {
+			p.addf("Affinity %d is null; remove it", i+1)
+			continue
+		}
+		var part Problems
+		if a.Operand == ConstraintDistinctHosts || a.Operand == ConstraintDistinctProperty {
+			part.addf("Unknown affinity operator %q", a.Operand)
+		} else {
+			validateComparison(&part, "Affinity", a.LTarget, a.RTarget, a.Operand)
+		}
+		if a.Weight == 0 {
+			part.addf("Affinity weight cannot be zero")
+		}
+		if a.Weight < -100 || a.Weight > 100 {
+			part.addf("Affinity weight must be within the range [-100,100]")
+		}
+		p.under("Affinity "+strconv.Itoa(i+1)+" validation failed", part)
+	}
+}
+
+// validateComparison checks operator and operands of constraints and affinities.
+func validateComparison(p *Problems, what, left, right, operand string) {
+	needsLeft := true
+	switch operand {
+	case "":
+		p.addf("Missing %s operand", strings.ToLower(what))
+	case "=", "==", "is", "!=", "not", "<", "<=", ">", ">=", ConstraintVersion, ConstraintSemver:
+		if right == "" && (operand == ConstraintVersion || operand == ConstraintSemver) {
+			p.addf("Operator %q requires an RTarget", operand)
+		}
+		if right == "" && (operand[0] == '<' || operand[0] == '>') {
+			p.addf("Operator %q requires an RTarget", operand)
+		}
+	case ConstraintRegex:
+		if _, err := regexp.Compile(right); err != nil {
+			p.addf("Regular expression failed to compile: %w", err)
+		}
+	case ConstraintSetContains, ConstraintSetContainsAll, ConstraintSetContainsAny:
+		if right == "" {
+			p.addf("Set contains %s requires an RTarget", strings.ToLower(what))
+		}
+	case ConstraintAttributeIsSet, ConstraintAttributeIsNotSet:
+		if right != "" {
+			p.addf("Operator %q does not support an RTarget", operand)
+		}
+	case ConstraintDistinctHosts:
+		needsLeft = false
+		if _, err := strconv.ParseBool(right); right != "" && err != nil {
+			p.addf("distinct_hosts must be true or false, not %q", right)
+		}
+	case ConstraintDistinctProperty:
+		if n, err := strconv.ParseUint(right, 10, 64); right != "" && (err != nil || n == 0) {
+			p.addf("Distinct Property must have an allowed count of 1 or greater: %q", right)
+		}
+	default:
+		p.addf("Unknown %s type %q", strings.ToLower(what), operand)
+	}
+	if needsLeft && left == "" {
+		p.addf("No LTarget provided but is required by %s", strings.ToLower(what))
+	}
+}
+
+func validateSpreads(p *Problems, spreads []*Spread) {
+	for i, s := range spreads {
+		if s == nil {
+			p.addf("Spread %d is null; remove it", i+1)
+			continue
+		}
+		var part Problems
+		if s.Attribute == "" {
+			part.addf("Missing spread attribute")
+		}
+		if s.Weight <= 0 || s.Weight > 100 {
+			part.addf("Spread block must have a positive weight from 0 to 100")
+		}
+		sum := 0
+		seen := map[string]bool{}
+		for _, target := range s.SpreadTarget {
+			if seen[target.Value] {
+				part.addf("Spread target value %q already defined", target.Value)
+			}
+			seen[target.Value] = true
+			if target.Percent > 100 {
+				part.addf("Spread target percentage for value %q must be between 0 and 100", target.Value)
+			}
+			sum += int(target.Percent)
+		}
+		if sum > 100 {
+			part.addf("Sum of spread target percentages must not be greater than 100%%; got %d%%", sum)
+		}
+		p.under("Spread "+strconv.Itoa(i+1)+" validation failed", part)
+	}
+}
+
+func validateNetworks(p *Problems, networks []*NetworkResource) {
+	labels := map[string]bool{}
+	static := map[string]string{}
+	for _, n := range networks {
+		if !validNetworkMode(n.Mode) {
+			p.addf("Invalid network mode %q: use host, bridge, none or cni/NAME", n.Mode)
+		}
+		for _, ports := range [][]Port{n.ReservedPorts, n.DynamicPorts} {
+			for _, port := range ports {
+				validatePort(p, port, n.Mode)
+				if labels[port.Label] {
+					p.addf("Port label %s already in use", port.Label)
+				}
+				labels[port.Label] = true
+			}
+		}
+		for _, port := range n.ReservedPorts {
+			key := port.HostNetwork + " " + strconv.Itoa(port.Value)
+			if other, ok := static[key]; ok && !port.IgnoreCollision {
+				p.addf("Static port %d already reserved by %s", port.Value, other)
+			}
+			static[key] = port.Label
+		}
+	}
+}
+
+func validNetworkMode(mode string) bool {
+	switch mode {
+	case "", "host", "bridge", "none":
+		return true
+	}
+	name, ok := strings.CutPrefix(mode, "cni/")
+	return ok && name != "" && !strings.ContainsAny(name, `/\`+"\000")
+}
+
+func validatePort(p *Problems, port Port, mode string) {
+	if port.Label == "" {
+		p.addf("Port label must be set")
+	}
+	if strings.ContainsAny(port.Label, "= \n\000") {
+		p.addf("Port label %q contains a character that an environment variable's name cannot have", port.Label)
+	}
+	if port.Value < 0 || port.Value > 65535 {
+		p.addf("Port %s cannot be greater than 65535 or negative (got %d)", port.Label, port.Value)
+	}
+	switch {
+	case port.To > 65535 || port.To < -1:
+		p.addf("Port %q cannot be mapped to a port (%d) greater than 65535 or below -1", port.Label, port.To)
+	case port.To != 0 && port.To != port.Value && mode == "none":
+		p.addf("Port %q cannot be mapped without a network", port.Label)
+	}
+}
+
+var serviceName = regexp.MustCompile(`^(?i:[a-z0-9]|[a-z0-9][a-z0-9\-]{0,61}[a-z0-9])$`)
+
+func validateServices(p *Problems, services []*Service, ports map[string]bool, group bool) {
+	for i, s := range services {
+		if s == nil {
+			p.addf("Service %d is null; remove it", i+1)
+			continue
+		}
+		var part Problems
+		s.validate(&part, ports, group)
+		p.under("Service["+strconv.Itoa(i)+"] "+s.Name+" validation failed", part)
+	}
+}
+
+func (s *Service) validate(p *Problems, ports map[string]bool, group bool) {
+	if !strings.Contains(s.Name, "${") && !serviceName.MatchString(s.Name) {
+		p.addf("Service name must be valid per RFC 1123 and can contain only alphanumeric characters or dashes and must be no longer than 63 characters")
+	}
+	switch s.Provider {
+	case "", "consul", "nomad":
+	default:
+		p.addf("Service provider must be %q, or %q", "consul", "nomad")
+	}
+	switch s.AddressMode {
+	case "", "auto", "host", "driver", "alloc", "alloc_ipv6":
+	default:
+		p.addf("Service address_mode must be %q, %q, %q or %q; not %q", "auto", "alloc", "host", "driver", s.AddressMode)
+	}
+	if s.PortLabel != "" && !ports[s.PortLabel] && !strings.Contains(s.PortLabel, "${") {
+		if _, err := strconv.Atoi(s.PortLabel); err != nil {
+			p.addf("port label %q is not defined by a network block of the group", s.PortLabel)
+		}
+	}
+	for _, c := range s.Checks {
+		var part Problems
+		c.validate(&part, s)
+		p.under("check \""+c.Name+"\" invalid", part)
+	}
+}
+
+func (c *ServiceCheck) validate(p *Problems, s *Service) {
+	switch strings.ToLower(c.Type) {
+	case "grpc", "http", "tcp":
+	case "script":
+		if c.Command == "" {
+			p.addf("Check type requires command")
+		}
+		if s.Provider == "nomad" {
+			p.addf("Check type script is not supported with provider nomad")
+		}
+	default:
+		p.addf("Check type must be one of \"http\", \"tcp\", \"grpc\" or \"script\", not %q", c.Type)
+	}
+	if strings.ToLower(c.Type) == "http" && c.Path == "" {
+		p.addf("http type requires http path")
+	}
+	if c.Interval < time.Second {
+		p.addf("interval (%v) cannot be lower than %v", c.Interval, time.Second)
+	}
+	if c.Timeout < time.Second {
+		p.addf("timeout (%v) cannot be lower than %v", c.Timeout, time.Second)
+	}
+	if strings.ToLower(c.Type) != "script" && c.PortLabel == "" && s.PortLabel == "" {
+		p.addf("check requires a port but neither check nor service %+q have a port", s.Name)
+	}
+	if r := c.CheckRestart; r != nil && (r.Limit < 0 || r.Grace < 0) {
+		p.addf("check_restart limit and grace must not be negative")
+	}
+}

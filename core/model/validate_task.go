@@ -1,0 +1,231 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"path"
+	"strings"
+)
+
+// validate returns the problems of the task within its group.
+func (t *Task) validate(j *Job, tg *TaskGroup) Problems {
+	var p Problems
+	validateName(&p, "Task", t.Name)
+	if t.Driver == "" {
+		p.addf("Missing task driver")
+	}
+	if t.KillTimeout < 0 {
+		p.addf("KillTimeout must be a positive value")
+	}
+	if t.ShutdownDelay < 0 {
+		p.addf("ShutdownDelay must be a positive value")
+	}
+	t.validateResources(&p)
+	t.validateLogs(&p, tg)
+	validateConstraints(&p, t.Constraints)
+	validateAffinities(&p, t.Affinities)
+	for _, c := range t.Constraints {
+		if c.Operand == ConstraintDistinctHosts || c.Operand == ConstraintDistinctProperty {
+			p.addf("Constraint has disallowed Operand at task level: %s", c.Operand)
+		}
+	}
+	if len(t.Affinities) > 0 && (j.Type == JobTypeSystem || j.Type == JobTypeSysBatch) {
+		p.addf("System jobs may not have an affinity block")
+	}
+	if t.RestartPolicy != nil {
+		t.RestartPolicy.validate(&p)
+	}
+	t.validateLifecycle(&p)
+	validateServices(&p, t.Services, tg.portLabels(t), false)
+	t.validatePaths(&p)
+	t.validateMounts(&p, tg)
+	t.validateActions(&p)
+	return p
+}
+
+func (t *Task) validateResources(p *Problems) {
+	r := t.Resources
+	if r == nil {
+		p.addf("Missing task resources")
+		return
+	}
+	if r.Cores < 0 || r.CPU < 0 {
+		p.addf("Task resources must not be negative (cpu %d, cores %d)", r.CPU, r.Cores)
+	}
+	if r.Cores > 0 && r.CPU > 0 {
+		p.addf("Task can only ask for 'cpu' or 'cores' resource, not both.")
+	}
+	if r.Cores == 0 && r.CPU < 1 {
+		p.addf("minimum CPU value is 1; got %d", r.CPU)
+	}
+	if r.MemoryMB < 10 {
+		p.addf("minimum MemoryMB value is 10; got %d", r.MemoryMB)
+	}
+	if r.MemoryMaxMB != 0 && r.MemoryMaxMB != -1 && r.MemoryMaxMB < r.MemoryMB {
+		p.addf("MemoryMaxMB value (%d) should be larger than MemoryMB value (%d)", r.MemoryMaxMB, r.MemoryMB)
+	}
+	if r.SecretsMB < 0 || r.DiskMB < 0 {
+		p.addf("Task resources must not be negative (disk %d, secrets %d)", r.DiskMB, r.SecretsMB)
+	}
+	for i, d := range r.Devices {
+		if d.Name == "" {
+			p.addf("device %d: missing name", i+1)
+		}
+		if d.Count == 0 {
+			p.addf("device %q: count must be at least 1", d.Name)
+		}
+		validateConstraints(p, d.Constraints)
+		validateAffinities(p, d.Affinities)
+	}
+	if n := r.NUMA; n != nil {
+		switch n.Affinity {
+		case "none", "prefer", "require":
+		default:
+			p.addf("numa affinity must be one of none, prefer, or require")
+		}
+	}
+	validateNetworks(p, r.Networks)
+}
+
+func (t *Task) validateLogs(p *Problems, tg *TaskGroup) {
+	l := t.LogConfig
+	if l == nil {
+		p.addf("Missing log config")
+		return
+	}
+	if l.Disabled {
+		return
+	}
+	if l.MaxFiles < 1 {
+		p.addf("minimum number of files is 1; got %d", l.MaxFiles)
+	}
+	if l.MaxFileSizeMB < 1 {
+		p.addf("minimum file size is 1MB; got %d", l.MaxFileSizeMB)
+	}
+	if d := tg.EphemeralDisk; d != nil && l.MaxFiles > 0 && l.MaxFileSizeMB > 0 {
+		if usage := int64(l.MaxFiles) * int64(l.MaxFileSizeMB); usage > int64(d.SizeMB) {
+			p.addf("log storage (%d MB) must be less than requested disk capacity (%d MB)", usage, d.SizeMB)
+		}
+	}
+}
+
+func (t *Task) validateLifecycle(p *Problems) {
+	if t.Lifecycle == nil {
+		return
+	}
+	switch t.Lifecycle.Hook {
+	case TaskLifecycleHookPrestart, TaskLifecycleHookPoststart, TaskLifecycleHookPoststop:
+	case "":
+		p.addf("no lifecycle hook provided")
+	default:
+		p.addf("invalid hook: %v", t.Lifecycle.Hook)
+	}
+	if t.Leader {
+		p.addf("leader task must not have a lifecycle hook")
+	}
+}
+
+// validatePaths keeps files that the task names inside its own directory.
+func (t *Task) validatePaths(p *Problems) {
+	if d := t.DispatchPayload; d != nil {
+		if d.File == "" {
+			p.addf("Dispatch Payload validation failed: file must be set")
+		} else if escapes("task/local", d.File) {
+			p.addf("Dispatch Payload validation failed: destination escapes allocation directory")
+		}
+	}
+	for i, a := range t.Artifacts {
+		if a.GetterSource == "" {
+			p.addf("Artifact %d validation failed: source must be specified", i+1)
+		}
+		switch a.GetterMode {
+		case "any", "file", "dir":
+		default:
+			p.addf("Artifact %d validation failed: invalid artifact mode %q; must be one of: any, file, dir", i+1, a.GetterMode)
+		}
+		if escapes("task", a.RelativeDest) {
+			p.addf("Artifact %d validation failed: artifact destination escapes allocation directory", i+1)
+		}
+	}
+	seen := map[string]int{}
+	for i, tmpl := range t.Templates {
+		t.validateTemplate(p, i+1, tmpl)
+		if first, ok := seen[tmpl.DestPath]; ok {
+			p.addf("Template %d has same destination as %d", i+1, first)
+		} else {
+			seen[tmpl.DestPath] = i + 1
+		}
+	}
+}
+
+func (t *Task) validateTemplate(p *Problems, n int, tmpl *Template) {
+	if tmpl.SourcePath == "" && tmpl.EmbeddedTmpl == "" {
+		p.addf("Template %d validation failed: Must specify a source path or have an embedded template", n)
+	}
+	if tmpl.DestPath == "" {
+		p.addf("Template %d validation failed: Must specify a destination for the template", n)
+	} else if escapes("task", tmpl.DestPath) {
+		p.addf("Template %d validation failed: template destination escapes allocation directory", n)
+	}
+	switch tmpl.ChangeMode {
+	case "noop", "restart":
+	case "signal":
+		if tmpl.ChangeSignal == "" {
+			p.addf("Template %d validation failed: Must specify signal value when change mode is signal", n)
+		}
+		if tmpl.Envvars {
+			p.addf("Template %d validation failed: cannot use signals with env var templates", n)
+		}
+	case "script":
+		if tmpl.ChangeScript == nil || tmpl.ChangeScript.Command == "" {
+			p.addf("Template %d validation failed: must specify change script configuration value when change mode is script", n)
+		}
+	default:
+		p.addf("Template %d validation failed: Invalid change mode given: %q", n, tmpl.ChangeMode)
+	}
+	if tmpl.Splay < 0 {
+		p.addf("Template %d validation failed: Must specify positive splay value", n)
+	}
+	if w := tmpl.Wait; w != nil && w.Min != nil && w.Max != nil && *w.Min > *w.Max {
+		p.addf("Template %d validation failed: wait min must be at most max", n)
+	}
+}
+
+// escapes reports whether rel, taken from dir within an alloc, leaves the
+// alloc's directory. Interpolated parts are checked on the node.
+func escapes(dir, rel string) bool {
+	joined := path.Join("/alloc-root", dir, rel)
+	return joined != "/alloc-root" && !strings.HasPrefix(joined, "/alloc-root/")
+}
+
+func (t *Task) validateMounts(p *Problems, tg *TaskGroup) {
+	for i, m := range t.VolumeMounts {
+		if m.Volume == "" {
+			p.addf("Volume Mount (%d) references empty volume", i)
+		} else if _, ok := tg.Volumes[m.Volume]; !ok {
+			p.addf("Volume Mount (%d) references undefined volume %s", i, m.Volume)
+		}
+		if m.Destination == "" {
+			p.addf("Volume Mount (%d) has no destination", i)
+		}
+		switch m.PropagationMode {
+		case "", "private", "host-to-task", "bidirectional":
+		default:
+			p.addf("Volume Mount (%d) has an invalid propagation mode: %q", i, m.PropagationMode)
+		}
+	}
+}
+
+func (t *Task) validateActions(p *Problems) {
+	seen := map[string]bool{}
+	for _, a := range t.Actions {
+		if a.Name == "" || a.Command == "" {
+			p.addf("Action %q needs a name and a command", a.Name)
+		}
+		if seen[a.Name] {
+			p.addf("Action %s defined multiple times", a.Name)
+		}
+		seen[a.Name] = true
+	}
+}
