@@ -14,8 +14,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Entry is a committed log entry.
-type Entry struct {
+// Entry is a committed log entry. It is an alias of an unnamed type, as in
+// core/consensus, so that neither package imports the other.
+type Entry = struct {
 	Index uint64
 	Data  []byte
 }
@@ -37,7 +38,7 @@ func (f *FSM) Store() *state.Store { return f.store }
 
 // ApplyBatch applies entries in one transaction and returns a result for each:
 // nil or a classed error. An entry that cannot be read changes nothing. Entries
-// that the state holds already are skipped.
+// that are older than the state are skipped.
 func (f *FSM) ApplyBatch(entries []Entry) []any {
 	commands := make([]Command, len(entries))
 	results := make([]any, len(entries))
@@ -79,7 +80,7 @@ func (f *FSM) apply(entries []Entry, commands []Command, results []any) (ok bool
 		tx.Rollback()
 	}()
 	for i, c := range commands {
-		if entries[i].Index <= tx.Index() {
+		if entries[i].Index < tx.Index() {
 			continue
 		}
 		tx.SetIndex(entries[i].Index)
@@ -95,27 +96,29 @@ func (f *FSM) apply(entries []Entry, commands []Command, results []any) (ok bool
 }
 
 // Snapshot is the state at one index. It stays what it is while the log goes on.
-type Snapshot struct{ view *state.View }
+type Snapshot = interface {
+	// WriteTo streams the snapshot, table by table, until ctx ends.
+	WriteTo(ctx context.Context, w io.Writer) error
+	// Release lets the state that the snapshot holds go.
+	Release()
+}
 
 // Snapshot returns the current state; it costs nothing.
-func (f *FSM) Snapshot() *Snapshot { return &Snapshot{view: f.store.View()} }
+func (f *FSM) Snapshot() (Snapshot, error) { return &snapshot{view: f.store.View()}, nil }
 
-// Index returns the index of the last entry in the snapshot.
-func (s *Snapshot) Index() uint64 { return s.view.Index() }
+type snapshot struct{ view *state.View }
 
 // magic begins a snapshot; its last byte is the version of the format.
 var magic = [8]byte{'D', 'R', 'O', 'V', 'E', 'R', 'S', 1}
 
-// WriteTo streams the snapshot, table by table, until ctx ends.
-func (s *Snapshot) WriteTo(ctx context.Context, w io.Writer) error {
+func (s *snapshot) WriteTo(ctx context.Context, w io.Writer) error {
 	if _, err := w.Write(magic[:]); err != nil {
 		return fmt.Errorf("writing a snapshot: %w", err)
 	}
 	return s.view.Save(&cancelable{ctx: ctx, w: w}, NewCodec())
 }
 
-// Release lets the state that the snapshot holds go.
-func (s *Snapshot) Release() { s.view = nil }
+func (s *snapshot) Release() { s.view = nil }
 
 // cancelable is a writer that ends with its context.
 type cancelable struct {

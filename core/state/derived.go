@@ -67,9 +67,6 @@ func (tx *Tx) accountEval(old, e *model.Evaluation) {
 	}
 	count(old, -1)
 	count(e, 1)
-	if e != nil && e.QueuedAllocations != nil {
-		row.Queued = e.QueuedAllocations
-	}
 }
 
 // accountAlloc keeps what is counted over allocs.

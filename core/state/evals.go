@@ -44,6 +44,9 @@ func (tx *Tx) UpsertEval(e *model.Evaluation) {
 		}
 	}
 	tx.writeEval(e)
+	if e.JobID != "" && e.QueuedAllocations != nil {
+		tx.summaryOf(e.Namespace, e.JobID).Queued = e.QueuedAllocations
+	}
 	if e.Status == model.EvalStatusComplete && len(e.FailedTGAllocs) == 0 && e.JobID != "" {
 		tx.cancelBlocked(e)
 	}
@@ -59,6 +62,7 @@ func (tx *Tx) cancelBlocked(done *model.Evaluation) {
 	if tx.blockedEvals(done.Namespace, done.JobID) == 0 {
 		return
 	}
+	// The order of rows in an index differs between servers: nothing below depends on it.
 	for _, e := range tx.t.evals.list(evalsByJob, JobKey(done.Namespace, done.JobID)) {
 		if e.Status != model.EvalStatusBlocked || e.ID == done.BlockedEval {
 			continue

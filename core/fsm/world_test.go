@@ -1,0 +1,246 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fsm_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+)
+
+func newFSM() *fsm.FSM { return fsm.New(state.New(), hclog.NewNullLogger()) }
+
+// snapshotOf returns the bytes of a snapshot; equal states have equal ones.
+func snapshotOf(t testing.TB, f *fsm.FSM) []byte {
+	t.Helper()
+	s, err := f.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	if err := s.WriteTo(context.Background(), &buf); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	return buf.Bytes()
+}
+
+func hashOf(t testing.TB, f *fsm.FSM) [32]byte { return sha256.Sum256(snapshotOf(t, f)) }
+
+// mustApply applies one command and fails the test if it is refused.
+func mustApply(t testing.TB, f *fsm.FSM, c fsm.Command) uint64 {
+	t.Helper()
+	index, answer := apply(t, f, c)
+	if answer != nil {
+		t.Fatalf("%T: %v", c, answer)
+	}
+	return index
+}
+
+func apply(t testing.TB, f *fsm.FSM, c fsm.Command) (uint64, any) {
+	t.Helper()
+	data, err := fsm.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := f.Store().View().Index() + 1
+	return index, f.ApplyBatch([]fsm.Entry{{Index: index, Data: data}})[0]
+}
+
+func testJob(id string, count int) *model.Job {
+	return &model.Job{
+		Region: "global", Namespace: "default", ID: id, Name: id, Type: model.JobTypeService, Priority: 50,
+		Datacenters: []string{"*"}, NodePool: "default",
+		TaskGroups: []*model.TaskGroup{{
+			Name: "web", Count: count, Update: &model.UpdateStrategy{MaxParallel: 1, ProgressDeadline: 10 * time.Minute},
+			Tasks: []*model.Task{{Name: "t", Driver: "raw_exec", Config: map[string]any{
+				"command": "sleep", "args": []any{"1", 2, true, nil, 1.5}, "block": []any{map[string]any{"k": "v"}},
+			}}},
+		}},
+	}
+}
+
+func testResources(cpu, mem int64) *model.AllocatedResources {
+	return &model.AllocatedResources{
+		Tasks: map[string]*model.AllocatedTaskResources{"t": {
+			Cpu: model.AllocatedCpuResources{CpuShares: cpu}, Memory: model.AllocatedMemoryResources{MemoryMB: mem},
+		}},
+		Shared: model.AllocatedSharedResources{DiskMB: 10},
+	}
+}
+
+// world proposes random commands that hang together.
+type world struct {
+	rng    *rand.Rand
+	now    int64
+	jobs   []string
+	nodes  []string
+	allocs []string
+	evals  []string
+	deps   []string
+}
+
+func newWorld(seed uint64) *world {
+	return &world{rng: rand.New(rand.NewPCG(seed, 11)), now: 1_700_000_000_000_000_000, jobs: []string{"a", "b", "c"}}
+}
+
+func (w *world) id() string {
+	a, b := w.rng.Uint64(), w.rng.Uint64()
+	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", a>>32, a>>16&0xffff, a&0xffff, b>>48, b&0xffffffffffff)
+}
+
+func pick(w *world, from []string) string {
+	if len(from) == 0 || w.rng.IntN(30) == 0 {
+		return w.id() // something that does not exist
+	}
+	return from[w.rng.IntN(len(from))]
+}
+
+func (w *world) eval(job string) *model.Evaluation {
+	e := &model.Evaluation{
+		ID: w.id(), Namespace: "default", JobID: job, Priority: 50, Type: "service", TriggeredBy: "job-register",
+		Status:     []string{"pending", "blocked", "complete"}[w.rng.IntN(3)],
+		CreateTime: w.now, ModifyTime: w.now, QueuedAllocations: map[string]int{"web": w.rng.IntN(3)},
+	}
+	w.evals = append(w.evals, e.ID)
+	return e
+}
+
+func (w *world) plan() *fsm.ApplyPlan {
+	job, evalID := pick(w, w.jobs), w.id()
+	res, metrics := testResources(int64(w.rng.IntN(500)), 64), &model.AllocMetric{NodesEvaluated: w.rng.IntN(9), NodePool: "default"}
+	c := &fsm.ApplyPlan{EvalID: evalID, UpdatedAt: w.now}
+	dep := ""
+	if w.rng.IntN(2) == 0 {
+		dep = w.id()
+		w.deps = append(w.deps, dep)
+		c.Deployment = &model.Deployment{
+			ID: dep, Namespace: "default", JobID: job, Status: "running",
+			TaskGroups: map[string]*model.DeploymentState{"web": {DesiredTotal: 3, ProgressDeadline: time.Minute, DesiredCanaries: w.rng.IntN(2)}},
+		}
+	}
+	for i := range w.rng.IntN(5) {
+		a := &model.Allocation{
+			ID: w.id(), Namespace: "default", EvalID: evalID, Name: model.AllocName(job, "web", i), NodeID: pick(w, w.nodes), NodeName: "n",
+			JobID: job, JobVersion: uint64(w.rng.IntN(3)), TaskGroup: "web", AllocatedResources: res, Metrics: metrics,
+			DesiredStatus: "run", ClientStatus: "pending", DeploymentID: dep,
+		}
+		if w.rng.IntN(4) == 0 {
+			a.DeploymentStatus = &model.AllocDeploymentStatus{Canary: true}
+		}
+		if w.rng.IntN(4) == 0 {
+			a.PreviousAllocation = pick(w, w.allocs)
+		}
+		if w.rng.IntN(5) == 0 {
+			a.ID = pick(w, w.allocs) // in place
+		}
+		w.allocs = append(w.allocs, a.ID)
+		c.Placed = append(c.Placed, a)
+	}
+	for range w.rng.IntN(3) {
+		c.Stopped = append(c.Stopped, &state.AllocStop{
+			ID: pick(w, w.allocs), DesiredStatus: "stop", DesiredDescription: "alloc not needed",
+			ClientStatus: []string{"", "", "lost", "unknown"}[w.rng.IntN(4)],
+		})
+	}
+	return c
+}
+
+func (w *world) clientUpdate() *fsm.UpdateAllocsFromClient {
+	c := &fsm.UpdateAllocsFromClient{}
+	for range 1 + w.rng.IntN(4) {
+		a := &model.Allocation{
+			ID: pick(w, w.allocs), ClientStatus: []string{"pending", "running", "complete", "failed"}[w.rng.IntN(4)], ModifyTime: w.now,
+			TaskStates: map[string]*model.TaskState{"t": {State: "running", TaskHandle: []byte{1}, Events: []*model.TaskEvent{{Type: "Started", Time: w.now}}}},
+		}
+		if w.rng.IntN(2) == 0 {
+			healthy := w.rng.IntN(3) > 0
+			a.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &healthy, Timestamp: time.Unix(0, w.now).UTC()}
+		}
+		c.Allocs = append(c.Allocs, a)
+	}
+	return c
+}
+
+// next returns a random command.
+func (w *world) next() fsm.Command {
+	w.now += int64(time.Second)
+	job := pick(w, w.jobs)
+	yes := true
+	switch w.rng.IntN(24) {
+	case 0, 1:
+		return &fsm.UpsertJob{Job: testJob(job, w.rng.IntN(4)), Eval: w.eval(job), Submission: &model.JobSubmission{Source: "x", Format: "hcl2"}}
+	case 2:
+		return &fsm.DeregisterJob{Namespace: "default", ID: job, Purge: w.rng.IntN(2) == 0, Eval: w.eval(job), SubmitTime: w.now}
+	case 3:
+		return &fsm.SetJobStability{Namespace: "default", ID: job, Version: uint64(w.rng.IntN(4)), Stable: true}
+	case 4:
+		return &fsm.SetJobVersionTag{Namespace: "default", ID: job, Version: uint64(w.rng.IntN(4)), Tag: &model.JobVersionTag{Name: "v", TaggedTime: w.now}}
+	case 5:
+		return &fsm.UpsertEvals{Evals: []*model.Evaluation{w.eval(job)}}
+	case 6:
+		return &fsm.DeleteEvals{EvalIDs: []string{pick(w, w.evals), pick(w, w.evals)}, AllocIDs: []string{pick(w, w.allocs), pick(w, w.allocs)}}
+	case 7, 8, 9, 10:
+		return w.plan()
+	case 11, 12, 13:
+		return w.clientUpdate()
+	case 14:
+		return &fsm.UpdateDesiredTransitions{Transitions: map[string]model.DesiredTransition{pick(w, w.allocs): {Migrate: &yes}}}
+	case 15, 16:
+		n := &model.Node{ID: w.id(), Name: "n", Datacenter: "dc1", NodePool: pick(w, []string{"default", "gpu"}), Status: "ready", StatusUpdatedAt: w.now / 1e9}
+		w.nodes = append(w.nodes, n.ID)
+		return &fsm.RegisterNode{Node: n}
+	case 17:
+		return &fsm.UpdateNodeStatus{NodeID: pick(w, w.nodes), Status: []string{"ready", "down"}[w.rng.IntN(2)], UpdatedAt: w.now / 1e9, Event: &model.NodeEvent{Message: "m"}}
+	case 18:
+		return &fsm.UpdateNodeEligibility{NodeID: pick(w, w.nodes), Eligibility: "ineligible", UpdatedAt: w.now / 1e9}
+	case 19:
+		return &fsm.DeregisterNodes{IDs: []string{pick(w, w.nodes)}}
+	case 20:
+		return &fsm.UpdateDeploymentStatus{Update: &model.DeploymentStatusUpdate{DeploymentID: pick(w, w.deps), Status: "successful", UpdatedAt: w.now}}
+	case 21:
+		return &fsm.PromoteDeployment{DeploymentID: pick(w, w.deps), All: true, UpdatedAt: w.now}
+	case 22:
+		return &fsm.DeleteDeployments{IDs: []string{pick(w, w.deps)}}
+	}
+	return &fsm.Batch{Commands: []fsm.Command{w.plan(), w.clientUpdate()}}
+}
+
+// log returns n encoded entries, some of them damaged.
+func (w *world) log(t testing.TB, n int) []fsm.Entry {
+	t.Helper()
+	var entries []fsm.Entry
+	for i := range n {
+		data, err := fsm.Encode(w.next())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.rng.IntN(40) == 0 {
+			data = slices.Clone(data[:w.rng.IntN(len(data))])
+		}
+		entries = append(entries, fsm.Entry{Index: uint64(2 + i), Data: data})
+	}
+	return entries
+}
+
+// applyIn applies entries in batches of random sizes.
+func applyIn(f *fsm.FSM, entries []fsm.Entry, rng *rand.Rand, most int) (results []any) {
+	for len(entries) > 0 {
+		n := min(1+rng.IntN(most), len(entries))
+		results = append(results, f.ApplyBatch(entries[:n])...)
+		entries = entries[n:]
+	}
+	return results
+}
