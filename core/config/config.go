@@ -1,0 +1,333 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package config owns the agent's configuration: its files (HCL and JSON, single
+// or in folders), how they are merged, their defaults and what is wrong with
+// them. Keys are those of the reference. A key that is known but not acted on
+// yet is a warning that names it; an unknown key is an error that names its
+// file and line. cmd/drover imports it.
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Config is an agent's configuration. JSON names are the keys of the file.
+type Config struct {
+	Region      string    `json:"region,omitempty"`
+	Datacenter  string    `json:"datacenter,omitempty"`
+	Name        string    `json:"name,omitempty"`
+	DataDir     string    `json:"data_dir,omitempty"`
+	PluginDir   string    `json:"plugin_dir,omitempty"`
+	LogLevel    string    `json:"log_level,omitempty"`
+	LogJSON     bool      `json:"log_json,omitempty"`
+	LogFile     string    `json:"log_file,omitempty"`
+	LogLocation bool      `json:"log_include_location,omitempty"`
+	BindAddr    string    `json:"bind_addr,omitempty"`
+	EnableDebug bool      `json:"enable_debug,omitempty"`
+	LeaveOnInt  bool      `json:"leave_on_interrupt,omitempty"`
+	LeaveOnTerm bool      `json:"leave_on_terminate,omitempty"`
+	Ports       Ports     `json:"ports"`
+	Addresses   Addresses `json:"addresses"`
+	Advertise   Addresses `json:"advertise"`
+	Client      Client    `json:"client"`
+	Server      Server    `json:"server"`
+	Telemetry   Telemetry `json:"telemetry"`
+	Plugins     Plugins   `json:"plugin,omitempty"`
+	Headers     Strings   `json:"http_api_response_headers,omitempty"`
+
+	// Dev is an agent that is server and node at once and keeps nothing.
+	Dev bool `json:"-"`
+	// Files are the files that were read.
+	Files []string `json:"-"`
+	// Warnings name keys that are known but not acted on.
+	Warnings []string `json:"-"`
+}
+
+// Strings is a map of text that may also be written as blocks.
+type Strings map[string]string
+
+// Ports are the ports that the agent listens on.
+type Ports struct {
+	HTTP int `json:"http,omitempty"`
+	RPC  int `json:"rpc,omitempty"`
+	Serf int `json:"serf,omitempty"`
+}
+
+// Addresses override BindAddr, or what is told to others (host or host:port).
+type Addresses struct {
+	HTTP string `json:"http,omitempty"`
+	RPC  string `json:"rpc,omitempty"`
+	Serf string `json:"serf,omitempty"`
+}
+
+// Client configures the node side.
+type Client struct {
+	Enabled           bool         `json:"enabled,omitempty"`
+	StateDir          string       `json:"state_dir,omitempty"`
+	AllocDir          string       `json:"alloc_dir,omitempty"`
+	Servers           []string     `json:"servers,omitempty"`
+	NodeClass         string       `json:"node_class,omitempty"`
+	NodePool          string       `json:"node_pool,omitempty"`
+	Meta              Strings      `json:"meta,omitempty"`
+	NetworkInterface  string       `json:"network_interface,omitempty"`
+	NetworkSpeed      int          `json:"network_speed,omitempty"`
+	CPUTotalCompute   int          `json:"cpu_total_compute,omitempty"`
+	MemoryTotalMB     int          `json:"memory_total_mb,omitempty"`
+	DiskTotalMB       int          `json:"disk_total_mb,omitempty"`
+	DiskFreeMB        int          `json:"disk_free_mb,omitempty"`
+	MaxKillTimeout    string       `json:"max_kill_timeout,omitempty"`
+	MinDynamicPort    int          `json:"min_dynamic_port,omitempty"`
+	MaxDynamicPort    int          `json:"max_dynamic_port,omitempty"`
+	Reserved          Reserved     `json:"reserved"`
+	GCMaxAllocs       int          `json:"gc_max_allocs,omitempty"`
+	NodeMaxAllocs     int          `json:"node_max_allocs,omitempty"`
+	HostVolumes       HostVolumes  `json:"host_volume,omitempty"`
+	HostNetworks      HostNetworks `json:"host_network,omitempty"`
+	Options           Strings      `json:"options,omitempty"`
+	DefaultIneligible bool         `json:"default_ineligible,omitempty"`
+	DisableRemoteExec bool         `json:"disable_remote_exec,omitempty"`
+}
+
+// Reserved is what of a node is not for allocs.
+type Reserved struct {
+	CPU      int    `json:"cpu,omitempty"`
+	MemoryMB int    `json:"memory,omitempty"`
+	DiskMB   int    `json:"disk,omitempty"`
+	Ports    string `json:"reserved_ports,omitempty"`
+	Cores    string `json:"cores,omitempty"`
+}
+
+// HostVolumes are directories of the node that jobs may ask for, by name.
+type HostVolumes map[string]HostVolume
+
+// HostVolume is one of them.
+type HostVolume struct {
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+// HostNetworks are named address ranges of the node.
+type HostNetworks map[string]HostNetwork
+
+// HostNetwork is one of them.
+type HostNetwork struct {
+	CIDR          string `json:"cidr,omitempty"`
+	Interface     string `json:"interface,omitempty"`
+	ReservedPorts string `json:"reserved_ports,omitempty"`
+}
+
+// Server configures the server side.
+type Server struct {
+	Enabled               bool   `json:"enabled,omitempty"`
+	BootstrapExpect       int    `json:"bootstrap_expect,omitempty"`
+	DataDir               string `json:"data_dir,omitempty"`
+	NumSchedulers         *int   `json:"num_schedulers,omitempty"`
+	NodeGCThreshold       string `json:"node_gc_threshold,omitempty"`
+	JobGCThreshold        string `json:"job_gc_threshold,omitempty"`
+	EvalGCThreshold       string `json:"eval_gc_threshold,omitempty"`
+	BatchEvalGCThreshold  string `json:"batch_eval_gc_threshold,omitempty"`
+	DeploymentGCThreshold string `json:"deployment_gc_threshold,omitempty"`
+	HeartbeatGrace        string `json:"heartbeat_grace,omitempty"`
+	RaftSnapshotThreshold int    `json:"raft_snapshot_threshold,omitempty"`
+	RaftTrailingLogs      int    `json:"raft_trailing_logs,omitempty"`
+}
+
+// Telemetry configures metrics.
+type Telemetry struct {
+	CollectionInterval       string `json:"collection_interval,omitempty"`
+	PublishAllocationMetrics bool   `json:"publish_allocation_metrics,omitempty"`
+	PublishNodeMetrics       bool   `json:"publish_node_metrics,omitempty"`
+	PrometheusMetrics        bool   `json:"prometheus_metrics,omitempty"`
+	DisableHostname          bool   `json:"disable_hostname,omitempty"`
+}
+
+// Plugins are the plugin "NAME" { } blocks by name.
+type Plugins map[string]Plugin
+
+// Plugin configures one plugin; Config is checked against its schema.
+type Plugin struct {
+	Args   []string       `json:"args,omitempty"`
+	Config map[string]any `json:"config,omitempty"`
+}
+
+// Defaults returns what an agent has before any file or flag.
+func Defaults() *Config {
+	return &Config{
+		Region:     model.DefaultRegion,
+		Datacenter: "dc1",
+		LogLevel:   "INFO",
+		BindAddr:   "0.0.0.0",
+		Ports:      Ports{HTTP: 4646, RPC: 4647, Serf: 4648},
+		Client:     Client{NodePool: model.NodePoolDefault, MinDynamicPort: 20000, MaxDynamicPort: 32000, GCMaxAllocs: 50, MaxKillTimeout: "30s"},
+		Server:     Server{BootstrapExpect: 1},
+		Telemetry:  Telemetry{CollectionInterval: "1s"},
+	}
+}
+
+// DevDefaults returns what a dev agent has.
+func DevDefaults() *Config {
+	c := Defaults()
+	c.Dev = true
+	c.BindAddr = "127.0.0.1"
+	c.Client.Enabled, c.Server.Enabled = true, true
+	c.LogLevel = "DEBUG"
+	c.EnableDebug = true
+	return c
+}
+
+// Finish fills in what follows from other values, and checks all.
+func (c *Config) Finish() error {
+	if c.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("this machine has no host name; set `name` in the configuration or -node: %w", err)
+		}
+		c.Name = host
+	}
+	if c.PluginDir == "" {
+		if exe, err := os.Executable(); err == nil {
+			if real, err := filepath.EvalSymlinks(exe); err == nil {
+				exe = real
+			}
+			c.PluginDir = filepath.Join(filepath.Dir(exe), "plugins")
+		}
+	}
+	var problems []string
+	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if !c.Client.Enabled && !c.Server.Enabled {
+		add("the agent must be a server, a client (node) or both: use -server, -client, or -dev for a trial")
+	}
+	if c.DataDir == "" && !c.Dev {
+		add("data_dir is missing: set it in the configuration or with -data-dir")
+	}
+	if c.DataDir != "" && !filepath.IsAbs(c.DataDir) {
+		add("data_dir %q must be an absolute path", c.DataDir)
+	}
+	for name, port := range map[string]int{"http": c.Ports.HTTP, "rpc": c.Ports.RPC, "serf": c.Ports.Serf} {
+		if port < 0 || port > 65535 {
+			add("ports.%s %d is not a port (0 to 65535)", name, port)
+		}
+	}
+	if c.Client.MinDynamicPort > c.Client.MaxDynamicPort || c.Client.MinDynamicPort < 0 || c.Client.MaxDynamicPort > 65535 {
+		add("client.min_dynamic_port %d and max_dynamic_port %d are not a range of ports", c.Client.MinDynamicPort, c.Client.MaxDynamicPort)
+	}
+	for key, text := range c.durations() {
+		if _, err := ParseDuration(text); err != nil {
+			add("%s: %q is no duration such as \"30s\"", key, text)
+		}
+	}
+	if len(problems) > 0 {
+		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))
+	}
+	return nil
+}
+
+func (c *Config) durations() map[string]string {
+	return map[string]string{
+		"client.max_kill_timeout":        c.Client.MaxKillTimeout,
+		"server.node_gc_threshold":       c.Server.NodeGCThreshold,
+		"server.job_gc_threshold":        c.Server.JobGCThreshold,
+		"server.eval_gc_threshold":       c.Server.EvalGCThreshold,
+		"server.batch_eval_gc_threshold": c.Server.BatchEvalGCThreshold,
+		"server.deployment_gc_threshold": c.Server.DeploymentGCThreshold,
+		"server.heartbeat_grace":         c.Server.HeartbeatGrace,
+		"telemetry.collection_interval":  c.Telemetry.CollectionInterval,
+	}
+}
+
+// ParseDuration reads a duration; empty is zero.
+func ParseDuration(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return time.ParseDuration(text)
+}
+
+// Duration returns a duration that Finish has checked, or otherwise for empty text.
+func Duration(text string, otherwise time.Duration) time.Duration {
+	d, err := ParseDuration(text)
+	if err != nil || text == "" {
+		return otherwise
+	}
+	return d
+}
+
+// ListenHTTP is the address that the HTTP API listens on.
+func (c *Config) ListenHTTP() string { return hostPort(c.Addresses.HTTP, c.BindAddr, c.Ports.HTTP) }
+
+// ListenRPC is the address that servers listen on for nodes and servers.
+func (c *Config) ListenRPC() string { return hostPort(c.Addresses.RPC, c.BindAddr, c.Ports.RPC) }
+
+// AdvertiseHTTP is the address of the HTTP API as others reach it.
+func (c *Config) AdvertiseHTTP() string {
+	return advertised(c.Advertise.HTTP, c.Addresses.HTTP, c.BindAddr, c.Ports.HTTP)
+}
+
+// AdvertiseRPC is the address of the server as others reach it.
+func (c *Config) AdvertiseRPC() string {
+	return advertised(c.Advertise.RPC, c.Addresses.RPC, c.BindAddr, c.Ports.RPC)
+}
+
+func hostPort(host, otherwise string, port int) string {
+	if host == "" {
+		host = otherwise
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// advertised picks the address to tell others: what is configured, what is
+// bound, or, where that is every address, the first address of the machine
+// that is not loopback.
+func advertised(configured, bound, otherwise string, port int) string {
+	if configured != "" {
+		if _, _, err := net.SplitHostPort(configured); err == nil {
+			return configured
+		}
+		return hostPort(configured, "", port)
+	}
+	host := bound
+	if host == "" {
+		host = otherwise
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = firstAddress()
+	}
+	return hostPort(host, "127.0.0.1", port)
+}
+
+func firstAddress() string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return "127.0.0.1"
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && n.IP.To4() != nil && !n.IP.IsLinkLocalUnicast() {
+			return n.IP.String()
+		}
+	}
+	return "127.0.0.1"
+}
+
+// Tree returns the configuration as generic JSON values, as /v1/agent/self shows it.
+func (c *Config) Tree() map[string]any {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil
+	}
+	var out map[string]any
+	if err := json.Unmarshal(b, &out); err != nil {
+		return nil
+	}
+	return out
+}

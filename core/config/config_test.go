@@ -1,0 +1,97 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+func TestHCLAndJSONMeanTheSame(t *testing.T) {
+	hcl := `
+name = "n1"
+ports { http = 5000 }
+client {
+  enabled = true
+  meta { rack = "r1" }
+  host_volume "data" { path = "/srv" }
+}
+plugin "raw_exec" {
+  config { denied_host_uids = "0" }
+}`
+	js := `{"name":"n1","ports":{"http":5000},"client":{"enabled":true,"meta":{"rack":"r1"},"host_volume":[{"data":{"path":"/srv"}}]},
+"plugin":{"raw_exec":{"config":{"denied_host_uids":"0"}}}}`
+	for name, text := range map[string]string{"a.hcl": hcl, "a.json": js} {
+		c := config.Defaults()
+		if err := c.Merge(name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if c.Name != "n1" || c.Ports.HTTP != 5000 || c.Ports.RPC != 4647 || !c.Client.Enabled || c.Client.Meta["rack"] != "r1" ||
+			c.Client.HostVolumes["data"].Path != "/srv" || c.Plugins["raw_exec"].Config["denied_host_uids"] != "0" {
+			t.Errorf("%s: got %+v", name, c)
+		}
+	}
+}
+
+func TestLaterFilesOfAFolderWin(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.hcl": `datacenter = "one"` + "\n" + `region = "r"`, "b.hcl": `datacenter = "two"`, "ignored.txt": "="} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := config.Defaults()
+	if err := c.Load(dir); err != nil {
+		t.Fatal(err)
+	}
+	if c.Datacenter != "two" || c.Region != "r" || len(c.Files) != 2 {
+		t.Errorf("got datacenter %q, region %q, files %v", c.Datacenter, c.Region, c.Files)
+	}
+}
+
+func TestKnownButUnusedKeysAreNamedAndUnknownOnesRefused(t *testing.T) {
+	c := config.Defaults()
+	if err := c.Merge("x.hcl", []byte(`acl { enabled = true }`)); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "x.hcl: acl is not acted on yet") {
+		t.Errorf("warnings: %q", c.Warnings)
+	}
+	for _, text := range []string{`nonsense = 1`, `client { nonsense = 1 }`, `name = `, `ports { http = "many" }`, `{"name":`} {
+		if err := config.Defaults().Merge("x.hcl", []byte(text)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "x.hcl") {
+			t.Errorf("%s: got %v, want an invalid argument that names the file", text, err)
+		}
+	}
+}
+
+func TestFinishNamesEverythingThatIsWrong(t *testing.T) {
+	c := config.Defaults()
+	c.Ports.HTTP = 99999
+	c.Client.MaxKillTimeout = "soon"
+	err := c.Finish()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"server, a client", "data_dir", "ports.http", "max_kill_timeout"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %q", want, err)
+		}
+	}
+	if err := config.DevDefaults().Finish(); err != nil {
+		t.Errorf("the dev agent's own configuration: %v", err)
+	}
+}
+
+func FuzzMerge(f *testing.F) {
+	f.Add("a.hcl", `client { enabled = true }`)
+	f.Add("a.json", `{"client":[{"enabled":true}]}`)
+	f.Fuzz(func(_ *testing.T, name, text string) {
+		_ = config.Defaults().Merge(name, []byte(text)) // must not panic
+	})
+}
