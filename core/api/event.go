@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	eventHistory   = 256 // batches kept for subscribers that come late or are slow
+	eventHistory   = 4096 // changes kept for subscribers that come late or are slow
 	eventHeartbeat = 10 * time.Second
 	eventRetry     = time.Second
 )
@@ -39,31 +39,44 @@ type EventBatch struct {
 	Events []Event
 }
 
-// eventLog keeps the newest batches and wakes readers.
+// changeBatch is the changes of one index. They become events only for
+// subscribers: without any, the log costs next to nothing.
+type changeBatch struct {
+	index   uint64
+	changes []Change
+}
+
+// eventLog keeps the newest changes and wakes readers.
 type eventLog struct {
 	mu      sync.Mutex
-	batches []*EventBatch
+	batches []changeBatch
+	size    int // changes in batches
 	changed chan struct{}
 }
 
 func newEventLog() *eventLog { return &eventLog{changed: make(chan struct{})} }
 
-func (l *eventLog) add(b *EventBatch) {
+// add appends a batch and forgets the oldest ones, never the newest.
+func (l *eventLog) add(b changeBatch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.batches = append(l.batches, b)
-	if n := len(l.batches) - eventHistory; n > 0 {
-		l.batches = slices.Delete(l.batches, 0, n)
+	l.size += len(b.changes)
+	old := 0
+	for l.size > eventHistory && old < len(l.batches)-1 {
+		l.size -= len(l.batches[old].changes)
+		old++
 	}
+	l.batches = slices.Delete(l.batches, 0, old)
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
 // after returns the batches newer than index and a channel that is closed at the next one.
-func (l *eventLog) after(index uint64) ([]*EventBatch, <-chan struct{}) {
+func (l *eventLog) after(index uint64) ([]changeBatch, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.batches, func(b *EventBatch) bool { return b.Index > index })
+	i := slices.IndexFunc(l.batches, func(b changeBatch) bool { return b.index > index })
 	if i < 0 {
 		return nil, l.changed
 	}
@@ -99,23 +112,10 @@ func (s *Server) feedOnce(ctx context.Context) error {
 			for n < len(changes) && changes[n].Index == index {
 				n++
 			}
-			if b := batchOf(index, changes[:n]); len(b.Events) > 0 {
-				s.events.add(b)
-			}
+			s.events.add(changeBatch{index, changes[:n]})
 			changes = changes[n:]
 		}
 	}
-}
-
-func batchOf(index uint64, changes []Change) *EventBatch {
-	b := &EventBatch{Index: index}
-	for _, c := range changes {
-		if e, ok := eventOf(c); ok {
-			e.Index = index
-			b.Events = append(b.Events, e)
-		}
-	}
-	return b
 }
 
 // eventOf turns a change into the event that clients know. Unknown tables make none.
@@ -265,7 +265,7 @@ func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, topics t
 	for {
 		batches, changed := s.events.after(from)
 		for _, b := range batches {
-			from = b.Index
+			from = b.index
 			line, err := wantedLine(b, topics, ns)
 			if err != nil {
 				panic(http.ErrAbortHandler) // the answer has begun; cutting it is the only sign left
@@ -286,13 +286,16 @@ func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, topics t
 	}
 }
 
-func wantedLine(b *EventBatch, topics topicFilter, ns string) ([]byte, error) {
-	out := EventBatch{Index: b.Index}
-	for i := range b.Events {
-		e := &b.Events[i]
-		if topics.wants(e) && (e.Namespace == "" || ns == "*" || e.Namespace == ns) {
-			out.Events = append(out.Events, *e)
+// wantedLine is a batch as JSON with only what the subscriber wants, nil if that is nothing.
+func wantedLine(b changeBatch, topics topicFilter, ns string) ([]byte, error) {
+	out := EventBatch{Index: b.index}
+	for _, c := range b.changes {
+		e, ok := eventOf(c)
+		if !ok || !topics.wants(&e) || e.Namespace != "" && ns != "*" && e.Namespace != ns {
+			continue
 		}
+		e.Index = b.index
+		out.Events = append(out.Events, e)
 	}
 	if len(out.Events) == 0 {
 		return nil, nil
