@@ -168,4 +168,3 @@ func IsParseError(err error) (*ParseError, bool) {
 	ok := errors.As(err, &p)
 	return p, ok
 }
-

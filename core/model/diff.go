@@ -1,0 +1,509 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"fmt"
+	"reflect"
+	"sort"
+	"strconv"
+)
+
+// DiffType says how a part of a job changed.
+type DiffType string
+
+// Types of changes. None is used for fields shown for context.
+const (
+	DiffTypeNone    DiffType = "None"
+	DiffTypeAdded   DiffType = "Added"
+	DiffTypeDeleted DiffType = "Deleted"
+	DiffTypeEdited  DiffType = "Edited"
+)
+
+// JobDiff is the difference of two versions of a job.
+type JobDiff struct {
+	Type       DiffType
+	ID         string
+	Fields     []*FieldDiff
+	Objects    []*ObjectDiff
+	TaskGroups []*TaskGroupDiff
+}
+
+// TaskGroupDiff is the difference of a group. Updates counts what the
+// scheduler would do with its allocs; the scheduler fills it in.
+type TaskGroupDiff struct {
+	Type    DiffType
+	Name    string
+	Fields  []*FieldDiff
+	Objects []*ObjectDiff
+	Tasks   []*TaskDiff
+	Updates map[string]uint64
+}
+
+// TaskDiff is the difference of a task.
+type TaskDiff struct {
+	Type        DiffType
+	Name        string
+	Fields      []*FieldDiff
+	Objects     []*ObjectDiff
+	Annotations []string
+}
+
+// ObjectDiff is the difference of a block.
+type ObjectDiff struct {
+	Type    DiffType
+	Name    string
+	Fields  []*FieldDiff
+	Objects []*ObjectDiff
+}
+
+// FieldDiff is the difference of one value.
+type FieldDiff struct {
+	Type        DiffType
+	Name        string
+	Old, New    string
+	Annotations []string
+}
+
+// DiffJobs compares two versions of a job. Either may be nil: all is added or
+// deleted then.
+func DiffJobs(older, newer *Job) *JobDiff {
+	out := &JobDiff{Type: typeOf(older != nil, newer != nil)}
+	a, b := orEmpty(older), orEmpty(newer)
+	if out.ID = b.ID; newer == nil {
+		out.ID = a.ID
+	}
+	d := differ{older != nil, newer != nil, false}
+	out.Fields, out.Objects = d.fields(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem())
+	for _, pair := range pairUp(a.TaskGroups, b.TaskGroups, func(g *TaskGroup) string { return g.Name }) {
+		if g := diffGroups(pair[0], pair[1]); g != nil {
+			out.TaskGroups = append(out.TaskGroups, g)
+		}
+	}
+	if out.Type == DiffTypeEdited && len(out.Fields)+len(out.Objects)+len(out.TaskGroups) == 0 {
+		out.Type = DiffTypeNone
+	}
+	return out
+}
+
+func diffGroups(older, newer *TaskGroup) *TaskGroupDiff {
+	out := &TaskGroupDiff{Type: typeOf(older != nil, newer != nil)}
+	a, b := orEmpty(older), orEmpty(newer)
+	if out.Name = b.Name; newer == nil {
+		out.Name = a.Name
+	}
+	d := differ{older != nil, newer != nil, false}
+	out.Fields, out.Objects = d.fields(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem())
+	for _, pair := range pairUp(a.Tasks, b.Tasks, func(t *Task) string { return t.Name }) {
+		if t := diffTasks(pair[0], pair[1]); t != nil {
+			out.Tasks = append(out.Tasks, t)
+		}
+	}
+	if out.Type == DiffTypeEdited && len(out.Fields)+len(out.Objects)+len(out.Tasks) == 0 {
+		return nil
+	}
+	return out
+}
+
+func diffTasks(older, newer *Task) *TaskDiff {
+	out := &TaskDiff{Type: typeOf(older != nil, newer != nil)}
+	a, b := orEmpty(older), orEmpty(newer)
+	if out.Name = b.Name; newer == nil {
+		out.Name = a.Name
+	}
+	d := differ{older != nil, newer != nil, false}
+	out.Fields, out.Objects = d.fields(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem())
+	if out.Type == DiffTypeEdited && len(out.Fields)+len(out.Objects) == 0 {
+		return nil
+	}
+	return out
+}
+
+func orEmpty[T any](v *T) *T {
+	if v == nil {
+		return new(T)
+	}
+	return v
+}
+
+func typeOf(hasOld, hasNew bool) DiffType {
+	switch {
+	case !hasOld && hasNew:
+		return DiffTypeAdded
+	case hasOld && !hasNew:
+		return DiffTypeDeleted
+	}
+	return DiffTypeEdited
+}
+
+// pairUp matches elements by name, the older ones' order first.
+func pairUp[T any](older, newer []*T, name func(*T) string) [][2]*T {
+	var out [][2]*T
+	at := map[string]int{}
+	for _, e := range older {
+		at[name(e)] = len(out)
+		out = append(out, [2]*T{e, nil})
+	}
+	for _, e := range newer {
+		if i, ok := at[name(e)]; ok && out[i][1] == nil {
+			out[i][1] = e
+			continue
+		}
+		out = append(out, [2]*T{nil, e})
+	}
+	return out
+}
+
+// differ compares two structs of one type. With context, fields without a
+// change are shown too, as None.
+type differ struct {
+	hasOld, hasNew bool
+	context        bool
+}
+
+// notCompared are the fields of a struct type that servers set, that name the
+// thing itself, or that are compared elsewhere.
+var notCompared = map[string][]string{
+	"Job": {"ID", "Status", "StatusDescription", "Stable", "Version", "SubmitTime", "VersionTag", "NomadTokenID",
+		"CreateIndex", "ModifyIndex", "JobModifyIndex", "Update", "TaskGroups", "Payload", "DispatchIdempotencyToken"},
+	"TaskGroup":       {"Name", "Tasks"},
+	"Task":            {"Name"},
+	"ScalingPolicy":   {"ID", "Target", "Type", "CreateIndex", "ModifyIndex"},
+	"UpdateStrategy":  {"Stagger"},
+	"NetworkResource": {"MBits", "Device", "CIDR", "IP"},
+}
+
+// objectNames are the names of blocks where they differ from the field's.
+var objectNames = map[string]string{
+	"Constraints": "Constraint", "Affinities": "Affinity", "Spreads": "Spread", "Networks": "Network", "Services": "Service",
+	"Checks": "Check", "ReservedPorts": "Static Port", "DynamicPorts": "Dynamic Port", "Templates": "Template", "Artifacts": "Artifact",
+	"Actions": "Action", "Volumes": "Volume", "VolumeMounts": "VolumeMount", "Identities": "Identity", "Devices": "Device",
+	"Secrets": "Secret", "ScalingPolicies": "Scaling", "Links": "Link", "Regions": "Region", "Upstreams": "ConsulUpstreams",
+}
+
+// withContext are the blocks that are shown whole.
+var withContext = map[string]bool{"Service": true, "Check": true, "Network": true, "Template": true, "Identity": true}
+
+func (d differ) fields(a, b reflect.Value) ([]*FieldDiff, []*ObjectDiff) {
+	skip := map[string]bool{}
+	for _, name := range notCompared[a.Type().Name()] {
+		skip[name] = true
+	}
+	var fields []*FieldDiff
+	var objects []*ObjectDiff
+	for i := range a.NumField() {
+		f := a.Type().Field(i)
+		if skip[f.Name] || f.Tag.Get("json") == "-" {
+			continue
+		}
+		more, nested := d.one(f.Name, a.Field(i), b.Field(i))
+		fields = append(fields, more...)
+		objects = append(objects, nested...)
+	}
+	sort.SliceStable(fields, func(i, j int) bool { return fields[i].Name < fields[j].Name })
+	return fields, objects
+}
+
+// one compares one field of a struct.
+func (d differ) one(name string, a, b reflect.Value) ([]*FieldDiff, []*ObjectDiff) {
+	switch t := a.Type(); {
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.String:
+		return d.stringMap(name, a, b), nil
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Interface:
+		return nil, d.object(objectName(name), d.freeFields(a, b), nil, a.Len() > 0, b.Len() > 0)
+	case t.Kind() == reflect.Map:
+		return nil, d.elements(name, mapElements(a), mapElements(b))
+	case t.Kind() == reflect.Slice && isStruct(t.Elem()):
+		return nil, d.elements(name, sliceElements(a), sliceElements(b))
+	case t.Kind() == reflect.Slice:
+		return nil, d.object(name, d.stringSet(name, a, b), nil, a.Len() > 0, b.Len() > 0)
+	case isStruct(t):
+		return nil, d.structs(objectName(name), a, b)
+	}
+	if f := d.field(name, scalar(a), scalar(b), isUnset(a) && isUnset(b)); f != nil {
+		return []*FieldDiff{f}, nil
+	}
+	return nil, nil
+}
+
+func objectName(field string) string {
+	if n, ok := objectNames[field]; ok {
+		return n
+	}
+	return field
+}
+
+func isStruct(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct || t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct
+}
+
+func isUnset(v reflect.Value) bool { return v.Kind() == reflect.Pointer && v.IsNil() }
+
+// scalar prints a value; nil is empty.
+func scalar(v reflect.Value) string {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		if v.IsNil() {
+			return ""
+		}
+		v = v.Elem()
+	}
+	switch {
+	case !v.IsValid():
+		return ""
+	case v.CanInt():
+		return strconv.FormatInt(v.Int(), 10)
+	case v.CanFloat():
+		return strconv.FormatFloat(v.Float(), 'f', -1, 64)
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// field compares two printed values; unset says that neither side has one.
+func (d differ) field(name, older, newer string, unset bool) *FieldDiff {
+	if !d.hasOld {
+		older = ""
+	}
+	if !d.hasNew {
+		newer = ""
+	}
+	out := &FieldDiff{Name: name, Old: older, New: newer}
+	switch {
+	case unset:
+		return nil
+	case older == newer && d.context:
+		out.Type = DiffTypeNone
+	case older == newer:
+		return nil
+	case older == "":
+		out.Type = DiffTypeAdded
+	case newer == "":
+		out.Type = DiffTypeDeleted
+	default:
+		out.Type = DiffTypeEdited
+	}
+	return out
+}
+
+func (d differ) stringMap(name string, a, b reflect.Value) []*FieldDiff {
+	keys := map[string]bool{}
+	for _, m := range []reflect.Value{a, b} {
+		for _, k := range m.MapKeys() {
+			keys[k.String()] = true
+		}
+	}
+	var out []*FieldDiff
+	for k := range keys {
+		get := func(m reflect.Value) string {
+			if e := m.MapIndex(reflect.ValueOf(k)); e.IsValid() {
+				return e.String()
+			}
+			return ""
+		}
+		if f := d.field(name+"["+k+"]", get(a), get(b), false); f != nil {
+			out = append(out, f)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// stringSet compares lists of plain values as sets, as the reference shows them.
+func (d differ) stringSet(name string, a, b reflect.Value) []*FieldDiff {
+	count := map[string]int{}
+	var order []string
+	note := func(v reflect.Value, by int) {
+		for i := range v.Len() {
+			s := scalar(v.Index(i))
+			if _, ok := count[s]; !ok {
+				order = append(order, s)
+			}
+			count[s] += by
+		}
+	}
+	note(a, -1)
+	note(b, 1)
+	sort.Strings(order)
+	var out []*FieldDiff
+	for _, s := range order {
+		switch {
+		case count[s] > 0:
+			out = append(out, &FieldDiff{Type: DiffTypeAdded, Name: name, New: s})
+		case count[s] < 0:
+			out = append(out, &FieldDiff{Type: DiffTypeDeleted, Name: name, Old: s})
+		}
+	}
+	return out
+}
+
+// freeFields compares free content by path: args[0], mounts[0][type].
+func (d differ) freeFields(a, b reflect.Value) []*FieldDiff {
+	olds, news := map[string]string{}, map[string]string{}
+	flatten("", a, olds)
+	flatten("", b, news)
+	keys := map[string]bool{}
+	for _, m := range []map[string]string{olds, news} {
+		for k := range m {
+			keys[k] = true
+		}
+	}
+	var out []*FieldDiff
+	for k := range keys {
+		if f := d.field(k, olds[k], news[k], false); f != nil {
+			out = append(out, f)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+func flatten(path string, v reflect.Value, into map[string]string) {
+	for v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			key := scalar(it.Key())
+			if path != "" {
+				key = path + "[" + key + "]"
+			}
+			flatten(key, it.Value(), into)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			flatten(path+"["+strconv.Itoa(i)+"]", v.Index(i), into)
+		}
+	default:
+		into[path] = scalar(v)
+	}
+}
+
+// structs compares two blocks of which each may be absent.
+func (d differ) structs(name string, a, b reflect.Value) []*ObjectDiff {
+	hasOld, hasNew := d.hasOld, d.hasNew
+	if a.Kind() == reflect.Pointer {
+		t := a.Type().Elem()
+		hasOld, hasNew = hasOld && !a.IsNil(), hasNew && !b.IsNil()
+		a, b = elemOrZero(a, t), elemOrZero(b, t)
+	}
+	if !hasOld && !hasNew {
+		return nil
+	}
+	inner := differ{hasOld, hasNew, withContext[name]}
+	fields, objects := inner.fields(a, b)
+	return d.object(name, fields, objects, hasOld, hasNew)
+}
+
+func elemOrZero(v reflect.Value, t reflect.Type) reflect.Value {
+	if v.IsNil() {
+		return reflect.Zero(t)
+	}
+	return v.Elem()
+}
+
+// object wraps changes into a block, or returns nothing if nothing changed.
+func (d differ) object(name string, fields []*FieldDiff, objects []*ObjectDiff, hasOld, hasNew bool) []*ObjectDiff {
+	changed := len(objects) > 0 || hasOld != hasNew
+	for _, f := range fields {
+		changed = changed || f.Type != DiffTypeNone
+	}
+	if !changed || !hasOld && !hasNew {
+		return nil
+	}
+	return []*ObjectDiff{{Type: typeOf(hasOld, hasNew), Name: name, Fields: fields, Objects: objects}}
+}
+
+// element is one of several blocks with what it is recognized by.
+type element struct {
+	key   string
+	value reflect.Value
+}
+
+// elements compares lists of blocks: matched by name where they have one, else
+// by their whole content, so that order does not matter.
+func (d differ) elements(name string, olds, news []element) []*ObjectDiff {
+	var out []*ObjectDiff
+	byKey := map[string][]reflect.Value{}
+	for _, e := range news {
+		byKey[e.key] = append(byKey[e.key], e.value)
+	}
+	object := objectName(name)
+	for _, e := range olds {
+		if rest := byKey[e.key]; len(rest) > 0 {
+			byKey[e.key] = rest[1:]
+			out = append(out, d.structs(object, e.value, rest[0])...)
+			continue
+		}
+		out = append(out, differ{d.hasOld, false, d.context}.structs(object, e.value, reflect.Zero(e.value.Type()))...)
+	}
+	for _, e := range news {
+		if rest := byKey[e.key]; len(rest) > 0 && rest[0] == e.value {
+			byKey[e.key] = rest[1:]
+			out = append(out, differ{false, d.hasNew, d.context}.structs(object, reflect.Zero(e.value.Type()), e.value)...)
+		}
+	}
+	return out
+}
+
+func sliceElements(v reflect.Value) []element {
+	out := make([]element, 0, v.Len())
+	for i := range v.Len() {
+		out = append(out, element{keyOf(v.Index(i)), v.Index(i)})
+	}
+	return out
+}
+
+func mapElements(v reflect.Value) []element {
+	out := make([]element, 0, v.Len())
+	for it := v.MapRange(); it.Next(); {
+		out = append(out, element{scalar(it.Key()), it.Value()})
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].key < out[j].key })
+	return out
+}
+
+// keyOf is the name, label or destination of a block, else its whole content.
+func keyOf(v reflect.Value) string {
+	e := reflect.Indirect(v)
+	if !e.IsValid() {
+		return ""
+	}
+	if e.Type() == reflect.TypeFor[NetworkResource]() {
+		return "network"
+	}
+	for _, name := range []string{"Name", "Label", "DestPath"} {
+		if f := e.FieldByName(name); f.IsValid() && f.Kind() == reflect.String && f.String() != "" {
+			return f.String()
+		}
+	}
+	flat := map[string]string{}
+	flattenStruct("", e, flat)
+	keys := make([]string, 0, len(flat))
+	for k := range flat {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	out := ""
+	for _, k := range keys {
+		out += k + "=" + strconv.Quote(flat[k]) + ";"
+	}
+	return out
+}
+
+func flattenStruct(path string, v reflect.Value, into map[string]string) {
+	v = reflect.Indirect(v)
+	switch {
+	case !v.IsValid():
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			flattenStruct(path+"."+v.Type().Field(i).Name, v.Field(i), into)
+		}
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			flattenStruct(path+"["+strconv.Itoa(i)+"]", v.Index(i), into)
+		}
+	default:
+		flatten(path, v, into)
+	}
+}

@@ -1,0 +1,129 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// validJob returns a small job that Validate takes.
+func validJob() *model.Job {
+	restart := &model.RestartPolicy{Attempts: 2, Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: "fail"}
+	return &model.Job{
+		Region: "global", Namespace: "default", ID: "web", Name: "web", Type: "service", Priority: 50, Datacenters: []string{"*"}, NodePool: "default",
+		TaskGroups: []*model.TaskGroup{{
+			Name: "app", Count: 1, RestartPolicy: restart, EphemeralDisk: &model.EphemeralDisk{SizeMB: 300},
+			ReschedulePolicy: &model.ReschedulePolicy{Unlimited: true, Delay: 30 * time.Second, DelayFunction: "exponential", MaxDelay: time.Hour},
+			Tasks: []*model.Task{{
+				Name: "server", Driver: "raw_exec", Config: map[string]any{"command": "/bin/true", "args": []any{"a", "b"}},
+				Env: map[string]string{"A": "1"}, Resources: &model.Resources{CPU: 100, MemoryMB: 300}, RestartPolicy: restart,
+				LogConfig: &model.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10}, KillTimeout: 5 * time.Second,
+			}},
+		}},
+	}
+}
+
+func TestValidateTakesASoundJob(t *testing.T) {
+	if err := validJob().Validate(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestValidateNamesEachMistake(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(j *model.Job)
+		want  string
+	}{
+		"negative count":     {func(j *model.Job) { j.TaskGroups[0].Count = -1 }, "Task group count can't be negative"},
+		"no driver":          {func(j *model.Job) { j.TaskGroups[0].Tasks[0].Driver = "" }, "Missing task driver"},
+		"path in task name":  {func(j *model.Job) { j.TaskGroups[0].Tasks[0].Name = "../x" }, "path separator"},
+		"dots as group name": {func(j *model.Job) { j.TaskGroups[0].Name = ".." }, "path separator"},
+		"NUL in job ID":      {func(j *model.Job) { j.ID = "a\x00b" }, "null character"},
+		"duplicate group":    {func(j *model.Job) { j.TaskGroups = append(j.TaskGroups, j.TaskGroups[0]) }, "redefines 'app'"},
+		"bad regular expr": {func(j *model.Job) {
+			j.Constraints = []*model.Constraint{{LTarget: "${a}", Operand: "regexp", RTarget: "("}}
+		}, "failed to compile"},
+		"unknown operator": {func(j *model.Job) { j.Constraints = []*model.Constraint{{LTarget: "${a}", Operand: "~", RTarget: "x"}} }, "Unknown constraint type"},
+		"priority":         {func(j *model.Job) { j.Priority = 101 }, "Job priority must be between [1, 100]"},
+		"port too big": {func(j *model.Job) {
+			j.TaskGroups[0].Networks = []*model.NetworkResource{{ReservedPorts: []model.Port{{Label: "x", Value: 70000}}}}
+		}, "cannot be greater than 65535"},
+		"template escapes": {func(j *model.Job) {
+			j.TaskGroups[0].Tasks[0].Templates = []*model.Template{{EmbeddedTmpl: "x", DestPath: "../../etc/x", ChangeMode: "noop"}}
+		}, "escapes allocation directory"},
+		"logs larger than disk": {func(j *model.Job) { j.TaskGroups[0].Tasks[0].LogConfig.MaxFiles = 100 }, "log storage (1000 MB)"},
+		"null affinity":         {func(j *model.Job) { j.Affinities = []*model.Affinity{nil} }, "Affinity 1 is null"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := validJob()
+			c.spoil(j)
+			err := j.Validate()
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want a message with %q", err, c.want)
+			}
+			if !errors.Is(err, errdefs.InvalidArgument) {
+				t.Errorf("the error is not of class InvalidArgument")
+			}
+		})
+	}
+}
+
+func TestCopySharesNothing(t *testing.T) {
+	a := validJob()
+	b := a.Copy()
+	b.TaskGroups[0].Tasks[0].Config["args"].([]any)[0] = "changed"
+	b.TaskGroups[0].Tasks[0].Env["A"] = "2"
+	b.TaskGroups[0].RestartPolicy.Attempts = 9
+	if model.SpecChanged(a, validJob()) {
+		t.Error("changing the copy changed the original")
+	}
+	if !model.SpecChanged(a, b) {
+		t.Error("a changed copy counts as unchanged")
+	}
+}
+
+func TestSpecChangedIgnoresWhatServersSet(t *testing.T) {
+	a, b := validJob(), validJob()
+	b.Version, b.ModifyIndex, b.Status, b.Stable, b.SubmitTime = 3, 9, "running", true, 1
+	b.Meta = map[string]string{}
+	if model.SpecChanged(a, b) {
+		t.Error("indexes, status and empty maps count as a change")
+	}
+}
+
+func TestDiffShowsExactlyWhatChanged(t *testing.T) {
+	a, b := validJob(), validJob()
+	if d := model.DiffJobs(a, b); d.Type != model.DiffTypeNone || d.TaskGroups != nil {
+		t.Fatalf("equal jobs differ: %+v", d)
+	}
+	b.TaskGroups[0].Count = 3
+	b.TaskGroups[0].Tasks[0].Env["A"] = "2"
+	b.TaskGroups[0].Tasks[0].Config["args"] = []any{"a", "c"}
+	b.Datacenters = []string{"dc1"}
+	d := model.DiffJobs(a, b)
+	g := d.TaskGroups[0]
+	task := g.Tasks[0]
+	if d.Type != "Edited" || len(d.Objects) != 1 || d.Objects[0].Name != "Datacenters" || len(d.Objects[0].Fields) != 2 {
+		t.Errorf("job: %+v", d)
+	}
+	if len(g.Fields) != 1 || !same(g.Fields[0], "Count", "1", "3") {
+		t.Errorf("group: %+v", g.Fields)
+	}
+	if len(task.Fields) != 1 || !same(task.Fields[0], "Env[A]", "1", "2") {
+		t.Errorf("task: %+v", task.Fields)
+	}
+	if len(task.Objects) != 1 || task.Objects[0].Name != "Config" || !same(task.Objects[0].Fields[0], "args[1]", "b", "c") {
+		t.Errorf("config: %+v", task.Objects)
+	}
+}
+
+func same(f *model.FieldDiff, name, older, newer string) bool {
+	return f.Type == model.DiffTypeEdited && f.Name == name && f.Old == older && f.New == newer
+}
