@@ -1,0 +1,90 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rpc
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Servers is what a node asks of the servers. An error of class Unavailable
+// means: try again, perhaps elsewhere; NotFound: register first;
+// FailedPrecondition: the node is not ready, beat first; PermissionDenied: the
+// secret is not the node's.
+type Servers interface {
+	// Register tells everything about the node, at the start and after each
+	// change. It also counts as a beat.
+	Register(ctx context.Context, node *model.Node) (Lease, error)
+	// Beat says that the node is alive. It is due before the lease ends.
+	Beat(ctx context.Context, id Identity) (Lease, error)
+	// UpdateAllocs reports what became of allocs. Only ID and the fields that a
+	// node owns are read. The batch is accepted or refused as a whole.
+	UpdateAllocs(ctx context.Context, id Identity, allocs []*model.Allocation) (index uint64, err error)
+	// FetchAllocs returns allocs of the node as a whole, each with its Job. Ids
+	// that are gone are left out.
+	FetchAllocs(ctx context.Context, id Identity, allocIDs []string) ([]*model.Allocation, error)
+	// Attach is the session: it calls push with what the node shall run, first
+	// with everything, then with what changes, and passes calls to node. It
+	// returns when ctx ends, when push fails, when the servers lose the node, or
+	// when another session of the node takes its place. push is called by one
+	// goroutine at a time.
+	Attach(ctx context.Context, id Identity, node Node, push func(*Assignments) error) error
+}
+
+// Identity is by which a node proves to be itself.
+type Identity struct {
+	NodeID   string
+	SecretID string
+}
+
+// Lease is how long the servers take a node for alive without another word.
+type Lease struct {
+	TTL time.Duration
+	// Index is that of the state when the lease was given.
+	Index uint64
+	// Servers are the addresses of all servers, for a node that must change.
+	Servers []string
+}
+
+// Assignments is what a node shall run. A node drops one whose Index is below
+// what it has seen.
+type Assignments struct {
+	Index uint64
+	// Full says that Set is everything: what the node has beside it is gone.
+	// Otherwise Set holds what changed.
+	Full bool
+	// Confirmed says that a leader vouched for it: only then may a node stop
+	// allocs because they are missing from a full set.
+	Confirmed bool
+	Set       []Assignment
+	// Gone are allocs that the servers have forgotten.
+	Gone []string
+}
+
+// Assignment is one alloc. The node fetches it if AllocModifyIndex is above what
+// it has.
+type Assignment struct {
+	AllocID          string
+	AllocModifyIndex uint64
+	// DesiredStatus is one of model.AllocDesiredStatus*; a node may stop an
+	// alloc without fetching it.
+	DesiredStatus string
+}
+
+// Node is what the servers ask of a node.
+type Node interface {
+	// Call carries out one request of an operator. in brings further input until
+	// it is closed (exec); it is nil if there is none. send takes each piece of
+	// the answer in order; for a request with one answer it is called once.
+	Call(ctx context.Context, call Call, in <-chan []byte, send func([]byte) error) error
+}
+
+// Call is one request to a node.
+type Call struct {
+	Method string
+	// Body is the request as JSON: the type that belongs to Method.
+	Body []byte
+}
