@@ -123,7 +123,7 @@ func (s *Server) allocByID(w http.ResponseWriter, r *http.Request) (any, error) 
 	if err := checkUUID("alloc", id); err != nil {
 		return nil, err
 	}
-	return s.read(w, r, []WatchKey{{TableAllocs, id}}, func(v View, _ *query) answer {
+	return s.read(w, r, rows(TableAllocs, "", id), func(v View, _ *query) answer {
 		a := v.AllocByID(id)
 		if a == nil {
 			return notFound(v, TableAllocs, "alloc not found")
@@ -151,7 +151,7 @@ func (s *Server) stopAlloc(w http.ResponseWriter, r *http.Request) (any, error) 
 
 func (s *Server) nodeAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+	return s.read(w, r, rows(TableAllocs, ByNode, id), func(v View, q *query) answer {
 		allocs := v.AllocsByNode(id)
 		out := make([]*allocDetail, 0, len(allocs))
 		for _, a := range allocs {

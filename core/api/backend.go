@@ -65,12 +65,24 @@ const (
 	TableSchedulerConfig = "scheduler_config"
 )
 
-// WatchKey names what a blocking query waits for: a table, or one object of it
-// (Key, as the table keys it; "" is the whole table).
+// What rows can be watched by beside their id.
+const (
+	ByJob        = "job" // allocs, evals and deployments; the key is that of JobWatchKey
+	ByNode       = "node"
+	ByEval       = "eval"
+	ByDeployment = "deployment"
+)
+
+// WatchKey names what a blocking query waits for: a table (Key ""), one row by
+// its id (By ""), or the rows that belong to something (one of the By constants).
 type WatchKey struct {
 	Table string
+	By    string
 	Key   string
 }
+
+// JobWatchKey is the id of a job in a WatchKey.
+func JobWatchKey(namespace, id string) string { return namespace + "\x00" + id }
 
 // ReadMode is how fresh a read must be.
 type ReadMode int

@@ -31,7 +31,7 @@ func (s *Server) deploymentByID(w http.ResponseWriter, r *http.Request) (any, er
 	if err := checkUUID("deployment", id); err != nil {
 		return nil, err
 	}
-	return s.read(w, r, []WatchKey{{TableDeployments, id}}, func(v View, _ *query) answer {
+	return s.read(w, r, rows(TableDeployments, "", id), func(v View, _ *query) answer {
 		d := v.DeploymentByID(id)
 		if d == nil {
 			return notFound(v, TableDeployments, "deployment not found")
@@ -42,7 +42,7 @@ func (s *Server) deploymentByID(w http.ResponseWriter, r *http.Request) (any, er
 
 func (s *Server) deploymentAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	return s.read(w, r, tables(TableAllocs), func(v View, _ *query) answer {
+	return s.read(w, r, rows(TableAllocs, ByDeployment, id), func(v View, _ *query) answer {
 		allocs := v.AllocsByDeployment(id)
 		return answer{index: indexOf(v, TableAllocs, allocs, func(a *model.Allocation) uint64 { return a.ModifyIndex }), value: allocStubs(v, allocs)}
 	})

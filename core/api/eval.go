@@ -54,7 +54,7 @@ func (s *Server) evalByID(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, []WatchKey{{TableEvals, id}}, func(v View, _ *query) answer {
+	return s.read(w, r, rows(TableEvals, "", id), func(v View, _ *query) answer {
 		e := v.EvalByID(id)
 		if e == nil {
 			return notFound(v, TableEvals, "eval not found")
@@ -101,7 +101,7 @@ func evalStub(e *model.Evaluation) *model.EvaluationStub {
 
 func (s *Server) evalAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	return s.read(w, r, tables(TableAllocs), func(v View, _ *query) answer {
+	return s.read(w, r, rows(TableAllocs, ByEval, id), func(v View, _ *query) answer {
 		allocs := v.AllocsByEval(id)
 		return answer{index: indexOf(v, TableAllocs, allocs, func(a *model.Allocation) uint64 { return a.ModifyIndex }), value: allocStubs(v, allocs)}
 	})

@@ -130,7 +130,7 @@ func (s *Server) listJobs(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // ofJob reads something about one job; look gets the job, which is not nil.
 func (s *Server) ofJob(w http.ResponseWriter, r *http.Request, id string, names []string, look func(View, *query, *model.Job) answer) (any, error) {
-	return s.read(w, r, tables(append(names, TableJobs)...), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, names...), func(v View, q *query) answer {
 		j := v.JobByID(q.namespace, id)
 		if j == nil {
 			return notFound(v, TableJobs, "job not found")
@@ -146,7 +146,8 @@ func (s *Server) jobByID(w http.ResponseWriter, r *http.Request, id string) (any
 }
 
 func (s *Server) jobSummary(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.read(w, r, tables(TableJobSummaries, TableAllocs, TableJobs), func(v View, q *query) answer {
+	keys := append(rowsOfJob(r, id), WatchKey{Table: TableJobSummaries, Key: JobWatchKey(namespaceOf(r), id)})
+	return s.read(w, r, keys, func(v View, q *query) answer {
 		j := v.JobByID(q.namespace, id)
 		if j == nil {
 			return notFound(v, TableJobs, "job not found")
@@ -164,7 +165,7 @@ func (s *Server) jobVersions(w http.ResponseWriter, r *http.Request, id string) 
 	if err != nil {
 		return nil, err
 	}
-	return s.ofJob(w, r, id, []string{TableJobVersions}, func(v View, q *query, j *model.Job) answer {
+	return s.ofJob(w, r, id, nil, func(v View, q *query, j *model.Job) answer {
 		versions := v.JobVersions(q.namespace, id)
 		out := &JobVersionsResponse{Versions: versions, QueryMeta: QueryMeta{Index: j.ModifyIndex, KnownLeader: true}}
 		if diffs {
@@ -213,7 +214,7 @@ func (s *Server) jobSubmission(w http.ResponseWriter, r *http.Request, id string
 	if err != nil {
 		return nil, fail(http.StatusBadRequest, "Unable to parse job submission version parameter")
 	}
-	return s.read(w, r, tables(TableJobs), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id), func(v View, q *query) answer {
 		sub := v.JobSubmission(q.namespace, id, version)
 		if sub == nil {
 			return notFound(v, TableJobs, "job source not found")
@@ -227,7 +228,7 @@ func (s *Server) jobAllocs(w http.ResponseWriter, r *http.Request, id string) (a
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, TableAllocs), func(v View, q *query) answer {
 		allocs := slices.Clone(v.AllocsByJob(q.namespace, id))
 		if j := v.JobByID(q.namespace, id); j != nil && !all {
 			// Allocs of an earlier job of the same name belong to nobody who asks now.
@@ -239,7 +240,7 @@ func (s *Server) jobAllocs(w http.ResponseWriter, r *http.Request, id string) (a
 }
 
 func (s *Server) jobEvals(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.read(w, r, tables(TableEvals), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, TableEvals), func(v View, q *query) answer {
 		evals := slices.Clone(v.EvalsByJob(q.namespace, id))
 		newestFirst(evals, func(e *model.Evaluation) order { return order{e.CreateIndex, e.ID} })
 		return answer{index: indexOf(v, TableEvals, evals, func(e *model.Evaluation) uint64 { return e.ModifyIndex }), value: orEmpty(evals)}
@@ -251,7 +252,7 @@ func (s *Server) jobDeployments(w http.ResponseWriter, r *http.Request, id strin
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, tables(TableDeployments), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, TableDeployments), func(v View, q *query) answer {
 		ds := slices.Clone(v.DeploymentsByJob(q.namespace, id))
 		if j := v.JobByID(q.namespace, id); j != nil && !all {
 			ds = slices.DeleteFunc(ds, func(d *model.Deployment) bool { return d.JobCreateIndex != 0 && d.JobCreateIndex < j.CreateIndex })
@@ -262,7 +263,7 @@ func (s *Server) jobDeployments(w http.ResponseWriter, r *http.Request, id strin
 }
 
 func (s *Server) jobDeployment(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.read(w, r, tables(TableDeployments), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, TableDeployments), func(v View, q *query) answer {
 		d := v.LatestDeployment(q.namespace, id)
 		if d == nil {
 			return answer{index: v.TableIndex(TableDeployments), value: (*model.Deployment)(nil)}

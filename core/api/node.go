@@ -83,7 +83,7 @@ func (s *Server) nodeByID(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := checkUUID("node", id); err != nil {
 		return nil, err
 	}
-	return s.read(w, r, []WatchKey{{TableNodes, id}}, func(v View, _ *query) answer {
+	return s.read(w, r, rows(TableNodes, "", id), func(v View, _ *query) answer {
 		n := v.NodeByID(id)
 		if n == nil {
 			return notFound(v, TableNodes, "node not found")

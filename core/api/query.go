@@ -122,8 +122,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []WatchKey, l
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
+	ctx := r.Context()
 	var timeout <-chan time.Time
 	if q.minIndex > 0 {
 		t := time.NewTimer(q.wait)
@@ -131,25 +130,33 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []WatchKey, l
 		timeout = t.C
 	}
 	for {
-		changed := s.watch(ctx, q, keys)
-		a := look(s.backend.View(), q)
-		if q.minIndex > 0 && a.index <= q.minIndex && (a.err == nil || statusOf(a.err) == http.StatusNotFound) {
-			select {
-			case <-changed:
-				continue
-			case <-timeout:
-			case <-ctx.Done():
-			}
+		a, again := s.lookOnce(ctx, q, keys, look, timeout)
+		if !again {
+			return finish(w, meta, a)
 		}
-		return finish(w, meta, a)
 	}
 }
 
-func (s *Server) watch(ctx context.Context, q *query, keys []WatchKey) <-chan struct{} {
+// lookOnce looks, and waits for a change if the client knows already what is
+// there. It reports whether there was one: then it is time to look again.
+func (s *Server) lookOnce(ctx context.Context, q *query, keys []WatchKey, look func(View, *query) answer, timeout <-chan time.Time) (answer, bool) {
 	if q.minIndex == 0 {
-		return nil
+		return look(s.backend.View(), q), false
 	}
-	return s.backend.Watch(ctx, keys...)
+	ctx, forget := context.WithCancel(ctx)
+	defer forget()
+	changed := s.backend.Watch(ctx, keys...)
+	a := look(s.backend.View(), q)
+	if a.index > q.minIndex || a.err != nil && statusOf(a.err) != http.StatusNotFound {
+		return a, false
+	}
+	select {
+	case <-changed:
+		return a, true
+	case <-timeout:
+	case <-ctx.Done():
+	}
+	return a, false
 }
 
 func finish(w http.ResponseWriter, meta ReadMeta, a answer) (any, error) {
@@ -167,6 +174,19 @@ func tables(names ...string) []WatchKey {
 	keys := make([]WatchKey, len(names))
 	for i, n := range names {
 		keys[i] = WatchKey{Table: n}
+	}
+	return keys
+}
+
+// rows is the key of what belongs to something.
+func rows(table, by, key string) []WatchKey { return []WatchKey{{Table: table, By: by, Key: key}} }
+
+// rowsOfJob is the keys of what belongs to a job in some tables, and of the job itself.
+func rowsOfJob(r *http.Request, id string, names ...string) []WatchKey {
+	key := JobWatchKey(namespaceOf(r), id)
+	keys := []WatchKey{{Table: TableJobs, Key: key}}
+	for _, n := range names {
+		keys = append(keys, WatchKey{Table: n, By: ByJob, Key: key})
 	}
 	return keys
 }

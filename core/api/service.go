@@ -197,13 +197,13 @@ func (s *Server) serviceByName(w http.ResponseWriter, r *http.Request) (any, err
 }
 
 func (s *Server) jobServices(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, TableAllocs), func(v View, q *query) answer {
 		return registrationsOf(q, v, slices.Values(v.AllocsByJob(q.namespace, id)), nil)
 	})
 }
 
 func (s *Server) allocServices(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+	return s.read(w, r, rows(TableAllocs, "", r.PathValue("id")), func(v View, q *query) answer {
 		a := v.AllocByID(r.PathValue("id"))
 		if a == nil {
 			return notFound(v, TableAllocs, "alloc not found")
