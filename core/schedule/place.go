@@ -328,15 +328,10 @@ func (p *process) link(pm *reconcile.Placement, next string) {
 		p.stop(prev, reconcile.DescUpdating, "").NextAllocation = next
 		return
 	}
-	for _, list := range []map[string][]*model.Allocation{p.plan.NodeUpdate, p.plan.NodeAllocation} {
-		for _, a := range list[prev.NodeID] {
-			if a.ID == prev.ID {
-				a.NextAllocation = next
-				return
-			}
+	for _, a := range p.plan.NodeUpdate[prev.NodeID] {
+		if a.ID == prev.ID {
+			a.NextAllocation = next // others get it from the state, which links by PreviousAllocation
+			return
 		}
 	}
-	c := p.stamp(prev.Copy())
-	c.NextAllocation = next
-	p.plan.NodeAllocation[prev.NodeID] = append(p.plan.NodeAllocation[prev.NodeID], c)
 }

@@ -1,0 +1,165 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queue
+
+import (
+	"sync"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Blocked keeps evaluations that wait for room. It remembers at which index room of which
+// class came last, so an evaluation that was planned on older state and
+// arrives late is not missed.
+type Blocked struct {
+	enqueue func(...*model.Evaluation)
+
+	mu      sync.Mutex
+	enabled bool
+	evals   map[string]*model.Evaluation // by id
+	byJob   map[model.JobKey]string
+	seen    map[string]uint64 // class -> index of its last change
+	any     uint64            // index of the last change of a class nobody had seen
+	stale   []*model.Evaluation
+}
+
+// NewBlocked returns a Blocked that gives what may succeed to enqueue (a Broker's Enqueue).
+func NewBlocked(enqueue func(...*model.Evaluation)) *Blocked {
+	b := &Blocked{enqueue: enqueue}
+	b.reset()
+	return b
+}
+
+func (b *Blocked) reset() {
+	b.evals, b.byJob, b.seen, b.any, b.stale = map[string]*model.Evaluation{}, map[model.JobKey]string{}, map[string]uint64{}, 0, nil
+}
+
+// SetEnabled starts or stops keeping; disabling forgets everything.
+func (b *Blocked) SetEnabled(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.enabled = on
+	if !on {
+		b.reset()
+	}
+}
+
+// Block keeps an evaluation, or hands it out at once if room came after the
+// state that it was planned on. An older one of the same job is superseded.
+func (b *Blocked) Block(e *model.Evaluation) {
+	b.mu.Lock()
+	if !b.enabled {
+		b.mu.Unlock()
+		return
+	}
+	key := model.JobKey{Namespace: e.Namespace, ID: e.JobID}
+	if old := b.evals[b.byJob[key]]; old != nil && old.ID != e.ID {
+		if old.CreateIndex > e.CreateIndex && e.CreateIndex != 0 {
+			b.stale = append(b.stale, e)
+			b.mu.Unlock()
+			return
+		}
+		b.stale = append(b.stale, old)
+		delete(b.evals, old.ID)
+	}
+	if b.missed(e) {
+		delete(b.byJob, key)
+		b.mu.Unlock()
+		b.enqueue(e)
+		return
+	}
+	b.evals[e.ID], b.byJob[key] = e, e.ID
+	b.mu.Unlock()
+}
+
+// missed reports whether room that could help came after the evaluation's snapshot.
+func (b *Blocked) missed(e *model.Evaluation) bool {
+	if b.any > e.SnapshotIndex {
+		return true
+	}
+	for class, index := range b.seen {
+		if index > e.SnapshotIndex && helps(e, class) {
+			return true
+		}
+	}
+	return false
+}
+
+// helps reports whether room on a node of the class may let the evaluation succeed.
+func helps(e *model.Evaluation, class string) bool {
+	ok, known := e.ClassEligibility[class]
+	return e.EscapedComputedClass || ok || !known
+}
+
+// Unblock hands out what room on a node of the class may help. index is the
+// state's index at which the room came.
+func (b *Blocked) Unblock(class string, index uint64) {
+	b.mu.Lock()
+	if !b.enabled {
+		b.mu.Unlock()
+		return
+	}
+	b.seen[class] = max(b.seen[class], index)
+	out := b.take(func(e *model.Evaluation) bool { return helps(e, class) })
+	b.mu.Unlock()
+	b.enqueue(out...)
+}
+
+// UnblockNode hands out the evaluations that wait for one node (system jobs).
+func (b *Blocked) UnblockNode(nodeID string, index uint64) {
+	b.mu.Lock()
+	out := b.take(func(e *model.Evaluation) bool { return e.NodeID == nodeID })
+	b.mu.Unlock()
+	b.enqueue(out...)
+}
+
+// UnblockAll hands out everything: the scheduler's configuration or a quota has changed.
+func (b *Blocked) UnblockAll(index uint64) {
+	b.mu.Lock()
+	b.any = max(b.any, index)
+	out := b.take(func(*model.Evaluation) bool { return true })
+	b.mu.Unlock()
+	b.enqueue(out...)
+}
+
+// Untrack drops the blocked evaluation of a job that was stopped or changed: its
+// next evaluation decides anew.
+func (b *Blocked) Untrack(namespace, jobID string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := model.JobKey{Namespace: namespace, ID: jobID}
+	if e := b.evals[b.byJob[key]]; e != nil {
+		b.stale = append(b.stale, e)
+		delete(b.evals, e.ID)
+	}
+	delete(b.byJob, key)
+}
+
+func (b *Blocked) take(which func(*model.Evaluation) bool) []*model.Evaluation {
+	var out []*model.Evaluation
+	for id, e := range b.evals {
+		if which(e) {
+			out = append(out, e)
+			delete(b.evals, id)
+			delete(b.byJob, model.JobKey{Namespace: e.Namespace, ID: e.JobID})
+		}
+	}
+	return out
+}
+
+// Cancelled returns the superseded evaluations since the last call; somebody marks them canceled.
+func (b *Blocked) Cancelled() []*model.Evaluation {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.stale
+	b.stale = nil
+	return out
+}
+
+// Len returns how many evaluations are kept.
+func (b *Blocked) Len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.evals)
+}

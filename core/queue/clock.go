@@ -1,0 +1,22 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queue
+
+import "time"
+
+// Clock is the time that a Broker lives by.
+type Clock interface {
+	Now() time.Time
+	// After returns a channel that gets the time once d has passed.
+	After(d time.Duration) <-chan time.Time
+}
+
+// WallClock is the machine's clock.
+type WallClock struct{}
+
+// Now returns the current time.
+func (WallClock) Now() time.Time { return time.Now() }
+
+// After waits for d to pass.
+func (WallClock) After(d time.Duration) <-chan time.Time { return time.After(d) }

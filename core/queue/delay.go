@@ -1,0 +1,106 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queue
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"time"
+)
+
+// lane is a heap of ready entries.
+type lane []*entry
+
+func before(x, y *entry) bool {
+	return cmp.Or(-cmp.Compare(x.eval.Priority, y.eval.Priority), cmp.Compare(x.seq, y.seq)) < 0
+}
+
+func (l lane) Len() int           { return len(l) }
+func (l lane) Less(i, j int) bool { return before(l[i], l[j]) }
+func (l lane) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
+func (l *lane) Push(x any)        { *l = append(*l, x.(*entry)) }
+func (l *lane) Pop() any {
+	old := *l
+	x := old[len(old)-1]
+	old[len(old)-1] = nil
+	*l = old[:len(old)-1]
+	return x
+}
+
+// delayHeap holds entries by when they act.
+type delayHeap []*entry
+
+func (h delayHeap) Len() int           { return len(h) }
+func (h delayHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h delayHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+func (h *delayHeap) Push(x any) {
+	x.(*entry).index = len(*h)
+	*h = append(*h, x.(*entry))
+}
+func (h *delayHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	old[len(old)-1] = nil
+	x.index = -1
+	*h = old[:len(old)-1]
+	return x
+}
+
+func (b *Broker) delay(en *entry, due time.Time) {
+	en.due = due
+	heap.Push(&b.delayed, en)
+	if en.index == 0 {
+		select {
+		case b.timer <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (b *Broker) undelay(en *entry) {
+	if en.index >= 0 {
+		heap.Remove(&b.delayed, en.index)
+	}
+}
+
+// Run is the one timer loop: it readies delayed evaluations and takes back
+// those that a worker holds for too long. It ends with ctx.
+func (b *Broker) Run(ctx context.Context) {
+	for {
+		var timer <-chan time.Time
+		if wait, ok := b.expire(); ok {
+			timer = b.cfg.Clock.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.timer:
+		case <-timer:
+		}
+	}
+}
+
+// expire acts on everything that is due and returns how long until the next is.
+func (b *Broker) expire() (time.Duration, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.cfg.Clock.Now()
+	for len(b.delayed) > 0 {
+		en := b.delayed[0]
+		if wait := en.due.Sub(now); wait > 0 {
+			return wait, true
+		}
+		heap.Pop(&b.delayed)
+		if en.token != "" {
+			b.retry(en)
+		} else {
+			b.makeReady(en)
+		}
+	}
+	return 0, false
+}
