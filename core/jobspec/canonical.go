@@ -19,11 +19,10 @@ const defaultAudience = "nomadproject.io" // what existing verifiers of identiti
 // implied constraints added. It does not change the draft. The job may be
 // invalid; model.Job.Validate says so.
 func (j *Draft) Canonical() (*model.Job, error) {
-	copied, err := j.copy()
+	copied, err := j.Canonicalized()
 	if err != nil {
 		return nil, err
 	}
-	copied.FillDefaults()
 	job := &model.Job{}
 	assign(reflect.ValueOf(job).Elem(), reflect.ValueOf(copied).Elem())
 	if job.NodePool == "" {
@@ -36,6 +35,16 @@ func (j *Draft) Canonical() (*model.Job, error) {
 		canonicalGroup(job, g)
 	}
 	return job, nil
+}
+
+// Canonicalized returns a copy of the draft with every default filled in.
+func (j *Draft) Canonicalized() (*Draft, error) {
+	out, err := j.copy()
+	if err != nil {
+		return nil, err
+	}
+	out.FillDefaults()
+	return out, nil
 }
 
 // copy goes through JSON, so that nothing is shared with the draft.

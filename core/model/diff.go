@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"sort"
 	"strconv"
+
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // DiffType says how a part of a job changed.
@@ -68,7 +70,10 @@ type FieldDiff struct {
 
 // DiffJobs compares two versions of a job. Either may be nil: all is added or
 // deleted then.
-func DiffJobs(older, newer *Job) *JobDiff {
+func DiffJobs(older, newer *Job) (*JobDiff, error) {
+	if older != nil && newer != nil && older.ID != newer.ID {
+		return nil, errdefs.InvalidArgumentf("can not diff jobs with different IDs: %q and %q", older.ID, newer.ID)
+	}
 	out := &JobDiff{Type: typeOf(older != nil, newer != nil)}
 	a, b := orEmpty(older), orEmpty(newer)
 	if out.ID = b.ID; newer == nil {
@@ -84,7 +89,7 @@ func DiffJobs(older, newer *Job) *JobDiff {
 	if out.Type == DiffTypeEdited && len(out.Fields)+len(out.Objects)+len(out.TaskGroups) == 0 {
 		out.Type = DiffTypeNone
 	}
-	return out
+	return out, nil
 }
 
 func diffGroups(older, newer *TaskGroup) *TaskGroupDiff {

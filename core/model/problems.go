@@ -4,18 +4,19 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Problems is everything that is wrong with a value, in the order in which it
+// ValidationError is everything that is wrong with a value, in the order in which it
 // was found. Its class is InvalidArgument.
-type Problems []error
+type ValidationError []error
 
 // Error lists the problems in the form that users of the reference know.
-func (p Problems) Error() string {
+func (p ValidationError) Error() string {
 	noun := "errors"
 	if len(p) == 1 {
 		noun = "error"
@@ -28,29 +29,36 @@ func (p Problems) Error() string {
 }
 
 // Unwrap makes the problems visible to errors.Is and errors.As.
-func (p Problems) Unwrap() []error { return append([]error{errdefs.InvalidArgument}, p...) }
+func (p ValidationError) Unwrap() []error { return append([]error{errdefs.InvalidArgument}, p...) }
 
-// Strings returns the texts of the problems.
-func (p Problems) Strings() []string {
+// Problems returns the outermost problems of an error of Validate, one text each.
+func Problems(err error) []string {
+	var p ValidationError
+	if err == nil {
+		return nil
+	}
+	if !errors.As(err, &p) {
+		return []string{err.Error()}
+	}
 	out := make([]string, len(p))
-	for i, err := range p {
-		out[i] = err.Error()
+	for i, e := range p {
+		out[i] = e.Error()
 	}
 	return out
 }
 
 // addf adds a problem.
-func (p *Problems) addf(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+func (p *ValidationError) addf(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
 
 // under adds the problems of a part under a title.
-func (p *Problems) under(title string, part Problems) {
+func (p *ValidationError) under(title string, part ValidationError) {
 	if len(part) > 0 {
 		*p = append(*p, fmt.Errorf("%s: %w", title, part))
 	}
 }
 
 // err returns nil for no problems.
-func (p Problems) err() error {
+func (p ValidationError) err() error {
 	if len(p) == 0 {
 		return nil
 	}

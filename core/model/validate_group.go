@@ -11,8 +11,8 @@ import (
 )
 
 // validate returns the problems of the group within its job.
-func (tg *TaskGroup) validate(j *Job) Problems {
-	var p Problems
+func (tg *TaskGroup) validate(j *Job) ValidationError {
+	var p ValidationError
 	validateName(&p, "Task group", tg.Name)
 	if tg.Count < 0 {
 		p.addf("Task group count can't be negative")
@@ -42,7 +42,7 @@ func (tg *TaskGroup) validate(j *Job) Problems {
 	return p
 }
 
-func validateName(p *Problems, what, name string) {
+func validateName(p *ValidationError, what, name string) {
 	switch {
 	case name == "":
 		p.addf("Missing %s name", strings.ToLower(what))
@@ -57,7 +57,7 @@ func validateName(p *Problems, what, name string) {
 	}
 }
 
-func (tg *TaskGroup) validatePolicies(p *Problems, j *Job) {
+func (tg *TaskGroup) validatePolicies(p *ValidationError, j *Job) {
 	if tg.RestartPolicy == nil {
 		p.addf("Task Group %v should have a restart policy", tg.Name)
 	} else {
@@ -113,7 +113,7 @@ func (tg *TaskGroup) validatePolicies(p *Problems, j *Job) {
 	}
 }
 
-func (r *RestartPolicy) validate(p *Problems) {
+func (r *RestartPolicy) validate(p *ValidationError) {
 	if r.Mode != RestartPolicyModeDelay && r.Mode != RestartPolicyModeFail {
 		p.addf("Unsupported restart mode: %q", r.Mode)
 		return
@@ -133,7 +133,7 @@ func (r *RestartPolicy) validate(p *Problems) {
 	}
 }
 
-func (r *ReschedulePolicy) validate(p *Problems) {
+func (r *ReschedulePolicy) validate(p *ValidationError) {
 	if !r.Enabled() {
 		return
 	}
@@ -160,7 +160,7 @@ func (r *ReschedulePolicy) validate(p *Problems) {
 	}
 }
 
-func (u *UpdateStrategy) validate(p *Problems) {
+func (u *UpdateStrategy) validate(p *ValidationError) {
 	validateHealthCheck(p, u.HealthCheck)
 	if u.MaxParallel < 0 {
 		p.addf("Max parallel can not be less than zero: %d < 0", u.MaxParallel)
@@ -191,7 +191,7 @@ func (u *UpdateStrategy) validate(p *Problems) {
 	}
 }
 
-func (m *MigrateStrategy) validate(p *Problems) {
+func (m *MigrateStrategy) validate(p *ValidationError) {
 	if m.MaxParallel < 0 {
 		p.addf("MaxParallel must be >= 0 but found %d", m.MaxParallel)
 	}
@@ -211,7 +211,7 @@ func (m *MigrateStrategy) validate(p *Problems) {
 	}
 }
 
-func validateHealthCheck(p *Problems, v string) {
+func validateHealthCheck(p *ValidationError, v string) {
 	switch v {
 	case "checks", "task_states", "manual":
 	default:
@@ -219,12 +219,12 @@ func validateHealthCheck(p *Problems, v string) {
 	}
 }
 
-func (tg *TaskGroup) validateScaling(p *Problems) {
+func (tg *TaskGroup) validateScaling(p *ValidationError) {
 	s := tg.Scaling
 	if s == nil {
 		return
 	}
-	var part Problems
+	var part ValidationError
 	if s.Max < s.Min {
 		part.addf("Scaling policy invalid: maximum count must not be less than minimum count")
 	}
@@ -237,7 +237,7 @@ func (tg *TaskGroup) validateScaling(p *Problems) {
 	p.under("Task group scaling policy validation failed", part)
 }
 
-func (tg *TaskGroup) validateTasks(p *Problems, j *Job) {
+func (tg *TaskGroup) validateTasks(p *ValidationError, j *Job) {
 	seen := map[string]int{}
 	leaders := 0
 	mains := 0
@@ -268,7 +268,7 @@ func (tg *TaskGroup) validateTasks(p *Problems, j *Job) {
 	}
 }
 
-func (tg *TaskGroup) validateVolumes(p *Problems) {
+func (tg *TaskGroup) validateVolumes(p *ValidationError) {
 	names := make([]string, 0, len(tg.Volumes))
 	for name := range tg.Volumes {
 		names = append(names, name)

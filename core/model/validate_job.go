@@ -10,16 +10,15 @@ import (
 
 // Bounds on what a job may ask for.
 const (
-	maxNameLength     = 128 // of jobs, groups and tasks
-	maxGroupCount     = 1_000_000
-	maxGroups         = 10_000
-	maxTasksPerGroup  = 1_000
-	minKillSignalName = "SIG"
+	maxNameLength    = 128 // of jobs, groups and tasks
+	maxGroupCount    = 1_000_000
+	maxGroups        = 10_000
+	maxTasksPerGroup = 1_000
 )
 
-// Validate returns all problems of the job as Problems, or nil.
+// Validate returns all problems of the job as a ValidationError, or nil.
 func (j *Job) Validate() error {
-	var p Problems
+	var p ValidationError
 	if j.Region == "" {
 		p.addf("Missing job region")
 	}
@@ -56,7 +55,7 @@ func (j *Job) multiregionHasDatacenters() bool {
 	return true
 }
 
-func (j *Job) validateNames(p *Problems) {
+func (j *Job) validateNames(p *ValidationError) {
 	switch {
 	case j.ID == "":
 		p.addf("Missing job ID")
@@ -86,7 +85,7 @@ func hasControl(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r != 0 && unicode.IsControl(r) }) >= 0
 }
 
-func (j *Job) validateType(p *Problems) {
+func (j *Job) validateType(p *ValidationError) {
 	switch j.Type {
 	case JobTypeService, JobTypeBatch, JobTypeSystem, JobTypeSysBatch, JobTypeCore:
 	case "":
@@ -104,7 +103,7 @@ func (j *Job) validateType(p *Problems) {
 	}
 }
 
-func (j *Job) validateRules(p *Problems) {
+func (j *Job) validateRules(p *ValidationError) {
 	batch := j.Type == JobTypeBatch || j.Type == JobTypeSysBatch
 	if c := j.Periodic; c != nil {
 		if !batch {
@@ -139,7 +138,7 @@ func (j *Job) validateRules(p *Problems) {
 	}
 }
 
-func (j *Job) validateGroups(p *Problems) {
+func (j *Job) validateGroups(p *ValidationError) {
 	if len(j.TaskGroups) == 0 {
 		p.addf("Missing job task groups")
 	}

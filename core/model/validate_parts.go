@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-func validateConstraints(p *Problems, cs []*Constraint) {
+func validateConstraints(p *ValidationError, cs []*Constraint) {
 	for i, c := range cs {
 		if c == nil {
 			p.addf("Constraint %d is null; remove it", i+1)
 			continue
 		}
-		var part Problems
+		var part ValidationError
 		validateComparison(&part, "Constraint", c.LTarget, c.RTarget, c.Operand)
 		p.under("Constraint "+strconv.Itoa(i+1)+" validation failed", part)
 	}
 }
 
-func validateAffinities(p *Problems, as []*Affinity) {
+func validateAffinities(p *ValidationError, as []*Affinity) {
 	for i, a := range as {
 		if a == nil {
 			p.addf("Affinity %d is null; remove it", i+1)
 			continue
 		}
-		var part Problems
+		var part ValidationError
 		if a.Operand == ConstraintDistinctHosts || a.Operand == ConstraintDistinctProperty {
 			part.addf("Unknown affinity operator %q", a.Operand)
 		} else {
@@ -45,7 +45,7 @@ func validateAffinities(p *Problems, as []*Affinity) {
 }
 
 // validateComparison checks operator and operands of constraints and affinities.
-func validateComparison(p *Problems, what, left, right, operand string) {
+func validateComparison(p *ValidationError, what, left, right, operand string) {
 	needsLeft := true
 	switch operand {
 	case "":
@@ -86,13 +86,13 @@ func validateComparison(p *Problems, what, left, right, operand string) {
 	}
 }
 
-func validateSpreads(p *Problems, spreads []*Spread) {
+func validateSpreads(p *ValidationError, spreads []*Spread) {
 	for i, s := range spreads {
 		if s == nil {
 			p.addf("Spread %d is null; remove it", i+1)
 			continue
 		}
-		var part Problems
+		var part ValidationError
 		if s.Attribute == "" {
 			part.addf("Missing spread attribute")
 		}
@@ -118,7 +118,7 @@ func validateSpreads(p *Problems, spreads []*Spread) {
 	}
 }
 
-func validateNetworks(p *Problems, networks []*NetworkResource) {
+func validateNetworks(p *ValidationError, networks []*NetworkResource) {
 	labels := map[string]bool{}
 	static := map[string]string{}
 	for _, n := range networks {
@@ -153,7 +153,7 @@ func validNetworkMode(mode string) bool {
 	return ok && name != "" && !strings.ContainsAny(name, `/\`+"\000")
 }
 
-func validatePort(p *Problems, port Port, mode string) {
+func validatePort(p *ValidationError, port Port, mode string) {
 	if port.Label == "" {
 		p.addf("Port label must be set")
 	}
@@ -173,19 +173,19 @@ func validatePort(p *Problems, port Port, mode string) {
 
 var serviceName = regexp.MustCompile(`^(?i:[a-z0-9]|[a-z0-9][a-z0-9\-]{0,61}[a-z0-9])$`)
 
-func validateServices(p *Problems, services []*Service, ports map[string]bool, group bool) {
+func validateServices(p *ValidationError, services []*Service, ports map[string]bool, group bool) {
 	for i, s := range services {
 		if s == nil {
 			p.addf("Service %d is null; remove it", i+1)
 			continue
 		}
-		var part Problems
+		var part ValidationError
 		s.validate(&part, ports, group)
 		p.under("Service["+strconv.Itoa(i)+"] "+s.Name+" validation failed", part)
 	}
 }
 
-func (s *Service) validate(p *Problems, ports map[string]bool, group bool) {
+func (s *Service) validate(p *ValidationError, ports map[string]bool, group bool) {
 	if !strings.Contains(s.Name, "${") && !serviceName.MatchString(s.Name) {
 		p.addf("Service name must be valid per RFC 1123 and can contain only alphanumeric characters or dashes and must be no longer than 63 characters")
 	}
@@ -205,13 +205,13 @@ func (s *Service) validate(p *Problems, ports map[string]bool, group bool) {
 		}
 	}
 	for _, c := range s.Checks {
-		var part Problems
+		var part ValidationError
 		c.validate(&part, s)
 		p.under("check \""+c.Name+"\" invalid", part)
 	}
 }
 
-func (c *ServiceCheck) validate(p *Problems, s *Service) {
+func (c *ServiceCheck) validate(p *ValidationError, s *Service) {
 	switch strings.ToLower(c.Type) {
 	case "grpc", "http", "tcp":
 	case "script":

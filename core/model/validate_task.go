@@ -9,8 +9,8 @@ import (
 )
 
 // validate returns the problems of the task within its group.
-func (t *Task) validate(j *Job, tg *TaskGroup) Problems {
-	var p Problems
+func (t *Task) validate(j *Job, tg *TaskGroup) ValidationError {
+	var p ValidationError
 	validateName(&p, "Task", t.Name)
 	if t.Driver == "" {
 		p.addf("Missing task driver")
@@ -44,7 +44,7 @@ func (t *Task) validate(j *Job, tg *TaskGroup) Problems {
 	return p
 }
 
-func (t *Task) validateResources(p *Problems) {
+func (t *Task) validateResources(p *ValidationError) {
 	r := t.Resources
 	if r == nil {
 		p.addf("Missing task resources")
@@ -88,7 +88,7 @@ func (t *Task) validateResources(p *Problems) {
 	validateNetworks(p, r.Networks)
 }
 
-func (t *Task) validateLogs(p *Problems, tg *TaskGroup) {
+func (t *Task) validateLogs(p *ValidationError, tg *TaskGroup) {
 	l := t.LogConfig
 	if l == nil {
 		p.addf("Missing log config")
@@ -110,7 +110,7 @@ func (t *Task) validateLogs(p *Problems, tg *TaskGroup) {
 	}
 }
 
-func (t *Task) validateLifecycle(p *Problems) {
+func (t *Task) validateLifecycle(p *ValidationError) {
 	if t.Lifecycle == nil {
 		return
 	}
@@ -127,7 +127,7 @@ func (t *Task) validateLifecycle(p *Problems) {
 }
 
 // validatePaths keeps files that the task names inside its own directory.
-func (t *Task) validatePaths(p *Problems) {
+func (t *Task) validatePaths(p *ValidationError) {
 	if d := t.DispatchPayload; d != nil {
 		if d.File == "" {
 			p.addf("Dispatch Payload validation failed: file must be set")
@@ -159,7 +159,7 @@ func (t *Task) validatePaths(p *Problems) {
 	}
 }
 
-func (t *Task) validateTemplate(p *Problems, n int, tmpl *Template) {
+func (t *Task) validateTemplate(p *ValidationError, n int, tmpl *Template) {
 	if tmpl.SourcePath == "" && tmpl.EmbeddedTmpl == "" {
 		p.addf("Template %d validation failed: Must specify a source path or have an embedded template", n)
 	}
@@ -199,7 +199,7 @@ func escapes(dir, rel string) bool {
 	return joined != "/alloc-root" && !strings.HasPrefix(joined, "/alloc-root/")
 }
 
-func (t *Task) validateMounts(p *Problems, tg *TaskGroup) {
+func (t *Task) validateMounts(p *ValidationError, tg *TaskGroup) {
 	for i, m := range t.VolumeMounts {
 		if m.Volume == "" {
 			p.addf("Volume Mount (%d) references empty volume", i)
@@ -217,7 +217,7 @@ func (t *Task) validateMounts(p *Problems, tg *TaskGroup) {
 	}
 }
 
-func (t *Task) validateActions(p *Problems) {
+func (t *Task) validateActions(p *ValidationError) {
 	seen := map[string]bool{}
 	for _, a := range t.Actions {
 		if a.Name == "" || a.Command == "" {

@@ -100,14 +100,17 @@ func TestSpecChangedIgnoresWhatServersSet(t *testing.T) {
 
 func TestDiffShowsExactlyWhatChanged(t *testing.T) {
 	a, b := validJob(), validJob()
-	if d := model.DiffJobs(a, b); d.Type != model.DiffTypeNone || d.TaskGroups != nil {
-		t.Fatalf("equal jobs differ: %+v", d)
+	if d, err := model.DiffJobs(a, b); err != nil || d.Type != model.DiffTypeNone || d.TaskGroups != nil {
+		t.Fatalf("equal jobs differ: %+v, %v", d, err)
 	}
 	b.TaskGroups[0].Count = 3
 	b.TaskGroups[0].Tasks[0].Env["A"] = "2"
 	b.TaskGroups[0].Tasks[0].Config["args"] = []any{"a", "c"}
 	b.Datacenters = []string{"dc1"}
-	d := model.DiffJobs(a, b)
+	d, err := model.DiffJobs(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := d.TaskGroups[0]
 	task := g.Tasks[0]
 	if d.Type != "Edited" || len(d.Objects) != 1 || d.Objects[0].Name != "Datacenters" || len(d.Objects[0].Fields) != 2 {

@@ -1,0 +1,116 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Warnings names what is allowed in the job but surprises people, and every
+// part that is read, stored and shown but not acted on yet.
+func Warnings(job *model.Job) []string {
+	var out []string
+	for _, g := range job.TaskGroups {
+		if definesServices(g) && !hasShutdownDelay(g) {
+			out = append(out, fmt.Sprintf("group %q defines services, but neither the group nor any of its tasks have shutdown_delay set", g.Name))
+		}
+	}
+	if p := job.Periodic; p != nil && p.Spec != "" {
+		out = append(out, "cron is deprecated and may be removed in a future release. Use crons instead")
+	}
+	return append(out, notActedOn(job)...)
+}
+
+// WarningText joins the warnings of a job in the form of the API; empty for none.
+func WarningText(job *model.Job) string {
+	warnings := Warnings(job)
+	if len(warnings) == 0 {
+		return ""
+	}
+	noun := "warnings"
+	if len(warnings) == 1 {
+		noun = "warning"
+	}
+	lines := make([]string, len(warnings))
+	for i, w := range warnings {
+		lines[i] = "* " + w
+	}
+	return fmt.Sprintf("%d %s:\n\n%s", len(warnings), noun, strings.Join(lines, "\n"))
+}
+
+func definesServices(g *model.TaskGroup) bool {
+	if len(g.Services) > 0 {
+		return true
+	}
+	for _, t := range g.Tasks {
+		if len(t.Services) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func hasShutdownDelay(g *model.TaskGroup) bool {
+	if g.ShutdownDelay != nil && *g.ShutdownDelay > 0 {
+		return true
+	}
+	for _, t := range g.Tasks {
+		if t.ShutdownDelay > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// notActedOn lists the blocks of the job that nothing acts on in this version.
+// A line leaves this function with the change that makes its block work.
+func notActedOn(job *model.Job) []string {
+	n := &notes{}
+	n.add(job.Multiregion != nil, "multiregion")
+	n.add(job.IsPeriodic(), "periodic")
+	n.add(job.IsParameterized(), "parameterized")
+	for _, g := range job.TaskGroups {
+		where := fmt.Sprintf("group %q: ", g.Name)
+		for _, s := range g.Services {
+			n.add(s.Connect != nil, where+"connect")
+		}
+		for _, v := range g.Volumes {
+			n.add(true, fmt.Sprintf("%svolume of type %s", where, v.Type))
+		}
+		for _, network := range g.Networks {
+			n.add(network.Mode != "" && network.Mode != "host", where+"network mode "+network.Mode)
+		}
+		n.add(g.Consul != nil, where+"consul")
+		for _, t := range g.Tasks {
+			n.task(fmt.Sprintf("task %q: ", t.Name), t)
+		}
+	}
+	sort.Strings(n.lines)
+	return slices.Compact(n.lines)
+}
+
+type notes struct{ lines []string }
+
+func (n *notes) add(present bool, what string) {
+	if present {
+		n.lines = append(n.lines, what+" is stored but not acted on by this version of Drover")
+	}
+}
+
+func (n *notes) task(where string, t *model.Task) {
+	n.add(t.Vault != nil, where+"vault")
+	n.add(t.Consul != nil, where+"consul")
+	n.add(t.CSIPluginConfig != nil, where+"csi_plugin")
+	n.add(len(t.Templates) > 0, where+"template")
+	n.add(len(t.Artifacts) > 0, where+"artifact")
+	n.add(t.DispatchPayload != nil, where+"dispatch_payload")
+	n.add(t.Schedule != nil, where+"schedule")
+	n.add(len(t.Secrets) > 0, where+"secret")
+	n.add(len(t.ScalingPolicies) > 0, where+"scaling")
+}
