@@ -29,6 +29,10 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv("PLUGINHOST_TEST_AGENT"); dir != "" {
+		agent(dir)
+		return
+	}
 	dir, err := os.MkdirTemp("", "pluginhost")
 	if err != nil {
 		panic(err)

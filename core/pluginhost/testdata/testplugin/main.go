@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
@@ -37,10 +38,21 @@ func main() {
 			Kind: plugin.Kind{Name: "teapot", Version: 3}, Register: func(grpc.ServiceRegistrar) {},
 		})
 	default:
+		if name == "chatty" {
+			go chat()
+		}
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("shell"), shelldriver.New("shell2")))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+// chat writes to the log all the time, also when nobody reads it any more.
+func chat() {
+	log := plugin.Logger("chatty")
+	for range time.Tick(5 * time.Millisecond) {
+		log.Info("still here")
 	}
 }
