@@ -127,6 +127,7 @@ type fakeBackend struct {
 	api.Backend
 	mu          sync.Mutex
 	view        *fakeView
+	recorded    api.View // answers instead of view if set
 	changed     chan struct{}
 	watched     chan struct{} // gets a token at each Watch
 	registered  []*api.JobRegisterRequest
@@ -156,6 +157,9 @@ func (b *fakeBackend) Ready(context.Context, api.ReadMode) (api.ReadMeta, error)
 func (b *fakeBackend) View() api.View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.recorded != nil {
+		return b.recorded
+	}
 	return b.view
 }
 func (b *fakeBackend) Watch(context.Context, ...api.WatchKey) <-chan struct{} {

@@ -162,6 +162,12 @@ func (s *Server) absentRoutes(mux *http.ServeMux) {
 	}
 	all := func(h handler) verbs { return verbs{get: h, put: h, del: h} }
 	s.mount(mux, "/v1/acl/{rest...}", all(refuse(http.StatusBadRequest, "ACL support disabled")))
+	none := func(w http.ResponseWriter, r *http.Request) (any, error) {
+		return s.read(w, r, nil, func(v View, _ *query) answer { return answer{index: v.TableIndex(TableNodes), value: []any{}} })
+	}
+	for _, path := range []string{"/v1/volumes", "/v1/plugins", "/v1/vars"} {
+		s.mount(mux, path, verbs{get: none})
+	}
 	s.mount(mux, "/.well-known/openid-configuration", verbs{get: refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled")})
 }
 

@@ -44,8 +44,8 @@ type Allocation struct {
 	Metrics            *AllocMetric // why it was placed where it is
 
 	DesiredStatus      string
-	DesiredDescription string `json:",omitempty"`
-	DesiredTransition  DesiredTransition
+	DesiredDescription string            `json:",omitempty"`
+	DesiredTransition  DesiredTransition `json:",omitzero"`
 
 	ClientStatus      string
 	ClientDescription string

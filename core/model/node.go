@@ -155,8 +155,8 @@ type NodeProcessorResources struct {
 
 // Topology lists the cores of a node and the distances of its memory.
 type Topology struct {
-	Nodes                  []uint8
-	Distances              [][]uint8
+	Nodes                  ByteList
+	Distances              []ByteList
 	Cores                  []Core
 	OverrideTotalCompute   uint64
 	OverrideWitholdCompute uint64
