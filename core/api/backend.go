@@ -241,6 +241,6 @@ type Client interface {
 	// the file ends (or, with Follow, until ctx ends).
 	StreamFile(ctx context.Context, req *FileStreamRequest, send func(*StreamFrame) error) error
 	StreamLogs(ctx context.Context, req *LogStreamRequest, send func(*StreamFrame) error) error
-	// Exec runs a command in a task. It reads in until it is closed and calls send for each output.
+	// Exec runs req.Cmd (that of the action, where one is asked for) in a task. It reads in until it is closed and calls send for each output.
 	Exec(ctx context.Context, req *ExecRequest, in <-chan *ExecInput, send func(*ExecOutput) error) error
 }

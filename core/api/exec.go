@@ -11,6 +11,8 @@ import (
 	"net/http"
 
 	"golang.org/x/net/websocket"
+
+	"github.com/drover-project/drover/core/model"
 )
 
 // Close codes of RFC 6455.
@@ -19,15 +21,10 @@ const (
 	closeInternal = 1011
 )
 
-// execAlloc runs a command in a task over a websocket of JSON messages:
-// ExecInput from the client, ExecOutput to it.
+// execAlloc runs a command, or an action of the job, in a task.
 func (s *Server) execAlloc(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := r.URL.Query()
 	req := &ExecRequest{AllocID: r.PathValue("id"), Task: p.Get("task"), Action: p.Get("action"), JobID: p.Get("job")}
-	var err error
-	if req.Tty, err = boolParam(r, "tty"); err != nil {
-		return nil, err
-	}
 	if c := p.Get("command"); c != "" {
 		if err := json.Unmarshal([]byte(c), &req.Cmd); err != nil {
 			return nil, fail(http.StatusBadRequest, "failed to parse command: "+err.Error())
@@ -36,11 +33,35 @@ func (s *Server) execAlloc(w http.ResponseWriter, r *http.Request) (any, error) 
 	if len(req.Cmd) == 0 && req.Action == "" {
 		return nil, fail(http.StatusBadRequest, "command is not present")
 	}
+	return s.execIn(w, r, req)
+}
+
+// jobAction runs an action of a job in one of its allocs.
+func (s *Server) jobAction(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	p := r.URL.Query()
+	req := &ExecRequest{AllocID: p.Get("allocID"), Task: p.Get("task"), Action: p.Get("action"), JobID: id}
+	if req.Action == "" || req.AllocID == "" {
+		return nil, fail(http.StatusBadRequest, "name the action and the allocation: ?action=NAME&allocID=ID")
+	}
+	return s.execIn(w, r, req)
+}
+
+// execIn talks over a websocket of JSON messages: ExecInput from the client,
+// ExecOutput to it.
+func (s *Server) execIn(w http.ResponseWriter, r *http.Request, req *ExecRequest) (any, error) {
+	var err error
+	if req.Tty, err = boolParam(r, "tty"); err != nil {
+		return nil, err
+	}
 	greet, err := boolParam(r, "ws_handshake")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.knownAlloc(req.AllocID); err != nil {
+	a, err := s.knownAlloc(req.AllocID)
+	if err != nil {
+		return nil, err
+	}
+	if err := expandAction(req, a); err != nil {
 		return nil, err
 	}
 	if r.Header.Get("Upgrade") == "" {
@@ -52,6 +73,24 @@ func (s *Server) execAlloc(w http.ResponseWriter, r *http.Request) (any, error) 
 		Handler:   func(ws *websocket.Conn) { s.execOver(ctx, ws, req, greet) },
 	}.ServeHTTP(w, r)
 	return done, nil
+}
+
+// expandAction puts the command of an action into the request.
+func expandAction(req *ExecRequest, a *model.Allocation) error {
+	if req.Action == "" || a == nil {
+		return nil
+	}
+	if tg := a.Job.LookupTaskGroup(a.TaskGroup); tg != nil {
+		for _, t := range tg.Tasks {
+			for _, action := range t.Actions {
+				if action.Name == req.Action && (req.Task == "" || req.Task == t.Name) {
+					req.Task, req.Cmd = t.Name, append([]string{action.Command}, action.Args...)
+					return nil
+				}
+			}
+		}
+	}
+	return fail(http.StatusNotFound, "action \""+req.Action+"\" is not in the job of allocation "+a.ID)
 }
 
 func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequest, greet bool) {

@@ -37,6 +37,7 @@ func (s *Server) jobVerbs() map[string]func(id string) verbs {
 		"/stable":         put(s.stableJob),
 		"/services":       get(s.jobServices),
 		"/actions":        get(s.jobActions),
+		"/action":         get(s.jobAction),
 		"/submission":     get(s.jobSubmission),
 		"/scale": func(id string) verbs {
 			return verbs{get: bind(s.jobScale, id), put: bind(s.scaleJob, id)}

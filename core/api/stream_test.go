@@ -144,6 +144,25 @@ func TestExecCarriesStdinOutputAndTheExitCode(t *testing.T) {
 	}
 }
 
+func TestAnActionRunsAsTheCommandThatTheJobGivesIt(t *testing.T) {
+	v := oneAlloc()
+	v.jobs[0].TaskGroups[0].Tasks[0].Actions = []*model.Action{{Name: "greet", Command: "/bin/echo", Args: []string{"hi"}}}
+	b := newBackend(v)
+	var ran []string
+	b.exec = func(req *api.ExecRequest, _ <-chan *api.ExecInput, send func(*api.ExecOutput) error) error {
+		ran = append([]string{req.Task}, req.Cmd...)
+		return send(&api.ExecOutput{Exited: true, Result: &api.ExecResult{}})
+	}
+	c := testClient(t, b)
+	code, err := c.Exec(t.Context(), &api.ExecRequest{AllocID: uuid, Action: "greet", JobID: "web"}, nil, io.Discard, io.Discard, nil)
+	if err != nil || code != 0 || strings.Join(ran, " ") != "t /bin/echo hi" {
+		t.Errorf("ran %q with code %d, %v", ran, code, err)
+	}
+	if _, err = c.Exec(t.Context(), &api.ExecRequest{AllocID: uuid, Action: "nope", JobID: "web"}, nil, io.Discard, io.Discard, nil); err == nil {
+		t.Error("an action that the job has not is refused")
+	}
+}
+
 func TestClientErrorsHaveTheClassOfTheStatus(t *testing.T) {
 	c := testClient(t, newBackend(threeJobs()))
 	_, _, err := c.Job(t.Context(), "none", nil)
