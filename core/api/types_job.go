@@ -69,7 +69,7 @@ type JobPlanResponse struct {
 	FailedTGAllocs     map[string]*model.AllocMetric
 	JobModifyIndex     uint64
 	CreatedEvals       []*model.Evaluation
-	Diff               any // *model.JobDiff, or nil if not asked for
+	Diff               *model.JobDiff // nil if not asked for
 	NextPeriodicLaunch *time.Time
 	Warnings           string
 	Index              uint64

@@ -57,7 +57,7 @@ func (c *Client) ValidateJob(ctx context.Context, job json.RawMessage) (*api.Job
 	return put[api.JobValidateResponse](ctx, c, "/v1/validate/job", nil, &api.JobValidateRequest{Job: job})
 }
 
-// PlanJob asks what registering a draft would do. Diff of the answer is a decoded *model.JobDiff as JSON value.
+// PlanJob asks what registering a draft would do.
 func (c *Client) PlanJob(ctx context.Context, id string, req *api.JobPlanRequest) (*api.JobPlanResponse, error) {
 	return put[api.JobPlanResponse](ctx, c, jobPath(id, "/plan"), nil, req)
 }
@@ -117,9 +117,16 @@ func (c *Client) SetJobStability(ctx context.Context, req *api.JobStabilityReque
 	return put[api.IndexResponse](ctx, c, jobPath(req.JobID, "/stable"), nil, req)
 }
 
-// JobVersions reads the history of a job, newest first, with the diffs between neighbours if asked.
-func (c *Client) JobVersions(ctx context.Context, id string, diffs bool, q *Query) (*api.JobVersionsResponse, Meta, error) {
-	return get[*api.JobVersionsResponse](ctx, c, jobPath(id, "/versions"), withParam(q, "diffs", strconv.FormatBool(diffs)))
+// JobVersions is the history of a job, newest first. Diffs[i] leads from
+// Versions[i+1] to Versions[i].
+type JobVersions struct {
+	Versions []*model.Job
+	Diffs    []*model.JobDiff
+}
+
+// JobVersions reads the history of a job, with diffs if asked.
+func (c *Client) JobVersions(ctx context.Context, id string, diffs bool, q *Query) (*JobVersions, Meta, error) {
+	return get[*JobVersions](ctx, c, jobPath(id, "/versions"), withParam(q, "diffs", strconv.FormatBool(diffs)))
 }
 
 // JobSummary counts the allocs of a job.
