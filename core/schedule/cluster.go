@@ -85,9 +85,5 @@ func (c *cluster) restore(a *model.Allocation) {
 func (c *cluster) assign(row int, chk *feasible.Checker, tg *model.TaskGroup, id string, oversubscribe bool) (*model.AllocatedResources, string) {
 	n := c.nodes[row]
 	holders := append(feasible.Holders(c.view, n.ID, c.gone[n.ID]), c.placed[n.ID]...)
-	u, why := feasible.UsageOf(n, holders)
-	if why != "" {
-		return nil, why
-	}
-	return feasible.Assign(chk, u, tg, n, id, oversubscribe)
+	return feasible.Assign(chk, feasible.UsageOf(n, holders), tg, n, id, oversubscribe)
 }

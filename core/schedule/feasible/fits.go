@@ -54,8 +54,25 @@ func Fits(v NodeView, n *model.Node, c Change) string {
 	if !exclusive {
 		return ""
 	}
-	_, why := UsageOf(n, append(Holders(v, n.ID, gone), c.Place...))
-	return why
+	return collides(v, n, c, gone)
+}
+
+// collides says which port, core or device of a new alloc somebody holds already.
+func collides(v NodeView, n *model.Node, c Change, gone map[string]bool) string {
+	u := UsageOf(n, Holders(v, n.ID, gone))
+	for _, a := range c.Place {
+		if v.AllocByID(a.ID) != nil {
+			_ = u.Add(a) // an update in place keeps what it has
+		}
+	}
+	for _, a := range c.Place {
+		if v.AllocByID(a.ID) == nil {
+			if why := u.Add(a); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
 }
 
 // lacking names the first dimension in which the sums exceed the capacity.

@@ -44,16 +44,15 @@ type Usage struct {
 }
 
 // UsageOf collects the ports, cores and device instances that the allocs hold,
-// with what the node itself holds back.
-func UsageOf(n *model.Node, allocs []*model.Allocation) (*Usage, string) {
+// with what the node itself holds back. Two that hold the same is no error here:
+// one of them has been asked to stop.
+func UsageOf(n *model.Node, allocs []*model.Allocation) *Usage {
 	u := &Usage{ports: map[string]*bitmap{}, cores: map[uint16]bool{}, devices: map[string]bool{}}
 	for _, a := range allocs {
-		if r := u.Add(a); r != "" {
-			return u, r
-		}
+		_ = u.Add(a)
 	}
 	u.reserve(n)
-	return u, ""
+	return u
 }
 
 // reserve takes what the node holds back. It never collides: an alloc that
@@ -90,51 +89,52 @@ func (u *Usage) on(ip string) *bitmap {
 	return b
 }
 
-// Add takes what a holds, or says what is taken already.
+// Add takes all that a holds and says what of it was taken already, or "".
 func (u *Usage) Add(a *model.Allocation) string {
 	r := a.AllocatedResources
 	if r == nil {
 		return ""
 	}
+	first := ""
 	for _, p := range r.Shared.Ports {
-		if u.on(p.HostIP).set(p.Value) && !p.IgnoreCollision {
-			return collision(p.Label, p.Value)
+		if u.on(p.HostIP).set(p.Value) && !p.IgnoreCollision && first == "" {
+			first = collision(p.Label, p.Value)
 		}
 	}
 	for _, t := range r.Tasks {
-		if why := u.addTask(t); why != "" {
-			return why
+		if why := u.addTask(t); first == "" {
+			first = why
 		}
 	}
-	return ""
+	return first
 }
 
 func (u *Usage) addTask(t *model.AllocatedTaskResources) string {
+	first := ""
+	note := func(taken bool, why string) {
+		if taken && first == "" {
+			first = why
+		}
+	}
 	for _, nw := range t.Networks {
 		for _, ps := range [][]model.Port{nw.ReservedPorts, nw.DynamicPorts} {
 			for _, p := range ps {
-				if u.on(nw.IP).set(p.Value) {
-					return collision(p.Label, p.Value)
-				}
+				note(u.on(nw.IP).set(p.Value) && !p.IgnoreCollision, collision(p.Label, p.Value))
 			}
 		}
 	}
 	for _, c := range t.Cpu.ReservedCores {
-		if u.cores[c] {
-			return "cores"
-		}
+		note(u.cores[c], "cores")
 		u.cores[c] = true
 	}
 	for _, d := range t.Devices {
 		for _, id := range d.DeviceIDs {
 			key := d.Vendor + "/" + d.Type + "/" + d.Name + "/" + id
-			if u.devices[key] {
-				return "devices"
-			}
+			note(u.devices[key], "devices")
 			u.devices[key] = true
 		}
 	}
-	return ""
+	return first
 }
 
 func collision(label string, port int) string {

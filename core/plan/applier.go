@@ -1,0 +1,200 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Proposer writes a command to the log and returns once it is applied here.
+type Proposer interface {
+	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
+}
+
+// maxGroup is how many plans are committed as one entry of the log.
+const maxGroup = 64
+
+// Applier verifies plans and commits what fits. While one group is on its way
+// through the log the next is verified against it.
+type Applier struct {
+	view     func() View
+	proposer Proposer
+	now      func() time.Time
+
+	mu      sync.Mutex
+	pending []*request
+	wake    chan struct{}
+}
+
+type request struct {
+	plan   *model.Plan
+	result *model.PlanResult
+	err    error
+	done   chan struct{}
+}
+
+// group is plans that are committed together.
+type group struct {
+	reqs []*request
+	done chan struct{} // closed when the log has answered
+	err  error
+}
+
+// NewApplier returns an applier; Run makes it work. view returns the newest state.
+func NewApplier(view func() View, proposer Proposer, now func() time.Time) *Applier {
+	return &Applier{view: view, proposer: proposer, now: now, wake: make(chan struct{}, 1)}
+}
+
+// Submit waits until the plan was looked at and what fits of it is committed.
+func (a *Applier) Submit(ctx context.Context, p *model.Plan) (*model.PlanResult, error) {
+	r := &request{plan: p, done: make(chan struct{})}
+	a.mu.Lock()
+	a.pending = append(a.pending, r)
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-r.done:
+		return r.result, r.err
+	case <-ctx.Done():
+		if a.withdraw(r) {
+			return nil, ctx.Err()
+		}
+		<-r.done // it is being committed: what is answered must be what happened
+		return r.result, r.err
+	}
+}
+
+// withdraw takes a request back that nobody has looked at.
+func (a *Applier) withdraw(r *request) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := len(a.pending)
+	a.pending = slices.DeleteFunc(a.pending, func(x *request) bool { return x == r })
+	return len(a.pending) < n
+}
+
+// next takes the most urgent plans.
+func (a *Applier) next() []*request {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	slices.SortStableFunc(a.pending, func(x, y *request) int { return -cmp.Compare(x.plan.Priority, y.plan.Priority) })
+	n := min(len(a.pending), maxGroup)
+	out := slices.Clone(a.pending[:n])
+	a.pending = slices.Delete(a.pending, 0, n)
+	return out
+}
+
+// Run verifies and commits until ctx ends; what waits then is answered with Unavailable.
+func (a *Applier) Run(ctx context.Context) {
+	var flying *group
+	defer func() {
+		if flying != nil {
+			<-flying.done
+		}
+		for reqs := a.next(); len(reqs) > 0; reqs = a.next() {
+			for _, r := range reqs {
+				r.err = errdefs.Unavailablef("this server does not lead any more: the evaluation is tried again by the next leader")
+				close(r.done)
+			}
+		}
+	}()
+	for {
+		reqs := a.next()
+		if len(reqs) == 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-a.wake:
+			}
+			continue
+		}
+		g := a.verify(reqs, flying)
+		if flying != nil {
+			<-flying.done
+			if flying.err != nil { // what g was verified against did not happen
+				g = a.verify(reqs, nil)
+			}
+		}
+		flying = a.commit(ctx, g)
+	}
+}
+
+// verify looks at every plan in turn, each on top of the ones before.
+func (a *Applier) verify(reqs []*request, flying *group) *group {
+	o := newOverlay(a.view())
+	if flying != nil {
+		for _, r := range flying.reqs {
+			o.apply(r.result)
+		}
+	}
+	for _, r := range reqs {
+		r.result = verify(o, r.plan)
+		o.apply(r.result)
+	}
+	return &group{reqs: reqs, done: make(chan struct{})}
+}
+
+// commit sends a group to the log without waiting for it.
+func (a *Applier) commit(ctx context.Context, g *group) *group {
+	now := a.now().UnixNano()
+	batch := &fsm.Batch{}
+	for _, r := range g.reqs {
+		if !empty(r.result) {
+			batch.Commands = append(batch.Commands, fsm.NewApplyPlan(r.plan.EvalID, r.result, now))
+		}
+	}
+	if len(batch.Commands) == 0 {
+		g.answer(0, nil)
+		return g
+	}
+	var cmd fsm.Command = batch
+	if len(batch.Commands) == 1 {
+		cmd = batch.Commands[0]
+	}
+	data, err := fsm.Encode(cmd)
+	if err != nil {
+		g.answer(0, err)
+		return g
+	}
+	go func() {
+		index, _, err := a.proposer.Propose(ctx, data)
+		g.answer(index, err)
+	}()
+	return g
+}
+
+func (g *group) answer(index uint64, err error) {
+	g.err = err
+	for _, r := range g.reqs {
+		switch {
+		case err != nil && !empty(r.result):
+			r.result, r.err = nil, err
+		default:
+			r.result.AllocIndex = index
+			if r.result.RefreshIndex != 0 {
+				r.result.RefreshIndex = max(r.result.RefreshIndex, index)
+			}
+		}
+	}
+	close(g.done)
+	for _, r := range g.reqs {
+		close(r.done)
+	}
+}
+
+func empty(r *model.PlanResult) bool {
+	return len(r.NodeUpdate) == 0 && len(r.NodeAllocation) == 0 && len(r.NodePreemptions) == 0 &&
+		r.Deployment == nil && len(r.DeploymentUpdates) == 0
+}

@@ -1,0 +1,102 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/feasible"
+)
+
+// View is what of the state the Applier reads; *state.View satisfies it.
+type View interface {
+	feasible.NodeView
+	Index() uint64
+	NodeByID(id string) *model.Node
+	JobByID(namespace, id string) *model.Job
+}
+
+// overlay is a View with results on top that were accepted but are not applied yet.
+type overlay struct {
+	View
+	allocs map[string]*model.Allocation
+	added  map[string][]*model.Allocation // new ones by node
+	used   map[string][3]int64
+	dirty  map[string]bool // nodes on which an existing alloc has changed
+}
+
+func newOverlay(v View) *overlay {
+	return &overlay{
+		View: v, allocs: map[string]*model.Allocation{}, added: map[string][]*model.Allocation{},
+		used: map[string][3]int64{}, dirty: map[string]bool{},
+	}
+}
+
+// apply puts a result on top, as the state will hold it.
+func (o *overlay) apply(r *model.PlanResult) {
+	for _, part := range []map[string][]*model.Allocation{r.NodeUpdate, r.NodePreemptions, r.NodeAllocation} {
+		for _, allocs := range part {
+			for _, a := range allocs {
+				o.put(a)
+			}
+		}
+	}
+}
+
+func (o *overlay) put(a *model.Allocation) {
+	old := o.AllocByID(a.ID)
+	if old == nil {
+		o.added[a.NodeID] = append(o.added[a.NodeID], a)
+	} else {
+		o.dirty[a.NodeID] = true
+		o.add(old, -1)
+		if old.ClientTerminalStatus() && !a.ClientTerminalStatus() { // what has ended stays so
+			a = a.Copy()
+			a.ClientStatus = old.ClientStatus
+		}
+	}
+	o.add(a, 1)
+	o.allocs[a.ID] = a
+}
+
+func (o *overlay) add(a *model.Allocation, sign int64) {
+	if a.ClientTerminalStatus() || a.AllocatedResources == nil {
+		return
+	}
+	r, u := a.AllocatedResources.Comparable(), o.used[a.NodeID]
+	o.used[a.NodeID] = [3]int64{u[0] + sign*r.CPUShares, u[1] + sign*r.MemoryMB, u[2] + sign*r.DiskMB}
+}
+
+// AllocByID implements feasible.NodeView.
+func (o *overlay) AllocByID(id string) *model.Allocation {
+	if a := o.allocs[id]; a != nil {
+		return a
+	}
+	return o.View.AllocByID(id)
+}
+
+// AllocsByNode implements feasible.NodeView.
+func (o *overlay) AllocsByNode(nodeID string) []*model.Allocation {
+	below := o.View.AllocsByNode(nodeID)
+	if len(o.added[nodeID]) == 0 && !o.dirty[nodeID] {
+		return below
+	}
+	out := make([]*model.Allocation, 0, len(below)+len(o.added[nodeID]))
+	for _, a := range below {
+		if changed := o.allocs[a.ID]; changed != nil {
+			a = changed
+		}
+		out = append(out, a)
+	}
+	for _, a := range o.added[nodeID] {
+		out = append(out, o.allocs[a.ID])
+	}
+	return out
+}
+
+// NodeUsed implements feasible.NodeView.
+func (o *overlay) NodeUsed(nodeID string) (cpu, mem, disk int64) {
+	cpu, mem, disk = o.View.NodeUsed(nodeID)
+	u := o.used[nodeID]
+	return cpu + u[0], mem + u[1], disk + u[2]
+}

@@ -1,0 +1,37 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// indexWait bounds how long a worker waits for the state to reach an index.
+const indexWait = 5 * time.Second
+
+// WaitForIndex returns the WaitFor of a Config over a store: it returns once the
+// newest View shows index. A leader applies what it proposes before it answers, so
+// it seldom waits at all.
+func WaitForIndex(store *state.Store) func(ctx context.Context, index uint64) error {
+	return func(ctx context.Context, index uint64) error {
+		ctx, cancel := context.WithTimeout(ctx, indexWait)
+		defer cancel()
+		for {
+			changed := store.Watch(ctx, state.Key{Table: state.TableEvals}, state.Key{Table: state.TableAllocs},
+				state.Key{Table: state.TableJobs}, state.Key{Table: state.TableNodes}, state.Key{Table: state.TableDeployments})
+			if store.View().Index() >= index {
+				return nil
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return errdefs.DeadlineExceededf("state is at index %d and did not reach %d: this server lags behind the log, the evaluation is tried again", store.View().Index(), index)
+			}
+		}
+	}
+}
