@@ -8,7 +8,6 @@ package supervisor
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -49,8 +48,7 @@ func (l *loop) undo(key string) {
 	for _, pid := range holders(l.journal.fifo(key, 1)) {
 		_ = unix.Kill(-pid, unix.SIGKILL)
 	}
-	if l.cgroups != "" {
-		dir := filepath.Join(l.cgroups, "drover", key)
+	for _, dir := range cgroupsOf(l.cgroups, key) {
 		killCgroup(dir)
 		l.removeCgroup(dir)
 	}

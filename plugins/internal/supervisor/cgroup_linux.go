@@ -26,21 +26,31 @@ func cgroupRoot() string {
 	return ""
 }
 
-// taskCgroup makes the cgroup of a task. Without one it returns "" and -1.
+// taskCgroup makes the cgroup of a task, always a new one: the kernel kills what
+// is started into a cgroup that was killed before. Without one it returns "" and -1.
 func taskCgroup(root, key string) (dir string, fd int) {
-	if root == "" {
+	if root == "" || os.MkdirAll(filepath.Join(root, "drover"), 0o755) != nil {
 		return "", -1
 	}
-	dir = filepath.Join(root, "drover", key)
-	if os.MkdirAll(dir, 0o755) != nil {
+	dir, err := os.MkdirTemp(filepath.Join(root, "drover"), key+".")
+	if err != nil {
 		return "", -1
 	}
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		_ = os.Remove(dir) // made for nothing
 		return "", -1
 	}
 	return dir, fd
+}
+
+// cgroupsOf finds the cgroups of a task whose record is not written.
+func cgroupsOf(root, key string) []string {
+	if root == "" {
+		return nil
+	}
+	dirs, _ := filepath.Glob(filepath.Join(root, "drover", key+".*")) // the pattern is well-formed
+	return dirs
 }
 
 // killCgroup kills every process in a task's cgroup, whatever session it moved to.

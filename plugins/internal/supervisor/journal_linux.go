@@ -66,9 +66,10 @@ func openJournal(dir string) (journal, error) {
 	return journal{dir: real}, nil
 }
 
-// keyOf names a task's files: ids may hold slashes and be long.
-func keyOf(id string) string {
-	sum := sha256.Sum256([]byte(id))
+// key names a task's files and its cgroup: ids may hold slashes and be long, and
+// two supervisors of a machine may have a task of the same id.
+func (j journal) key(id string) string {
+	sum := sha256.Sum256([]byte(j.dir + "\x00" + id))
 	return hex.EncodeToString(sum[:12])
 }
 

@@ -128,7 +128,7 @@ func (l *loop) run() error {
 		for _, e := range events[:max(n, 0)] {
 			l.handle(int(e.Fd), e.Events)
 		}
-		if l.shutdown || l.idleFor(time.Now()) {
+		if (l.shutdown || l.idleFor(time.Now())) && len(l.trash) == 0 {
 			return nil
 		}
 	}

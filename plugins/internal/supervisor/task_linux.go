@@ -59,7 +59,7 @@ func (l *loop) start(spec *Spec) (*task, error) {
 	if _, ok := l.tasks[spec.ID]; ok {
 		return nil, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", spec.ID)
 	}
-	t := &task{id: spec.ID, key: keyOf(spec.ID), pidfd: -1, logDir: -1}
+	t := &task{id: spec.ID, key: l.journal.key(spec.ID), pidfd: -1, logDir: -1}
 	t.out[0].fifo, t.out[0].file, t.out[1].fifo, t.out[1].file = -1, -1, -1, -1
 	// The spec first: a process without a pid in the journal is then an
 	// unfinished start, and undone by the next supervisor.
