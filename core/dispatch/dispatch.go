@@ -1,0 +1,135 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch
+
+import (
+	"context"
+	"crypto/subtle"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// DefaultTTL is how long a node counts as alive after it was last heard of.
+const DefaultTTL = 8 * time.Second
+
+// proposeTimeout bounds the wait for a Command to be committed.
+const proposeTimeout = 30 * time.Second
+
+// Raft is what dispatch needs of consensus.
+type Raft interface {
+	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
+	VerifyLeader(ctx context.Context) error
+}
+
+// Config is what a Dispatcher works with. All fields but Addresses, TTL and Now
+// are needed.
+type Config struct {
+	Store *state.Store
+	Raft  Raft
+	// NewID mints the id of an eval.
+	NewID func() string
+	// NodeEvals makes the evals that a change of a node's status asks for.
+	NodeEvals func(view *state.View, node *model.Node, trigger string, now time.Time) []*model.Evaluation
+	// Addresses lists the servers for nodes; nil is none.
+	Addresses func() []string
+	// TTL is the lease of a node; 0 means DefaultTTL.
+	TTL time.Duration
+	// Now is the clock; nil means time.Now.
+	Now    func() time.Time
+	Logger hclog.Logger
+}
+
+// Dispatcher holds the sessions of nodes. It serves nodes while Run runs.
+type Dispatcher struct {
+	cfg     Config
+	logger  hclog.Logger
+	updates chan *updateRequest
+
+	mu       sync.Mutex
+	sessions map[string]*session  // by node id
+	leases   map[string]time.Time // by node id: when its lease ends; nil unless this server leads
+}
+
+var _ rpc.Servers = (*Dispatcher)(nil)
+
+// New returns a Dispatcher.
+func New(cfg Config) *Dispatcher {
+	if cfg.TTL == 0 {
+		cfg.TTL = DefaultTTL
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Addresses == nil {
+		cfg.Addresses = func() []string { return nil }
+	}
+	return &Dispatcher{
+		cfg:      cfg,
+		logger:   cfg.Logger.Named("dispatch"),
+		updates:  make(chan *updateRequest),
+		sessions: map[string]*session{},
+	}
+}
+
+// Run pushes assignments and commits updates until ctx ends.
+func (d *Dispatcher) Run(ctx context.Context) {
+	var work sync.WaitGroup
+	work.Go(func() { d.follow(ctx) })
+	work.Go(func() { d.commitUpdates(ctx) })
+	work.Wait()
+}
+
+// Node returns the attached node, to call it.
+func (d *Dispatcher) Node(nodeID string) (rpc.Node, error) {
+	d.mu.Lock()
+	s := d.sessions[nodeID]
+	d.mu.Unlock()
+	if s != nil {
+		return s.node, nil
+	}
+	if d.cfg.Store.View().NodeByID(nodeID) == nil {
+		return nil, errdefs.NotFoundf("Unknown node %q", nodeID)
+	}
+	return nil, errdefs.Unavailablef("No path to node %q: it has no session with this server; see its status, and retry when it is ready", nodeID)
+}
+
+// propose commits a command.
+func (d *Dispatcher) propose(ctx context.Context, cmd fsm.Command) (uint64, error) {
+	data, err := fsm.Encode(cmd)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	index, _, err := d.cfg.Raft.Propose(ctx, data)
+	return index, err
+}
+
+// known returns the node that id proves to be.
+func (d *Dispatcher) known(view *state.View, id rpc.Identity) (*model.Node, error) {
+	node := view.NodeByID(id.NodeID)
+	if node == nil {
+		return nil, errdefs.NotFoundf("node %q is not registered; register it first", id.NodeID)
+	}
+	if !sameSecret(node.SecretID, id.SecretID) {
+		return nil, wrongSecret(id.NodeID)
+	}
+	return node, nil
+}
+
+func sameSecret(a, b string) bool {
+	return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
+}
+
+func wrongSecret(nodeID string) error {
+	return errdefs.PermissionDeniedf("the secret is not that of node %q: another machine uses its id, or its data directory was copied; give one of them a new node id", nodeID)
+}

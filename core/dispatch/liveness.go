@@ -1,0 +1,170 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/state"
+)
+
+const (
+	// looksPerLease is how often the leases are looked at within one.
+	looksPerLease = 8
+	// statusBatch bounds how many nodes one Command marks.
+	statusBatch = 256
+)
+
+// renew gives the node a fresh lease.
+func (d *Dispatcher) renew(nodeID string, now time.Time) rpc.Lease {
+	d.mu.Lock()
+	if d.leases != nil {
+		d.leases[nodeID] = now.Add(d.cfg.TTL)
+	}
+	d.mu.Unlock()
+	return rpc.Lease{TTL: d.cfg.TTL, Index: d.cfg.Store.View().Index(), Servers: d.cfg.Addresses()}
+}
+
+// shorten lets the lease of a node whose session broke off end earlier: it has
+// half of it to come back.
+func (d *Dispatcher) shorten(nodeID string, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	soon := now.Add(d.cfg.TTL / 2)
+	if end, ok := d.leases[nodeID]; ok && soon.Before(end) {
+		d.leases[nodeID] = soon
+	}
+}
+
+// Lead watches the leases until ctx ends. It runs while this server leads. All
+// nodes get a whole lease first: the leader before may have heard of them.
+func (d *Dispatcher) Lead(ctx context.Context) {
+	d.grantAll(d.cfg.Now())
+	defer func() {
+		d.mu.Lock()
+		d.leases = nil
+		d.mu.Unlock()
+	}()
+	tick := time.NewTicker(d.cfg.TTL / looksPerLease)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := d.expire(ctx, d.cfg.Now()); err != nil && ctx.Err() == nil {
+			d.logger.Warn("nodes that missed their heartbeat could not be marked; the next look tries again", "error", err)
+		}
+	}
+}
+
+func (d *Dispatcher) grantAll(now time.Time) {
+	leases := map[string]time.Time{}
+	for node := range d.cfg.Store.View().Nodes() {
+		if node.Status != model.NodeStatusDown {
+			leases[node.ID] = now.Add(d.cfg.TTL)
+		}
+	}
+	d.mu.Lock()
+	d.leases = leases
+	d.mu.Unlock()
+}
+
+// expire marks the nodes whose lease ended.
+func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
+	silent := d.silent(now)
+	view := d.cfg.Store.View()
+	for len(silent) > 0 {
+		n := min(len(silent), statusBatch)
+		batch, ids := &fsm.Batch{}, silent[:n]
+		silent = silent[n:]
+		for _, id := range ids {
+			if cmd := d.verdict(view, id, now); cmd != nil {
+				batch.Commands = append(batch.Commands, cmd)
+			}
+		}
+		if len(batch.Commands) > 0 {
+			if _, err := d.propose(ctx, batch); err != nil {
+				return err
+			}
+		}
+		d.settle(ids, now)
+	}
+	return nil
+}
+
+// silent lists the nodes whose lease ended.
+func (d *Dispatcher) silent(now time.Time) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var ids []string
+	for id, end := range d.leases {
+		if !now.Before(end) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// settle forgets nodes that are down or gone, and looks again later at those
+// that may come back.
+func (d *Dispatcher) settle(ids []string, now time.Time) {
+	view := d.cfg.Store.View()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, id := range ids {
+		node := view.NodeByID(id)
+		switch end, ok := d.leases[id]; {
+		case !ok || now.Before(end): // it was heard of meanwhile
+		case node == nil || node.Status == model.NodeStatusDown:
+			delete(d.leases, id)
+		default:
+			d.leases[id] = now.Add(d.cfg.TTL)
+		}
+	}
+}
+
+// verdict says what becomes of a silent node: out of reach while one of its
+// allocs may still reconnect, down otherwise. Nil changes nothing.
+func (d *Dispatcher) verdict(view *state.View, id string, now time.Time) fsm.Command {
+	node := view.NodeByID(id)
+	if node == nil || node.Status == model.NodeStatusDown {
+		return nil
+	}
+	status := model.NodeStatusDown
+	if mayReconnect(view, id) {
+		status = model.NodeStatusDisconnected
+	}
+	if node.Status == status {
+		return nil
+	}
+	d.logger.Warn("a node missed its heartbeat", "node_id", id, "node", node.Name, "status", status)
+	return d.statusCommand(view, node, status, "Node heartbeat missed", now)
+}
+
+// mayReconnect says whether an alloc of the node waits for it to come back.
+func mayReconnect(view *state.View, nodeID string) bool {
+	for _, a := range view.AllocsByNode(nodeID) {
+		if a.TerminalStatus() {
+			continue
+		}
+		job := view.JobByVersion(a.Namespace, a.JobID, a.JobVersion)
+		if job == nil {
+			continue
+		}
+		tg := job.LookupTaskGroup(a.TaskGroup)
+		if tg == nil {
+			continue
+		}
+		if tg.MaxClientDisconnect != nil || tg.Disconnect != nil && tg.Disconnect.LostAfter > 0 {
+			return true
+		}
+	}
+	return false
+}

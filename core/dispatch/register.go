@@ -1,0 +1,78 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Register stores what the node says about itself and makes it ready.
+func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease, error) {
+	if node.ID == "" || node.SecretID == "" {
+		return rpc.Lease{}, errdefs.InvalidArgumentf("a node registers with an id and a secret; this one lacks one of them")
+	}
+	view := d.cfg.Store.View()
+	before := view.NodeByID(node.ID)
+	if before != nil && !sameSecret(before.SecretID, node.SecretID) {
+		return rpc.Lease{}, wrongSecret(node.ID)
+	}
+	now := d.cfg.Now()
+	stored := node.Copy()
+	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
+	stored.ComputedClass = stored.ComputeClass()
+	var cmd fsm.Command = &fsm.RegisterNode{Node: stored}
+	if asksForEvals(before, stored) {
+		if evals := d.cfg.NodeEvals(view, stored, model.EvalTriggerNodeUpdate, now); len(evals) > 0 {
+			cmd = &fsm.Batch{Commands: []fsm.Command{cmd, &fsm.UpsertEvals{Evals: evals}}}
+		}
+	}
+	if _, err := d.propose(ctx, cmd); err != nil {
+		return rpc.Lease{}, err
+	}
+	return d.renew(node.ID, now), nil
+}
+
+// asksForEvals says whether the scheduler must look at the node anew: it is
+// new, it is back, or it can run other things than before.
+func asksForEvals(before, after *model.Node) bool {
+	return before == nil || before.Status != model.NodeStatusReady || before.ComputedClass != after.ComputedClass
+}
+
+// Beat renews the lease. It makes a node that was down or out of reach ready.
+func (d *Dispatcher) Beat(ctx context.Context, id rpc.Identity) (rpc.Lease, error) {
+	view := d.cfg.Store.View()
+	node, err := d.known(view, id)
+	if err != nil {
+		return rpc.Lease{}, err
+	}
+	now := d.cfg.Now()
+	if node.Status != model.NodeStatusReady {
+		if err := d.setStatus(ctx, view, node, model.NodeStatusReady, "Node reregistered by heartbeat", now); err != nil {
+			return rpc.Lease{}, err
+		}
+	}
+	return d.renew(node.ID, now), nil
+}
+
+func (d *Dispatcher) setStatus(ctx context.Context, view *state.View, node *model.Node, status, message string, now time.Time) error {
+	_, err := d.propose(ctx, d.statusCommand(view, node, status, message, now))
+	return err
+}
+
+func (d *Dispatcher) statusCommand(view *state.View, node *model.Node, status, message string, now time.Time) *fsm.UpdateNodeStatus {
+	return &fsm.UpdateNodeStatus{
+		NodeID:    node.ID,
+		Status:    status,
+		UpdatedAt: now.Unix(),
+		Event:     &model.NodeEvent{Subsystem: "Cluster", Message: message, Timestamp: now.UTC()},
+		Evals:     d.cfg.NodeEvals(view, node, model.EvalTriggerNodeUpdate, now),
+	}
+}

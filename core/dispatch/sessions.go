@@ -1,0 +1,220 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// vouchTimeout bounds the question whether a leader vouches for a full set.
+const vouchTimeout = 5 * time.Second
+
+// session is an attached node.
+type session struct {
+	node     rpc.Node
+	wake     chan struct{} // of size 1
+	replaced chan struct{} // closed when another session takes its place
+
+	mu    sync.Mutex
+	full  bool // everything must be sent
+	index uint64
+	set   map[string]rpc.Assignment // by alloc id: what changed since the last push
+	gone  []string
+}
+
+func (s *session) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// resync makes the next push a full one.
+func (s *session) resync() {
+	s.mu.Lock()
+	s.full, s.set, s.gone = true, nil, nil
+	s.mu.Unlock()
+	s.signal()
+}
+
+// note adds one change to the next push.
+func (s *session) note(index uint64, old, now *model.Allocation) {
+	s.mu.Lock()
+	if !s.full {
+		s.index = index
+		if now == nil {
+			delete(s.set, old.ID)
+			s.gone = append(s.gone, old.ID)
+		} else {
+			if s.set == nil {
+				s.set = map[string]rpc.Assignment{}
+			}
+			s.set[now.ID] = assignment(now)
+		}
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+// take returns what is to be pushed; nil if nothing is. full says that the
+// caller has to build a full set.
+func (s *session) take() (delta *rpc.Assignments, full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.full {
+		s.full = false
+		return nil, true
+	}
+	if len(s.set) == 0 && len(s.gone) == 0 {
+		return nil, false
+	}
+	delta = &rpc.Assignments{Index: s.index, Gone: s.gone, Set: make([]rpc.Assignment, 0, len(s.set))}
+	for _, a := range s.set {
+		delta.Set = append(delta.Set, a)
+	}
+	s.set, s.gone = nil, nil
+	return delta, false
+}
+
+func assignment(a *model.Allocation) rpc.Assignment {
+	return rpc.Assignment{AllocID: a.ID, AllocModifyIndex: a.AllocModifyIndex, DesiredStatus: a.DesiredStatus}
+}
+
+// Attach serves a node's session: see rpc.Servers.
+func (d *Dispatcher) Attach(ctx context.Context, id rpc.Identity, node rpc.Node, push func(*rpc.Assignments) error) error {
+	if _, err := d.known(d.cfg.Store.View(), id); err != nil {
+		return err
+	}
+	s := &session{node: node, wake: make(chan struct{}, 1), replaced: make(chan struct{})}
+	s.resync()
+	d.enter(id.NodeID, s)
+	defer d.leave(id.NodeID, s)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.replaced:
+			return errdefs.Abortedf("another session of node %q took the place of this one", id.NodeID)
+		case <-s.wake:
+		}
+		delta, full := s.take()
+		if full {
+			delta = d.everything(ctx, id.NodeID)
+		}
+		if delta == nil {
+			continue
+		}
+		if err := push(delta); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *Dispatcher) enter(nodeID string, s *session) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old := d.sessions[nodeID]; old != nil {
+		close(old.replaced)
+	}
+	d.sessions[nodeID] = s
+}
+
+func (d *Dispatcher) leave(nodeID string, s *session) {
+	d.mu.Lock()
+	current := d.sessions[nodeID] == s
+	if current {
+		delete(d.sessions, nodeID)
+	}
+	d.mu.Unlock()
+	if current {
+		d.shorten(nodeID, d.cfg.Now())
+	}
+}
+
+// everything returns the full set of a node.
+func (d *Dispatcher) everything(ctx context.Context, nodeID string) *rpc.Assignments {
+	// The question comes before the read: what is read is then not older than
+	// the answer.
+	ctx, cancel := context.WithTimeout(ctx, vouchTimeout)
+	defer cancel()
+	confirmed := d.cfg.Raft.VerifyLeader(ctx) == nil
+	view := d.cfg.Store.View()
+	out := &rpc.Assignments{Index: view.Index(), Full: true, Confirmed: confirmed}
+	for _, a := range view.AllocsByNode(nodeID) {
+		out.Set = append(out.Set, assignment(a))
+	}
+	return out
+}
+
+// follow reads the changes of allocs and tells the sessions.
+func (d *Dispatcher) follow(ctx context.Context) {
+	feed := d.cfg.Store.Subscribe(state.TableAllocs)
+	defer feed.Close()
+	d.resyncAll() // what changed before the feed began
+	for {
+		batch, err := feed.Next(ctx)
+		if err != nil {
+			return // only the end of ctx ends a feed
+		}
+		if batch.Resync {
+			d.resyncAll()
+			continue
+		}
+		for i := range batch.Changes {
+			d.tell(&batch.Changes[i])
+		}
+	}
+}
+
+func (d *Dispatcher) resyncAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.sessions {
+		s.resync()
+	}
+}
+
+// tell notes a change that the alloc's node must act upon.
+func (d *Dispatcher) tell(c *state.Change) {
+	old, _ := c.Old.(*model.Allocation)
+	now, _ := c.New.(*model.Allocation)
+	alloc := now
+	switch {
+	case now == nil && old == nil:
+		return
+	case now == nil:
+		alloc = old
+	case old != nil && old.AllocModifyIndex == now.AllocModifyIndex:
+		return // what the node itself reported
+	}
+	d.mu.Lock()
+	s := d.sessions[alloc.NodeID]
+	d.mu.Unlock()
+	if s != nil {
+		s.note(c.Index, old, now)
+	}
+}
+
+// FetchAllocs returns allocs of the node with their jobs.
+func (d *Dispatcher) FetchAllocs(_ context.Context, id rpc.Identity, allocIDs []string) ([]*model.Allocation, error) {
+	view := d.cfg.Store.View()
+	if _, err := d.known(view, id); err != nil {
+		return nil, err
+	}
+	out := make([]*model.Allocation, 0, len(allocIDs))
+	for _, allocID := range allocIDs {
+		if a := view.AllocByID(allocID); a != nil && a.NodeID == id.NodeID {
+			out = append(out, view.AllocWithJob(a))
+		}
+	}
+	return slices.Clip(out), nil
+}
