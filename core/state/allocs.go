@@ -91,7 +91,7 @@ func (tx *Tx) writeAlloc(a *model.Allocation) {
 func (tx *Tx) PlaceAlloc(a *model.Allocation, now int64) {
 	a.AllocModifyIndex = tx.index
 	a.ModifyTime = now
-	if old := tx.t.allocs.get(a.ID); old != nil {
+	if old := tx.t.allocs.find(a.ID); old != nil {
 		keepReported(a, old)
 	} else {
 		a.CreateIndex, a.CreateTime = tx.index, now
@@ -129,7 +129,7 @@ func (tx *Tx) linkPrevious(a *model.Allocation) {
 	if a.PreviousAllocation == "" {
 		return
 	}
-	prev := tx.t.allocs.get(a.PreviousAllocation)
+	prev := tx.t.allocs.find(a.PreviousAllocation)
 	if prev == nil || prev.NextAllocation == a.ID {
 		return
 	}
@@ -155,7 +155,7 @@ type AllocStop struct {
 
 // StopAlloc applies what the scheduler changes of an alloc that ends.
 func (tx *Tx) StopAlloc(s *AllocStop, now int64) error {
-	old := tx.t.allocs.get(s.ID)
+	old := tx.t.allocs.find(s.ID)
 	if old == nil {
 		return allocNotFound(s.ID)
 	}
@@ -191,7 +191,7 @@ func setIf(dst *string, v string) {
 // UpdateAllocFromClient applies what a node reports of an alloc. An alloc that
 // has ended is never alive again; such a report changes nothing.
 func (tx *Tx) UpdateAllocFromClient(u *model.Allocation) error {
-	old := tx.t.allocs.get(u.ID)
+	old := tx.t.allocs.find(u.ID)
 	if old == nil {
 		return allocNotFound(u.ID)
 	}
@@ -225,7 +225,7 @@ func (tx *Tx) UpdateAllocFromClient(u *model.Allocation) error {
 // SetDesiredTransition says what an operator or a controller asks the scheduler
 // to do with an alloc; unset fields keep what was asked before.
 func (tx *Tx) SetDesiredTransition(id string, d model.DesiredTransition) error {
-	old := tx.t.allocs.get(id)
+	old := tx.t.allocs.find(id)
 	if old == nil {
 		return allocNotFound(id)
 	}

@@ -165,7 +165,7 @@ func promotedDescription(d *model.Deployment) string {
 func (tx *Tx) healthyCanaries(g *model.DeploymentState) int {
 	n := 0
 	for _, id := range g.PlacedCanaries {
-		if a := tx.t.allocs.get(id); a != nil && a.DeploymentStatus.IsHealthy() {
+		if a := tx.t.allocs.find(id); a != nil && a.DeploymentStatus.IsHealthy() {
 			n++
 		}
 	}
@@ -174,7 +174,7 @@ func (tx *Tx) healthyCanaries(g *model.DeploymentState) int {
 
 // endCanary makes a promoted canary an ordinary alloc.
 func (tx *Tx) endCanary(id string) {
-	a := tx.t.allocs.get(id)
+	a := tx.t.allocs.find(id)
 	if a == nil || !a.DeploymentStatus.IsCanary() {
 		return
 	}
@@ -196,7 +196,7 @@ func (tx *Tx) SetAllocHealth(deploymentID string, healthy, unhealthy []string, a
 	}
 	check := func(ids []string) error {
 		for _, id := range ids {
-			a := tx.t.allocs.get(id)
+			a := tx.t.allocs.find(id)
 			if a == nil {
 				return allocNotFound(id)
 			}
@@ -222,7 +222,7 @@ func (tx *Tx) SetAllocHealth(deploymentID string, healthy, unhealthy []string, a
 }
 
 func (tx *Tx) setHealth(id string, healthy bool, at int64) {
-	old := tx.t.allocs.get(id)
+	old := tx.t.allocs.find(id)
 	c := *old
 	c.DeploymentStatus = &model.AllocDeploymentStatus{
 		Healthy: &healthy, Timestamp: time.Unix(0, at).UTC(),

@@ -228,7 +228,7 @@ func (tx *Tx) settleUsage(nodeID string, diff *usageRow) {
 	if *diff == (usageRow{NodeID: nodeID}) {
 		return
 	}
-	if old := tx.t.usage.get(nodeID); old != nil {
+	if old := tx.t.usage.find(nodeID); old != nil {
 		diff.CPU += old.CPU
 		diff.Mem += old.Mem
 		diff.Disk += old.Disk

@@ -67,6 +67,25 @@ func (x *index) get(key string) (uint32, bool) {
 	return e.num, found
 }
 
+// getHint is get for the writer: it remembers the path for a set of the same key.
+func (x *index) getHint(key string, hint *btree.PathHint) (uint32, bool) {
+	if u, ok := parseUUID(key); ok {
+		e, found := x.uuids.GetHint(u, hint)
+		return e.num, found
+	}
+	return x.get(key)
+}
+
+// setHint is set behind a getHint.
+func (x *index) setHint(key string, num uint32, hint *btree.PathHint) {
+	if u, ok := parseUUID(key); ok {
+		u.num = num
+		x.uuids.SetHint(u, hint)
+		return
+	}
+	x.set(key, num)
+}
+
 func (x *index) set(key string, num uint32) {
 	if u, ok := parseUUID(key); ok {
 		u.num = num
@@ -113,34 +132,38 @@ func (x *index) ascend(from string, key func(uint32) string) iter.Seq[uint32] {
 // uuidDashes are the places of the dashes in a UUID.
 func uuidDash(i int) bool { return i == 8 || i == 13 || i == 18 || i == 23 }
 
+// hexDigits holds the value of each lower-case hexadecimal digit, and 0xff elsewhere.
+var hexDigits = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 0xff
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		t[c] = byte(i)
+	}
+	return t
+}()
+
 // parseUUID accepts exactly the canonical form: 36 characters, lower case.
 func parseUUID(s string) (uuidEntry, bool) {
-	if len(s) != 36 {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return uuidEntry{}, false
 	}
-	var words [4]uint32
-	n := 0
-	for i := range 36 {
-		c := s[i]
-		if uuidDash(i) {
-			if c != '-' {
-				return uuidEntry{}, false
-			}
-			continue
+	var bad byte
+	part := func(v uint32, digits string) uint32 {
+		for i := range len(digits) {
+			d := hexDigits[digits[i]]
+			bad |= d
+			v = v<<4 | uint32(d&15)
 		}
-		var v uint32
-		switch {
-		case c >= '0' && c <= '9':
-			v = uint32(c - '0')
-		case c >= 'a' && c <= 'f':
-			v = uint32(c-'a') + 10
-		default:
-			return uuidEntry{}, false
-		}
-		words[n/8] = words[n/8]<<4 | v
-		n++
+		return v
 	}
-	return uuidEntry{a: words[0], b: words[1], c: words[2], d: words[3]}, true
+	u := uuidEntry{
+		a: part(0, s[:8]),
+		b: part(part(0, s[9:13]), s[14:18]),
+		c: part(part(0, s[19:23]), s[24:28]),
+		d: part(0, s[28:]),
+	}
+	return u, bad < 16
 }
 
 // lowerUUID returns the smallest UUID whose text is >= s.

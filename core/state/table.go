@@ -3,7 +3,11 @@
 
 package state
 
-import "iter"
+import (
+	"iter"
+
+	"github.com/tidwall/btree"
+)
 
 // secondary names an index of a table. Key returns a row's key, "" for a row
 // that is not in the index.
@@ -27,6 +31,12 @@ type table[R any] struct {
 	by     []postings
 	free   numbers
 	dirty  bool
+
+	// The writer's last look-up: a write of the same row often follows it.
+	last      string
+	lastFound bool
+	lastRow   uint32
+	hint      btree.PathHint
 }
 
 func newTable[R any](s *schema[R]) *table[R] {
@@ -69,16 +79,34 @@ func (t *table[R]) get(id string) *R {
 	return t.rows.get(h)
 }
 
+// find is get for the writer.
+func (t *table[R]) find(id string) *R {
+	if h, ok := t.handle(id); ok {
+		return t.rows.get(h)
+	}
+	return nil
+}
+
+// handle returns a row's handle, to the writer only.
+func (t *table[R]) handle(id string) (uint32, bool) {
+	if id != t.last || id == "" {
+		t.lastRow, t.lastFound = t.ids.getHint(id, &t.hint)
+		t.last = id
+	}
+	return t.lastRow, t.lastFound
+}
+
 // put inserts or replaces a row and returns the old one.
 func (t *table[R]) put(row *R) (old *R) {
 	t.dirty = true
 	id := t.schema.id(row)
-	h, exists := t.ids.get(id)
+	h, exists := t.handle(id)
 	if exists {
 		old = t.rows.get(h)
 	} else {
 		h = t.free.take()
-		t.ids.set(id, h)
+		t.ids.setHint(id, h, &t.hint)
+		t.lastRow, t.lastFound = h, true
 	}
 	for i := range t.schema.secondaries {
 		key := t.schema.secondaries[i].key
@@ -102,11 +130,12 @@ func (t *table[R]) put(row *R) (old *R) {
 
 // delete removes a row and returns it.
 func (t *table[R]) delete(id string) (old *R) {
-	h, ok := t.ids.get(id)
+	h, ok := t.handle(id)
 	if !ok {
 		return nil
 	}
 	t.dirty = true
+	t.last = ""
 	old = t.rows.get(h)
 	for i := range t.schema.secondaries {
 		if key := t.schema.secondaries[i].key(old); key != "" {
