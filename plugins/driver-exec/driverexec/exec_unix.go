@@ -1,0 +1,163 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package driverexec
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// lingering is how long output is still read when a command has ended but left
+// processes behind that hold it open.
+const lingering = time.Second
+
+// exec runs a command beside the task: same user, environment, directory and
+// cgroup. It is this process's child and ends with its stream.
+func (t *tasks) exec(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
+	cmd, err := t.execCommand(ctx, id, opts)
+	if err != nil {
+		return driver.ExitResult{}, err
+	}
+	if opts.TTY {
+		err = runTTY(cmd, opts, stream)
+	} else {
+		err = runPipes(cmd, stream)
+	}
+	if ctx.Err() != nil {
+		return driver.ExitResult{}, ctx.Err()
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+		if cmd.ProcessState == nil {
+			return driver.ExitResult{}, errdefs.InvalidArgumentf("exec %q in task %q: %w", opts.Command, id, err)
+		}
+		return driver.ExitResult{}, errdefs.Abortedf("exec %q in task %q: hand on its output: %w", opts.Command, id, err)
+	}
+	ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && ws.Signaled() {
+		return driver.ExitResult{ExitCode: 128 + int(ws.Signal()), Signal: int(ws.Signal())}, nil
+	}
+	return driver.ExitResult{ExitCode: cmd.ProcessState.ExitCode()}, nil
+}
+
+func (t *tasks) execCommand(ctx context.Context, id string, opts driver.ExecOptions) (*exec.Cmd, error) {
+	c, err := t.of(id)
+	if err != nil {
+		return nil, err
+	}
+	spec, status, err := c.Spec(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if status.Exit != nil {
+		return nil, errdefs.FailedPreconditionf("exec in task %q: it has ended", id)
+	}
+	if len(opts.Command) == 0 {
+		return nil, errdefs.InvalidArgumentf("exec in task %q: no command given", id)
+	}
+	env := map[string]string{}
+	for _, kv := range spec.Env {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			env[name] = value
+		}
+	}
+	program, err := lookUp(spec.Dir, opts.Command[0], env["PATH"])
+	if err != nil {
+		return nil, errdefs.InvalidArgumentf("exec in task %q: %w", id, err)
+	}
+	cmd := exec.CommandContext(ctx, program, opts.Command[1:]...)
+	cmd.Args[0] = opts.Command[0]
+	cmd.Env, cmd.Dir, cmd.WaitDelay = spec.Env, spec.Dir, lingering
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if u := spec.User; u != nil {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
+	}
+	// With all that it started.
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	return cmd, nil
+}
+
+func runPipes(cmd *exec.Cmd, stream driver.ExecStream) error {
+	cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stderr
+	if stream.Stdin != nil {
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return err
+		}
+		// It may outlive the command in a Read; that ends with the stream.
+		go func() {
+			_, _ = io.Copy(in, stream.Stdin) // a command need not read its input
+			_ = in.Close()
+		}()
+	}
+	return cmd.Run()
+}
+
+func runTTY(cmd *exec.Cmd, opts driver.ExecOptions, stream driver.ExecStream) error {
+	terminal, err := pty.StartWithSize(cmd, windowSize(opts.Size))
+	if err != nil {
+		return err
+	}
+	if stream.Stdin != nil {
+		go func() {
+			const endOfInput = "\x04"
+			_, _ = io.Copy(terminal, stream.Stdin) // it fails when the terminal is closed
+			_, _ = io.WriteString(terminal, endOfInput)
+		}()
+	}
+	ended := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case size := <-stream.Resize:
+				_ = pty.Setsize(terminal, windowSize(size)) // a size is a hint
+			case <-ended:
+				return
+			}
+		}
+	}()
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		out := stream.Stdout
+		if out == nil {
+			out = io.Discard
+		}
+		_, _ = io.Copy(out, terminal) // EIO is how a terminal ends
+	}()
+	err = cmd.Wait()
+	close(ended)
+	select {
+	case <-copied:
+	case <-time.After(lingering):
+	}
+	return errors.Join(err, closeTerminal(terminal))
+}
+
+func closeTerminal(terminal *os.File) error {
+	if err := terminal.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+func windowSize(s driver.TerminalSize) *pty.Winsize {
+	if s == (driver.TerminalSize{}) {
+		s = driver.TerminalSize{Height: 24, Width: 80}
+	}
+	return &pty.Winsize{Rows: uint16(s.Height), Cols: uint16(s.Width)}
+}

@@ -1,0 +1,280 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverexec
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/plugins/internal/supervisor"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+// RawExec is the driver raw_exec: processes with the machine's own file system
+// and network, as the agent's user unless the task names one.
+type RawExec struct {
+	tasks *tasks
+
+	mu     sync.Mutex
+	config agentConfig
+	// changed is closed and replaced when the config changes.
+	changed chan struct{}
+}
+
+// NewRawExec returns the driver; its supervisor is that of dir.
+func NewRawExec(dir string) *RawExec {
+	return &RawExec{tasks: newTasks(dir), changed: make(chan struct{})}
+}
+
+// agentConfig is the block plugin "raw_exec" { config { } }.
+type agentConfig struct {
+	Enabled        bool     `json:"enabled"`
+	DeniedEnvvars  []string `json:"denied_envvars"`
+	DeniedHostUIDs string   `json:"denied_host_uids"`
+	DeniedHostGIDs string   `json:"denied_host_gids"`
+
+	uids, gids ranges
+}
+
+// taskConfig is the config block of a task.
+type taskConfig struct {
+	Command          string              `json:"command"`
+	Args             []string            `json:"args"`
+	WorkDir          string              `json:"work_dir"`
+	OOMScoreAdj      *int                `json:"oom_score_adj"`
+	CgroupV1Override []map[string]string `json:"cgroup_v1_override"`
+	CgroupV2Override string              `json:"cgroup_v2_override"`
+	DeniedEnvvars    []string            `json:"denied_envvars"`
+}
+
+// Info implements driver.Driver.
+func (d *RawExec) Info() driver.Info {
+	return driver.Info{
+		Name: "raw_exec",
+		Capabilities: driver.Capabilities{
+			SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationNone,
+			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
+		},
+		ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+			{Name: "enabled", Type: schema.Bool, Default: false, Description: "offer the driver; its tasks are not isolated from the machine"},
+			{Name: "denied_envvars", Type: schema.ListString, Description: "variables, also as name*, that no task gets"},
+			{Name: "denied_host_uids", Type: schema.String, Description: "user ids, as 0,10-20, that no task may run as"},
+			{Name: "denied_host_gids", Type: schema.String, Description: "group ids, as 0,10-20, that no task may run with"},
+		}},
+		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+			{Name: "command", Type: schema.String, Required: true, Description: "program: absolute, in the task's directory, or in its PATH"},
+			{Name: "args", Type: schema.ListString, Description: "arguments"},
+			{Name: "work_dir", Type: schema.String, Description: "absolute directory to run in; the task's directory if empty"},
+			{Name: "oom_score_adj", Type: schema.Number, Description: "how readily the kernel kills the task when memory runs out, 0 to 1000"},
+			{Name: "cgroup_v1_override", Type: schema.ListMapString, Description: "cgroup by controller to run in"},
+			{Name: "cgroup_v2_override", Type: schema.String, Description: "cgroup to run in"},
+			{Name: "denied_envvars", Type: schema.ListString, Description: "variables, also as name*, that the task does not get"},
+		}},
+	}
+}
+
+// SetConfig implements driver.Driver.
+func (d *RawExec) SetConfig(_ context.Context, config []byte) error {
+	var c agentConfig
+	if err := schema.Unmarshal(config, &c); err != nil {
+		return err
+	}
+	var err error
+	if c.uids, err = parseRanges(c.DeniedHostUIDs); err != nil {
+		return errdefs.InvalidArgumentf("denied_host_uids: %w", err)
+	}
+	if c.gids, err = parseRanges(c.DeniedHostGIDs); err != nil {
+		return errdefs.InvalidArgumentf("denied_host_gids: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.config = c
+	close(d.changed)
+	d.changed = make(chan struct{})
+	return nil
+}
+
+func (d *RawExec) current() (agentConfig, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config, d.changed
+}
+
+// Fingerprint implements driver.Driver.
+func (d *RawExec) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
+	out := make(chan driver.Fingerprint)
+	go func() {
+		defer close(out)
+		for {
+			c, changed := d.current()
+			f := driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: "disabled"}
+			if c.Enabled {
+				f = driver.Fingerprint{Attributes: map[string]string{"driver.raw_exec": "1"}, Health: driver.HealthHealthy, HealthDescription: "Healthy"}
+			}
+			select {
+			case out <- f:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+// StartTask implements driver.Driver.
+func (d *RawExec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	agent, _ := d.current()
+	if !agent.Enabled {
+		return nil, nil, errdefs.FailedPreconditionf("start task %q: raw_exec is disabled on this node; set enabled = true in the agent's plugin \"raw_exec\" config", task.ID)
+	}
+	spec, err := rawSpec(task, agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	handle, err := d.tasks.start(ctx, spec)
+	return handle, nil, err
+}
+
+// rawSpec resolves a task's config to what the supervisor runs.
+func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error) {
+	var c taskConfig
+	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
+		return supervisor.Spec{}, err
+	}
+	invalid := func(err error) (supervisor.Spec, error) {
+		return supervisor.Spec{}, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
+	}
+	user, err := resolveUser(task.User)
+	if err != nil {
+		return invalid(err)
+	}
+	if err := agent.allow(user); err != nil {
+		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: %w", task.Name, err)
+	}
+	dir := task.TaskDir
+	if c.WorkDir != "" {
+		if dir = c.WorkDir; !filepath.IsAbs(dir) {
+			return invalid(fmt.Errorf("config.work_dir: %q is not absolute", dir))
+		}
+	}
+	program, err := lookUp(task.TaskDir, c.Command, task.Env["PATH"])
+	if err != nil {
+		return invalid(fmt.Errorf("config.command: %w", err))
+	}
+	if c.OOMScoreAdj != nil && (*c.OOMScoreAdj < 0 || *c.OOMScoreAdj > 1000) {
+		return invalid(fmt.Errorf("config.oom_score_adj: %d is not between 0 and 1000", *c.OOMScoreAdj))
+	}
+	cgroups, err := overrides(c)
+	if err != nil {
+		return invalid(err)
+	}
+	logs, err := logsOf(task)
+	if err != nil {
+		return invalid(err)
+	}
+	return supervisor.Spec{
+		ID: task.ID, Path: program, Args: append([]string{c.Command}, c.Args...), Dir: dir,
+		Env: environment(task.Env, append(agent.DeniedEnvvars, c.DeniedEnvvars...)), User: user, Logs: logs,
+		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups,
+	}, nil
+}
+
+// logsOf tells the supervisor where the task's output goes: beneath the alloc's
+// directory, which is the last that no task can change.
+func logsOf(task *driver.TaskConfig) (supervisor.Logs, error) {
+	l := supervisor.Logs{
+		Disabled: task.Logs.Disabled, Root: task.AllocDir,
+		Stdout: filepath.Base(task.Logs.StdoutPath), Stderr: filepath.Base(task.Logs.StderrPath),
+		MaxFiles: task.Logs.MaxFiles, MaxFileBytes: int64(task.Logs.MaxFileSizeMB) << 20,
+	}
+	if l.Disabled {
+		return l, nil
+	}
+	dir := filepath.Dir(task.Logs.StdoutPath)
+	rel, err := filepath.Rel(task.AllocDir, dir)
+	if err != nil || !filepath.IsLocal(rel) || filepath.Dir(task.Logs.StderrPath) != dir {
+		return l, fmt.Errorf("the log files %s and %s must be in one directory beneath %s", task.Logs.StdoutPath, task.Logs.StderrPath, task.AllocDir)
+	}
+	l.Dir = filepath.ToSlash(rel)
+	return l, nil
+}
+
+// The rest of the contract is the same for all drivers of this plugin.
+
+// RecoverTask implements driver.Driver.
+func (d *RawExec) RecoverTask(ctx context.Context, handle *driver.Handle) error {
+	return d.tasks.recover(ctx, handle)
+}
+
+// WaitTask implements driver.Driver.
+func (d *RawExec) WaitTask(ctx context.Context, id string) (driver.ExitResult, error) {
+	return d.tasks.wait(ctx, id)
+}
+
+// StopTask implements driver.Driver.
+func (d *RawExec) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
+	return d.tasks.stop(ctx, id, timeout, signal)
+}
+
+// DestroyTask implements driver.Driver.
+func (d *RawExec) DestroyTask(ctx context.Context, id string, force bool) error {
+	return d.tasks.destroy(ctx, id, force)
+}
+
+// InspectTask implements driver.Driver.
+func (d *RawExec) InspectTask(ctx context.Context, id string) (*driver.TaskStatus, error) {
+	return d.tasks.inspect(ctx, id)
+}
+
+// TaskStats implements driver.Driver.
+func (d *RawExec) TaskStats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
+	return d.tasks.stats(ctx, interval)
+}
+
+// SignalTask implements driver.Driver.
+func (d *RawExec) SignalTask(ctx context.Context, id string, signal string) error {
+	return d.tasks.signal(ctx, id, signal)
+}
+
+// ExecTask implements driver.Driver.
+func (d *RawExec) ExecTask(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
+	return d.tasks.exec(ctx, id, opts, stream)
+}
+
+// TaskEvents implements driver.Driver: these drivers have nothing to tell.
+func (d *RawExec) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
+	out := make(chan driver.TaskEvent)
+	context.AfterFunc(ctx, func() { close(out) })
+	return out, nil
+}
+
+// Close ends the connection to the supervisor; tasks go on.
+func (d *RawExec) Close() error { return d.tasks.close() }
+
+// handleState is what a handle holds.
+type handleState struct {
+	Dir string `json:"dir"` // of the supervisor
+	PID int    `json:"pid"` // for people
+}
+
+const handleVersion = 1
+
+func newHandle(id string, s handleState) (*driver.Handle, error) {
+	state, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode the handle of task %q: %w", id, err)
+	}
+	return &driver.Handle{TaskID: id, Version: handleVersion, State: state}, nil
+}

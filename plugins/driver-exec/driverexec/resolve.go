@@ -1,0 +1,158 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverexec
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/plugins/internal/supervisor"
+)
+
+// lookUp finds a command: absolute, beneath the task's directory (local/ first),
+// or by name in the task's PATH.
+func lookUp(taskDir, command, pathVar string) (string, error) {
+	if command == "" {
+		return "", fmt.Errorf("is empty")
+	}
+	if filepath.IsAbs(command) {
+		return command, executable(command)
+	}
+	tries := []string{filepath.Join(taskDir, "local", command), filepath.Join(taskDir, command)}
+	if !strings.ContainsAny(command, `/\`) {
+		for _, dir := range filepath.SplitList(pathVar) {
+			if filepath.IsAbs(dir) {
+				tries = append(tries, filepath.Join(dir, command))
+			}
+		}
+	}
+	for _, try := range tries {
+		if executable(try) == nil {
+			return try, nil
+		}
+		if runtime.GOOS == "windows" && executable(try+".exe") == nil {
+			return try + ".exe", nil
+		}
+	}
+	return "", fmt.Errorf("there is no executable file %q in the task's directory %s or in its PATH %q; fetch it with an artifact, or give an absolute path", command, taskDir, pathVar)
+}
+
+func executable(file string) error {
+	st, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return fmt.Errorf("there is no such program: %w", err)
+	case st.IsDir():
+		return fmt.Errorf("%s is a directory", file)
+	case runtime.GOOS != "windows" && st.Mode()&0o111 == 0:
+		return fmt.Errorf("%s is not executable; set its mode", file)
+	}
+	return nil
+}
+
+// environment makes the process's environment, without what is denied.
+func environment(env map[string]string, denied []string) []string {
+	out := make([]string, 0, len(env))
+	for name, value := range env {
+		if !slices.ContainsFunc(denied, func(pattern string) bool {
+			ok, err := path.Match(pattern, name)
+			return ok && err == nil || pattern == name
+		}) {
+			out = append(out, name+"="+value)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// ranges are ids, as 0,10-20.
+type ranges [][2]uint64
+
+func parseRanges(text string) (ranges, error) {
+	var out ranges
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		lo, err := strconv.ParseUint(strings.TrimSpace(from), 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no id or range of ids: %w", part, err)
+		}
+		hi, err := strconv.ParseUint(strings.TrimSpace(to), 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no id or range of ids: %w", part, err)
+		}
+		if hi < lo {
+			return nil, fmt.Errorf("%q ends before it begins", part)
+		}
+		out = append(out, [2]uint64{lo, hi})
+	}
+	return out, nil
+}
+
+func (r ranges) has(id uint32) bool {
+	return slices.ContainsFunc(r, func(x [2]uint64) bool { return x[0] <= uint64(id) && uint64(id) <= x[1] })
+}
+
+// allow checks who a task runs as; nil is the agent's own user.
+func (c agentConfig) allow(u *supervisor.User) error {
+	if u == nil {
+		if os.Getuid() < 0 {
+			return nil // a system without such ids
+		}
+		u = &supervisor.User{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
+	}
+	if c.uids.has(u.UID) {
+		return fmt.Errorf("user id %d is in the agent's denied_host_uids; run the task as another user", u.UID)
+	}
+	for _, gid := range append([]uint32{u.GID}, u.Groups...) {
+		if c.gids.has(gid) {
+			return fmt.Errorf("group id %d is in the agent's denied_host_gids; run the task as another user", gid)
+		}
+	}
+	return nil
+}
+
+// cgroupMount is where cgroups are.
+const cgroupMount = "/sys/fs/cgroup"
+
+// overrides returns the cgroups that the config asks for.
+func overrides(c taskConfig) ([]string, error) {
+	var dirs []string
+	add := func(root, name string) error {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(root, name)
+		}
+		name = filepath.Clean(name)
+		if !strings.HasPrefix(name, cgroupMount+"/") {
+			return fmt.Errorf("cgroup %q is not below %s", name, cgroupMount)
+		}
+		dirs = append(dirs, name)
+		return nil
+	}
+	if c.CgroupV2Override != "" {
+		if err := add(cgroupMount, c.CgroupV2Override); err != nil {
+			return nil, fmt.Errorf("config.cgroup_v2_override: %w", err)
+		}
+	}
+	for _, m := range c.CgroupV1Override {
+		for controller, name := range m {
+			if err := add(filepath.Join(cgroupMount, controller), name); err != nil {
+				return nil, fmt.Errorf("config.cgroup_v1_override: %w", err)
+			}
+		}
+	}
+	slices.Sort(dirs)
+	return dirs, nil
+}

@@ -1,0 +1,296 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverexec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/plugins/internal/supervisor"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// tasks are the tasks of one driver, each with the supervisor that has it: a
+// handle may name another one than that of new tasks.
+type tasks struct {
+	dir string
+
+	mu      sync.Mutex
+	clients map[string]*supervisor.Client // by directory
+	known   map[string]*supervisor.Client // by task
+}
+
+func newTasks(dir string) *tasks {
+	return &tasks{dir: dir, clients: map[string]*supervisor.Client{}, known: map[string]*supervisor.Client{}}
+}
+
+// client returns the client of a supervisor, which is started if need be.
+func (t *tasks) client(ctx context.Context, dir string) (*supervisor.Client, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.clients[dir]; c != nil {
+		return c, nil
+	}
+	c, err := supervisor.Open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	t.clients[dir] = c
+	return c, nil
+}
+
+func (t *tasks) close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var errs []error
+	for _, c := range t.clients {
+		errs = append(errs, c.Close())
+	}
+	t.clients, t.known = map[string]*supervisor.Client{}, map[string]*supervisor.Client{}
+	return errors.Join(errs...)
+}
+
+func (t *tasks) of(id string) (*supervisor.Client, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.known[id]
+	if c == nil {
+		return nil, errdefs.NotFoundf("task %q is unknown to this driver; start or recover it first", id)
+	}
+	return c, nil
+}
+
+func (t *tasks) learn(id string, c *supervisor.Client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known[id] = c
+}
+
+func (t *tasks) start(ctx context.Context, spec supervisor.Spec) (*driver.Handle, error) {
+	c, err := t.client(ctx, t.dir)
+	if err != nil {
+		return nil, err
+	}
+	status, err := c.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	t.learn(spec.ID, c)
+	return newHandle(spec.ID, handleState{Dir: t.dir, PID: status.PID})
+}
+
+func (t *tasks) recover(ctx context.Context, handle *driver.Handle) error {
+	if _, err := t.of(handle.TaskID); err == nil {
+		return nil
+	}
+	var state handleState
+	if handle.Version < 1 || handle.Version > handleVersion {
+		return errdefs.InvalidArgumentf("recover task %q: handle version %d is not known to this driver; install the plugin that made it", handle.TaskID, handle.Version)
+	}
+	if err := json.Unmarshal(handle.State, &state); err != nil || state.Dir == "" {
+		return errdefs.InvalidArgumentf("recover task %q: its handle is not of this driver", handle.TaskID)
+	}
+	c, err := t.client(ctx, state.Dir)
+	if err != nil {
+		return errdefs.Unavailablef("recover task %q: %w", handle.TaskID, err)
+	}
+	if _, err := c.Inspect(ctx, handle.TaskID); err != nil {
+		return err
+	}
+	t.learn(handle.TaskID, c)
+	return nil
+}
+
+func exitResult(e *supervisor.Exit) driver.ExitResult {
+	r := driver.ExitResult{ExitCode: e.Code, Signal: e.Signal, OOMKilled: e.OOM}
+	if e.Unknown != "" {
+		r.Err = "exit code unknown: " + e.Unknown
+	}
+	return r
+}
+
+func (t *tasks) wait(ctx context.Context, id string) (driver.ExitResult, error) {
+	c, err := t.of(id)
+	if err != nil {
+		return driver.ExitResult{}, err
+	}
+	status, err := c.Wait(ctx, id)
+	if err != nil {
+		return driver.ExitResult{}, err
+	}
+	return exitResult(status.Exit), nil
+}
+
+func (t *tasks) stop(ctx context.Context, id string, timeout time.Duration, name string) error {
+	c, err := t.of(id)
+	if err != nil {
+		return err
+	}
+	sig, err := signalNumber(name, defaultStopSignal)
+	if err != nil {
+		return err
+	}
+	_, err = c.Stop(ctx, id, sig, timeout)
+	return err
+}
+
+func (t *tasks) signal(ctx context.Context, id string, name string) error {
+	c, err := t.of(id)
+	if err != nil {
+		return err
+	}
+	sig, err := signalNumber(name, "")
+	if err != nil {
+		return err
+	}
+	return c.Signal(ctx, id, sig)
+}
+
+func (t *tasks) destroy(ctx context.Context, id string, force bool) error {
+	c, err := t.of(id)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		err = c.Destroy(ctx, id, force)
+	}
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.known, id)
+	return nil
+}
+
+func (t *tasks) inspect(ctx context.Context, id string) (*driver.TaskStatus, error) {
+	c, err := t.of(id)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.Inspect(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	out := &driver.TaskStatus{
+		ID: id, State: driver.TaskRunning, StartedAt: s.StartedAt, ExitedAt: s.EndedAt,
+		Attributes: map[string]string{"pid": strconv.Itoa(s.PID)},
+	}
+	if s.DroppedLogBytes > 0 {
+		out.Attributes["dropped_log_bytes"] = strconv.FormatUint(s.DroppedLogBytes, 10)
+	}
+	if s.Exit != nil {
+		r := exitResult(s.Exit)
+		out.State, out.Exit = driver.TaskExited, &r
+	}
+	return out, nil
+}
+
+// sample is what was measured of a task, and when.
+type sample struct {
+	at    time.Time
+	usage supervisor.Usage
+}
+
+// stats samples all running tasks in one pass per interval.
+func (t *tasks) stats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
+	if interval <= 0 {
+		return nil, errdefs.InvalidArgumentf("stats interval %s: must be more than zero", interval)
+	}
+	out := make(chan []driver.TaskStats)
+	go func() {
+		defer close(out)
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		last := map[string]sample{}
+		for {
+			// Sent without waiting longer than until the next sample is due.
+			batch := t.measure(ctx, last)
+			select {
+			case out <- batch:
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+					return
+				}
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+// measure samples once; last is brought up to date.
+func (t *tasks) measure(ctx context.Context, last map[string]sample) []driver.TaskStats {
+	t.mu.Lock()
+	clients := make([]*supervisor.Client, 0, len(t.clients))
+	for _, c := range t.clients {
+		clients = append(clients, c)
+	}
+	t.mu.Unlock()
+	var running []supervisor.Status
+	for _, c := range clients {
+		list, err := c.List(ctx)
+		if err != nil {
+			continue // no supervisor now, no samples now
+		}
+		for _, s := range list {
+			if owner, err := t.of(s.ID); err == nil && owner == c && s.Exit == nil {
+				running = append(running, s)
+			}
+		}
+	}
+	usage, now := supervisor.Measure(running), time.Now()
+	batch := make([]driver.TaskStats, 0, len(usage))
+	for _, s := range running {
+		u, ok := usage[s.ID]
+		if !ok {
+			continue
+		}
+		before, ok := last[s.ID]
+		if !ok {
+			before.at = s.StartedAt
+		}
+		batch = append(batch, taskStats(s.ID, before, sample{now, u}))
+		last[s.ID] = sample{now, u}
+	}
+	for id := range last {
+		if _, ok := usage[id]; !ok {
+			delete(last, id)
+		}
+	}
+	return batch
+}
+
+func taskStats(id string, before, now sample) driver.TaskStats {
+	user := percent(now.usage.User-before.usage.User, now.at.Sub(before.at))
+	system := percent(now.usage.System-before.usage.System, now.at.Sub(before.at))
+	out := driver.TaskStats{
+		TaskID: id, Time: now.at,
+		CPU: driver.CPUStats{
+			Percent: user + system, UserMode: user, SystemMode: system,
+			Measured: []string{"Percent", "System Mode", "User Mode"},
+		},
+		Memory: driver.MemoryStats{RSS: now.usage.RSS, Usage: now.usage.RSS, Measured: []string{"RSS", "Usage"}},
+		Pids:   map[string]driver.PidStats{},
+	}
+	for _, pid := range now.usage.PIDs {
+		out.Pids[strconv.Itoa(pid)] = driver.PidStats{}
+	}
+	return out
+}
+
+func percent(used, over time.Duration) float64 {
+	if over <= 0 {
+		return 0
+	}
+	return max(100*float64(used)/float64(over), 0)
+}
