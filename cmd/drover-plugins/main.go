@@ -14,10 +14,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 )
 
 // plugins has the main function of each plugin by its name.
-var plugins = map[string]func() error{}
+var plugins = map[string]func() error{
+	"driver-exec": driverexec.Main,
+}
 
 func main() {
 	run, ok := choose()
