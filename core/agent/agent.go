@@ -1,0 +1,241 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package agent puts the node side together: it opens the node's state, starts
+// the plugin host, finds out what the machine is, goes on with the allocs that
+// an earlier agent ran, keeps the session with the servers, runs what they
+// assign, and answers requests about it. It owns no consensus, no state of the
+// cluster and no HTTP. Only cmd/drover and tests may import it; it never imports
+// the server side.
+package agent
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/agent/fingerprint"
+	"github.com/drover-project/drover/core/agent/local"
+	"github.com/drover-project/drover/core/agent/update"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/rpc"
+)
+
+// Config says how a node runs.
+type Config struct {
+	DataDir  string // of the node: state, plugins' sockets
+	AllocDir string // default DataDir/alloc
+	Region   string
+	Logger   hclog.Logger
+	Servers  rpc.Servers
+
+	// Node has what the operator says of the node: Name, Datacenter, NodeClass,
+	// NodePool, Meta, HTTPAddr, HostVolumes, HostNetworks, ReservedResources.
+	Node        *model.Node
+	Fingerprint fingerprint.Options
+
+	PluginDir    string
+	PluginConfig map[string]map[string]any
+	Plugins      Plugins // for tests: used in place of a plugin host
+
+	GCMaxAllocs    int           // ended allocs that are kept; default 50
+	GCInterval     time.Duration // default 1 min
+	ParallelStarts int           // tasks that start at the same time; default 32
+}
+
+// Plugins is what the agent needs of the plugin host.
+type Plugins interface {
+	alloc.Drivers
+	Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{})
+}
+
+// Agent is the node side of an agent process.
+type Agent struct {
+	cfg     Config
+	store   *local.Store
+	host    *pluginhost.Host // nil where Config.Plugins is set
+	plugins Plugins
+	facts   *fingerprint.Facts
+	updates *update.Buffer
+	runCfg  *alloc.Config
+	nodeID  string
+	secret  string
+	stats   *taskStats
+	sampler *hostStats
+
+	ready       chan struct{} // closed at the first registration
+	registered  sync.Once
+	lostSession atomic.Bool
+	seenIndex   atomic.Uint64 // of the newest assignments that were acted upon
+	changed     chan struct{}
+	collect     chan struct{} // something has ended: maybe there is garbage
+
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	node   *model.Node
+	allocs map[string]*alloc.Runner
+	known  map[string]uint64 // by alloc: AllocModifyIndex that was acted upon
+	// orphans are allocs that servers have forgotten and that still run here.
+	orphans map[string]bool
+}
+
+// New opens the node's state and starts its plugins. Start begins the work.
+func New(ctx context.Context, cfg Config) (*Agent, error) {
+	setDefaults(&cfg)
+	for _, dir := range []string{cfg.DataDir, cfg.AllocDir} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return nil, fmt.Errorf("make the node's directory: %w", err)
+		}
+	}
+	stateDir := filepath.Join(cfg.DataDir, "state")
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the node's directory: %w", err)
+	}
+	store, err := local.Open(stateDir, cfg.Logger.Named("local"))
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{
+		cfg: cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1),
+		collect: make(chan struct{}, 1), allocs: map[string]*alloc.Runner{}, known: map[string]uint64{}, orphans: map[string]bool{},
+	}
+	if err := a.open(ctx); err != nil {
+		a.closeParts()
+		return nil, err
+	}
+	return a, nil
+}
+
+func setDefaults(cfg *Config) {
+	if cfg.AllocDir == "" {
+		cfg.AllocDir = filepath.Join(cfg.DataDir, "alloc")
+	}
+	if cfg.Region == "" {
+		cfg.Region = model.DefaultRegion
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	if cfg.Node == nil {
+		cfg.Node = &model.Node{}
+	}
+	if cfg.GCMaxAllocs == 0 {
+		cfg.GCMaxAllocs = 50
+	}
+	if cfg.GCInterval == 0 {
+		cfg.GCInterval = time.Minute
+	}
+	if cfg.ParallelStarts == 0 {
+		cfg.ParallelStarts = 32
+	}
+	cfg.Fingerprint.DataDir = cfg.AllocDir
+	cfg.Fingerprint.AdvertiseHTTP = cfg.Node.HTTPAddr
+	cfg.Fingerprint.Reserved = cfg.Node.ReservedResources
+}
+
+// open makes the parts in the order in which they need each other. Plugins
+// start while the machine is looked at.
+func (a *Agent) open(ctx context.Context) error {
+	var err error
+	if a.nodeID, a.secret, err = identity(ctx, a.store); err != nil {
+		return err
+	}
+	started := make(chan error, 1)
+	if a.plugins == nil {
+		a.host, err = pluginhost.New(pluginhost.Config{
+			Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
+			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig,
+		})
+		if err != nil {
+			return err
+		}
+		a.plugins = a.host
+		go func() { started <- a.host.Start(ctx) }()
+	} else {
+		started <- nil
+	}
+	a.facts = fingerprint.Probe(ctx, a.cfg.Fingerprint)
+	a.updates = update.New(a.sendUpdates, a.cfg.Logger.Named("update"))
+	a.stats = newTaskStats()
+	a.sampler = &hostStats{sampler: fingerprint.NewStatsSampler(a.facts, a.cfg.AllocDir)}
+	a.runCfg = &alloc.Config{
+		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Store: a.store,
+		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
+		Ended:   func(string) { a.garbage() },
+		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
+		HostEnv: os.Environ(), Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
+	}
+	if err := <-started; err != nil {
+		return err
+	}
+	a.node = a.describe()
+	return nil
+}
+
+// Start goes on with the allocs that were running and begins the session.
+func (a *Agent) Start(ctx context.Context) error {
+	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := a.restore(); err != nil {
+		a.cancel()
+		return err
+	}
+	a.work.Go(func() { a.updates.Run(ctx) })
+	a.work.Go(func() { a.followFingerprints(ctx) })
+	a.work.Go(func() { a.keepSession(ctx) })
+	a.work.Go(func() { a.collectGarbage(ctx) })
+	return nil
+}
+
+// Ready is closed once the node has registered.
+func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// Close ends the agent. Tasks go on: the next agent on the same data directory
+// finds them. A dev agent calls StopAll first.
+func (a *Agent) Close() error {
+	if a.cancel != nil {
+		a.cancel()
+	}
+	for _, r := range a.runners() {
+		r.Close()
+	}
+	a.work.Wait()
+	a.closeStats()
+	return a.closeParts()
+}
+
+func (a *Agent) closeParts() error {
+	if a.host != nil {
+		a.host.Close(false)
+	}
+	return a.store.Close()
+}
+
+// StopAll ends every alloc and waits for it until ctx ends.
+func (a *Agent) StopAll(ctx context.Context) {
+	runners := a.runners()
+	for _, r := range runners {
+		r.Stop()
+	}
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for _, r := range runners {
+		for !r.Ended() {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,256 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// restore goes on with what an earlier agent on this data directory ran.
+func (a *Agent) restore() error {
+	records, err := a.store.Allocs()
+	if err != nil {
+		return err
+	}
+	for _, rec := range records {
+		r, err := alloc.Restore(a.runCfg, rec)
+		if err != nil {
+			a.cfg.Logger.Error("an alloc of an earlier agent cannot be restored", "alloc_id", rec.Alloc.ID, "error", err)
+			continue
+		}
+		a.allocs[rec.Alloc.ID] = r
+		a.work.Go(r.Start)
+	}
+	return nil
+}
+
+func (a *Agent) runners() []*alloc.Runner {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make([]*alloc.Runner, 0, len(a.allocs))
+	for _, r := range a.allocs {
+		out = append(out, r)
+	}
+	return out
+}
+
+// apply makes the node run what is assigned: it fetches what has changed, starts
+// and updates runners, and stops what servers no longer have. What is only
+// missing from a full set is stopped if the leader vouches for the set.
+func (a *Agent) apply(ctx context.Context, x *rpc.Assignments) error {
+	for chunk := range slices.Chunk(a.changedIn(x), fetchSize) {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		allocs, err := a.cfg.Servers.FetchAllocs(call, a.identity(), chunk)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for _, y := range allocs {
+			a.run(y)
+		}
+	}
+	for _, id := range a.goneIn(x) {
+		a.forget(id)
+	}
+	return nil
+}
+
+// fetchSize bounds how many allocs one call fetches.
+const fetchSize = 256
+
+func (a *Agent) changedIn(x *rpc.Assignments) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []string
+	for _, y := range x.Set {
+		if known, ok := a.known[y.AllocID]; !ok || y.AllocModifyIndex > known {
+			out = append(out, y.AllocID)
+		}
+	}
+	return out
+}
+
+func (a *Agent) goneIn(x *rpc.Assignments) []string {
+	out := slices.Clone(x.Gone)
+	if !x.Full || !x.Confirmed {
+		return out
+	}
+	assigned := make(map[string]bool, len(x.Set))
+	for _, y := range x.Set {
+		assigned[y.AllocID] = true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id := range a.known {
+		if !assigned[id] && a.allocs[id] == nil {
+			out = append(out, id)
+		}
+	}
+	for id := range a.allocs {
+		if !assigned[id] {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// forget ends an alloc that servers no longer have. What has ended is removed
+// as garbage.
+func (a *Agent) forget(id string) {
+	a.mu.Lock()
+	r := a.allocs[id]
+	if r == nil {
+		delete(a.known, id)
+	}
+	a.mu.Unlock()
+	a.updates.Forget(id)
+	if r == nil {
+		return
+	}
+	a.mu.Lock()
+	a.orphans[id] = true
+	a.mu.Unlock()
+	if !r.Ended() {
+		a.cfg.Logger.Info("alloc stopped: the servers no longer have it", "alloc_id", id)
+		r.Stop()
+	}
+	a.garbage()
+}
+
+// run brings a newer version of an alloc to its runner.
+func (a *Agent) run(x *model.Allocation) {
+	a.mu.Lock()
+	if known, ok := a.known[x.ID]; ok && x.AllocModifyIndex <= known {
+		a.mu.Unlock()
+		return
+	}
+	a.known[x.ID] = x.AllocModifyIndex
+	r := a.allocs[x.ID]
+	a.mu.Unlock()
+	switch {
+	case r != nil:
+		r.Update(x)
+	case x.ClientTerminalStatus():
+		// It has ended here before and was collected since.
+	case x.ServerTerminalStatus():
+		a.updates.Put(neverRan(x, model.AllocClientStatusComplete, "The allocation was stopped before it was started"), false)
+	default:
+		a.begin(x)
+	}
+}
+
+func (a *Agent) begin(x *model.Allocation) {
+	r, err := alloc.New(a.runCfg, x)
+	if err != nil {
+		a.updates.Put(neverRan(x, model.AllocClientStatusFailed, err.Error()), false)
+		return
+	}
+	a.mu.Lock()
+	a.allocs[x.ID] = r
+	a.mu.Unlock()
+	a.work.Go(r.Start) // its first write to disk joins those of the others
+}
+
+// neverRan is the report on an alloc that has no runner.
+func neverRan(x *model.Allocation, status, why string) *model.Allocation {
+	return &model.Allocation{
+		ID: x.ID, Namespace: x.Namespace, Name: x.Name, NodeID: x.NodeID, JobID: x.JobID, TaskGroup: x.TaskGroup,
+		EvalID: x.EvalID, DeploymentID: x.DeploymentID, ClientStatus: status, ClientDescription: why, ModifyTime: time.Now().UnixNano(),
+	}
+}
+
+// garbage says that something has ended.
+func (a *Agent) garbage() {
+	select {
+	case a.collect <- struct{}{}:
+	default:
+	}
+}
+
+// collectGarbage removes ended allocs over the limit, oldest first, away from
+// the path on which allocs start.
+func (a *Agent) collectGarbage(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.collect:
+		}
+		a.sleep(ctx, a.cfg.GCInterval/60) // many end together
+		if err := a.collectOver(ctx, a.cfg.GCMaxAllocs); err != nil && ctx.Err() == nil {
+			a.cfg.Logger.Warn("ended allocs could not all be removed; it is tried again when another ends", "error", err)
+		}
+	}
+}
+
+func (a *Agent) collectOver(ctx context.Context, keep int) error {
+	var ended []*alloc.Runner
+	for _, r := range a.runners() {
+		switch {
+		case !r.Ended():
+		case a.isOrphan(r.ID()): // nobody asks for it any more
+			if err := a.remove(ctx, r); err != nil {
+				return err
+			}
+		case a.updates.Acknowledged(r.ID()):
+			ended = append(ended, r)
+		}
+	}
+	slices.SortFunc(ended, func(x, y *alloc.Runner) int { return x.EndedAt().Compare(y.EndedAt()) })
+	for len(ended) > keep {
+		if err := a.remove(ctx, ended[0]); err != nil {
+			return err
+		}
+		ended = ended[1:]
+	}
+	return nil
+}
+
+func (a *Agent) isOrphan(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.orphans[id]
+}
+
+func (a *Agent) remove(ctx context.Context, r *alloc.Runner) error {
+	if err := r.Destroy(ctx); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	delete(a.allocs, r.ID())
+	if a.orphans[r.ID()] {
+		delete(a.orphans, r.ID())
+		delete(a.known, r.ID())
+	}
+	a.mu.Unlock()
+	return nil
+}
+
+// CollectAll removes every ended alloc that servers know to have ended.
+func (a *Agent) CollectAll(ctx context.Context) error { return a.collectOver(ctx, 0) }
+
+// CollectAlloc removes one ended alloc.
+func (a *Agent) CollectAlloc(ctx context.Context, allocID string) error {
+	r, err := a.runner(allocID)
+	if err != nil {
+		return err
+	}
+	return a.remove(ctx, r)
+}
+
+func (a *Agent) runner(allocID string) (*alloc.Runner, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.allocs[allocID]; r != nil {
+		return r, nil
+	}
+	return nil, errdefs.NotFoundf("Unknown allocation %q", allocID)
+}

@@ -1,0 +1,135 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+var _ rpc.Node = (*Agent)(nil)
+
+// Call carries out one request of an operator; see rpc.Node.
+func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error {
+	switch call.Method {
+	case rpc.MethodHostStats:
+		return sendJSON(send, a.hostStats(ctx))
+	case rpc.MethodCollect:
+		return a.CollectAll(ctx)
+	case rpc.MethodAllocGC:
+		return with(call, func(q rpc.AllocRequest) error { return a.CollectAlloc(ctx, q.AllocID) })
+	case rpc.MethodAllocStats:
+		return with(call, func(q rpc.AllocRequest) error { return a.answerStats(ctx, q, send) })
+	case rpc.MethodChecks:
+		return with(call, func(q rpc.AllocRequest) error { return a.answerChecks(q, send) })
+	case rpc.MethodRestart:
+		return with(call, a.restartAlloc)
+	case rpc.MethodSignal:
+		return with(call, func(q rpc.SignalRequest) error { return a.signalAlloc(ctx, q) })
+	case rpc.MethodListFiles, rpc.MethodStatFile, rpc.MethodReadFile, rpc.MethodStreamFile:
+		return with(call, func(q rpc.FileRequest) error { return a.fileCall(ctx, call.Method, q, send) })
+	case rpc.MethodStreamLogs:
+		return with(call, func(q rpc.LogRequest) error { return a.streamLogs(ctx, q, frames(send)) })
+	case rpc.MethodExec:
+		return with(call, func(q rpc.ExecRequest) error { return a.exec(ctx, q, in, send) })
+	}
+	return errdefs.Unimplementedf("this node does not know the request %q; upgrade it", call.Method)
+}
+
+// with decodes a call's request.
+func with[T any](call rpc.Call, f func(T) error) error {
+	var q T
+	if err := json.Unmarshal(call.Body, &q); err != nil {
+		return errdefs.InvalidArgumentf("decode the request %q: %w", call.Method, err)
+	}
+	return f(q)
+}
+
+func sendJSON(send func([]byte) error, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return errdefs.Internalf("encode the answer: %w", err)
+	}
+	return send(body)
+}
+
+func frames(send func([]byte) error) func(*rpc.StreamFrame) error {
+	return func(f *rpc.StreamFrame) error { return sendJSON(send, f) }
+}
+
+func (a *Agent) restartAlloc(q rpc.RestartRequest) error {
+	r, err := a.runner(q.AllocID)
+	if err != nil {
+		return err
+	}
+	return r.Restart(q.Task, q.AllTasks)
+}
+
+func (a *Agent) signalAlloc(ctx context.Context, q rpc.SignalRequest) error {
+	r, err := a.runner(q.AllocID)
+	if err != nil {
+		return err
+	}
+	return r.Signal(ctx, q.Task, q.Signal)
+}
+
+// answerChecks: no service checks run on this node yet, so none has a result.
+func (a *Agent) answerChecks(q rpc.AllocRequest, send func([]byte) error) error {
+	if _, err := a.runner(q.AllocID); err != nil {
+		return err
+	}
+	return sendJSON(send, map[string]any{})
+}
+
+// The messages of an exec, as the public API has them.
+type (
+	execIO struct {
+		Data  []byte `json:"data,omitempty"`
+		Close bool   `json:"close,omitempty"`
+	}
+	termSize struct {
+		Height int `json:"height,omitempty"`
+		Width  int `json:"width,omitempty"`
+	}
+	execInput struct {
+		Stdin   *execIO   `json:"stdin,omitempty"`
+		TTYSize *termSize `json:"tty_size,omitempty"`
+	}
+	execResult struct {
+		ExitCode int `json:"exit_code"`
+	}
+	execOutput struct {
+		Stdout *execIO     `json:"stdout,omitempty"`
+		Stderr *execIO     `json:"stderr,omitempty"`
+		Exited bool        `json:"exited,omitempty"`
+		Result *execResult `json:"result,omitempty"`
+	}
+)
+
+func (a *Agent) exec(ctx context.Context, q rpc.ExecRequest, in <-chan []byte, send func([]byte) error) error {
+	r, err := a.runner(q.AllocID)
+	if err != nil {
+		return err
+	}
+	cmd, err := commandOf(r.Alloc(), q)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := newExecSession(send)
+	go s.read(ctx, in)
+	result, err := r.Exec(ctx, q.Task, driver.ExecOptions{Command: cmd, TTY: q.Tty}, driver.ExecStream{
+		Stdin: s.stdin, Stdout: s.writer(false), Stderr: s.writer(true), Resize: s.sizes,
+	})
+	s.close()
+	if err != nil {
+		return err
+	}
+	return s.finish(result.ExitCode)
+}

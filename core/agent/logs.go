@@ -1,0 +1,149 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// streamLogs streams a task's output over its rotated files as if it were one.
+func (a *Agent) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*rpc.StreamFrame) error) error {
+	r, err := a.runner(q.AllocID)
+	if err != nil {
+		return err
+	}
+	if !r.HasTask(q.Task) {
+		return errdefs.InvalidArgumentf("unknown task name %q", q.Task)
+	}
+	if q.Type != "stdout" && q.Type != "stderr" {
+		return errdefs.InvalidArgumentf("log type %q is unknown; use stdout or stderr", q.Type)
+	}
+	s := &streamer{ctx: ctx, send: send, lastSent: time.Now()}
+	reader := &logReader{dir: r.Dir(), q: q, s: s}
+	defer reader.close()
+	err = reader.run()
+	if q.Follow {
+		return endOfFollow(ctx, err)
+	}
+	return err
+}
+
+// logReader walks through the files of one output. It keeps the file that it is
+// in open, so that a file that is rotated away is read to its end.
+type logReader struct {
+	dir allocdir.Dir
+	q   rpc.LogRequest
+	s   *streamer
+
+	file *os.File
+	name string
+	num  int
+	at   int64
+}
+
+func (l *logReader) close() {
+	if l.file != nil {
+		l.file.Close()
+	}
+}
+
+func (l *logReader) run() error {
+	if err := l.begin(); err != nil {
+		return err
+	}
+	for {
+		if err := l.drain(); err != nil {
+			return err
+		}
+		moved, err := l.next()
+		if err != nil {
+			return err
+		}
+		if moved {
+			continue
+		}
+		if !l.q.Follow {
+			return nil
+		}
+		if err := l.s.idle(); err != nil {
+			return err
+		}
+	}
+}
+
+// begin finds the file and the offset to begin at.
+func (l *logReader) begin() error {
+	l.num = -1
+	files, err := l.dir.LogFiles(l.q.Task, l.q.Type)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	skip := l.q.Offset
+	if l.q.Origin == "end" {
+		total := int64(0)
+		for _, f := range files {
+			total += f.Size
+		}
+		skip = max(0, total-l.q.Offset)
+	}
+	for i, f := range files {
+		if skip <= f.Size || i == len(files)-1 {
+			return l.open(f, min(skip, f.Size))
+		}
+		skip -= f.Size
+	}
+	return nil
+}
+
+func (l *logReader) open(f allocdir.LogFile, at int64) error {
+	file, err := l.dir.Open(f.Name)
+	if errdefs.IsNotFound(err) {
+		return nil // rotated away meanwhile: the next one follows
+	}
+	if err != nil {
+		return err
+	}
+	l.close()
+	l.file, l.name, l.num, l.at = file, f.Name, f.Num, at
+	return nil
+}
+
+// drain sends what the current file has.
+func (l *logReader) drain() error {
+	if l.file == nil {
+		return nil
+	}
+	at, err := l.s.copy(l.file, l.name, l.at)
+	l.at = at
+	return err
+}
+
+// next moves on to the following file if there is one, once the current one is
+// read to its end: what came between the last look and the new file counts.
+func (l *logReader) next() (bool, error) {
+	files, err := l.dir.LogFiles(l.q.Task, l.q.Type)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return false, err
+	}
+	for _, f := range files {
+		if f.Num <= l.num {
+			continue
+		}
+		if err := l.drain(); err != nil {
+			return false, err
+		}
+		before := l.num
+		if err := l.open(f, 0); err != nil {
+			return false, err
+		}
+		return l.num != before, nil
+	}
+	return false, nil
+}

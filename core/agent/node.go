@@ -1,0 +1,188 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/drover-project/drover/core/agent/fingerprint"
+	"github.com/drover-project/drover/core/agent/local"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const identityKey = "node/identity"
+
+// identity returns the node's id and secret, made at the first start.
+func identity(ctx context.Context, store *local.Store) (id, secret string, err error) {
+	type record struct{ ID, SecretID string }
+	body, err := store.Get(ctx, identityKey)
+	switch {
+	case err == nil:
+		var rec record
+		if err := json.Unmarshal(body, &rec); err != nil {
+			return "", "", errdefs.Internalf("the node's identity is damaged: %w", err)
+		}
+		return rec.ID, rec.SecretID, nil
+	case !errdefs.IsNotFound(err):
+		return "", "", err
+	}
+	rec := record{ID: uuid.NewString(), SecretID: uuid.NewString()}
+	body, err = json.Marshal(rec)
+	if err != nil {
+		return "", "", errdefs.Internalf("encode the node's identity: %w", err)
+	}
+	return rec.ID, rec.SecretID, store.Put(ctx, identityKey, body)
+}
+
+// Node is what the node last told of itself. It is shared and must not be changed.
+func (a *Agent) Node() *model.Node {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.node
+}
+
+// NodeID is the node's id; it stays the same over restarts.
+func (a *Agent) NodeID() string { return a.nodeID }
+
+// describe makes the node from the operator's words, the machine and the drivers.
+func (a *Agent) describe() *model.Node {
+	n := a.cfg.Node.Copy()
+	n.ID, n.SecretID = a.nodeID, a.secret
+	if n.Name == "" {
+		n.Name = a.facts.Hostname
+	}
+	if n.Datacenter == "" {
+		n.Datacenter = "dc1"
+	}
+	if n.NodePool == "" {
+		n.NodePool = "default"
+	}
+	n.CgroupParent = fingerprint.CgroupParent()
+	n.Attributes = maps.Clone(a.facts.Attributes)
+	n.NodeResources = a.facts.Resources
+	if n.ReservedResources == nil {
+		n.ReservedResources = &model.NodeReservedResources{}
+	}
+	if n.Meta == nil {
+		n.Meta = map[string]string{}
+	}
+	if n.Links == nil {
+		n.Links = map[string]string{}
+	}
+	if n.HostVolumes == nil {
+		n.HostVolumes = map[string]*model.HostVolumeConfig{}
+	}
+	n.CSIControllerPlugins, n.CSINodePlugins = map[string]*model.CSIInfo{}, map[string]*model.CSIInfo{}
+	n.Status, n.SchedulingEligibility = model.NodeStatusInit, model.NodeSchedulingEligible
+	prints, _ := a.plugins.Fingerprints()
+	addDrivers(n, prints)
+	return n
+}
+
+// addDrivers writes the drivers into the node. An undetected driver is not offered.
+func addDrivers(n *model.Node, prints []pluginhost.DriverFingerprint) {
+	n.Drivers = map[string]*model.DriverInfo{}
+	for _, p := range prints {
+		detected := p.Health != driver.HealthUndetected
+		info := &model.DriverInfo{
+			Attributes: map[string]string{}, Detected: detected, Healthy: p.Health == driver.HealthHealthy,
+			HealthDescription: p.HealthDescription, UpdateTime: time.Now().UTC(),
+		}
+		if info.HealthDescription == "" && info.Healthy {
+			info.HealthDescription = "Healthy"
+		}
+		for k, v := range p.Attributes {
+			if k == "driver."+p.Name && v == "1" { // as the reference tells it in the driver's own list
+				info.Attributes[k] = "true"
+			} else {
+				info.Attributes[k] = v
+			}
+			if detected {
+				n.Attributes[k] = v
+			}
+		}
+		if detected && n.Attributes["driver."+p.Name] == "" {
+			n.Attributes["driver."+p.Name] = "1"
+			info.Attributes["driver."+p.Name] = "true"
+		}
+		if p.SchemaHash != "" && detected {
+			n.Attributes["unique.driver."+p.Name+".schema"] = p.SchemaHash
+		}
+		n.Drivers[p.Name] = info
+	}
+}
+
+// followFingerprints registers the node again when its drivers change, and
+// listens to what drivers say of their tasks.
+func (a *Agent) followFingerprints(ctx context.Context) {
+	listening := map[string]bool{}
+	for {
+		prints, changed := a.plugins.Fingerprints()
+		for _, p := range prints {
+			if !listening[p.Name] {
+				listening[p.Name] = true
+				a.work.Go(func() { a.followDriver(ctx, p.Name) })
+			}
+		}
+		next := a.describe()
+		a.mu.Lock()
+		differs := !sameDrivers(a.node, next)
+		if differs {
+			a.node = next
+		}
+		a.mu.Unlock()
+		if differs {
+			a.touch()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func sameDrivers(a, b *model.Node) bool {
+	return maps.Equal(a.Attributes, b.Attributes) && maps.EqualFunc(a.Drivers, b.Drivers, func(x, y *model.DriverInfo) bool {
+		return x.Detected == y.Detected && x.Healthy == y.Healthy && x.HealthDescription == y.HealthDescription
+	})
+}
+
+// followDriver adds what a driver says of its tasks to their events.
+func (a *Agent) followDriver(ctx context.Context, name string) {
+	for ctx.Err() == nil {
+		drv, err := a.plugins.Driver(name)
+		if err == nil {
+			var events <-chan driver.TaskEvent
+			if events, err = drv.TaskEvents(ctx); err == nil {
+				for ev := range events {
+					a.noteDriverEvent(ev)
+				}
+			}
+		}
+		if errdefs.IsUnimplemented(err) {
+			return
+		}
+		a.sleep(ctx, retryMax)
+	}
+}
+
+func (a *Agent) noteDriverEvent(ev driver.TaskEvent) {
+	id, _, _ := strings.Cut(ev.TaskID, "/")
+	a.mu.Lock()
+	r := a.allocs[id]
+	a.mu.Unlock()
+	if r != nil {
+		r.NoteDriverEvent(ev)
+	}
+}

@@ -1,0 +1,201 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	callTimeout = 30 * time.Second
+	retryMin    = 100 * time.Millisecond
+	retryMax    = 5 * time.Second
+)
+
+func (a *Agent) identity() rpc.Identity { return rpc.Identity{NodeID: a.nodeID, SecretID: a.secret} }
+
+// keepSession keeps the node registered and attached until ctx ends.
+func (a *Agent) keepSession(ctx context.Context) {
+	pause := retryMin
+	for ctx.Err() == nil {
+		lease, err := a.register(ctx)
+		if err == nil {
+			pause = retryMin
+			err = a.attached(ctx, lease)
+			a.lostSession.Store(true)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		a.cfg.Logger.Warn("no session with the servers; registering again", "in", pause, "error", err)
+		a.sleep(ctx, pause)
+		pause = min(2*pause, retryMax)
+	}
+}
+
+func (a *Agent) register(ctx context.Context) (rpc.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	lease, err := a.cfg.Servers.Register(ctx, a.Node())
+	if err != nil {
+		return rpc.Lease{}, err
+	}
+	a.registered.Do(func() {
+		a.cfg.Logger.Info("node registered", "node_id", a.nodeID)
+		close(a.ready)
+	})
+	if a.lostSession.Swap(false) {
+		// Servers may have given its allocs up meanwhile: say once what is true.
+		for _, r := range a.runners() {
+			a.updates.Put(r.View(), true)
+		}
+	}
+	return lease, nil
+}
+
+// attached holds one session: it beats, and acts on what is pushed, until one
+// of the three ends.
+func (a *Agent) attached(ctx context.Context, lease rpc.Lease) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	box := &mailbox{wake: make(chan struct{}, 1)}
+	var parts sync.WaitGroup
+	parts.Go(func() { cancel(a.beat(ctx, lease)) })
+	parts.Go(func() { cancel(a.act(ctx, box)) })
+	cancel(a.cfg.Servers.Attach(ctx, a.identity(), a, box.put))
+	parts.Wait()
+	return context.Cause(ctx)
+}
+
+// beat beats three times within a lease, and registers again when the node has
+// changed or the servers want it to.
+func (a *Agent) beat(ctx context.Context, lease rpc.Lease) error {
+	timer := time.NewTimer(beatAfter(lease))
+	defer timer.Stop()
+	failures := 0
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.changed:
+			lease, err = a.register(ctx)
+		case <-timer.C:
+			lease, err = a.sendBeat(ctx, lease)
+			timer.Reset(beatAfter(lease))
+		}
+		switch {
+		case err == nil:
+			failures = 0
+		case errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err):
+			return err
+		default:
+			if failures++; failures >= 3 {
+				return err
+			}
+		}
+	}
+}
+
+func (a *Agent) sendBeat(ctx context.Context, old rpc.Lease) (rpc.Lease, error) {
+	call, cancel := context.WithTimeout(ctx, max(old.TTL, time.Second))
+	defer cancel()
+	lease, err := a.cfg.Servers.Beat(call, a.identity())
+	if err != nil {
+		return old, err
+	}
+	return lease, nil
+}
+
+func beatAfter(lease rpc.Lease) time.Duration {
+	return min(max(lease.TTL/3, 100*time.Millisecond), time.Minute)
+}
+
+// touch has the node register again because something of it changed.
+func (a *Agent) touch() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// sendUpdates is what the update buffer sends with.
+func (a *Agent) sendUpdates(ctx context.Context, batch []*model.Allocation) error {
+	select {
+	case <-a.ready:
+	default:
+		return errdefs.Unavailablef("the node is not registered yet")
+	}
+	_, err := a.cfg.Servers.UpdateAllocs(ctx, a.identity(), batch)
+	if errdefs.IsFailedPrecondition(err) || errdefs.IsNotFound(err) {
+		a.touch() // only a ready node may report: register first, then send again
+	}
+	return err
+}
+
+// mailbox keeps what is pushed until the node gets to it, so that a push never
+// waits for the node.
+type mailbox struct {
+	mu    sync.Mutex
+	queue []*rpc.Assignments
+	wake  chan struct{}
+}
+
+func (b *mailbox) put(x *rpc.Assignments) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if x.Full {
+		b.queue = nil // it says everything that waits, too
+	}
+	b.queue = append(b.queue, x)
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (b *mailbox) take() []*rpc.Assignments {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.queue
+	b.queue = nil
+	return out
+}
+
+// act acts on what is pushed. If something cannot be carried out the session
+// ends, since the next one begins with everything again.
+func (a *Agent) act(ctx context.Context, box *mailbox) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-box.wake:
+		}
+		for _, x := range box.take() {
+			if seen := a.seenIndex.Load(); x.Index < seen {
+				return errdefs.Unavailablef("the server is behind (index %d) what this node has seen (%d)", x.Index, seen)
+			}
+			if err := a.apply(ctx, x); err != nil {
+				return err
+			}
+			a.seenIndex.Store(x.Index)
+		}
+	}
+}
+
+func (a *Agent) sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
