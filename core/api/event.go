@@ -106,6 +106,11 @@ func (s *Server) feedOnce(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		for i := range changes {
+			if c := &changes[i]; c.Table != TableNodes && !isNil(c.New) {
+				c.Old = nil // no event needs it; kept, it would only hold memory
+			}
+		}
 		for len(changes) > 0 {
 			index := changes[0].Index
 			n := 1
