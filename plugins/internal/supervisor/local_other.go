@@ -1,0 +1,225 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Main does nothing here: only Linux has a supervisor process of its own. On
+// other systems tasks are children of the plugin, and a plugin that dies loses
+// sight of them: Inspect then answers NotFound.
+func Main() {}
+
+// Client runs tasks as children of this process.
+type Client struct {
+	mu    sync.Mutex
+	tasks map[string]*child
+}
+
+type child struct {
+	spec   Spec
+	cmd    *exec.Cmd
+	logs   [2]*logWriter
+	status Status // under Client.mu
+	ended  chan struct{}
+}
+
+// Open returns a client; dir is not used here.
+func Open(context.Context, string) (*Client, error) {
+	return &Client{tasks: map[string]*child{}}, nil
+}
+
+// Close does nothing: tasks go on.
+func (c *Client) Close() error { return nil }
+
+// Start starts a task.
+func (c *Client) Start(_ context.Context, spec Spec) (Status, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.tasks[spec.ID]; ok {
+		return Status{}, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", spec.ID)
+	}
+	if len(spec.CgroupDirs) > 0 || spec.OOMScoreAdj != nil {
+		return Status{}, errdefs.InvalidArgumentf("start task %q: cgroups and oom_score_adj are Linux's only", spec.ID)
+	}
+	ch := &child{spec: spec, ended: make(chan struct{})}
+	ch.cmd = &exec.Cmd{Path: spec.Path, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, WaitDelay: time.Second}
+	if err := prepare(ch.cmd, spec.User); err != nil {
+		return Status{}, err
+	}
+	if !spec.Logs.Disabled {
+		dir := filepath.Join(spec.Logs.Root, filepath.FromSlash(spec.Logs.Dir))
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return Status{}, errdefs.FailedPreconditionf("start task %q: open its log directory: %w", spec.ID, err)
+		}
+		ch.logs[0] = newLogWriter(root, spec.Logs.Stdout, spec.Logs)
+		ch.logs[1] = newLogWriter(root, spec.Logs.Stderr, spec.Logs)
+		ch.cmd.Stdout, ch.cmd.Stderr = ch.logs[0], ch.logs[1]
+	}
+	if err := ch.cmd.Start(); err != nil {
+		ch.closeLogs()
+		return Status{}, errdefs.InvalidArgumentf("start task %q: %w", spec.ID, err)
+	}
+	ch.status = Status{ID: spec.ID, PID: ch.cmd.Process.Pid, StartedAt: time.Now()}
+	c.tasks[spec.ID] = ch
+	go c.await(ch)
+	return ch.status, nil
+}
+
+// await notes a task's end.
+func (c *Client) await(ch *child) {
+	err := ch.cmd.Wait()
+	killTree(ch.cmd) // what it left behind
+	ch.closeLogs()
+	e := Exit{Code: -1}
+	if ch.cmd.ProcessState != nil {
+		e = exitOf(ch.cmd.ProcessState)
+	} else if err != nil {
+		e.Unknown = err.Error()
+	}
+	c.mu.Lock()
+	ch.status.Exit, ch.status.EndedAt = &e, time.Now()
+	c.mu.Unlock()
+	close(ch.ended)
+}
+
+func (ch *child) closeLogs() {
+	for _, w := range ch.logs {
+		if w != nil {
+			w.close()
+		}
+	}
+}
+
+func (c *Client) find(id string) (*child, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := c.tasks[id]
+	if ch == nil {
+		return nil, errdefs.NotFoundf("task %q is unknown; it was destroyed, or started by a plugin process that has ended", id)
+	}
+	return ch, nil
+}
+
+func (c *Client) statusOf(ch *child) Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := ch.status
+	for _, w := range ch.logs {
+		if w != nil {
+			s.DroppedLogBytes += w.droppedBytes()
+		}
+	}
+	return s
+}
+
+// Wait returns when the task has ended.
+func (c *Client) Wait(ctx context.Context, id string) (Status, error) {
+	ch, err := c.find(id)
+	if err != nil {
+		return Status{}, err
+	}
+	select {
+	case <-ch.ended:
+		return c.statusOf(ch), nil
+	case <-ctx.Done():
+		return Status{}, ctx.Err()
+	}
+}
+
+// Stop signals the task, kills it after timeout, and returns when it has ended.
+func (c *Client) Stop(ctx context.Context, id string, signal int, timeout time.Duration) (Status, error) {
+	ch, err := c.find(id)
+	if err != nil {
+		return Status{}, err
+	}
+	// The kill comes even if ctx ends before.
+	timer := time.AfterFunc(timeout, func() { killTree(ch.cmd) })
+	go func() {
+		<-ch.ended
+		timer.Stop()
+	}()
+	if err := signalTree(ch.cmd, signal); err != nil {
+		killTree(ch.cmd) // the system has no such signal
+	}
+	return c.Wait(ctx, id)
+}
+
+// Signal signals the task's main process.
+func (c *Client) Signal(_ context.Context, id string, signal int) error {
+	ch, err := c.find(id)
+	if err != nil {
+		return err
+	}
+	err = signalMain(ch.cmd, signal)
+	if errors.Is(err, os.ErrProcessDone) {
+		return errdefs.FailedPreconditionf("signal task %q: it has ended", id)
+	}
+	return err
+}
+
+// Destroy forgets a task; with force a running one is killed first.
+func (c *Client) Destroy(ctx context.Context, id string, force bool) error {
+	ch, err := c.find(id)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if c.statusOf(ch).Exit == nil {
+		if !force {
+			return errdefs.FailedPreconditionf("destroy task %q: it still runs; stop it first or use force", id)
+		}
+		killTree(ch.cmd)
+		if _, err := c.Wait(ctx, id); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.tasks, id)
+	return nil
+}
+
+// Inspect says how a task is.
+func (c *Client) Inspect(_ context.Context, id string) (Status, error) {
+	ch, err := c.find(id)
+	if err != nil {
+		return Status{}, err
+	}
+	return c.statusOf(ch), nil
+}
+
+// Spec returns what a task was started with.
+func (c *Client) Spec(_ context.Context, id string) (Spec, Status, error) {
+	ch, err := c.find(id)
+	if err != nil {
+		return Spec{}, Status{}, err
+	}
+	return ch.spec, c.statusOf(ch), nil
+}
+
+// List returns all tasks.
+func (c *Client) List(context.Context) ([]Status, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]Status, 0, len(c.tasks))
+	for _, ch := range c.tasks {
+		list = append(list, ch.status)
+	}
+	return list, nil
+}
+
+// Measure measures nothing here yet: samples are left out, not made up.
+func Measure([]Status) map[string]Usage { return nil }
