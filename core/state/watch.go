@@ -38,6 +38,7 @@ type watches struct {
 type waiter struct {
 	keys []Key
 	ch   chan struct{}
+	stop func() bool // stops to wait for the end of its context
 }
 
 // Watch returns a channel that is closed at the first commit after the call
@@ -46,16 +47,14 @@ type waiter struct {
 func (s *Store) Watch(ctx context.Context, keys ...Key) <-chan struct{} {
 	w := &waiter{keys: keys, ch: make(chan struct{})}
 	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
 	if s.watches.armed == nil {
 		s.watches.armed = map[Key][]*waiter{}
 	}
 	for _, k := range keys {
 		s.watches.armed[k] = append(s.watches.armed[k], w)
 	}
-	s.watches.mu.Unlock()
-	if ctx.Done() != nil {
-		context.AfterFunc(ctx, func() { s.watches.drop(w) })
-	}
+	w.stop = context.AfterFunc(ctx, func() { s.watches.drop(w) })
 	return w.ch
 }
 
@@ -121,6 +120,7 @@ func (ws *watches) wake(k Key) {
 	}
 	for _, w := range append([]*waiter(nil), list...) {
 		close(w.ch)
+		w.stop()
 		ws.remove(w)
 	}
 }
@@ -156,4 +156,17 @@ func (ws *watches) wakeRow(table string, row any) {
 	case *model.NodePool:
 		wake("", r.Name)
 	}
+}
+
+// Watchers returns how many watches are armed, for metrics.
+func (s *Store) Watchers() int {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	seen := map[*waiter]bool{}
+	for _, list := range s.watches.armed {
+		for _, w := range list {
+			seen[w] = true
+		}
+	}
+	return len(seen)
 }

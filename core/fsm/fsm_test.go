@@ -1,0 +1,217 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fsm_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+var update = flag.Bool("update", false, "append new stored fields to testdata/fields.txt")
+
+func TestCommandsComeBackAsTheyWere(t *testing.T) {
+	w := newWorld(4)
+	for range 500 {
+		c := w.next()
+		data, err := fsm.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := fsm.Decode(data)
+		if err != nil {
+			t.Fatalf("%T: %v", c, err)
+		}
+		again, err := fsm.Encode(back)
+		if err != nil || !bytes.Equal(data, again) {
+			t.Fatalf("%T encodes to other bytes after a round trip (%v)", c, err)
+		}
+	}
+}
+
+func TestAJobKeepsEveryValueThroughTheLog(t *testing.T) {
+	job := testJob("web", 3)
+	delay := 3 * time.Second
+	job.TaskGroups[0].ShutdownDelay = &delay
+	job.TaskGroups[0].Meta = map[string]string{"a": "1"}
+	job.TaskGroups[0].Tasks[0].Env = map[string]string{}
+	job.Payload = []byte{0, 1, 0xff}
+	data, err := fsm.Encode(&fsm.UpsertJob{Job: job})
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := fsm.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := testJob("web", 3)
+	want.TaskGroups[0].ShutdownDelay, want.TaskGroups[0].Meta = &delay, map[string]string{"a": "1"}
+	want.TaskGroups[0].Tasks[0].Env = map[string]string{}
+	want.Payload = []byte{0, 1, 0xff}
+	want.TaskGroups[0].Tasks[0].Config["args"] = []any{"1", int64(2), true, nil, 1.5} // as the codec reads numbers
+	if diff := cmp.Diff(want, back.(*fsm.UpsertJob).Job); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAFieldThatJSONHidesIsStored(t *testing.T) {
+	f := newFSM()
+	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 1)})
+	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 2)})
+	a := &model.Allocation{ID: "a", Namespace: "default", JobID: "web", Job: f.Store().View().JobByID("default", "web"), TaskGroup: "web"}
+	mustApply(t, f, &fsm.ApplyPlan{Placed: []*model.Allocation{a}})
+	mustApply(t, f, &fsm.UpdateAllocsFromClient{Allocs: []*model.Allocation{{ID: "a", ClientStatus: "running",
+		TaskStates: map[string]*model.TaskState{"t": {TaskHandle: []byte("h"), Events: []*model.TaskEvent{{Time: 5}}}}}}})
+	g := newFSM()
+	if err := g.Restore(bytes.NewReader(snapshotOf(t, f))); err != nil {
+		t.Fatal(err)
+	}
+	got := g.Store().View().AllocByID("a")
+	if got.JobVersion != 1 || string(got.TaskStates["t"].TaskHandle) != "h" {
+		t.Errorf("job version %d, handle %q after a restore", got.JobVersion, got.TaskStates["t"].TaskHandle)
+	}
+}
+
+func TestTimesKeepTheirInstant(t *testing.T) {
+	until := time.Date(2026, 11, 21, 14, 0, 0, 123456789, time.FixedZone("x", 3600))
+	f := newFSM()
+	mustApply(t, f, &fsm.UpsertEvals{Evals: []*model.Evaluation{
+		{ID: "e", JobID: "web", Namespace: "default", WaitUntil: until}, {ID: "zero", JobID: "web", Namespace: "default"}}})
+	v := f.Store().View()
+	if got := v.EvalByID("e").WaitUntil; !got.Equal(until) {
+		t.Errorf("%v became %v", until, got)
+	}
+	if got := v.EvalByID("zero").WaitUntil; !got.IsZero() {
+		t.Errorf("the zero time became %v", got)
+	}
+}
+
+func TestAllocsOfOnePlanShareTheirResourcesAlsoAfterARestore(t *testing.T) {
+	f := newFSM()
+	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 2)})
+	res := testResources(100, 64)
+	mustApply(t, f, &fsm.ApplyPlan{Placed: []*model.Allocation{
+		{ID: "a", Namespace: "default", JobID: "web", TaskGroup: "web", AllocatedResources: res},
+		{ID: "b", Namespace: "default", JobID: "web", TaskGroup: "web", AllocatedResources: res}}})
+	g := newFSM()
+	if err := g.Restore(bytes.NewReader(snapshotOf(t, f))); err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]interface {
+		AllocByID(string) *model.Allocation
+	}{"applied": f.Store().View(), "restored": g.Store().View()} {
+		if v.AllocByID("a").AllocatedResources != v.AllocByID("b").AllocatedResources {
+			t.Errorf("%s: each alloc has resources of its own", name)
+		}
+	}
+}
+
+func TestEnforcedIndexesRefuseWithTheReferencesWords(t *testing.T) {
+	f := newFSM()
+	if _, got := apply(t, f, &fsm.UpsertJob{Job: testJob("web", 1), EnforceIndex: true, JobModifyIndex: 3}); text([]any{got}) != "[Enforcing job modify index 3: job does not exist]" {
+		t.Error(got)
+	}
+	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 1), EnforceIndex: true})
+	_, got := apply(t, f, &fsm.UpsertJob{Job: testJob("web", 2), EnforceIndex: true, JobModifyIndex: 1})
+	if err, ok := got.(error); !ok || !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "job exists with conflicting job modify index: 3") {
+		t.Error(got)
+	}
+}
+
+func TestACommandThatPanicsIsLostAloneAndSaysSo(t *testing.T) {
+	bad := func() fsm.Command {
+		return &fsm.ApplyPlan{Deployment: &model.Deployment{ID: "d", JobID: "web", Namespace: "default", Status: "running", TaskGroups: map[string]*model.DeploymentState{"web": nil}}}
+	}
+	f := newFSM()
+	mustApply(t, f, &fsm.ApplyPlan{Deployment: &model.Deployment{ID: "d", JobID: "web", Namespace: "default", Status: "running", TaskGroups: map[string]*model.DeploymentState{"web": {}}}})
+	var entries []fsm.Entry
+	for i, c := range []fsm.Command{&fsm.UpsertJob{Job: testJob("a", 1)}, bad(), &fsm.UpsertJob{Job: testJob("b", 1)}} {
+		data, err := fsm.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, fsm.Entry{Index: uint64(10 + i), Data: data})
+	}
+	results := f.ApplyBatch(entries)
+	if err, ok := results[1].(error); results[0] != nil || results[2] != nil || !ok || !errdefs.IsInternal(err) {
+		t.Fatalf("results are %v", results)
+	}
+	v := f.Store().View()
+	if v.JobByID("default", "a") == nil || v.JobByID("default", "b") == nil || v.Index() != 12 {
+		t.Errorf("the other commands were lost; the index is %d", v.Index())
+	}
+}
+
+// TestStoredFieldsAreOnlyAppended guards the log and snapshots on disk: structs
+// are stored as arrays of their fields, so a field may only be added at the end
+// of its type, and none may be removed or moved.
+func TestStoredFieldsAreOnlyAppended(t *testing.T) {
+	seen := map[reflect.Type]bool{}
+	var types []string
+	var walk func(reflect.Type)
+	walk = func(rt reflect.Type) {
+		switch rt.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+			walk(rt.Elem())
+		case reflect.Struct:
+			if seen[rt] || !strings.Contains(rt.PkgPath(), "drover") {
+				return
+			}
+			seen[rt] = true
+			line := rt.String() + ":"
+			for i := range rt.NumField() {
+				if sf := rt.Field(i); sf.IsExported() {
+					line += " " + sf.Name
+					walk(sf.Type)
+				}
+			}
+			types = append(types, line)
+		}
+	}
+	for _, c := range []any{
+		model.Job{}, model.JobSubmission{}, model.Allocation{}, model.Evaluation{}, model.Deployment{}, model.Node{},
+		model.Namespace{}, model.NodePool{}, model.SchedulerConfiguration{}, fsm.UpsertJob{}, fsm.DeregisterJob{}, fsm.ApplyPlan{},
+		fsm.UpdateNodeStatus{}, fsm.UpdateNodeDrain{}, fsm.UpdateNodeEligibility{}, fsm.UpdateDesiredTransitions{},
+		fsm.UpdateDeploymentStatus{}, fsm.PromoteDeployment{}, fsm.SetDeploymentAllocHealth{}, fsm.SetSchedulerConfig{},
+	} {
+		walk(reflect.TypeOf(c))
+	}
+	slices.Sort(types)
+	file := filepath.Join("testdata", "fields.txt")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(strings.Join(types, "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := map[string]string{}
+	for _, line := range types {
+		name, fields, _ := strings.Cut(line, ":")
+		now[name] = fields
+	}
+	for line := range strings.Lines(string(golden)) {
+		name, fields, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if !strings.HasPrefix(now[name]+" ", fields+" ") {
+			t.Errorf("stored fields of %s were\n%s\nand are\n%s\nadd fields at the end of the type; before the first release, `go test ./core/fsm -update` accepts any change", name, fields, now[name])
+		}
+	}
+}
