@@ -1,0 +1,365 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.uber.org/goleak"
+
+	"github.com/drover-project/drover/core/dispatch"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// log applies what is proposed at once.
+type log struct {
+	mu      sync.Mutex
+	machine *fsm.FSM
+	index   uint64
+	writes  atomic.Int64
+	// hold, if set, delays each proposal until it can be read from.
+	hold chan struct{}
+}
+
+func (l *log) Propose(_ context.Context, command []byte) (uint64, any, error) {
+	if l.hold != nil {
+		<-l.hold
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index++
+	l.writes.Add(1)
+	answer := l.machine.ApplyBatch([]fsm.Entry{{Index: l.index, Data: command}})[0]
+	if err, failed := answer.(error); failed {
+		return l.index, nil, err
+	}
+	return l.index, answer, nil
+}
+
+func (l *log) VerifyLeader(context.Context) error { return nil }
+
+func (l *log) write(t *testing.T, cmd fsm.Command) {
+	t.Helper()
+	data, err := fsm.Encode(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.Propose(t.Context(), data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type servers struct {
+	*dispatch.Dispatcher
+	log   *log
+	store *state.Store
+}
+
+// start runs a dispatcher, with its leases watched, until the test ends.
+func start(t *testing.T, ctx context.Context) *servers {
+	store := state.New()
+	l := &log{machine: fsm.New(store, hclog.NewNullLogger()), index: 10}
+	var ids atomic.Int64
+	d := dispatch.New(dispatch.Config{
+		Store: store, Raft: l, Logger: hclog.NewNullLogger(), TTL: 8 * time.Second,
+		NewID: func() string { return fmt.Sprintf("eval-%d", ids.Add(1)) },
+		NodeEvals: func(_ *state.View, n *model.Node, trigger string, now time.Time) []*model.Evaluation {
+			return []*model.Evaluation{{
+				ID: fmt.Sprintf("node-eval-%d", ids.Add(1)), Namespace: "default", JobID: "web", Type: model.JobTypeService,
+				NodeID: n.ID, TriggeredBy: trigger, Status: model.EvalStatusPending, CreateTime: now.UnixNano(),
+			}}
+		},
+	})
+	go d.Run(ctx)
+	go d.Lead(ctx)
+	l.write(t, &fsm.UpsertJob{Job: job()})
+	return &servers{Dispatcher: d, log: l, store: store}
+}
+
+func job() *model.Job {
+	return &model.Job{
+		ID: "web", Name: "web", Namespace: "default", Type: model.JobTypeService, Priority: 50, NodePool: "default",
+		Status:     model.JobStatusPending,
+		TaskGroups: []*model.TaskGroup{{Name: "g", Count: 1, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec"}}}},
+	}
+}
+
+func node(id string) *model.Node {
+	return &model.Node{ID: id, SecretID: "secret-" + id, Name: id, Datacenter: "dc1"}
+}
+
+func identity(id string) rpc.Identity { return rpc.Identity{NodeID: id, SecretID: "secret-" + id} }
+
+func (s *servers) register(t *testing.T, id string) {
+	t.Helper()
+	if _, err := s.Register(t.Context(), node(id)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *servers) place(t *testing.T, nodeID string, ids ...string) {
+	t.Helper()
+	plan := &fsm.ApplyPlan{}
+	for _, id := range ids {
+		plan.Placed = append(plan.Placed, &model.Allocation{
+			ID: id, Namespace: "default", JobID: "web", TaskGroup: "g", Name: "web.g[0]", NodeID: nodeID,
+			DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusPending,
+		})
+	}
+	s.log.write(t, plan)
+}
+
+// attach returns what is pushed to the node.
+func (s *servers) attach(ctx context.Context, id string, n rpc.Node) (pushed chan *rpc.Assignments, ended chan error) {
+	pushed, ended = make(chan *rpc.Assignments, 100), make(chan error, 1)
+	go func() {
+		ended <- s.Attach(ctx, identity(id), n, func(a *rpc.Assignments) error {
+			pushed <- a
+			return nil
+		})
+	}()
+	return pushed, ended
+}
+
+func ids(a *rpc.Assignments) []string {
+	var out []string
+	for _, x := range a.Set {
+		out = append(out, x.AllocID)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// inBubble runs a test on a fake clock.
+func inBubble(t *testing.T, test func(t *testing.T, s *servers, ctx context.Context)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer synctest.Wait()
+		defer cancel()
+		test(t, start(t, ctx), ctx)
+	})
+}
+
+func TestANodeGetsEverythingFirstAndThenOnlyWhatServersChanged(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, "n1")
+		s.register(t, "n2")
+		s.place(t, "n1", "a1", "a2")
+		s.place(t, "n2", "b1")
+		pushed, _ := s.attach(ctx, "n1", nil)
+		first := <-pushed
+		if !first.Full || !first.Confirmed || !slices.Equal(ids(first), []string{"a1", "a2"}) {
+			t.Fatalf("first push %+v", first)
+		}
+		synctest.Wait()
+		for len(pushed) > 0 {
+			if again := <-pushed; !again.Full {
+				t.Fatalf("without a change came %+v", again)
+			}
+		}
+
+		if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.Allocation{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}); err != nil {
+			t.Fatal(err)
+		}
+		s.place(t, "n2", "b2")
+		synctest.Wait()
+		if len(pushed) > 0 {
+			t.Fatalf("what the node itself reported, or another node's alloc, came back: %+v", <-pushed)
+		}
+		s.place(t, "n1", "a3")
+		delta := <-pushed
+		if delta.Full || !slices.Equal(ids(delta), []string{"a3"}) || delta.Index <= first.Index {
+			t.Fatalf("after a placement came %+v", delta)
+		}
+		allocs, err := s.FetchAllocs(ctx, identity("n1"), []string{"a3", "b1", "missing"})
+		if err != nil || len(allocs) != 1 || allocs[0].ID != "a3" || allocs[0].Job == nil || allocs[0].Job.ID != "web" {
+			t.Fatalf("fetched %+v, %v", allocs, err)
+		}
+	})
+}
+
+func TestUpdatesThatComeTogetherAreOneLogEntry(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		const nodes = 20
+		for i := range nodes {
+			id := fmt.Sprint("n", i)
+			s.register(t, id)
+			s.place(t, id, "a"+id)
+		}
+		before := s.log.writes.Load()
+		s.log.hold = make(chan struct{})
+		var done sync.WaitGroup
+		for i := range nodes {
+			done.Go(func() {
+				id := fmt.Sprint("n", i)
+				if _, err := s.UpdateAllocs(ctx, identity(id), []*model.Allocation{{ID: "a" + id, ClientStatus: model.AllocClientStatusRunning}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait() // the first is being committed, the rest waits
+		close(s.log.hold)
+		done.Wait()
+		if writes := s.log.writes.Load() - before; writes > 2 {
+			t.Fatalf("%d nodes caused %d log entries, want at most 2", nodes, writes)
+		}
+		for i := range nodes {
+			if a := s.store.View().AllocByID(fmt.Sprint("an", i)); a.ClientStatus != model.AllocClientStatusRunning {
+				t.Fatalf("alloc %s is %s", a.ID, a.ClientStatus)
+			}
+		}
+	})
+}
+
+func TestAFailedAllocAsksForOneEvalOfItsJob(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, "n1")
+		s.place(t, "n1", "a1", "a2")
+		failed := func() {
+			t.Helper()
+			if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.Allocation{
+				{ID: "a1", ClientStatus: model.AllocClientStatusFailed}, {ID: "a2", ClientStatus: model.AllocClientStatusFailed},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		failed()
+		failed() // a repeated update asks for nothing
+		count := 0
+		for e := range s.store.View().Evals() {
+			if e.TriggeredBy == model.EvalTriggerRetryFailedAlloc {
+				count++
+			}
+		}
+		if count != 1 {
+			t.Fatalf("two failed allocs of one job made %d evals", count)
+		}
+	})
+}
+
+func TestANodeThatFallsSilentIsDownUntilItBeatsAndMayNotUpdateMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, "n1")
+		s.place(t, "n1", "a1")
+		writes := s.log.writes.Load()
+		for range 10 {
+			time.Sleep(4 * time.Second) // the bubble's clock
+			if _, err := s.Beat(ctx, identity("n1")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.log.writes.Load(); got != writes {
+			t.Fatalf("a healthy node caused %d log entries", got-writes)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := s.store.View().NodeByID("n1"); n.Status != model.NodeStatusDown {
+			t.Fatalf("10 s after the last beat the node is %s", n.Status)
+		}
+		update := []*model.Allocation{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}
+		if _, err := s.UpdateAllocs(ctx, identity("n1"), update); !errdefs.IsFailedPrecondition(err) {
+			t.Fatalf("an update of a node that is down gave %v", err)
+		}
+		if _, err := s.Beat(ctx, identity("n1")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.UpdateAllocs(ctx, identity("n1"), update); err != nil {
+			t.Fatalf("after a beat: %v", err)
+		}
+		if n := s.store.View().NodeByID("n1"); n.Status != model.NodeStatusReady {
+			t.Fatalf("after a beat the node is %s", n.Status)
+		}
+	})
+}
+
+func TestANodeWhoseAllocsMayReconnectIsDisconnectedNotDown(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		patient := job()
+		patient.TaskGroups[0].Disconnect = &model.DisconnectStrategy{LostAfter: time.Hour}
+		s.log.write(t, &fsm.UpsertJob{Job: patient})
+		s.register(t, "n1")
+		version := s.store.View().JobByID("default", "web").Version
+		s.log.write(t, &fsm.ApplyPlan{Placed: []*model.Allocation{{
+			ID: "a1", Namespace: "default", JobID: "web", JobVersion: version, TaskGroup: "g", NodeID: "n1",
+			DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusRunning,
+		}}})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := s.store.View().NodeByID("n1"); n.Status != model.NodeStatusDisconnected {
+			t.Fatalf("the node is %s", n.Status)
+		}
+	})
+}
+
+func TestAWrongSecretIsRefusedEverywhere(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, "n1")
+		thief := rpc.Identity{NodeID: "n1", SecretID: "guess"}
+		_, beat := s.Beat(ctx, thief)
+		_, update := s.UpdateAllocs(ctx, thief, nil)
+		_, fetch := s.FetchAllocs(ctx, thief, nil)
+		attach := s.Attach(ctx, thief, nil, nil)
+		_, register := s.Register(ctx, &model.Node{ID: "n1", SecretID: "guess"})
+		for what, err := range map[string]error{"beat": beat, "update": update, "fetch": fetch, "attach": attach, "register": register} {
+			if !errdefs.IsPermissionDenied(err) {
+				t.Errorf("%s gave %v", what, err)
+			}
+		}
+		if _, err := s.Beat(ctx, rpc.Identity{NodeID: "unknown"}); !errdefs.IsNotFound(err) {
+			t.Errorf("an unknown node's beat gave %v", err)
+		}
+	})
+}
+
+// echo answers a call with its method.
+type echo struct{}
+
+func (echo) Call(_ context.Context, call rpc.Call, _ <-chan []byte, send func([]byte) error) error {
+	return send([]byte(`"` + call.Method + `"`))
+}
+
+func TestCallsReachTheNewestSessionOfANode(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, "n1")
+		if _, err := s.Node("n1"); !errdefs.IsUnavailable(err) {
+			t.Fatalf("a node without a session gave %v", err)
+		}
+		if _, err := s.Node("n9"); !errdefs.IsNotFound(err) {
+			t.Fatalf("an unknown node gave %v", err)
+		}
+		_, oldEnded := s.attach(ctx, "n1", nil)
+		synctest.Wait()
+		session, leave := context.WithCancel(ctx)
+		_, ended := s.attach(session, "n1", echo{})
+		if err := <-oldEnded; !errdefs.IsAborted(err) {
+			t.Fatalf("the older session ended with %v", err)
+		}
+		n, err := s.Node("n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := rpc.Ask[string](ctx, n, "fs.ls", nil); err != nil || answer != "fs.ls" {
+			t.Fatalf("got %q, %v", answer, err)
+		}
+		leave()
+		<-ended
+		if _, err := s.Node("n1"); !errdefs.IsUnavailable(err) {
+			t.Fatalf("after its session the node gave %v", err)
+		}
+	})
+}
