@@ -57,7 +57,10 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 			p.updates[pl.tg.Name].Place++
 		}
 	}
-	if failed != nil && (placed == 0 || failed.NodesExhausted > 0) {
+	// That some nodes are not feasible is no failure; that none is, is worth saying.
+	u := p.updates[pl.tg.Name]
+	idle := placed == 0 && u.Ignore+u.InPlaceUpdate+u.DestructiveUpdate == 0
+	if failed != nil && (idle || failed.NodesExhausted > 0) {
 		pl.countTasks(failed)
 		p.out.FailedTGAllocs[pl.tg.Name] = failed
 	}

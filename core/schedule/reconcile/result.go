@@ -15,7 +15,6 @@ const (
 	DescUpdating     = "alloc is being updated due to job update"
 	DescMigrating    = "alloc is being migrated"
 	DescLost         = "alloc is lost since its node is down"
-	DescRescheduled  = "alloc was rescheduled because it failed"
 	DescUnknown      = "alloc is unknown since its node is disconnected"
 	DescFollowUp     = "created for delayed rescheduling"
 	DescDisconnected = "created for delayed disconnect timeout"

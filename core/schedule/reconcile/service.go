@@ -107,9 +107,6 @@ func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 			if !l.vacant {
 				u.Stop++
 			}
-			if l.reschedule {
-				u.RescheduleNow++
-			}
 		}
 		r.res.Place = append(r.res.Place, p)
 	}

@@ -1,0 +1,137 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package schedule_test
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule"
+)
+
+// memView is the smallest state that satisfies schedule.View and can take a plan.
+type memView struct {
+	index       uint64
+	jobs        map[string][]*model.Job // newest last
+	allocs      map[string]*model.Allocation
+	nodes       map[string]*model.Node
+	deployments []*model.Deployment
+	config      model.SchedulerConfiguration
+}
+
+var _ schedule.View = (*memView)(nil)
+
+func newMemView() *memView {
+	return &memView{index: 1, jobs: map[string][]*model.Job{}, allocs: map[string]*model.Allocation{}, nodes: map[string]*model.Node{}}
+}
+
+func (v *memView) Index() uint64 { return v.index }
+func (v *memView) JobByID(_, id string) *model.Job {
+	if js := v.jobs[id]; len(js) > 0 {
+		return js[len(js)-1]
+	}
+	return nil
+}
+func (v *memView) JobByVersion(_, id string, version uint64) *model.Job {
+	for _, j := range v.jobs[id] {
+		if j.Version == version {
+			return j
+		}
+	}
+	return nil
+}
+func (v *memView) AllocByID(id string) *model.Allocation { return v.allocs[id] }
+func (v *memView) where(f func(*model.Allocation) bool) []*model.Allocation {
+	var out []*model.Allocation
+	for _, a := range v.allocs {
+		if f(a) {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b *model.Allocation) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+func (v *memView) AllocsByJob(_, id string) []*model.Allocation {
+	return v.where(func(a *model.Allocation) bool { return a.JobID == id })
+}
+func (v *memView) AllocsByNode(id string) []*model.Allocation {
+	return v.where(func(a *model.Allocation) bool { return a.NodeID == id })
+}
+func (v *memView) NodeByID(id string) *model.Node { return v.nodes[id] }
+func (v *memView) Nodes() iter.Seq[*model.Node] {
+	return func(yield func(*model.Node) bool) {
+		for _, id := range slices.Sorted(maps.Keys(v.nodes)) {
+			if !yield(v.nodes[id]) {
+				return
+			}
+		}
+	}
+}
+func (v *memView) NodeUsed(id string) (cpu, mem, disk int64) {
+	for _, a := range v.allocs {
+		if a.NodeID == id && !a.ClientTerminalStatus() {
+			r := a.AllocatedResources.Comparable()
+			cpu, mem, disk = cpu+r.CPUShares, mem+r.MemoryMB, disk+r.DiskMB
+		}
+	}
+	return
+}
+func (v *memView) LatestDeployment(_, job string) *model.Deployment {
+	for _, d := range slices.Backward(v.deployments) {
+		if d.JobID == job {
+			return d
+		}
+	}
+	return nil
+}
+func (v *memView) SchedulerConfig() *model.SchedulerConfiguration { return &v.config }
+func (v *memView) NodePoolByName(string) *model.NodePool          { return nil }
+
+// apply commits a plan as core/fsm does, as far as the scheduler can see.
+func (v *memView) apply(p *model.Plan) {
+	v.index++
+	if p.Deployment != nil {
+		v.deployments = append(v.deployments, p.Deployment.Copy())
+	}
+	for _, u := range p.DeploymentUpdates {
+		for _, d := range v.deployments {
+			if d.ID == u.DeploymentID {
+				d.Status, d.StatusDescription = u.Status, u.StatusDescription
+			}
+		}
+	}
+	for _, part := range []map[string][]*model.Allocation{p.NodeUpdate, p.NodeAllocation} {
+		for _, as := range part {
+			for _, a := range as {
+				v.put(a)
+			}
+		}
+	}
+}
+
+func (v *memView) put(a *model.Allocation) {
+	c := *a
+	if v.allocs[a.ID] == nil {
+		c.CreateIndex = v.index
+		if prev := v.allocs[a.PreviousAllocation]; prev != nil {
+			p := *prev
+			p.NextAllocation = a.ID
+			v.allocs[p.ID] = &p
+		}
+		if a.DeploymentStatus.IsCanary() {
+			ds := v.LatestDeployment("", a.JobID).TaskGroups[a.TaskGroup]
+			ds.PlacedCanaries = append(ds.PlacedCanaries, a.ID)
+		}
+	}
+	v.allocs[a.ID] = &c
+}
+
+// counter makes ids that sort in the order in which they were made.
+type counter struct{ n int }
+
+func (c *counter) NewID() string { c.n++; return fmt.Sprintf("id%04d", c.n) }
