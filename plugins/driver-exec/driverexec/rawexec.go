@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -59,7 +60,7 @@ func (d *RawExec) Info() driver.Info {
 	return driver.Info{
 		Name: "raw_exec",
 		Capabilities: driver.Capabilities{
-			SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationNone,
+			SendSignals: runtime.GOOS != "windows", Exec: runtime.GOOS != "windows", FSIsolation: driver.FSIsolationNone,
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 		},
 		ConfigSchema: schema.Schema{Attributes: []schema.Attribute{

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // tasks are the tasks of one driver, each with the supervisor that has it: a
@@ -40,6 +41,10 @@ func (t *tasks) client(ctx context.Context, dir string) (*supervisor.Client, err
 	c, err := supervisor.Open(ctx, dir)
 	if err != nil {
 		return nil, err
+	}
+	if err := c.UpToDate(ctx); err != nil {
+		// The old one goes on serving; what it cannot do it says itself.
+		plugin.Logger("driver-exec").Warn("the supervisor stays at its old version", "dir", dir, "error", err)
 	}
 	t.clients[dir] = c
 	return c, nil

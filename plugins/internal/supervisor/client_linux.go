@@ -89,11 +89,14 @@ func (c *Client) connect(ctx context.Context) error {
 		return nil
 	}
 	conn, err := dial(c.dir)
+	launched := time.Time{}
 	for wait := time.Millisecond; err != nil; wait = min(2*wait, 50*time.Millisecond) {
-		if wait == time.Millisecond {
+		// Again from time to time: the first may have met one that was leaving.
+		if time.Since(launched) > time.Second {
 			if err := c.launch(ctx); err != nil {
 				return err
 			}
+			launched = time.Now()
 		}
 		select {
 		case <-ctx.Done():
@@ -335,4 +338,18 @@ func (c *Client) Upgrade(ctx context.Context, path string) error {
 		return errdefs.Abortedf("upgrade the supervisor to %s: it still runs another binary; see %s/supervisor.log", path, c.dir)
 	}
 	return nil
+}
+
+// UpToDate upgrades a supervisor that runs another binary than this process, as
+// after an upgrade of the plugin. A binary that is gone from its path is left be.
+func (c *Client) UpToDate(ctx context.Context) error {
+	hello, err := c.Hello(ctx)
+	if err != nil {
+		return err
+	}
+	own, err := os.Executable()
+	if err != nil || hello.Binary == Identity("/proc/self/exe") || Identity(own) != Identity("/proc/self/exe") {
+		return nil
+	}
+	return c.Upgrade(ctx, own)
 }

@@ -41,6 +41,9 @@ func Open(context.Context, string) (*Client, error) {
 	return &Client{tasks: map[string]*child{}}, nil
 }
 
+// UpToDate does nothing: there is no other process.
+func (c *Client) UpToDate(context.Context) error { return nil }
+
 // Close does nothing: tasks go on.
 func (c *Client) Close() error { return nil }
 

@@ -33,7 +33,9 @@ type loop struct {
 	// trash are cgroups whose last processes were still ending.
 	trash     []string
 	idleSince time.Time
-	shutdown  bool
+	// socketAt is when the socket's name is looked for next.
+	socketAt time.Time
+	shutdown bool
 }
 
 // watched is what a descriptor in the epoll set belongs to: a task's pidfd
@@ -149,8 +151,7 @@ func (l *loop) handle(fd int, events uint32) {
 	}
 }
 
-// turn does what is due and returns the milliseconds until the next thing is, -1
-// for never.
+// turn does what is due and returns the milliseconds until the next thing is.
 func (l *loop) turn(now time.Time) int {
 	next := time.Time{}
 	due := func(at time.Time) {
@@ -173,16 +174,45 @@ func (l *loop) turn(now time.Time) int {
 		}
 		due(t.killAt)
 	}
+	if !now.Before(l.socketAt) {
+		l.keepSocket()
+		l.socketAt = now.Add(socketCheck)
+	}
+	due(l.socketAt)
 	if l.emptyTrash(); len(l.trash) > 0 {
 		due(now.Add(100 * time.Millisecond))
 	}
 	if !l.idleSince.IsZero() {
 		due(l.idleSince.Add(l.idle))
 	}
-	if next.IsZero() {
-		return -1
-	}
 	return int(max(next.Sub(now).Milliseconds()+1, 0))
+}
+
+// socketCheck is how long clients may be locked out by somebody who cleaned up
+// the socket's directory.
+const socketCheck = 5 * time.Second
+
+// keepSocket makes the socket again if its name is gone.
+func (l *loop) keepSocket() {
+	if unix.Access(l.journal.dir+"/socket", unix.F_OK) != unix.ENOENT {
+		return
+	}
+	fd, err := listen(l.journal.dir)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err == nil {
+		err = l.watch(fd, unix.EPOLLIN, watched{})
+	}
+	if err != nil {
+		closeFD(fd)
+		l.log.Error("the socket was removed and cannot be made again", "error", err)
+		return
+	}
+	l.log.Warn("the socket was removed by somebody; made again")
+	l.unwatch(l.listener)
+	closeFD(l.listener)
+	l.listener = fd
 }
 
 // idleFor reports whether there was neither task nor client for the idle time.

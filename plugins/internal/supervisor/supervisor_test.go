@@ -434,6 +434,21 @@ func TestATaskDoesNotInheritIgnoredSignalsOrDescriptors(t *testing.T) {
 	}
 }
 
+func TestASocketThatSomebodyRemovesComesBack(t *testing.T) {
+	r := newRig(t)
+	r.start("a", "sleep 1000")
+	pid := r.hello().PID
+	r.must(r.Close())
+	r.must(os.Remove(filepath.Join(r.dir, "socket")))
+	r.reopen()
+	if now := r.hello().PID; now != pid {
+		t.Fatalf("supervisor %d instead of %d", now, pid)
+	}
+	if s, err := r.Inspect(r.ctx, "a"); err != nil || s.Exit != nil {
+		t.Fatalf("%+v, %v", s, err)
+	}
+}
+
 func TestMeasureCountsAllProcessesOfATask(t *testing.T) {
 	r := newRig(t)
 	r.start("a", `sleep 100 & while :; do :; done`)
