@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // missing reports whether a JSON value is absent or null.
@@ -26,7 +27,7 @@ func (s *Server) parseJob(_ http.ResponseWriter, r *http.Request) (any, error) {
 	req.Namespace = requestNamespace(r)
 	draft, err := s.backend.ParseJob(r.Context(), &req)
 	if err != nil {
-		return nil, fail(http.StatusBadRequest, err.Error())
+		return nil, fail(http.StatusBadRequest, "Failed to parse job: "+strings.TrimPrefix(err.Error(), "Failed to parse job: "))
 	}
 	return draft, nil
 }

@@ -168,6 +168,16 @@ func (s *Server) absentRoutes(mux *http.ServeMux) {
 	for _, path := range []string{"/v1/volumes", "/v1/plugins", "/v1/vars"} {
 		s.mount(mux, path, verbs{get: none})
 	}
+	s.mount(mux, "/v1/var/{path...}", verbs{
+		get: func(w http.ResponseWriter, r *http.Request) (any, error) {
+			return s.read(w, r, nil, func(v View, _ *query) answer { return notFound(v, TableNodes, "variable not found") })
+		},
+		put: refuse(http.StatusNotImplemented, "this version of drover stores no variables"),
+		del: refuse(http.StatusNotImplemented, "this version of drover stores no variables"),
+	})
+	for _, path := range []string{"/v1/quotas", "/v1/quota/{rest...}", "/v1/recommendations", "/v1/recommendation/{rest...}"} {
+		s.mount(mux, path, all(refuse(http.StatusNotImplemented, "this version of drover has no quotas and no recommendations")))
+	}
 	s.mount(mux, "/.well-known/openid-configuration", verbs{get: refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled")})
 }
 

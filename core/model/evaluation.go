@@ -68,10 +68,10 @@ type Evaluation struct {
 	QueuedAllocations    map[string]int          `json:",omitempty"` // per group: not placed yet
 	SnapshotIndex        uint64                  `json:",omitempty"` // state index that was looked at
 
-	CreateIndex uint64
-	ModifyIndex uint64
-	CreateTime  int64 // Unix ns
-	ModifyTime  int64 // Unix ns
+	CreateIndex uint64 `json:",omitempty"` // 0: planned, not stored
+	ModifyIndex uint64 `json:",omitempty"`
+	CreateTime  int64  // Unix ns
+	ModifyTime  int64  // Unix ns
 }
 
 // EvaluationStub is the short form of an evaluation in lists of related ones.
