@@ -1,0 +1,280 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rpc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is the servers' side: it remembers what came and hands out its node.
+type fake struct {
+	node     *model.Node
+	allocs   []*model.Allocation
+	attached chan rpc.Node
+	pushes   chan *rpc.Assignments
+}
+
+func (f *fake) Register(_ context.Context, n *model.Node) (rpc.Lease, error) {
+	f.node = n
+	return rpc.Lease{TTL: time.Minute, Index: 7, Servers: []string{"a:1"}}, nil
+}
+
+func (f *fake) Beat(_ context.Context, id rpc.Identity) (rpc.Lease, error) {
+	return rpc.Lease{}, errdefs.NotFoundf("node %q is not registered", id.NodeID)
+}
+
+func (f *fake) UpdateAllocs(_ context.Context, _ rpc.Identity, allocs []*model.Allocation) (uint64, error) {
+	f.allocs = allocs
+	return 9, nil
+}
+
+func (f *fake) FetchAllocs(_ context.Context, _ rpc.Identity, ids []string) ([]*model.Allocation, error) {
+	job := &model.Job{ID: "web", Version: 3, TaskGroups: []*model.TaskGroup{{Name: "g", Tasks: []*model.Task{{
+		Name: "t", Config: map[string]any{"command": "sleep", "args": []any{"1"}, "n": int64(4), "b": true},
+	}}}}}
+	var out []*model.Allocation
+	for _, id := range ids {
+		out = append(out, &model.Allocation{ID: id, JobID: "web", Job: job, JobVersion: 3})
+	}
+	return out, nil
+}
+
+func (f *fake) Attach(ctx context.Context, id rpc.Identity, n rpc.Node, push func(*rpc.Assignments) error) error {
+	if id.SecretID != "s" {
+		return errdefs.PermissionDeniedf("wrong secret")
+	}
+	f.attached <- n
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case a := <-f.pushes:
+			if err := push(a); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// node is the node's side: each method is one behaviour.
+type node struct{ canceled chan struct{} }
+
+func (n *node) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error {
+	switch call.Method {
+	case "echo":
+		for data := range in {
+			if err := send(append([]byte("echo "), data...)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "missing":
+		return errdefs.NotFoundf("no such file")
+	case "many":
+		for i := range 1000 {
+			if err := send([]byte(fmt.Sprint(i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "forever":
+		if err := send([]byte("started")); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		close(n.canceled)
+		return ctx.Err()
+	}
+	return send([]byte(`{"Name":"f","Size":4}`))
+}
+
+func connect(t *testing.T) (*fake, *rpc.Client, *rpc.Server) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{attached: make(chan rpc.Node, 1), pushes: make(chan *rpc.Assignments, 1)}
+	server := rpc.NewServer(f, nil)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	client, err := rpc.Dial(l.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return f, client, server
+}
+
+func attach(t *testing.T, f *fake, c *rpc.Client, n rpc.Node) (remote rpc.Node, pushed chan *rpc.Assignments, ended chan error) {
+	t.Helper()
+	pushed, ended = make(chan *rpc.Assignments, 1), make(chan error, 1)
+	go func() {
+		ended <- c.Attach(t.Context(), rpc.Identity{NodeID: "n", SecretID: "s"}, n, func(a *rpc.Assignments) error {
+			pushed <- a
+			return nil
+		})
+	}()
+	select {
+	case remote = <-f.attached:
+	case err := <-ended:
+		t.Fatalf("the session ended at once: %v", err)
+	}
+	return remote, pushed, ended
+}
+
+func TestWhatANodeOwnsArrivesUnchanged(t *testing.T) {
+	f, c, _ := connect(t)
+	sent := &model.Node{ID: "n", SecretID: "s", Attributes: map[string]string{"os": "linux"}, Drivers: map[string]*model.DriverInfo{
+		"raw_exec": {Detected: true, UpdateTime: time.Unix(5, 6).UTC()},
+	}}
+	lease, err := c.Register(t.Context(), sent)
+	if err != nil || lease.TTL != time.Minute || lease.Index != 7 || len(lease.Servers) != 1 {
+		t.Fatalf("lease %+v, %v", lease, err)
+	}
+	if !reflect.DeepEqual(f.node, sent) {
+		t.Fatalf("registered %+v, want %+v", f.node, sent)
+	}
+	unhealthy := false
+	update := &model.Allocation{
+		ID: "a", ClientStatus: "running", DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &unhealthy, Timestamp: time.Unix(9, 1).UTC()},
+		TaskStates: map[string]*model.TaskState{"t": {State: "running"}},
+	}
+	if index, err := c.UpdateAllocs(t.Context(), rpc.Identity{}, []*model.Allocation{update}); err != nil || index != 9 {
+		t.Fatalf("index %d, %v", index, err)
+	}
+	if len(f.allocs) != 1 || !reflect.DeepEqual(f.allocs[0], update) {
+		t.Fatalf("updated %+v, want %+v", f.allocs[0], update)
+	}
+}
+
+func TestFetchedAllocsShareOneJob(t *testing.T) {
+	f, c, _ := connect(t)
+	got, err := c.FetchAllocs(t.Context(), rpc.Identity{}, []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := f.FetchAllocs(t.Context(), rpc.Identity{}, []string{"a", "b"})
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("fetched %+v, want %+v", got[0].Job.TaskGroups[0].Tasks[0], want[0].Job.TaskGroups[0].Tasks[0])
+	}
+	if got[0].Job != got[1].Job {
+		t.Fatal("each alloc got a copy of the job")
+	}
+}
+
+func TestErrorsKeepTheirClassOverTheWire(t *testing.T) {
+	f, c, _ := connect(t)
+	if _, err := c.Beat(t.Context(), rpc.Identity{NodeID: "n"}); !errdefs.IsNotFound(err) {
+		t.Errorf("beat: %v", err)
+	}
+	if err := c.Attach(t.Context(), rpc.Identity{}, &node{}, nil); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("attach: %v", err)
+	}
+	remote, _, _ := attach(t, f, c, &node{})
+	if err := remote.Call(t.Context(), rpc.Call{Method: "missing"}, nil, nil); !errdefs.IsNotFound(err) || err.Error() != "no such file" {
+		t.Errorf("call: %v", err)
+	}
+}
+
+func TestServersPushAndCallOverTheSession(t *testing.T) {
+	f, c, _ := connect(t)
+	remote, pushed, _ := attach(t, f, c, &node{})
+	want := &rpc.Assignments{Index: 4, Full: true, Set: []rpc.Assignment{{AllocID: "a", AllocModifyIndex: 3, DesiredStatus: "run"}}}
+	f.pushes <- want
+	if got := <-pushed; !reflect.DeepEqual(got, want) {
+		t.Fatalf("pushed %+v", got)
+	}
+
+	info, err := rpc.Ask[rpc.FileInfo](t.Context(), remote, rpc.MethodStatFile, &rpc.FileRequest{AllocID: "a", Path: "f"})
+	if err != nil || info.Name != "f" || info.Size != 4 {
+		t.Fatalf("stat %+v, %v", info, err)
+	}
+
+	next := 0
+	err = remote.Call(t.Context(), rpc.Call{Method: "many"}, nil, func(b []byte) error {
+		if string(b) != fmt.Sprint(next) {
+			t.Errorf("piece %d is %s", next, b)
+		}
+		next++
+		return nil
+	})
+	if err != nil || next != 1000 {
+		t.Fatalf("%d pieces, %v", next, err)
+	}
+
+	in, got := make(chan []byte), make(chan string, 2)
+	go func() {
+		in <- []byte("one")
+		in <- []byte("two")
+		close(in)
+	}()
+	if err := remote.Call(t.Context(), rpc.Call{Method: "echo"}, in, func(b []byte) error {
+		got <- string(b)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := <-got, <-got; a != "echo one" || b != "echo two" {
+		t.Fatalf("echoed %q, %q", a, b)
+	}
+}
+
+func TestACallEndsWithItsCallerAndWithItsReader(t *testing.T) {
+	f, c, _ := connect(t)
+	n := &node{canceled: make(chan struct{})}
+	remote, _, _ := attach(t, f, c, n)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := remote.Call(ctx, rpc.Call{Method: "forever"}, nil, func([]byte) error {
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("a canceled call gave %v", err)
+	}
+	<-n.canceled // the node is told
+
+	full := errors.New("reader is full")
+	if err := remote.Call(t.Context(), rpc.Call{Method: "many"}, nil, func([]byte) error { return full }); !errors.Is(err, full) {
+		t.Fatalf("a reader's error came back as %v", err)
+	}
+}
+
+func TestALostSessionEndsItsCallsAsUnavailable(t *testing.T) {
+	f, c, server := connect(t)
+	n := &node{canceled: make(chan struct{})}
+	remote, _, ended := attach(t, f, c, n)
+	err := remote.Call(t.Context(), rpc.Call{Method: "forever"}, nil, func([]byte) error {
+		go server.Close()
+		return nil
+	})
+	if !errdefs.IsUnavailable(err) {
+		t.Fatalf("the call gave %v", err)
+	}
+	if err := <-ended; !errdefs.IsUnavailable(err) && !errdefs.IsCanceled(err) {
+		t.Fatalf("the session ended with %v", err)
+	}
+}

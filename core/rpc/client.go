@@ -1,0 +1,191 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Client is the Servers behind an address.
+type Client struct{ conn *grpc.ClientConn }
+
+var _ Servers = (*Client)(nil)
+
+// Dial returns the servers behind an address, "HOST:PORT". It connects with the
+// first request and again whenever the connection is lost. A nil config means no
+// TLS.
+func Dial(address string, config *tls.Config) (*Client, error) {
+	secure := insecure.NewCredentials()
+	if config != nil {
+		secure = credentials.NewTLS(config)
+	}
+	conn, err := grpc.NewClient(address,
+		grpc.WithTransportCredentials(secure),
+		grpc.WithDefaultCallOptions(
+			grpc.ForceCodec(newWireCodec()),
+			grpc.MaxCallRecvMsgSize(largestMessage),
+			grpc.MaxCallSendMsgSize(largestMessage),
+		),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: aliveEvery, Timeout: aliveWithin, PermitWithoutStream: true}),
+	)
+	if err != nil {
+		return nil, errdefs.InvalidArgumentf("the server address %q cannot be used; give HOST:PORT: %w", address, err)
+	}
+	return &Client{conn: conn}, nil
+}
+
+// Close ends the connection and everything on it.
+func (c *Client) Close() error { return c.conn.Close() }
+
+func (c *Client) ask(ctx context.Context, method string, request, reply any) error {
+	if err := c.conn.Invoke(ctx, path(method), request, reply); err != nil {
+		return fmt.Errorf("ask the servers at %s: %w", c.conn.Target(), errdefs.FromGRPC(err))
+	}
+	return nil
+}
+
+// Register registers the node: see Servers.
+func (c *Client) Register(ctx context.Context, node *model.Node) (lease Lease, err error) {
+	err = c.ask(ctx, methodRegister, node, &lease)
+	return lease, err
+}
+
+// Beat renews the lease: see Servers.
+func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error) {
+	err = c.ask(ctx, methodBeat, &id, &lease)
+	return lease, err
+}
+
+// UpdateAllocs reports what became of allocs: see Servers.
+func (c *Client) UpdateAllocs(ctx context.Context, id Identity, allocs []*model.Allocation) (uint64, error) {
+	var reply updateReply
+	err := c.ask(ctx, methodUpdateAllocs, &updateMessage{ID: id, Allocs: allocs}, &reply)
+	return reply.Index, err
+}
+
+// FetchAllocs returns allocs with their jobs: see Servers.
+func (c *Client) FetchAllocs(ctx context.Context, id Identity, allocIDs []string) ([]*model.Allocation, error) {
+	var reply fetchReply
+	if err := c.ask(ctx, methodFetchAllocs, &fetchMessage{ID: id, AllocIDs: allocIDs}, &reply); err != nil {
+		return nil, err
+	}
+	return reply.unpack()
+}
+
+func (c *Client) stream(ctx context.Context, method string) (grpc.ClientStream, error) {
+	desc := grpc.StreamDesc{StreamName: method, ServerStreams: true, ClientStreams: true}
+	return c.conn.NewStream(ctx, &desc, path(method))
+}
+
+// Attach is the session: see Servers.
+func (c *Client) Attach(ctx context.Context, id Identity, node Node, push func(*Assignments) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer cancel()
+	session, err := c.stream(ctx, methodAttach)
+	if err != nil {
+		return brokenSession(err)
+	}
+	if err := session.SendMsg(&id); err != nil {
+		return brokenSession(recvError(session, err))
+	}
+	for {
+		var m toNode
+		if err := session.RecvMsg(&m); err != nil {
+			return brokenSession(err)
+		}
+		if m.CallID != "" {
+			calls.Go(func() { c.answer(ctx, node, &m) })
+			continue
+		}
+		if m.Assignments == nil {
+			continue
+		}
+		if err := push(m.Assignments); err != nil {
+			return err
+		}
+	}
+}
+
+// recvError returns why a stream ended: sending only says that it did.
+func recvError(stream grpc.ClientStream, sent error) error {
+	if err := stream.RecvMsg(&toNode{}); err != nil {
+		return err
+	}
+	return sent
+}
+
+func brokenSession(err error) error {
+	return fmt.Errorf("the session with the servers ended: %w", errdefs.FromGRPC(err))
+}
+
+// answer carries out one call on a stream of its own. If the stream breaks
+// nobody waits for the answer, so errors of sending end here.
+func (c *Client) answer(ctx context.Context, node Node, m *toNode) {
+	ctx, cancel := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	stream, err := c.stream(ctx, methodAnswer)
+	if err != nil {
+		return
+	}
+	if err := stream.SendMsg(&answerMessage{CallID: m.CallID}); err != nil {
+		return
+	}
+	var in chan []byte
+	if m.HasInput {
+		in = make(chan []byte)
+	}
+	reading.Go(func() {
+		defer cancel() // nobody waits any more
+		readInput(ctx, stream, in)
+	})
+	err = node.Call(ctx, m.Call, in, func(data []byte) error {
+		return stream.SendMsg(&answerMessage{Data: data})
+	})
+	if stream.SendMsg(endOf(err)) == nil && stream.CloseSend() == nil {
+		<-ctx.Done() // the server has read it all when it closes the stream
+	}
+}
+
+// readInput passes input on until the stream ends. in may be nil.
+func readInput(ctx context.Context, stream grpc.ClientStream, in chan<- []byte) {
+	open := in != nil
+	defer func() {
+		if open {
+			close(in)
+		}
+	}()
+	for {
+		var m inputMessage
+		if err := stream.RecvMsg(&m); err != nil {
+			return
+		}
+		switch {
+		case !open:
+		case m.End:
+			close(in)
+			open = false
+		default:
+			select {
+			case in <- m.Data:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,221 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rpc
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Server serves nodes of other machines over gRPC.
+type Server struct {
+	servers Servers
+	grpc    *grpc.Server
+
+	mu    sync.Mutex
+	calls map[string]*remoteCall // that wait for the node to answer, by id
+}
+
+// NewServer returns a server in front of servers. A nil config means no TLS.
+func NewServer(servers Servers, config *tls.Config) *Server {
+	secure := insecure.NewCredentials()
+	if config != nil {
+		secure = credentials.NewTLS(config)
+	}
+	s := &Server{servers: servers, calls: map[string]*remoteCall{}}
+	s.grpc = grpc.NewServer(
+		grpc.Creds(secure),
+		grpc.ForceServerCodec(newWireCodec()),
+		grpc.MaxRecvMsgSize(largestMessage),
+		grpc.MaxSendMsgSize(largestMessage),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: aliveEvery, Timeout: aliveWithin}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: aliveEvery / 2, PermitWithoutStream: true}),
+	)
+	s.grpc.RegisterService(service(), s)
+	return s
+}
+
+// Serve accepts nodes until Close.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve nodes at %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Close ends all sessions and calls.
+func (s *Server) Close() { s.grpc.Stop() }
+
+// attach serves one session.
+func (s *Server) attach(stream grpc.ServerStream) error {
+	var id Identity
+	if err := stream.RecvMsg(&id); err != nil {
+		return err
+	}
+	node := &remoteNode{server: s, session: stream}
+	return s.servers.Attach(stream.Context(), id, node, func(a *Assignments) error {
+		return node.send(&toNode{Assignments: a})
+	})
+}
+
+// remoteNode is a Node at the other end of a session.
+type remoteNode struct {
+	server *Server
+
+	mu      sync.Mutex // a stream takes one message at a time
+	session grpc.ServerStream
+}
+
+func (n *remoteNode) send(m *toNode) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.session.SendMsg(m)
+}
+
+// remoteCall is a call that a node is to answer.
+type remoteCall struct {
+	ctx    context.Context
+	in     <-chan []byte
+	result chan error // of size 1
+
+	mu    sync.Mutex
+	send  func([]byte) error
+	ended bool
+}
+
+// Call carries out a call: see Node.
+func (n *remoteNode) Call(ctx context.Context, call Call, in <-chan []byte, send func([]byte) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &remoteCall{ctx: ctx, in: in, send: send, result: make(chan error, 1)}
+	id := rand.Text()
+	n.server.mu.Lock()
+	n.server.calls[id] = c
+	n.server.mu.Unlock()
+	if err := n.send(&toNode{CallID: id, Call: call, HasInput: in != nil}); err != nil {
+		n.server.take(id)
+		return lostNode(err)
+	}
+	select {
+	case err := <-c.result:
+		return err
+	case <-n.session.Context().Done():
+		cancel()
+		n.server.abandon(id, c)
+		return lostNode(n.session.Context().Err())
+	case <-ctx.Done():
+		n.server.abandon(id, c)
+		return ctx.Err()
+	}
+}
+
+func lostNode(cause error) error {
+	return errdefs.Unavailablef("the session of the node broke off during the call; retry when the node is back: %w", cause)
+}
+
+// take removes a call that waits; nil if the node answers it already.
+func (s *Server) take(id string) *remoteCall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.calls[id]
+	delete(s.calls, id)
+	return c
+}
+
+// abandon returns when nothing is sent to the caller any more.
+func (s *Server) abandon(id string, c *remoteCall) {
+	if s.take(id) == nil {
+		<-c.result
+	}
+}
+
+// answer serves the stream on which a node answers one call. Whoever knows the
+// id got it over the node's session.
+func (s *Server) answer(stream grpc.ServerStream) error {
+	var first answerMessage
+	if err := stream.RecvMsg(&first); err != nil {
+		return err
+	}
+	c := s.take(first.CallID)
+	if c == nil {
+		return errdefs.Canceledf("nobody waits for the answer to this call any more")
+	}
+	err := c.run(stream)
+	c.finish(err)
+	return nil
+}
+
+// run moves input and output until the call ends on either side.
+func (c *remoteCall) run(stream grpc.ServerStream) error {
+	ended := make(chan error, 1)
+	go func() { ended <- c.receive(stream) }()
+	if c.in != nil {
+		go c.feed(stream)
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+}
+
+// receive passes the node's data on until it says the end.
+func (c *remoteCall) receive(stream grpc.ServerStream) error {
+	for {
+		var m answerMessage
+		if err := stream.RecvMsg(&m); err != nil {
+			return lostNode(err)
+		}
+		if m.End {
+			return m.err()
+		}
+		if err := c.deliver(m.Data); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *remoteCall) deliver(data []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return context.Canceled
+	}
+	return c.send(data)
+}
+
+// finish ends the call; nothing is delivered after it.
+func (c *remoteCall) finish(err error) {
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	c.result <- err
+}
+
+// feed sends input to the node. If that fails receive notices it too.
+func (c *remoteCall) feed(stream grpc.ServerStream) {
+	for {
+		select {
+		case <-stream.Context().Done():
+			return
+		case data, more := <-c.in:
+			if err := stream.SendMsg(&inputMessage{Data: data, End: !more}); err != nil || !more {
+				return
+			}
+		}
+	}
+}

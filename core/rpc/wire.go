@@ -1,0 +1,182 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rpc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// The methods of the service between machines.
+const (
+	serviceName        = "drover.rpc.v1.Servers"
+	methodRegister     = "Register"
+	methodBeat         = "Beat"
+	methodUpdateAllocs = "UpdateAllocs"
+	methodFetchAllocs  = "FetchAllocs"
+	methodAttach       = "Attach"
+	methodAnswer       = "Answer"
+)
+
+const (
+	// largestMessage bounds what either side reads at once.
+	largestMessage = 64 << 20
+	// aliveEvery and aliveWithin say when a silent connection is taken for dead.
+	aliveEvery  = 10 * time.Second
+	aliveWithin = 5 * time.Second
+)
+
+func path(method string) string { return "/" + serviceName + "/" + method }
+
+type updateMessage struct {
+	ID     Identity
+	Allocs []*model.Allocation
+}
+
+type updateReply struct{ Index uint64 }
+
+type fetchMessage struct {
+	ID       Identity
+	AllocIDs []string
+}
+
+// fetchReply holds each job once: JobOf[i] is the place of the job of Allocs[i]
+// in Jobs, -1 if it has none.
+type fetchReply struct {
+	Jobs   []*model.Job
+	Allocs []*model.Allocation
+	JobOf  []int
+}
+
+func packAllocs(allocs []*model.Allocation) *fetchReply {
+	out := &fetchReply{}
+	places := map[*model.Job]int{}
+	for _, a := range allocs {
+		place := -1
+		if a.Job != nil {
+			var seen bool
+			if place, seen = places[a.Job]; !seen {
+				place = len(out.Jobs)
+				places[a.Job] = place
+				out.Jobs = append(out.Jobs, a.Job)
+			}
+			a = a.Copy()
+			a.Job = nil
+		}
+		out.Allocs = append(out.Allocs, a)
+		out.JobOf = append(out.JobOf, place)
+	}
+	return out
+}
+
+func (r *fetchReply) unpack() ([]*model.Allocation, error) {
+	if len(r.JobOf) != len(r.Allocs) {
+		return nil, errdefs.Internalf("the servers sent %d allocs and %d references to jobs; run the same version on servers and nodes", len(r.Allocs), len(r.JobOf))
+	}
+	for i, place := range r.JobOf {
+		if place >= 0 && place < len(r.Jobs) {
+			r.Allocs[i].Job = r.Jobs[place]
+		}
+	}
+	return r.Allocs, nil
+}
+
+// toNode is a message of the session: assignments, or a call that the node
+// answers on a stream of its own, so that a slow reader of one answer holds up
+// nothing else.
+type toNode struct {
+	Assignments *Assignments
+	CallID      string
+	Call        Call
+	HasInput    bool
+}
+
+// answerMessage is what a node sends on the stream of a call: CallID first, then
+// data, then the end.
+type answerMessage struct {
+	CallID string
+	Data   []byte
+	End    bool
+	Class  string // of the error that ended the call, "" without one
+	Text   string
+}
+
+// inputMessage is what a server sends on the stream of a call.
+type inputMessage struct {
+	Data []byte
+	End  bool
+}
+
+func endOf(err error) *answerMessage {
+	m := &answerMessage{End: true}
+	if err != nil {
+		m.Class, m.Text = string(errdefs.ClassOf(err)), err.Error()
+	}
+	return m
+}
+
+func (m *answerMessage) err() error {
+	if m.Class == "" {
+		return nil
+	}
+	return errdefs.New(errdefs.Class(m.Class), errors.New(m.Text))
+}
+
+// unary describes a method with one answer.
+func unary[Request, Reply any](name string, do func(context.Context, Servers, *Request) (*Reply, error)) grpc.MethodDesc {
+	return grpc.MethodDesc{
+		MethodName: name,
+		Handler: func(server any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			request := new(Request)
+			if err := decode(request); err != nil {
+				return nil, errdefs.ToGRPC(err)
+			}
+			reply, err := do(ctx, server.(*Server).servers, request)
+			if err != nil {
+				return nil, errdefs.ToGRPC(err)
+			}
+			return reply, nil
+		},
+	}
+}
+
+// service describes what a Server serves.
+func service() *grpc.ServiceDesc {
+	return &grpc.ServiceDesc{
+		ServiceName: serviceName,
+		HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{
+			unary(methodRegister, func(ctx context.Context, s Servers, n *model.Node) (*Lease, error) {
+				lease, err := s.Register(ctx, n)
+				return &lease, err
+			}),
+			unary(methodBeat, func(ctx context.Context, s Servers, id *Identity) (*Lease, error) {
+				lease, err := s.Beat(ctx, *id)
+				return &lease, err
+			}),
+			unary(methodUpdateAllocs, func(ctx context.Context, s Servers, m *updateMessage) (*updateReply, error) {
+				index, err := s.UpdateAllocs(ctx, m.ID, m.Allocs)
+				return &updateReply{Index: index}, err
+			}),
+			unary(methodFetchAllocs, func(ctx context.Context, s Servers, m *fetchMessage) (*fetchReply, error) {
+				allocs, err := s.FetchAllocs(ctx, m.ID, m.AllocIDs)
+				return packAllocs(allocs), err
+			}),
+		},
+		Streams: []grpc.StreamDesc{
+			{StreamName: methodAttach, ServerStreams: true, ClientStreams: true, Handler: func(s any, stream grpc.ServerStream) error {
+				return errdefs.ToGRPC(s.(*Server).attach(stream))
+			}},
+			{StreamName: methodAnswer, ServerStreams: true, ClientStreams: true, Handler: func(s any, stream grpc.ServerStream) error {
+				return errdefs.ToGRPC(s.(*Server).answer(stream))
+			}},
+		},
+	}
+}
