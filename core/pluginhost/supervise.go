@@ -148,10 +148,16 @@ func (s *supervised) serve(ctx context.Context, p *process, ready func()) error 
 		st.Version, st.PID, st.State, st.LastError = p.info.Version, p.pid, StateRunning, nil
 		st.Reattached, st.Drivers = p.reattached, session.names()
 	})
-	session.open(ctx, s.host.cfg.DriverConfig)
 	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.file.name, "version", p.info.Version, "pid", p.pid, "reattached", p.reattached)
+	// Watched from the start: a plugin may also hang over its config or a recovery.
+	watched := make(chan error, 1)
+	go func() {
+		watched <- s.watch(ctx, p)
+		cancel()
+	}()
+	session.open(ctx, s.host.cfg.DriverConfig)
 	ready()
-	reason := s.watch(ctx, p)
+	reason := <-watched
 	cancel()
 	session.detach(reason)
 	return reason

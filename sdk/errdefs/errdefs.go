@@ -198,13 +198,21 @@ func WithRetryable(err error, retryable bool) error {
 	return &classed{class: ClassOf(err), err: err, retryable: &retryable}
 }
 
+// RetryableMark returns the outermost mark that WithRetryable left, if there is one.
+func RetryableMark(err error) (retryable, marked bool) {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if c, ok := e.(*classed); ok && c.retryable != nil {
+			return *c.retryable, true
+		}
+	}
+	return false, false
+}
+
 // IsRetryable reports whether the same request may succeed later without a
 // change to it: the outermost explicit mark if there is one, else what the class says.
 func IsRetryable(err error) bool {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if c, ok := e.(*classed); ok && c.retryable != nil {
-			return *c.retryable
-		}
+	if retryable, marked := RetryableMark(err); marked {
+		return retryable
 	}
 	switch ClassOf(err) {
 	case Unavailable, DeadlineExceeded, ResourceExhausted, Conflict, Aborted:

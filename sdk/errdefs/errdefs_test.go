@@ -35,6 +35,9 @@ func TestEveryClassSurvivesGRPCWithTextAndRetryable(t *testing.T) {
 		if back.Error() != "outer: cause" {
 			t.Errorf("%s: text %q", c, back.Error())
 		}
+		if _, marked := errdefs.RetryableMark(back); marked {
+			t.Errorf("%s: gRPC added a mark that nobody set", c)
+		}
 		if errdefs.IsRetryable(back) != errdefs.IsRetryable(err) {
 			t.Errorf("%s: retryable changed", c)
 		}

@@ -65,11 +65,12 @@ func ToGRPC(err error) error {
 	}
 	class := ClassOf(err)
 	st := status.New(toCode[class], err.Error())
-	withInfo, detailErr := st.WithDetails(&errdetails.ErrorInfo{
-		Reason:   string(class),
-		Domain:   infoDomain,
-		Metadata: map[string]string{"retryable": strconv.FormatBool(IsRetryable(err))},
-	})
+	info := &errdetails.ErrorInfo{Reason: string(class), Domain: infoDomain}
+	// Only a mark that somebody set: without one the class decides on both sides.
+	if retryable, marked := RetryableMark(err); marked {
+		info.Metadata = map[string]string{"retryable": strconv.FormatBool(retryable)}
+	}
+	withInfo, detailErr := st.WithDetails(info)
 	if detailErr != nil {
 		return st.Err()
 	}

@@ -46,7 +46,8 @@ const (
 // request but Drivers says which one it is for in its field driver.
 //
 // An error is a gRPC status. Its class travels as a google.rpc.ErrorInfo detail
-// with domain "drover", the class as reason, and metadata "retryable".
+// with domain "drover", the class as reason, and metadata "retryable" (true or
+// false) only where the class would say it wrongly.
 //
 // The answer to Fingerprint, TaskStats and TaskEvents begins with the initial
 // metadata "drover-stream: open", sent as soon as the driver has accepted the call.
@@ -243,7 +244,8 @@ type Driver_TaskEventsClient = grpc.ServerStreamingClient[TaskEventsResponse]
 // request but Drivers says which one it is for in its field driver.
 //
 // An error is a gRPC status. Its class travels as a google.rpc.ErrorInfo detail
-// with domain "drover", the class as reason, and metadata "retryable".
+// with domain "drover", the class as reason, and metadata "retryable" (true or
+// false) only where the class would say it wrongly.
 //
 // The answer to Fingerprint, TaskStats and TaskEvents begins with the initial
 // metadata "drover-stream: open", sent as soon as the driver has accepted the call.
