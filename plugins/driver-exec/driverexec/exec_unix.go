@@ -119,8 +119,9 @@ func runTTY(cmd *exec.Cmd, opts driver.ExecOptions, stream driver.ExecStream) er
 			_, _ = io.WriteString(terminal, endOfInput)
 		}()
 	}
-	ended := make(chan struct{})
+	ended, resized := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(resized)
 		for {
 			select {
 			case size := <-stream.Resize:
@@ -141,6 +142,7 @@ func runTTY(cmd *exec.Cmd, opts driver.ExecOptions, stream driver.ExecStream) er
 	}()
 	err = cmd.Wait()
 	close(ended)
+	<-resized
 	select {
 	case <-copied:
 	case <-time.After(lingering):

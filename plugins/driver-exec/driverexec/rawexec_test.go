@@ -7,14 +7,19 @@ package driverexec_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 func TestMain(m *testing.M) {
@@ -70,4 +75,132 @@ func TestRawExecKeepsTheContract(t *testing.T) {
 			return map[string]any{"command": "/bin/sh", "args": []any{"-c", s}}
 		},
 	})
+}
+
+func TestATaskThatNamesAUserRunsAsItAndOpensItsOutputAgain(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	d, task := rawTask(t, map[string]any{"command": "/bin/sh", "args": []any{"-c", "id -un > /dev/stdout"}})
+	task.User = "nobody"
+	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := d.WaitTask(t.Context(), task.ID); err != nil || !r.Successful() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != "nobody\n" {
+		t.Fatalf("log %q, %v", out, err)
+	}
+}
+
+func TestADeniedUserIsRefused(t *testing.T) {
+	d, task := rawTask(t, map[string]any{"command": "/bin/true"})
+	config := fmt.Sprintf(`{"enabled": true, "denied_host_uids": "%d,70000-70010"}`, os.Geteuid())
+	if err := d.SetConfig(t.Context(), []byte(config)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsPermissionDenied(err) {
+		t.Fatalf("start: %v", err)
+	}
+	if err := d.SetConfig(t.Context(), []byte(`{"denied_host_uids": "10-5"}`)); !errdefs.IsInvalidArgument(err) {
+		t.Fatalf("a range that ends before it begins: %v", err)
+	}
+}
+
+func TestADisabledDriverIsUndetectedAndStartsNothing(t *testing.T) {
+	d, task := rawTask(t, map[string]any{"command": "/bin/true"})
+	prints, err := d.Fingerprint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := <-prints; f.Health != driver.HealthHealthy || f.Attributes["driver.raw_exec"] != "1" {
+		t.Fatalf("enabled: %+v", f)
+	}
+	if err := d.SetConfig(t.Context(), []byte(`{"enabled": false}`)); err != nil {
+		t.Fatal(err)
+	}
+	if f := <-prints; f.Health != driver.HealthUndetected || len(f.Attributes) != 0 {
+		t.Fatalf("disabled: %+v", f)
+	}
+	if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsFailedPrecondition(err) {
+		t.Fatalf("start: %v", err)
+	}
+}
+
+func TestCommandsAreFoundInTheTaskDirectoryAndMissingOnesNamed(t *testing.T) {
+	d, task := rawTask(t, map[string]any{"command": "mine"})
+	_, _, err := d.StartTask(t.Context(), task)
+	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), `"mine"`) {
+		t.Fatalf("a missing command: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(task.TaskDir, "local", "mine"), []byte("#!/bin/sh\nexit 6\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := d.WaitTask(t.Context(), task.ID); err != nil || r.ExitCode != 6 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+func TestDeniedVariablesAndOOMScoreReachTheTask(t *testing.T) {
+	d, task := rawTask(t, map[string]any{
+		"command": "/bin/sh", "oom_score_adj": 321, "denied_envvars": []any{"SECRET_*"},
+		"args": []any{"-c", "sleep 0.2; cat /proc/self/oom_score_adj; env | grep -c SECRET"},
+	})
+	task.Env["SECRET_KEY"] = "x"
+	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.WaitTask(t.Context(), task.ID); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != "321\n0\n" {
+		t.Fatalf("log %q, %v", out, err)
+	}
+}
+
+// rawTask returns an enabled driver with a supervisor of its own, and a task.
+func rawTask(t *testing.T, config map[string]any) (*driverexec.RawExec, *driver.TaskConfig) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rawexec") // t.TempDir is closed to other users
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d := driverexec.NewRawExec(filepath.Join(dir, "state"))
+	logs, local := filepath.Join(dir, "alloc", "logs"), filepath.Join(dir, "web", "local")
+	for _, sub := range []string{logs, local} {
+		if err := os.MkdirAll(sub, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := &driver.TaskConfig{
+		ID: "alloc/web/1", Name: "web", DriverConfig: body, Env: map[string]string{"PATH": "/usr/bin:/bin"},
+		AllocDir: dir, TaskDir: filepath.Dir(local),
+		Logs: driver.LogConfig{StdoutPath: filepath.Join(logs, "web.stdout"), StderrPath: filepath.Join(logs, "web.stderr"), MaxFiles: 2, MaxFileSizeMB: 1},
+	}
+	if err := d.SetConfig(t.Context(), []byte(`{"enabled": true}`)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		err := d.DestroyTask(ctx, task.ID, true)
+		c, openErr := supervisor.Open(ctx, filepath.Join(dir, "state"))
+		if openErr == nil {
+			err = errors.Join(err, c.Shutdown(ctx), c.Close())
+		}
+		if err := errors.Join(err, openErr, d.Close(), os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return d, task
 }
