@@ -193,6 +193,7 @@ func (a *Agent) collectGarbage(ctx context.Context) {
 
 func (a *Agent) collectOver(ctx context.Context, keep int) error {
 	var ended []*alloc.Runner
+	waiting := false // for servers to know its end
 	for _, r := range a.runners() {
 		switch {
 		case !r.Ended():
@@ -202,7 +203,12 @@ func (a *Agent) collectOver(ctx context.Context, keep int) error {
 			}
 		case a.updates.Acknowledged(r.ID()):
 			ended = append(ended, r)
+		default:
+			waiting = true
 		}
+	}
+	if waiting {
+		a.garbage() // look again later
 	}
 	slices.SortFunc(ended, func(x, y *alloc.Runner) int { return x.EndedAt().Compare(y.EndedAt()) })
 	for len(ended) > keep {

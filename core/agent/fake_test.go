@@ -1,0 +1,277 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+// fakeDriver runs tasks in memory: a task runs until somebody ends it. It
+// outlives the agents of a test, as tasks outlive an agent.
+type fakeDriver struct {
+	mu      sync.Mutex
+	tasks   map[string]*fakeTask
+	starts  []string
+	signals []string
+	failing error // of StartTask
+}
+
+type fakeTask struct {
+	config *driver.TaskConfig
+	exit   *driver.ExitResult
+	ended  chan struct{}
+}
+
+func newFakeDriver() *fakeDriver { return &fakeDriver{tasks: map[string]*fakeTask{}} }
+
+func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
+	if name != "fake" {
+		return nil, errdefs.NotFoundf("no driver %q", name)
+	}
+	return d, nil
+}
+
+func (d *fakeDriver) Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{}) {
+	return []pluginhost.DriverFingerprint{{Name: "fake", Health: driver.HealthHealthy, Attributes: map[string]string{"driver.fake": "1"}}}, make(chan struct{})
+}
+
+func (d *fakeDriver) Info() driver.Info {
+	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true},
+		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{{Name: "say", Type: schema.String}}}}
+}
+
+func (d *fakeDriver) StartTask(_ context.Context, c *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.starts = append(d.starts, c.Name)
+	if d.failing != nil {
+		return nil, nil, d.failing
+	}
+	if d.tasks[c.ID] != nil {
+		return nil, nil, errdefs.AlreadyExistsf("task %q is there", c.ID)
+	}
+	if err := os.WriteFile(c.Logs.StdoutPath+".0", c.DriverConfig, 0o644); err != nil {
+		return nil, nil, err
+	}
+	d.tasks[c.ID] = &fakeTask{config: c, ended: make(chan struct{})}
+	return &driver.Handle{TaskID: c.ID, State: []byte("h")}, nil, nil
+}
+
+func (d *fakeDriver) get(id string) (*fakeTask, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.tasks[id]; t != nil {
+		return t, nil
+	}
+	return nil, errdefs.NotFoundf("no task %q", id)
+}
+
+func (d *fakeDriver) RecoverTask(_ context.Context, h *driver.Handle) error {
+	_, err := d.get(h.TaskID)
+	return err
+}
+
+func (d *fakeDriver) WaitTask(ctx context.Context, id string) (driver.ExitResult, error) {
+	t, err := d.get(id)
+	if err != nil {
+		return driver.ExitResult{}, err
+	}
+	select {
+	case <-t.ended:
+		return *t.exit, nil
+	case <-ctx.Done():
+		return driver.ExitResult{}, ctx.Err()
+	}
+}
+
+// end ends a task of that name, if one runs.
+func (d *fakeDriver) end(name string, r driver.ExitResult) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.tasks {
+		if t.config.Name == name && t.exit == nil {
+			t.exit = &r
+			close(t.ended)
+			return true
+		}
+	}
+	return false
+}
+
+func (d *fakeDriver) running() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, t := range d.tasks {
+		if t.exit == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *fakeDriver) started() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]string(nil), d.starts...)
+}
+
+func (d *fakeDriver) StopTask(_ context.Context, id string, _ time.Duration, _ string) error {
+	t, err := d.get(id)
+	if err == nil {
+		d.end(t.config.Name, driver.ExitResult{ExitCode: 130, Signal: 2})
+	}
+	return err
+}
+
+func (d *fakeDriver) DestroyTask(_ context.Context, id string, _ bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.tasks[id]; t != nil && t.exit == nil {
+		t.exit = &driver.ExitResult{ExitCode: 137, Signal: 9}
+		close(t.ended)
+	}
+	delete(d.tasks, id)
+	return nil
+}
+
+func (d *fakeDriver) InspectTask(context.Context, string) (*driver.TaskStatus, error) {
+	return nil, errdefs.NotFoundf("none")
+}
+
+func (d *fakeDriver) TaskStats(ctx context.Context, _ time.Duration) (<-chan []driver.TaskStats, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var batch []driver.TaskStats
+	for id := range d.tasks {
+		batch = append(batch, driver.TaskStats{TaskID: id, Time: time.Unix(7, 0), Memory: driver.MemoryStats{RSS: 42, Measured: []string{"RSS"}}})
+	}
+	out := make(chan []driver.TaskStats, 1)
+	out <- batch
+	go func() { <-ctx.Done(); close(out) }()
+	return out, nil
+}
+
+func (d *fakeDriver) SignalTask(_ context.Context, _, signal string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.signals = append(d.signals, signal)
+	return nil
+}
+
+func (d *fakeDriver) ExecTask(_ context.Context, _ string, o driver.ExecOptions, s driver.ExecStream) (driver.ExitResult, error) {
+	_, err := s.Stdout.Write([]byte(o.Command[0]))
+	return driver.ExitResult{ExitCode: 3}, err
+}
+
+func (d *fakeDriver) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
+	out := make(chan driver.TaskEvent)
+	go func() { <-ctx.Done(); close(out) }()
+	return out, nil
+}
+
+// fakeServers holds the allocs of one node.
+type fakeServers struct {
+	mu      sync.Mutex
+	index   uint64
+	allocs  map[string]*model.Allocation
+	reports map[string]*model.Allocation
+	nodes   []*model.Node
+	changed chan struct{}
+	behind  bool // answer with an old index
+}
+
+func newFakeServers() *fakeServers {
+	return &fakeServers{index: 10, allocs: map[string]*model.Allocation{}, reports: map[string]*model.Allocation{}, changed: make(chan struct{})}
+}
+
+func (s *fakeServers) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index++
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *fakeServers) assign(a *model.Allocation) {
+	s.set(func() {
+		a.AllocModifyIndex = s.index
+		s.allocs[a.ID] = a
+	})
+}
+
+func (s *fakeServers) report(id string) *model.Allocation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.reports[id]; r != nil {
+		return r
+	}
+	return &model.Allocation{}
+}
+
+func (s *fakeServers) Register(_ context.Context, n *model.Node) (rpc.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodes = append(s.nodes, n)
+	return rpc.Lease{TTL: 10 * time.Second}, nil
+}
+
+func (s *fakeServers) Beat(context.Context, rpc.Identity) (rpc.Lease, error) {
+	return rpc.Lease{TTL: 10 * time.Second}, nil
+}
+
+func (s *fakeServers) UpdateAllocs(_ context.Context, _ rpc.Identity, allocs []*model.Allocation) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range allocs {
+		s.reports[a.ID] = a
+	}
+	return s.index, nil
+}
+
+func (s *fakeServers) FetchAllocs(_ context.Context, _ rpc.Identity, ids []string) ([]*model.Allocation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*model.Allocation
+	for _, id := range ids {
+		if a := s.allocs[id]; a != nil {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+func (s *fakeServers) Attach(ctx context.Context, _ rpc.Identity, _ rpc.Node, push func(*rpc.Assignments) error) error {
+	for {
+		s.mu.Lock()
+		x := &rpc.Assignments{Index: s.index, Full: true, Confirmed: !s.behind}
+		for _, a := range s.allocs {
+			x.Set = append(x.Set, rpc.Assignment{AllocID: a.ID, AllocModifyIndex: a.AllocModifyIndex, DesiredStatus: a.DesiredStatus})
+		}
+		if s.behind {
+			x.Index, x.Set = 1, nil
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		if err := push(x); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

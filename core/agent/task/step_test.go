@@ -1,0 +1,225 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package task_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/model"
+)
+
+var t0 = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// at is one line of a script: an event at a second, and what follows from it.
+type at struct {
+	second float64
+	event  task.Event
+	phase  task.Phase
+	does   string // effects
+	notes  string // new events, by their display messages
+}
+
+func spec(change func(*task.Spec)) task.Spec {
+	s := task.Spec{Name: "web", KillTimeout: 5 * time.Second, Restart: model.RestartPolicy{
+		Attempts: 1, Interval: 30 * time.Second, Delay: 4 * time.Second, Mode: "fail"}}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+func play(t *testing.T, sp task.Spec, script []at) task.State {
+	t.Helper()
+	s := task.New(t0)
+	for i, line := range script {
+		now := t0.Add(time.Duration(line.second * float64(time.Second)))
+		before := fmt.Sprintf("%+v", s)
+		old := s
+		known := map[*model.TaskEvent]bool{}
+		for _, e := range s.Report.Events {
+			known[e] = true
+		}
+		var effects []task.Effect
+		s, effects = task.Step(sp, s, line.event, now)
+		if fmt.Sprintf("%+v", old) != before {
+			t.Fatalf("line %d: the old state was changed", i)
+		}
+		var does, notes []string
+		for _, e := range effects {
+			does = append(does, describe(e))
+		}
+		for _, e := range s.Report.Events {
+			if !known[e] {
+				notes = append(notes, e.DisplayMessage)
+			}
+		}
+		if s.Phase != line.phase || strings.Join(does, "; ") != line.does || strings.Join(notes, "; ") != line.notes {
+			t.Fatalf("line %d (%T): %s | %s | %s\nwant %s | %s | %s", i, line.event, s.Phase, strings.Join(does, "; "), strings.Join(notes, "; "), line.phase, line.does, line.notes)
+		}
+	}
+	return s
+}
+
+func describe(e task.Effect) string {
+	switch e := e.(type) {
+	case task.Start:
+		return fmt.Sprintf("start %d", e.Run)
+	case task.Stop:
+		return fmt.Sprintf("stop %d %s%s", e.Run, e.Signal, e.Timeout)
+	case task.Destroy:
+		return fmt.Sprintf("destroy %d", e.Run)
+	case task.WakeUp:
+		return "wake at " + e.At.Sub(t0).String()
+	}
+	return "?"
+}
+
+const building = "Building Task Directory"
+const started = "Task started by client"
+
+func TestAFailingTaskIsRestartedWithinItsPolicyAndThenFails(t *testing.T) {
+	s := play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{1, task.Started{Run: 1}, task.Running, "", started},
+		{2, task.Exited{Run: 1, ExitCode: 1, Jitter: 0.5}, task.Backoff, "destroy 1; wake at 6.5s", "Exit Code: 1; Task restarting in 4.5s"},
+		{3, task.Wake{}, task.Backoff, "wake at 6.5s", ""},
+		{6.5, task.Wake{}, task.Starting, "start 2", ""},
+		{7, task.Exited{Run: 1}, task.Starting, "", ""}, // of an earlier run
+		{7, task.Started{Run: 2}, task.Running, "", started},
+		{8, task.Exited{Run: 2, ExitCode: 137, Signal: 9}, task.Dead, "destroy 2", `Exit Code: 137, Signal: 9; Exceeded allowed attempts 1 in interval 30s and mode is "fail"`},
+		{9, task.Restart{}, task.Dead, "", ""},
+	})
+	if !s.Report.Failed || s.Report.State != "dead" || s.Report.Restarts != 1 || s.Report.FinishedAt == nil || !s.Report.StartedAt.Equal(t0.Add(7*time.Second)) {
+		t.Errorf("%+v", s.Report)
+	}
+}
+
+func TestAttemptsCountAnewInANewInterval(t *testing.T) {
+	play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.Started{Run: 1}, task.Running, "", started},
+		{1, task.Exited{Run: 1}, task.Backoff, "destroy 1; wake at 5s", "Exit Code: 0; Task restarting in 4s"},
+		{5, task.Wake{}, task.Starting, "start 2", ""},
+		{5, task.Started{Run: 2}, task.Running, "", started},
+		{32, task.Exited{Run: 2}, task.Backoff, "destroy 2; wake at 36s", "Exit Code: 0; Task restarting in 4s"},
+	})
+}
+
+func TestInDelayModeATaskWaitsForTheNextInterval(t *testing.T) {
+	sp := spec(func(s *task.Spec) { s.Restart.Mode, s.Restart.Attempts = "delay", 0 })
+	play(t, sp, []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.Started{Run: 1}, task.Running, "", started},
+		{1, task.Exited{Run: 1, ExitCode: 2}, task.Backoff, "destroy 1; wake at 31s", "Exit Code: 2; Exceeded allowed attempts, applying a delay - Task restarting in 30s"},
+	})
+}
+
+func TestABatchTaskThatEndsWellIsDone(t *testing.T) {
+	s := play(t, spec(func(s *task.Spec) { s.EndsWell = true }), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.Started{Run: 1}, task.Running, "", started},
+		{1, task.Exited{Run: 1}, task.Dead, "destroy 1", "Exit Code: 0"},
+		{2, task.Kill{}, task.Dead, "", ""},
+	})
+	if s.Report.Failed {
+		t.Error("failed")
+	}
+}
+
+func TestAStartThatCannotSucceedIsNotTriedAgain(t *testing.T) {
+	s := play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{1, task.StartFailed{Run: 1, Err: "no such command"}, task.Dead, "", "no such command; Error was unrecoverable"},
+	})
+	if !s.Report.Failed || s.Report.StartedAt != nil {
+		t.Errorf("%+v", s.Report)
+	}
+	play(t, spec(func(s *task.Spec) { s.Restart.Attempts = 0 }), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{1, task.StartFailed{Run: 1, Err: "busy", Retry: true}, task.Dead, "", "busy; Policy allows no restarts"},
+	})
+}
+
+func TestAKillWaitsForTheShutdownDelayUnlessToldNotTo(t *testing.T) {
+	sp := spec(func(s *task.Spec) { s.ShutdownDelay, s.KillSignal = 3*time.Second, "SIGINT " })
+	killing := "Sent interrupt. Waiting 5s before force killing"
+	s := play(t, sp, []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.Started{Run: 1}, task.Running, "", started},
+		{1, task.Kill{}, task.Delaying, "wake at 4s", "Waiting for shutdown_delay of 3s before killing the task."},
+		{2, task.Wake{}, task.Delaying, "wake at 4s", ""},
+		{4, task.Wake{}, task.Stopping, "stop 1 SIGINT 5s", killing},
+		{5, task.Exited{Run: 1, ExitCode: 130, Signal: 2}, task.Dead, "destroy 1", "Exit Code: 130, Signal: 2; Task successfully killed"},
+	})
+	if s.Report.Failed {
+		t.Error("a killed task has not failed")
+	}
+	play(t, sp, []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.Started{Run: 1}, task.Running, "", started},
+		{1, task.Kill{}, task.Delaying, "wake at 4s", "Waiting for shutdown_delay of 3s before killing the task."},
+		{2, task.Kill{NoDelay: true}, task.Stopping, "stop 1 SIGINT 5s", "Skipping shutdown_delay before killing the task.; " + killing},
+	})
+}
+
+func TestAKillDuringAStartOrAPauseEndsTheTask(t *testing.T) {
+	play(t, spec(nil), []at{
+		{0, task.Kill{Reason: model.TaskEvent{Type: "x", DisplayMessage: "why"}}, task.Dead, "", "why; Task successfully killed"},
+		{0, task.Begin{}, task.Dead, "", ""},
+	})
+	play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{1, task.Kill{}, task.Starting, "", ""},
+		{2, task.Started{Run: 1}, task.Stopping, "stop 1 5s", started + "; Sent interrupt. Waiting 5s before force killing"},
+	})
+	play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{1, task.StartFailed{Run: 1, Err: "busy", Retry: true}, task.Backoff, "wake at 5s", "busy; Task restarting in 4s"},
+		{2, task.Kill{}, task.Dead, "", "Task successfully killed"},
+		{5, task.Wake{}, task.Dead, "", ""},
+	})
+}
+
+func TestAUsersRestartDoesNotCountAgainstThePolicy(t *testing.T) {
+	user := task.Restart{Reason: "User requested task to restart"}
+	s := play(t, spec(func(s *task.Spec) { s.Restart.Attempts = 0 }), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.Started{Run: 1}, task.Running, "", started},
+		{1, user, task.Stopping, "stop 1 5s", "User requested task to restart"},
+		{2, task.Exited{Run: 1, ExitCode: 130, Signal: 2}, task.Starting, "destroy 1; start 2", "Exit Code: 130, Signal: 2; Task restarting in 0s"},
+		{2, task.Started{Run: 2}, task.Running, "", started},
+		{3, task.Exited{Run: 2, ExitCode: 1}, task.Dead, "destroy 2", "Exit Code: 1; Policy allows no restarts"},
+		{4, task.Restart{Reason: "again", Revive: true}, task.Starting, "start 3", "again"},
+	})
+	if s.Report.Failed || s.Report.Restarts != 2 || s.Report.State != "pending" {
+		t.Errorf("%+v", s.Report)
+	}
+}
+
+func TestOnlyTheNewestTenEventsAreKept(t *testing.T) {
+	s := task.New(t0)
+	for i := range 20 {
+		s, _ = task.Step(spec(nil), s, task.Note{Event: model.TaskEvent{DisplayMessage: fmt.Sprint(i)}}, t0)
+	}
+	if n := len(s.Report.Events); n != 10 || s.Report.Events[9].DisplayMessage != "19" || s.Report.Events[0].DisplayMessage != "10" {
+		t.Errorf("%d events", n)
+	}
+}
+
+func TestAfterAnAgentRestartAnUncertainStartIsMadeAnew(t *testing.T) {
+	s, _ := task.Step(spec(nil), task.New(t0), task.Begin{}, t0)
+	s, effects := task.Resume(spec(nil), s, t0)
+	if s.Phase != task.Starting || len(effects) != 2 || describe(effects[0]) != "destroy 1" || describe(effects[1]) != "start 2" {
+		t.Errorf("%s %v", s.Phase, effects)
+	}
+	s, _ = task.Step(spec(nil), s, task.Started{Run: 2}, t0)
+	s, _ = task.Step(spec(nil), s, task.Kill{}, t0)
+	if _, effects = task.Resume(spec(nil), s, t0); len(effects) != 1 || describe(effects[0]) != "stop 2 5s" {
+		t.Errorf("%v", effects)
+	}
+}
