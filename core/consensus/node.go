@@ -151,7 +151,9 @@ func (n *Node) VerifyLeader(ctx context.Context) error {
 	return n.classify(what, wait(ctx, n.raft.VerifyLeader()))
 }
 
-// AppliedIndex is the index of the last entry applied here.
+// AppliedIndex is the index up to which raft has handed the log to the state
+// machine. It is a figure for operators: it may lag behind a Propose that has
+// returned, or run ahead of the state. What the state holds, the state says.
 func (n *Node) AppliedIndex() uint64 { return n.raft.AppliedIndex() }
 
 // LastIndex is the index of the last entry in the log here.

@@ -136,9 +136,10 @@ func TestAServerAloneLeadsAtOnceAndAnswersWithTheMachinesAnswer(t *testing.T) {
 	if err != nil || answer != 1 || index == 0 {
 		t.Fatalf("got index %d, answer %v, error %v", index, answer, err)
 	}
-	if n.AppliedIndex() < index {
-		t.Fatalf("the command has index %d, applied is only %d", index, n.AppliedIndex())
+	if said := machine.all(); !slices.Equal(said, []string{"one"}) {
+		t.Fatalf("when Propose returned the machine had %v", said)
 	}
+	eventually(t, "raft counts the command as applied", func() bool { return n.AppliedIndex() >= index })
 	servers, _, err := n.Configuration()
 	if err != nil || len(servers) != 1 || !servers[0].Leader || !servers[0].Voter || servers[0].ID != "a" {
 		t.Fatalf("members %+v, error %v", servers, err)
