@@ -1,0 +1,205 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.uber.org/goleak"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/plan"
+	"github.com/drover-project/drover/core/queue"
+	"github.com/drover-project/drover/core/schedule"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/core/worker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// log applies commands at once, in order, as a server alone in its cluster does.
+type log struct {
+	mu    sync.Mutex
+	index uint64
+	fsm   *fsm.FSM
+}
+
+func (l *log) Propose(_ context.Context, data []byte) (uint64, any, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index++
+	answer := l.fsm.ApplyBatch([]fsm.Entry{{Index: l.index, Data: data}})[0]
+	if err, ok := answer.(error); ok {
+		return l.index, nil, err
+	}
+	return l.index, answer, nil
+}
+
+type ids struct{ n atomic.Int64 }
+
+func (i *ids) NewID() string { return fmt.Sprintf("%08d-0000-0000-0000-000000000000", i.n.Add(1)) }
+
+// leader is the scheduling side of a server on a real state.
+type leader struct {
+	t       *testing.T
+	log     *log
+	store   *state.Store
+	broker  *queue.Broker
+	blocked *queue.Blocked
+	ids     ids
+}
+
+func newLeader(t *testing.T, workers int) *leader {
+	l := &leader{t: t, store: state.New(), broker: queue.NewBroker(queue.Config{})}
+	l.log = &log{index: 1, fsm: fsm.New(l.store, hclog.NewNullLogger())}
+	l.blocked = queue.NewBlocked(l.broker.Enqueue)
+	l.broker.SetEnabled(true)
+	l.blocked.SetEnabled(true)
+	applier := plan.NewApplier(func() plan.View { return l.store.View() }, l.log, time.Now)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { applier.Run(ctx) })
+	wg.Go(func() { l.broker.Run(ctx) })
+	for range workers {
+		w := worker.New(worker.Config{
+			Broker: l.broker, Blocked: l.blocked, Applier: applier, Proposer: l.log,
+			View:    func() schedule.View { return l.store.View() },
+			WaitFor: worker.WaitForIndex(l.store), IDs: &l.ids, Now: time.Now, Logger: hclog.NewNullLogger(),
+		})
+		wg.Go(func() { w.Run(ctx) })
+	}
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return l
+}
+
+func (l *leader) propose(c fsm.Command) {
+	l.t.Helper()
+	data, err := fsm.Encode(c)
+	if err == nil {
+		_, _, err = l.log.Propose(context.Background(), data)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *leader) node(id string, cpu int64) {
+	n := &model.Node{
+		ID: id, Name: id, Datacenter: "dc1", NodePool: "default", Status: model.NodeStatusReady, SchedulingEligibility: "eligible",
+		Attributes: map[string]string{"driver.raw_exec": "1"},
+		NodeResources: &model.NodeResources{
+			Cpu: model.NodeCpuResources{CpuShares: cpu}, Memory: model.NodeMemoryResources{MemoryMB: 100000}, Disk: model.NodeDiskResources{DiskMB: 100000},
+			NodeNetworks: []*model.NodeNetworkResource{{Addresses: []model.NodeNetworkAddress{{Alias: "default", Address: "10.0.0.1"}}}},
+		},
+	}
+	n.ComputedClass = n.ComputeClass()
+	l.propose(&fsm.RegisterNode{Node: n})
+}
+
+// register stores a job whose allocs take 100 MHz and one port each, and queues its evaluation.
+func (l *leader) register(id string, count int) *model.Evaluation {
+	j := &model.Job{
+		ID: id, Name: id, Namespace: "default", Type: "batch", Priority: 50, Datacenters: []string{"*"}, NodePool: "default",
+		TaskGroups: []*model.TaskGroup{{
+			Name: "g", Count: count, Networks: []*model.NetworkResource{{DynamicPorts: []model.Port{{Label: "p"}}}},
+			Tasks: []*model.Task{{Name: "t", Driver: "raw_exec", Resources: &model.Resources{CPU: 100, MemoryMB: 10}}},
+		}},
+	}
+	e := &model.Evaluation{ID: l.ids.NewID(), Namespace: "default", JobID: id, Type: "batch", Priority: 50, Status: "pending", TriggeredBy: "job-register"}
+	l.propose(&fsm.UpsertJob{Job: j, Eval: e})
+	stored := l.store.View().EvalByID(e.ID)
+	l.broker.Enqueue(stored)
+	return stored
+}
+
+// eventually waits until a claim about the state holds.
+func (l *leader) eventually(claim string, holds func(*state.View) bool) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for {
+		changed := l.store.Watch(ctx, state.Key{Table: state.TableEvals}, state.Key{Table: state.TableAllocs})
+		if holds(l.store.View()) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			l.t.Fatalf("never: %s", claim)
+		}
+	}
+}
+
+func TestARegisteredJobIsPlacedAndItsEvaluationCompletes(t *testing.T) {
+	l := newLeader(t, 1)
+	l.node("n1", 1000)
+	e := l.register("j", 3)
+	l.eventually("3 allocs and a complete evaluation", func(v *state.View) bool {
+		return len(v.AllocsByJob("default", "j")) == 3 && v.EvalByID(e.ID).Status == "complete"
+	})
+}
+
+func TestWhatFindsNoRoomWaitsAndIsPlacedWhenRoomComes(t *testing.T) {
+	l := newLeader(t, 1)
+	l.node("n1", 200)
+	e := l.register("j", 3)
+	l.eventually("a blocked evaluation", func(v *state.View) bool {
+		b := v.EvalByID(e.ID).BlockedEval
+		return b != "" && v.EvalByID(b).Status == "blocked"
+	})
+	blocked := l.store.View().EvalByID(e.ID).BlockedEval
+	l.node("n2", 200)
+	v := l.store.View()
+	l.blocked.Unblock(v.NodeByID("n2").ComputedClass, v.Index())
+	l.eventually("the third alloc and the end of the blocked evaluation", func(v *state.View) bool {
+		return len(v.AllocsByJob("default", "j")) == 3 && v.EvalByID(blocked).Status == "complete"
+	})
+}
+
+func TestManyWorkersNeverOverfillANodeOrShareAPort(t *testing.T) {
+	l := newLeader(t, 4)
+	for i := range 4 {
+		l.node(fmt.Sprint("n", i), 1000)
+	}
+	for i := range 20 {
+		l.register(fmt.Sprint("j", i), 3) // 60 allocs for 40 places
+	}
+	l.eventually("every evaluation has ended or waits", func(v *state.View) bool {
+		open := 0
+		for e := range v.Evals() {
+			if e.Status == "pending" {
+				open++
+			}
+		}
+		return open == 0
+	})
+	placed := 0
+	v := l.store.View()
+	for i := range 4 {
+		id := fmt.Sprint("n", i)
+		ports := map[int]bool{}
+		allocs := v.AllocsByNode(id)
+		placed += len(allocs)
+		if cpu, _, _ := v.NodeUsed(id); cpu > 1000 {
+			t.Errorf("node %s: %d of 1000 MHz", id, cpu)
+		}
+		for _, a := range allocs {
+			p := a.AllocatedResources.Shared.Ports[0].Value
+			if ports[p] {
+				t.Errorf("node %s: port %d given twice", id, p)
+			}
+			ports[p] = true
+		}
+	}
+	if placed != 40 {
+		t.Errorf("%d allocs placed, there is room for 40", placed)
+	}
+}
