@@ -6,6 +6,7 @@ package update_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,30 +18,46 @@ import (
 )
 
 type server struct {
+	mu      sync.Mutex
 	batches [][]*model.Allocation
-	at      []time.Duration
-	start   time.Time
 	err     error
 	onSend  func()
 }
 
 func (s *server) send(_ context.Context, batch []*model.Allocation) error {
-	if s.onSend != nil {
-		s.onSend()
+	s.mu.Lock()
+	onSend := s.onSend
+	s.mu.Unlock()
+	if onSend != nil {
+		onSend()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.batches = append(s.batches, batch)
-	s.at = append(s.at, time.Since(s.start))
 	return s.err
+}
+
+// with changes or reads the server while nothing is sent.
+func (s *server) with(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
 }
 
 func alloc(id, status, desc string) *model.Allocation {
 	return &model.Allocation{ID: id, ClientStatus: status, ClientDescription: desc, ModifyTime: time.Now().UnixNano()}
 }
 
+func (s *server) sent() [][]*model.Allocation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.batches
+}
+
 // run calls f in a bubble with a buffer that sends to s.
 func run(t *testing.T, f func(b *update.Buffer, s *server)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{start: time.Now()}
+		s := &server{}
 		b := update.New(s.send, hclog.NewNullLogger())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -61,8 +78,8 @@ func TestUrgentUpdatesLeaveAtTheNextTick(t *testing.T) {
 		b.Put(alloc("a", "running", ""), false)
 		b.Put(alloc("b", "running", ""), false)
 		after(210 * time.Millisecond)
-		if len(s.batches) != 1 || len(s.batches[0]) != 2 {
-			t.Fatalf("batches: %v", s.batches)
+		if len(s.sent()) != 1 || len(s.sent()[0]) != 2 {
+			t.Fatalf("batches: %v", s.sent())
 		}
 	})
 }
@@ -71,16 +88,16 @@ func TestOtherUpdatesWaitForTheFifthTickAndTheNewestWins(t *testing.T) {
 	run(t, func(b *update.Buffer, s *server) {
 		b.Put(alloc("a", "running", "1"), false)
 		after(time.Second)
-		s.batches = nil
+		s.with(func() { s.batches = nil })
 		b.Put(alloc("a", "running", "2"), false)
 		after(500 * time.Millisecond)
 		b.Put(alloc("a", "running", "3"), false)
-		if len(s.batches) != 0 {
-			t.Fatalf("sent early: %v", s.batches)
+		if len(s.sent()) != 0 {
+			t.Fatalf("sent early: %v", s.sent())
 		}
 		after(510 * time.Millisecond)
-		if len(s.batches) != 1 || s.batches[0][0].ClientDescription != "3" {
-			t.Fatalf("batches: %v", s.batches)
+		if len(s.sent()) != 1 || s.sent()[0][0].ClientDescription != "3" {
+			t.Fatalf("batches: %v", s.sent())
 		}
 	})
 }
@@ -89,12 +106,12 @@ func TestAnUrgentUpdateTakesTheOthersAlong(t *testing.T) {
 	run(t, func(b *update.Buffer, s *server) {
 		b.Put(alloc("a", "running", "1"), false)
 		after(time.Second)
-		s.batches = nil
+		s.with(func() { s.batches = nil })
 		b.Put(alloc("a", "running", "2"), false)
 		b.Put(alloc("b", "failed", ""), false)
 		after(210 * time.Millisecond)
-		if len(s.batches) != 1 || len(s.batches[0]) != 2 {
-			t.Fatalf("batches: %v", s.batches)
+		if len(s.sent()) != 1 || len(s.sent()[0]) != 2 {
+			t.Fatalf("batches: %v", s.sent())
 		}
 	})
 }
@@ -108,36 +125,38 @@ func TestWhatIsAcknowledgedIsNotSentAgain(t *testing.T) {
 		}
 		b.Put(alloc("a", "running", ""), false)
 		after(2 * time.Second)
-		if len(s.batches) != 1 {
-			t.Fatalf("batches: %v", s.batches)
+		if len(s.sent()) != 1 {
+			t.Fatalf("batches: %v", s.sent())
 		}
 		b.Put(alloc("a", "running", ""), true) // a reconnect says it again
 		after(2 * time.Second)
-		if len(s.batches) != 2 {
-			t.Fatalf("batches: %v", s.batches)
+		if len(s.sent()) != 2 {
+			t.Fatalf("batches: %v", s.sent())
 		}
 	})
 }
 
 func TestAFailedSendIsPutBackButNeverOverANewerUpdate(t *testing.T) {
 	run(t, func(b *update.Buffer, s *server) {
-		s.err = errors.New("no server")
-		s.onSend = func() {
-			b.Put(alloc("a", "complete", ""), false) // while the send is under way
-			s.onSend = nil
-		}
+		s.with(func() { s.err = errors.New("no server") })
+		s.with(func() {
+			s.onSend = func() {
+				b.Put(alloc("a", "complete", ""), false) // while the send is under way
+				s.with(func() { s.onSend = nil })
+			}
+		})
 		b.Put(alloc("a", "running", ""), false)
 		b.Put(alloc("b", "running", ""), false)
 		after(210 * time.Millisecond)
 		if b.Acknowledged("b") {
 			t.Error("a failed send counts as acknowledged")
 		}
-		s.err = nil
+		s.with(func() { s.err = nil })
 		after(2 * time.Second)
-		if len(s.batches) != 2 || len(s.batches[1]) != 2 {
-			t.Fatalf("batches: %v", s.batches)
+		if len(s.sent()) != 2 || len(s.sent()[1]) != 2 {
+			t.Fatalf("batches: %v", s.sent())
 		}
-		for _, a := range s.batches[1] {
+		for _, a := range s.sent()[1] {
 			if a.ID == "a" && a.ClientStatus != "complete" {
 				t.Errorf("the older update won: %v", a)
 			}
@@ -147,7 +166,7 @@ func TestAFailedSendIsPutBackButNeverOverANewerUpdate(t *testing.T) {
 
 func TestASlowServerNeverBlocksARunner(t *testing.T) {
 	run(t, func(b *update.Buffer, s *server) {
-		s.onSend = func() { time.Sleep(10 * time.Second) }
+		s.with(func() { s.onSend = func() { time.Sleep(10 * time.Second) } })
 		b.Put(alloc("a", "running", ""), false)
 		after(time.Second)
 		before := time.Now()
@@ -158,8 +177,8 @@ func TestASlowServerNeverBlocksARunner(t *testing.T) {
 			t.Error("Put took time")
 		}
 		after(time.Minute)
-		if last := s.batches[len(s.batches)-1]; last[0].ClientStatus != "complete" || len(s.batches) != 2 {
-			t.Errorf("batches: %v", s.batches)
+		if last := s.sent()[len(s.sent())-1]; last[0].ClientStatus != "complete" || len(s.sent()) != 2 {
+			t.Errorf("batches: %v", s.sent())
 		}
 	})
 }
@@ -168,10 +187,10 @@ func TestWhatWaitsAtTheEndIsSent(t *testing.T) {
 	s := &server{}
 	run(t, func(b *update.Buffer, inner *server) {
 		b.Put(alloc("a", "running", ""), false)
-		inner.onSend = func() { s.batches = append(s.batches, nil) }
+		inner.with(func() { inner.onSend = func() { s.with(func() { s.batches = append(s.batches, nil) }) } })
 		synctest.Wait()
 	})
-	if len(s.batches) != 1 {
-		t.Errorf("sent %d batches", len(s.batches))
+	if len(s.sent()) != 1 {
+		t.Errorf("sent %d batches", len(s.sent()))
 	}
 }
