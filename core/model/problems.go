@@ -48,7 +48,9 @@ func Problems(err error) []string {
 }
 
 // addf adds a problem.
-func (p *ValidationError) addf(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+func (p *ValidationError) addf(format string, args ...any) {
+	*p = append(*p, fmt.Errorf(format, args...))
+}
 
 // under adds the problems of a part under a title.
 func (p *ValidationError) under(title string, part ValidationError) {

@@ -1,0 +1,183 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"strings"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
+)
+
+func jobPlan() spec {
+	return spec{
+		usage: "job plan [options] <path>", synopsis: "Shows what registering a job would change, without doing it",
+		help: "Exit codes: 0 no allocations created or destroyed, 1 allocations created or\ndestroyed, 255 an error.",
+		min:  1, max: 1, failCode: exitPlanError,
+		setup: func(fs *flag.FlagSet) run {
+			f := &jobFile{}
+			f.declare(fs)
+			var (
+				diff     = fs.Bool("diff", true, "Shows the difference to the registered job.")
+				override = fs.Bool("policy-override", false, "Overrides soft policies.")
+				asJSON   = fs.Bool("json-output", false, "Prints the plan as JSON.")
+			)
+			return func(ctx context.Context, s *session, args []string) error {
+				draft, _, err := f.load(args[0], s)
+				if err != nil {
+					return err
+				}
+				body, err := s.encode(draft)
+				if err != nil {
+					return err
+				}
+				if draft.ID == nil {
+					return fmt.Errorf("the job has no ID; set it")
+				}
+				plan, err := s.client.PlanJob(ctx, *draft.ID, &api.JobPlanRequest{Job: body, Diff: *diff, PolicyOverride: *override})
+				if err != nil {
+					return err
+				}
+				if *asJSON {
+					if err := s.printJSON(plan); err != nil {
+						return err
+					}
+				} else if err := s.printPlan(plan, args[0]); err != nil {
+					return err
+				}
+				if changesAllocs(plan.Annotations) {
+					return &exitCode{code: 1}
+				}
+				return nil
+			}
+		},
+	}
+}
+
+func changesAllocs(a *model.PlanAnnotations) bool {
+	if a == nil {
+		return false
+	}
+	for _, u := range a.DesiredTGUpdates {
+		if u.Place+u.Migrate+u.Stop+u.DestructiveUpdate+u.Canary > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *session) printPlan(plan *api.JobPlanResponse, path string) error {
+	if plan.Diff != nil {
+		d, err := diffOf(plan.Diff)
+		if err != nil {
+			return err
+		}
+		s.printf("%s", s.jobDiff(d))
+	}
+	s.title("Scheduler dry-run:")
+	if len(plan.FailedTGAllocs) == 0 {
+		s.printf("- All tasks successfully allocated.")
+	} else {
+		s.printf("- WARNING: Failed to place all allocations.")
+		s.placementFailures(plan.FailedTGAllocs)
+	}
+	if plan.Annotations != nil && len(plan.Annotations.PreemptedAllocs) > 0 {
+		s.printf("- %d allocations of lower priority would be preempted.", len(plan.Annotations.PreemptedAllocs))
+	}
+	if plan.NextPeriodicLaunch != nil && !plan.NextPeriodicLaunch.IsZero() {
+		s.printf("- If submitted now, next periodic launch would be at %s.", plan.NextPeriodicLaunch)
+	}
+	s.printf("")
+	s.warn(plan.Warnings)
+	s.title("Job Modify Index: %d", plan.JobModifyIndex)
+	s.printf("To submit the job with version verification run:\n\ndrover job run -check-index %d %s\n", plan.JobModifyIndex, path)
+	s.printf("When running the job with the check-index flag, the job will only be run if the\njob modify index given matches the server-side version. If the index has\nchanged, another user has modified the job and the plan's results are\npotentially invalid.")
+	return nil
+}
+
+// diffOf reads a difference out of an answer.
+func diffOf(v any) (*model.JobDiff, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("the agent's difference cannot be read: %w", err)
+	}
+	d := &model.JobDiff{}
+	if err := json.Unmarshal(b, d); err != nil {
+		return nil, fmt.Errorf("the agent's difference cannot be read: %w", err)
+	}
+	return d, nil
+}
+
+// jobDiff writes a difference as text.
+func (s *session) jobDiff(d *model.JobDiff) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%sJob: %q\n", s.mark(d.Type), d.ID)
+	s.diffParts(&b, 0, d.Fields, d.Objects)
+	for _, g := range d.TaskGroups {
+		updates := ""
+		if len(g.Updates) > 0 {
+			var parts []string
+			for _, k := range sortedKeys(g.Updates) {
+				parts = append(parts, fmt.Sprintf("%d %s", g.Updates[k], k))
+			}
+			updates = " (" + strings.Join(parts, ", ") + ")"
+		}
+		fmt.Fprintf(&b, "%sTask Group: %q%s\n", s.mark(g.Type), g.Name, updates)
+		s.diffParts(&b, 1, g.Fields, g.Objects)
+		for _, t := range g.Tasks {
+			note := ""
+			if len(t.Annotations) > 0 {
+				note = " (" + strings.Join(t.Annotations, ", ") + ")"
+			}
+			fmt.Fprintf(&b, "  %sTask: %q%s\n", s.mark(t.Type), t.Name, note)
+			if t.Type == model.DiffTypeEdited || s.verbose {
+				s.diffParts(&b, 2, t.Fields, t.Objects)
+			}
+		}
+	}
+	return b.String()
+}
+
+func (s *session) mark(t model.DiffType) string {
+	switch t {
+	case model.DiffTypeAdded:
+		return s.paint("32", "+") + " "
+	case model.DiffTypeDeleted:
+		return s.paint("31", "-") + " "
+	case model.DiffTypeEdited:
+		return s.paint("33", "+/-") + " "
+	}
+	return ""
+}
+
+func (s *session) diffParts(b *strings.Builder, depth int, fields []*model.FieldDiff, objects []*model.ObjectDiff) {
+	indent := strings.Repeat("  ", depth)
+	for _, f := range fields {
+		note := ""
+		if len(f.Annotations) > 0 {
+			note = " (" + strings.Join(f.Annotations, ", ") + ")"
+		}
+		switch f.Type {
+		case model.DiffTypeEdited:
+			fmt.Fprintf(b, "%s%s%s: %q => %q%s\n", indent, s.mark(f.Type), f.Name, f.Old, f.New, note)
+		case model.DiffTypeAdded:
+			fmt.Fprintf(b, "%s%s%s: %q%s\n", indent, s.mark(f.Type), f.Name, f.New, note)
+		case model.DiffTypeDeleted:
+			fmt.Fprintf(b, "%s%s%s: %q%s\n", indent, s.mark(f.Type), f.Name, f.Old, note)
+		default:
+			if s.verbose {
+				fmt.Fprintf(b, "%s%s: %q\n", indent, f.Name, f.New)
+			}
+		}
+	}
+	for _, o := range objects {
+		fmt.Fprintf(b, "%s%s%s {\n", indent, s.mark(o.Type), o.Name)
+		s.diffParts(b, depth+1, o.Fields, o.Objects)
+		fmt.Fprintf(b, "%s}\n", indent)
+	}
+}

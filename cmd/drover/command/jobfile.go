@@ -1,0 +1,110 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/core/model"
+)
+
+// jobFile are the flags with which a command reads a job file.
+type jobFile struct {
+	json     bool
+	strict   bool
+	vars     stringList
+	varFiles stringList
+}
+
+func (f *jobFile) declare(fs *flag.FlagSet) {
+	fs.BoolVar(&f.json, "json", false, "The job file is JSON, as the API takes it.")
+	fs.BoolVar(&f.strict, "hcl2-strict", true, "Kept for scripts: variables that no block declares are always an error.")
+	fs.Var(&f.vars, "var", "Sets a variable of the job file: -var 'name=value'. May be given several times.")
+	fs.Var(&f.varFiles, "var-file", "Sets variables from a file, HCL or JSON. May be given several times.")
+	var ignored string
+	fs.StringVar(&ignored, "vault-namespace", "", "Kept for scripts; without effect.")
+}
+
+// stringList is a flag that may be given several times.
+type stringList []string
+
+func (l *stringList) String() string     { return strings.Join(*l, ",") }
+func (l *stringList) Set(v string) error { *l = append(*l, v); return nil }
+
+// load reads the job file at path, "-" being standard input.
+func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmission, error) {
+	src, err := readFile(path, s.In)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.json {
+		draft, err := jobspec.ParseJSON(src)
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot read job %s: %w", path, err)
+		}
+		return draft, &model.JobSubmission{Source: string(src), Format: "json"}, nil
+	}
+	opts := jobspec.Options{Filename: filepath.Base(path), Vars: map[string]string{}, Env: s.Env, AllowFS: true, BaseDir: filepath.Dir(path)}
+	if path == "-" {
+		opts.Filename, opts.BaseDir = "stdin", "."
+	}
+	for _, v := range f.vars {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok {
+			return nil, nil, fmt.Errorf("-var %q has no value; write -var 'name=value'", v)
+		}
+		opts.Vars[name] = value
+	}
+	var varText []string
+	for _, file := range f.varFiles {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot read variables: %w", err)
+		}
+		opts.VarFiles = append(opts.VarFiles, jobspec.VarFile{Name: file, Content: content})
+		varText = append(varText, string(content))
+	}
+	draft, err := jobspec.ParseHCL(src, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	return draft, &model.JobSubmission{Source: string(src), Format: "hcl2", VariableFlags: opts.Vars, Variables: strings.Join(varText, "\n")}, nil
+}
+
+func readFile(path string, stdin io.Reader) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(io.LimitReader(stdin, 16<<20))
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the job file: %w", err)
+	}
+	return b, nil
+}
+
+// encode returns the draft as the API takes it, namespace and region of the
+// flags filled in where the file names none.
+func (s *session) encode(draft *jobspec.Draft) (json.RawMessage, error) {
+	if ns := s.cfg.Namespace; draft.Namespace == nil && ns != "" && ns != "*" {
+		draft.Namespace = &ns
+	}
+	if draft.Namespace != nil && *draft.Namespace != "" {
+		s.client = s.client.WithNamespace(*draft.Namespace)
+	}
+	if r := s.cfg.Region; draft.Region == nil && r != "" {
+		draft.Region = &r
+	}
+	b, err := json.Marshal(draft)
+	if err != nil {
+		return nil, fmt.Errorf("the job cannot be written as JSON: %w", err)
+	}
+	return b, nil
+}

@@ -1,0 +1,214 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
+)
+
+// monitor follows an evaluation and the deployment that it made to their end.
+func (s *session) monitor(ctx context.Context, evalID string) error {
+	s.step("Monitoring evaluation %q", s.id(evalID))
+	eval, err := s.awaitEval(ctx, evalID)
+	if err != nil {
+		return err
+	}
+	s.step("Evaluation %q finished with status %q", s.id(eval.ID), eval.Status)
+	if eval.Status == model.EvalStatusFailed || eval.Status == model.EvalStatusCancelled {
+		return fmt.Errorf("evaluation %s: %s", eval.Status, eval.StatusDescription)
+	}
+	if err := s.listPlaced(ctx, eval.ID); err != nil {
+		return err
+	}
+	if eval.DeploymentID != "" {
+		if err := s.watchDeployment(ctx, eval.DeploymentID); err != nil {
+			return err
+		}
+	}
+	if len(eval.FailedTGAllocs) == 0 {
+		return nil
+	}
+	s.step("Failed to place all allocations:")
+	s.placementFailures(eval.FailedTGAllocs)
+	if eval.BlockedEval != "" {
+		s.printf("Evaluation %q waits for more capacity to place the rest", s.id(eval.BlockedEval))
+	}
+	return &exitCode{code: exitPlacement}
+}
+
+func (s *session) step(format string, args ...any) {
+	s.printf("==> %s: %s", time.Now().Format(time.RFC3339), fmt.Sprintf(format, args...))
+}
+
+// awaitEval waits until an evaluation has been worked on. One that follows
+// another later (rescheduling, rolling updates) is not waited for.
+func (s *session) awaitEval(ctx context.Context, id string) (*model.Evaluation, error) {
+	q := &client.Query{}
+	for {
+		eval, meta, err := s.client.Evaluation(ctx, id, false, q)
+		if err != nil {
+			return nil, err
+		}
+		if eval.TerminalStatus() || eval.Status == model.EvalStatusBlocked {
+			return eval, nil
+		}
+		q.WaitIndex, q.WaitTime = meta.Index, 5*time.Second
+	}
+}
+
+func (s *session) listPlaced(ctx context.Context, evalID string) error {
+	allocs, _, err := s.client.EvaluationAllocations(ctx, evalID, nil)
+	if err != nil {
+		return err
+	}
+	sort.Slice(allocs, func(i, j int) bool { return allocs[i].Name < allocs[j].Name })
+	for _, a := range allocs {
+		if a.DesiredStatus == model.AllocDesiredStatusRun {
+			s.printf("    Allocation %q: %s on node %q", s.id(a.ID), a.Name, s.id(a.NodeID))
+		}
+	}
+	return nil
+}
+
+// watchDeployment shows the progress of a deployment until it ends. On a
+// terminal the table is drawn over itself, else each change is one line.
+func (s *session) watchDeployment(ctx context.Context, id string) error {
+	s.step("Monitoring deployment %q", s.id(id))
+	view := &deploymentView{session: s}
+	q := &client.Query{}
+	for {
+		d, meta, err := s.client.Deployment(ctx, id, q)
+		if err != nil {
+			return err
+		}
+		view.draw(d)
+		if !d.Active() {
+			return s.deploymentResult(d)
+		}
+		if d.Status == model.DeploymentStatusPaused {
+			s.printf("The deployment is paused; continue it with: drover deployment resume %s", s.id(d.ID))
+			return nil
+		}
+		if d.RequiresPromotion() && canariesHealthy(d) && !autoPromotes(d) {
+			s.printf("All canaries are healthy; continue with: drover deployment promote %s", s.id(d.ID))
+			return nil
+		}
+		q.WaitIndex, q.WaitTime = meta.Index, 5*time.Second
+	}
+}
+
+func (s *session) deploymentResult(d *model.Deployment) error {
+	if d.Status == model.DeploymentStatusSuccessful {
+		s.step("%s", s.paint("32", "Deployment "+strconv.Quote(s.id(d.ID))+" successful"))
+		return nil
+	}
+	return &exitCode{exitError, fmt.Errorf("deployment %s: %s", d.Status, d.StatusDescription)}
+}
+
+func canariesHealthy(d *model.Deployment) bool {
+	for _, g := range d.TaskGroups {
+		if g.DesiredCanaries > 0 && !g.Promoted && g.HealthyAllocs < g.DesiredCanaries {
+			return false
+		}
+	}
+	return true
+}
+
+func autoPromotes(d *model.Deployment) bool {
+	for _, g := range d.TaskGroups {
+		if g.DesiredCanaries > 0 && !g.AutoPromote {
+			return false
+		}
+	}
+	return true
+}
+
+// deploymentView draws a deployment again and again.
+type deploymentView struct {
+	*session
+	lines int    // drawn last time
+	last  string // printed last time
+}
+
+func (v *deploymentView) draw(d *model.Deployment) {
+	var lines []string
+	for _, name := range sortedKeys(d.TaskGroups) {
+		g := d.TaskGroups[name]
+		canaries := ""
+		if g.DesiredCanaries > 0 {
+			canaries = fmt.Sprintf(", canaries %d/%d, promoted %t", len(g.PlacedCanaries), g.DesiredCanaries, g.Promoted)
+		}
+		lines = append(lines, fmt.Sprintf("    %s: desired %d, placed %d, healthy %d, unhealthy %d%s", name, g.DesiredTotal, g.PlacedAllocs, g.HealthyAllocs, g.UnhealthyAllocs, canaries))
+	}
+	lines = append(lines, "    "+d.Status+": "+d.StatusDescription)
+	text := strings.Join(lines, "\n")
+	if text == v.last {
+		return
+	}
+	if v.Terminal && v.lines > 0 {
+		fmt.Fprintf(v.Out, "\x1b[%dA\x1b[J", v.lines)
+	}
+	v.printf("%s", text)
+	v.lines, v.last = len(lines), text
+}
+
+// placementFailures explains, per group, why allocs could not be placed.
+func (s *session) placementFailures(failed map[string]*model.AllocMetric) {
+	for _, group := range sortedKeys(failed) {
+		m := failed[group]
+		s.printf("  Task Group %q (failed to place %d allocation(s)):", group, m.CoalescedFailures+1)
+		for _, line := range metricLines(m) {
+			s.printf("    * %s", line)
+		}
+	}
+}
+
+// metricLines are the scheduler's reasons in words.
+func metricLines(m *model.AllocMetric) []string {
+	var out []string
+	if m.NodesEvaluated == 0 {
+		out = append(out, "No nodes were eligible for evaluation")
+	}
+	for _, dc := range sortedKeys(m.NodesAvailable) {
+		if m.NodesAvailable[dc] == 0 {
+			out = append(out, fmt.Sprintf("No nodes are available in datacenter %q", dc))
+		}
+	}
+	for _, class := range sortedKeys(m.ClassFiltered) {
+		out = append(out, fmt.Sprintf("Class %q: %d nodes excluded by filter", class, m.ClassFiltered[class]))
+	}
+	for _, c := range sortedKeys(m.ConstraintFiltered) {
+		out = append(out, fmt.Sprintf("Constraint %q: %d nodes excluded by filter", c, m.ConstraintFiltered[c]))
+	}
+	if m.NodesExhausted > 0 {
+		out = append(out, fmt.Sprintf("Resources exhausted on %d nodes", m.NodesExhausted))
+	}
+	for _, class := range sortedKeys(m.ClassExhausted) {
+		out = append(out, fmt.Sprintf("Class %q exhausted on %d nodes", class, m.ClassExhausted[class]))
+	}
+	for _, dim := range sortedKeys(m.DimensionExhausted) {
+		out = append(out, fmt.Sprintf("Dimension %q exhausted on %d nodes", dim, m.DimensionExhausted[dim]))
+	}
+	for _, quota := range m.QuotaExhausted {
+		out = append(out, fmt.Sprintf("Quota limit hit %q", quota))
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}
