@@ -1,8 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package main is the drover binary: the agent and the command line. It owns
-// nothing but the table of commands; nothing imports it.
+// Command drover is the one binary of Drover: the agent and the command line.
 package main
 
 import (
@@ -11,39 +10,47 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/hashicorp/cli"
 	"golang.org/x/term"
 
 	"github.com/drover-project/drover/cmd/drover/command"
+	"github.com/drover-project/drover/cmd/drover/daemon"
 )
 
-// Version is set when a release is built.
-var Version = "0.1.0-dev"
+// version is set by the linker.
+var version = "dev"
 
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	env := map[string]string{}
-	for _, kv := range os.Environ() {
-		name, value, _ := strings.Cut(kv, "=")
-		env[name] = value
-	}
 	commands := command.All(command.IO{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Terminal: term.IsTerminal(int(os.Stdout.Fd())),
-		Env: env, Context: ctx, Version: Version,
+		Env: environment(), Context: ctx, Version: version,
 	})
-	app := &cli.CLI{
-		Name: "drover", Version: Version, Args: args, Commands: commands,
+	commands["agent"] = func() (cli.Command, error) {
+		return &daemon.Command{Version: version, Out: os.Stdout, Err: os.Stderr}, nil
+	}
+	program := &cli.CLI{
+		Name: "drover", Version: version, Args: args, Commands: commands,
 		Autocomplete: true, HelpFunc: cli.BasicHelpFunc("drover"), HelpWriter: os.Stdout, ErrorWriter: os.Stderr,
 	}
-	code, err := app.Run()
+	code, err := program.Run()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
+}
+
+func environment() map[string]string {
+	env := map[string]string{}
+	for _, kv := range os.Environ() {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
 }

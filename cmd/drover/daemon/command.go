@@ -1,0 +1,318 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/hashicorp/cli"
+	"github.com/hashicorp/go-hclog"
+	"github.com/posener/complete"
+
+	"github.com/drover-project/drover/core/config"
+)
+
+// Command is `drover agent`.
+type Command struct {
+	Version  string
+	Out, Err io.Writer
+}
+
+var (
+	_ cli.Command             = (*Command)(nil)
+	_ cli.CommandAutocomplete = (*Command)(nil)
+)
+
+// Synopsis says what the command does.
+func (c *Command) Synopsis() string { return "Run an agent: a server, a node or both" }
+
+// options are the flags that were given.
+type options struct {
+	dev     bool
+	configs list
+	set     map[string]func(*config.Config, string) error
+	flags   *flag.FlagSet
+}
+
+// list is a flag that may be given several times, or with commas.
+type list []string
+
+// String joins the values.
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+// Set adds values.
+func (l *list) Set(v string) error {
+	*l = append(*l, strings.Split(v, ",")...)
+	return nil
+}
+
+// text makes a setter of one text value.
+func text(field func(*config.Config) *string) func(*config.Config, string) error {
+	return func(c *config.Config, v string) error { *field(c) = v; return nil }
+}
+
+func newOptions() *options {
+	o := &options{flags: flag.NewFlagSet("agent", flag.ContinueOnError), set: map[string]func(*config.Config, string) error{}}
+	o.flags.SetOutput(io.Discard)
+	o.flags.BoolVar(&o.dev, "dev", false, "Server and node in one process, for trials: keeps nothing unless -data-dir is given, binds to loopback.")
+	o.flags.Var(&o.configs, "config", "File or folder of configuration files (HCL or JSON); may be given several times, later ones win.")
+	o.text("data-dir", "Directory for everything that the agent keeps.", func(c *config.Config) *string { return &c.DataDir })
+	o.text("plugin-dir", "Directory of plugins; by default plugins/ beside the executable.", func(c *config.Config) *string { return &c.PluginDir })
+	o.text("bind", "Address to listen on.", func(c *config.Config) *string { return &c.BindAddr })
+	o.text("node", "Name of this agent; by default the host name.", func(c *config.Config) *string { return &c.Name })
+	o.text("dc", "Datacenter of this agent.", func(c *config.Config) *string { return &c.Datacenter })
+	o.text("region", "Region of this agent.", func(c *config.Config) *string { return &c.Region })
+	o.text("log-level", "TRACE, DEBUG, INFO, WARN or ERROR.", func(c *config.Config) *string { return &c.LogLevel })
+	o.text("log-file", "File that the log is also written to.", func(c *config.Config) *string { return &c.LogFile })
+	o.text("node-class", "Class of the node.", func(c *config.Config) *string { return &c.Client.NodeClass })
+	o.text("node-pool", "Node pool of the node.", func(c *config.Config) *string { return &c.Client.NodePool })
+	o.text("state-dir", "Directory of the node's state.", func(c *config.Config) *string { return &c.Client.StateDir })
+	o.text("alloc-dir", "Directory of the allocs.", func(c *config.Config) *string { return &c.Client.AllocDir })
+	o.text("network-interface", "Network interface of the node.", func(c *config.Config) *string { return &c.Client.NetworkInterface })
+	o.bool("client", "Run the node side.", func(c *config.Config) *bool { return &c.Client.Enabled })
+	o.bool("server", "Run the server side.", func(c *config.Config) *bool { return &c.Server.Enabled })
+	o.bool("log-json", "Write the log as JSON.", func(c *config.Config) *bool { return &c.LogJSON })
+	o.bool("log-include-location", "Write file and line of each log message.", func(c *config.Config) *bool { return &c.LogLocation })
+	o.add("bootstrap-expect", "Number of servers to wait for; this release runs one.", false, func(c *config.Config, v string) error {
+		_, err := fmt.Sscanf(v, "%d", &c.Server.BootstrapExpect)
+		return err
+	})
+	o.add("meta", "KEY=VALUE of the node's metadata; may be given several times.", false, func(c *config.Config, v string) error {
+		key, value, ok := strings.Cut(v, "=")
+		if !ok {
+			return fmt.Errorf("%q is not KEY=VALUE", v)
+		}
+		if c.Client.Meta == nil {
+			c.Client.Meta = config.Strings{}
+		}
+		c.Client.Meta[key] = value
+		return nil
+	})
+	o.add("servers", "Servers of the node.", false, func(c *config.Config, v string) error {
+		c.Client.Servers = append(c.Client.Servers, strings.Split(v, ",")...)
+		return nil
+	})
+	return o
+}
+
+// later remembers a flag's values: they are applied over the files.
+type later struct {
+	values *[]string
+	isBool bool
+}
+
+// String is what the flag package prints as the default.
+func (l later) String() string { return "" }
+
+// Set remembers a value.
+func (l later) Set(v string) error { *l.values = append(*l.values, v); return nil }
+
+// IsBoolFlag lets a bool flag stand without a value.
+func (l later) IsBoolFlag() bool { return l.isBool }
+
+func (o *options) add(name, usage string, isBool bool, set func(*config.Config, string) error) {
+	values := &[]string{}
+	o.flags.Var(later{values, isBool}, name, usage)
+	o.set[name] = func(c *config.Config, _ string) error {
+		for _, v := range *values {
+			if err := set(c, v); err != nil {
+				return fmt.Errorf("-%s: %w", name, err)
+			}
+		}
+		return nil
+	}
+}
+
+func (o *options) text(name, usage string, field func(*config.Config) *string) {
+	o.add(name, usage, false, text(field))
+}
+
+func (o *options) bool(name, usage string, field func(*config.Config) *bool) {
+	o.add(name, usage, true, func(c *config.Config, v string) error {
+		switch v {
+		case "true", "1":
+			*field(c) = true
+		case "false", "0":
+			*field(c) = false
+		default:
+			return fmt.Errorf("%q is neither true nor false", v)
+		}
+		return nil
+	})
+}
+
+// load reads the configuration: defaults, then files, then flags.
+func (o *options) load() (*config.Config, error) {
+	cfg := config.Defaults()
+	if o.dev {
+		cfg = config.DevDefaults()
+	}
+	if err := cfg.Load(o.configs...); err != nil {
+		return nil, err
+	}
+	for _, set := range o.set {
+		if err := set(cfg, ""); err != nil {
+			return nil, err
+		}
+	}
+	return cfg, cfg.Finish()
+}
+
+// Help is the command's manual.
+func (c *Command) Help() string {
+	var b strings.Builder
+	b.WriteString(`Usage: drover agent [options]
+
+  Starts an agent and runs until a signal ends it. SIGINT and SIGTERM end it;
+  tasks go on and are found again at the next start (those of a -dev agent are
+  stopped). SIGHUP reads the configuration again: the log level changes at once.
+
+  Exit codes: 0 after a signal, 1 if the agent could not start.
+
+Options:
+`)
+	newOptions().flags.VisitAll(func(f *flag.Flag) { fmt.Fprintf(&b, "\n  -%s\n    %s\n", f.Name, f.Usage) })
+	return b.String()
+}
+
+// AutocompleteFlags completes the flags.
+func (c *Command) AutocompleteFlags() complete.Flags {
+	out := complete.Flags{}
+	newOptions().flags.VisitAll(func(f *flag.Flag) {
+		switch f.Name {
+		case "config":
+			out["-"+f.Name] = complete.PredictFiles("*")
+		case "data-dir", "plugin-dir", "state-dir", "alloc-dir":
+			out["-"+f.Name] = complete.PredictDirs("*")
+		default:
+			out["-"+f.Name] = complete.PredictAnything
+		}
+	})
+	return out
+}
+
+// AutocompleteArgs completes nothing: there are no arguments.
+func (c *Command) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
+
+// Run starts the agent and waits for a signal.
+func (c *Command) Run(args []string) int {
+	o := newOptions()
+	if err := o.flags.Parse(args); err != nil {
+		fmt.Fprintf(c.Err, "%v\nRun `drover agent -h` for the options.\n", err)
+		return 1
+	}
+	if o.flags.NArg() > 0 {
+		fmt.Fprintf(c.Err, "agent takes no arguments, but got %q: options start with a dash\n", o.flags.Args())
+		return 1
+	}
+	cfg, err := o.load()
+	if err != nil {
+		fmt.Fprintf(c.Err, "%v\n", err)
+		return 1
+	}
+	log, closeLog, err := c.logger(cfg)
+	if err != nil {
+		fmt.Fprintf(c.Err, "%v\n", err)
+		return 1
+	}
+	defer closeLog()
+	for _, w := range cfg.Warnings {
+		log.Warn(w)
+	}
+	return c.serve(o, cfg, log)
+}
+
+func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogger) int {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	type started struct {
+		d   *Daemon
+		err error
+	}
+	up := make(chan started, 1)
+	go func() {
+		d, err := Start(ctx, cfg, c.Version, log)
+		up <- started{d, err}
+	}()
+	var d *Daemon
+	for {
+		select {
+		case s := <-up:
+			if s.err != nil {
+				fmt.Fprintf(c.Err, "The agent could not start: %v\n", s.err)
+				return 1
+			}
+			d = s.d
+			c.banner(d)
+		case sig := <-signals:
+			if sig == syscall.SIGHUP {
+				reload(o, log)
+				continue
+			}
+			fmt.Fprintf(c.Out, "==> Caught signal: %v; ending\n", sig)
+			cancel()
+			if d == nil {
+				d = (<-up).d
+			}
+			if d != nil {
+				d.Stop()
+			}
+			return 0
+		}
+	}
+}
+
+// reload reads the configuration again and applies what can change at run time.
+func reload(o *options, log hclog.InterceptLogger) {
+	cfg, err := o.load()
+	if err != nil {
+		log.Error("the configuration was not reloaded", "error", err)
+		return
+	}
+	log.SetLevel(hclog.LevelFromString(cfg.LogLevel))
+	log.Info("configuration reloaded", "log_level", cfg.LogLevel)
+}
+
+func (c *Command) banner(d *Daemon) {
+	sides := "server"
+	if d.node != nil {
+		sides = "server and node"
+	}
+	fmt.Fprintf(c.Out, "==> Drover agent started: %s\n", c.Version)
+	fmt.Fprintf(c.Out, "    HTTP API: http://%s\n", d.httpAddr())
+	fmt.Fprintf(c.Out, "       Sides: %s\n", sides)
+	fmt.Fprintf(c.Out, "  Datacenter: %s (region %s)\n", d.cfg.Datacenter, d.cfg.Region)
+	fmt.Fprintf(c.Out, "    Data dir: %s\n", d.dataDir)
+	fmt.Fprintf(c.Out, "  Plugin dir: %s\n", d.cfg.PluginDir)
+	fmt.Fprintf(c.Out, "==> Log:\n\n")
+}
+
+// logger writes to standard error and, where configured, a file.
+func (c *Command) logger(cfg *config.Config) (hclog.InterceptLogger, func(), error) {
+	level := hclog.LevelFromString(cfg.LogLevel)
+	if level == hclog.NoLevel {
+		return nil, nil, fmt.Errorf("log_level %q is not one of TRACE, DEBUG, INFO, WARN, ERROR", cfg.LogLevel)
+	}
+	out, end := c.Err, func() {}
+	if cfg.LogFile != "" {
+		f, err := os.OpenFile(cfg.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open the log file: %w", err)
+		}
+		out, end = io.MultiWriter(c.Err, f), func() { f.Close() }
+	}
+	return hclog.NewInterceptLogger(&hclog.LoggerOptions{
+		Name: "agent", Level: level, Output: out, JSONFormat: cfg.LogJSON, IncludeLocation: cfg.LogLocation,
+	}), end, nil
+}

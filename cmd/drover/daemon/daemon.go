@@ -1,0 +1,269 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package daemon is the `agent` command: it reads flags and configuration, puts
+// the server side, the node side and the HTTP API together in one process, and
+// answers what an agent says about itself. The two sides meet only through the
+// session of core/rpc. cmd/drover imports it.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/agent"
+	"github.com/drover-project/drover/core/agent/fingerprint"
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/endpoint"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/server"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Times that starting and stopping may take.
+const (
+	leaderTimeout  = 30 * time.Second
+	stopTasksLimit = 15 * time.Second
+)
+
+// Daemon is a running agent.
+type Daemon struct {
+	*endpoint.Endpoint // what the API asks of the cluster
+
+	cfg     *config.Config
+	version string
+	log     hclog.InterceptLogger
+	dataDir string
+	scratch bool // dataDir is ours to remove
+	http    net.Listener
+	server  *server.Server
+	node    *agent.Agent
+	api     *api.Server
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+}
+
+var _ api.Backend = (*Daemon)(nil)
+
+// Start builds an agent and starts it; it returns when the server leads and the
+// node has registered.
+func Start(ctx context.Context, cfg *config.Config, version string, log hclog.InterceptLogger) (_ *Daemon, err error) {
+	d := &Daemon{cfg: cfg, version: version, log: log, dataDir: cfg.DataDir}
+	defer func() {
+		if err != nil {
+			d.Stop()
+		}
+	}()
+	if !cfg.Server.Enabled {
+		return nil, errdefs.Unimplementedf("an agent that is only a node needs servers on other machines, which a later release brings; enable the server too, or use -dev")
+	}
+	if err := d.makeDataDir(); err != nil {
+		return nil, err
+	}
+	if d.http, err = net.Listen("tcp", cfg.ListenHTTP()); err != nil {
+		return nil, fmt.Errorf("listen for the HTTP API: %w; another agent may be running: stop it, or set ports { http = N }", err)
+	}
+	if err := d.startSides(ctx); err != nil {
+		return nil, err
+	}
+	run, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	d.api = api.New(d, log, api.Config{EnableDebug: cfg.EnableDebug, Headers: cfg.Headers})
+	d.work.Go(func() {
+		if err := d.api.Serve(run, d.http); err != nil {
+			log.Error("the HTTP API has ended", "error", err)
+		}
+	})
+	return d, d.awaitNode(ctx)
+}
+
+// makeDataDir makes the data directory; a dev agent without one gets a scratch
+// directory that is removed with it.
+func (d *Daemon) makeDataDir() (err error) {
+	if d.dataDir == "" {
+		d.scratch = true
+		if d.dataDir, err = os.MkdirTemp("", "drover-dev-"); err != nil {
+			return fmt.Errorf("make a scratch directory: %w", err)
+		}
+		return os.Chmod(d.dataDir, 0o711)
+	}
+	if err := os.MkdirAll(d.dataDir, 0o711); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	return nil
+}
+
+// startSides starts the server while the node looks at its machine and starts
+// its plugins, which is what takes long.
+func (d *Daemon) startSides(ctx context.Context) error {
+	var err error
+	if d.server, err = server.New(d.serverConfig()); err != nil {
+		return err
+	}
+	d.Endpoint = d.server.Endpoint()
+	d.server.Start()
+	if d.cfg.Client.Enabled {
+		if d.node, err = agent.New(ctx, d.nodeConfig()); err != nil {
+			return err
+		}
+	}
+	lead, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	if err := d.server.WaitLeader(lead); err != nil {
+		return err
+	}
+	if d.node != nil {
+		return d.node.Start(ctx)
+	}
+	return nil
+}
+
+func (d *Daemon) awaitNode(ctx context.Context) error {
+	if d.node == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	select {
+	case <-d.node.Ready():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the node could not register with the server: %w", ctx.Err())
+	}
+}
+
+func (d *Daemon) serverConfig() server.Config {
+	c := d.cfg.Server
+	workers := runtime.NumCPU()
+	if c.NumSchedulers != nil {
+		workers = *c.NumSchedulers
+	}
+	dir := filepath.Join(d.dataDir, "server")
+	if c.DataDir != "" {
+		dir = c.DataDir
+	}
+	keep := gc.DefaultThresholds()
+	return server.Config{
+		DataDir: dir, Dev: d.cfg.Dev, Region: d.cfg.Region, Address: d.cfg.AdvertiseRPC(), Workers: workers,
+		GC: gc.Thresholds{
+			Eval: config.Duration(c.EvalGCThreshold, keep.Eval), BatchEval: config.Duration(c.BatchEvalGCThreshold, keep.BatchEval),
+			Job: config.Duration(c.JobGCThreshold, keep.Job), Deployment: config.Duration(c.DeploymentGCThreshold, keep.Deployment),
+			Node: config.Duration(c.NodeGCThreshold, keep.Node),
+		},
+		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), TrailingLogs: uint64(c.RaftTrailingLogs),
+		LocalNode: d.localNode, Logger: d.log,
+	}
+}
+
+func (d *Daemon) localNode() string {
+	if d.node == nil {
+		return ""
+	}
+	return d.node.NodeID()
+}
+
+func (d *Daemon) nodeConfig() agent.Config {
+	c := d.cfg.Client
+	dir := filepath.Join(d.dataDir, "client")
+	if c.StateDir != "" {
+		dir = c.StateDir
+	}
+	allocs := filepath.Join(d.dataDir, "alloc")
+	if c.AllocDir != "" {
+		allocs = c.AllocDir
+	}
+	plugins := map[string]map[string]any{}
+	for name, p := range d.cfg.Plugins {
+		plugins[name] = p.Config
+	}
+	return agent.Config{
+		DataDir: dir, AllocDir: allocs, Region: d.cfg.Region, Logger: d.log, Servers: d.server.Sessions(), Node: d.describeNode(),
+		Fingerprint: fingerprint.Options{
+			Interface: c.NetworkInterface, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
+			DiskTotalMB: c.DiskTotalMB, MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
+		},
+		PluginDir: d.cfg.PluginDir, PluginConfig: plugins, GCMaxAllocs: c.GCMaxAllocs,
+	}
+}
+
+// describeNode is what the operator says of the node.
+func (d *Daemon) describeNode() *model.Node {
+	c := d.cfg.Client
+	n := &model.Node{
+		Name: d.cfg.Name, Datacenter: d.cfg.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
+		HTTPAddr: d.httpAddr(), NodeMaxAllocs: c.NodeMaxAllocs,
+		ReservedResources: &model.NodeReservedResources{
+			Cpu: model.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU)}, Memory: model.NodeReservedMemoryResources{MemoryMB: uint64(c.Reserved.MemoryMB)},
+			Disk: model.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)}, Networks: model.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
+		},
+		HostVolumes: map[string]*model.HostVolumeConfig{},
+	}
+	for name, v := range c.HostVolumes {
+		n.HostVolumes[name] = &model.HostVolumeConfig{Name: name, Path: v.Path, ReadOnly: v.ReadOnly}
+	}
+	for name, h := range c.HostNetworks {
+		if n.HostNetworks == nil {
+			n.HostNetworks = map[string]*model.HostNetworkConfig{}
+		}
+		n.HostNetworks[name] = &model.HostNetworkConfig{Name: name, CIDR: h.CIDR, Interface: h.Interface, ReservedPorts: h.ReservedPorts}
+	}
+	return n
+}
+
+// httpAddr is where others reach the HTTP API: the port that is really bound.
+func (d *Daemon) httpAddr() string {
+	host, _, err := net.SplitHostPort(d.cfg.AdvertiseHTTP())
+	if err != nil {
+		return d.http.Addr().String()
+	}
+	_, port, err := net.SplitHostPort(d.http.Addr().String())
+	if err != nil {
+		return d.http.Addr().String()
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// Stop ends the agent. Tasks go on and are found again by the next agent on the
+// same data directory; those of a dev agent are stopped.
+func (d *Daemon) Stop() {
+	if d.cancel != nil {
+		d.cancel()
+	} else if d.http != nil {
+		d.close("HTTP listener", d.http)
+	}
+	d.work.Wait()
+	if d.node != nil {
+		if d.cfg.Dev {
+			ctx, cancel := context.WithTimeout(context.Background(), stopTasksLimit)
+			d.node.StopAll(ctx)
+			cancel()
+		}
+		d.close("node", d.node)
+	}
+	if d.server != nil {
+		d.close("server", d.server)
+	}
+	if d.scratch {
+		if err := os.RemoveAll(d.dataDir); err != nil {
+			d.log.Warn("could not remove the scratch directory", "dir", d.dataDir, "error", err)
+		}
+	}
+}
+
+func (d *Daemon) close(what string, c io.Closer) {
+	if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		d.log.Error("could not close", "what", what, "error", err)
+	}
+}

@@ -1,0 +1,273 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/core/consensus"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Region is the agent's region.
+func (d *Daemon) Region() string { return d.cfg.Region }
+
+// Regions lists the regions that are known.
+func (d *Daemon) Regions() []string { return []string{d.cfg.Region} }
+
+// Leader is the RPC address of the leader, "" without one.
+func (d *Daemon) Leader() string {
+	if _, known := d.server.Raft().Leader(); !known {
+		return ""
+	}
+	return d.cfg.AdvertiseRPC()
+}
+
+// Peers are the RPC addresses of the voters.
+func (d *Daemon) Peers() []string { return []string{d.cfg.AdvertiseRPC()} }
+
+// Servers are the servers that the node side knows.
+func (d *Daemon) Servers() []string { return []string{d.cfg.AdvertiseRPC()} }
+
+func (d *Daemon) serverName() string { return d.cfg.Name + "." + d.cfg.Region }
+
+// RaftConfiguration is the consensus group. A server that is alone has no
+// transport: its address is the one that it advertises.
+func (d *Daemon) RaftConfiguration(context.Context) (*api.RaftConfiguration, error) {
+	servers, index, err := d.server.Raft().Configuration()
+	if err != nil {
+		return nil, err
+	}
+	out := &api.RaftConfiguration{Index: index}
+	for _, s := range servers {
+		out.Servers = append(out.Servers, &api.RaftServer{
+			ID: s.ID, Node: d.serverName(), Address: d.address(s), Leader: s.Leader, Voter: s.Voter, RaftProtocol: "3",
+		})
+	}
+	return out, nil
+}
+
+func (d *Daemon) address(s consensus.Server) string {
+	if s.ID == d.server.ID() {
+		return d.cfg.AdvertiseRPC()
+	}
+	return s.Address
+}
+
+// RemoveRaftPeer removes a server from the consensus group.
+func (d *Daemon) RemoveRaftPeer(ctx context.Context, id, address string) error {
+	id, err := d.peer(id, address)
+	if err != nil {
+		return err
+	}
+	return d.server.Raft().RemoveServer(ctx, id)
+}
+
+// TransferLeadership makes another server the leader.
+func (d *Daemon) TransferLeadership(ctx context.Context, id, address string) error {
+	id, err := d.peer(id, address)
+	if err != nil {
+		return err
+	}
+	return d.server.Raft().TransferLeadership(ctx, id)
+}
+
+func (d *Daemon) peer(id, address string) (string, error) {
+	servers, _, err := d.server.Raft().Configuration()
+	if err != nil {
+		return "", err
+	}
+	for _, s := range servers {
+		if id != "" && s.ID == id || id == "" && d.address(s) == address {
+			return s.ID, nil
+		}
+	}
+	return "", errdefs.NotFoundf("id %q and address %q were not found in the Raft configuration", id, address)
+}
+
+// AutopilotHealth is the health of the servers.
+func (d *Daemon) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) {
+	raft := d.server.Raft()
+	stats := raft.Stats()
+	term, _ := strconv.ParseUint(stats["term"], 10, 64) // an own figure of raft: always a number
+	leads := raft.IsLeader()
+	out := &api.AutopilotHealth{Healthy: leads, Voters: []string{d.server.ID()}, Servers: []*api.AutopilotServer{{
+		ID: d.server.ID(), Name: d.serverName(), Address: d.cfg.AdvertiseRPC(), SerfStatus: "alive", Version: d.version, Leader: leads,
+		LastContact: "0s", LastTerm: term, LastIndex: raft.LastIndex(), Healthy: leads, Voter: true, StableSince: d.server.Started().UTC().Truncate(time.Second),
+	}}}
+	if leads {
+		out.Leader = d.server.ID()
+	}
+	return out, nil
+}
+
+func (d *Daemon) member() *api.AgentMember {
+	host, port, err := net.SplitHostPort(d.cfg.AdvertiseRPC())
+	if err != nil {
+		host, port = d.cfg.BindAddr, strconv.Itoa(d.cfg.Ports.RPC)
+	}
+	return &api.AgentMember{
+		Name: d.serverName(), Addr: host, Port: uint16(d.cfg.Ports.Serf), Status: "alive",
+		Tags: map[string]string{
+			"role": "nomad", "region": d.cfg.Region, "dc": d.cfg.Datacenter, "build": d.version, "revision": "", "vsn": "1", "raft_vsn": "3",
+			"id": d.server.ID(), "rpc_addr": host, "port": port, "expect": strconv.Itoa(d.cfg.Server.BootstrapExpect), "bootstrap": "1",
+		},
+		ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
+	}
+}
+
+// Members is all servers.
+func (d *Daemon) Members() *api.AgentMembers {
+	return &api.AgentMembers{ServerName: d.cfg.Name, ServerRegion: d.cfg.Region, ServerDC: d.cfg.Datacenter, Members: []*api.AgentMember{d.member()}}
+}
+
+// JoinServers joins servers; this release runs one server.
+func (d *Daemon) JoinServers(context.Context, []string) (int, error) {
+	return 0, errdefs.Unimplementedf("servers cannot be joined yet: this release runs one server")
+}
+
+// ForceLeave removes a failed server; this release runs one server.
+func (d *Daemon) ForceLeave(_ context.Context, name string) error {
+	return errdefs.NotFoundf("there is no server %q", name)
+}
+
+// Health says whether the sides of the agent work.
+func (d *Daemon) Health() *api.AgentHealth {
+	out := &api.AgentHealth{Server: &api.HealthStatus{Ok: d.Leader() != "", Message: "ok"}}
+	if !out.Server.Ok {
+		out.Server.Message = "No cluster leader"
+	}
+	if d.node != nil {
+		out.Client = &api.HealthStatus{Ok: true, Message: "ok"}
+		select {
+		case <-d.node.Ready():
+		default:
+			out.Client = &api.HealthStatus{Message: "the node has not registered yet"}
+		}
+	}
+	return out
+}
+
+// Self is what the agent says about itself. The names of the configuration are
+// those that clients of the reference read.
+func (d *Daemon) Self() *api.AgentSelf {
+	c := d.cfg
+	return &api.AgentSelf{
+		Config: map[string]any{
+			"Region": c.Region, "Datacenter": c.Datacenter, "NodeName": c.Name, "DataDir": c.DataDir, "PluginDir": c.PluginDir,
+			"LogLevel": c.LogLevel, "LogJson": c.LogJSON, "LogFile": c.LogFile, "BindAddr": c.BindAddr, "EnableDebug": c.EnableDebug,
+			"DevMode": c.Dev, "Files": c.Files, "LeaveOnInt": c.LeaveOnInt, "LeaveOnTerm": c.LeaveOnTerm,
+			"Ports":          map[string]any{"HTTP": c.Ports.HTTP, "RPC": c.Ports.RPC, "Serf": c.Ports.Serf},
+			"Addresses":      map[string]any{"HTTP": c.BindAddr, "RPC": c.BindAddr, "Serf": c.BindAddr},
+			"AdvertiseAddrs": map[string]any{"HTTP": d.httpAddr(), "RPC": c.AdvertiseRPC(), "Serf": c.AdvertiseRPC()},
+			"ACL":            map[string]any{"Enabled": false},
+			"Client":         map[string]any{"Enabled": c.Client.Enabled, "NodeClass": c.Client.NodeClass, "NodePool": c.Client.NodePool, "Meta": c.Client.Meta, "Servers": c.Client.Servers, "AllocDir": c.Client.AllocDir, "StateDir": c.Client.StateDir},
+			"Server":         map[string]any{"Enabled": c.Server.Enabled, "BootstrapExpect": c.Server.BootstrapExpect, "DataDir": c.Server.DataDir},
+			"Telemetry":      map[string]any{"CollectionInterval": c.Telemetry.CollectionInterval, "PublishAllocationMetrics": c.Telemetry.PublishAllocationMetrics, "PublishNodeMetrics": c.Telemetry.PublishNodeMetrics, "PrometheusMetrics": c.Telemetry.PrometheusMetrics},
+			"UI":             map[string]any{"Enabled": false},
+			"Version":        map[string]any{"Version": d.version, "VersionPrerelease": "", "VersionMetadata": "", "Revision": ""},
+		},
+		Member: d.member(),
+		Stats:  d.stats(),
+	}
+}
+
+func (d *Daemon) stats() map[string]map[string]string {
+	broker, blocked, _, rows := d.server.Stats()
+	tables := map[string]string{}
+	for name, n := range rows {
+		tables[name] = strconv.Itoa(n)
+	}
+	out := map[string]map[string]string{
+		"nomad": {
+			"server": "true", "leader": strconv.FormatBool(d.server.Raft().IsLeader()), "leader_addr": d.Leader(), "bootstrap": "true",
+			"known_regions": "1",
+		},
+		"raft":    d.server.Raft().Stats(),
+		"broker":  {"ready": strconv.Itoa(broker.Ready), "unacked": strconv.Itoa(broker.Unacked), "waiting": strconv.Itoa(broker.Waiting), "delayed": strconv.Itoa(broker.Delayed), "blocked": strconv.Itoa(blocked)},
+		"state":   tables,
+		"runtime": {"arch": runtime.GOARCH, "kernel.name": runtime.GOOS, "version": runtime.Version(), "cpu_count": strconv.Itoa(runtime.NumCPU()), "goroutines": strconv.Itoa(runtime.NumGoroutine()), "max_procs": strconv.Itoa(runtime.GOMAXPROCS(0))},
+	}
+	if d.node != nil {
+		out["client"] = map[string]string{"node_id": d.node.NodeID(), "known_servers": d.cfg.AdvertiseRPC(), "heartbeat_ttl": config.Duration(d.cfg.Server.HeartbeatGrace, 10*time.Second).String()}
+	}
+	return out
+}
+
+// Metrics are gauges of the process and of the server, with the reference's names.
+func (d *Daemon) Metrics() *api.MetricsSummary {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	broker, blocked, _, rows := d.server.Stats()
+	labels := map[string]string{"host": d.cfg.Name}
+	gauge := func(name string, v float64) api.MetricGauge {
+		return api.MetricGauge{Name: name, Value: v, Labels: labels}
+	}
+	out := &api.MetricsSummary{
+		Timestamp: time.Now().UTC().Format("2006-01-02 15:04:05 +0000 UTC"),
+		Points:    []api.MetricPoint{}, Counters: []api.MetricSample{}, Samples: []api.MetricSample{},
+		Gauges: []api.MetricGauge{
+			gauge("nomad.runtime.num_goroutines", float64(runtime.NumGoroutine())),
+			gauge("nomad.runtime.alloc_bytes", float64(mem.Alloc)),
+			gauge("nomad.runtime.sys_bytes", float64(mem.Sys)),
+			gauge("nomad.runtime.heap_objects", float64(mem.HeapObjects)),
+			gauge("nomad.runtime.total_gc_runs", float64(mem.NumGC)),
+			gauge("nomad.runtime.total_gc_pause_ns", float64(mem.PauseTotalNs)),
+			gauge("nomad.nomad.broker.total_ready", float64(broker.Ready)),
+			gauge("nomad.nomad.broker.total_unacked", float64(broker.Unacked)),
+			gauge("nomad.nomad.broker.total_pending", float64(broker.Waiting)),
+			gauge("nomad.nomad.broker.total_waiting", float64(broker.Delayed)),
+			gauge("nomad.nomad.blocked_evals.total_blocked", float64(blocked)),
+			gauge("nomad.raft.appliedIndex", float64(d.server.Raft().AppliedIndex())),
+			gauge("nomad.raft.lastIndex", float64(d.server.Raft().LastIndex())),
+		},
+	}
+	for name, n := range rows {
+		out.Gauges = append(out.Gauges, gauge("nomad.state."+name+".rows", float64(n)))
+	}
+	return out
+}
+
+// Monitor streams log lines of at least the level until ctx ends. A reader that
+// is too slow misses lines; it never holds the agent up.
+func (d *Daemon) Monitor(ctx context.Context, level string, line func([]byte) error) error {
+	at := hclog.LevelFromString(level)
+	if at == hclog.NoLevel {
+		return errdefs.InvalidArgumentf("Unknown log level: %s", level)
+	}
+	lines := make(lineQueue, 512)
+	sink := hclog.NewSinkAdapter(&hclog.LoggerOptions{Level: at, Output: lines})
+	d.log.RegisterSink(sink)
+	defer d.log.DeregisterSink(sink)
+	for {
+		select {
+		case b := <-lines:
+			if err := line(b); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// lineQueue takes log lines and drops them when it is full.
+type lineQueue chan []byte
+
+// Write takes a line.
+func (q lineQueue) Write(p []byte) (int, error) {
+	select {
+	case q <- append([]byte(nil), p...):
+	default:
+	}
+	return len(p), nil
+}

@@ -1,0 +1,233 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// callTimeout bounds a call to a node that has one answer.
+const callTimeout = 30 * time.Second
+
+var _ api.Client = (*Endpoint)(nil)
+
+// nodeOf returns the node that an alloc is on.
+func (e *Endpoint) nodeOf(allocID string) (*model.Allocation, rpc.Node, error) {
+	a := e.Store.View().AllocByID(allocID)
+	if a == nil {
+		return nil, nil, errdefs.NotFoundf("Unknown allocation %q", allocID)
+	}
+	n, err := e.Nodes(a.NodeID)
+	return a, n, err
+}
+
+// ask makes a call about an alloc that has one answer.
+func ask[T any](ctx context.Context, e *Endpoint, allocID, method string, request any) (T, error) {
+	_, n, err := e.nodeOf(allocID)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return rpc.Ask[T](ctx, n, method, request)
+}
+
+// NodeStats returns the host stats of a node; "" is this agent's own.
+func (e *Endpoint) NodeStats(ctx context.Context, nodeID string) (any, error) {
+	return e.askNode(ctx, nodeID, rpc.MethodHostStats)
+}
+
+// NodeGC makes a node free the directories of allocs that are over.
+func (e *Endpoint) NodeGC(ctx context.Context, nodeID string) error {
+	_, err := e.askNode(ctx, nodeID, rpc.MethodCollect)
+	return err
+}
+
+func (e *Endpoint) askNode(ctx context.Context, nodeID, method string) (json.RawMessage, error) {
+	if nodeID == "" {
+		nodeID = e.LocalNode()
+	}
+	if nodeID == "" {
+		return nil, errdefs.InvalidArgumentf("this agent is no node: name one with node_id")
+	}
+	if e.Store.View().NodeByID(nodeID) == nil {
+		return nil, errdefs.NotFoundf("Unknown node %q", nodeID)
+	}
+	n, err := e.Nodes(nodeID)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return rpc.Ask[json.RawMessage](ctx, n, method, nil)
+}
+
+// AllocGC makes an alloc's node free its directory.
+func (e *Endpoint) AllocGC(ctx context.Context, allocID string) error {
+	_, err := ask[json.RawMessage](ctx, e, allocID, rpc.MethodAllocGC, rpc.AllocRequest{AllocID: allocID})
+	return err
+}
+
+// AllocStats returns the resource usage of an alloc's tasks.
+func (e *Endpoint) AllocStats(ctx context.Context, allocID, task string) (any, error) {
+	return ask[json.RawMessage](ctx, e, allocID, rpc.MethodAllocStats, rpc.AllocRequest{AllocID: allocID, Task: task})
+}
+
+// AllocChecks returns the state of an alloc's service checks.
+func (e *Endpoint) AllocChecks(ctx context.Context, allocID string) (any, error) {
+	return ask[json.RawMessage](ctx, e, allocID, rpc.MethodChecks, rpc.AllocRequest{AllocID: allocID})
+}
+
+// RestartAlloc restarts one task, the running ones, or all tasks of an alloc.
+func (e *Endpoint) RestartAlloc(ctx context.Context, allocID, task string, allTasks bool) error {
+	_, err := ask[json.RawMessage](ctx, e, allocID, rpc.MethodRestart, rpc.RestartRequest{AllocID: allocID, Task: task, AllTasks: allTasks})
+	return err
+}
+
+// SignalAlloc sends a signal to one task or to all of an alloc.
+func (e *Endpoint) SignalAlloc(ctx context.Context, allocID, task, signal string) error {
+	_, err := ask[json.RawMessage](ctx, e, allocID, rpc.MethodSignal, rpc.SignalRequest{AllocID: allocID, Task: task, Signal: signal})
+	return err
+}
+
+// ListFiles lists a folder of an alloc.
+func (e *Endpoint) ListFiles(ctx context.Context, allocID, path string) ([]*api.AllocFileInfo, error) {
+	return ask[[]*api.AllocFileInfo](ctx, e, allocID, rpc.MethodListFiles, rpc.FileRequest{AllocID: allocID, Path: path})
+}
+
+// StatFile describes a file of an alloc.
+func (e *Endpoint) StatFile(ctx context.Context, allocID, path string) (*api.AllocFileInfo, error) {
+	return ask[*api.AllocFileInfo](ctx, e, allocID, rpc.MethodStatFile, rpc.FileRequest{AllocID: allocID, Path: path})
+}
+
+// ReadFile streams a file of an alloc. An error before the first byte is
+// returned at once, so that the API can still answer with a status.
+func (e *Endpoint) ReadFile(ctx context.Context, allocID, path string, offset, limit int64) (io.ReadCloser, error) {
+	_, n, err := e.nodeOf(allocID)
+	if err != nil {
+		return nil, err
+	}
+	call, err := rpc.NewCall(rpc.MethodReadFile, rpc.FileRequest{AllocID: allocID, Path: path, Offset: offset, Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r, w := io.Pipe()
+	started := make(chan error, 1)
+	go func() {
+		err := n.Call(ctx, call, nil, func(b []byte) error {
+			select {
+			case started <- nil:
+			default:
+			}
+			_, err := w.Write(b)
+			return err
+		})
+		select {
+		case started <- err:
+		default:
+		}
+		w.CloseWithError(err) // nil is io.EOF
+	}()
+	if err := <-started; err != nil {
+		cancel()
+		return nil, err
+	}
+	return closer{r, cancel}, nil
+}
+
+// closer ends the call with the reader.
+type closer struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+}
+
+// Close ends the call.
+func (c closer) Close() error {
+	c.cancel()
+	return c.PipeReader.Close()
+}
+
+// StreamFile calls send for each frame of a file.
+func (e *Endpoint) StreamFile(ctx context.Context, req *api.FileStreamRequest, send func(*api.StreamFrame) error) error {
+	return e.stream(ctx, req.AllocID, rpc.MethodStreamFile, rpc.FileRequest{
+		AllocID: req.AllocID, Path: req.Path, Offset: req.Offset, Limit: -1, Origin: req.Origin, Follow: req.Follow,
+	}, send)
+}
+
+// StreamLogs calls send for each frame of a task's log.
+func (e *Endpoint) StreamLogs(ctx context.Context, req *api.LogStreamRequest, send func(*api.StreamFrame) error) error {
+	return e.stream(ctx, req.AllocID, rpc.MethodStreamLogs, rpc.LogRequest(*req), send)
+}
+
+func (e *Endpoint) stream(ctx context.Context, allocID, method string, request any, send func(*api.StreamFrame) error) error {
+	_, n, err := e.nodeOf(allocID)
+	if err != nil {
+		return err
+	}
+	call, err := rpc.NewCall(method, request)
+	if err != nil {
+		return err
+	}
+	return n.Call(ctx, call, nil, decoded(send))
+}
+
+// decoded gives JSON answers of a node to a typed function.
+func decoded[T any](send func(*T) error) func([]byte) error {
+	return func(b []byte) error {
+		var v T
+		if err := json.Unmarshal(b, &v); err != nil {
+			return fmt.Errorf("read a node's answer: %w", err)
+		}
+		return send(&v)
+	}
+}
+
+// Exec runs a command in a task.
+func (e *Endpoint) Exec(ctx context.Context, req *api.ExecRequest, in <-chan *api.ExecInput, send func(*api.ExecOutput) error) error {
+	_, n, err := e.nodeOf(req.AllocID)
+	if err != nil {
+		return err
+	}
+	call, err := rpc.NewCall(rpc.MethodExec, rpc.ExecRequest(*req))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	raw := make(chan []byte)
+	go func() {
+		defer close(raw)
+		for {
+			select {
+			case msg, ok := <-in:
+				if !ok {
+					return
+				}
+				b, err := json.Marshal(msg)
+				if err != nil {
+					return
+				}
+				select {
+				case raw <- b:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return n.Call(ctx, call, raw, decoded(send))
+}

@@ -1,0 +1,137 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// deployment returns a deployment that is not over.
+func (e *Endpoint) deployment(id, verb string) (*model.Deployment, error) {
+	d := e.Store.View().DeploymentByID(id)
+	if d == nil {
+		return nil, errdefs.NotFoundf("deployment not found")
+	}
+	if !d.Active() {
+		return nil, errdefs.FailedPreconditionf("can't %s terminal deployment", verb)
+	}
+	return d, nil
+}
+
+func (e *Endpoint) deploymentEval(d *model.Deployment) *model.Evaluation {
+	job := e.Store.View().JobByVersion(d.Namespace, d.JobID, d.JobVersion)
+	if job == nil {
+		return nil
+	}
+	eval := e.newEval(job, model.EvalTriggerDeploymentWatcher)
+	eval.DeploymentID = d.ID
+	return eval
+}
+
+func (e *Endpoint) status(d *model.Deployment, status, why string) *model.DeploymentStatusUpdate {
+	return &model.DeploymentStatusUpdate{DeploymentID: d.ID, Status: status, StatusDescription: why, UpdatedAt: e.Now().UnixNano()}
+}
+
+func deploymentUpdate(index uint64, eval *model.Evaluation, reverted *uint64) *api.DeploymentUpdateResponse {
+	out := &api.DeploymentUpdateResponse{DeploymentModifyIndex: index, Index: index, RevertedJobVersion: reverted}
+	if eval != nil {
+		out.EvalID, out.EvalCreateIndex = eval.ID, index
+	}
+	return out
+}
+
+// FailDeployment ends a deployment by hand and reverts the job where its groups ask for that.
+func (e *Endpoint) FailDeployment(ctx context.Context, id string) (*api.DeploymentUpdateResponse, error) {
+	d, err := e.deployment(id, "fail")
+	if err != nil {
+		return nil, err
+	}
+	eval := e.deploymentEval(d)
+	cmd := &fsm.UpdateDeploymentStatus{Eval: eval}
+	why := model.DeploymentStatusDescriptionFailedByUser
+	var reverted *uint64
+	if job := e.revertTarget(d); job != nil {
+		cmd.Job, reverted = job, &job.Version
+		why += fmt.Sprintf(" - rolling back to job version %d", job.Version)
+	}
+	cmd.Update = e.status(d, model.DeploymentStatusFailed, why)
+	index, err := e.propose(ctx, cmd)
+	return deploymentUpdate(index, eval, reverted), err
+}
+
+// revertTarget returns the newest stable version before the deployment's, if a group reverts by itself.
+func (e *Endpoint) revertTarget(d *model.Deployment) *model.Job {
+	wanted := false
+	for _, g := range d.TaskGroups {
+		wanted = wanted || g.AutoRevert
+	}
+	if !wanted {
+		return nil
+	}
+	for _, j := range e.Store.View().JobVersions(d.Namespace, d.JobID) {
+		if j.Stable && j.Version < d.JobVersion {
+			return j
+		}
+	}
+	return nil
+}
+
+// PauseDeployment pauses a deployment or resumes it.
+func (e *Endpoint) PauseDeployment(ctx context.Context, id string, pause bool) (*api.DeploymentUpdateResponse, error) {
+	verb := "resume"
+	if pause {
+		verb = "pause"
+	}
+	d, err := e.deployment(id, verb)
+	if err != nil {
+		return nil, err
+	}
+	if pause {
+		index, err := e.propose(ctx, &fsm.UpdateDeploymentStatus{Update: e.status(d, model.DeploymentStatusPaused, model.DeploymentStatusDescriptionPaused)})
+		return deploymentUpdate(index, nil, nil), err
+	}
+	eval := e.deploymentEval(d)
+	index, err := e.propose(ctx, &fsm.UpdateDeploymentStatus{Update: e.status(d, model.DeploymentStatusRunning, model.DeploymentStatusDescriptionRunning), Eval: eval})
+	return deploymentUpdate(index, eval, nil), err
+}
+
+// PromoteDeployment promotes the canaries of groups.
+func (e *Endpoint) PromoteDeployment(ctx context.Context, req *api.DeploymentPromoteRequest) (*api.DeploymentUpdateResponse, error) {
+	d, err := e.deployment(req.DeploymentID, "promote")
+	if err != nil {
+		return nil, err
+	}
+	eval := e.deploymentEval(d)
+	index, err := e.propose(ctx, &fsm.PromoteDeployment{DeploymentID: d.ID, All: req.All, Groups: req.Groups, Eval: eval, UpdatedAt: e.Now().UnixNano()})
+	return deploymentUpdate(index, eval, nil), err
+}
+
+// SetDeploymentAllocHealth sets the health of allocs by hand.
+func (e *Endpoint) SetDeploymentAllocHealth(ctx context.Context, req *api.DeploymentAllocHealthRequest) (*api.DeploymentUpdateResponse, error) {
+	d, err := e.deployment(req.DeploymentID, "set health of allocations for a")
+	if err != nil {
+		return nil, err
+	}
+	if len(req.HealthyAllocationIDs)+len(req.UnhealthyAllocationIDs) == 0 {
+		return nil, errdefs.InvalidArgumentf("must specify at least one healthy/unhealthy allocation ID")
+	}
+	eval := e.deploymentEval(d)
+	index, err := e.propose(ctx, &fsm.SetDeploymentAllocHealth{DeploymentID: d.ID, Healthy: req.HealthyAllocationIDs, Unhealthy: req.UnhealthyAllocationIDs, Time: e.Now().UnixNano(), Eval: eval})
+	return deploymentUpdate(index, eval, nil), err
+}
+
+// UnblockDeployment is for deployments over several regions.
+func (e *Endpoint) UnblockDeployment(_ context.Context, id string) (*api.DeploymentUpdateResponse, error) {
+	d, err := e.deployment(id, "unblock")
+	if err != nil {
+		return nil, err
+	}
+	return nil, errdefs.FailedPreconditionf("deployment %s is %s: only a blocked deployment can be unblocked", d.ID, d.Status)
+}

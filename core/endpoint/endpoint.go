@@ -1,0 +1,147 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package endpoint owns what each public request does to the cluster: it turns
+// the draft of a job into a canonical one, validates, mints ids and times, and
+// proposes a Command. It implements the interfaces that core/api declares for
+// jobs, allocs, nodes, deployments, evals and the system; it holds no state of
+// its own and knows nothing of HTTP. core/server imports it.
+package endpoint
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// proposeTimeout bounds a write whose caller set no deadline.
+const proposeTimeout = 30 * time.Second
+
+// Raft is what endpoints need of consensus.
+type Raft interface {
+	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
+	VerifyLeader(ctx context.Context) error
+	HasLeader() bool
+}
+
+// Config is what an Endpoint works with.
+type Config struct {
+	Store  *state.Store
+	Raft   Raft
+	Region string
+	// Nodes returns the session of a node; Unavailable if it has none.
+	Nodes func(nodeID string) (rpc.Node, error)
+	// LocalNode is the id of the node in this process, "" if there is none.
+	LocalNode func() string
+	// CollectGarbage frees everything that is no longer needed, whatever its age.
+	CollectGarbage func(ctx context.Context) error
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Endpoint answers the public requests of one server.
+type Endpoint struct {
+	Config
+}
+
+var (
+	_ api.Reads       = (*Endpoint)(nil)
+	_ api.Jobs        = (*Endpoint)(nil)
+	_ api.Allocs      = (*Endpoint)(nil)
+	_ api.Nodes       = (*Endpoint)(nil)
+	_ api.Deployments = (*Endpoint)(nil)
+	_ api.Evals       = (*Endpoint)(nil)
+	_ api.System      = (*Endpoint)(nil)
+)
+
+// New returns an Endpoint.
+func New(cfg Config) *Endpoint {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Endpoint{cfg}
+}
+
+func newID() string { return uuid.NewString() }
+
+// propose commits a command and returns its index.
+func (e *Endpoint) propose(ctx context.Context, cmd fsm.Command) (uint64, error) {
+	data, err := fsm.Encode(cmd)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	index, _, err := e.Raft.Propose(ctx, data)
+	return index, err
+}
+
+// newEval returns a pending eval of a job.
+func (e *Endpoint) newEval(job *model.Job, trigger string) *model.Evaluation {
+	now := e.Now().UnixNano()
+	return &model.Evaluation{
+		ID: newID(), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type, TriggeredBy: trigger,
+		JobID: job.ID, Status: model.EvalStatusPending, CreateTime: now, ModifyTime: now,
+	}
+}
+
+// Ready returns at once for a stale read; otherwise a leader must be known, and
+// for a consistent read this server must still lead.
+func (e *Endpoint) Ready(ctx context.Context, mode api.ReadMode) (api.ReadMeta, error) {
+	meta := api.ReadMeta{KnownLeader: e.Raft.HasLeader()}
+	switch {
+	case mode == api.ReadStale:
+		return meta, nil
+	case !meta.KnownLeader:
+		return meta, errdefs.Unavailablef("No cluster leader")
+	case mode == api.ReadConsistent:
+		return meta, e.Raft.VerifyLeader(ctx)
+	}
+	return meta, nil
+}
+
+// View returns the newest committed state.
+func (e *Endpoint) View() api.View { return e.Store.View() }
+
+// Watch returns a channel that is closed at the next change of any of the keys.
+func (e *Endpoint) Watch(ctx context.Context, keys ...api.WatchKey) <-chan struct{} {
+	mapped := make([]state.Key, len(keys))
+	for i, k := range keys {
+		mapped[i] = state.Key{Table: k.Table, By: k.By, Value: k.Key}
+	}
+	return e.Store.Watch(ctx, mapped...)
+}
+
+// Changes starts a feed of committed changes.
+func (e *Endpoint) Changes(ctx context.Context) (api.ChangeFeed, error) {
+	f := e.Store.Subscribe()
+	context.AfterFunc(ctx, f.Close)
+	return feed{f}, nil
+}
+
+// feed gives the changes of state as the API names them.
+type feed struct{ *state.Feed }
+
+// Next waits for changes. A reader that was too slow gets an error: it must start again.
+func (f feed) Next(ctx context.Context) ([]api.Change, error) {
+	b, err := f.Feed.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if b.Resync {
+		return nil, errdefs.Abortedf("the reader of the event stream was too slow and missed changes; connect again")
+	}
+	out := make([]api.Change, len(b.Changes))
+	for i, c := range b.Changes {
+		out[i] = api.Change(c)
+	}
+	return out, nil
+}

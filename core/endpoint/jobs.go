@@ -1,0 +1,475 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// ParseJob returns the draft of a job file; with Canonicalize its defaults are filled in.
+func (e *Endpoint) ParseJob(_ context.Context, req *api.JobParseRequest) (any, error) {
+	opts := jobspec.Options{}
+	if req.Variables != "" {
+		opts.VarFiles = []jobspec.VarFile{{Name: "variables.hcl", Content: []byte(req.Variables)}}
+	}
+	draft, err := jobspec.ParseHCL([]byte(req.JobHCL), opts)
+	if err != nil {
+		return nil, err
+	}
+	if req.Canonicalize {
+		return draft.Canonicalized()
+	}
+	return draft, nil
+}
+
+// canonical reads a draft and fills its defaults in. A namespace that the
+// request names counts where the job names none.
+func (e *Endpoint) canonical(body json.RawMessage, ns string) (*model.Job, error) {
+	if len(body) == 0 || string(body) == "null" {
+		return nil, errdefs.InvalidArgumentf("Job must be specified")
+	}
+	draft, err := jobspec.ParseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	if ns != "" && (draft.Namespace == nil || *draft.Namespace == "") {
+		draft.Namespace = &ns
+	}
+	return draft.Canonical()
+}
+
+// admit says what is wrong with a job beyond its own values: things that it
+// refers to, and changes that are not possible.
+func (e *Endpoint) admit(job *model.Job) error {
+	view := e.Store.View()
+	if view.NamespaceByName(job.Namespace) == nil {
+		return errdefs.InvalidArgumentf("job %q is in nonexistent namespace %q", job.ID, job.Namespace)
+	}
+	if job.NodePool != model.NodePoolAll && view.NodePoolByName(job.NodePool) == nil {
+		return errdefs.InvalidArgumentf("job %q is in nonexistent node pool %q", job.ID, job.NodePool)
+	}
+	old := view.JobByID(job.Namespace, job.ID)
+	switch {
+	case old == nil:
+		return nil
+	case old.Type != job.Type:
+		return errdefs.InvalidArgumentf("cannot update job from type %q to %q", old.Type, job.Type)
+	case old.IsPeriodic() != job.IsPeriodic():
+		return errdefs.InvalidArgumentf("cannot update non-periodic job to being periodic or back; register it under another id")
+	case old.IsParameterized() != job.IsParameterized():
+		return errdefs.InvalidArgumentf("cannot update non-parameterized job to being parameterized or back; register it under another id")
+	}
+	return nil
+}
+
+// ValidateJob says what is wrong with a job without registering it.
+func (e *Endpoint) ValidateJob(_ context.Context, req *api.JobValidateRequest) (*api.JobValidateResponse, error) {
+	job, err := e.canonical(req.Job, req.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.JobValidateResponse{DriverConfigValidated: true, Warnings: jobspec.WarningText(job)}
+	if err := job.Validate(); err != nil {
+		out.Error = err.Error()
+		out.ValidationErrors = model.Problems(err)
+	}
+	return out, nil
+}
+
+// RegisterJob stores a job and asks the scheduler to look at it.
+func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
+	job, err := e.canonical(req.Job, req.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if req.JobID != "" && req.JobID != job.ID {
+		return nil, errdefs.InvalidArgumentf("Job ID does not match name")
+	}
+	if req.Region != "" && job.Region != req.Region && job.Region != model.DefaultRegion {
+		return nil, errdefs.InvalidArgumentf("No path to region")
+	}
+	if err := job.Validate(); err != nil {
+		return nil, errdefs.New(errdefs.FailedPrecondition, err)
+	}
+	if err := e.admit(job); err != nil {
+		return nil, err
+	}
+	if req.PreserveCounts {
+		preserveCounts(job, e.Store.View().JobByID(job.Namespace, job.ID))
+	}
+	out, err := e.register(ctx, job, model.EvalTriggerJobRegister, req)
+	if err != nil {
+		return nil, err
+	}
+	out.Warnings = jobspec.WarningText(job)
+	return out, nil
+}
+
+// preserveCounts keeps the counts that scaling gave to the groups of the old job.
+func preserveCounts(job, old *model.Job) {
+	if old == nil {
+		return
+	}
+	for _, tg := range job.TaskGroups {
+		if was := old.LookupTaskGroup(tg.Name); was != nil {
+			tg.Count = was.Count
+		}
+	}
+}
+
+// register proposes the job with its first eval. Periodic and parameterized
+// jobs only make children: they get none.
+func (e *Endpoint) register(ctx context.Context, job *model.Job, trigger string, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
+	job.SubmitTime = e.Now().UnixNano()
+	keepScalingIDs(job, e.Store.View().JobByID(job.Namespace, job.ID))
+	cmd := &fsm.UpsertJob{Job: job, Submission: req.Submission, EnforceIndex: req.EnforceIndex, JobModifyIndex: req.JobModifyIndex}
+	if !job.IsPeriodic() && !job.IsParameterized() {
+		cmd.Eval = e.newEval(job, trigger)
+		if req.EvalPriority > 0 {
+			cmd.Eval.Priority = req.EvalPriority
+		}
+	}
+	index, err := e.propose(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.JobRegisterResponse{}
+	out.Index = index
+	if stored := e.Store.View().JobByID(job.Namespace, job.ID); stored != nil {
+		out.JobModifyIndex = stored.JobModifyIndex
+	}
+	if cmd.Eval != nil {
+		out.EvalID, out.EvalCreateIndex = cmd.Eval.ID, index
+	}
+	return out, nil
+}
+
+// DeregisterJob stops a job; with Purge it also forgets it.
+func (e *Endpoint) DeregisterJob(ctx context.Context, req *api.JobDeregisterRequest) (*api.JobDeregisterResponse, error) {
+	out := &api.JobDeregisterResponse{}
+	job := e.Store.View().JobByID(req.Namespace, req.JobID)
+	if job == nil {
+		return out, nil
+	}
+	cmd := &fsm.DeregisterJob{Namespace: job.Namespace, ID: job.ID, Purge: req.Purge, SubmitTime: e.Now().UnixNano()}
+	if !job.IsPeriodic() && !job.IsParameterized() {
+		cmd.Eval = e.newEval(job, model.EvalTriggerJobDeregister)
+		if req.EvalPriority > 0 {
+			cmd.Eval.Priority = req.EvalPriority
+		}
+	}
+	cmds := []fsm.Command{cmd}
+	if req.NoShutdownDelay {
+		cmds = append([]fsm.Command{e.skipShutdownDelay(job)}, cmds...)
+	}
+	index, err := e.propose(ctx, batch(cmds))
+	if err != nil {
+		return nil, err
+	}
+	out.Index, out.JobModifyIndex = index, index
+	if cmd.Eval != nil {
+		out.EvalID, out.EvalCreateIndex = cmd.Eval.ID, index
+	}
+	return out, nil
+}
+
+func batch(cmds []fsm.Command) fsm.Command {
+	if len(cmds) == 1 {
+		return cmds[0]
+	}
+	return &fsm.Batch{Commands: cmds}
+}
+
+func (e *Endpoint) skipShutdownDelay(job *model.Job) fsm.Command {
+	yes := true
+	cmd := &fsm.UpdateDesiredTransitions{Transitions: map[string]model.DesiredTransition{}}
+	for _, a := range e.Store.View().AllocsByJob(job.Namespace, job.ID) {
+		if !a.TerminalStatus() {
+			t := a.DesiredTransition
+			t.NoShutdownDelay = &yes
+			cmd.Transitions[a.ID] = t
+		}
+	}
+	return cmd
+}
+
+// job returns a job that must exist.
+func (e *Endpoint) job(ns, id string) (*model.Job, error) {
+	job := e.Store.View().JobByID(ns, id)
+	if job == nil {
+		return nil, errdefs.NotFoundf("job not found")
+	}
+	return job, nil
+}
+
+// EvaluateJob asks the scheduler to look at a job; ForceReschedule replaces its
+// failed allocs now.
+func (e *Endpoint) EvaluateJob(ctx context.Context, req *api.JobEvaluateRequest) (*api.JobRegisterResponse, error) {
+	job, err := e.job(req.Namespace, req.JobID)
+	if err != nil {
+		return nil, err
+	}
+	if job.IsPeriodic() {
+		return nil, errdefs.FailedPreconditionf("can't evaluate periodic job")
+	}
+	if job.IsParameterized() {
+		return nil, errdefs.FailedPreconditionf("can't evaluate parameterized job")
+	}
+	eval := e.newEval(job, model.EvalTriggerJobRegister)
+	cmd := &fsm.UpdateDesiredTransitions{Transitions: map[string]model.DesiredTransition{}, Evals: []*model.Evaluation{eval}}
+	if req.EvalOptions.ForceReschedule {
+		yes := true
+		for _, a := range e.Store.View().AllocsByJob(job.Namespace, job.ID) {
+			if a.ClientStatus == model.AllocClientStatusFailed && !a.ServerTerminalStatus() {
+				t := a.DesiredTransition
+				t.ForceReschedule = &yes
+				cmd.Transitions[a.ID] = t
+			}
+		}
+	}
+	index, err := e.propose(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.JobRegisterResponse{EvalID: eval.ID, EvalCreateIndex: index, JobModifyIndex: job.JobModifyIndex}
+	out.Index = index
+	return out, nil
+}
+
+// RevertJob registers an older version again.
+func (e *Endpoint) RevertJob(ctx context.Context, req *api.JobRevertRequest) (*api.JobRegisterResponse, error) {
+	view := e.Store.View()
+	cur := view.JobByID(req.Namespace, req.JobID)
+	if cur == nil {
+		return nil, errdefs.FailedPreconditionf("job %q not found", req.JobID)
+	}
+	version := req.JobVersion
+	if req.TaggedVersion != "" {
+		tagged := taggedVersion(view.JobVersions(req.Namespace, req.JobID), req.TaggedVersion)
+		if tagged == nil {
+			return nil, errdefs.FailedPreconditionf("tag %q not found for job %q", req.TaggedVersion, req.JobID)
+		}
+		version = tagged.Version
+	}
+	if version == cur.Version {
+		return nil, errdefs.FailedPreconditionf("can't revert to current version")
+	}
+	if p := req.EnforcePriorVersion; p != nil && *p != cur.Version {
+		return nil, errdefs.FailedPreconditionf("Current job has version %d; enforcing version %d", cur.Version, *p)
+	}
+	old := view.JobByVersion(req.Namespace, req.JobID, version)
+	if old == nil {
+		return nil, errdefs.FailedPreconditionf("job %q in namespace %q at version %d not found", req.JobID, req.Namespace, version)
+	}
+	job := old.Copy()
+	job.Stop, job.Stable, job.VersionTag = false, false, nil
+	sub := view.JobSubmission(req.Namespace, req.JobID, version)
+	return e.withWarnings(e.register(ctx, job, model.EvalTriggerJobRegister, &api.JobRegisterRequest{Submission: sub, EnforceIndex: true, JobModifyIndex: cur.JobModifyIndex}))(job)
+}
+
+// withWarnings adds the warnings of the job to an answer.
+func (e *Endpoint) withWarnings(out *api.JobRegisterResponse, err error) func(*model.Job) (*api.JobRegisterResponse, error) {
+	return func(job *model.Job) (*api.JobRegisterResponse, error) {
+		if err == nil {
+			out.Warnings = jobspec.WarningText(job)
+		}
+		return out, err
+	}
+}
+
+func taggedVersion(versions []*model.Job, tag string) *model.Job {
+	for _, j := range versions {
+		if j.VersionTag != nil && j.VersionTag.Name == tag {
+			return j
+		}
+	}
+	return nil
+}
+
+// ScaleJob sets the count of a group.
+func (e *Endpoint) ScaleJob(ctx context.Context, req *api.JobScaleRequest) (*api.JobRegisterResponse, error) {
+	cur, err := e.job(req.Namespace, req.JobID)
+	if err != nil {
+		return nil, err
+	}
+	group := req.Target["Group"]
+	if group == "" {
+		group = req.Target["group"]
+	}
+	if cur.LookupTaskGroup(group) == nil {
+		return nil, errdefs.InvalidArgumentf("task group %q specified for scaling does not exist in job", group)
+	}
+	out := &api.JobRegisterResponse{JobModifyIndex: cur.JobModifyIndex}
+	if req.Count == nil { // a message only
+		out.Index = e.Store.View().Index()
+		return out, nil
+	}
+	job := cur.Copy()
+	tg := job.LookupTaskGroup(group)
+	if err := checkScale(tg, *req.Count); err != nil {
+		return nil, err
+	}
+	tg.Count = int(*req.Count)
+	if !req.EnforceIndex {
+		req.JobModifyIndex = cur.JobModifyIndex
+	}
+	out, err = e.register(ctx, job, model.EvalTriggerScaling, &api.JobRegisterRequest{EnforceIndex: true, JobModifyIndex: req.JobModifyIndex})
+	if err == nil {
+		out.KnownLeader = true
+	}
+	return out, err
+}
+
+func checkScale(tg *model.TaskGroup, count int64) error {
+	switch p := tg.Scaling; {
+	case count < 0:
+		return errdefs.InvalidArgumentf("scaling action count can't be negative")
+	case p == nil:
+	case count > p.Max:
+		return errdefs.InvalidArgumentf("group count was greater than scaling policy maximum: %d > %d", count, p.Max)
+	case count < p.Min:
+		return errdefs.InvalidArgumentf("group count was less than scaling policy minimum: %d < %d", count, p.Min)
+	}
+	return nil
+}
+
+// SetJobStability marks a version as stable or not.
+func (e *Endpoint) SetJobStability(ctx context.Context, req *api.JobStabilityRequest) (*api.IndexResponse, error) {
+	index, err := e.propose(ctx, &fsm.SetJobStability{Namespace: req.Namespace, ID: req.JobID, Version: req.JobVersion, Stable: req.Stable})
+	return &api.IndexResponse{Index: index}, err
+}
+
+// TagJobVersion gives a version a name, or takes it away.
+func (e *Endpoint) TagJobVersion(ctx context.Context, req *api.JobTagRequest) (*api.IndexResponse, error) {
+	job, err := e.job(req.Namespace, req.JobID)
+	if err != nil {
+		return nil, err
+	}
+	cmd := &fsm.SetJobVersionTag{Namespace: req.Namespace, ID: req.JobID, Version: job.Version}
+	existing := taggedVersion(e.Store.View().JobVersions(req.Namespace, req.JobID), req.Name)
+	switch {
+	case req.Delete && existing == nil:
+		return nil, errdefs.NotFoundf("tag %q not found on job %q", req.Name, req.JobID)
+	case req.Delete:
+		cmd.Version = existing.Version
+	default:
+		if req.Version != nil {
+			cmd.Version = *req.Version
+		}
+		if existing != nil && existing.Version != cmd.Version {
+			return nil, errdefs.AlreadyExistsf("tag %q already exists on a different version of job %q", req.Name, req.JobID)
+		}
+		cmd.Tag = &model.JobVersionTag{Name: req.Name, Description: req.Description, TaggedTime: e.Now().UnixNano()}
+	}
+	index, err := e.propose(ctx, cmd)
+	return &api.IndexResponse{Index: index}, err
+}
+
+// DiffJobs compares two versions.
+func (e *Endpoint) DiffJobs(older, newer *model.Job) (any, error) {
+	return model.DiffJobs(older, newer)
+}
+
+// DispatchJob starts a child of a parameterized job.
+func (e *Endpoint) DispatchJob(ctx context.Context, req *api.JobDispatchRequest) (*api.JobDispatchResponse, error) {
+	parent := e.Store.View().JobByID(req.Namespace, req.JobID)
+	if parent == nil {
+		return nil, errdefs.NotFoundf("parameterized job not found")
+	}
+	if !parent.IsParameterized() {
+		return nil, errdefs.FailedPreconditionf("Specified job %q is not a parameterized job", req.JobID)
+	}
+	if parent.Stop {
+		return nil, errdefs.FailedPreconditionf("Specified job %q is stopped", req.JobID)
+	}
+	if err := checkDispatch(parent, req); err != nil {
+		return nil, err
+	}
+	child := parent.Copy()
+	now := e.Now()
+	child.ID = fmt.Sprintf("%s/dispatch-%d-%s", parent.ID, now.Unix(), newID()[:8])
+	child.Name, child.ParentID, child.Dispatched = child.ID, parent.ID, true
+	child.DispatchIdempotencyToken, child.Payload = req.IdempotencyToken, req.Payload
+	child.Version, child.CreateIndex, child.Stable, child.Status = 0, 0, false, ""
+	if req.Priority > 0 {
+		child.Priority = req.Priority
+	}
+	meta := map[string]string{}
+	for k, v := range parent.Meta {
+		meta[k] = v
+	}
+	for k, v := range req.Meta {
+		meta[k] = v
+	}
+	child.Meta = meta
+	out, err := e.register(ctx, child, model.EvalTriggerJobRegister, &api.JobRegisterRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return &api.JobDispatchResponse{DispatchedJobID: child.ID, EvalID: out.EvalID, EvalCreateIndex: out.EvalCreateIndex, JobCreateIndex: out.JobModifyIndex, Index: out.Index}, nil
+}
+
+// maxPayload is the largest dispatch payload.
+const maxPayload = 16 << 10
+
+func checkDispatch(parent *model.Job, req *api.JobDispatchRequest) error {
+	p := parent.ParameterizedJob
+	switch {
+	case len(req.Payload) > maxPayload:
+		return errdefs.InvalidArgumentf("Payload exceeds maximum size; %d > %d", len(req.Payload), maxPayload)
+	case p.Payload == "required" && len(req.Payload) == 0:
+		return errdefs.InvalidArgumentf("Payload is not provided but required by parameterized job")
+	case p.Payload == "forbidden" && len(req.Payload) > 0:
+		return errdefs.InvalidArgumentf("Payload provided but forbidden by parameterized job")
+	}
+	known := map[string]bool{}
+	var missing []string
+	for _, k := range p.MetaRequired {
+		known[k] = true
+		if _, ok := req.Meta[k]; !ok {
+			missing = append(missing, k)
+		}
+	}
+	for _, k := range p.MetaOptional {
+		known[k] = true
+	}
+	for k := range req.Meta {
+		if !known[k] {
+			return errdefs.InvalidArgumentf("Dispatch request included unpermitted metadata keys: %v", []string{k})
+		}
+	}
+	if len(missing) > 0 {
+		return errdefs.InvalidArgumentf("Dispatch did not provide required meta keys: [%s]", strings.Join(missing, " "))
+	}
+	return nil
+}
+
+// ForcePeriodic launches a child of a periodic job now.
+func (e *Endpoint) ForcePeriodic(ctx context.Context, ns, jobID string) (*api.EvalResponse, error) {
+	parent, err := e.job(ns, jobID)
+	if err != nil {
+		return nil, err
+	}
+	if !parent.IsPeriodic() {
+		return nil, errdefs.FailedPreconditionf("can't force launch non-periodic job")
+	}
+	child := parent.Copy()
+	child.ID = fmt.Sprintf("%s/periodic-%d", parent.ID, e.Now().Unix())
+	child.Name, child.ParentID, child.Periodic = child.ID, parent.ID, nil
+	child.Version, child.CreateIndex, child.Stable, child.Status = 0, 0, false, ""
+	out, err := e.register(ctx, child, model.EvalTriggerPeriodicJob, &api.JobRegisterRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return &api.EvalResponse{EvalID: out.EvalID, EvalCreateIndex: out.EvalCreateIndex, Index: out.Index}, nil
+}

@@ -1,0 +1,163 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+func (e *Endpoint) node(id string) (*model.Node, error) {
+	n := e.Store.View().NodeByID(id)
+	if n == nil {
+		return nil, errdefs.NotFoundf("node not found")
+	}
+	return n, nil
+}
+
+// NodeEvals makes an eval of every job that has an alloc on the node and of
+// every system job that may now want one there.
+func NodeEvals(view JobsAndAllocs, node *model.Node, trigger string, now time.Time) []*model.Evaluation {
+	seen := map[model.JobKey]bool{}
+	var evals []*model.Evaluation
+	add := func(job *model.Job) {
+		if job == nil || seen[job.Key()] {
+			return
+		}
+		seen[job.Key()] = true
+		evals = append(evals, &model.Evaluation{
+			ID: newID(), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type, TriggeredBy: trigger, JobID: job.ID,
+			NodeID: node.ID, NodeModifyIndex: node.ModifyIndex, Status: model.EvalStatusPending,
+			CreateTime: now.UnixNano(), ModifyTime: now.UnixNano(),
+		})
+	}
+	for _, a := range view.AllocsByNode(node.ID) {
+		add(view.JobByID(a.Namespace, a.JobID))
+	}
+	for job := range view.Jobs("") {
+		if (job.Type == model.JobTypeSystem || job.Type == model.JobTypeSysBatch) && !job.Stop && !job.IsPeriodic() && !job.IsParameterized() {
+			add(job)
+		}
+	}
+	return evals
+}
+
+func evalIDs(evals []*model.Evaluation) []string {
+	var ids []string
+	for _, ev := range evals {
+		ids = append(ids, ev.ID)
+	}
+	return ids
+}
+
+func (e *Endpoint) event(subsystem, message string) *model.NodeEvent {
+	return &model.NodeEvent{Subsystem: subsystem, Message: message, Timestamp: e.Now().UTC()}
+}
+
+// SetNodeEligibility says whether new allocs may be placed on a node.
+func (e *Endpoint) SetNodeEligibility(ctx context.Context, req *api.NodeEligibilityRequest) (*api.NodeEligibilityResponse, error) {
+	n, err := e.node(req.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	if req.Eligibility != model.NodeSchedulingEligible && req.Eligibility != model.NodeSchedulingIneligible {
+		return nil, errdefs.InvalidArgumentf("invalid scheduling eligibility %q", req.Eligibility)
+	}
+	if n.DrainStrategy != nil && req.Eligibility == model.NodeSchedulingEligible {
+		return nil, errdefs.FailedPreconditionf("can not set node's scheduling eligibility to eligible while it is draining")
+	}
+	cmd := &fsm.UpdateNodeEligibility{NodeID: n.ID, Eligibility: req.Eligibility, UpdatedAt: e.Now().Unix(), Event: e.event("Cluster", "Node marked as "+markedAs(req.Eligibility))}
+	if n.SchedulingEligibility != req.Eligibility && req.Eligibility == model.NodeSchedulingEligible {
+		cmd.Evals = NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, e.Now())
+	}
+	index, err := e.propose(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return nodeAnswer(index, cmd.Evals), nil
+}
+
+func nodeAnswer(index uint64, evals []*model.Evaluation) *api.NodeEligibilityResponse {
+	out := &api.NodeEligibilityResponse{Index: index, EvalIDs: evalIDs(evals)}
+	if len(evals) > 0 {
+		out.EvalCreateIndex = index
+	}
+	return out
+}
+
+func markedAs(eligibility string) string {
+	if eligibility == model.NodeSchedulingEligible {
+		return "eligible for scheduling"
+	}
+	return "ineligible for scheduling"
+}
+
+// DrainNode starts a drain, or ends it.
+func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*api.NodeDrainResponse, error) {
+	n, err := e.node(req.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	now := e.Now().UTC()
+	cmd := &fsm.UpdateNodeDrain{NodeID: n.ID, MarkEligible: req.MarkEligible, UpdatedAt: now.Unix()}
+	started, status, message := now, "draining", "Node drain strategy set"
+	if req.DrainSpec == nil {
+		status, message = "canceled", "Node drain complete"
+		if n.LastDrain != nil {
+			started = n.LastDrain.StartedAt
+		}
+	} else {
+		cmd.Strategy = &model.DrainStrategy{Deadline: req.DrainSpec.Deadline, IgnoreSystemJobs: req.DrainSpec.IgnoreSystemJobs, StartedAt: now}
+		if req.DrainSpec.Deadline > 0 {
+			cmd.Strategy.ForceDeadline = now.Add(req.DrainSpec.Deadline)
+		}
+	}
+	cmd.LastDrain = &model.DrainMetadata{StartedAt: started, UpdatedAt: now, Status: status, Meta: req.Meta}
+	cmd.Event = e.event("Drain", message)
+	cmd.Evals = NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, now)
+	index, err := e.propose(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return nodeAnswer(index, cmd.Evals), nil
+}
+
+// PurgeNode forgets a node; what ran there is replaced.
+func (e *Endpoint) PurgeNode(ctx context.Context, nodeID string) (*api.NodeUpdateResponse, error) {
+	n, err := e.node(nodeID)
+	if err != nil {
+		return nil, err
+	}
+	evals := NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, e.Now())
+	index, err := e.propose(ctx, &fsm.DeregisterNodes{IDs: []string{n.ID}, Evals: evals})
+	return e.nodeUpdate(index, evals), err
+}
+
+// EvaluateNode asks the scheduler to look at every job of a node.
+func (e *Endpoint) EvaluateNode(ctx context.Context, nodeID string) (*api.NodeUpdateResponse, error) {
+	n, err := e.node(nodeID)
+	if err != nil {
+		return nil, err
+	}
+	evals := NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, e.Now())
+	if len(evals) == 0 {
+		return e.nodeUpdate(e.Store.View().Index(), nil), nil
+	}
+	index, err := e.propose(ctx, &fsm.UpsertEvals{Evals: evals})
+	return e.nodeUpdate(index, evals), err
+}
+
+func (e *Endpoint) nodeUpdate(index uint64, evals []*model.Evaluation) *api.NodeUpdateResponse {
+	out := &api.NodeUpdateResponse{EvalIDs: evalIDs(evals), NodeModifyIndex: index}
+	if len(evals) > 0 {
+		out.EvalCreateIndex = index
+	}
+	out.Index = index
+	return out
+}

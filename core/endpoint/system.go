@@ -1,0 +1,124 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"context"
+	"iter"
+	"regexp"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// JobsAndAllocs is what NodeEvals reads of the state.
+type JobsAndAllocs interface {
+	JobByID(ns, id string) *model.Job
+	Jobs(ns string) iter.Seq[*model.Job]
+	AllocsByNode(nodeID string) []*model.Allocation
+}
+
+// StopAlloc asks for an alloc to be stopped and replaced elsewhere.
+func (e *Endpoint) StopAlloc(ctx context.Context, allocID string, noShutdownDelay, _ bool) (*api.AllocStopResponse, error) {
+	a := e.Store.View().AllocByID(allocID)
+	if a == nil {
+		return nil, errdefs.NotFoundf("alloc not found")
+	}
+	job := e.Store.View().JobByVersion(a.Namespace, a.JobID, a.JobVersion)
+	if job == nil {
+		return nil, errdefs.NotFoundf("job %q of allocation %s not found", a.JobID, allocID)
+	}
+	yes := true
+	t := a.DesiredTransition
+	t.Migrate = &yes
+	if noShutdownDelay {
+		t.NoShutdownDelay = &yes
+	}
+	eval := e.newEval(job, model.EvalTriggerAllocStop)
+	index, err := e.propose(ctx, &fsm.UpdateDesiredTransitions{Transitions: map[string]model.DesiredTransition{a.ID: t}, Evals: []*model.Evaluation{eval}})
+	return &api.AllocStopResponse{EvalID: eval.ID, Index: index}, err
+}
+
+// DeleteEvals removes evals that are over.
+func (e *Endpoint) DeleteEvals(ctx context.Context, ids []string) (*api.EvalDeleteResponse, error) {
+	view := e.Store.View()
+	if !view.SchedulerConfig().PauseEvalBroker {
+		return nil, errdefs.FailedPreconditionf("eval broker is enabled; eval broker must be paused to delete evals")
+	}
+	for _, id := range ids {
+		if view.EvalByID(id) == nil {
+			return nil, errdefs.NotFoundf("eval not found: %s", id)
+		}
+	}
+	index, err := e.propose(ctx, &fsm.DeleteEvals{EvalIDs: ids})
+	return &api.EvalDeleteResponse{Count: len(ids), Index: index}, err
+}
+
+// ForceGC frees everything that is no longer needed, whatever its age.
+func (e *Endpoint) ForceGC(ctx context.Context) error { return e.CollectGarbage(ctx) }
+
+// ReconcileSummaries has nothing to mend: summaries are derived from allocs in
+// the same transaction that changes them.
+func (e *Endpoint) ReconcileSummaries(context.Context) error { return nil }
+
+// nameRule is what namespaces and node pools may be called.
+var nameRule = regexp.MustCompile(`^[a-zA-Z0-9-]{1,128}$`)
+
+// UpsertNamespace stores a namespace.
+func (e *Endpoint) UpsertNamespace(ctx context.Context, ns *model.Namespace) (uint64, error) {
+	if !nameRule.MatchString(ns.Name) {
+		return 0, errdefs.FailedPreconditionf("Invalid namespace %q: 1 error occurred:\n\t* invalid name %q. Must match regex %s\n\n", ns.Name, ns.Name, nameRule)
+	}
+	return e.propose(ctx, &fsm.UpsertNamespaces{Namespaces: []*model.Namespace{ns}})
+}
+
+// DeleteNamespace removes a namespace that holds nothing that may run.
+func (e *Endpoint) DeleteNamespace(ctx context.Context, name string) (uint64, error) {
+	if name == model.DefaultNamespace {
+		return 0, errdefs.FailedPreconditionf("can not delete default namespace")
+	}
+	return e.propose(ctx, &fsm.DeleteNamespaces{Names: []string{name}})
+}
+
+// UpsertNodePool stores a node pool.
+func (e *Endpoint) UpsertNodePool(ctx context.Context, pool *model.NodePool) (uint64, error) {
+	if !poolRule.MatchString(pool.Name) {
+		return 0, errdefs.FailedPreconditionf("invalid node pool: 1 error occurred:\n\t* invalid name %q, must match regex %s\n\n", pool.Name, poolRule)
+	}
+	if pool.Name == model.NodePoolAll || pool.Name == model.NodePoolDefault {
+		return 0, errdefs.FailedPreconditionf("modifying node pool %q is not allowed", pool.Name)
+	}
+	return e.propose(ctx, &fsm.UpsertNodePools{Pools: []*model.NodePool{pool}})
+}
+
+var poolRule = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
+
+// DeleteNodePool removes a node pool that nothing uses.
+func (e *Endpoint) DeleteNodePool(ctx context.Context, name string) (uint64, error) {
+	if name == model.NodePoolAll || name == model.NodePoolDefault {
+		return 0, errdefs.FailedPreconditionf("deleting node pool %q is not allowed", name)
+	}
+	return e.propose(ctx, &fsm.DeleteNodePools{Names: []string{name}})
+}
+
+// SetSchedulerConfig replaces the scheduler configuration; with cas only if its
+// ModifyIndex is the given one.
+func (e *Endpoint) SetSchedulerConfig(ctx context.Context, cfg *model.SchedulerConfiguration, cas *uint64) (bool, uint64, error) {
+	switch cfg.SchedulerAlgorithm {
+	case "", model.SchedulerAlgorithmBinpack, model.SchedulerAlgorithmSpread:
+	default:
+		return false, 0, errdefs.InvalidArgumentf("invalid scheduler algorithm: %s", cfg.SchedulerAlgorithm)
+	}
+	cmd := &fsm.SetSchedulerConfig{Config: cfg}
+	if cas != nil {
+		cmd.CAS, cmd.ModifyIndex = true, *cas
+	}
+	index, err := e.propose(ctx, cmd)
+	if cas != nil && errdefs.IsConflict(err) {
+		return false, index, nil
+	}
+	return err == nil, index, err
+}

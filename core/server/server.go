@@ -1,0 +1,248 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package server composes the server side of an agent: constructors in the
+// order of their dependencies, closed in reverse, no logic of its own. Only
+// cmd/drover and tests may import it; it never imports the node side.
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/consensus"
+	"github.com/drover-project/drover/core/control"
+	"github.com/drover-project/drover/core/control/deploy"
+	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/dispatch"
+	"github.com/drover-project/drover/core/endpoint"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/plan"
+	"github.com/drover-project/drover/core/queue"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/schedule"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/core/worker"
+)
+
+// Config says how a server runs.
+type Config struct {
+	// DataDir holds the server's id, log and snapshots; empty keeps all in memory.
+	DataDir string
+	Dev     bool
+	Region  string
+	// Address is where other machines reach this server (host:port).
+	Address string
+	// Workers is how many evaluations are scheduled at the same time.
+	Workers int
+	GC      gc.Thresholds
+	// HeartbeatTTL is the lease of a node; 0 is the default of core/dispatch.
+	HeartbeatTTL      time.Duration
+	SnapshotThreshold uint64
+	TrailingLogs      uint64
+	LocalNode         func() string
+	Logger            hclog.Logger
+}
+
+// Server is the server side of an agent.
+type Server struct {
+	cfg       Config
+	id        string
+	store     *state.Store
+	raft      *consensus.Node
+	broker    *queue.Broker
+	blocked   *queue.Blocked
+	applier   *plan.Applier
+	dispatch  *dispatch.Dispatcher
+	controls  *control.Supervisor
+	endpoint  *endpoint.Endpoint
+	started   time.Time
+	cancel    context.CancelFunc
+	work      sync.WaitGroup
+	firstTerm chan struct{}
+	firstOnce sync.Once
+}
+
+// ids mints UUIDs.
+type ids struct{}
+
+// NewID returns a UUID.
+func (ids) NewID() string { return uuid.NewString() }
+
+// New opens the log and builds everything on it.
+func New(cfg Config) (*Server, error) {
+	id, err := serverID(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, id: id, store: state.New(), started: time.Now(), firstTerm: make(chan struct{})}
+	raftDir := ""
+	if cfg.DataDir != "" {
+		raftDir = filepath.Join(cfg.DataDir, "raft")
+	}
+	s.raft, err = consensus.Open(consensus.Config{
+		NodeID: id, DataDir: raftDir, Dev: cfg.Dev, Machine: fsm.New(s.store, cfg.Logger.Named("fsm")), Logger: cfg.Logger,
+		SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.TrailingLogs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}})
+	s.blocked = queue.NewBlocked(s.broker.Enqueue)
+	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.raft, time.Now)
+	s.dispatch = dispatch.New(dispatch.Config{
+		Store: s.store, Raft: s.raft, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL,
+		Addresses: func() []string { return []string{cfg.Address} },
+		NodeEvals: func(v *state.View, n *model.Node, trigger string, now time.Time) []*model.Evaluation {
+			return endpoint.NodeEvals(v, n, trigger, now)
+		},
+	})
+	s.controls = control.NewSupervisor(s.store, s.raft, uuid.NewString, cfg.Logger.Named("control"))
+	s.endpoint = endpoint.New(endpoint.Config{
+		Store: s.store, Raft: raft{s.raft}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
+		CollectGarbage: s.collectGarbage,
+	})
+	return s, nil
+}
+
+// Start begins the work; WaitLeader tells when there is a leader.
+func (s *Server) Start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.work.Go(func() { s.dispatch.Run(ctx) })
+	s.work.Go(func() { s.raft.WhileLeading(ctx, s.lead) })
+}
+
+// lead is what only the leader does. It returns when ctx ends and all of it has stopped.
+func (s *Server) lead(ctx context.Context) {
+	var term sync.WaitGroup
+	feeder := &worker.Feeder{Store: s.store, Broker: s.broker, Blocked: s.blocked}
+	term.Go(func() { s.broker.Run(ctx) })
+	term.Go(func() { feeder.Run(ctx) })
+	term.Go(func() { s.applier.Run(ctx) })
+	term.Go(func() { s.dispatch.Lead(ctx) })
+	term.Go(func() { s.controls.Run(ctx, deploy.Controller{}, gc.Controller{Thresholds: s.cfg.GC}) })
+	for range max(s.cfg.Workers, 1) {
+		term.Go(func() { s.worker().Run(ctx) })
+	}
+	term.Go(func() { s.worker().RunFailed(ctx) })
+	s.firstOnce.Do(func() { close(s.firstTerm) })
+	term.Wait()
+}
+
+func (s *Server) worker() *worker.Worker {
+	return worker.New(worker.Config{
+		Broker: s.broker, Blocked: s.blocked, Applier: s.applier, Proposer: s.raft,
+		View: func() schedule.View { return s.store.View() }, WaitFor: worker.WaitForIndex(s.store),
+		IDs: ids{}, Now: time.Now, Logger: s.cfg.Logger.Named("worker"),
+	})
+}
+
+// Close stops everything, in reverse.
+func (s *Server) Close() error {
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.work.Wait()
+	return s.raft.Close()
+}
+
+// WaitLeader returns once this server has begun to lead, or ctx ends.
+func (s *Server) WaitLeader(ctx context.Context) error {
+	select {
+	case <-s.firstTerm:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("no server became the leader: %w", ctx.Err())
+	}
+}
+
+// Endpoint answers public requests.
+func (s *Server) Endpoint() *endpoint.Endpoint { return s.endpoint }
+
+// Sessions is the server side of nodes' sessions.
+func (s *Server) Sessions() rpc.Servers { return s.dispatch }
+
+// ID is the server's own id, the same over restarts.
+func (s *Server) ID() string { return s.id }
+
+// Started is when the process's server began.
+func (s *Server) Started() time.Time { return s.started }
+
+// Raft is the consensus node, for what operators read and do.
+func (s *Server) Raft() *consensus.Node { return s.raft }
+
+// Stats are counters of the parts, by part.
+func (s *Server) Stats() (broker queue.Stats, blocked int, controls map[string]control.Stats, rows map[string]int) {
+	return s.broker.Stats(), s.blocked.Len(), s.controls.Stats(), s.store.View().Sizes()
+}
+
+// collectGarbage removes everything that is over now.
+func (s *Server) collectGarbage(ctx context.Context) error {
+	for _, cmd := range gc.Collect(s.store.View(), time.Now(), gc.Thresholds{}) {
+		data, err := fsm.Encode(cmd)
+		if err != nil {
+			return err
+		}
+		if _, _, err := s.raft.Propose(ctx, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Snapshot writes the state to w.
+func (s *Server) Snapshot(ctx context.Context, w io.Writer) error {
+	_, r, err := s.raft.TakeSnapshot(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(w, r)
+	return err
+}
+
+// raft is what endpoints need of consensus.
+type raft struct{ *consensus.Node }
+
+// HasLeader reports whether a leader is known.
+func (r raft) HasLeader() bool {
+	_, known := r.Leader()
+	return known
+}
+
+// serverID reads the server's id from its data directory, or mints one.
+func serverID(dir string) (string, error) {
+	if dir == "" {
+		return uuid.NewString(), nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the server's directory: %w", err)
+	}
+	path := filepath.Join(dir, "server-id")
+	b, err := os.ReadFile(path)
+	if err == nil {
+		if id, err := uuid.Parse(string(b)); err == nil {
+			return id.String(), nil
+		}
+		return "", fmt.Errorf("%s holds no id: restore the file, or remove the data directory to start an empty server", path)
+	}
+	if !os.IsNotExist(err) {
+		return "", fmt.Errorf("read the server's id: %w", err)
+	}
+	id := uuid.NewString()
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, []byte(id), 0o600); err != nil {
+		return "", fmt.Errorf("write the server's id: %w", err)
+	}
+	return id, os.Rename(tmp, path)
+}
