@@ -44,9 +44,10 @@ type request struct {
 
 // group is plans that are committed together.
 type group struct {
-	reqs []*request
-	done chan struct{} // closed when the log has answered
-	err  error
+	reqs    []*request
+	results []*model.PlanResult // what the next group is verified against
+	done    chan struct{}       // closed when the log has answered
+	err     error
 }
 
 // NewApplier returns an applier; Run makes it work. view returns the newest state.
@@ -135,15 +136,17 @@ func (a *Applier) Run(ctx context.Context) {
 func (a *Applier) verify(reqs []*request, flying *group) *group {
 	o := newOverlay(a.view())
 	if flying != nil {
-		for _, r := range flying.reqs {
-			o.apply(r.result)
+		for _, result := range flying.results {
+			o.apply(result)
 		}
 	}
+	g := &group{reqs: reqs, done: make(chan struct{})}
 	for _, r := range reqs {
 		r.result = verify(o, r.plan)
+		g.results = append(g.results, r.result)
 		o.apply(r.result)
 	}
-	return &group{reqs: reqs, done: make(chan struct{})}
+	return g
 }
 
 // commit sends a group to the log without waiting for it.

@@ -63,11 +63,7 @@ func (p *process) newPlacer(job *model.Job, tg *model.TaskGroup) *placer {
 			pl.over = *sc.MemoryOversubscriptionEnabled
 		}
 	}
-	var first *model.Node
-	if len(p.cluster.nodes) > 0 {
-		first = p.cluster.nodes[0]
-	}
-	pl.shared = feasible.Ask(tg, first, pl.over)
+	pl.shared = feasible.Ask(tg, pl.slowest(), pl.over)
 	collisions := pl.neighbours()
 	rows := pl.filter()
 	pl.picker = rank.NewPicker(p.cluster.cols, rank.Options{
@@ -75,6 +71,20 @@ func (p *process) newPlacer(job *model.Job, tg *model.TaskGroup) *placer {
 		Affinity: pl.affinities(rows), Collisions: collisions, Spreads: pl.spreads(rows),
 	})
 	return pl
+}
+
+// slowest returns the node with the slowest cores, whose ask for whole cores is the least.
+func (pl *placer) slowest() *model.Node {
+	var out *model.Node
+	for _, n := range pl.cluster.nodes {
+		if !pl.exclusive {
+			return n // nothing in the ask depends on the node
+		}
+		if out == nil || feasible.CoreShares(n) < feasible.CoreShares(out) {
+			out = n
+		}
+	}
+	return out
 }
 
 // neighbours counts the group's allocs per row and tells the distinct constraints of them.
@@ -185,7 +195,7 @@ func (pl *placer) placeOne(p *reconcile.Placement) {
 		return
 	}
 	metric := pl.success(row, score)
-	pl.take(row)
+	pl.take(row, res)
 	pl.commit(p, pl.cluster.nodes[row], id, res, metric)
 }
 
@@ -292,7 +302,11 @@ func (pl *placer) sticky(p *reconcile.Placement) int {
 	return row
 }
 
-func (pl *placer) take(row int) {
+func (pl *placer) take(row int, res *model.AllocatedResources) {
+	if pl.exclusive { // whole cores take more on a node with faster ones
+		got, asked := ask(res), ask(pl.shared)
+		pl.cluster.cols.Use(row, rank.Ask{CPU: got.CPU - asked.CPU})
+	}
 	pl.picker.Take(row)
 	if pl.distinct != nil {
 		pl.distinct.Add(pl.cluster.nodes[row], pl.tg.Name, 1)

@@ -50,7 +50,7 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 			continue
 		}
 		metric := pl.success(row, 0)
-		pl.take(row)
+		pl.take(row, res)
 		p.commit(pm, pm.Node, id, res, metric)
 		placed++
 		if !pm.Update {

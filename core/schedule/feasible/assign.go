@@ -47,7 +47,7 @@ func Ask(tg *model.TaskGroup, n *model.Node, oversubscribe bool) *model.Allocate
 		if t.Resources != nil {
 			r.Cpu.CpuShares = int64(t.Resources.CPU)
 			if t.Resources.Cores > 0 {
-				r.Cpu.CpuShares = int64(t.Resources.Cores) * coreShares(n)
+				r.Cpu.CpuShares = int64(t.Resources.Cores) * CoreShares(n)
 			}
 			r.Memory.MemoryMB = int64(t.Resources.MemoryMB)
 			if oversubscribe {
@@ -70,7 +70,8 @@ func copyNetwork(nw *model.NetworkResource) *model.NetworkResource {
 	return &c
 }
 
-func coreShares(n *model.Node) int64 {
+// CoreShares returns the processor share of one whole core of n.
+func CoreShares(n *model.Node) int64 {
 	if n == nil || n.NodeResources == nil || n.NodeResources.Cpu.TotalCpuCores == 0 {
 		return 0
 	}

@@ -36,7 +36,7 @@ func Fits(v NodeView, n *model.Node, c Change) string {
 	for _, a := range c.Place {
 		grows = grows || v.AllocByID(a.ID) == nil
 		free(a.ID)
-		if a.AllocatedResources != nil {
+		if holds(a) {
 			r := a.AllocatedResources.Comparable()
 			cpu, mem, disk = cpu+r.CPUShares, mem+r.MemoryMB, disk+r.DiskMB
 			exclusive = exclusive || holdsExclusive(a.AllocatedResources)
@@ -61,7 +61,7 @@ func Fits(v NodeView, n *model.Node, c Change) string {
 func collides(v NodeView, n *model.Node, c Change, gone map[string]bool) string {
 	u := UsageOf(n, Holders(v, n.ID, gone))
 	for _, a := range c.Place {
-		if v.AllocByID(a.ID) != nil {
+		if v.AllocByID(a.ID) != nil && holds(a) {
 			_ = u.Add(a) // an update in place keeps what it has
 		}
 	}
@@ -74,6 +74,10 @@ func collides(v NodeView, n *model.Node, c Change, gone map[string]bool) string 
 	}
 	return ""
 }
+
+// holds reports whether an alloc takes room: one that has ended takes none, even
+// if a plan changes something about it.
+func holds(a *model.Allocation) bool { return !a.ClientTerminalStatus() && a.AllocatedResources != nil }
 
 // lacking names the first dimension in which the sums exceed the capacity.
 func lacking(have Capacity, cpu, mem, disk int64) string {

@@ -59,7 +59,7 @@ func (m *matcher) match(operand, l, r string, lok, rok bool) bool {
 
 // ordered compares two values as integers, else as numbers, else as text.
 func ordered(operand, l, r string) bool {
-	return holds(operand, compare(l, r))
+	return satisfies(operand, compare(l, r))
 }
 
 func compare(l, r string) int {
@@ -76,7 +76,7 @@ func compare(l, r string) int {
 	return strings.Compare(l, r)
 }
 
-func holds(operand string, c int) bool {
+func satisfies(operand string, c int) bool {
 	switch operand {
 	case "<":
 		return c < 0

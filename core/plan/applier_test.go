@@ -1,0 +1,151 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plan_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.uber.org/goleak"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/plan"
+	"github.com/drover-project/drover/core/state"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// log applies commands once gate lets it; it fails instead while broken.
+type log struct {
+	mu      sync.Mutex
+	index   uint64
+	fsm     *fsm.FSM
+	gate    chan struct{}
+	entries int
+	broken  bool
+}
+
+func (l *log) Propose(_ context.Context, data []byte) (uint64, any, error) {
+	<-l.gate
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken {
+		return 0, nil, errors.New("leadership lost")
+	}
+	l.index++
+	l.entries++
+	return l.index, l.fsm.ApplyBatch([]fsm.Entry{{Index: l.index, Data: data}})[0], nil
+}
+
+type fixture struct {
+	log     *log
+	store   *state.Store
+	applier *plan.Applier
+}
+
+// start returns an applier over a state with one node of 1000 MHz and a job.
+func start(t *testing.T) *fixture {
+	f := &fixture{store: state.New()}
+	f.log = &log{index: 1, fsm: fsm.New(f.store, hclog.NewNullLogger()), gate: make(chan struct{})}
+	n := &model.Node{
+		ID: "n", Status: model.NodeStatusReady, SchedulingEligibility: "eligible",
+		NodeResources: &model.NodeResources{Cpu: model.NodeCpuResources{CpuShares: 1000}, Memory: model.NodeMemoryResources{MemoryMB: 1000}},
+	}
+	job := &model.Job{ID: "j", Namespace: "default", Type: "batch", TaskGroups: []*model.TaskGroup{{Name: "g", Tasks: []*model.Task{{Name: "t"}}}}}
+	for _, c := range []fsm.Command{&fsm.RegisterNode{Node: n}, &fsm.UpsertJob{Job: job}} {
+		data, err := fsm.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.log.index++
+		if err, ok := f.log.fsm.ApplyBatch([]fsm.Entry{{Index: f.log.index, Data: data}})[0].(error); ok {
+			t.Fatal(err)
+		}
+	}
+	f.applier = plan.NewApplier(func() plan.View { return f.store.View() }, f.log, time.Now)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { f.applier.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return f
+}
+
+func place(id, node string, cpu int64) *model.Plan {
+	a := &model.Allocation{
+		ID: id, Namespace: "default", JobID: "j", TaskGroup: "g", NodeID: node, DesiredStatus: "run", ClientStatus: "pending",
+		AllocatedResources: &model.AllocatedResources{Tasks: map[string]*model.AllocatedTaskResources{"t": {Cpu: model.AllocatedCpuResources{CpuShares: cpu}}}},
+	}
+	return &model.Plan{EvalID: "e" + id, NodeAllocation: map[string][]*model.Allocation{node: {a}}}
+}
+
+func TestPlansInFlightCountBeforeTheyAreApplied(t *testing.T) {
+	f := start(t)
+	const plans = 6
+	results := make(chan *model.PlanResult, plans)
+	for i := range plans {
+		go func() {
+			r, err := f.applier.Submit(context.Background(), place(fmt.Sprint(i), "n", 300))
+			if err != nil {
+				t.Error(err)
+			}
+			results <- r
+		}()
+	}
+	close(f.log.gate)
+	accepted := 0
+	for range plans {
+		r := <-results
+		if len(r.Rejections) == 0 {
+			accepted++
+		} else if r.Rejections[0].Reason != "cpu" || r.RefreshIndex == 0 {
+			t.Errorf("refused with %+v and refresh index %d", r.Rejections, r.RefreshIndex)
+		}
+	}
+	if cpu, _, _ := f.store.View().NodeUsed("n"); accepted != 3 || cpu != 900 {
+		t.Errorf("%d plans accepted, %d MHz used; want 3 and 900", accepted, cpu)
+	}
+}
+
+func TestANodeThatIsNotReadyRefusesNewAllocs(t *testing.T) {
+	f := start(t)
+	close(f.log.gate)
+	r, err := f.applier.Submit(context.Background(), place("a", "gone", 1))
+	if err != nil || len(r.Rejections) != 1 || r.Rejections[0].Reason != "node does not exist" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+func TestAllAtOnceCommitsNothingOfAPlanThatDoesNotFit(t *testing.T) {
+	f := start(t)
+	close(f.log.gate)
+	p := place("a", "n", 10)
+	p.NodeAllocation["gone"] = place("b", "gone", 10).NodeAllocation["gone"]
+	p.AllAtOnce = true
+	r, err := f.applier.Submit(context.Background(), p)
+	if err != nil || len(r.NodeAllocation) != 0 || f.store.View().AllocByID("a") != nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+func TestAFailedCommitIsReportedAndLeavesNoTrace(t *testing.T) {
+	f := start(t)
+	f.log.broken = true
+	close(f.log.gate)
+	if _, err := f.applier.Submit(context.Background(), place("a", "n", 1000)); err == nil {
+		t.Fatal("no error")
+	}
+	f.log.mu.Lock()
+	f.log.broken = false
+	f.log.mu.Unlock()
+	r, err := f.applier.Submit(context.Background(), place("b", "n", 1000))
+	if err != nil || len(r.Rejections) != 0 {
+		t.Fatalf("the room of the failed plan is still taken: %+v, %v", r, err)
+	}
+}

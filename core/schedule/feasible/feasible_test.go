@@ -1,0 +1,69 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package feasible_test
+
+import (
+	"testing"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/feasible"
+)
+
+func TestConstraintOperators(t *testing.T) {
+	n := &model.Node{
+		ID: "id", Name: "name", Datacenter: "dc1", NodeClass: "big", NodePool: "default",
+		Attributes: map[string]string{"os": "linux", "v": "1.10.2", "n": "9", "sigs": "A,B, C", "pre": "2.0.6-dev"}, Meta: map[string]string{"m": "x"},
+	}
+	for _, c := range []struct {
+		l, op, r string
+		want     bool
+	}{
+		{"${attr.os}", "=", "linux", true}, {"${attr.os}", "==", "bsd", false}, {"${attr.os}", "is", "linux", true},
+		{"${attr.os}", "!=", "bsd", true}, {"${attr.none}", "!=", "bsd", true}, {"${attr.none}", "=", "", false},
+		{"${attr.n}", "<", "10", true}, {"${attr.n}", ">=", "10", false}, {"${attr.os}", ">", "bsd", true},
+		{"${attr.v}", "version", ">= 1.9, < 2", true}, {"${attr.v}", "version", "~> 1.9.0", false}, {"${attr.v}", "semver", "> 1.9.9", true},
+		{"${attr.pre}", "semver", ">= 1.4.0", true}, {"${attr.pre}", "semver", ">= 2.0.6", false}, {"${attr.os}", "version", ">= 1", false},
+		{"${attr.os}", "regexp", "^li", true}, {"${attr.os}", "regexp", "[", false},
+		{"${attr.sigs}", "set_contains", "C,A", true}, {"${attr.sigs}", "set_contains_all", "A,D", false}, {"${attr.sigs}", "set_contains_any", "D,B", true},
+		{"${meta.m}", "is_set", "", true}, {"${meta.q}", "is_set", "", false}, {"${meta.q}", "is_not_set", "", true},
+		{"${node.class}", "=", "big", true}, {"${node.unique.name}", "=", "name", true}, {"${node.datacenter}", "regexp", "dc", true},
+		{"${node.unique.id}", "unheard of", "id", false},
+	} {
+		tg := &model.TaskGroup{Constraints: []*model.Constraint{{LTarget: c.l, Operand: c.op, RTarget: c.r}}}
+		if got := feasible.NewChecker(&model.Job{}, tg).Check(n) == ""; got != c.want {
+			t.Errorf("%s %s %s: %v, want %v", c.l, c.op, c.r, got, c.want)
+		}
+	}
+}
+
+func TestDevicesAreGivenOnceAndByConstraint(t *testing.T) {
+	mem := func(v int64) map[string]*model.Attribute { return map[string]*model.Attribute{"memory": {IntVal: &v}} }
+	n := &model.Node{ID: "n", NodeResources: &model.NodeResources{Devices: []*model.NodeDeviceResource{
+		{Vendor: "nvidia", Type: "gpu", Name: "small", Attributes: mem(8), Instances: []*model.NodeDevice{{ID: "s0", Healthy: true}}},
+		{Vendor: "nvidia", Type: "gpu", Name: "large", Attributes: mem(80), Instances: []*model.NodeDevice{{ID: "l0", Healthy: true}, {ID: "l1"}}},
+	}}}
+	ask := &model.RequestedDevice{Name: "nvidia/gpu", Count: 1, Constraints: []*model.Constraint{{LTarget: "${device.attr.memory}", Operand: ">=", RTarget: "40"}}}
+	tg := &model.TaskGroup{Tasks: []*model.Task{{Name: "t", Resources: &model.Resources{Devices: []*model.RequestedDevice{ask}}}}}
+	c := feasible.NewChecker(&model.Job{}, tg)
+	u := feasible.UsageOf(n, nil)
+	res, why := feasible.Assign(c, u, tg, n, "id", false)
+	if why != "" || res.Tasks["t"].Devices[0].DeviceIDs[0] != "l0" {
+		t.Fatalf("got %+v, %q; want l0", res, why)
+	}
+	if _, why := feasible.Assign(c, u, tg, n, "id", false); why != "devices: no devices match request" {
+		t.Fatalf("the only healthy large one was given twice (%q)", why)
+	}
+}
+
+func TestComputedClassIgnoresOnlyWhatIsUnique(t *testing.T) {
+	a := &model.Node{Attributes: map[string]string{"os": "linux", "unique.hostname": "a"}}
+	b := &model.Node{Attributes: map[string]string{"os": "linux", "unique.hostname": "b"}}
+	if a.ComputeClass() != b.ComputeClass() {
+		t.Error("nodes that differ in unique attributes only have different classes")
+	}
+	b.Drivers = map[string]*model.DriverInfo{"docker": {Detected: true}}
+	if a.ComputeClass() == b.ComputeClass() {
+		t.Error("nodes with different drivers share a class")
+	}
+}

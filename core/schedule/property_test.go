@@ -1,0 +1,123 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package schedule_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule"
+	"github.com/drover-project/drover/core/schedule/feasible"
+)
+
+// TestRandomClusters drives small random clusters through random events. After
+// every evaluation: the plan fits by the function that the applier uses, no
+// node is over capacity, no port has two holders, and, if nothing
+// lacked room, evaluating again does nothing.
+func TestRandomClusters(t *testing.T) {
+	for seed := range uint64(150) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomCluster(t, rand.New(rand.NewPCG(seed, 7))) })
+	}
+}
+
+func randomCluster(t *testing.T, r *rand.Rand) {
+	s := &script{v: newMemView(), now: time.Unix(1_700_000_000, 0)}
+	pick := func(xs ...string) string { return xs[r.IntN(len(xs))] }
+	do := func(line string) { _ = s.line(line) } // an alloc that does not exist is no event
+	for i := range 2 + r.IntN(6) {
+		do(fmt.Sprintf("node n%d cpu=%d meta.rack=r%d", i, 500+r.IntN(2000), i%3))
+	}
+	for range 25 {
+		job := pick("a", "b", "c")
+		switch r.IntN(7) {
+		case 0, 1:
+			spec := fmt.Sprintf("job %s type=%s count=%d cpu=%d env=%d", job, map[string]string{"a": "service", "b": "batch", "c": "system"}[job], r.IntN(6), 100+100*r.IntN(4), r.IntN(3))
+			spec += pick("", " parallel=1", " parallel=2 canary=1") + pick("", " port=http", " port=http:8080", " cores=1") +
+				pick("", " constraint=,distinct_hosts", " constraint=${meta.rack},distinct_property,2") + pick("", " spread=${meta.rack}") +
+				pick("", " reschedule=30s function=exponential") + pick("", " lost_after=1m")
+			do(spec)
+		case 2:
+			do("alloc " + job + ".g[" + fmt.Sprint(r.IntN(4)) + "] status=" + pick("running", "failed", "complete"))
+		case 3:
+			do("alloc all status=running healthy=true")
+		case 4:
+			do(fmt.Sprintf("node n%d cpu=2000 meta.rack=r1 status=%s", r.IntN(6), pick("ready", "down", "disconnected")))
+		case 5:
+			do("wait 40s")
+		case 6:
+			do("alloc " + job + ".g[0] migrate=true")
+		}
+		for _, j := range []string{"a", "b", "c"} {
+			if s.v.JobByID("", j) != nil {
+				evaluate(t, s, j)
+			}
+		}
+		settle(s)
+	}
+}
+
+// settle has nodes end what they were asked to stop.
+func settle(s *script) {
+	for _, a := range s.v.where(func(a *model.Allocation) bool { return a.ServerTerminalStatus() && !a.ClientTerminalStatus() }) {
+		c := a.Copy()
+		c.ClientStatus = "complete"
+		s.v.allocs[c.ID] = c
+	}
+}
+
+func evaluate(t *testing.T, s *script, job string) {
+	t.Helper()
+	e := &model.Evaluation{ID: s.ids.NewID(), Namespace: "default", JobID: job, Type: s.v.JobByID("", job).Type, Status: "pending"}
+	o := schedule.Process(s.v, e, s.now, &s.ids)
+	fits(t, s, o.Plan)
+	s.v.apply(o.Plan)
+	settle(s)
+	sound(t, s)
+	again := schedule.Process(s.v, e, s.now, &s.ids)
+	if len(o.FailedTGAllocs) > 0 {
+		return // an update that came later may have made the room that was lacking
+	}
+	if n := len(again.Plan.NodeUpdate) + len(again.Plan.NodeAllocation); n > 0 {
+		s.tell(job, o)
+		s.tell(job, again)
+		t.Fatalf("a second evaluation changes something:\n%s", s.out.String())
+	}
+}
+
+func fits(t *testing.T, s *script, p *model.Plan) {
+	t.Helper()
+	for id, place := range p.NodeAllocation {
+		if why := feasible.Fits(s.v, s.v.NodeByID(id), feasible.Change{Stop: p.NodeUpdate[id], Place: place}); why != "" {
+			t.Fatalf("the applier would refuse node %s: %s", id, why)
+		}
+	}
+}
+
+func sound(t *testing.T, s *script) {
+	t.Helper()
+	for n := range s.v.Nodes() {
+		held := map[int]bool{}
+		cores := map[uint16]bool{}
+		for _, a := range s.v.AllocsByNode(n.ID) {
+			if a.ClientTerminalStatus() {
+				continue
+			}
+			for _, p := range a.AllocatedResources.Shared.Ports {
+				if held[p.Value] {
+					t.Fatalf("node %s: port %d has two holders", n.ID, p.Value)
+				}
+				held[p.Value] = true
+			}
+			for _, c := range a.AllocatedResources.Tasks["t"].Cpu.ReservedCores {
+				if cores[c] {
+					t.Fatalf("node %s: core %d has two holders", n.ID, c)
+				}
+				cores[c] = true
+			}
+		}
+	}
+}
