@@ -59,15 +59,8 @@ func (j *Draft) copy() (*Draft, error) {
 	if err := dec.Decode(out); err != nil {
 		return nil, errdefs.InvalidArgumentf("the job cannot be read back from JSON: %w", err)
 	}
-	for _, g := range out.TaskGroups {
-		if g == nil {
-			return nil, errdefs.InvalidArgumentf("a group of the job is null; remove it")
-		}
-		for _, t := range g.Tasks {
-			if t == nil {
-				return nil, errdefs.InvalidArgumentf("a task of the job is null; remove it")
-			}
-		}
+	if err := refuseNulls("Job", reflect.ValueOf(out)); err != nil {
+		return nil, err
 	}
 	plainNumbers(reflect.ValueOf(out))
 	return out, nil
