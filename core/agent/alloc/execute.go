@@ -205,9 +205,11 @@ func (r *Runner) stopTask(driverName, name string, e task.Stop) {
 				err = drv.StopTask(r.ctx, id, e.Timeout, signal)
 			}
 		}
-		if err == nil || errdefs.IsNotFound(err) && drv != nil || r.ctx.Err() != nil {
+		if err == nil || r.ctx.Err() != nil {
 			return
 		}
+		// NotFound too: the task may be about to be recovered. If it is gone,
+		// wait finds that out and the loop ends.
 		r.logger.Warn("stopping the task failed; it is tried again", "task", name, "error", err)
 		if errdefs.IsInvalidArgument(err) {
 			signal = "" // a signal that the driver does not know

@@ -88,6 +88,7 @@ type Runner struct {
 	health   *model.AllocDeploymentStatus
 	healthAt *time.Timer
 	ended    bool
+	begun    bool // Start was called; until then nothing is done
 	closed   bool
 	lastErr  error
 }
@@ -158,6 +159,7 @@ func specOf(job *model.Job, tg *model.TaskGroup, t *model.Task) task.Spec {
 func (r *Runner) Start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.begun = true
 	r.want(r.alloc)
 	now := r.cfg.Now()
 	var effects effects
@@ -271,7 +273,7 @@ func (r *Runner) step(name string, ev task.Event, e *effects) {
 // settle brings the group in order, writes down what has changed, tells the
 // servers, and only then does what is to be done.
 func (r *Runner) settle(e *effects) {
-	if r.closed {
+	if r.closed || !r.begun {
 		return
 	}
 	for {
