@@ -24,7 +24,7 @@ type cluster struct {
 
 func newCluster(v View, job *model.Job) *cluster {
 	c := &cluster{
-		view: v, row: map[string]int{}, available: map[string]int{},
+		view: v, available: map[string]int{},
 		gone: map[string]map[string]bool{}, placed: map[string][]*model.Allocation{},
 	}
 	if job != nil && !job.Stop {
@@ -39,6 +39,7 @@ func newCluster(v View, job *model.Job) *cluster {
 			}
 		}
 	}
+	c.row = make(map[string]int, len(c.nodes))
 	c.cols = rank.NewColumns(len(c.nodes))
 	for i, n := range c.nodes {
 		c.row[n.ID] = i
