@@ -1,0 +1,147 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/cli"
+
+	"github.com/drover-project/drover/cmd/drover/command"
+)
+
+const jobFile = `job "web" {
+  group "g" {
+    task "t" {
+      driver = "raw_exec"
+    }
+  }
+}
+`
+
+// result is what a command left behind.
+type result struct {
+	code     int
+	out, err string
+}
+
+// execute runs a command line against an agent that gives the answers by path.
+func execute(t *testing.T, answers map[string]string, args ...string) result {
+	t.Helper()
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, ok := answers[r.Method+" "+r.URL.Path]
+		if !ok {
+			http.Error(w, "no answer for "+r.Method+" "+r.URL.Path, http.StatusNotFound)
+			return
+		}
+		w.Header().Set("X-Nomad-Index", "7")
+		_, _ = w.Write([]byte(body)) // the client may have gone
+	}))
+	defer agent.Close()
+	var out, errOut bytes.Buffer
+	app := &cli.CLI{
+		Name: "drover", Args: append(args, "-address", agent.URL), HelpWriter: &out, ErrorWriter: &errOut,
+		Commands: command.All(command.IO{In: strings.NewReader(jobFile), Out: &out, Err: &errOut, Env: map[string]string{}, Context: context.Background(), Version: "1"}),
+	}
+	code, err := app.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result{code, out.String(), errOut.String()}
+}
+
+func TestPlanExitsWithOneIfAllocationsWouldChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer string
+		want   int
+	}{
+		"nothing changes": {`{"Annotations":{"DesiredTGUpdates":{"g":{"Ignore":1,"InPlaceUpdate":1}}},"JobModifyIndex":5}`, 0},
+		"one is placed":   {`{"Annotations":{"DesiredTGUpdates":{"g":{"Place":1}}},"JobModifyIndex":5}`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, map[string]string{"PUT /v1/job/web/plan": c.answer}, "job", "plan", "-")
+			if r.code != c.want || !strings.Contains(r.out, "-check-index 5") {
+				t.Errorf("exit code %d, want %d; output:\n%s%s", r.code, c.want, r.out, r.err)
+			}
+		})
+	}
+	if r := execute(t, nil, "plan", "-"); r.code != 255 || !strings.Contains(r.err, "no answer for") {
+		t.Errorf("an error gives exit code %d, want 255; %s", r.code, r.err)
+	}
+}
+
+const deployed = `{"ID":"d1","Status":"%s","StatusDescription":"because","TaskGroups":{"g":{"DesiredTotal":1,"PlacedAllocs":1,"HealthyAllocs":1}}}`
+
+func TestRunExitsByTheResultOfTheRollOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		eval, deployment string
+		want             int
+		shows            string
+	}{
+		"healthy":       {`{"ID":"e1","Status":"complete","DeploymentID":"d1"}`, "successful", 0, "successful"},
+		"failed":        {`{"ID":"e1","Status":"complete","DeploymentID":"d1"}`, "failed", 1, "deployment failed: because"},
+		"not placed":    {`{"ID":"e1","Status":"complete","BlockedEval":"e2","FailedTGAllocs":{"g":{"NodesEvaluated":1,"ConstraintFiltered":{"${a} = 1":1}}}}`, "", 2, `Constraint "${a} = 1": 1 nodes excluded by filter`},
+		"eval is wrong": {`{"ID":"e1","Status":"failed","StatusDescription":"maximum attempts reached"}`, "", 1, "maximum attempts"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := execute(t, map[string]string{
+				"PUT /v1/jobs":                      `{"EvalID":"e1"}`,
+				"GET /v1/evaluation/e1":             c.eval,
+				"GET /v1/evaluation/e1/allocations": `[]`,
+				"GET /v1/deployment/d1":             strings.Replace(deployed, "%s", c.deployment, 1),
+			}, "run", "-")
+			if r.code != c.want || !strings.Contains(r.out+r.err, c.shows) {
+				t.Errorf("exit code %d, want %d; output:\n%s%s", r.code, c.want, r.out, r.err)
+			}
+			if strings.Contains(r.out, "\x1b") {
+				t.Error("control characters appear where output is no terminal")
+			}
+		})
+	}
+}
+
+func TestFlagsMayFollowArguments(t *testing.T) {
+	r := execute(t, nil, "job", "run", "-", "-output")
+	if r.code != 0 || !strings.Contains(r.out, `"ID": "web"`) {
+		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+}
+
+func TestPrefixOfSeveralIsRefused(t *testing.T) {
+	allocs := `[{"ID":"abcd0000-0000-0000-0000-000000000001"},{"ID":"abcd0000-0000-0000-0000-000000000002"}]`
+	r := execute(t, map[string]string{"GET /v1/allocations": allocs}, "alloc", "status", "abcd")
+	if r.code != 1 || !strings.Contains(r.err, "matches several") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
+func TestMistakesInAJobFileShowTheLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bad.hcl")
+	if err := os.WriteFile(path, []byte("job \"a\" {\n  grup \"x\" {\n  }\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := execute(t, nil, "job", "validate", path)
+	if r.code != 1 || !strings.Contains(r.err, "on bad.hcl line 2") || !strings.Contains(r.err, `Did you mean "group"?`) {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
+func TestEveryCommandHasHelp(t *testing.T) {
+	for name, make := range command.All(command.IO{}) {
+		c, err := make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Synopsis() == "" || !strings.Contains(c.Help(), "Usage: drover ") {
+			t.Errorf("%s has no help", name)
+		}
+	}
+}
