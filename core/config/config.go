@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -183,6 +184,9 @@ func DevDefaults() *Config {
 	c.Client.Enabled, c.Server.Enabled = true, true
 	c.LogLevel = "DEBUG"
 	c.EnableDebug = true
+	if runtime.GOOS == "linux" {
+		c.Client.NetworkInterface = "lo" // ports of a trial are for this machine only
+	}
 	return c
 }
 

@@ -188,6 +188,9 @@ func (d *Daemon) nodeConfig() agent.Config {
 	for name, p := range d.cfg.Plugins {
 		plugins[name] = p.Config
 	}
+	if d.cfg.Dev && plugins["raw_exec"] == nil {
+		plugins["raw_exec"] = map[string]any{"enabled": true} // off by default: it isolates nothing
+	}
 	return agent.Config{
 		DataDir: dir, AllocDir: allocs, Region: d.cfg.Region, Logger: d.log, Servers: d.server.Sessions(), Node: d.describeNode(),
 		Fingerprint: fingerprint.Options{
