@@ -38,11 +38,13 @@ func TestRealTasksGoOnOverARestartOfTheAgent(t *testing.T) {
 	a := open()
 	begin := time.Now()
 	const tasks = 100
+	// Ids are new in each run, as those of real allocs.
+	id := func(i int) string { return fmt.Sprintf("x%d-%d", i, begin.UnixNano()) }
 	b.servers.set(func() {
 		for i := range tasks {
 			task := newTask("web")
 			task.Driver, task.Config = "raw_exec", map[string]any{"command": "/bin/sleep", "args": []any{"600"}}
-			x := newAlloc(fmt.Sprint("x", i), task)
+			x := newAlloc(id(i), task)
 			x.AllocModifyIndex = b.servers.index
 			b.servers.allocs[x.ID] = x
 		}
@@ -51,7 +53,7 @@ func TestRealTasksGoOnOverARestartOfTheAgent(t *testing.T) {
 		t.Helper()
 		b.eventually("all "+status, func() bool {
 			for i := range tasks {
-				if b.servers.report(fmt.Sprint("x", i)).ClientStatus != status {
+				if b.servers.report(id(i)).ClientStatus != status {
 					return false
 				}
 			}
@@ -69,11 +71,11 @@ func TestRealTasksGoOnOverARestartOfTheAgent(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	begin = time.Now()
+	stop := time.Now()
 	a.StopAll(t.Context())
 	all("complete")
-	t.Log("stopped after", time.Since(begin))
-	if got := displays(b.servers.report("x1"), "web"); strings.Contains(got, "restore") || strings.Count(got, "started") != 1 || !strings.Contains(got, "successfully killed") {
+	t.Log("stopped after", time.Since(stop))
+	if got := displays(b.servers.report(id(1)), "web"); strings.Contains(got, "restore") || strings.Count(got, "started") != 1 || !strings.Contains(got, "successfully killed") {
 		t.Errorf("events: %s", got)
 	}
 }
