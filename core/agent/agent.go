@@ -86,6 +86,8 @@ type Agent struct {
 	node   *model.Node
 	allocs map[string]*alloc.Runner
 	known  map[string]uint64 // by alloc: AllocModifyIndex that was acted upon
+	// waiting are assigned allocs whose predecessor still runs here.
+	waiting map[string]*model.Allocation
 	// orphans are allocs that servers have forgotten and that still run here.
 	orphans map[string]bool
 }
@@ -108,7 +110,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1),
-		collect: make(chan struct{}, 1), allocs: map[string]*alloc.Runner{}, known: map[string]uint64{}, orphans: map[string]bool{},
+		collect: make(chan struct{}, 1), allocs: map[string]*alloc.Runner{}, known: map[string]uint64{}, orphans: map[string]bool{}, waiting: map[string]*model.Allocation{},
 	}
 	if err := a.open(ctx); err != nil {
 		a.closeParts()
@@ -172,7 +174,7 @@ func (a *Agent) open(ctx context.Context) error {
 	a.runCfg = &alloc.Config{
 		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
-		Ended:   func(string) { a.garbage() },
+		Ended:   func(id string) { go a.ended(id) }, // the runner holds its lock
 		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
 		HostEnv: os.Environ(), Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
 	}

@@ -107,6 +107,7 @@ func (a *Agent) goneIn(x *rpc.Assignments) []string {
 func (a *Agent) forget(id string) {
 	a.mu.Lock()
 	r := a.allocs[id]
+	delete(a.waiting, id)
 	if r == nil {
 		delete(a.known, id)
 	}
@@ -134,6 +135,7 @@ func (a *Agent) run(x *model.Allocation) {
 	}
 	a.known[x.ID] = x.AllocModifyIndex
 	r := a.allocs[x.ID]
+	delete(a.waiting, x.ID)
 	a.mu.Unlock()
 	switch {
 	case r != nil:
@@ -142,7 +144,39 @@ func (a *Agent) run(x *model.Allocation) {
 		// It has ended here before and was collected since.
 	case x.ServerTerminalStatus():
 		a.updates.Put(neverRan(x, model.AllocClientStatusComplete, "The allocation was stopped before it was started"), false)
+	case a.waits(x):
 	default:
+		a.begin(x)
+	}
+}
+
+// waits keeps an alloc back while the one that it replaces still runs here: the
+// scheduler gave it the same ports and room. The wait ends with the
+// predecessor, whose own kill timeout bounds it.
+func (a *Agent) waits(x *model.Allocation) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.allocs[x.PreviousAllocation]
+	if before == nil || before.Ended() {
+		return false
+	}
+	a.waiting[x.ID] = x
+	return true
+}
+
+// ended lets the successors of an alloc start.
+func (a *Agent) ended(allocID string) {
+	a.garbage()
+	a.mu.Lock()
+	var next []*model.Allocation
+	for id, x := range a.waiting {
+		if x.PreviousAllocation == allocID {
+			next = append(next, x)
+			delete(a.waiting, id)
+		}
+	}
+	a.mu.Unlock()
+	for _, x := range next {
 		a.begin(x)
 	}
 }
