@@ -29,18 +29,25 @@ func (s *session) monitor(ctx context.Context, evalID string) error {
 	if err := s.listPlaced(ctx, eval.ID); err != nil {
 		return err
 	}
+	if len(eval.FailedTGAllocs) > 0 {
+		return s.notPlaced(eval)
+	}
 	if eval.DeploymentID != "" {
-		if err := s.watchDeployment(ctx, eval.DeploymentID); err != nil {
-			return err
-		}
+		return s.watchDeployment(ctx, eval.DeploymentID)
 	}
-	if len(eval.FailedTGAllocs) == 0 {
-		return nil
-	}
+	return nil
+}
+
+// notPlaced explains what could not be placed. It does not wait: only more
+// capacity or another job helps, and a deployment waits for that until its deadline.
+func (s *session) notPlaced(eval *model.Evaluation) error {
 	s.step("Failed to place all allocations:")
 	s.placementFailures(eval.FailedTGAllocs)
 	if eval.BlockedEval != "" {
-		s.printf("Evaluation %q waits for more capacity to place the rest", s.id(eval.BlockedEval))
+		s.printf("    Evaluation %q waits for more capacity to place the rest", s.id(eval.BlockedEval))
+	}
+	if eval.DeploymentID != "" {
+		s.printf("    Follow the deployment with: drover deployment status -monitor %s", s.id(eval.DeploymentID))
 	}
 	return &exitCode{code: exitPlacement}
 }
