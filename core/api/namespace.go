@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -136,10 +137,16 @@ func (s *Server) nodePoolJobs(w http.ResponseWriter, r *http.Request) (any, erro
 }
 
 func (s *Server) putNodePool(w http.ResponseWriter, r *http.Request) (any, error) {
-	var pool model.NodePool
-	if err := decodeBody(r, &pool, false); err != nil {
+	// The lifetime comes as nanoseconds or as text ("24h").
+	var body struct {
+		model.NodePool
+		NodeIdentityTTL flexDuration
+	}
+	if err := decodeBody(r, &body, false); err != nil {
 		return nil, err
 	}
+	pool := body.NodePool
+	pool.NodeIdentityTTL = time.Duration(body.NodeIdentityTTL)
 	if name := r.PathValue("name"); name != "" && pool.Name != name {
 		return nil, fail(http.StatusBadRequest, "Node pool name does not match request path")
 	}
