@@ -11,6 +11,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -158,6 +160,7 @@ func (a *Agent) open(ctx context.Context) error {
 		a.host, err = pluginhost.New(pluginhost.Config{
 			Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
 			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig,
+			Env: []string{"DROVER_PLUGIN_STATE_DIR=" + pluginStateDir(a.cfg.DataDir)},
 		})
 		if err != nil {
 			return err
@@ -183,6 +186,21 @@ func (a *Agent) open(ctx context.Context) error {
 	}
 	a.node = a.describe()
 	return nil
+}
+
+// maxStateDir keeps the sockets that plugins make below their state directory
+// within the 108 bytes that a socket's path may have.
+const maxStateDir = 64
+
+// pluginStateDir is where plugins keep what outlives their process: one place a
+// node, so that two agents on one machine never meet in it.
+func pluginStateDir(dataDir string) string {
+	dir := filepath.Join(dataDir, "plugin-state")
+	if len(dir) <= maxStateDir {
+		return dir
+	}
+	sum := sha256.Sum256([]byte(dir))
+	return filepath.Join(os.TempDir(), "drover-plugins-"+hex.EncodeToString(sum[:6]))
 }
 
 // Start goes on with the allocs that were running and begins the session.
