@@ -1,0 +1,338 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// BenchmarkAgent measures a dev agent made of the real binaries in the
+// directory DROVER_BENCH_BIN names: how soon it is ready, what it and its
+// helpers (plugin, supervisor, keeper) cost idle, and what tasks cost.
+// bench/agent.sh builds the binaries and runs it. The binaries are copied to a
+// private folder, so that its processes are known by their executable and share
+// no page with another agent's.
+func BenchmarkAgent(b *testing.B) {
+	source := os.Getenv("DROVER_BENCH_BIN")
+	if source == "" {
+		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/agent.sh")
+	}
+	bin := copyBinaries(b, source)
+	b.Run("ready", func(b *testing.B) {
+		var took []float64
+		for b.Loop() {
+			a := startAgent(b, bin)
+			took = append(took, ms(a.ready))
+			a.stop()
+		}
+		slices.Sort(took)
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(took[0], "min-ms")
+		b.ReportMetric(took[len(took)/2], "median-ms")
+		b.ReportMetric(took[len(took)-1], "max-ms")
+	})
+	b.Run("idle", func(b *testing.B) {
+		for b.Loop() {
+			a := startAgent(b, bin)
+			settle()
+			a.reportUse(b, "fresh-")
+			// With the supervisor and the keeper, which the first task starts.
+			a.run(b, "first", 1, true)
+			a.drop(b, "first")
+			settle()
+			a.reportUse(b, "")
+			before, start := a.cpu(), time.Now()
+			time.Sleep(10 * time.Second)
+			b.ReportMetric(100*(a.cpu()-before)/time.Since(start).Seconds(), "cpu-%")
+			a.stop()
+		}
+		b.ReportMetric(0, "ns/op")
+	})
+	for _, n := range []int{100, 500} {
+		for name, update := range map[string]bool{"update": true, "noupdate": false} {
+			b.Run(fmt.Sprintf("tasks-%d-%s", n, name), func(b *testing.B) { benchmarkTasks(b, bin, n, update) })
+		}
+	}
+}
+
+// benchmarkTasks runs n sleeps in one service job, three agents one after another.
+func benchmarkTasks(b *testing.B, bin string, n int, update bool) {
+	var took, bytesPerTask []float64
+	for b.Loop() {
+		a := startAgent(b, bin)
+		a.run(b, "first", 1, true)
+		a.drop(b, "first")
+		settle()
+		idle := a.pss()
+		took = append(took, ms(a.run(b, "many", n, update)))
+		settle()
+		bytesPerTask = append(bytesPerTask, float64(a.pss()-idle)/float64(n)/1024)
+		a.reportUse(b, "")
+		if tasks := a.tasks(); tasks != n {
+			b.Fatalf("%d processes of tasks run, not %d", tasks, n)
+		}
+		before, start := a.cpu(), time.Now()
+		time.Sleep(5 * time.Second)
+		b.ReportMetric(100*(a.cpu()-before)/time.Since(start).Seconds(), "cpu-%")
+		a.stop()
+	}
+	slices.Sort(took)
+	slices.Sort(bytesPerTask)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(took[len(took)/2], "running-ms")
+	b.ReportMetric(took[len(took)-1], "running-max-ms")
+	b.ReportMetric(bytesPerTask[len(bytesPerTask)/2], "pss-KiB/task")
+}
+
+// settle lets timers that follow a change run off, so that idle is idle.
+func settle() { time.Sleep(3 * time.Second) }
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// copyBinaries copies drover and its plugins, links by what they point to.
+func copyBinaries(b *testing.B, source string) string {
+	b.Helper()
+	dir := b.TempDir()
+	if out, err := exec.Command("cp", "-a", source+"/.", dir).CombinedOutput(); err != nil {
+		b.Fatalf("copy the binaries: %v: %s", err, out)
+	}
+	return dir
+}
+
+// agent is a running dev agent.
+type agent struct {
+	bin, url string
+	cmd      *exec.Cmd
+	ready    time.Duration
+}
+
+func startAgent(b *testing.B, bin string) *agent {
+	b.Helper()
+	dir := b.TempDir()
+	ports := freePorts(b, 3)
+	conf := filepath.Join(dir, "ports.hcl")
+	text := fmt.Sprintf("ports {\n  http = %d\n  rpc = %d\n  serf = %d\n}\nlog_level = \"WARN\"\n", ports[0], ports[1], ports[2])
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	a := &agent{bin: bin, url: fmt.Sprintf("http://127.0.0.1:%d", ports[0])}
+	a.cmd = exec.Command(filepath.Join(bin, "drover"), "agent", "-dev", "-config", conf)
+	a.cmd.Stderr = os.Stderr
+	start := time.Now()
+	if err := a.cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(a.stop)
+	a.wait(b, "a ready node", func() bool {
+		var nodes []struct{ Status string }
+		return a.get("/v1/nodes", &nodes) == nil && len(nodes) == 1 && nodes[0].Status == "ready"
+	})
+	a.ready = time.Since(start)
+	return a
+}
+
+func freePorts(b *testing.B, n int) []int {
+	b.Helper()
+	out := make([]int, 0, n)
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer l.Close()
+		out = append(out, l.Addr().(*net.TCPAddr).Port)
+	}
+	return out
+}
+
+// stop ends the agent, its tasks and, some time later, its supervisor.
+func (a *agent) stop() {
+	if a.cmd.ProcessState != nil {
+		return
+	}
+	_ = a.cmd.Process.Signal(syscall.SIGTERM)
+	kill := time.AfterFunc(30*time.Second, func() { _ = a.cmd.Process.Kill() })
+	_ = a.cmd.Wait()
+	kill.Stop()
+	for _, pid := range a.pids() {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // supervisor and keeper, which outlive agents by design
+	}
+}
+
+func (a *agent) wait(b *testing.B, what string, done func() bool) {
+	b.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
+
+func (a *agent) get(path string, out any) error {
+	r, err := http.Get(a.url + path)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s", path, r.Status)
+	}
+	return json.NewDecoder(r.Body).Decode(out)
+}
+
+func (a *agent) summary(job string) map[string]int {
+	var s struct{ Summary map[string]map[string]int }
+	if a.get("/v1/job/"+job+"/summary", &s) != nil {
+		return nil
+	}
+	return s.Summary["sleep"]
+}
+
+// run registers a service job of n sleeps and says how long it took until all ran.
+func (a *agent) run(b *testing.B, id string, n int, update bool) time.Duration {
+	b.Helper()
+	group := map[string]any{
+		"Name": "sleep", "Count": n, "EphemeralDisk": map[string]any{"SizeMB": 10},
+		"Tasks": []any{map[string]any{
+			"Name": "sleep", "Driver": "raw_exec", "Config": map[string]any{"command": "/bin/sleep", "args": []string{"3600"}},
+			"Resources": map[string]any{"CPU": 10, "MemoryMB": 10}, "LogConfig": map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1},
+		}},
+	}
+	if !update {
+		group["Update"] = map[string]any{"MaxParallel": 0}
+	}
+	job := map[string]any{"Job": map[string]any{"ID": id, "Name": id, "Type": "service", "Datacenters": []string{"*"}, "TaskGroups": []any{group}}}
+	body, err := json.Marshal(job)
+	if err != nil {
+		b.Fatal(err)
+	}
+	start := time.Now()
+	r, err := http.Post(a.url+"/v1/jobs", "application/json", bytes.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		b.Fatalf("register: %s", r.Status)
+	}
+	a.wait(b, fmt.Sprintf("%d running tasks", n), func() bool { return a.summary(id)["Running"] == n })
+	return time.Since(start)
+}
+
+// drop removes a job and waits until its tasks have ended.
+func (a *agent) drop(b *testing.B, id string) {
+	b.Helper()
+	r, err := http.NewRequest(http.MethodDelete, a.url+"/v1/job/"+id+"?purge=true", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	answer.Body.Close()
+	a.wait(b, "the end of "+id, func() bool { return a.tasks() == 0 })
+}
+
+// pids are the processes of the agent and its helpers, known by their executable.
+func (a *agent) pids() []int {
+	var out []int
+	links, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, link := range links {
+		if exe, err := os.Readlink(link); err == nil && strings.HasPrefix(exe, a.bin+"/") {
+			pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// field is a figure of a file of /proc such as smaps_rollup or status.
+func field(pid int, file, name string) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			n, _ := strconv.Atoi(strings.Fields(rest)[0])
+			return n
+		}
+	}
+	return 0
+}
+
+// pss is the memory of the agent and its helpers in bytes.
+func (a *agent) pss() int {
+	sum := 0
+	for _, pid := range a.pids() {
+		sum += field(pid, "smaps_rollup", "Pss") * 1024
+	}
+	return sum
+}
+
+// tasks counts the sleeps: children of helpers that are not helpers.
+func (a *agent) tasks() int {
+	own, n := a.pids(), 0
+	files, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range files {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if !slices.Contains(own, pid) && slices.Contains(own, field(pid, "status", "PPid")) {
+			n++
+		}
+	}
+	return n
+}
+
+// cpu is the seconds of processor time that agent and helpers have used.
+func (a *agent) cpu() float64 {
+	ticks := 0
+	for _, pid := range a.pids() {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if f := strings.Fields(rest); len(f) > 12 {
+			user, _ := strconv.Atoi(f[11])
+			system, _ := strconv.Atoi(f[12])
+			ticks += user + system
+		}
+	}
+	return float64(ticks) / 100
+}
+
+// reportUse reports memory, and with no prefix processes, threads and goroutines too.
+func (a *agent) reportUse(b *testing.B, prefix string) {
+	b.ReportMetric(float64(a.pss())/(1<<20), prefix+"pss-MiB")
+	if prefix != "" {
+		return
+	}
+	threads := 0
+	for _, pid := range a.pids() {
+		threads += field(pid, "status", "Threads")
+		if os.Getenv("DROVER_BENCH_VERBOSE") != "" {
+			cmd, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			b.Logf("%.70s: Pss %d kB, anonymous %d kB, file %d kB, %d threads", bytes.ReplaceAll(cmd, []byte{0}, []byte{' '}),
+				field(pid, "smaps_rollup", "Pss"), field(pid, "smaps_rollup", "Pss_Anon"), field(pid, "smaps_rollup", "Pss_File"), field(pid, "status", "Threads"))
+		}
+	}
+	var self struct {
+		Stats map[string]map[string]string `json:"stats"`
+	}
+	if err := a.get("/v1/agent/self", &self); err != nil {
+		b.Fatal(err)
+	}
+	goroutines, _ := strconv.Atoi(self.Stats["runtime"]["goroutines"])
+	b.ReportMetric(float64(len(a.pids())), "processes")
+	b.ReportMetric(float64(threads), "threads")
+	b.ReportMetric(float64(goroutines), "goroutines")
+}
