@@ -1,0 +1,160 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// deployed waits until the newest deployment of a job's version has a status.
+func (a *agent) deployed(job string, version uint64, status string) {
+	a.t.Helper()
+	a.eventually(20*time.Second, fmt.Sprintf("the deployment of %s version %d is %s", job, version, status), func() bool {
+		all, _, err := a.JobDeployments(a.ctx(), job, true, nil)
+		if err != nil {
+			return false
+		}
+		for _, d := range all {
+			if d.JobVersion == version && d.Status == status {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func TestAServiceIsRolledOutUpdatedScaledRevertedAndStopped(t *testing.T) {
+	a := newAgent(t).start()
+	update := strings.Replace(quick, "{\n", "{\n  max_parallel = 2\n", 1)
+	a.run(shell("web", "service", 4, update, "exec sleep 600"))
+	a.deployed("web", 0, model.DeploymentStatusSuccessful)
+
+	a.run(shell("web", "service", 4, update, "exec sleep 601"))
+	a.eventually(20*time.Second, "the new version runs everywhere", func() bool {
+		old, now := 0, 0
+		for _, x := range a.allocs("web", model.AllocClientStatusRunning) {
+			if x.JobVersion == 1 {
+				now++
+			} else {
+				old++
+			}
+		}
+		if old+now > 4 {
+			t.Fatalf("%d old and %d new allocs run at once, want 4 at most", old, now)
+		}
+		return now == 4
+	})
+	a.deployed("web", 1, model.DeploymentStatusSuccessful)
+	a.rolled("web", 1, 2)
+
+	a.must("job", "scale", "-detach", "web", "g", "6")
+	a.await("web", model.AllocClientStatusRunning, 6)
+	a.must("job", "scale", "-detach", "web", "g", "2")
+	a.await("web", model.AllocClientStatusRunning, 2)
+
+	a.must("job", "revert", "-detach", "web", "0")
+	a.eventually(10*time.Second, "the job's script is the first one again", func() bool {
+		j, _, err := a.Job(a.ctx(), "web", nil)
+		return err == nil && strings.Contains(fmt.Sprint(j.TaskGroups[0].Tasks[0].Config), "sleep 600")
+	})
+	a.must("job", "stop", "-detach", "-purge", "web")
+	a.eventually(10*time.Second, "no alloc of the purged job runs", func() bool {
+		if left := a.processes("sleep 60"); len(left) > 0 {
+			out, _ := a.get("/v1/allocations")
+			t.Log(left, out)
+			for _, x := range a.allocs("web", "") {
+				t.Log(x.ID, x.JobVersion, x.DesiredStatus, x.ClientStatus)
+			}
+		}
+		return len(a.allocs("web", model.AllocClientStatusRunning)) == 0 && len(a.processes("sleep 60")) == 0
+	})
+	if code, body := a.get("/v1/job/web"); code != 404 {
+		t.Errorf("the purged job answers %d %s", code, body)
+	}
+}
+
+// rolled checks that an update started at most width new allocs before the
+// first of them was healthy.
+func (a *agent) rolled(job string, version uint64, width int) {
+	a.t.Helper()
+	var first time.Time
+	var created []time.Time
+	for _, x := range a.allocs(job, "") {
+		if x.JobVersion != version {
+			continue
+		}
+		created = append(created, time.Unix(0, x.CreateTime))
+		if s := x.DeploymentStatus; s != nil && (first.IsZero() || s.Timestamp.Before(first)) {
+			first = s.Timestamp
+		}
+	}
+	early := 0
+	for _, at := range created {
+		if at.Before(first) {
+			early++
+		}
+	}
+	if early > width || early == 0 {
+		a.t.Errorf("%d of %d allocs were made before the first was healthy, want 1 to %d", early, len(created), width)
+	}
+}
+
+func TestAFailingUpdateGoesBackToTheStableVersion(t *testing.T) {
+	a := newAgent(t).start()
+	update := strings.Replace(quick, "{\n", "{\n  auto_revert = true\n", 1) + "restart {\n attempts = 0\n mode = \"fail\"\n}\n"
+	a.run(shell("web", "service", 2, update, "exec sleep 600"))
+	a.deployed("web", 0, model.DeploymentStatusSuccessful)
+	a.run(shell("web", "service", 2, update, "exit 1"))
+	a.deployed("web", 1, model.DeploymentStatusFailed)
+	a.deployed("web", 2, model.DeploymentStatusSuccessful)
+	j, _, err := a.Job(a.ctx(), "web", nil)
+	if err != nil || !strings.Contains(fmt.Sprint(j.TaskGroups[0].Tasks[0].Config), "sleep 600") {
+		t.Errorf("the job is not the stable one: %v, %v", j, err)
+	}
+}
+
+func TestAFailingTaskIsRestartedThenRescheduled(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(shell("bad", "service", 1, `restart {
+  attempts = 2
+  interval = "1m"
+  delay    = "50ms"
+  mode     = "fail"
+}
+reschedule {
+  delay          = "5s"
+  delay_function = "constant"
+  unlimited      = true
+}
+`, "exit 1"))
+	failed := a.await("bad", model.AllocClientStatusFailed, 1)[0]
+	if n := failed.TaskStates["t"].Restarts; n != 2 {
+		t.Errorf("restarted %d times, want 2", n)
+	}
+	a.eventually(15*time.Second, "another alloc takes its place", func() bool {
+		for _, x := range a.allocs("bad", "") {
+			if x.ID != failed.ID {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func TestBatchJobsEndAndSystemJobsRun(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(shell("once", "batch", 3, "", "true"))
+	a.await("once", model.AllocClientStatusComplete, 3)
+	a.eventually(5*time.Second, "the batch job is dead", func() bool {
+		j, _, err := a.Job(a.ctx(), "once", nil)
+		return err == nil && j.Status == "dead"
+	})
+	a.run(strings.Replace(shell("every", "system", 1, "", "exec sleep 600"), "count = 1", "", 1))
+	a.await("every", model.AllocClientStatusRunning, 1)
+}
