@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -45,6 +46,23 @@ func Main() {
 	os.Exit(role(os.Args[2], os.Args[3:]))
 }
 
+// resetIgnoredByLibc gives the two signals that C libraries keep for themselves
+// their default back where an ancestor ignored them: the Go runtime leaves them
+// alone, and what is ignored is inherited over exec.
+func resetIgnoredByLibc() {
+	type action struct{ handler, flags, restorer, mask uintptr } // the kernel's struct sigaction
+	const ignore, maskBytes = 1, 8
+	for sig := uintptr(32); sig <= 33; sig++ {
+		var now, byDefault action
+		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&now)), maskBytes, 0, 0)
+		if errno != 0 || now.handler != ignore {
+			continue
+		}
+		// A failure leaves the task with one ignored signal that nobody sends.
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, maskBytes, 0, 0)
+	}
+}
+
 func role(name string, args []string) int {
 	log := hclog.New(&hclog.LoggerOptions{Name: "supervisor", Output: os.Stderr, JSONFormat: true})
 	if name == roleProbe {
@@ -58,6 +76,7 @@ func role(name string, args []string) int {
 	// Signals that a parent ignored would be ignored by every task: a handler
 	// of our own is not inherited, so tasks start with the defaults.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGPIPE, unix.SIGTERM)
+	resetIgnoredByLibc()
 	// Descriptors that an ancestor forgot to close would be every task's too.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // from Linux 5.11; a help before
 	var err error
