@@ -1,0 +1,185 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package deploy_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/control"
+	"github.com/drover-project/drover/core/control/deploy"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// world is a state with one job, of which version 1 is being deployed.
+type world struct {
+	t     *testing.T
+	store *state.Store
+	index uint64
+	group model.DeploymentState
+}
+
+func newWorld(t *testing.T, group model.DeploymentState) *world {
+	w := &world{t: t, store: state.New(), index: 10, group: group}
+	for count := 1; count <= 2; count++ { // two versions
+		job := &model.Job{Namespace: "default", ID: "web", Type: model.JobTypeService, Priority: 50, TaskGroups: []*model.TaskGroup{{Name: "app", Count: count}}}
+		w.update(func(tx *state.Tx) error { tx.UpsertJob(job, nil); return nil })
+	}
+	d := &model.Deployment{ID: "d1", Namespace: "default", JobID: "web", JobVersion: 1, Status: model.DeploymentStatusRunning,
+		TaskGroups: map[string]*model.DeploymentState{"app": &group}}
+	w.update(func(tx *state.Tx) error { tx.UpsertDeployment(d, now.UnixNano()); return nil })
+	return w
+}
+
+func (w *world) update(f func(*state.Tx) error) {
+	w.t.Helper()
+	w.index++
+	if err := w.store.Update(w.index, f); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// alloc places an alloc of the deployment; healthy nil is not known yet.
+func (w *world) alloc(id string, healthy *bool, canary bool) {
+	w.t.Helper()
+	w.update(func(tx *state.Tx) error {
+		tx.PlaceAlloc(&model.Allocation{ID: id, Namespace: "default", JobID: "web", JobVersion: 1, TaskGroup: "app", Name: "web.app[0]", NodeID: "n1",
+			DeploymentID: "d1", DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusRunning,
+			AllocatedResources: &model.AllocatedResources{}, DeploymentStatus: &model.AllocDeploymentStatus{Canary: canary}}, now.UnixNano())
+		return nil
+	})
+	if healthy != nil {
+		w.update(func(tx *state.Tx) error {
+			return tx.UpdateAllocFromClient(&model.Allocation{ID: id, ClientStatus: model.AllocClientStatusRunning, ModifyTime: now.UnixNano(),
+				DeploymentStatus: &model.AllocDeploymentStatus{Healthy: healthy, Timestamp: now, Canary: canary}})
+		})
+	}
+}
+
+func (w *world) decide(at time.Time) control.Decision {
+	w.t.Helper()
+	n := 0
+	d, err := deploy.Controller{}.Decide(control.Input{View: w.store.View(), Now: at, NewID: func() string { n++; return "id-" + strconv.Itoa(n) }}, "d1")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return d
+}
+
+var yes, no = true, false
+
+func TestAllHealthyEndsInSuccess(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 1, ProgressDeadline: time.Minute})
+	w.alloc("a", &yes, false)
+	u, ok := only[*fsm.UpdateDeploymentStatus](t, w.decide(now))
+	if !ok || u.Update.Status != model.DeploymentStatusSuccessful || u.Eval == nil || u.Eval.TriggeredBy != model.EvalTriggerDeploymentWatcher {
+		t.Fatalf("got %+v", u)
+	}
+}
+
+func TestNoProgressFailsAtTheStoredDeadlineAndNotBefore(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 2, ProgressDeadline: time.Minute, RequireProgressBy: now.Add(time.Minute)})
+	early := w.decide(now)
+	if len(early.Commands) != 0 || early.Wake.IsZero() || early.Wake.Before(now) {
+		t.Fatalf("before the deadline: %+v", early)
+	}
+	u, ok := only[*fsm.UpdateDeploymentStatus](t, w.decide(early.Wake))
+	if !ok || u.Update.Status != model.DeploymentStatusFailed || u.Update.StatusDescription != model.DeploymentStatusDescriptionProgressDeadline {
+		t.Fatalf("at the deadline: %+v", u)
+	}
+}
+
+func TestWithoutADeadlineTheFirstUnhealthyAllocFailsIt(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 2})
+	w.alloc("a", &no, false)
+	u, ok := only[*fsm.UpdateDeploymentStatus](t, w.decide(now))
+	if !ok || u.Update.Status != model.DeploymentStatusFailed || u.Job != nil {
+		t.Fatalf("got %+v", u)
+	}
+}
+
+func TestAutoRevertGoesBackToTheNewestStableVersion(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 2, AutoRevert: true})
+	w.alloc("a", &no, false)
+	u, _ := only[*fsm.UpdateDeploymentStatus](t, w.decide(now))
+	if u.Job != nil || !strings.Contains(u.Update.StatusDescription, "no stable job version to auto revert to") {
+		t.Fatalf("without a stable version: %+v", u.Update)
+	}
+	w.update(func(tx *state.Tx) error { return tx.SetJobStability("default", "web", 0, true) })
+	u, _ = only[*fsm.UpdateDeploymentStatus](t, w.decide(now))
+	if u.Job == nil || u.Job.Version != 0 || !strings.HasSuffix(u.Update.StatusDescription, "rolling back to job version 0") {
+		t.Fatalf("with a stable version: %+v", u.Update)
+	}
+}
+
+func TestUnhealthyAllocsWithinTheDeadlineAreReplacedOnce(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 2, ProgressDeadline: time.Minute, RequireProgressBy: now.Add(time.Minute)})
+	w.alloc("a", &no, false)
+	u, ok := only[*fsm.UpdateDesiredTransitions](t, w.decide(now))
+	if !ok || !u.Transitions["a"].ShouldReschedule() || len(u.Evals) != 1 {
+		t.Fatalf("got %+v", u)
+	}
+	w.update(func(tx *state.Tx) error {
+		tx.UpsertEval(u.Evals[0])
+		return tx.SetDesiredTransition("a", u.Transitions["a"])
+	})
+	if d := w.decide(now); len(d.Commands) != 0 {
+		t.Fatalf("a second time: %+v", d.Commands)
+	}
+}
+
+func TestAutoPromotionWaitsForEveryCanary(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 2, DesiredCanaries: 2, AutoPromote: true, ProgressDeadline: time.Hour})
+	w.alloc("a", &yes, true)
+	if p, ok := only[*fsm.PromoteDeployment](t, w.decide(now)); ok {
+		t.Fatalf("with one of two healthy: %+v", p)
+	}
+	w.alloc("b", &yes, true)
+	if _, ok := only[*fsm.PromoteDeployment](t, w.decide(now)); !ok {
+		t.Fatal("all canaries are healthy, but they were not promoted")
+	}
+}
+
+func TestManualPromotionWaitsPastTheDeadline(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 3, DesiredCanaries: 1, ProgressDeadline: time.Minute, RequireProgressBy: now})
+	w.alloc("a", &yes, true)
+	if u, failed := only[*fsm.UpdateDeploymentStatus](t, w.decide(now.Add(time.Hour))); failed {
+		t.Fatalf("a deployment that waits for a person failed: %+v", u.Update)
+	}
+}
+
+func TestProgressThatTheSchedulerHasNotSeenMakesOneEval(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 3, ProgressDeadline: time.Hour})
+	w.alloc("a", &yes, false)
+	u, ok := only[*fsm.UpsertEvals](t, w.decide(now))
+	if !ok {
+		t.Fatal("no eval for the next step")
+	}
+	w.update(func(tx *state.Tx) error { tx.UpsertEval(u.Evals[0]); return nil })
+	if d := w.decide(now); len(d.Commands) != 0 {
+		t.Fatalf("while that eval waits: %+v", d.Commands)
+	}
+	seen := u.Evals[0].Copy()
+	seen.Status, seen.SnapshotIndex = model.EvalStatusComplete, w.index
+	w.update(func(tx *state.Tx) error { tx.UpsertEval(seen); return nil })
+	if d := w.decide(now); len(d.Commands) != 0 {
+		t.Fatalf("after the scheduler has seen it: %+v", d.Commands)
+	}
+}
+
+// only returns the single command of a decision, if it is of type C.
+func only[C fsm.Command](t *testing.T, d control.Decision) (c C, ok bool) {
+	t.Helper()
+	if len(d.Commands) != 1 {
+		return c, false
+	}
+	c, ok = d.Commands[0].(C)
+	return c, ok
+}

@@ -1,0 +1,276 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package drain owns the controller of draining nodes: it asks the scheduler to
+// move allocs away, as many at a time as their groups allow, and ends every
+// drain: when nothing that must leave is left, or at the deadline stored with
+// it. It does not place or stop allocs; core/schedule does. core/server imports it.
+//
+// Service allocs leave first, migrate.max_parallel of a group at a time; batch
+// and sysbatch allocs may finish until the deadline; system allocs leave last,
+// or stay if the drain ignores them. At the deadline everything that is left is
+// marked and the drain is over.
+package drain
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/control"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+)
+
+const (
+	// nodeKey and jobKey tell the two kinds of keys apart: a node that drains,
+	// and a job whose replacements may let draining nodes go on.
+	nodeKey = "node/"
+	jobKey  = "job/"
+	// complete is the status of a drain that came to its end.
+	complete = "complete"
+)
+
+// Controller decides about a draining node, or about all draining nodes of a job.
+type Controller struct{}
+
+var _ control.Controller = Controller{}
+
+// Name returns "drains".
+func (Controller) Name() string { return "drains" }
+
+// Reads lists what wakes the controller.
+func (Controller) Reads() []string { return []string{state.TableNodes, state.TableAllocs} }
+
+// Writes lists what its commands change.
+func (Controller) Writes() []string {
+	return []string{state.TableNodes, state.TableAllocs, state.TableEvals}
+}
+
+// Keys returns the node that a change concerns and, for an alloc that replaces
+// another, the job: its earlier allocs may be on nodes that drain.
+func (Controller) Keys(c state.Change) []string {
+	switch obj := c.New.(type) {
+	case *model.Node:
+		if obj.DrainStrategy != nil {
+			return []string{nodeKey + obj.ID}
+		}
+	case *model.Allocation:
+		if obj.PreviousAllocation == "" {
+			return []string{nodeKey + obj.NodeID}
+		}
+		return []string{nodeKey + obj.NodeID, jobKey + obj.Namespace + "/" + obj.JobID}
+	}
+	return nil
+}
+
+// All returns the nodes that drain.
+func (Controller) All(v *state.View) []string {
+	var keys []string
+	for n := range v.Nodes() {
+		if n.DrainStrategy != nil {
+			keys = append(keys, nodeKey+n.ID)
+		}
+	}
+	return keys
+}
+
+// Decide says what the draining nodes of a key need now.
+func (Controller) Decide(in control.Input, key string) (control.Decision, error) {
+	w := &work{in: in, marks: map[string]model.DesiredTransition{}, room: map[group]int{}, jobs: map[model.JobKey]*model.Job{}}
+	for _, n := range w.nodes(key) {
+		w.drain(n)
+	}
+	return w.decision(), nil
+}
+
+// nodes returns the draining nodes that a key names.
+func (w *work) nodes(key string) []*model.Node {
+	var ids []string
+	if id, ok := strings.CutPrefix(key, nodeKey); ok {
+		ids = []string{id}
+	} else {
+		ns, job, _ := strings.Cut(strings.TrimPrefix(key, jobKey), "/")
+		for _, a := range w.in.View.AllocsByJob(ns, job) {
+			if !a.ClientTerminalStatus() {
+				ids = append(ids, a.NodeID)
+			}
+		}
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+	}
+	var nodes []*model.Node
+	for _, id := range ids {
+		if n := w.in.View.NodeByID(id); n != nil && n.DrainStrategy != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// work is one decision.
+type work struct {
+	in    control.Input
+	marks map[string]model.DesiredTransition
+	room  map[group]int // how many more allocs of a group may leave now
+	jobs  map[model.JobKey]*model.Job
+	ended []fsm.Command
+	wake  time.Time
+}
+
+// drain looks at one node.
+func (w *work) drain(n *model.Node) {
+	service, batch, system := w.left(n)
+	deadline, limited := deadlineOf(n.DrainStrategy)
+	if limited && !w.in.Now.Before(deadline) {
+		for _, a := range slices.Concat(service, batch, system) {
+			w.mark(a)
+		}
+		w.end(n, "deadline reached")
+		return
+	}
+	switch {
+	case len(service) > 0:
+		w.migrate(service)
+	case len(batch) > 0: // may finish
+	case len(system) > 0:
+		for _, a := range system {
+			w.mark(a)
+		}
+	default:
+		w.end(n, "")
+		return
+	}
+	if limited {
+		w.wakeAt(deadline)
+	}
+}
+
+// deadlineOf returns when a drain ends whatever is left, and whether it does.
+func deadlineOf(s *model.DrainStrategy) (time.Time, bool) {
+	if s.Deadline < 0 {
+		return s.StartedAt, true
+	}
+	return s.ForceDeadline, !s.ForceDeadline.IsZero()
+}
+
+// left returns the allocs that have not left the node yet and must.
+func (w *work) left(n *model.Node) (service, batch, system []*model.Allocation) {
+	for _, a := range w.in.View.AllocsByNode(n.ID) {
+		if a.ClientTerminalStatus() {
+			continue
+		}
+		switch w.jobType(a) {
+		case model.JobTypeSystem:
+			if !n.DrainStrategy.IgnoreSystemJobs {
+				system = append(system, a)
+			}
+		case model.JobTypeSysBatch:
+			if !n.DrainStrategy.IgnoreSystemJobs {
+				batch = append(batch, a)
+			}
+		case model.JobTypeBatch:
+			batch = append(batch, a)
+		default:
+			service = append(service, a)
+		}
+	}
+	return service, batch, system
+}
+
+// jobType is that of the version that the alloc runs; a job that was purged
+// counts as a service: its allocs are stopped, not waited for.
+func (w *work) jobType(a *model.Allocation) string {
+	if j := w.in.View.JobByVersion(a.Namespace, a.JobID, a.JobVersion); j != nil {
+		return j.Type
+	}
+	if j := w.in.View.JobByID(a.Namespace, a.JobID); j != nil {
+		return j.Type
+	}
+	return model.JobTypeService
+}
+
+// migrate marks as many allocs as their groups allow.
+func (w *work) migrate(allocs []*model.Allocation) {
+	for _, a := range allocs {
+		if a.ServerTerminalStatus() || a.DesiredTransition.ShouldMigrate() {
+			continue
+		}
+		g := groupOf(a)
+		room, known := w.room[g]
+		if !known {
+			room = w.roomOf(g)
+		}
+		if room > 0 {
+			w.mark(a)
+			room--
+		}
+		w.room[g] = room
+	}
+}
+
+// mark asks the scheduler to move an alloc.
+func (w *work) mark(a *model.Allocation) {
+	if a.TerminalStatus() || a.DesiredTransition.ShouldMigrate() {
+		return
+	}
+	yes := true
+	t := a.DesiredTransition
+	t.Migrate = &yes
+	w.marks[a.ID] = t
+	w.jobs[a.JobKey()] = w.in.View.JobByID(a.Namespace, a.JobID)
+}
+
+// end ends the drain of a node, which stays ineligible.
+func (w *work) end(n *model.Node, why string) {
+	last := model.DrainMetadata{StartedAt: n.DrainStrategy.StartedAt}
+	if n.LastDrain != nil {
+		last = *n.LastDrain
+	}
+	now := w.in.Now.UTC()
+	last.UpdatedAt, last.Status = now, complete
+	event := &model.NodeEvent{Subsystem: "Drain", Message: "Node drain complete", Timestamp: now}
+	if why != "" {
+		event.Details = map[string]string{"reason": why}
+	}
+	w.ended = append(w.ended, &fsm.UpdateNodeDrain{NodeID: n.ID, LastDrain: &last, UpdatedAt: now.Unix(), Event: event})
+}
+
+func (w *work) wakeAt(t time.Time) {
+	if w.wake.IsZero() || t.Before(w.wake) {
+		w.wake = t
+	}
+}
+
+func (w *work) decision() control.Decision {
+	d := control.Decision{Wake: w.wake}
+	if len(w.marks) > 0 {
+		d.Commands = append(d.Commands, &fsm.UpdateDesiredTransitions{Transitions: w.marks, Evals: w.evals()})
+	}
+	d.Commands = append(d.Commands, w.ended...)
+	return d
+}
+
+// evals makes an eval of every job that was touched, in the order of their keys.
+func (w *work) evals() []*model.Evaluation {
+	now := w.in.Now.UnixNano()
+	var out []*model.Evaluation
+	for key, job := range w.jobs {
+		e := &model.Evaluation{
+			Namespace: key.Namespace, JobID: key.ID, Priority: model.JobDefaultPriority, Type: model.JobTypeService,
+			TriggeredBy: model.EvalTriggerNodeDrain, Status: model.EvalStatusPending, CreateTime: now, ModifyTime: now,
+		}
+		if job != nil {
+			e.Priority, e.Type = job.Priority, job.Type
+		}
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b *model.Evaluation) int {
+		return strings.Compare(a.Namespace+"/"+a.JobID, b.Namespace+"/"+b.JobID)
+	})
+	for _, e := range out {
+		e.ID = w.in.NewID()
+	}
+	return out
+}
