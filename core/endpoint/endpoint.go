@@ -37,6 +37,9 @@ type Config struct {
 	Store  *state.Store
 	Raft   Raft
 	Region string
+	// Address and Datacenter are this server's, as nodes are told them.
+	Address    string
+	Datacenter string
 	// Nodes returns the session of a node; Unavailable if it has none.
 	Nodes func(nodeID string) (rpc.Node, error)
 	// LocalNode is the id of the node in this process, "" if there is none.

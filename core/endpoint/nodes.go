@@ -120,7 +120,11 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 	}
 	cmd.LastDrain = &model.DrainMetadata{StartedAt: started, UpdatedAt: now, Status: status, Meta: req.Meta}
 	cmd.Event = e.event("Drain", message)
-	cmd.Evals = NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, now)
+	// What must leave is the business of the drain controller (core/control/drain);
+	// only a node that takes work again is news for the scheduler.
+	if req.DrainSpec == nil && req.MarkEligible {
+		cmd.Evals = NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, now)
+	}
 	index, err := e.propose(ctx, cmd)
 	if err != nil {
 		return nil, err
@@ -136,7 +140,7 @@ func (e *Endpoint) PurgeNode(ctx context.Context, nodeID string) (*api.NodeUpdat
 	}
 	evals := NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, e.Now())
 	index, err := e.propose(ctx, &fsm.DeregisterNodes{IDs: []string{n.ID}, Evals: evals})
-	return e.nodeUpdate(index, evals), err
+	return e.nodeUpdate(n, index, evals), err
 }
 
 // EvaluateNode asks the scheduler to look at every job of a node.
@@ -147,14 +151,22 @@ func (e *Endpoint) EvaluateNode(ctx context.Context, nodeID string) (*api.NodeUp
 	}
 	evals := NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, e.Now())
 	if len(evals) == 0 {
-		return e.nodeUpdate(e.Store.View().Index(), nil), nil
+		return e.nodeUpdate(n, e.Store.View().Index(), nil), nil
 	}
 	index, err := e.propose(ctx, &fsm.UpsertEvals{Evals: evals})
-	return e.nodeUpdate(index, evals), err
+	return e.nodeUpdate(n, index, evals), err
 }
 
-func (e *Endpoint) nodeUpdate(index uint64, evals []*model.Evaluation) *api.NodeUpdateResponse {
-	out := &api.NodeUpdateResponse{EvalIDs: evalIDs(evals), NodeModifyIndex: index}
+// nodeUpdate answers with the evals and with what a node would want to know of
+// the cluster.
+func (e *Endpoint) nodeUpdate(n *model.Node, index uint64, evals []*model.Evaluation) *api.NodeUpdateResponse {
+	out := &api.NodeUpdateResponse{
+		EvalIDs: evalIDs(evals), LeaderRPCAddr: e.Address, SchedulingEligibility: n.SchedulingEligibility,
+		Servers: []*api.NodeServerInfo{{RPCAdvertiseAddr: e.Address, Datacenter: e.Datacenter}},
+	}
+	for range e.Store.View().Nodes() {
+		out.NumNodes++
+	}
 	if len(evals) > 0 {
 		out.EvalCreateIndex = index
 	}

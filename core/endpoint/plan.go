@@ -82,6 +82,9 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 		out.CreatedEvals = append(out.CreatedEvals, outcome.Blocked)
 	}
 	out.CreatedEvals = append(out.CreatedEvals, outcome.FollowUps...)
+	for _, planned := range out.CreatedEvals {
+		planned.SnapshotIndex = 0 // no state was looked at that anybody else can see
+	}
 	if !req.Diff {
 		return out, nil
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/control"
 	"github.com/drover-project/drover/core/control/deploy"
+	"github.com/drover-project/drover/core/control/drain"
 	"github.com/drover-project/drover/core/control/gc"
 	"github.com/drover-project/drover/core/dispatch"
 	"github.com/drover-project/drover/core/endpoint"
@@ -40,6 +41,8 @@ type Config struct {
 	DataDir string
 	Dev     bool
 	Region  string
+	// Datacenter is this server's; nodes are told it.
+	Datacenter string
 	// Address is where other machines reach this server (host:port).
 	Address string
 	// Workers is how many evaluations are scheduled at the same time.
@@ -109,7 +112,7 @@ func New(cfg Config) (*Server, error) {
 	s.controls = control.NewSupervisor(s.store, s.raft, uuid.NewString, cfg.Logger.Named("control"))
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: raft{s.raft}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
-		CollectGarbage: s.collectGarbage,
+		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter,
 	})
 	return s, nil
 }
@@ -130,7 +133,9 @@ func (s *Server) lead(ctx context.Context) {
 	term.Go(func() { feeder.Run(ctx) })
 	term.Go(func() { s.applier.Run(ctx) })
 	term.Go(func() { s.dispatch.Lead(ctx) })
-	term.Go(func() { s.controls.Run(ctx, deploy.Controller{}, gc.Controller{Thresholds: s.cfg.GC}) })
+	term.Go(func() {
+		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
+	})
 	for range max(s.cfg.Workers, 1) {
 		term.Go(func() { s.worker().Run(ctx) })
 	}

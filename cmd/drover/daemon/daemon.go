@@ -156,7 +156,7 @@ func (d *Daemon) serverConfig() server.Config {
 	}
 	keep := gc.DefaultThresholds()
 	return server.Config{
-		DataDir: dir, Dev: d.cfg.Dev, Region: d.cfg.Region, Address: d.cfg.AdvertiseRPC(), Workers: workers,
+		DataDir: dir, Dev: d.cfg.Dev, Region: d.cfg.Region, Datacenter: d.cfg.Datacenter, Address: d.cfg.AdvertiseRPC(), Workers: workers,
 		GC: gc.Thresholds{
 			Eval: config.Duration(c.EvalGCThreshold, keep.Eval), BatchEval: config.Duration(c.BatchEvalGCThreshold, keep.BatchEval),
 			Job: config.Duration(c.JobGCThreshold, keep.Job), Deployment: config.Duration(c.DeploymentGCThreshold, keep.Deployment),

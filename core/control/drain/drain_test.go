@@ -71,7 +71,7 @@ func (w *world) job(id, kind string, count, parallel int) {
 
 // place puts a running alloc on a node.
 func (w *world) place(id, job string, index int, node, previous string) {
-	w.apply(&fsm.ApplyPlan{UpdatedAt: w.now.UnixNano(), Allocs: []*model.Allocation{{
+	w.apply(&fsm.ApplyPlan{UpdatedAt: w.now.UnixNano(), Placed: []*model.Allocation{{
 		ID: id, Namespace: "default", JobID: job, Name: model.AllocName(job, "g", index), TaskGroup: "g", NodeID: node, PreviousAllocation: previous,
 		DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusPending, AllocatedResources: &model.AllocatedResources{},
 	}}})

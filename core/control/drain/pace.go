@@ -24,20 +24,29 @@ func (w *work) roomOf(g group) int {
 	if tg != nil && tg.Migrate != nil {
 		parallel, minHealthy = max(tg.Migrate.MaxParallel, 1), tg.Migrate.MinHealthyTime
 	}
-	marked, live, healthy := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	marked, live, healthy := map[string]bool{}, map[string]bool{}, map[string]time.Time{}
 	for _, a := range w.in.View.AllocsByJob(g.namespace, g.job) {
 		switch {
 		case a.TaskGroup != g.name:
 		case a.DesiredTransition.ShouldMigrate():
 			marked[a.Name] = true
 			live[a.Name] = live[a.Name] || !a.ClientTerminalStatus()
-		case a.TerminalStatus():
-		case w.healthy(a, minHealthy):
-			healthy[a.Name] = true
+		case !a.TerminalStatus():
+			at, ok := healthyAt(a, minHealthy)
+			if was, known := healthy[a.Name]; ok && (!known || at.Before(was)) {
+				healthy[a.Name] = at
+			}
 		}
 	}
 	for name := range marked {
-		if !healthy[name] && (live[name] || replaced(job, tg, name)) {
+		at, ok := healthy[name]
+		if ok && !w.in.Now.Before(at) {
+			continue
+		}
+		if ok {
+			w.wakeAt(at)
+		}
+		if live[name] || replaced(job, tg, name) {
 			parallel--
 		}
 	}
@@ -49,29 +58,24 @@ func replaced(job *model.Job, tg *model.TaskGroup, name string) bool {
 	if job == nil || job.Stop || tg == nil {
 		return false
 	}
-	a := model.Allocation{Name: name, JobID: job.ID, TaskGroup: tg.Name}
+	a := model.Allocation{Name: name}
 	return a.Index() < tg.Count
 }
 
-// healthy reports whether a replacement can take over: by its health if the
-// node judged it, else once its tasks have run for long enough; then the
-// decision is taken again at that time.
-func (w *work) healthy(a *model.Allocation, minHealthy time.Duration) bool {
+// healthyAt returns from when on a replacement can take over, if it does not
+// fail until then: at once if the node judged it healthy, else when its tasks
+// have run for long enough.
+func healthyAt(a *model.Allocation, minHealthy time.Duration) (at time.Time, ok bool) {
 	switch {
 	case a.ClientStatus != model.AllocClientStatusRunning || a.DeploymentStatus.IsUnhealthy():
-		return false
+		return at, false
 	case a.DeploymentStatus.IsHealthy():
-		return true
+		return at, true
 	}
-	var since time.Time
 	for _, t := range a.TaskStates {
-		if t.StartedAt != nil && t.StartedAt.After(since) {
-			since = *t.StartedAt
+		if t.StartedAt != nil && t.StartedAt.After(at) {
+			at = *t.StartedAt
 		}
 	}
-	if at := since.Add(minHealthy); w.in.Now.Before(at) {
-		w.wakeAt(at)
-		return false
-	}
-	return true
+	return at.Add(minHealthy), true
 }
