@@ -106,7 +106,7 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 	}
 	now := e.Now().UTC()
 	cmd := &fsm.UpdateNodeDrain{NodeID: n.ID, MarkEligible: req.MarkEligible, UpdatedAt: now.Unix()}
-	started, status, message := now, "draining", "Node drain strategy set"
+	started, status, message := now.Truncate(time.Second), "draining", "Node drain strategy set"
 	if req.DrainSpec == nil {
 		status, message = "canceled", "Node drain complete"
 		if n.LastDrain != nil {
@@ -118,7 +118,7 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 			cmd.Strategy.ForceDeadline = now.Add(req.DrainSpec.Deadline)
 		}
 	}
-	cmd.LastDrain = &model.DrainMetadata{StartedAt: started, UpdatedAt: now, Status: status, Meta: req.Meta}
+	cmd.LastDrain = &model.DrainMetadata{StartedAt: started, UpdatedAt: now.Truncate(time.Second), Status: status, Meta: req.Meta}
 	cmd.Event = e.event("Drain", message)
 	// What must leave is the business of the drain controller (core/control/drain);
 	// only a node that takes work again is news for the scheduler.
@@ -129,7 +129,9 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	return nodeAnswer(index, cmd.Evals), nil
+	out := nodeAnswer(index, cmd.Evals)
+	out.NodeModifyIndex = index
+	return out, nil
 }
 
 // PurgeNode forgets a node; what ran there is replaced.

@@ -127,7 +127,7 @@ func (w *work) drain(n *model.Node) {
 		for _, a := range slices.Concat(service, batch, system) {
 			w.mark(a)
 		}
-		w.end(n, "deadline reached")
+		w.end(n, true)
 		return
 	}
 	switch {
@@ -139,7 +139,7 @@ func (w *work) drain(n *model.Node) {
 			w.mark(a)
 		}
 	default:
-		w.end(n, "")
+		w.end(n, false)
 		return
 	}
 	if limited {
@@ -223,16 +223,16 @@ func (w *work) mark(a *model.Allocation) {
 }
 
 // end ends the drain of a node, which stays ineligible.
-func (w *work) end(n *model.Node, why string) {
+func (w *work) end(n *model.Node, deadlineReached bool) {
 	last := model.DrainMetadata{StartedAt: n.DrainStrategy.StartedAt}
 	if n.LastDrain != nil {
 		last = *n.LastDrain
 	}
 	now := w.in.Now.UTC()
-	last.UpdatedAt, last.Status = now, complete
+	last.UpdatedAt, last.Status = now.Truncate(time.Second), complete
 	event := &model.NodeEvent{Subsystem: "Drain", Message: "Node drain complete", Timestamp: now}
-	if why != "" {
-		event.Details = map[string]string{"reason": why}
+	if deadlineReached {
+		event.Details = map[string]string{"deadline_reached": "true"}
 	}
 	w.ended = append(w.ended, &fsm.UpdateNodeDrain{NodeID: n.ID, LastDrain: &last, UpdatedAt: now.Unix(), Event: event})
 }
