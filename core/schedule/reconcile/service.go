@@ -170,14 +170,23 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 	}
 	r.pending = true
 	want := ds.DesiredCanaries - len(s.canaries)
-	if want <= 0 || r.halted() || len(up.destructive) == 0 {
+	if len(up.destructive) == 0 { // nothing left to try the new version against
+		want = min(want, len(s.movedCanaries))
+	}
+	if want <= 0 || r.halted() {
 		return true
 	}
 	for i := range want {
 		p := Placement{Job: r.Job, Group: tg, Canary: true, Deployment: r.join(tg)}
-		p.Name = s.canaryName(r.Job, tg, i+len(s.canaries))
+		if i < len(s.movedCanaries) {
+			p.Previous = s.movedCanaries[i]
+			p.Name = p.Previous.Name
+			u.Migrate++
+		} else {
+			p.Name = s.canaryName(r.Job, tg, i+len(s.canaries))
+			u.Canary++
+		}
 		r.res.Place = append(r.res.Place, p)
-		u.Canary++
 	}
 	return true
 }

@@ -15,13 +15,14 @@ import (
 
 // slots sorts the allocs of one group by what they mean for its count.
 type slots struct {
-	tg          *model.TaskGroup
-	live        []*model.Allocation // run, or will; hold a place
-	kept        []*model.Allocation // ended, but hold their place: done, or not to be replaced (yet)
-	leaving     []*leaver           // to be replaced
-	canaries    []*model.Allocation // of the current deployment, beside the count
-	oldCanaries []*model.Allocation // of a version that was given up
-	disconnect  []*model.Allocation // out of reach, place given to a replacement
+	tg            *model.TaskGroup
+	live          []*model.Allocation // run, or will; hold a place
+	kept          []*model.Allocation // ended, but hold their place: done, or not to be replaced (yet)
+	leaving       []*leaver           // to be replaced
+	canaries      []*model.Allocation // of the current deployment, beside the count
+	oldCanaries   []*model.Allocation // of a version that was given up
+	movedCanaries []*model.Allocation // stopped because they migrate; the next canaries take their places
+	disconnect    []*model.Allocation // out of reach, place given to a replacement
 }
 
 type leaver struct {
@@ -154,6 +155,11 @@ func (r *run) sortCanary(s *slots, a *model.Allocation) {
 	current := r.ofThisVersion(d) && a.DeploymentID == d.ID && d.Status != model.DeploymentStatusFailed
 	if !current {
 		s.oldCanaries = append(s.oldCanaries, a)
+		return
+	}
+	if a.DesiredTransition.ShouldMigrate() {
+		r.stop(a, DescMigrating, "")
+		s.movedCanaries = append(s.movedCanaries, a)
 		return
 	}
 	s.canaries = append(s.canaries, a)
