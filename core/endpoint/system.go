@@ -22,7 +22,7 @@ type JobsAndAllocs interface {
 }
 
 // StopAlloc asks for an alloc to be stopped and replaced elsewhere.
-func (e *Endpoint) StopAlloc(ctx context.Context, allocID string, noShutdownDelay, _ bool) (*api.AllocStopResponse, error) {
+func (e *Endpoint) StopAlloc(ctx context.Context, allocID string, noShutdownDelay, reschedule bool) (*api.AllocStopResponse, error) {
 	a := e.Store.View().AllocByID(allocID)
 	if a == nil {
 		return nil, errdefs.NotFoundf("alloc not found")
@@ -33,10 +33,7 @@ func (e *Endpoint) StopAlloc(ctx context.Context, allocID string, noShutdownDela
 	}
 	yes := true
 	t := a.DesiredTransition
-	t.Migrate = &yes
-	if noShutdownDelay {
-		t.NoShutdownDelay = &yes
-	}
+	t.Migrate, t.NoShutdownDelay, t.Reschedule = &yes, &noShutdownDelay, &reschedule
 	eval := e.newEval(job, model.EvalTriggerAllocStop)
 	index, err := e.propose(ctx, &fsm.UpdateDesiredTransitions{Transitions: map[string]model.DesiredTransition{a.ID: t}, Evals: []*model.Evaluation{eval}})
 	return &api.AllocStopResponse{EvalID: eval.ID, Index: index}, err
