@@ -65,13 +65,6 @@ func TestAServiceIsRolledOutUpdatedScaledRevertedAndStopped(t *testing.T) {
 	})
 	a.must("job", "stop", "-detach", "-purge", "web")
 	a.eventually(10*time.Second, "no alloc of the purged job runs", func() bool {
-		if left := a.processes("sleep 60"); len(left) > 0 {
-			out, _ := a.get("/v1/allocations")
-			t.Log(left, out)
-			for _, x := range a.allocs("web", "") {
-				t.Log(x.ID, x.JobVersion, x.DesiredStatus, x.ClientStatus)
-			}
-		}
 		return len(a.allocs("web", model.AllocClientStatusRunning)) == 0 && len(a.processes("sleep 60")) == 0
 	})
 	if code, body := a.get("/v1/job/web"); code != 404 {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -77,12 +78,22 @@ func (t *tasks) learn(id string, c *supervisor.Client) {
 	t.known[id] = c
 }
 
+// startLimit bounds the start of one task.
+const startLimit = 30 * time.Second
+
 func (t *tasks) start(ctx context.Context, spec supervisor.Spec) (*driver.Handle, error) {
 	c, err := t.client(ctx, t.dir)
 	if err != nil {
 		return nil, err
 	}
-	status, err := c.Start(ctx, spec)
+	// A start is short, so it is never cut off halfway: a task that nobody waits
+	// for any more is ended here, where it is known whether it was started.
+	full, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+	defer cancel()
+	status, err := c.Start(full, spec)
+	if gone := ctx.Err(); err == nil && gone != nil {
+		err = errors.Join(fmt.Errorf("start task %q: given up: %w", spec.ID, gone), c.Destroy(full, spec.ID, true))
+	}
 	if err != nil {
 		return nil, err
 	}
