@@ -29,6 +29,10 @@ type placer struct {
 
 // place finds nodes for the placements, one group after the other.
 func (p *process) place(ps []reconcile.Placement) {
+	if len(p.plan.NodeAllocation) == 0 { // the usual case: growing these maps would cost more than the placing
+		p.plan.NodeAllocation = make(map[string][]*model.Allocation, min(len(ps), len(p.cluster.nodes)))
+		p.cluster.placed = make(map[string][]*model.Allocation, min(len(ps), len(p.cluster.nodes)))
+	}
 	for len(ps) > 0 {
 		n := 1
 		for n < len(ps) && ps[n].Group == ps[0].Group {
