@@ -126,6 +126,10 @@ func (n *Node) Propose(ctx context.Context, command []byte) (uint64, any, error)
 	if ctx.Err() != nil {
 		return 0, nil, n.classify(what, ctx.Err())
 	}
+	// Refused before raft sees it: a write that fails in raft costs the lead.
+	if err := n.stores.space.Check(); err != nil {
+		return 0, nil, err
+	}
 	future := n.raft.Apply(command, untilDeadline(ctx))
 	if err := wait(ctx, future); err != nil {
 		return 0, nil, n.classify(what, err)

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/drover-project/drover/core/consensus/badgerlog"
+	"github.com/drover-project/drover/core/freespace"
 )
 
 // stores is what raft keeps on disk, or in memory for a server without one.
@@ -21,16 +23,31 @@ type stores struct {
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
 	closer    io.Closer
+	space     *freespace.Guard // nil in memory
 }
+
+// Free space that is kept: what the memory maps of badger's files may still
+// grow into, of the memtables and of the tables that they are flushed to.
+const (
+	serverReserve = 128 << 20
+	devReserve    = 32 << 20
+)
 
 func openStores(cfg Config, logger hclog.Logger) (stores, error) {
 	if cfg.DataDir == "" {
 		memory := raft.NewInmemStore()
 		return stores{log: memory, stable: memory, snapshots: raft.NewInmemSnapshotStore()}, nil
 	}
-	profile := badgerlog.ProfileServer
+	profile, reserve := badgerlog.ProfileServer, uint64(serverReserve)
 	if cfg.Dev {
-		profile = badgerlog.ProfileDev
+		profile, reserve = badgerlog.ProfileDev, devReserve
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return stores{}, fmt.Errorf("make the directory of the log: %w", err)
+	}
+	space := freespace.New(cfg.DataDir, reserve)
+	if err := space.Check(); err != nil {
+		return stores{}, err
 	}
 	badger, err := badgerlog.Open(badgerlog.Config{
 		Dir:     filepath.Join(cfg.DataDir, "log"),
@@ -50,7 +67,7 @@ func openStores(cfg Config, logger hclog.Logger) (stores, error) {
 	if err != nil {
 		return stores{}, errors.Join(err, badger.Close())
 	}
-	return stores{log: cached, stable: badger, snapshots: snapshots, closer: badger}, nil
+	return stores{log: cached, stable: badger, snapshots: snapshots, closer: badger, space: space}, nil
 }
 
 func (s stores) close() error {

@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/freespace"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -34,6 +35,7 @@ const (
 // Store is the node's state on disk.
 type Store struct {
 	db     *badger.DB
+	space  *freespace.Guard
 	writes chan write
 	quit   chan struct{}
 	done   sync.WaitGroup
@@ -48,13 +50,21 @@ type write struct {
 	done    chan error
 }
 
+// reserve is the free space that is kept: what the memory maps of badger's files
+// may still grow into.
+const reserve = 32 << 20
+
 // Open opens or makes the store in a directory of its own.
 func Open(dir string, logger hclog.Logger) (*Store, error) {
+	space := freespace.New(dir, reserve)
+	if err := space.Check(); err != nil {
+		return nil, err
+	}
 	db, err := badger.Open(badgerOptions(dir, logger))
 	if err != nil {
 		return nil, fmt.Errorf("open the node's state in %s (is another agent using it?): %w", dir, err)
 	}
-	s := &Store{db: db, writes: make(chan write, 256), quit: make(chan struct{})}
+	s := &Store{db: db, space: space, writes: make(chan write, 256), quit: make(chan struct{})}
 	s.done.Go(s.writer)
 	return s, nil
 }
@@ -144,19 +154,9 @@ func (w write) size() int {
 }
 
 func (s *Store) commit(batch []write) {
-	wb := s.db.NewWriteBatch()
-	defer wb.Cancel()
-	var err error
-	for _, w := range batch {
-		for k, v := range w.sets {
-			err = errors.Join(err, wb.Set([]byte(k), v))
-		}
-		for _, k := range w.deletes {
-			err = errors.Join(err, wb.Delete([]byte(k)))
-		}
-	}
+	err := s.space.Check()
 	if err == nil {
-		err = wb.Flush()
+		err = s.flush(batch)
 	}
 	if err != nil {
 		err = fmt.Errorf("write the node's state: %w", err)
@@ -164,6 +164,24 @@ func (s *Store) commit(batch []write) {
 	for _, w := range batch {
 		w.done <- err
 	}
+}
+
+func (s *Store) flush(batch []write) error {
+	wb := s.db.NewWriteBatch()
+	defer wb.Cancel()
+	for _, w := range batch {
+		for k, v := range w.sets {
+			if err := wb.Set([]byte(k), v); err != nil {
+				return err
+			}
+		}
+		for _, k := range w.deletes {
+			if err := wb.Delete([]byte(k)); err != nil {
+				return err
+			}
+		}
+	}
+	return wb.Flush()
 }
 
 // put hands a write to the writer and returns when it is durable.
