@@ -24,6 +24,8 @@ type session struct {
 	wake     chan struct{} // of size 1
 	replaced chan struct{} // closed when another session takes its place
 
+	sent uint64 // index of the last full push; used by Attach only
+
 	mu    sync.Mutex
 	full  bool // everything must be sent
 	index uint64
@@ -79,9 +81,16 @@ func (s *session) take() (delta *rpc.Assignments, full bool) {
 	}
 	delta = &rpc.Assignments{Index: s.index, Gone: s.gone, Set: make([]rpc.Assignment, 0, len(s.set))}
 	for _, a := range s.set {
-		delta.Set = append(delta.Set, a)
+		// The feed runs behind the store: what it tells now may have been part
+		// of the full push already.
+		if a.AllocModifyIndex > s.sent {
+			delta.Set = append(delta.Set, a)
+		}
 	}
 	s.set, s.gone = nil, nil
+	if len(delta.Set) == 0 && len(delta.Gone) == 0 {
+		return nil, false
+	}
 	return delta, false
 }
 
@@ -109,6 +118,7 @@ func (d *Dispatcher) Attach(ctx context.Context, id rpc.Identity, node rpc.Node,
 		delta, full := s.take()
 		if full {
 			delta = d.everything(ctx, id.NodeID)
+			s.sent = delta.Index
 		}
 		if delta == nil {
 			continue
