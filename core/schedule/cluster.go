@@ -4,6 +4,9 @@
 package schedule
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
 	"github.com/drover-project/drover/core/schedule/rank"
@@ -13,19 +16,17 @@ import (
 // readiness go, with their room as columns.
 type cluster struct {
 	view      View
-	nodes     []*model.Node
-	row       map[string]int
+	nodes     []*model.Node // ordered by id
 	cols      *rank.Columns
 	inPool    int
 	available map[string]int // ready nodes by datacenter; shared by all metrics
 	gone      map[string]map[string]bool
-	placed    map[string][]*model.Allocation
+	placed    [][]*model.Allocation // by row
 }
 
 func newCluster(v View, job *model.Job) *cluster {
 	c := &cluster{
-		view: v, available: map[string]int{},
-		gone: map[string]map[string]bool{}, placed: map[string][]*model.Allocation{},
+		view: v, available: map[string]int{}, gone: map[string]map[string]bool{},
 	}
 	if job != nil && !job.Stop {
 		for n := range v.Nodes() {
@@ -39,15 +40,19 @@ func newCluster(v View, job *model.Job) *cluster {
 			}
 		}
 	}
-	c.row = make(map[string]int, len(c.nodes))
+	c.placed = make([][]*model.Allocation, len(c.nodes))
 	c.cols = rank.NewColumns(len(c.nodes))
-	for i, n := range c.nodes {
-		c.row[n.ID] = i
+	for _, n := range c.nodes {
 		capacity := feasible.CapacityOf(n)
 		cpu, mem, disk := v.NodeUsed(n.ID)
 		c.cols.Append(rank.Ask{CPU: capacity.CPU, Memory: capacity.Memory, Disk: capacity.Disk}, rank.Ask{CPU: cpu, Memory: mem, Disk: disk})
 	}
 	return c
+}
+
+// row returns the row of a node.
+func (c *cluster) row(nodeID string) (row int, ok bool) {
+	return slices.BinarySearchFunc(c.nodes, nodeID, func(n *model.Node, id string) int { return strings.Compare(n.ID, id) })
 }
 
 // ask returns what an alloc takes of the columns.
@@ -61,7 +66,7 @@ func ask(r *model.AllocatedResources) rank.Ask {
 
 // release gives back the room of an alloc that the plan stops.
 func (c *cluster) release(a *model.Allocation) (row int, ok bool) {
-	row, ok = c.row[a.NodeID]
+	row, ok = c.row(a.NodeID)
 	if !ok || a.ClientTerminalStatus() || c.gone[a.NodeID][a.ID] {
 		return row, false
 	}
@@ -78,13 +83,14 @@ func (c *cluster) release(a *model.Allocation) (row int, ok bool) {
 func (c *cluster) restore(a *model.Allocation) {
 	if c.gone[a.NodeID][a.ID] {
 		delete(c.gone[a.NodeID], a.ID)
-		c.cols.Use(c.row[a.NodeID], ask(a.AllocatedResources))
+		row, _ := c.row(a.NodeID)
+		c.cols.Use(row, ask(a.AllocatedResources))
 	}
 }
 
 // assign chooses ports, cores and devices on a row, given the state and the plan so far.
 func (c *cluster) assign(row int, chk *feasible.Checker, tg *model.TaskGroup, id string, oversubscribe bool) (*model.AllocatedResources, string) {
 	n := c.nodes[row]
-	holders := append(feasible.Holders(c.view, n.ID, c.gone[n.ID]), c.placed[n.ID]...)
+	holders := append(feasible.Holders(c.view, n.ID, c.gone[n.ID]), c.placed[row]...)
 	return feasible.Assign(chk, feasible.UsageOf(n, holders), tg, n, id, oversubscribe)
 }

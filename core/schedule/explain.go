@@ -10,18 +10,43 @@ import (
 	"github.com/drover-project/drover/core/schedule/rank"
 )
 
-// success returns the explanation of a placement on a row.
-func (pl *placer) success(row int, score float64) *model.AllocMetric {
-	m := pl.metric
+// placement is what one new alloc consists of. A plan has thousands, which are
+// encoded and dropped together: they come from blocks.
+type placement struct {
+	alloc  model.Allocation
+	metric model.AllocMetric
+	score  model.NodeScoreMeta
+	scores [1]*model.NodeScoreMeta
+}
+
+// placementBlock is how many placements are allocated at a time.
+const placementBlock = 64
+
+func (p *process) newPlacement() *placement {
+	if len(p.blocks) == 0 {
+		p.blocks = make([]placement, placementBlock)
+	}
+	out := &p.blocks[0]
+	p.blocks = p.blocks[1:]
+	return out
+}
+
+// success returns a placement that explains why it is on the row.
+func (pl *placer) success(row int, score float64) *placement {
+	made := pl.newPlacement()
+	m := &made.metric
+	*m = pl.metric
 	if len(pl.exhausted) > 0 {
-		pl.countExclusive(&m)
+		pl.countExclusive(m)
 	}
 	parts := pl.picker.Explain(row)
 	if score == 0 { // chosen without competition
 		score = mean(parts)
 	}
-	m.ScoreMetaData = []*model.NodeScoreMeta{{NodeID: pl.cluster.nodes[row].ID, Scores: parts, NormScore: score}}
-	return &m
+	made.score = model.NodeScoreMeta{NodeID: pl.cluster.nodes[row].ID, Scores: parts, NormScore: score}
+	made.scores[0] = &made.score
+	m.ScoreMetaData = made.scores[:]
+	return made
 }
 
 func mean(parts map[string]float64) float64 {

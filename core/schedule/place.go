@@ -29,9 +29,8 @@ type placer struct {
 
 // place finds nodes for the placements, one group after the other.
 func (p *process) place(ps []reconcile.Placement) {
-	if len(p.plan.NodeAllocation) == 0 { // the usual case: growing these maps would cost more than the placing
+	if len(p.plan.NodeAllocation) == 0 { // the usual case: growing this map would cost as much as the placing
 		p.plan.NodeAllocation = make(map[string][]*model.Allocation, min(len(ps), len(p.cluster.nodes)))
-		p.cluster.placed = make(map[string][]*model.Allocation, min(len(ps), len(p.cluster.nodes)))
 	}
 	for len(ps) > 0 {
 		n := 1
@@ -96,7 +95,7 @@ func (pl *placer) neighbours() []int32 {
 	out := make([]int32, len(pl.cluster.nodes))
 	for a := range pl.remaining() {
 		pl.distinct.Add(pl.view.NodeByID(a.NodeID), a.TaskGroup, 1)
-		if row, ok := pl.cluster.row[a.NodeID]; ok && a.TaskGroup == pl.tg.Name {
+		if row, ok := pl.cluster.row(a.NodeID); ok && a.TaskGroup == pl.tg.Name {
 			out[row]++
 		}
 	}
@@ -198,9 +197,9 @@ func (pl *placer) placeOne(p *reconcile.Placement) {
 		pl.fail()
 		return
 	}
-	metric := pl.success(row, score)
+	made := pl.success(row, score)
 	pl.take(row, res)
-	pl.commit(p, pl.cluster.nodes[row], id, res, metric)
+	pl.commit(p, row, id, res, made)
 }
 
 // retry lets a row compete again whose ports, cores or devices were short.
@@ -261,7 +260,7 @@ func (pl *placer) choose(p *reconcile.Placement) (int, float64, *model.Allocated
 // resources returns what the alloc gets on a row, or what is lacking there.
 func (pl *placer) resources(row int, id string) (*model.AllocatedResources, string) {
 	n := pl.cluster.nodes[row]
-	if n.NodeMaxAllocs > 0 && len(feasible.Holders(pl.view, n.ID, pl.cluster.gone[n.ID]))+len(pl.cluster.placed[n.ID]) >= n.NodeMaxAllocs {
+	if n.NodeMaxAllocs > 0 && len(feasible.Holders(pl.view, n.ID, pl.cluster.gone[n.ID]))+len(pl.cluster.placed[row]) >= n.NodeMaxAllocs {
 		return nil, "max allocs exceeded"
 	}
 	if !pl.exclusive {
@@ -287,7 +286,7 @@ func (pl *placer) penalised(prev *model.Allocation) []int {
 	}
 	var rows []int
 	for _, id := range ids {
-		if row, ok := pl.cluster.row[id]; ok {
+		if row, ok := pl.cluster.row(id); ok {
 			rows = append(rows, row)
 		}
 	}
@@ -299,7 +298,7 @@ func (pl *placer) sticky(p *reconcile.Placement) int {
 	if p.Previous == nil || p.Reschedule || pl.tg.EphemeralDisk == nil || !pl.tg.EphemeralDisk.Sticky {
 		return -1
 	}
-	row, ok := pl.cluster.row[p.Previous.NodeID]
+	row, ok := pl.cluster.row(p.Previous.NodeID)
 	if !ok || !pl.picker.Fits(row) || pl.distinct.Check(pl.cluster.nodes[row]) != "" {
 		return -1
 	}
@@ -319,10 +318,11 @@ func (pl *placer) take(row int, res *model.AllocatedResources) {
 }
 
 // commit puts the new alloc, and the stop of the one it replaces, into the plan.
-func (p *process) commit(pm *reconcile.Placement, n *model.Node, id string, res *model.AllocatedResources, metric *model.AllocMetric) {
-	a := &model.Allocation{
+func (p *process) commit(pm *reconcile.Placement, row int, id string, res *model.AllocatedResources, made *placement) {
+	n, a := p.cluster.nodes[row], &made.alloc
+	*a = model.Allocation{
 		ID: id, Namespace: pm.Job.Namespace, EvalID: p.eval.ID, Name: pm.Name, NodeID: n.ID, NodeName: n.Name,
-		JobID: pm.Job.ID, JobVersion: pm.Job.Version, TaskGroup: pm.Group.Name, AllocatedResources: res, Metrics: metric,
+		JobID: pm.Job.ID, JobVersion: pm.Job.Version, TaskGroup: pm.Group.Name, AllocatedResources: res, Metrics: &made.metric,
 		DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusPending,
 		DeploymentID: pm.Deployment, CreateTime: p.now.UnixNano(), ModifyTime: p.now.UnixNano(),
 	}
@@ -335,7 +335,7 @@ func (p *process) commit(pm *reconcile.Placement, n *model.Node, id string, res 
 		p.link(pm, a.ID)
 	}
 	p.plan.NodeAllocation[n.ID] = append(p.plan.NodeAllocation[n.ID], a)
-	p.cluster.placed[n.ID] = append(p.cluster.placed[n.ID], a)
+	p.cluster.placed[row] = append(p.cluster.placed[row], a)
 }
 
 // link makes the previous alloc point to its successor, and stops it if the

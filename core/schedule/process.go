@@ -27,6 +27,7 @@ type process struct {
 	checks  map[*model.TaskGroup]*feasible.Checker
 	jobs    map[uint64]*model.Job // versions
 	updates map[string]*model.DesiredUpdates
+	blocks  []placement // not handed out yet
 }
 
 // Process decides what to do for an evaluation, given the state that view shows.

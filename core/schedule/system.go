@@ -23,7 +23,7 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 	placed := 0
 	for i := range ps {
 		pm := &ps[i]
-		row, known := p.cluster.row[pm.Node.ID]
+		row, known := p.cluster.row(pm.Node.ID)
 		if !known { // its node is not ready: leave what runs there alone
 			continue
 		}
@@ -49,9 +49,9 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 			p.out.QueuedAllocations[pl.tg.Name]++
 			continue
 		}
-		metric := pl.success(row, 0)
+		made := pl.success(row, 0)
 		pl.take(row, res)
-		p.commit(pm, pm.Node, id, res, metric)
+		p.commit(pm, row, id, res, made)
 		placed++
 		if !pm.Update {
 			p.updates[pl.tg.Name].Place++
