@@ -130,6 +130,7 @@ func (r *run) missing(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 		return 0
 	}
 	dep := r.join(tg)
+	r.res.Place = slices.Grow(r.res.Place, want)
 	for _, name := range s.freeNames(r.Job, want) {
 		r.res.Place = append(r.res.Place, Placement{Job: r.Job, Group: tg, Name: name, Deployment: dep})
 		u.Place++
