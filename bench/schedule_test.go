@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule"
+	"github.com/drover-project/drover/core/state"
 )
 
 // emptyCluster is a schedule.View of n empty nodes in 75 racks and one new job.
@@ -28,14 +29,15 @@ func (c *emptyCluster) AllocByID(string) *model.Allocation                { retu
 func (c *emptyCluster) AllocsByJob(string, string) []*model.Allocation    { return nil }
 func (c *emptyCluster) AllocsByNode(string) []*model.Allocation           { return nil }
 func (c *emptyCluster) NodeByID(id string) *model.Node                    { return c.byID[id] }
-func (c *emptyCluster) NodeUsed(string) (int64, int64, int64)             { return 0, 0, 0 }
 func (c *emptyCluster) LatestDeployment(string, string) *model.Deployment { return nil }
 func (c *emptyCluster) SchedulerConfig() *model.SchedulerConfiguration    { return &c.cfg }
 func (c *emptyCluster) NodePoolByName(string) *model.NodePool             { return nil }
-func (c *emptyCluster) Nodes() iter.Seq[*model.Node] {
-	return func(yield func(*model.Node) bool) {
+func (c *emptyCluster) NodeUsed(string) (int64, int64, int64)             { return 0, 0, 0 }
+func (c *emptyCluster) NodeCount() int                                    { return len(c.nodes) }
+func (c *emptyCluster) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
+	return func(yield func(*model.Node, model.NodeUse) bool) {
 		for _, n := range c.nodes {
-			if !yield(n) {
+			if !yield(n, model.NodeUse{}) {
 				return
 			}
 		}
@@ -95,6 +97,42 @@ func BenchmarkScheduleJob(b *testing.B) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// BenchmarkScheduleOnState decides the same evaluation on the tables of
+// core/state, every node running one alloc of another job already.
+func BenchmarkScheduleOnState(b *testing.B) {
+	const nodes = 5000
+	c := newEmptyCluster(nodes, 1200, false, false)
+	store := state.New()
+	err := store.Update(10, func(tx *state.Tx) error {
+		other := *c.job
+		other.ID, other.Constraints = "other", nil
+		tx.UpsertJob(&other, nil)
+		tx.UpsertJob(c.job, nil)
+		for i, n := range c.nodes {
+			tx.RegisterNode(n)
+			tx.PlaceAlloc(&model.Allocation{
+				ID: fmt.Sprintf("%08d-2222-0000-0000-000000000000", i), Namespace: "default", JobID: "other", TaskGroup: "g", NodeID: n.ID,
+				DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusRunning,
+				AllocatedResources: &model.AllocatedResources{Tasks: map[string]*model.AllocatedTaskResources{"t": {
+					Cpu: model.AllocatedCpuResources{CpuShares: 100}, Memory: model.AllocatedMemoryResources{MemoryMB: 64},
+				}}},
+			}, 1)
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	view, now := store.View(), time.Unix(1_700_000_000, 0)
+	eval := &model.Evaluation{ID: "e", Namespace: "default", JobID: "job", Type: model.JobTypeService}
+	b.ReportAllocs()
+	for b.Loop() {
+		if o := schedule.Process(view, eval, now, &numbers{}); o.QueuedAllocations["g"] != 0 {
+			b.Fatalf("%d allocs were not placed", o.QueuedAllocations["g"])
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 const (
 	pieceSize = 64 << 10
-	// pollEvery is how often a followed file is looked at, heartbeatEvery how
-	// long a stream stays silent.
+	// pollEvery is how often a followed file is looked at though nothing was
+	// heard of it, heartbeatEvery how long a stream stays silent.
 	pollEvery      = 100 * time.Millisecond
 	heartbeatEvery = time.Second
 )
@@ -109,7 +109,11 @@ func streamFile(ctx context.Context, dir allocdir.Dir, q rpc.FileRequest, send f
 	if err != nil {
 		return fmt.Errorf("stat %q: %w", q.Path, err)
 	}
-	s := &streamer{ctx: ctx, send: send, lastSent: time.Now()}
+	s := newStreamer(ctx, send)
+	defer s.wake.close()
+	if q.Follow {
+		s.wake.add(f)
+	}
 	at := q.Offset
 	if q.Origin == "end" {
 		at = max(0, info.Size()-q.Offset)
@@ -148,7 +152,12 @@ func endOfFollow(ctx context.Context, err error) error {
 type streamer struct {
 	ctx      context.Context
 	send     func(*rpc.StreamFrame) error
+	wake     *waker
 	lastSent time.Time
+}
+
+func newStreamer(ctx context.Context, send func(*rpc.StreamFrame) error) *streamer {
+	return &streamer{ctx: ctx, send: send, wake: newWaker(), lastSent: time.Now()}
 }
 
 func (s *streamer) put(f *rpc.StreamFrame) error {
@@ -179,15 +188,23 @@ func (s *streamer) copy(f *os.File, name string, at int64) (int64, error) {
 
 // idle waits before the next look, with a heartbeat if it is due.
 func (s *streamer) idle() error {
-	timer := time.NewTimer(pollEvery)
-	defer timer.Stop()
-	select {
-	case <-s.ctx.Done():
-		return s.ctx.Err()
-	case <-timer.C:
+	if err := s.wake.sleep(s.ctx, pollEvery); err != nil {
+		return err
 	}
 	if time.Since(s.lastSent) < heartbeatEvery {
 		return nil
 	}
 	return s.put(&rpc.StreamFrame{})
+}
+
+// sleep waits for d, or until ctx ends with its error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
 }

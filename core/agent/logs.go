@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"os"
-	"time"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/rpc"
@@ -25,7 +24,8 @@ func (a *Agent) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*rpc
 	if q.Type != "stdout" && q.Type != "stderr" {
 		return errdefs.InvalidArgumentf("log type %q is unknown; use stdout or stderr", q.Type)
 	}
-	s := &streamer{ctx: ctx, send: send, lastSent: time.Now()}
+	s := newStreamer(ctx, send)
+	defer s.wake.close()
 	reader := &logReader{dir: r.Dir(), q: q, s: s}
 	defer reader.close()
 	err = reader.run()
@@ -42,16 +42,39 @@ type logReader struct {
 	q   rpc.LogRequest
 	s   *streamer
 
-	file *os.File
-	name string
-	num  int
-	at   int64
+	file   *os.File
+	name   string
+	num    int
+	at     int64
+	folder *os.File // of the logs, once it is watched for new files
 }
 
 func (l *logReader) close() {
+	l.closeFile()
+	if l.folder != nil {
+		l.folder.Close()
+	}
+}
+
+func (l *logReader) closeFile() {
 	if l.file != nil {
+		l.s.wake.drop(l.file)
 		l.file.Close()
 	}
+}
+
+// watchFolder has new files wake the reader; before the first task starts there
+// is no folder yet.
+func (l *logReader) watchFolder() {
+	if l.folder != nil {
+		return
+	}
+	folder, err := l.dir.Open(allocdir.SharedDir + "/" + allocdir.LogsDir)
+	if err != nil {
+		return // the reader looks by itself too
+	}
+	l.folder = folder
+	l.s.wake.add(folder)
 }
 
 func (l *logReader) run() error {
@@ -59,6 +82,9 @@ func (l *logReader) run() error {
 		return err
 	}
 	for {
+		if l.q.Follow {
+			l.watchFolder() // before the look, so that nothing falls between the two
+		}
 		if err := l.drain(); err != nil {
 			return err
 		}
@@ -110,8 +136,11 @@ func (l *logReader) open(f allocdir.LogFile, at int64) error {
 	if err != nil {
 		return err
 	}
-	l.close()
+	l.closeFile()
 	l.file, l.name, l.num, l.at = file, f.Name, f.Num, at
+	if l.q.Follow {
+		l.s.wake.add(file)
+	}
 	return nil
 }
 

@@ -127,6 +127,13 @@ type ComparableResources struct {
 	Cores     []uint16
 }
 
+// NodeUse is what allocs use of a node.
+type NodeUse struct {
+	CPU      int64 // MHz
+	MemoryMB int64
+	DiskMB   int64
+}
+
 // Comparable sums what the alloc uses of its node, all tasks at their peak
 // over the lifecycle: prestart tasks that end before the main ones start share
 // their room with them.

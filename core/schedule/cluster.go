@@ -25,29 +25,33 @@ type cluster struct {
 }
 
 func newCluster(v View, job *model.Job) *cluster {
-	c := &cluster{
-		view: v, available: map[string]int{}, gone: map[string]map[string]bool{},
-	}
+	c := &cluster{view: v, available: map[string]int{}, gone: map[string]map[string]bool{}}
+	size := 0
 	if job != nil && !job.Stop {
-		for n := range v.Nodes() {
-			if !n.Ready() || !feasible.InPool(n.NodePool, job.NodePool) {
-				continue
-			}
-			c.inPool++
-			if feasible.InDatacenters(n.Datacenter, job.Datacenters) {
-				c.nodes = append(c.nodes, n)
-				c.available[n.Datacenter]++
-			}
+		size = v.NodeCount()
+	}
+	c.nodes, c.cols = make([]*model.Node, 0, size), rank.NewColumns(size)
+	if size > 0 {
+		for n, use := range v.NodesWithUse() {
+			c.add(n, use, job)
 		}
 	}
 	c.placed = make([][]*model.Allocation, len(c.nodes))
-	c.cols = rank.NewColumns(len(c.nodes))
-	for _, n := range c.nodes {
-		capacity := feasible.CapacityOf(n)
-		cpu, mem, disk := v.NodeUsed(n.ID)
-		c.cols.Append(rank.Ask{CPU: capacity.CPU, Memory: capacity.Memory, Disk: capacity.Disk}, rank.Ask{CPU: cpu, Memory: mem, Disk: disk})
-	}
 	return c
+}
+
+func (c *cluster) add(n *model.Node, use model.NodeUse, job *model.Job) {
+	if !n.Ready() || !feasible.InPool(n.NodePool, job.NodePool) {
+		return
+	}
+	c.inPool++
+	if !feasible.InDatacenters(n.Datacenter, job.Datacenters) {
+		return
+	}
+	c.available[n.Datacenter]++
+	c.nodes = append(c.nodes, n)
+	capacity := feasible.CapacityOf(n)
+	c.cols.Append(rank.Ask{CPU: capacity.CPU, Memory: capacity.Memory, Disk: capacity.Disk}, rank.Ask{CPU: use.CPU, Memory: use.MemoryMB, Disk: use.DiskMB})
 }
 
 // row returns the row of a node.

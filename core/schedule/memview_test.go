@@ -72,6 +72,17 @@ func (v *memView) Nodes() iter.Seq[*model.Node] {
 		}
 	}
 }
+func (v *memView) NodeCount() int { return len(v.nodes) }
+func (v *memView) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
+	return func(yield func(*model.Node, model.NodeUse) bool) {
+		for n := range v.Nodes() {
+			cpu, mem, disk := v.NodeUsed(n.ID)
+			if !yield(n, model.NodeUse{CPU: cpu, MemoryMB: mem, DiskMB: disk}) {
+				return
+			}
+		}
+	}
+}
 func (v *memView) NodeUsed(id string) (cpu, mem, disk int64) {
 	for _, a := range v.allocs {
 		if a.NodeID == id && !a.ClientTerminalStatus() {

@@ -18,7 +18,9 @@ type View interface {
 	AllocsByJob(namespace, id string) []*model.Allocation
 	AllocsByNode(nodeID string) []*model.Allocation
 	NodeByID(id string) *model.Node
-	Nodes() iter.Seq[*model.Node]
+	NodeCount() int // upper bound of what NodesWithUse yields
+	// NodesWithUse yields the nodes, ordered by id, with what their allocs use.
+	NodesWithUse() iter.Seq2[*model.Node, model.NodeUse]
 	NodeUsed(nodeID string) (cpu, mem, disk int64)
 	LatestDeployment(namespace, jobID string) *model.Deployment
 	SchedulerConfig() *model.SchedulerConfiguration

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidwall/btree"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -34,6 +36,27 @@ func (v *View) Nodes() iter.Seq[*model.Node] { return v.t.nodes.all("") }
 
 // NodesFrom yields the nodes whose id is not smaller than from, ordered by id.
 func (v *View) NodesFrom(from string) iter.Seq[*model.Node] { return v.t.nodes.all(from) }
+
+// NodeCount returns how many nodes there are.
+func (v *View) NodeCount() int { return v.t.nodes.len() }
+
+// NodesWithUse yields all nodes, ordered by id, with what their allocs use as
+// NodeUsed says it.
+func (v *View) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
+	return func(yield func(*model.Node, model.NodeUse) bool) {
+		var hint btree.PathHint // both are ordered by id: the next use is near the last
+		for n := range v.t.nodes.all("") {
+			var use model.NodeUse
+			if h, ok := v.t.usage.ids.getHint(n.ID, &hint); ok {
+				u := v.t.usage.rows.get(h)
+				use = model.NodeUse{CPU: u.CPU, MemoryMB: u.Mem, DiskMB: u.Disk}
+			}
+			if !yield(n, use) {
+				return
+			}
+		}
+	}
+}
 
 // NodeUsed returns what the allocs of a node use, in MHz, MB and MB of disk.
 // Allocs count until their node says that they have ended, even if servers want

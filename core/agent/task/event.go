@@ -20,14 +20,25 @@ type Begin struct{}
 type Started struct{ Run uint64 }
 
 // StartFailed says that a start came to nothing. Retry is false where it can
-// never succeed. Setup is true where it failed before the driver was asked.
+// never succeed.
 type StartFailed struct {
 	Run    uint64
 	Err    string
 	Retry  bool
-	Setup  bool
+	Cause  Cause
 	Jitter float64 // 0..1, for the delay of a restart
 }
+
+// Cause is what a start failed in.
+type Cause int
+
+// The causes.
+const (
+	InDriver   Cause = iota // the driver was asked and refused
+	InSetup                 // something before it
+	InArtifact              // fetching an artifact
+	InHook                  // a hook around the task, e.g. a template's script
+)
 
 // Exited says that the task has ended. Err says what is not in the numbers.
 type Exited struct {
@@ -39,7 +50,8 @@ type Exited struct {
 	Jitter    float64 // 0..1, for the delay of a restart
 }
 
-// Kill wants the task dead. Reason is noted as an event if its Type is set.
+// Kill wants the task dead. Reason is noted as an event if its Type is set, and
+// if it FailsTask the task has failed when it is dead.
 type Kill struct {
 	Reason  model.TaskEvent
 	NoDelay bool // skip the shutdown delay
@@ -51,6 +63,10 @@ type Restart struct {
 	Reason string
 	Revive bool
 }
+
+// Rerun wants the task to end, if it runs, and to wait for its turn in the group
+// once more, even if it is dead. It does not count against the restart policy.
+type Rerun struct{ Reason string }
 
 // Wake says that WakeAt may have come.
 type Wake struct{}
@@ -64,6 +80,7 @@ func (StartFailed) isEvent() {}
 func (Exited) isEvent()      {}
 func (Kill) isEvent()        {}
 func (Restart) isEvent()     {}
+func (Rerun) isEvent()       {}
 func (Wake) isEvent()        {}
 func (Note) isEvent()        {}
 

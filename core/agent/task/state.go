@@ -53,7 +53,10 @@ type State struct {
 	WindowCount int       // restarts asked for in it
 
 	KillWanted    bool // the task shall end and not start again
-	RestartWanted bool // a user asked for a restart: start again at once when it has ended
+	FailWanted    bool // the task counts as failed when it is dead
+	RestartWanted bool // a restart was asked for: start again at once when it has ended
+	RerunWanted   bool // wait for its turn again when it has ended
+	Fresh         bool // it has not started since it was last told to run again
 
 	Report model.TaskState // what servers are told
 }
@@ -66,6 +69,9 @@ func (s State) Alive() bool {
 	}
 	return false
 }
+
+// HasStarted reports whether the task has started since its turn came.
+func (s State) HasStarted() bool { return s.Report.StartedAt != nil && !s.Fresh }
 
 // New returns the state of a task that a node has just received.
 func New(now time.Time) State {

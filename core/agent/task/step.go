@@ -63,6 +63,8 @@ func (m *machine) step(ev Event) {
 		m.kill(ev)
 	case Restart:
 		m.restart(ev)
+	case Rerun:
+		m.rerun(ev)
 	case Wake:
 		m.wake()
 	case Note:
@@ -91,12 +93,12 @@ func (m *machine) started(ev Started) {
 	if m.s.Phase != Starting || ev.Run != m.s.Run {
 		return
 	}
-	m.s.Phase = Running
+	m.s.Phase, m.s.Fresh = Running, false
 	m.s.Report.State = model.TaskStateRunning
 	at := m.now.UTC()
 	m.s.Report.StartedAt = &at
 	m.s.note(m.now, model.TaskEvent{Type: model.TaskStarted, DisplayMessage: "Task started by client"})
-	if m.s.KillWanted {
+	if m.s.KillWanted || m.s.RestartWanted || m.s.RerunWanted {
 		m.stop()
 	}
 }
@@ -105,20 +107,12 @@ func (m *machine) startFailed(ev StartFailed) {
 	if m.s.Phase != Starting || ev.Run != m.s.Run {
 		return
 	}
-	e := model.TaskEvent{
-		Type: model.TaskDriverFailure, DriverError: ev.Err, DisplayMessage: ev.Err,
-		Details: map[string]string{"driver_error": ev.Err},
-	}
-	if ev.Setup {
-		e = model.TaskEvent{
-			Type: model.TaskSetupFailure, SetupError: ev.Err, DisplayMessage: ev.Err,
-			Details: map[string]string{"setup_error": ev.Err},
-		}
-	}
-	m.s.note(m.now, e)
+	m.s.note(m.now, failure(ev))
 	switch {
 	case m.s.KillWanted:
 		m.dieKilled()
+	case m.s.RerunWanted:
+		m.await()
 	case !ev.Retry:
 		m.dieFailed("Error was unrecoverable")
 	default:
@@ -141,6 +135,8 @@ func (m *machine) exited(ev Exited) {
 	switch {
 	case m.s.KillWanted:
 		m.dieKilled()
+	case m.s.RerunWanted:
+		m.await()
 	case m.s.RestartWanted:
 		m.countRestart()
 		m.s.note(m.now, restarting("", 0))
@@ -158,7 +154,8 @@ func (m *machine) kill(ev Kill) {
 		return
 	}
 	first := !m.s.KillWanted
-	m.s.KillWanted, m.s.RestartWanted = true, false
+	m.s.KillWanted, m.s.RestartWanted, m.s.RerunWanted = true, false, false
+	m.s.FailWanted = m.s.FailWanted || ev.Reason.FailsTask
 	if first && ev.Reason.Type != "" {
 		m.s.note(m.now, ev.Reason)
 	}
@@ -200,28 +197,67 @@ func (m *machine) restart(ev Restart) {
 	if m.s.KillWanted && m.s.Phase != Dead {
 		return
 	}
-	signaled := model.TaskEvent{
-		Type: model.TaskRestartSignal, RestartReason: ev.Reason, DisplayMessage: ev.Reason,
-		Details: map[string]string{"restart_reason": ev.Reason},
-	}
 	switch m.s.Phase {
+	case Starting:
+		m.signaled(ev.Reason)
+		m.s.RestartWanted = true
 	case Running:
-		m.s.note(m.now, signaled)
+		m.signaled(ev.Reason)
 		m.s.RestartWanted = true
 		m.stop()
 	case Backoff:
-		m.s.note(m.now, signaled)
+		m.signaled(ev.Reason)
 		m.start()
 	case Dead:
 		if !ev.Revive {
 			return
 		}
-		m.s.note(m.now, signaled)
-		m.s.KillWanted = false
-		m.s.Report.State, m.s.Report.Failed, m.s.Report.FinishedAt = model.TaskStatePending, false, nil
+		m.signaled(ev.Reason)
+		m.reset()
 		m.countRestart()
 		m.start()
 	}
+}
+
+func (m *machine) signaled(reason string) {
+	m.s.note(m.now, model.TaskEvent{
+		Type: model.TaskRestartSignal, RestartReason: reason, DisplayMessage: reason,
+		Details: map[string]string{"restart_reason": reason},
+	})
+}
+
+// rerun has the task wait for its turn again, after its end if it runs.
+func (m *machine) rerun(ev Rerun) {
+	if m.s.KillWanted && m.s.Phase != Dead {
+		return
+	}
+	switch m.s.Phase {
+	case Starting, Stopping, Delaying:
+		m.signaled(ev.Reason)
+		m.s.RerunWanted = true
+	case Running:
+		m.signaled(ev.Reason)
+		m.s.RerunWanted = true
+		m.stop()
+	case Backoff, Dead:
+		m.signaled(ev.Reason)
+		m.await()
+	}
+}
+
+// await puts the task back to where it waits for its turn.
+func (m *machine) await() {
+	m.countRestart()
+	m.s.note(m.now, restarting("", 0))
+	m.reset()
+	m.s.Phase, m.s.WakeAt, m.s.Fresh = Waiting, time.Time{}, true
+	m.s.RestartWanted, m.s.RerunWanted = false, false
+}
+
+// reset makes a task that has ended one that has not.
+func (m *machine) reset() {
+	m.s.KillWanted, m.s.FailWanted = false, false
+	m.s.Report.State, m.s.Report.Failed, m.s.Report.FinishedAt = model.TaskStatePending, false, nil
 }
 
 func (m *machine) wake() {
@@ -266,6 +302,7 @@ func (m *machine) die() {
 }
 
 func (m *machine) dieKilled() {
+	m.s.Report.Failed = m.s.Report.Failed || m.s.FailWanted
 	m.s.note(m.now, model.TaskEvent{Type: model.TaskKilled, DisplayMessage: "Task successfully killed"})
 	m.die()
 }
@@ -277,6 +314,31 @@ func (m *machine) dieFailed(reason string) {
 	})
 	m.s.Report.Failed = true
 	m.die()
+}
+
+// failure is the event of a start that came to nothing.
+func failure(ev StartFailed) model.TaskEvent {
+	switch ev.Cause {
+	case InSetup:
+		return model.TaskEvent{
+			Type: model.TaskSetupFailure, SetupError: ev.Err, DisplayMessage: ev.Err,
+			Details: map[string]string{"setup_error": ev.Err},
+		}
+	case InArtifact:
+		return model.TaskEvent{
+			Type: model.TaskArtifactDownloadFailed, DownloadError: ev.Err, DisplayMessage: ev.Err,
+			Details: map[string]string{"download_error": ev.Err},
+		}
+	case InHook:
+		return model.TaskEvent{
+			Type: model.TaskHookFailed, Message: ev.Err, DisplayMessage: ev.Err,
+			Details: map[string]string{"message": ev.Err},
+		}
+	}
+	return model.TaskEvent{
+		Type: model.TaskDriverFailure, DriverError: ev.Err, DisplayMessage: ev.Err,
+		Details: map[string]string{"driver_error": ev.Err},
+	}
 }
 
 func terminated(ev Exited) model.TaskEvent {
