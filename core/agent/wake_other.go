@@ -1,0 +1,23 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package agent
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// waker only sleeps here: who follows a file looks at it at intervals.
+type waker struct{}
+
+func newWaker() *waker { return &waker{} }
+
+func (*waker) add(*os.File)  {}
+func (*waker) drop(*os.File) {}
+func (*waker) close()        {}
+
+func (*waker) sleep(ctx context.Context, d time.Duration) error { return sleep(ctx, d) }
