@@ -71,8 +71,9 @@ func (r *Runner) HasTask(name string) bool {
 	return r.tasks[name] != nil
 }
 
-// Restart restarts one task, or all that run if name is empty. With dead also
-// those that have ended.
+// Restart restarts one task, or all that run if name is empty. With dead those
+// that have ended run again, too: the named one at once, or all of the alloc in
+// the order of their lifecycle.
 func (r *Runner) Restart(name string, dead bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,20 +81,38 @@ func (r *Runner) Restart(name string, dead bool) error {
 	if err != nil {
 		return err
 	}
+	if task.Ending(r.group, r.states(), r.stop) {
+		return errdefs.FailedPreconditionf("Task not running")
+	}
 	var e effects
 	any := false
 	for _, n := range names {
-		phase := r.tasks[n].state.Phase
-		revive := dead && phase == task.Dead && hook(r.tasks[n].job) == ""
-		if phase == task.Running || phase == task.Backoff || revive {
+		ev := restartOf(r.tasks[n], name == "" && dead, dead)
+		if ev != nil {
 			any = true
-			r.step(n, task.Restart{Reason: "User requested task to restart", Revive: revive}, &e)
+			r.step(n, ev, &e)
 		}
 	}
-	if !any || r.stop.wanted {
+	if !any {
 		return errdefs.FailedPreconditionf("Task not running")
 	}
 	r.settle(&e)
+	return nil
+}
+
+// restartOf is what a task is told at a restart, nil if nothing.
+func restartOf(t *taskRun, all, dead bool) task.Event {
+	phase := t.state.Phase
+	switch {
+	case all && task.Hook(t.job) == model.TaskLifecycleHookPoststop:
+		return nil // its turn comes at the end, as ever
+	case all && phase == task.Waiting && !t.state.HasStarted():
+		return nil
+	case all:
+		return task.Rerun{Reason: "User requested all tasks to restart"}
+	case phase == task.Running || phase == task.Backoff || dead && phase == task.Dead && task.Hook(t.job) == "":
+		return task.Restart{Reason: "User requested task to restart", Revive: dead}
+	}
 	return nil
 }
 

@@ -105,11 +105,11 @@ func (r *Runner) launch(ctx context.Context, name string, run uint64) (driver.Dr
 	case r.cfg.Starts <- struct{}{}:
 		defer func() { <-r.cfg.Starts }()
 	case <-ctx.Done():
-		return nil, task.StartFailed{Run: run, Err: "the start was given up", Setup: true}
+		return nil, task.StartFailed{Run: run, Err: "the start was given up", Cause: task.InSetup}
 	}
 	drv, config, err := r.prepare(name, run)
 	if err != nil {
-		return nil, task.StartFailed{Run: run, Err: err.Error(), Setup: true, Retry: mayRetry(err), Jitter: r.cfg.Jitter()}
+		return nil, task.StartFailed{Run: run, Err: err.Error(), Cause: task.InSetup, Retry: mayRetry(err), Jitter: r.cfg.Jitter()}
 	}
 	handle, address, err := drv.StartTask(ctx, config)
 	if errdefs.IsAlreadyExists(err) {

@@ -84,7 +84,7 @@ type Runner struct {
 	group    *model.TaskGroup
 	received time.Time
 	tasks    map[string]*taskRun
-	stop     stopRequest
+	stop     task.StopRequest
 	health   *model.AllocDeploymentStatus
 	healthAt *time.Timer
 	ended    bool
@@ -198,7 +198,7 @@ func (r *Runner) Update(a *model.Allocation) {
 func (r *Runner) want(a *model.Allocation) {
 	if a.ServerTerminalStatus() {
 		no := a.DesiredTransition.NoShutdownDelay
-		r.stop = stopRequest{wanted: true, noDelay: no != nil && *no}
+		r.stop = task.StopRequest{Wanted: true, NoDelay: no != nil && *no}
 	}
 }
 
@@ -206,7 +206,7 @@ func (r *Runner) want(a *model.Allocation) {
 func (r *Runner) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stop.wanted = true
+	r.stop.Wanted = true
 	r.settle(&effects{})
 }
 
@@ -277,12 +277,12 @@ func (r *Runner) settle(e *effects) {
 		return
 	}
 	for {
-		actions := order(r.group, r.states(), r.stop)
+		actions := task.Order(r.group, r.states(), r.stop)
 		if len(actions) == 0 {
 			break
 		}
 		for _, a := range actions {
-			r.step(a.task, a.event, e)
+			r.step(a.Task, a.Event, e)
 		}
 	}
 	r.judge(e)
@@ -322,7 +322,7 @@ func (r *Runner) judge(e *effects) {
 		r.healthAt = nil
 	}
 	rule, ok := ruleOf(r.alloc, r.group, r.received)
-	if !ok || r.stop.wanted || r.health != nil && r.health.Healthy != nil {
+	if !ok || r.stop.Wanted || r.health != nil && r.health.Healthy != nil {
 		return
 	}
 	now := r.cfg.Now()

@@ -74,7 +74,7 @@ func judge(rule healthRule, tg *model.TaskGroup, states map[string]task.State, n
 	var since time.Time
 	late := map[string]string{}
 	for _, t := range tg.Tasks {
-		if hook(t) == model.TaskLifecycleHookPoststop {
+		if task.Hook(t) == model.TaskLifecycleHookPoststop {
 			continue
 		}
 		s := states[t.Name]

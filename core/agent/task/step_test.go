@@ -201,6 +201,80 @@ func TestAUsersRestartDoesNotCountAgainstThePolicy(t *testing.T) {
 	}
 }
 
+func TestARestartDuringAStartComesAfterIt(t *testing.T) {
+	play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{1, task.Restart{Reason: "Template with change_mode restart re-rendered"}, task.Starting, "", "Template with change_mode restart re-rendered"},
+		{2, task.Started{Run: 1}, task.Stopping, "stop 1 5s", started},
+		{3, task.Exited{Run: 1, Signal: 2}, task.Starting, "destroy 1; start 2", "Exit Code: 0, Signal: 2; Task restarting in 0s"},
+		{4, task.Started{Run: 2}, task.Running, "", started},
+	})
+}
+
+func TestATaskThatRunsAgainWaitsForItsTurn(t *testing.T) {
+	again := task.Rerun{Reason: "User requested all tasks to restart"}
+	s := play(t, spec(func(s *task.Spec) { s.Restart.Attempts = 0 }), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.Started{Run: 1}, task.Running, "", started},
+		{1, again, task.Stopping, "stop 1 5s", again.Reason},
+		{2, task.Exited{Run: 1, ExitCode: 1}, task.Waiting, "destroy 1", "Exit Code: 1; Task restarting in 0s"},
+	})
+	if s.Report.Failed || s.Report.Restarts != 1 || s.HasStarted() || s.Report.StartedAt == nil || s.Report.State != "pending" {
+		t.Errorf("%+v", s)
+	}
+	s = play(t, spec(func(s *task.Spec) { s.EndsWell = true }), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, again, task.Starting, "", again.Reason},
+		{0, task.Started{Run: 1}, task.Stopping, "stop 1 5s", started},
+		{2, task.Exited{Run: 1}, task.Waiting, "destroy 1", "Exit Code: 0; Task restarting in 0s"},
+	})
+	if s.Phase != task.Waiting {
+		t.Error(s.Phase)
+	}
+	play(t, spec(func(s *task.Spec) { s.EndsWell = true }), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.Started{Run: 1}, task.Running, "", started},
+		{1, task.Exited{Run: 1}, task.Dead, "destroy 1", "Exit Code: 0"},
+		{2, again, task.Waiting, "", again.Reason + "; Task restarting in 0s"},
+		{2, task.Begin{}, task.Starting, "start 2", building},
+		{3, again, task.Starting, "", again.Reason},
+		{4, task.StartFailed{Run: 2, Err: "busy"}, task.Waiting, "", "busy; Task restarting in 0s"},
+		{5, again, task.Waiting, "", ""},
+	})
+	// A kill wins.
+	play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.Started{Run: 1}, task.Running, "", started},
+		{1, again, task.Stopping, "stop 1 5s", again.Reason},
+		{2, task.Kill{}, task.Stopping, "", ""},
+		{3, again, task.Stopping, "", ""},
+		{4, task.Exited{Run: 1}, task.Dead, "destroy 1", "Exit Code: 0; Task successfully killed"},
+	})
+}
+
+func TestAKillThatFailsTheTaskLeavesItFailed(t *testing.T) {
+	why := task.Kill{Reason: model.TaskEvent{Type: model.TaskHookFailed, DisplayMessage: "the script failed", FailsTask: true}}
+	s := play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.Started{Run: 1}, task.Running, "", started},
+		{1, why, task.Stopping, "stop 1 5s", "the script failed; Sent interrupt. Waiting 5s before force killing"},
+		{2, task.Exited{Run: 1, Signal: 2}, task.Dead, "destroy 1", "Exit Code: 0, Signal: 2; Task successfully killed"},
+	})
+	if !s.Report.Failed {
+		t.Error("the task has not failed")
+	}
+}
+
+func TestAFailedStartSaysInWhatItFailed(t *testing.T) {
+	for cause, want := range map[task.Cause]string{task.InDriver: "Driver Failure", task.InSetup: "Setup Failure", task.InArtifact: "Failed Artifact Download", task.InHook: "Task hook failed"} {
+		s, _ := task.Step(spec(nil), task.New(t0), task.Begin{}, t0)
+		s, _ = task.Step(spec(nil), s, task.StartFailed{Run: 1, Err: "why", Cause: cause}, t0)
+		if e := s.Report.Events[2]; e.Type != want || e.DisplayMessage != "why" {
+			t.Errorf("%d: %+v", cause, e)
+		}
+	}
+}
+
 func TestOnlyTheNewestTenEventsAreKept(t *testing.T) {
 	s := task.New(t0)
 	for i := range 20 {
