@@ -243,17 +243,6 @@ func (a *agent) processes(what string) []int {
 	return out
 }
 
-// one is the only process whose command line contains what.
-func (a *agent) one(what string) int {
-	a.t.Helper()
-	var pids []int
-	a.eventually(10*time.Second, "one process "+what, func() bool {
-		pids = a.processes(what)
-		return len(pids) == 1
-	})
-	return pids[0]
-}
-
 // child is the plugin's process: a child of the agent.
 func (a *agent) child() int {
 	for _, pid := range a.processes("driver-exec") {

@@ -16,7 +16,7 @@ import (
 
 // diskUse sums the blocks that the files really take: badger's write-ahead
 // files are sparse.
-func diskUse(t *testing.T, dir string) int64 {
+func diskUse(t testing.TB, dir string) int64 {
 	t.Helper()
 	var sum int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -28,7 +28,6 @@ type world struct {
 	index uint64
 	now   time.Time
 	ids   int
-	keys  []string // what changes and All named, to be decided
 }
 
 func newWorld(t *testing.T) *world {
