@@ -4,11 +4,13 @@
 // Package allocdir is the directory of an alloc on its node: it owns the layout
 // (the shared alloc/ folder and one folder per task), its permissions, and safe
 // reading of it for the API, which never leaves the directory and never shows
-// secrets. It does not fetch, render or mount anything. Only core/agent and
-// packages below it may import it.
+// secrets, and the memory file systems of secrets. It does not fetch or render
+// anything. Only core/agent and packages below it may import it, and the daemon
+// for Detach.
 //
 //	ALLOC/alloc/{data,logs,tmp}       shared by the tasks (NOMAD_ALLOC_DIR)
 //	ALLOC/TASK/{local,secrets,tmp}    a task's own (NOMAD_TASK_DIR is local)
+//	ALLOC/TASK/private                the node's own files of a task, made when needed
 package allocdir
 
 import (
@@ -73,14 +75,15 @@ func (d Dir) BuildTask(task string) error {
 	if err := checkTaskName(task); err != nil {
 		return err
 	}
-	if err := d.folders(task, task+"/"+LocalDir, task+"/"+SecretsDir, task+"/"+PrivateDir, task+"/"+TmpDir); err != nil {
-		return err
-	}
-	return d.chmod(task+"/"+TmpDir, 0o777|os.ModeSticky)
+	return d.folders(task, task+"/"+LocalDir, task+"/"+SecretsDir, task+"/"+TmpDir)
 }
 
-// Remove deletes the directory with everything in it.
+// Remove deletes the directory with everything in it. What is mounted in it is
+// detached first and never deleted.
 func (d Dir) Remove() error {
+	if err := Detach(d.Path); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(d.Path); err != nil {
 		return fmt.Errorf("remove the alloc directory: %w", err)
 	}
@@ -108,7 +111,7 @@ func (d Dir) folders(names ...string) error {
 			continue
 		}
 		if err == nil {
-			err = root.Chmod(name, 0o777) // what the umask took away
+			err = root.Chmod(name, modeOf(name)) // what the umask took away
 		}
 		if err != nil {
 			return fmt.Errorf("make the folder %q of the alloc: %w", name, err)
@@ -117,14 +120,10 @@ func (d Dir) folders(names ...string) error {
 	return nil
 }
 
-func (d Dir) chmod(name string, mode fs.FileMode) error {
-	root, err := os.OpenRoot(d.Path)
-	if err != nil {
-		return fmt.Errorf("open the alloc directory: %w", err)
+// modeOf: in a task's tmp folder nobody removes what belongs to others.
+func modeOf(name string) fs.FileMode {
+	if strings.HasSuffix(name, "/"+TmpDir) && !strings.HasPrefix(name, SharedDir+"/") {
+		return 0o777 | os.ModeSticky
 	}
-	defer root.Close()
-	if err := root.Chmod(name, mode); err != nil {
-		return fmt.Errorf("set the mode of %q: %w", name, err)
-	}
-	return nil
+	return 0o777
 }

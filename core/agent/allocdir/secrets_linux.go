@@ -1,0 +1,148 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package allocdir
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// DefaultSecretsMB is the size of a secrets folder in memory.
+const DefaultSecretsMB = 1
+
+// inodesPerMB bounds the kernel's memory for files without content.
+const inodesPerMB = 1024
+
+// MountSecrets puts a task's secrets folder into memory, so that secrets never
+// reach a disk: at most sizeMB (0: DefaultSecretsMB), nothing executable, no
+// devices, no set-user-id. It finds a folder that an earlier agent has mounted.
+// BuildTask comes first.
+func (d Dir) MountSecrets(task string, sizeMB int) error {
+	if err := checkTaskName(task); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(d.Path)
+	if err != nil {
+		return fmt.Errorf("open the alloc directory: %w", err)
+	}
+	defer root.Close()
+	f, err := root.OpenFile(task+"/"+SecretsDir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("open the secrets folder of task %q: %w", task, err)
+	}
+	defer f.Close()
+	mounted, err := onOtherDevice(root, f)
+	if err != nil || mounted {
+		return err
+	}
+	return mountMemory(f, sizeMB)
+}
+
+// onOtherDevice reports whether a folder is on another file system than the root.
+func onOtherDevice(root *os.Root, f *os.File) (bool, error) {
+	above, err := root.Stat(".")
+	if err != nil {
+		return false, fmt.Errorf("stat the alloc directory: %w", err)
+	}
+	own, err := f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("stat the secrets folder: %w", err)
+	}
+	return above.Sys().(*syscall.Stat_t).Dev != own.Sys().(*syscall.Stat_t).Dev, nil
+}
+
+// mountMemory mounts through the open folder: whatever a task puts into its
+// place meanwhile is not followed.
+func mountMemory(f *os.File, sizeMB int) error {
+	if sizeMB <= 0 {
+		sizeMB = DefaultSecretsMB
+	}
+	options := fmt.Sprintf("size=%dm,nr_inodes=%d,mode=0777", sizeMB, sizeMB*inodesPerMB)
+	flags := uintptr(unix.MS_NOEXEC | unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOATIME)
+	if err := unix.Mount("tmpfs", "/proc/self/fd/"+strconv.Itoa(int(f.Fd())), "tmpfs", flags, options); err != nil {
+		return fmt.Errorf("mount a secrets folder in memory: %w; the agent needs CAP_SYS_ADMIN for it", err)
+	}
+	return nil
+}
+
+// ProbeSecrets says by its error why MountSecrets cannot work below a folder.
+func ProbeSecrets(root string) error {
+	dir, err := os.MkdirTemp(root, ".probe-")
+	if err != nil {
+		return fmt.Errorf("make a folder to try a mount on: %w", err)
+	}
+	defer os.Remove(dir)
+	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return fmt.Errorf("open a folder to try a mount on: %w", err)
+	}
+	defer f.Close()
+	if err := mountMemory(f, 1); err != nil {
+		return errdefs.Unimplementedf("%w", err)
+	}
+	return unmount(dir)
+}
+
+// Detach unmounts everything that is mounted below a folder, or on it.
+func Detach(dir string) error {
+	points, err := mountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	for i := len(points) - 1; i >= 0; i-- { // what was mounted last goes first
+		if err := unmount(points[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unmount(path string) error {
+	err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // not mounted any more
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	return nil
+}
+
+// mountsBelow reads the mount points below a folder, in the order of mounting.
+func mountsBelow(dir string) ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("read the mounts: %w", err)
+	}
+	defer f.Close()
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real // the kernel names mount points without links
+	}
+	var out []string
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		if p := unescape.Replace(fields[4]); p == dir || strings.HasPrefix(p, dir+"/") {
+			out = append(out, p)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the mounts: %w", err)
+	}
+	return out, nil
+}
+
+// unescape undoes how the kernel writes a path.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -1,0 +1,19 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package allocdir
+
+import "github.com/drover-project/drover/sdk/errdefs"
+
+// MountSecrets puts a task's secrets folder into memory; it works on Linux.
+func (d Dir) MountSecrets(string, int) error { return ProbeSecrets(d.Path) }
+
+// ProbeSecrets says by its error why MountSecrets cannot work below a folder.
+func ProbeSecrets(string) error {
+	return errdefs.Unimplementedf("secrets cannot be kept in memory on this operating system; they are in a folder on disk")
+}
+
+// Detach unmounts everything that is mounted below a folder; nothing is here.
+func Detach(string) error { return nil }
