@@ -27,8 +27,8 @@ func contentHash(v any) []byte {
 type namespaceView struct {
 	*model.Namespace
 	Hash                []byte
-	OptionalExtraClaims []string
-	RequiredExtraClaims []string
+	OptionalExtraClaims map[string]string
+	RequiredExtraClaims map[string]string
 }
 
 func viewNamespace(n *model.Namespace) *namespaceView {

@@ -65,7 +65,7 @@ type NetworkResource struct {
 	CIDR          string     `hcl:"cidr"`
 	IP            string     `hcl:"ip"`
 	DNS           *DNSConfig `hcl:"dns,block"`
-	ReservedPorts []Port     `hcl:"-"`
+	ReservedPorts []Port     `hcl:"reserved_ports,block"`
 	DynamicPorts  []Port     `hcl:"port,block"`
 	Hostname      string     `hcl:"hostname"`
 	MBits         *int       `hcl:"mbits"`
@@ -126,16 +126,16 @@ type VolumeMount struct {
 
 // WorkloadIdentity is the draft of that block of a job file.
 type WorkloadIdentity struct {
-	Name         string            `hcl:"name"`
-	Audience     []string          `hcl:"aud"`
-	ChangeMode   string            `hcl:"change_mode"`
-	ChangeSignal string            `hcl:"change_signal"`
-	Env          bool              `hcl:"env"`
-	File         bool              `hcl:"file"`
-	Filepath     string            `hcl:"filepath"`
-	ServiceName  string            `hcl:"service_name"`
-	TTL          Duration          `hcl:"ttl"`
-	ExtraClaims  map[string]string `hcl:"extra_claims,block"`
+	Name         string   `hcl:"name"`
+	Audience     []string `hcl:"aud"`
+	ChangeMode   string   `hcl:"change_mode"`
+	ChangeSignal string   `hcl:"change_signal"`
+	Env          bool     `hcl:"env"`
+	File         bool     `hcl:"file"`
+	Filepath     string   `hcl:"filepath"`
+	ServiceName  string   `hcl:"service_name"`
+	TTL          Duration `hcl:"ttl"`
+	ExtraClaims  []string `hcl:"extra_claims"`
 }
 
 // TaskArtifact is the draft of that block of a job file.

@@ -183,5 +183,5 @@ type WorkloadIdentity struct {
 	Filepath     string
 	ServiceName  string
 	TTL          time.Duration
-	ExtraClaims  map[string]string
+	ExtraClaims  []string
 }
