@@ -49,6 +49,10 @@ const (
 	kindUpsertNodePools        = 23
 	kindDeleteNodePools        = 24
 	kindSetSchedulerConfig     = 25
+	kindPutVariable            = 40
+	kindDeleteVariable         = 41
+	kindUpsertRootKey          = 42
+	kindDeleteRootKey          = 43
 )
 
 // newCommand returns an empty command of the kind, nil if there is none.
@@ -104,6 +108,14 @@ func newCommand(kind byte) Command {
 		return &DeleteNodePools{}
 	case kindSetSchedulerConfig:
 		return &SetSchedulerConfig{}
+	case kindPutVariable:
+		return &PutVariable{}
+	case kindDeleteVariable:
+		return &DeleteVariable{}
+	case kindUpsertRootKey:
+		return &UpsertRootKey{}
+	case kindDeleteRootKey:
+		return &DeleteRootKey{}
 	}
 	return nil
 }

@@ -186,6 +186,7 @@ func TestStoredFieldsAreOnlyAppended(t *testing.T) {
 		model.Namespace{}, model.NodePool{}, model.SchedulerConfiguration{}, fsm.UpsertJob{}, fsm.DeregisterJob{}, fsm.ApplyPlan{},
 		fsm.UpdateNodeStatus{}, fsm.UpdateNodeDrain{}, fsm.UpdateNodeEligibility{}, fsm.UpdateDesiredTransitions{},
 		fsm.UpdateDeploymentStatus{}, fsm.PromoteDeployment{}, fsm.SetDeploymentAllocHealth{}, fsm.SetSchedulerConfig{},
+		fsm.PutVariable{}, fsm.DeleteVariable{}, fsm.UpsertRootKey{},
 	} {
 		walk(reflect.TypeOf(c))
 	}

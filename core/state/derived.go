@@ -217,8 +217,12 @@ func (tx *Tx) settle() {
 		tx.settleUsage(id, diff)
 	}
 	if !tx.restore {
+		// A child's new status counts for its parent: statuses first.
 		for _, key := range slices.Sorted(maps.Keys(tx.derived.jobs)) {
-			tx.settleJob(tx.derived.jobs[key])
+			tx.settleStatus(tx.derived.jobs[key])
+		}
+		for _, key := range slices.Sorted(maps.Keys(tx.derived.jobs)) {
+			tx.settleSummary(tx.derived.jobs[key])
 		}
 	}
 	tx.derived = derived{}
@@ -241,13 +245,24 @@ func (tx *Tx) settleUsage(nodeID string, diff *usageRow) {
 	tx.t.usage.put(diff)
 }
 
-// settleJob writes the counts of a job and derives its status from them.
-func (tx *Tx) settleJob(row *summaryRow) {
+// settleStatus derives the status of a job from its counts.
+func (tx *Tx) settleStatus(row *summaryRow) {
+	jobs := tx.t.jobs.get(JobKey(row.Namespace, row.JobID))
+	if job := jobs.current(); job != nil {
+		if status := jobStatus(job, row); status != job.Status {
+			tx.setJobStatus(jobs, status)
+		}
+	}
+}
+
+// settleSummary writes the counts of a job.
+func (tx *Tx) settleSummary(row *summaryRow) {
 	key := JobKey(row.Namespace, row.JobID)
-	jobs := tx.t.jobs.get(key)
 	old := tx.t.summaries.get(key)
-	if jobs.current() == nil && row.Allocs == 0 && row.Evals == 0 {
+	if tx.t.jobs.get(key).current() == nil && row.Allocs == 0 && row.Evals == 0 {
 		tx.t.jobs.delete(key) // purged, and nothing refers to its versions any more
+	}
+	if tx.t.jobs.get(key) == nil && row.forgotten() {
 		if tx.t.summaries.delete(key) != nil {
 			record(tx, numJobSummaries, old.summary(), nil)
 		}
@@ -262,17 +277,12 @@ func (tx *Tx) settleJob(row *summaryRow) {
 			record(tx, numJobSummaries, old.summary(), row.summary())
 		}
 	}
-	if job := jobs.current(); job != nil {
-		if status := jobStatus(job, row); status != job.Status {
-			tx.setJobStatus(jobs, status)
-		}
-	}
 }
 
 // equal reports whether two rows count the same.
 func (r *summaryRow) equal(o *summaryRow) bool {
 	return r.Allocs == o.Allocs && r.LiveAllocs == o.LiveAllocs && r.Evals == o.Evals &&
-		r.LiveEvals == o.LiveEvals && r.Blocked == o.Blocked &&
+		r.LiveEvals == o.LiveEvals && r.Blocked == o.Blocked && r.Children == o.Children &&
 		maps.Equal(r.Groups, o.Groups) && maps.Equal(r.Queued, o.Queued)
 }
 
@@ -285,6 +295,7 @@ func (tx *Tx) setJobStatus(row *jobRow, status string) {
 	next.Versions[0] = &c
 	tx.t.jobs.put(&next)
 	record(tx, numJobs, cur, &c)
+	tx.accountChild(cur, &c)
 }
 
 // jobStatus says what a job's status is by what is known of it: running if

@@ -31,7 +31,10 @@ type jobRow struct {
 // JobKey is the id of a job, and of its summary, in keys of watches.
 func JobKey(ns, id string) string { return ns + "\x00" + id }
 
-const jobsByParent = 0
+const (
+	jobsByParent = iota
+	jobsByToken
+)
 
 var jobSchema = &schema[jobRow]{
 	id: func(r *jobRow) string { return JobKey(r.Namespace, r.ID) },
@@ -41,6 +44,12 @@ var jobSchema = &schema[jobRow]{
 				return ""
 			}
 			return JobKey(r.Namespace, r.Parent)
+		}},
+		{name: "token", key: func(r *jobRow) string {
+			if j := r.current(); j != nil && j.DispatchIdempotencyToken != "" {
+				return tokenKey(r.Namespace, r.Parent, j.DispatchIdempotencyToken)
+			}
+			return ""
 		}},
 	},
 }
@@ -170,6 +179,7 @@ func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
 	tx.t.jobs.put(next)
 	record(tx, numJobVersions, nil, job)
 	record(tx, numJobs, cur, job)
+	tx.accountChild(cur, job)
 	tx.touchJob(job.Namespace, job.ID)
 	return job
 }
@@ -242,6 +252,8 @@ func (tx *Tx) PurgeJob(ns, id string) error {
 	tx.t.jobs.put(&next)
 	record(tx, numJobs, cur, nil)
 	record(tx, numJobVersions, cur, nil)
+	tx.accountChild(cur, nil)
+	tx.deletePeriodicLaunch(ns, id)
 	for _, d := range tx.t.deployments.list(deploymentsByJob, JobKey(ns, id)) {
 		tx.t.deployments.delete(d.ID)
 		record(tx, numDeployments, d, nil)

@@ -37,6 +37,9 @@ const (
 	recResources  = 11 // referred to by the allocs after it, numbered from 1
 	recMetrics    = 12 // the same
 	recAlloc      = 13
+	recVariable   = 40
+	recRootKey    = 41
+	recLaunch     = 14
 )
 
 // savedHeader begins a stream. Tables holds the index of the last change by the
@@ -72,6 +75,9 @@ func (v *View) Save(w io.Writer, codec Codec) error {
 	saveTable(s, recSummary, v.t.summaries)
 	saveTable(s, recEval, v.t.evals)
 	saveTable(s, recDeployment, v.t.deployments)
+	saveTable(s, recVariable, v.t.variables)
+	saveTable(s, recRootKey, v.t.rootKeys)
+	saveTable(s, recLaunch, v.t.launches)
 	s.allocs(v.t.allocs)
 	s.record(recEnd, true)
 	if s.err != nil {
@@ -263,6 +269,12 @@ func (l *loader) row(kind byte, data []byte) error {
 		return loadRow(l, t.evals, data)
 	case recDeployment:
 		return loadRow(l, t.deployments, data)
+	case recLaunch:
+		return loadRow(l, t.launches, data)
+	case recVariable:
+		return loadRow(l, t.variables, data)
+	case recRootKey:
+		return loadRow(l, t.rootKeys, data)
 	case recResources:
 		r := &model.AllocatedResources{}
 		l.resources = append(l.resources, r)

@@ -23,11 +23,15 @@ const (
 	TableNamespaces      = "namespaces"
 	TableNodePools       = "node_pools"
 	TableSchedulerConfig = "scheduler_config"
+	TablePeriodic        = "periodic_launches"
+	TableVariables       = "variables"
+	TableRootKeys        = "root_keys"
 )
 
 var tableNames = [...]string{
 	TableJobs, TableJobVersions, TableJobSummaries, TableAllocs, TableEvals,
-	TableDeployments, TableNodes, TableNamespaces, TableNodePools, TableSchedulerConfig,
+	TableDeployments, TableNodes, TableNamespaces, TableNodePools, TableSchedulerConfig, TablePeriodic,
+	TableVariables, TableRootKeys,
 }
 
 // tables is everything that is stored. The Store has one that is written to;
@@ -42,6 +46,9 @@ type tables struct {
 	usage       *table[usageRow]
 	namespaces  *table[model.Namespace]
 	pools       *table[model.NodePool]
+	launches    *table[model.PeriodicLaunch]
+	variables   *table[model.Variable]
+	rootKeys    *table[model.RootKey]
 	config      *model.SchedulerConfiguration
 	changed     [len(tableNames)]uint64 // by table: the index of its last change
 }
@@ -57,6 +64,9 @@ func newTables() *tables {
 		usage:       newTable(usageSchema),
 		namespaces:  newTable(namespaceSchema),
 		pools:       newTable(poolSchema),
+		variables:   newTable(variableSchema),
+		rootKeys:    newTable(rootKeySchema),
+		launches:    newTable(launchSchema),
 	}
 }
 
@@ -73,6 +83,9 @@ func (t *tables) publish(before *tables) *tables {
 		usage:       publish(t.usage, before.usage),
 		namespaces:  publish(t.namespaces, before.namespaces),
 		pools:       publish(t.pools, before.pools),
+		variables:   publish(t.variables, before.variables),
+		rootKeys:    publish(t.rootKeys, before.rootKeys),
+		launches:    publish(t.launches, before.launches),
 		config:      t.config,
 		changed:     t.changed,
 	}
@@ -97,6 +110,9 @@ func (t *tables) rollback(before *tables) *tables {
 		usage:       rollback(t.usage, before.usage),
 		namespaces:  rollback(t.namespaces, before.namespaces),
 		pools:       rollback(t.pools, before.pools),
+		variables:   rollback(t.variables, before.variables),
+		rootKeys:    rollback(t.rootKeys, before.rootKeys),
+		launches:    rollback(t.launches, before.launches),
 		config:      before.config,
 		changed:     before.changed,
 	}

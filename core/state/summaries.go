@@ -33,6 +33,7 @@ type summaryRow struct {
 	Blocked     int
 	CreateIndex uint64
 	ModifyIndex uint64
+	Children    model.JobChildrenSummary
 }
 
 var summarySchema = &schema[summaryRow]{
@@ -52,25 +53,16 @@ func (v *View) JobSummary(ns, id string) *model.JobSummary {
 			s.Summary[tg.Name] = model.TaskGroupSummary{Queued: row.Queued[tg.Name]}
 		}
 	}
-	for _, child := range v.JobChildren(ns, id) {
-		switch child.Status {
-		case model.JobStatusPending:
-			s.Children.Pending++
-		case model.JobStatusRunning:
-			s.Children.Running++
-		case model.JobStatusDead:
-			s.Children.Dead++
-		}
-	}
 	return s
 }
 
 // summary is the row as the model has it, without what other rows add.
 func (r *summaryRow) summary() *model.JobSummary {
+	children := r.Children
 	s := &model.JobSummary{
 		JobID: r.JobID, Namespace: r.Namespace,
 		Summary:     make(map[string]model.TaskGroupSummary, len(r.Groups)),
-		Children:    &model.JobChildrenSummary{},
+		Children:    &children,
 		CreateIndex: r.CreateIndex, ModifyIndex: r.ModifyIndex,
 	}
 	for group, c := range r.Groups {

@@ -92,6 +92,9 @@ const (
 	numNamespaces
 	numPools
 	numConfig
+	numLaunches
+	numVariables
+	numRootKeys
 )
 
 // seed writes what a fresh cluster starts with.

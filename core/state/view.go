@@ -42,5 +42,7 @@ func (v *View) Sizes() map[string]int {
 		TableNodes:       v.t.nodes.len(),
 		TableNamespaces:  v.t.namespaces.len(),
 		TableNodePools:   v.t.pools.len(),
+		TableVariables:   v.t.variables.len(),
+		TableRootKeys:    v.t.rootKeys.len(),
 	}
 }

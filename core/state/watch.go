@@ -137,6 +137,8 @@ func (ws *watches) wakeRow(table string, row any) {
 		wake("", JobKey(r.Namespace, r.ID))
 	case *model.JobSummary:
 		wake("", JobKey(r.Namespace, r.JobID))
+	case *model.PeriodicLaunch:
+		wake("", JobKey(r.Namespace, r.ID))
 	case *model.Allocation:
 		wake("", r.ID)
 		wake(ByJob, JobKey(r.Namespace, r.JobID))
@@ -155,6 +157,10 @@ func (ws *watches) wakeRow(table string, row any) {
 		wake("", r.Name)
 	case *model.NodePool:
 		wake("", r.Name)
+	case *model.Variable:
+		wake("", variableID(r.Namespace, r.Path))
+	case *model.RootKey:
+		wake("", r.KeyID)
 	}
 }
 

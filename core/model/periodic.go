@@ -1,0 +1,45 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import "strconv"
+
+// PeriodicLaunch says when a periodic job was launched last. It is what a new
+// leader, or a server that was down, goes on from.
+type PeriodicLaunch struct {
+	Namespace   string
+	ID          string // of the periodic job
+	Launch      int64  // Unix ns of the last time that is dealt with: launched or skipped
+	Skipped     string // why that time was not launched; empty if it was
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// PeriodicChildID is the id of the child that a periodic job launches at a time (Unix s).
+func PeriodicChildID(parentID string, at int64) string {
+	return parentID + "/periodic-" + strconv.FormatInt(at, 10)
+}
+
+// DispatchedChildID is the id of a child that is dispatched at a time (Unix s).
+// prefix may be empty; suffix makes the id unique.
+func DispatchedChildID(parentID, prefix string, at int64, suffix string) string {
+	id := parentID + "/dispatch-"
+	if prefix != "" {
+		id += prefix + "-"
+	}
+	return id + strconv.FormatInt(at, 10) + "-" + suffix
+}
+
+// Child returns a job that a periodic or parameterized parent makes: the parent
+// as it is, under an id of its own. It shares what does not differ with the
+// parent; neither is changed once it is stored.
+func (j *Job) Child(id string) *Job {
+	c := *j
+	c.ID, c.Name, c.ParentID = id, id, j.ID
+	c.Periodic = nil
+	c.Version, c.CreateIndex, c.ModifyIndex, c.JobModifyIndex = 0, 0, 0, 0
+	c.Stable, c.Stop, c.Status, c.StatusDescription = false, false, "", ""
+	c.VersionTag = nil
+	return &c
+}

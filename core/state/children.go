@@ -1,0 +1,84 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+var launchSchema = &schema[model.PeriodicLaunch]{
+	id: func(l *model.PeriodicLaunch) string { return JobKey(l.Namespace, l.ID) },
+}
+
+// PeriodicLaunch returns what is known of the launches of a periodic job.
+func (v *View) PeriodicLaunch(ns, id string) *model.PeriodicLaunch {
+	return v.t.launches.get(JobKey(ns, id))
+}
+
+// PeriodicLaunches yields the launches of all periodic jobs by namespace and id.
+func (v *View) PeriodicLaunches() iter.Seq[*model.PeriodicLaunch] { return v.t.launches.all("") }
+
+// SetPeriodicLaunch stores the last launch of a periodic job; an older one than
+// is stored changes nothing. The transaction owns l from now on.
+func (tx *Tx) SetPeriodicLaunch(l *model.PeriodicLaunch) {
+	l.CreateIndex, l.ModifyIndex = tx.index, tx.index
+	old := tx.t.launches.get(JobKey(l.Namespace, l.ID))
+	if old != nil {
+		if old.Launch > l.Launch {
+			return
+		}
+		l.CreateIndex = old.CreateIndex
+	}
+	record(tx, numLaunches, tx.t.launches.put(l), l)
+}
+
+func (tx *Tx) deletePeriodicLaunch(ns, id string) {
+	if old := tx.t.launches.delete(JobKey(ns, id)); old != nil {
+		record(tx, numLaunches, old, nil)
+	}
+}
+
+// JobByDispatchToken returns the child of a job that was dispatched with an
+// idempotency token, nil if there is none (any more).
+func (v *View) JobByDispatchToken(ns, parentID, token string) *model.Job {
+	if token == "" {
+		return nil
+	}
+	for row := range v.t.jobs.scan(jobsByToken, tokenKey(ns, parentID, token)) {
+		return row.current()
+	}
+	return nil
+}
+
+func tokenKey(ns, parentID, token string) string { return JobKey(ns, parentID) + "\x00" + token }
+
+// accountChild keeps the parent's count of its children by status.
+func (tx *Tx) accountChild(old, job *model.Job) {
+	count := func(j *model.Job, by int64) {
+		if j == nil || j.ParentID == "" {
+			return
+		}
+		c := &tx.summaryOf(j.Namespace, j.ParentID).Children
+		switch j.Status {
+		case model.JobStatusPending:
+			c.Pending += by
+		case model.JobStatusRunning:
+			c.Running += by
+		case model.JobStatusDead:
+			c.Dead += by
+		}
+	}
+	if old != nil && job != nil && old.Status == job.Status && old.ParentID == job.ParentID {
+		return
+	}
+	count(old, -1)
+	count(job, 1)
+}
+
+// forgotten reports whether nothing counts for the job any more.
+func (r *summaryRow) forgotten() bool {
+	return r.Allocs == 0 && r.Evals == 0 && r.Children == model.JobChildrenSummary{}
+}

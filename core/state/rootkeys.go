@@ -1,0 +1,74 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+var rootKeySchema = &schema[model.RootKey]{id: func(k *model.RootKey) string { return k.KeyID }}
+
+// RootKeyByID returns a key of the keyring.
+func (v *View) RootKeyByID(id string) *model.RootKey { return v.t.rootKeys.get(id) }
+
+// RootKeys yields the keys of the keyring ordered by id.
+func (v *View) RootKeys() iter.Seq[*model.RootKey] { return v.t.rootKeys.all("") }
+
+// ActiveRootKey returns the key that new data is sealed with, nil before the first.
+func (v *View) ActiveRootKey() *model.RootKey {
+	for k := range v.RootKeys() {
+		if k.State == model.RootKeyActive {
+			return k
+		}
+	}
+	return nil
+}
+
+// UpsertRootKey stores a key; one that is active makes the others inactive. The
+// transaction owns k from now on.
+func (tx *Tx) UpsertRootKey(k *model.RootKey) {
+	if k.State == model.RootKeyActive {
+		tx.retireRootKeys(k.KeyID)
+	}
+	k.CreateIndex, k.ModifyIndex = tx.index, tx.index
+	if old := tx.t.rootKeys.get(k.KeyID); old != nil {
+		k.CreateIndex = old.CreateIndex
+	}
+	record(tx, numRootKeys, tx.t.rootKeys.put(k), k)
+}
+
+func (tx *Tx) retireRootKeys(but string) {
+	var active []*model.RootKey
+	for k := range tx.View().RootKeys() {
+		if k.KeyID != but && k.State == model.RootKeyActive {
+			active = append(active, k)
+		}
+	}
+	for _, k := range active {
+		c := *k
+		c.State, c.ModifyIndex = model.RootKeyInactive, tx.index
+		record(tx, numRootKeys, tx.t.rootKeys.put(&c), &c)
+	}
+}
+
+// DeleteRootKey removes a key that seals nothing any more.
+func (tx *Tx) DeleteRootKey(id string) error {
+	k := tx.t.rootKeys.get(id)
+	switch {
+	case k == nil:
+		return errdefs.NotFoundf("root key %q not found", id)
+	case k.State == model.RootKeyActive:
+		return errdefs.FailedPreconditionf("active root key cannot be deleted - call rotate first")
+	}
+	for v := range tx.View().Variables("", "") {
+		if v.KeyID == id {
+			return errdefs.FailedPreconditionf("root key %s in use, cannot delete: the variable %q in namespace %q is sealed with it; rotate with -full first", id, v.Path, v.Namespace)
+		}
+	}
+	record(tx, numRootKeys, tx.t.rootKeys.delete(id), nil)
+	return nil
+}

@@ -1,0 +1,64 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// variableID is the key of a variable: namespace and path, which have no zero byte.
+func variableID(ns, path string) string { return ns + "\x00" + path }
+
+var variableSchema = &schema[model.Variable]{id: func(v *model.Variable) string { return variableID(v.Namespace, v.Path) }}
+
+// VariableByPath returns a variable.
+func (v *View) VariableByPath(ns, path string) *model.Variable {
+	return v.t.variables.get(variableID(ns, path))
+}
+
+// Variables yields the variables of a namespace whose path begins with prefix,
+// ordered by path; "" is every namespace, ordered by namespace and path.
+func (v *View) Variables(ns, prefix string) iter.Seq[*model.Variable] {
+	return func(yield func(*model.Variable) bool) {
+		if ns == "" {
+			for row := range v.t.variables.all("") {
+				if strings.HasPrefix(row.Path, prefix) && !yield(row) {
+					return
+				}
+			}
+			return
+		}
+		for row := range v.t.variables.all(variableID(ns, prefix)) {
+			if row.Namespace != ns || !strings.HasPrefix(row.Path, prefix) || !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+// UpsertVariable stores a variable at a new modify index. The transaction owns
+// row from now on.
+func (tx *Tx) UpsertVariable(row *model.Variable) {
+	row.CreateIndex, row.ModifyIndex, row.CreateTime = tx.index, tx.index, row.ModifyTime
+	if old := tx.t.variables.get(variableID(row.Namespace, row.Path)); old != nil {
+		row.CreateIndex, row.CreateTime = old.CreateIndex, old.CreateTime
+	}
+	record(tx, numVariables, tx.t.variables.put(row), row)
+}
+
+// ReplaceVariable stores a variable that says the same in another form (another
+// key, another deadline of its lock): its modify index stays.
+func (tx *Tx) ReplaceVariable(row *model.Variable) {
+	record(tx, numVariables, tx.t.variables.put(row), row)
+}
+
+// DeleteVariable removes a variable; one that is not there stays so.
+func (tx *Tx) DeleteVariable(ns, path string) {
+	if old := tx.t.variables.delete(variableID(ns, path)); old != nil {
+		record(tx, numVariables, old, nil)
+	}
+}
