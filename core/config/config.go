@@ -98,6 +98,7 @@ type Client struct {
 	Options           Strings      `json:"options,omitempty"`
 	DefaultIneligible bool         `json:"default_ineligible,omitempty"`
 	DisableRemoteExec bool         `json:"disable_remote_exec,omitempty"`
+	Artifact          Artifact     `json:"artifact"`
 }
 
 // Reserved is what of a node is not for allocs.
@@ -170,7 +171,7 @@ func Defaults() *Config {
 		LogLevel:   "INFO",
 		BindAddr:   "0.0.0.0",
 		Ports:      Ports{HTTP: 4646, RPC: 4647, Serf: 4648},
-		Client:     Client{NodePool: model.NodePoolDefault, MinDynamicPort: 20000, MaxDynamicPort: 32000, GCMaxAllocs: 50, MaxKillTimeout: "30s"},
+		Client:     Client{NodePool: model.NodePoolDefault, MinDynamicPort: 20000, MaxDynamicPort: 32000, GCMaxAllocs: 50, MaxKillTimeout: "30s", Artifact: defaultArtifact()},
 		Server:     Server{BootstrapExpect: 1},
 		Telemetry:  Telemetry{CollectionInterval: "1s"},
 	}
@@ -231,6 +232,7 @@ func (c *Config) Finish() error {
 			add("%s: %q is no duration such as \"30s\"", key, text)
 		}
 	}
+	problems = append(problems, c.Client.Artifact.problems()...)
 	if len(problems) > 0 {
 		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))
 	}

@@ -204,7 +204,7 @@ var unused = map[string][]string{
 		"cpu_disable_dmidecode", "reservable_cores", "client_max_port", "client_min_port", "gc_interval", "gc_parallel_destroys",
 		"gc_disk_usage_threshold", "gc_inode_usage_threshold", "gc_volumes_on_node_gc", "no_host_uuid", "template", "server_join",
 		"cni_path", "cni_config_dir", "bridge_network_name", "bridge_network_subnet", "bridge_network_subnet_ipv6",
-		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent", "nomad_service_discovery", "artifact",
+		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent", "nomad_service_discovery",
 		"drain_on_shutdown", "users", "log_file", "fingerprint",
 	},
 	"server": {

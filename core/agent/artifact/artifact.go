@@ -1,0 +1,174 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package artifact fetches the artifacts of tasks. It owns the agent's half: it
+// starts a sandboxed child (cmd/drover-artifact) per artifact in a staging folder
+// beside the task's own, ends it at its deadline, inspects what came, and moves
+// it into place only when it is whole. It does not speak to any source itself
+// and links no getter. Only core/agent and packages below it may import it.
+package artifact
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/agent/artifact/wire"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Config is how artifacts are fetched on a node. Start from DefaultConfig.
+type Config struct {
+	// Binary is the path of drover-artifact. Empty is what the environment
+	// variable DROVER_ARTIFACT_BINARY names, or the one beside the agent's own
+	// executable.
+	Binary string
+	// Limits of one fetch; zero is no limit.
+	Limits wire.Limits
+	// DisableFilesystemIsolation leaves Landlock away.
+	DisableFilesystemIsolation bool
+	// DisableArtifactInspection accepts links and special files that leave the
+	// artifact. Permissions are still cut to rwx.
+	DisableArtifactInspection bool
+	// ExtraPaths are paths beyond the staging folder that a fetch may use, each
+	// "f:MODE:PATH" (a file) or "d:MODE:PATH" (a folder), MODE being letters of
+	// r, w, c and x. A readable one may also be the source of an artifact.
+	ExtraPaths []string
+	// Environment names variables of the agent that fetches inherit.
+	Environment []string
+	// MaxParallel fetches run at once on this node.
+	MaxParallel int
+	// KillAfter ends a fetch that ignores its own limits. Zero is long after them.
+	KillAfter time.Duration
+}
+
+// DefaultConfig returns the documented defaults.
+func DefaultConfig() Config {
+	const half, most = 30 * time.Minute, 100 * 1000 * 1000 * 1000
+	return Config{
+		MaxParallel: 16,
+		Limits: wire.Limits{
+			HTTPReadTimeout: half, GCSTimeout: half, GitTimeout: half, HgTimeout: half, S3Timeout: half,
+			HTTPMaxBytes: most, UnpackMaxBytes: most, UnpackMaxFiles: 4096,
+		},
+	}
+}
+
+// Request asks for one artifact of a task.
+type Request struct {
+	// Artifact has its variables replaced already.
+	Artifact *model.TaskArtifact
+	// TaskDir is the absolute path of the task's folder; its parent is the
+	// alloc's. The artifact may land in it or in the alloc's shared folder.
+	TaskDir string
+	// User owns the files where the artifact asks for chown. Empty is nobody's
+	// wish: the files stay the agent's.
+	User string
+}
+
+// Fetcher fetches artifacts for all tasks of a node.
+type Fetcher struct {
+	cfg   Config
+	log   hclog.Logger
+	slots chan struct{}
+
+	mu     sync.Mutex
+	active map[string]bool // staging folders in use
+	warned map[string]bool // what was warned of once
+}
+
+// New returns a Fetcher. It starts nothing.
+func New(cfg Config, logger hclog.Logger) *Fetcher {
+	return &Fetcher{
+		cfg: cfg, log: logger.Named("artifact"), slots: make(chan struct{}, max(1, cfg.MaxParallel)),
+		active: map[string]bool{}, warned: map[string]bool{},
+	}
+}
+
+// Fetch gets an artifact and puts it where it belongs, or changes nothing that
+// a task can see. It calls progress, which may be nil, from time to time with the
+// bytes that have come so far. The error is InvalidArgument where the same
+// request can never succeed (a bad source, a wrong checksum, a limit, an
+// escape), Canceled where ctx ended, and else Unavailable. No credential of the
+// source is in its text.
+func (f *Fetcher) Fetch(ctx context.Context, req Request, progress func(bytes int64)) error {
+	if req.Artifact == nil {
+		return errdefs.InvalidArgumentf("there is no artifact to fetch; this is a defect of the caller")
+	}
+	source, err := sourceOf(req.Artifact)
+	if err != nil {
+		return fmt.Errorf("artifact %s: %w", Redact(req.Artifact.GetterSource), err)
+	}
+	dest, err := destinationOf(req)
+	if err != nil {
+		return fmt.Errorf("artifact %s: %w", Redact(source), err)
+	}
+	select {
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
+	case <-ctx.Done():
+		return errdefs.Canceledf("artifact %s was given up before its turn came: %w", Redact(source), ctx.Err())
+	}
+	if err := f.fetch(ctx, req, source, dest, progress); err != nil {
+		if ctx.Err() != nil {
+			return errdefs.Canceledf("artifact %s was given up: %w", Redact(source), ctx.Err())
+		}
+		return hideSecrets(fmt.Errorf("artifact %s: %w", Redact(source), err), source, req.Artifact)
+	}
+	return nil
+}
+
+func (f *Fetcher) fetch(ctx context.Context, req Request, source string, dest destination, progress func(int64)) error {
+	binary, err := f.binary()
+	if err != nil {
+		return err
+	}
+	owner, err := ownerOf(req)
+	if err != nil {
+		return err
+	}
+	st, err := f.stage(dest.alloc, binary)
+	if err != nil {
+		return err
+	}
+	defer st.remove()
+	ask := &wire.Request{
+		Source: source, Mode: mode(req.Artifact), Headers: req.Artifact.GetterHeaders, Insecure: req.Artifact.GetterInsecure,
+		Staging: st.path, Isolate: !f.cfg.DisableFilesystemIsolation, ExtraPaths: f.cfg.ExtraPaths, Limits: f.cfg.Limits,
+	}
+	if err := f.runChild(ctx, binary, st, ask, progress); err != nil {
+		return err
+	}
+	if err := st.seal(); err != nil {
+		return err
+	}
+	if err := st.inspect(f.cfg, mode(req.Artifact)); err != nil {
+		return err
+	}
+	if err := st.give(owner); err != nil {
+		return err
+	}
+	return st.place(dest, mode(req.Artifact))
+}
+
+func mode(a *model.TaskArtifact) string {
+	if a.GetterMode == "" {
+		return "any"
+	}
+	return a.GetterMode
+}
+
+// warnOnce logs a warning the first time only.
+func (f *Fetcher) warnOnce(msg string, args ...any) {
+	f.mu.Lock()
+	first := !f.warned[msg]
+	f.warned[msg] = true
+	f.mu.Unlock()
+	if first {
+		f.log.Warn(msg, args...)
+	}
+}

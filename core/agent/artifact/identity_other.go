@@ -1,0 +1,34 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !unix
+
+package artifact
+
+import (
+	"os"
+	"os/exec"
+)
+
+// identity is who a child runs as: here always the agent's own user.
+type identity struct{}
+
+func (f *Fetcher) childIdentity(alloc, binary string) identity { return identity{} }
+
+func (identity) own(path string) error { return nil }
+
+func (identity) disown(root *os.Root, name string) error { return nil }
+
+func (identity) disownLink(root *os.Root, name string) error { return nil }
+
+func (identity) apply(cmd *exec.Cmd) {}
+
+// killGroup ends a process. What it has started ends with its input.
+func killGroup(p *os.Process) error { return p.Kill() }
+
+type inode struct{}
+
+func inodeOf(info os.FileInfo) (inode, int) { return inode{}, 1 }
+
+// acrossDevices is true for any failure: a copy then says what is wrong.
+func acrossDevices(err error) bool { return err != nil }

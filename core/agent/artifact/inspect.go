@@ -1,0 +1,158 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package artifact
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/drover-project/drover/core/agent/artifact/wire"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// seal takes the staging folder away from the child's user, so that nothing
+// changes in it while it is looked at.
+func (st *stage) seal() error {
+	if err := st.child.disown(st.alloc, st.name); err != nil {
+		return fmt.Errorf("take the staging folder back: %w", err)
+	}
+	return nil
+}
+
+// inspect checks what has come and cuts its permissions to rwx. A fetched tree
+// may hold files, folders and links that stay within it, nothing else.
+func (st *stage) inspect(cfg Config, mode string) error {
+	out, err := st.alloc.OpenRoot(st.name)
+	if err != nil {
+		return fmt.Errorf("open the staging folder: %w", err)
+	}
+	defer func() { _ = out.Close() }()
+	info, err := out.Lstat(wire.OutName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errdefs.InvalidArgumentf("the source gave nothing; name a file or an archive (a folder cannot be read over http)")
+	}
+	if err != nil {
+		return fmt.Errorf("look at what was fetched: %w", err)
+	}
+	if mode == "file" && !info.Mode().IsRegular() {
+		return errdefs.InvalidArgumentf("the source gave %s where mode \"file\" asks for a file; use mode \"any\" or \"dir\"", kind(info.Mode()))
+	}
+	if mode != "file" && !info.IsDir() {
+		return errdefs.InvalidArgumentf("the source gave %s where mode %q asks for a folder; use mode \"file\"", kind(info.Mode()), mode)
+	}
+	in := &inspection{root: out, cfg: cfg, child: st.child, links: map[inode]int{}}
+	if err := walk(out, wire.OutName, in.visit); err != nil {
+		return fmt.Errorf("inspect what was fetched: %w", err)
+	}
+	return in.finish()
+}
+
+// inspection is one look at a fetched tree.
+type inspection struct {
+	root  *os.Root
+	cfg   Config
+	child identity
+	bytes int64
+	links map[inode]int // how many names of a file were not met yet
+}
+
+func (in *inspection) visit(name string, info os.FileInfo) error {
+	shown := strings.TrimPrefix(strings.TrimPrefix(name, wire.OutName), "/")
+	m := info.Mode()
+	strict := !in.cfg.DisableArtifactInspection
+	switch {
+	case m.IsRegular():
+		if strict && m&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+			return errdefs.InvalidArgumentf("%q is setuid or setgid; take the bit away in the source", shown)
+		}
+		in.bytes += info.Size()
+		if l := in.cfg.Limits; l.HTTPMaxBytes > 0 && l.UnpackMaxBytes > 0 && in.bytes > l.HTTPMaxBytes+l.UnpackMaxBytes {
+			return errdefs.InvalidArgumentf("the artifact has more than %d bytes; raise artifact.http_max_size or decompression_size_limit of the agent", l.HTTPMaxBytes+l.UnpackMaxBytes)
+		}
+		if id, n := inodeOf(info); n > 1 {
+			if _, seen := in.links[id]; !seen {
+				in.links[id] = n
+			}
+			in.links[id]--
+		}
+	case m.IsDir():
+	case m&fs.ModeSymlink != 0:
+		if strict {
+			return in.checkLink(name, shown)
+		}
+		return in.child.disownLink(in.root, name)
+	default:
+		if strict {
+			return errdefs.InvalidArgumentf("%q is %s; an artifact holds files, folders and links only", shown, kind(m))
+		}
+	}
+	if err := in.child.disown(in.root, name); err != nil {
+		return fmt.Errorf("take over %q: %w", shown, err)
+	}
+	perm := m.Perm()
+	if m.IsDir() {
+		perm |= 0o700
+	}
+	if m.IsRegular() || m.IsDir() {
+		if err := in.root.Chmod(name, perm); err != nil {
+			return fmt.Errorf("set the permissions of %q: %w", shown, err)
+		}
+	}
+	return nil
+}
+
+// checkLink refuses a link that is absolute or leaves the tree, read as text
+// or followed.
+func (in *inspection) checkLink(name, shown string) error {
+	target, err := in.root.Readlink(name)
+	if err != nil {
+		return fmt.Errorf("read the link %q: %w", shown, err)
+	}
+	bad := errdefs.InvalidArgumentf("the link %q points outside of the artifact (to %q); make it relative and keep it inside, or set artifact.disable_artifact_inspection of the agent", shown, target)
+	if path.IsAbs(target) || !within(path.Join(path.Dir(name), target), wire.OutName) {
+		return bad
+	}
+	out, err := in.root.OpenRoot(wire.OutName)
+	if err != nil {
+		return fmt.Errorf("open what was fetched: %w", err)
+	}
+	defer func() { _ = out.Close() }()
+	if _, err := out.Stat(strings.TrimPrefix(name, wire.OutName+"/")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return bad // it leaves through another link, or circles
+	}
+	return in.child.disownLink(in.root, name)
+}
+
+// finish refuses files that have names outside of the tree: to give such a file
+// to the task's user would give it what it must not have.
+func (in *inspection) finish() error {
+	for _, left := range in.links {
+		if left != 0 {
+			return errdefs.InvalidArgumentf("the artifact has a hard link to a file outside of it; copy the file instead")
+		}
+	}
+	return nil
+}
+
+func kind(m fs.FileMode) string {
+	switch {
+	case m.IsRegular():
+		return "a file"
+	case m.IsDir():
+		return "a folder"
+	case m&fs.ModeSymlink != 0:
+		return "a link"
+	case m&fs.ModeDevice != 0:
+		return "a device node"
+	case m&fs.ModeNamedPipe != 0:
+		return "a fifo"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a special file"
+}

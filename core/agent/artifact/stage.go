@@ -1,0 +1,110 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package artifact
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-project/drover/core/agent/artifact/wire"
+)
+
+// stagePrefix begins the name of every staging folder. They lie in the alloc's
+// own folder, which only the agent may write to, so that no task can swap one
+// for something else, and from where a rename puts the artifact into place.
+const stagePrefix = ".artifact-"
+
+// stage is the folder in which one fetch works.
+type stage struct {
+	f     *Fetcher
+	path  string
+	alloc *os.Root // the alloc's folder
+	name  string   // of the staging folder below it
+	child identity // who the child runs as
+	owner owner    // who gets the files
+}
+
+// stage makes the folder for a fetch, and removes those that an agent which
+// was killed has left.
+func (f *Fetcher) stage(alloc, binary string) (*stage, error) {
+	root, err := os.OpenRoot(alloc)
+	if err != nil {
+		return nil, fmt.Errorf("open the alloc's folder: %w", err)
+	}
+	st := &stage{f: f, alloc: root, child: f.childIdentity(alloc, binary)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removeStale(root, alloc)
+	path, err := os.MkdirTemp(alloc, stagePrefix)
+	if err != nil {
+		_ = root.Close()
+		return nil, fmt.Errorf("make a staging folder: %w", err)
+	}
+	st.path, st.name = path, filepath.Base(path)
+	f.active[path] = true
+	if err := st.furnish(); err != nil {
+		st.removeLocked()
+		return nil, fmt.Errorf("make a staging folder: %w", err)
+	}
+	return st, nil
+}
+
+// furnish makes the folders that the child needs and gives them to it.
+func (st *stage) furnish() error {
+	for _, name := range []string{wire.TmpName, wire.HomeName} {
+		if err := os.Mkdir(filepath.Join(st.path, name), 0o700); err != nil {
+			return err
+		}
+		if err := st.child.own(filepath.Join(st.path, name)); err != nil {
+			return err
+		}
+	}
+	return st.child.own(st.path)
+}
+
+func (f *Fetcher) removeStale(root *os.Root, alloc string) {
+	entries, err := os.ReadDir(alloc)
+	if err != nil {
+		return // what is wrong shows when the folder is made
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), stagePrefix) && !f.active[filepath.Join(alloc, e.Name())] {
+			if err := root.RemoveAll(e.Name()); err != nil {
+				f.log.Warn("a staging folder of an earlier run cannot be removed", "folder", e.Name(), "error", err)
+			}
+		}
+	}
+}
+
+// remove deletes the staging folder with what is left in it.
+func (st *stage) remove() {
+	st.f.mu.Lock()
+	defer st.f.mu.Unlock()
+	st.removeLocked()
+}
+
+func (st *stage) removeLocked() {
+	if err := removeAll(st.alloc, st.name); err != nil {
+		st.f.log.Warn("a staging folder cannot be removed; it goes with the alloc", "folder", st.path, "error", err)
+	}
+	delete(st.f.active, st.path)
+	_ = st.alloc.Close()
+}
+
+// removeAll removes a tree whose folders may forbid writing.
+func removeAll(root *os.Root, name string) error {
+	err := root.RemoveAll(name)
+	if err == nil {
+		return nil
+	}
+	_ = walk(root, name, func(path string, info os.FileInfo) error {
+		if info.IsDir() {
+			_ = root.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return root.RemoveAll(name)
+}
