@@ -49,6 +49,8 @@ const (
 	kindUpsertNodePools        = 23
 	kindDeleteNodePools        = 24
 	kindSetSchedulerConfig     = 25
+	kindDispatchJob            = 26
+	kindLaunchPeriodic         = 27
 	kindPutVariable            = 40
 	kindDeleteVariable         = 41
 	kindUpsertRootKey          = 42
@@ -106,6 +108,10 @@ func newCommand(kind byte) Command {
 		return &UpsertNodePools{}
 	case kindDeleteNodePools:
 		return &DeleteNodePools{}
+	case kindDispatchJob:
+		return &DispatchJob{}
+	case kindLaunchPeriodic:
+		return &LaunchPeriodic{}
 	case kindSetSchedulerConfig:
 		return &SetSchedulerConfig{}
 	case kindPutVariable:

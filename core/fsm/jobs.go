@@ -66,11 +66,19 @@ type DeregisterJob struct {
 	Purge      bool
 	Eval       *model.Evaluation
 	SubmitTime int64 // Unix ns
+	// IfModifyIndex, if not 0, is the ModifyIndex that the job must still have;
+	// else nothing happens. Garbage collection asks so: the job may run again.
+	IfModifyIndex uint64
 }
 
 func (*DeregisterJob) kind() byte { return kindDeregisterJob }
 
 func (c *DeregisterJob) apply(tx *state.Tx) error {
+	if c.IfModifyIndex != 0 {
+		if job := tx.View().JobByID(c.Namespace, c.ID); job == nil || job.ModifyIndex != c.IfModifyIndex {
+			return nil
+		}
+	}
 	var err error
 	if c.Purge {
 		err = tx.PurgeJob(c.Namespace, c.ID)

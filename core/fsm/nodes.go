@@ -22,16 +22,21 @@ func (c *RegisterNode) apply(tx *state.Tx) error {
 	return nil
 }
 
-// DeregisterNodes removes nodes; missing ones are skipped.
+// DeregisterNodes removes nodes; missing ones are skipped, and with OnlyDown
+// those that are not down any more.
 type DeregisterNodes struct {
-	IDs   []string
-	Evals []*model.Evaluation
+	IDs      []string
+	Evals    []*model.Evaluation
+	OnlyDown bool
 }
 
 func (*DeregisterNodes) kind() byte { return kindDeregisterNodes }
 
 func (c *DeregisterNodes) apply(tx *state.Tx) error {
 	for _, id := range c.IDs {
+		if n := tx.View().NodeByID(id); c.OnlyDown && n != nil && !n.TerminalStatus() {
+			continue
+		}
 		if err := tx.DeleteNode(id); err != nil && !errdefs.IsNotFound(err) {
 			return err
 		}

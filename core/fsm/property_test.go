@@ -109,6 +109,20 @@ func checkDerived(t *testing.T, v *state.View) {
 		if s == nil {
 			t.Fatalf("job %s has no summary", j.ID)
 		}
+		var children model.JobChildrenSummary
+		for _, c := range v.JobChildren(j.Namespace, j.ID) {
+			switch c.Status {
+			case "pending":
+				children.Pending++
+			case "running":
+				children.Running++
+			case "dead":
+				children.Dead++
+			}
+		}
+		if *s.Children != children {
+			t.Fatalf("the children of job %s are summed up as %+v, want %+v", j.ID, *s.Children, children)
+		}
 		got := s.Summary["web"]
 		got.Queued = 0
 		if got != groups[j.ID] {
@@ -118,8 +132,9 @@ func checkDerived(t *testing.T, v *state.View) {
 		for _, a := range v.AllocsByJob(j.Namespace, j.ID) {
 			live = live || !a.TerminalStatus()
 		}
-		if live != (j.Status == model.JobStatusRunning) {
-			t.Fatalf("job %s is %s, live allocs: %v", j.ID, j.Status, live)
+		template := !j.Stop && (j.IsPeriodic() || j.IsParameterized())
+		if (live || template) != (j.Status == model.JobStatusRunning) {
+			t.Fatalf("job %s is %s, live allocs: %v, template: %v", j.ID, j.Status, live, template)
 		}
 	}
 	for d := range v.Deployments() {

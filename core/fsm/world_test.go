@@ -179,7 +179,24 @@ func (w *world) next() fsm.Command {
 	w.now += int64(time.Second)
 	job := pick(w, w.jobs)
 	yes := true
-	switch w.rng.IntN(24) {
+	switch w.rng.IntN(28) {
+	case 24:
+		j := testJob(job, 1)
+		j.Type = "batch"
+		if w.rng.IntN(2) == 0 {
+			j.Periodic = &model.PeriodicConfig{Enabled: true, Specs: []string{"@daily"}}
+		} else {
+			j.ParameterizedJob = &model.ParameterizedJobConfig{}
+		}
+		return &fsm.UpsertJob{Job: j}
+	case 25:
+		child := model.DispatchedChildID(job, "", w.now/1e9, "x")
+		w.jobs = append(w.jobs, child)
+		return &fsm.DispatchJob{Namespace: "default", ParentID: job, ChildID: child, Meta: map[string]string{"a": "b"}, IdempotencyToken: []string{"", "t"}[w.rng.IntN(2)], Eval: w.eval(child)}
+	case 26:
+		child := model.PeriodicChildID(job, w.now/1e9)
+		w.jobs = append(w.jobs, child)
+		return &fsm.LaunchPeriodic{Namespace: "default", ParentID: job, Launch: w.now, Skipped: []string{"", "", "why"}[w.rng.IntN(3)], Force: w.rng.IntN(2) == 0, Eval: w.eval(child)}
 	case 0, 1:
 		return &fsm.UpsertJob{Job: testJob(job, w.rng.IntN(4)), Eval: w.eval(job), Submission: &model.JobSubmission{Source: "x", Format: "hcl2"}}
 	case 2:
