@@ -3,7 +3,11 @@
 
 package model
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/drover-project/drover/core/cron"
+)
 
 // PeriodicLaunch says when a periodic job was launched last. It is what a new
 // leader, or a server that was down, goes on from.
@@ -42,4 +46,13 @@ func (j *Job) Child(id string) *Job {
 	c.Stable, c.Stop, c.Status, c.StatusDescription = false, false, "", ""
 	c.VersionTag = nil
 	return &c
+}
+
+// Schedule returns when children are launched.
+func (p *PeriodicConfig) Schedule() (*cron.Schedule, error) {
+	specs := p.Specs
+	if p.Spec != "" {
+		specs = []string{p.Spec}
+	}
+	return cron.New(specs, p.TimeZone)
 }

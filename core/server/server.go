@@ -8,6 +8,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,11 +19,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/drover-project/drover/core/auth/keyring"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/control"
 	"github.com/drover-project/drover/core/control/deploy"
 	"github.com/drover-project/drover/core/control/drain"
 	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/control/periodic"
 	"github.com/drover-project/drover/core/dispatch"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/fsm"
@@ -99,6 +102,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys, err := keyring.Open(cfg.DataDir)
+	if err != nil {
+		return nil, errors.Join(err, s.raft.Close())
+	}
 	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.raft, time.Now)
@@ -112,7 +119,7 @@ func New(cfg Config) (*Server, error) {
 	s.controls = control.NewSupervisor(s.store, s.raft, uuid.NewString, cfg.Logger.Named("control"))
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: raft{s.raft}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
-		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter,
+		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: keys,
 	})
 	return s, nil
 }
@@ -134,12 +141,17 @@ func (s *Server) lead(ctx context.Context) {
 	term.Go(func() { s.applier.Run(ctx) })
 	term.Go(func() { s.dispatch.Lead(ctx) })
 	term.Go(func() {
-		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
+		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, periodic.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
 	})
 	for range max(s.cfg.Workers, 1) {
 		term.Go(func() { s.worker().Run(ctx) })
 	}
 	term.Go(func() { s.worker().RunFailed(ctx) })
+	term.Go(func() {
+		if err := s.endpoint.EnsureKey(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Warn("the first key of the keyring could not be made; the first variable makes it", "error", err)
+		}
+	})
 	s.firstOnce.Do(func() { close(s.firstTerm) })
 	term.Wait()
 }

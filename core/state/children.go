@@ -5,6 +5,7 @@ package state
 
 import (
 	"iter"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -21,13 +22,18 @@ func (v *View) PeriodicLaunch(ns, id string) *model.PeriodicLaunch {
 // PeriodicLaunches yields the launches of all periodic jobs by namespace and id.
 func (v *View) PeriodicLaunches() iter.Seq[*model.PeriodicLaunch] { return v.t.launches.all("") }
 
-// SetPeriodicLaunch stores the last launch of a periodic job; an older one than
-// is stored changes nothing. The transaction owns l from now on.
+// ClockTrust is how far a stored launch may lie ahead of the clock. One that is
+// further ahead was stored by a server whose clock was wrong, and counts for nothing.
+const ClockTrust = time.Hour
+
+// SetPeriodicLaunch stores the last launch of a periodic job. A forced one may
+// be older than what is stored: then the newer one stays, if clocks can be
+// trusted. The transaction owns l from now on.
 func (tx *Tx) SetPeriodicLaunch(l *model.PeriodicLaunch) {
 	l.CreateIndex, l.ModifyIndex = tx.index, tx.index
 	old := tx.t.launches.get(JobKey(l.Namespace, l.ID))
 	if old != nil {
-		if old.Launch > l.Launch {
+		if old.Launch > l.Launch && old.Launch <= l.Launch+int64(ClockTrust) {
 			return
 		}
 		l.CreateIndex = old.CreateIndex

@@ -76,6 +76,9 @@ func (r *jobRow) version(version uint64) *model.Job {
 // JobByID returns the newest version of a job.
 func (v *View) JobByID(ns, id string) *model.Job { return v.t.jobs.get(JobKey(ns, id)).current() }
 
+// JobByKey is JobByID for a key that JobKey made.
+func (v *View) JobByKey(key string) *model.Job { return v.t.jobs.get(key).current() }
+
 // JobByVersion returns a version of a job. The versions that allocs refer to are
 // found even after the job is purged.
 func (v *View) JobByVersion(ns, id string, version uint64) *model.Job {

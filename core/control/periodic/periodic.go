@@ -1,0 +1,129 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package periodic owns the controller that launches the children of periodic
+// jobs at the times of their cron expressions. What was launched last is in
+// state: after a change of leaders or a downtime a job is launched at most once
+// for all the times that were missed, and no time is launched twice. It does
+// not make the children (core/fsm does) and knows no cron syntax (core/cron
+// does). core/server imports it.
+package periodic
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/drover-project/drover/core/control"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+)
+
+// MaxLive is how many children of a job may be pending or running. While there
+// are more, no further ones are launched: a job whose runs take longer than
+// their interval would fill the cluster.
+const MaxLive = 1000
+
+// Why a time was not launched, as PeriodicLaunch says it.
+const (
+	SkippedOverlap = "an earlier launch had not ended, and the job prohibits overlap"
+	SkippedLive    = "too many earlier launches had not ended"
+)
+
+// Controller decides about one periodic job at a time; its supervisor holds the
+// one timer for all of them.
+type Controller struct{}
+
+var _ control.Controller = Controller{}
+
+// Name returns "periodic".
+func (Controller) Name() string { return "periodic" }
+
+// Reads lists what wakes the controller.
+func (Controller) Reads() []string { return []string{state.TableJobs} }
+
+// Writes lists what its commands change.
+func (Controller) Writes() []string {
+	return []string{state.TablePeriodic, state.TableJobs, state.TableEvals}
+}
+
+// Keys returns the periodic job that has changed, is new or is gone.
+func (Controller) Keys(c state.Change) []string {
+	for _, row := range []any{c.New, c.Old} {
+		if job, ok := row.(*model.Job); ok && job.IsPeriodic() {
+			return []string{state.JobKey(job.Namespace, job.ID)}
+		}
+	}
+	return nil
+}
+
+// All returns the periodic jobs that launch children.
+func (Controller) All(v *state.View) []string {
+	var keys []string
+	for job := range v.Jobs("") {
+		if job.IsPeriodicActive() {
+			keys = append(keys, state.JobKey(job.Namespace, job.ID))
+		}
+	}
+	return keys
+}
+
+// Decide launches a job if a time of it has come, and says when the next one comes.
+func (Controller) Decide(in control.Input, key string) (control.Decision, error) {
+	job := in.View.JobByKey(key)
+	if job == nil || !job.IsPeriodicActive() {
+		return control.Decision{}, nil
+	}
+	schedule, err := job.Periodic.Schedule()
+	if err != nil {
+		return control.Decision{}, fmt.Errorf("periodic job %q in namespace %q: %w", job.ID, job.Namespace, err)
+	}
+	from := since(in, job)
+	at := schedule.Last(from, in.Now)
+	if at.IsZero() {
+		return control.Decision{Wake: schedule.Next(from)}, nil
+	}
+	return control.Decision{Commands: []fsm.Command{launch(in, job, at)}, Wake: schedule.Next(in.Now)}, nil
+}
+
+// since returns the time up to which everything is dealt with: the last launch,
+// or the registration of this version, whose times before it are no concern.
+func since(in control.Input, job *model.Job) time.Time {
+	from := job.SubmitTime
+	if last := in.View.PeriodicLaunch(job.Namespace, job.ID); last != nil {
+		from = max(from, last.Launch)
+	}
+	if from > in.Now.Add(state.ClockTrust).UnixNano() {
+		return in.Now.Add(-time.Minute) // stored by a clock that was wrong
+	}
+	return time.Unix(0, from)
+}
+
+func launch(in control.Input, job *model.Job, at time.Time) fsm.Command {
+	now := in.Now.UnixNano()
+	c := &fsm.LaunchPeriodic{Namespace: job.Namespace, ParentID: job.ID, Launch: at.UnixNano(), SubmitTime: now}
+	if c.Skipped = skip(in, job); c.Skipped != "" {
+		return c
+	}
+	c.Eval = &model.Evaluation{
+		ID: in.NewID(), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type,
+		TriggeredBy: model.EvalTriggerPeriodicJob, JobID: model.PeriodicChildID(job.ID, at.Unix()),
+		Status: model.EvalStatusPending, CreateTime: now, ModifyTime: now,
+	}
+	return c
+}
+
+// skip says why no child may be launched now, or "".
+func skip(in control.Input, job *model.Job) string {
+	summary := in.View.JobSummary(job.Namespace, job.ID)
+	if summary == nil {
+		return ""
+	}
+	switch live := summary.Children.Pending + summary.Children.Running; {
+	case live > 0 && job.Periodic.ProhibitOverlap:
+		return SkippedOverlap
+	case live >= MaxLive:
+		return SkippedLive
+	}
+	return ""
+}
