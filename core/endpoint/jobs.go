@@ -7,7 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
@@ -58,6 +59,9 @@ func (e *Endpoint) admit(job *model.Job) error {
 	if job.NodePool != model.NodePoolAll && view.NodePoolByName(job.NodePool) == nil {
 		return errdefs.InvalidArgumentf("job %q is in nonexistent node pool %q", job.ID, job.NodePool)
 	}
+	if err := e.admitTimes(job); err != nil {
+		return err
+	}
 	old := view.JobByID(job.Namespace, job.ID)
 	switch {
 	case old == nil:
@@ -68,6 +72,21 @@ func (e *Endpoint) admit(job *model.Job) error {
 		return errdefs.InvalidArgumentf("cannot update non-periodic job to being periodic or back; register it under another id")
 	case old.IsParameterized() != job.IsParameterized():
 		return errdefs.InvalidArgumentf("cannot update non-parameterized job to being parameterized or back; register it under another id")
+	}
+	return nil
+}
+
+// admitTimes refuses a periodic job whose times are all over.
+func (e *Endpoint) admitTimes(job *model.Job) error {
+	if !job.IsPeriodicActive() {
+		return nil
+	}
+	s, err := job.Periodic.Schedule()
+	if err != nil {
+		return errdefs.InvalidArgumentf("periodic block of job %q: %w", job.ID, err)
+	}
+	if s.Next(e.Now()).IsZero() {
+		return errdefs.InvalidArgumentf("periodic job %q would never be launched: all times of its cron specs are over", job.ID)
 	}
 	return nil
 }
@@ -107,12 +126,34 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	if req.PreserveCounts {
 		preserveCounts(job, e.Store.View().JobByID(job.Namespace, job.ID))
 	}
+	more := dropLargeSource(req)
 	out, err := e.register(ctx, job, model.EvalTriggerJobRegister, req)
 	if err != nil {
 		return nil, err
 	}
-	out.Warnings = jobspec.WarningText(job)
+	out.Warnings = jobspec.WarningText(job, more...)
 	return out, nil
+}
+
+// maxSource is how large a job file is kept beside its job, variables included.
+const maxSource = 1 << 20
+
+// dropLargeSource forgets a job file that is too large to be kept, and says so:
+// the job itself is as good without.
+func dropLargeSource(req *api.JobRegisterRequest) []string {
+	s := req.Submission
+	if s == nil {
+		return nil
+	}
+	size := len(s.Source) + len(s.Variables)
+	for k, v := range s.VariableFlags {
+		size += len(k) + len(v)
+	}
+	if size <= maxSource {
+		return nil
+	}
+	req.Submission = nil
+	return []string{fmt.Sprintf("Job source size of %s exceeds maximum of %s and will be discarded", humanize.IBytes(uint64(size)), humanize.IBytes(maxSource))}
 }
 
 // preserveCounts keeps the counts that scaling gave to the groups of the old job.
@@ -378,98 +419,4 @@ func (e *Endpoint) TagJobVersion(ctx context.Context, req *api.JobTagRequest) (*
 // DiffJobs compares two versions.
 func (e *Endpoint) DiffJobs(older, newer *model.Job) (any, error) {
 	return model.DiffJobs(older, newer)
-}
-
-// DispatchJob starts a child of a parameterized job.
-func (e *Endpoint) DispatchJob(ctx context.Context, req *api.JobDispatchRequest) (*api.JobDispatchResponse, error) {
-	parent := e.Store.View().JobByID(req.Namespace, req.JobID)
-	if parent == nil {
-		return nil, errdefs.NotFoundf("parameterized job not found")
-	}
-	if !parent.IsParameterized() {
-		return nil, errdefs.FailedPreconditionf("Specified job %q is not a parameterized job", req.JobID)
-	}
-	if parent.Stop {
-		return nil, errdefs.FailedPreconditionf("Specified job %q is stopped", req.JobID)
-	}
-	if err := checkDispatch(parent, req); err != nil {
-		return nil, err
-	}
-	child := parent.Copy()
-	now := e.Now()
-	child.ID = fmt.Sprintf("%s/dispatch-%d-%s", parent.ID, now.Unix(), newID()[:8])
-	child.Name, child.ParentID, child.Dispatched = child.ID, parent.ID, true
-	child.DispatchIdempotencyToken, child.Payload = req.IdempotencyToken, req.Payload
-	child.Version, child.CreateIndex, child.Stable, child.Status = 0, 0, false, ""
-	if req.Priority > 0 {
-		child.Priority = req.Priority
-	}
-	meta := map[string]string{}
-	for k, v := range parent.Meta {
-		meta[k] = v
-	}
-	for k, v := range req.Meta {
-		meta[k] = v
-	}
-	child.Meta = meta
-	out, err := e.register(ctx, child, model.EvalTriggerJobRegister, &api.JobRegisterRequest{})
-	if err != nil {
-		return nil, err
-	}
-	return &api.JobDispatchResponse{DispatchedJobID: child.ID, EvalID: out.EvalID, EvalCreateIndex: out.EvalCreateIndex, JobCreateIndex: out.JobModifyIndex, Index: out.Index}, nil
-}
-
-// maxPayload is the largest dispatch payload.
-const maxPayload = 16 << 10
-
-func checkDispatch(parent *model.Job, req *api.JobDispatchRequest) error {
-	p := parent.ParameterizedJob
-	switch {
-	case len(req.Payload) > maxPayload:
-		return errdefs.InvalidArgumentf("Payload exceeds maximum size; %d > %d", len(req.Payload), maxPayload)
-	case p.Payload == "required" && len(req.Payload) == 0:
-		return errdefs.InvalidArgumentf("Payload is not provided but required by parameterized job")
-	case p.Payload == "forbidden" && len(req.Payload) > 0:
-		return errdefs.InvalidArgumentf("Payload provided but forbidden by parameterized job")
-	}
-	known := map[string]bool{}
-	var missing []string
-	for _, k := range p.MetaRequired {
-		known[k] = true
-		if _, ok := req.Meta[k]; !ok {
-			missing = append(missing, k)
-		}
-	}
-	for _, k := range p.MetaOptional {
-		known[k] = true
-	}
-	for k := range req.Meta {
-		if !known[k] {
-			return errdefs.InvalidArgumentf("Dispatch request included unpermitted metadata keys: %v", []string{k})
-		}
-	}
-	if len(missing) > 0 {
-		return errdefs.InvalidArgumentf("Dispatch did not provide required meta keys: [%s]", strings.Join(missing, " "))
-	}
-	return nil
-}
-
-// ForcePeriodic launches a child of a periodic job now.
-func (e *Endpoint) ForcePeriodic(ctx context.Context, ns, jobID string) (*api.EvalResponse, error) {
-	parent, err := e.job(ns, jobID)
-	if err != nil {
-		return nil, err
-	}
-	if !parent.IsPeriodic() {
-		return nil, errdefs.FailedPreconditionf("can't force launch non-periodic job")
-	}
-	child := parent.Copy()
-	child.ID = fmt.Sprintf("%s/periodic-%d", parent.ID, e.Now().Unix())
-	child.Name, child.ParentID, child.Periodic = child.ID, parent.ID, nil
-	child.Version, child.CreateIndex, child.Stable, child.Status = 0, 0, false, ""
-	out, err := e.register(ctx, child, model.EvalTriggerPeriodicJob, &api.JobRegisterRequest{})
-	if err != nil {
-		return nil, err
-	}
-	return &api.EvalResponse{EvalID: out.EvalID, EvalCreateIndex: out.EvalCreateIndex, Index: out.Index}, nil
 }

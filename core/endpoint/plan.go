@@ -5,6 +5,7 @@ package endpoint
 
 import (
 	"context"
+	"time"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/jobspec"
@@ -82,6 +83,7 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 		out.CreatedEvals = append(out.CreatedEvals, outcome.Blocked)
 	}
 	out.CreatedEvals = append(out.CreatedEvals, outcome.FollowUps...)
+	out.NextPeriodicLaunch = e.nextLaunch(job)
 	for _, planned := range out.CreatedEvals {
 		planned.SnapshotIndex = 0 // no state was looked at that anybody else can see
 	}
@@ -95,6 +97,19 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 	diff.Annotate(outcome.Annotations)
 	out.Diff = diff
 	return out, nil
+}
+
+// nextLaunch is when a periodic job would be launched next, nil for others.
+func (e *Endpoint) nextLaunch(job *model.Job) *time.Time {
+	if !job.IsPeriodicActive() {
+		return nil
+	}
+	s, err := job.Periodic.Schedule()
+	if err != nil {
+		return nil // validation has said so
+	}
+	next := s.Next(e.Now())
+	return &next
 }
 
 // keepScalingIDs gives the scaling policies the ids that they have, or new ones.

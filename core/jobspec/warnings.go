@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -24,12 +25,31 @@ func Warnings(job *model.Job) []string {
 	if p := job.Periodic; p != nil && p.Spec != "" {
 		out = append(out, "cron is deprecated and may be removed in a future release. Use crons instead")
 	}
+	if every := interval(job); every > 0 && every < frequent {
+		out = append(out, fmt.Sprintf("periodic launches the job every %s; each launch is a job of its own, kept until it is garbage collected", every))
+	}
 	return append(out, notActedOn(job)...)
 }
 
-// WarningText joins the warnings of a job in the form of the API; empty for none.
-func WarningText(job *model.Job) string {
-	warnings := Warnings(job)
+// frequent is the interval of launches below which a periodic job is worth a warning.
+const frequent = 10 * time.Second
+
+// interval is how often a periodic job is launched at most, 0 if it is not or cannot be said.
+func interval(job *model.Job) time.Duration {
+	if !job.IsPeriodic() || !job.Periodic.Enabled {
+		return 0
+	}
+	s, err := job.Periodic.Schedule()
+	if err != nil {
+		return 0 // validation says so
+	}
+	return s.Interval(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) // any day does
+}
+
+// WarningText joins the warnings of a job, and more that its caller has, in the
+// form of the API; empty for none.
+func WarningText(job *model.Job, more ...string) string {
+	warnings := append(Warnings(job), more...)
 	if len(warnings) == 0 {
 		return ""
 	}
@@ -73,8 +93,6 @@ func hasShutdownDelay(g *model.TaskGroup) bool {
 func notActedOn(job *model.Job) []string {
 	n := &notes{}
 	n.add(job.Multiregion != nil, "multiregion")
-	n.add(job.IsPeriodic(), "periodic")
-	n.add(job.IsParameterized(), "parameterized")
 	for _, g := range job.TaskGroups {
 		where := fmt.Sprintf("group %q: ", g.Name)
 		for _, s := range g.Services {

@@ -5,7 +5,10 @@ package model
 
 import (
 	"strings"
+	"time"
 	"unicode"
+
+	"github.com/drover-project/drover/core/cron"
 )
 
 // Bounds on what a job may ask for.
@@ -115,9 +118,10 @@ func (j *Job) validateRules(p *ValidationError) {
 		if c.Spec != "" && len(c.Specs) > 0 {
 			p.addf("Only cron or crons may be used")
 		}
-		if c.SpecType != "" && c.SpecType != "cron" && c.SpecType != "_internal_test" {
+		if c.SpecType != "" && c.SpecType != "cron" {
 			p.addf("Unknown periodic specification type %q", c.SpecType)
 		}
+		c.validateTimes(p)
 	}
 	if c := j.ParameterizedJob; c != nil {
 		if !batch {
@@ -134,6 +138,33 @@ func (j *Job) validateRules(p *ValidationError) {
 					p.addf("Required and optional meta keys should be disjoint. Following keys exist in both: %s", key)
 				}
 			}
+		}
+	}
+}
+
+// validateTimes checks the cron expressions and their zone.
+func (c *PeriodicConfig) validateTimes(p *ValidationError) {
+	if !c.Enabled && c.Spec == "" && len(c.Specs) == 0 {
+		return
+	}
+	zone := c.TimeZone
+	if _, err := cron.Zone(zone); err != nil {
+		p.addf("Invalid time zone %q: %w", zone, err)
+		zone = ""
+	}
+	specs := c.Specs
+	if c.Spec != "" {
+		specs = append([]string{c.Spec}, specs...)
+	}
+	if len(specs) > cron.MaxExpressions {
+		p.addf("Job has %d cron specs; at most %d are allowed", len(specs), cron.MaxExpressions)
+		return
+	}
+	for _, spec := range specs {
+		if s, err := cron.New([]string{spec}, zone); err != nil {
+			p.addf("Invalid cron spec %q: %w", spec, err)
+		} else if s.Next(time.Unix(0, 0)).IsZero() {
+			p.addf("Invalid cron spec %q: it never fires; there is no such date", spec)
 		}
 	}
 }

@@ -1,0 +1,111 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fsm
+
+import (
+	"maps"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// DispatchJob makes a child of a parameterized job. The entry carries only what
+// is the child's own; all else is the parent's and is shared with it in state. A
+// token that a child was dispatched with already gives an error of class AlreadyExists,
+// an id that is taken one of class Conflict.
+type DispatchJob struct {
+	Namespace        string
+	ParentID         string
+	ChildID          string
+	Payload          []byte
+	Meta             map[string]string
+	Priority         int // 0: the parent's
+	IdempotencyToken string
+	SubmitTime       int64 // Unix ns
+	Eval             *model.Evaluation
+}
+
+func (*DispatchJob) kind() byte { return kindDispatchJob }
+
+func (c *DispatchJob) apply(tx *state.Tx) error {
+	v := tx.View()
+	parent := v.JobByID(c.Namespace, c.ParentID)
+	switch {
+	case parent == nil:
+		return errdefs.NotFoundf("parameterized job not found")
+	case !parent.IsParameterized():
+		return errdefs.FailedPreconditionf("Specified job %q is not a parameterized job", c.ParentID)
+	case parent.Stop:
+		return errdefs.FailedPreconditionf("Specified job %q is stopped", c.ParentID)
+	}
+	if old := v.JobByDispatchToken(c.Namespace, c.ParentID, c.IdempotencyToken); old != nil {
+		return errdefs.AlreadyExistsf("job %q was dispatched with this idempotency token already as %q", c.ParentID, old.ID)
+	}
+	if v.JobByID(c.Namespace, c.ChildID) != nil {
+		return errdefs.Conflictf("job %q exists already; dispatch again under another id", c.ChildID)
+	}
+	child := parent.Child(c.ChildID)
+	child.Dispatched, child.DispatchIdempotencyToken = true, c.IdempotencyToken
+	child.Periodic = parent.Periodic // a parent that is both makes children that are periodic
+	child.Payload, child.SubmitTime = c.Payload, c.SubmitTime
+	if c.Priority > 0 {
+		child.Priority = c.Priority
+	}
+	if len(c.Meta) > 0 {
+		child.Meta = maps.Clone(parent.Meta)
+		if child.Meta == nil {
+			child.Meta = make(map[string]string, len(c.Meta))
+		}
+		maps.Copy(child.Meta, c.Meta)
+	}
+	upsertJobEval(tx, c.Eval, tx.UpsertJob(child, nil))
+	return nil
+}
+
+// LaunchPeriodic makes a child of a periodic job for a time, or says that the
+// time is skipped. What is not newer than the last launch changes nothing,
+// so that no time is launched twice; with Force it does whatever came before.
+type LaunchPeriodic struct {
+	Namespace  string
+	ParentID   string
+	Launch     int64  // Unix ns; children are named by the second
+	Skipped    string // not empty: why there is no child
+	Force      bool
+	SubmitTime int64             // Unix ns
+	Eval       *model.Evaluation // nil if Skipped
+}
+
+func (*LaunchPeriodic) kind() byte { return kindLaunchPeriodic }
+
+func (c *LaunchPeriodic) apply(tx *state.Tx) error {
+	v := tx.View()
+	parent := v.JobByID(c.Namespace, c.ParentID)
+	if parent == nil || !parent.IsPeriodicActive() {
+		if c.Force {
+			return errdefs.FailedPreconditionf("job %q is no periodic job that is enabled and runs", c.ParentID)
+		}
+		return nil // stopped, disabled or purged since the launch was decided
+	}
+	last := v.PeriodicLaunch(c.Namespace, c.ParentID)
+	if !c.Force && last != nil && last.Launch >= c.Launch && last.Launch <= c.SubmitTime+int64(state.ClockTrust) {
+		return nil
+	}
+	tx.SetPeriodicLaunch(&model.PeriodicLaunch{Namespace: c.Namespace, ID: c.ParentID, Launch: c.Launch, Skipped: c.Skipped})
+	if c.Skipped != "" {
+		return nil
+	}
+	id := model.PeriodicChildID(c.ParentID, time.Unix(0, c.Launch).Unix())
+	if old := tx.View().JobByID(c.Namespace, id); old != nil {
+		if c.Force {
+			upsertJobEval(tx, c.Eval, old) // forced twice in a second: it is looked at again
+		}
+		return nil
+	}
+	child := parent.Child(id)
+	child.SubmitTime = c.SubmitTime
+	upsertJobEval(tx, c.Eval, tx.UpsertJob(child, nil))
+	return nil
+}
