@@ -49,6 +49,11 @@ type View interface {
 	NodePoolByName(name string) *model.NodePool
 	NodePools() iter.Seq[*model.NodePool]
 	SchedulerConfig() *model.SchedulerConfiguration
+
+	VariableByPath(ns, path string) *model.Variable
+	// Variables are those of a namespace ("" is all) whose path begins with prefix.
+	Variables(ns, prefix string) iter.Seq[*model.Variable]
+	RootKeys() iter.Seq[*model.RootKey]
 }
 
 // Names of tables for View.TableIndex, WatchKey and Change.
@@ -63,6 +68,8 @@ const (
 	TableNamespaces      = "namespaces"
 	TableNodePools       = "node_pools"
 	TableSchedulerConfig = "scheduler_config"
+	TableVariables       = "variables"
+	TableRootKeys        = "root_keys"
 )
 
 // What rows can be watched by beside their id.
@@ -113,6 +120,8 @@ type Backend interface {
 	Operator
 	Agent
 	Client
+	Variables
+	Keyring
 }
 
 // Reads gives snapshots and says when they are out of date.

@@ -33,6 +33,8 @@ type fakeView struct {
 	namespaces  []*model.Namespace
 	pools       []*model.NodePool
 	config      *model.SchedulerConfiguration
+	variables   []*model.Variable
+	keys        []*model.RootKey
 }
 
 func find[T any](list []*T, ok func(*T) bool) *T {
@@ -115,6 +117,15 @@ func (v *fakeView) NamespaceByName(name string) *model.Namespace {
 	return find(v.namespaces, func(n *model.Namespace) bool { return n.Name == name })
 }
 func (v *fakeView) Namespaces() iter.Seq[*model.Namespace] { return slices.Values(v.namespaces) }
+func (v *fakeView) VariableByPath(ns, path string) *model.Variable {
+	return find(v.variables, func(x *model.Variable) bool { return x.Namespace == ns && x.Path == path })
+}
+func (v *fakeView) Variables(ns, prefix string) iter.Seq[*model.Variable] {
+	return slices.Values(where(v.variables, func(x *model.Variable) bool {
+		return (ns == "" || x.Namespace == ns) && strings.HasPrefix(x.Path, prefix)
+	}))
+}
+func (v *fakeView) RootKeys() iter.Seq[*model.RootKey] { return slices.Values(v.keys) }
 func (v *fakeView) NodePoolByName(name string) *model.NodePool {
 	return find(v.pools, func(p *model.NodePool) bool { return p.Name == name })
 }

@@ -46,6 +46,8 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.clusterRoutes(mux)
 	s.agentRoutes(mux)
 	s.clientRoutes(mux)
+	s.variableRoutes(mux)
+	s.keyringRoutes(mux)
 	s.absentRoutes(mux)
 }
 
@@ -155,6 +157,10 @@ func (s *Server) clientRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/client/fs/logs/{id}", verbs{get: s.streamLogs})
 }
 
+// errSoldSeparately is what clients take for "this server has no such feature":
+// they look for this text, so Drover says it too until it has the feature.
+const errSoldSeparately = "Nomad Enterprise only endpoint"
+
 // absentRoutes answer for what this cluster has switched off or has none of.
 func (s *Server) absentRoutes(mux *http.ServeMux) {
 	refuse := func(status int, text string) handler {
@@ -165,18 +171,11 @@ func (s *Server) absentRoutes(mux *http.ServeMux) {
 	none := func(w http.ResponseWriter, r *http.Request) (any, error) {
 		return s.read(w, r, nil, func(v View, _ *query) answer { return answer{index: v.TableIndex(TableNodes), value: []any{}} })
 	}
-	for _, path := range []string{"/v1/volumes", "/v1/plugins", "/v1/vars"} {
+	for _, path := range []string{"/v1/volumes", "/v1/plugins"} {
 		s.mount(mux, path, verbs{get: none})
 	}
-	s.mount(mux, "/v1/var/{path...}", verbs{
-		get: func(w http.ResponseWriter, r *http.Request) (any, error) {
-			return s.read(w, r, nil, func(v View, _ *query) answer { return notFound(v, TableNodes, "variable not found") })
-		},
-		put: refuse(http.StatusNotImplemented, "this version of drover stores no variables"),
-		del: refuse(http.StatusNotImplemented, "this version of drover stores no variables"),
-	})
 	for _, path := range []string{"/v1/quotas", "/v1/quota/{rest...}", "/v1/recommendations", "/v1/recommendation/{rest...}"} {
-		s.mount(mux, path, all(refuse(http.StatusNotImplemented, "this version of drover has no quotas and no recommendations")))
+		s.mount(mux, path, all(refuse(http.StatusNotImplemented, errSoldSeparately)))
 	}
 	s.mount(mux, "/.well-known/openid-configuration", verbs{get: refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled")})
 }

@@ -10,11 +10,13 @@ package endpoint
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/auth/keyring"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
@@ -46,6 +48,8 @@ type Config struct {
 	LocalNode func() string
 	// CollectGarbage frees everything that is no longer needed, whatever its age.
 	CollectGarbage func(ctx context.Context) error
+	// Keyring seals variables.
+	Keyring *keyring.Keyring
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -53,6 +57,7 @@ type Config struct {
 // Endpoint answers the public requests of one server.
 type Endpoint struct {
 	Config
+	signing sync.Mutex // held while a signing key is made
 }
 
 var (
@@ -63,6 +68,8 @@ var (
 	_ api.Deployments = (*Endpoint)(nil)
 	_ api.Evals       = (*Endpoint)(nil)
 	_ api.System      = (*Endpoint)(nil)
+	_ api.Variables   = (*Endpoint)(nil)
+	_ api.Keyring     = (*Endpoint)(nil)
 )
 
 // New returns an Endpoint.
@@ -70,7 +77,7 @@ func New(cfg Config) *Endpoint {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Endpoint{cfg}
+	return &Endpoint{Config: cfg}
 }
 
 func newID() string { return uuid.NewString() }

@@ -1,0 +1,108 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Keyring is what can be done to the keys of the cluster.
+type Keyring interface {
+	// SigningKeys returns the public keys that verify what the cluster signs; the
+	// first request makes the first of them.
+	SigningKeys(ctx context.Context) ([]*JWK, error)
+	// RotateKey makes a new active key; full seals everything anew with it.
+	RotateKey(ctx context.Context, full bool) (*model.RootKey, error)
+	RemoveKey(ctx context.Context, id string) (index uint64, err error)
+}
+
+// JWK is a public key as RFC 7517 writes it.
+type JWK struct {
+	Use string `json:"use"`
+	Kty string `json:"kty"`
+	Kid string `json:"kid"`
+	Alg string `json:"alg"`
+	N   string `json:"n"`
+	E   string `json:"e"`
+}
+
+// RootKeyMeta is what is public of a root key.
+type RootKeyMeta struct {
+	KeyID       string
+	Algorithm   string
+	State       string
+	CreateTime  int64
+	PublishTime int64
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+func metaOfKey(k *model.RootKey) *RootKeyMeta {
+	return &RootKeyMeta{
+		KeyID: k.KeyID, Algorithm: k.Algorithm, State: k.State, CreateTime: k.CreateTime, PublishTime: k.PublishTime,
+		CreateIndex: k.CreateIndex, ModifyIndex: k.ModifyIndex,
+	}
+}
+
+// keysMaxAge is how long, in seconds, verifiers may keep the public keys.
+const keysMaxAge = 3600
+
+func (s *Server) keyringRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/.well-known/jwks.json", verbs{get: s.publicKeys})
+	s.mount(mux, "/v1/operator/keyring/keys", verbs{get: s.listKeys})
+	s.mount(mux, "/v1/operator/keyring/rotate", verbs{put: s.rotateKey})
+	s.mount(mux, "/v1/operator/keyring/key/{id}", verbs{del: s.removeKey})
+}
+
+func (s *Server) publicKeys(w http.ResponseWriter, r *http.Request) (any, error) {
+	keys, err := s.backend.SigningKeys(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return s.read(w, r, tables(TableRootKeys), func(v View, _ *query) answer {
+		w.Header().Set("Cache-Control", "max-age="+strconv.Itoa(keysMaxAge))
+		return answer{index: v.TableIndex(TableRootKeys), value: struct {
+			Keys []*JWK `json:"keys"`
+		}{orEmpty(keys)}}
+	})
+}
+
+func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableRootKeys), func(v View, q *query) answer {
+		p := page[*model.RootKey]{items: v.RootKeys(), order: func(k *model.RootKey) order { return order{created: k.CreateIndex, id: k.KeyID} }}
+		return listOf(q, v.TableIndex(TableRootKeys), p, metaOfKey)
+	})
+}
+
+func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) (any, error) {
+	full, err := boolParam(r, "full")
+	if err != nil {
+		return nil, err
+	}
+	if r.URL.Query().Get("publish_time") != "" {
+		return nil, fail(http.StatusNotImplemented, "keys cannot be published before they are used yet; rotate without publish_time")
+	}
+	key, err := s.backend.RotateKey(r.Context(), full)
+	if err != nil {
+		return nil, err
+	}
+	setIndex(w, key.ModifyIndex)
+	return struct {
+		Key   *RootKeyMeta
+		Index uint64
+	}{metaOfKey(key), key.ModifyIndex}, nil
+}
+
+func (s *Server) removeKey(w http.ResponseWriter, r *http.Request) (any, error) {
+	index, err := s.backend.RemoveKey(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	setIndex(w, index)
+	return &IndexResponse{Index: index}, nil
+}

@@ -1,0 +1,45 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package keyring
+
+import (
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"math/big"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// JWK is a public signing key as RFC 7517 writes it.
+type JWK struct {
+	Use string `json:"use"`
+	Kty string `json:"kty"`
+	Kid string `json:"kid"`
+	Alg string `json:"alg"`
+	N   string `json:"n"`
+	E   string `json:"e"`
+}
+
+// PublicJWK returns the public signing key of a root key, nil if it has none.
+func PublicJWK(root *model.RootKey) (*JWK, error) {
+	if root.PublicRSA == nil {
+		return nil, nil
+	}
+	key, err := x509.ParsePKIXPublicKey(root.PublicRSA)
+	if err != nil {
+		return nil, fmt.Errorf("read the public key of %s: %w", root.KeyID, err)
+	}
+	public, ok := key.(*rsa.PublicKey)
+	if !ok {
+		return nil, errdefs.Internalf("the public key of %s is a %T, not an RSA key", root.KeyID, key)
+	}
+	text := base64.RawURLEncoding.EncodeToString
+	return &JWK{
+		Use: "sig", Kty: "RSA", Kid: root.KeyID, Alg: "RS256",
+		N: text(public.N.Bytes()), E: text(big.NewInt(int64(public.E)).Bytes()),
+	}, nil
+}

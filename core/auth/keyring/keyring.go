@@ -1,0 +1,213 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package keyring owns the secrets of the cluster's root keys: it makes them,
+// seals them with the key of a file that never leaves the server, and seals and
+// opens variables with them. State, log and snapshots hold only what it sealed.
+// It stores nothing but the file; which keys there are is in core/state.
+// core/endpoint and core/server import it.
+package keyring
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// FileName is the file of the key that seals root keys, in the server's
+// directory. Without it a copy of the state opens nothing.
+const FileName = "keyring.key"
+
+const (
+	keyBytes = 32
+	rsaBits  = 2048
+)
+
+// Keyring seals and opens. Its methods may be used by many goroutines.
+type Keyring struct {
+	file cipher.AEAD
+	path string
+
+	mu     sync.Mutex
+	opened map[string]cipher.AEAD // by KeyID
+}
+
+// Open reads the key file of a server's directory, or makes it. With dir empty
+// the key lives as long as the process, as everything of such a server does.
+func Open(dir string) (*Keyring, error) {
+	k := &Keyring{opened: map[string]cipher.AEAD{}, path: FileName}
+	secret := make([]byte, keyBytes)
+	rand.Read(secret)
+	if dir != "" {
+		k.path = filepath.Join(dir, FileName)
+		var err error
+		if secret, err = readOrWrite(k.path, secret); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	k.file, err = newAEAD(secret)
+	return k, err
+}
+
+// readOrWrite returns what the file holds, or writes fresh into a new one.
+func readOrWrite(path string, fresh []byte) ([]byte, error) {
+	have, err := os.ReadFile(path)
+	if err == nil {
+		if len(have) != keyBytes {
+			return nil, errdefs.InvalidArgumentf("%s holds %d bytes, not a key of %d; restore it from a backup, without it no variable can be read", path, len(have), keyBytes)
+		}
+		return have, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the key of the keyring: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the keyring: %w", err)
+	}
+	tmp := path + ".new"
+	if err := writeSynced(tmp, fresh); err != nil {
+		return nil, fmt.Errorf("write the key of the keyring: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return nil, fmt.Errorf("write the key of the keyring: %w", err)
+	}
+	return fresh, nil
+}
+
+// writeSynced leaves a file that is whole on the disk: a key that a crash loses
+// would lose every variable.
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func newAEAD(secret []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(secret)
+	if err != nil {
+		return nil, fmt.Errorf("use a key of the keyring: %w", err)
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// NewKey makes an active root key.
+func (k *Keyring) NewKey(id string, now time.Time) *model.RootKey {
+	secret := make([]byte, keyBytes)
+	rand.Read(secret)
+	return &model.RootKey{
+		KeyID: id, State: model.RootKeyActive, Algorithm: model.RootKeyAlgorithm, CreateTime: now.UnixNano(),
+		Sealed: k.file.Seal(nil, nil, secret, []byte("aes "+id)),
+	}
+}
+
+// WithSigningKey returns the root key with an RSA key, which takes some 100 ms
+// of a processor to find.
+func (k *Keyring) WithSigningKey(root *model.RootKey) (*model.RootKey, error) {
+	pair, err := rsa.GenerateKey(rand.Reader, rsaBits)
+	if err != nil {
+		return nil, fmt.Errorf("make a signing key: %w", err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(pair)
+	if err != nil {
+		return nil, fmt.Errorf("encode a signing key: %w", err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(pair.Public())
+	if err != nil {
+		return nil, fmt.Errorf("encode a signing key: %w", err)
+	}
+	out := *root
+	out.SealedRSA, out.PublicRSA = k.file.Seal(nil, nil, private, []byte("rsa "+root.KeyID)), public
+	return &out, nil
+}
+
+// SigningKey returns the RSA key of a root key that has one.
+func (k *Keyring) SigningKey(root *model.RootKey) (*rsa.PrivateKey, error) {
+	plain, err := k.unseal(root, root.SealedRSA, "rsa ")
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.ParsePKCS8PrivateKey(plain)
+	if err != nil {
+		return nil, fmt.Errorf("read the signing key %s: %w", root.KeyID, err)
+	}
+	pair, ok := key.(*rsa.PrivateKey)
+	if !ok {
+		return nil, errdefs.Internalf("the signing key %s is a %T, not an RSA key", root.KeyID, key)
+	}
+	return pair, nil
+}
+
+func (k *Keyring) unseal(root *model.RootKey, sealed []byte, purpose string) ([]byte, error) {
+	plain, err := k.file.Open(nil, nil, sealed, []byte(purpose+root.KeyID))
+	if err != nil {
+		return nil, errdefs.FailedPreconditionf("the root key %s was sealed with another key than that of %s; restore the file of the server that made it", root.KeyID, k.path)
+	}
+	return plain, nil
+}
+
+func (k *Keyring) aead(root *model.RootKey) (cipher.AEAD, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if a := k.opened[root.KeyID]; a != nil {
+		return a, nil
+	}
+	secret, err := k.unseal(root, root.Sealed, "aes ")
+	if err != nil {
+		return nil, err
+	}
+	a, err := newAEAD(secret)
+	if err == nil {
+		k.opened[root.KeyID] = a
+	}
+	return a, err
+}
+
+// bound is what a variable's bytes are tied to: elsewhere they do not open.
+func bound(namespace, path string) []byte { return []byte(namespace + "\x00" + path) }
+
+// Seal encrypts the items of a variable.
+func (k *Keyring) Seal(root *model.RootKey, namespace, path string, items map[string]string) ([]byte, error) {
+	a, err := k.aead(root)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := json.Marshal(items)
+	if err != nil {
+		return nil, fmt.Errorf("encode the items of a variable: %w", err)
+	}
+	return a.Seal(nil, nil, plain, bound(namespace, path)), nil
+}
+
+// OpenItems decrypts the items of a variable with the root key that sealed them.
+func (k *Keyring) OpenItems(root *model.RootKey, v *model.Variable) (map[string]string, error) {
+	a, err := k.aead(root)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := a.Open(nil, nil, v.Data, bound(v.Namespace, v.Path))
+	if err != nil {
+		return nil, errdefs.Internalf("the variable %q in namespace %q does not open with the root key %s: it is damaged", v.Path, v.Namespace, root.KeyID)
+	}
+	var items map[string]string
+	if err := json.Unmarshal(plain, &items); err != nil {
+		return nil, fmt.Errorf("read the items of a variable: %w", err)
+	}
+	return items, nil
+}

@@ -1,0 +1,131 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"context"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/auth/keyring"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// EnsureKey makes the first root key of a cluster; the leader calls it.
+func (e *Endpoint) EnsureKey(ctx context.Context) error {
+	_, err := e.activeKey(ctx)
+	return err
+}
+
+func (e *Endpoint) activeKey(ctx context.Context) (*model.RootKey, error) {
+	if key := e.Store.View().ActiveRootKey(); key != nil {
+		return key, nil
+	}
+	if _, err := e.propose(ctx, &fsm.UpsertRootKey{Key: e.Keyring.NewKey(newID(), e.Now()), OnlyFirst: true}); err != nil {
+		return nil, err
+	}
+	key := e.Store.View().ActiveRootKey()
+	if key == nil {
+		return nil, errdefs.Unavailablef("the first root key is not here yet; try again")
+	}
+	return key, nil
+}
+
+// SigningKeys returns the public keys of the keyring. Finding an RSA key takes
+// some 100 ms of a processor, so the first request pays, not the start.
+func (e *Endpoint) SigningKeys(ctx context.Context) ([]*api.JWK, error) {
+	if err := e.ensureSigningKey(ctx); err != nil {
+		return nil, err
+	}
+	var out []*api.JWK
+	for key := range e.Store.View().RootKeys() {
+		jwk, err := keyring.PublicJWK(key)
+		if err != nil {
+			return nil, err
+		}
+		if jwk != nil {
+			out = append(out, (*api.JWK)(jwk))
+		}
+	}
+	return out, nil
+}
+
+func (e *Endpoint) ensureSigningKey(ctx context.Context) error {
+	e.signing.Lock() // one search at a time, whoever asks
+	defer e.signing.Unlock()
+	key, err := e.activeKey(ctx)
+	if err != nil || key.PublicRSA != nil {
+		return err
+	}
+	if key, err = e.Keyring.WithSigningKey(key); err != nil {
+		return err
+	}
+	_, err = e.propose(ctx, &fsm.UpsertRootKey{Key: key})
+	return err
+}
+
+// RotateKey makes a new active key. The old ones still open what they sealed;
+// full seals all of it anew.
+func (e *Endpoint) RotateKey(ctx context.Context, full bool) (*model.RootKey, error) {
+	id := newID()
+	if _, err := e.propose(ctx, &fsm.UpsertRootKey{Key: e.Keyring.NewKey(id, e.Now())}); err != nil {
+		return nil, err
+	}
+	key := e.Store.View().RootKeyByID(id)
+	if key == nil {
+		return nil, errdefs.Abortedf("the new key was removed right after it was made")
+	}
+	if full {
+		if err := e.reseal(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	return key, nil
+}
+
+// resealBatch is how many variables one log entry seals anew: at most 4 MiB.
+const resealBatch = 64
+
+func (e *Endpoint) reseal(ctx context.Context, key *model.RootKey) error {
+	view := e.Store.View()
+	batch := &fsm.Batch{}
+	send := func() error {
+		if len(batch.Commands) == 0 {
+			return nil
+		}
+		_, err := e.propose(ctx, batch)
+		batch = &fsm.Batch{}
+		if errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
+			return nil // written meanwhile, thus with the new key, or deleted
+		}
+		return err
+	}
+	for row := range view.Variables("", "") {
+		if row.KeyID == key.KeyID {
+			continue
+		}
+		plain, err := e.OpenVariable(row)
+		if err != nil {
+			return err
+		}
+		fresh := *row
+		fresh.KeyID = key.KeyID
+		if fresh.Data, err = e.Keyring.Seal(key, row.Namespace, row.Path, plain.Items); err != nil {
+			return err
+		}
+		batch.Commands = append(batch.Commands, &fsm.PutVariable{Variable: &fresh, Op: fsm.VariableReseal, CAS: true, Index: row.ModifyIndex})
+		if len(batch.Commands) == resealBatch {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+	}
+	return send()
+}
+
+// RemoveKey forgets a key that seals nothing any more.
+func (e *Endpoint) RemoveKey(ctx context.Context, id string) (uint64, error) {
+	return e.propose(ctx, &fsm.DeleteRootKey{KeyID: id})
+}

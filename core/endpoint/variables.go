@@ -1,0 +1,135 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+var lockOps = map[string]int{
+	"": fsm.VariablePut, api.LockAcquire: fsm.VariableAcquire, api.LockRelease: fsm.VariableRelease, api.LockRenew: fsm.VariableRenew,
+}
+
+// PutVariable stores a variable, encrypted before it leaves this server's memory.
+func (e *Endpoint) PutVariable(ctx context.Context, req *api.VariableRequest) (*api.Variable, uint64, error) {
+	if err := validateVariable(req); err != nil {
+		return nil, 0, err
+	}
+	if e.Store.View().NamespaceByName(req.Namespace) == nil {
+		return nil, 0, errdefs.InvalidArgumentf("variable %q is in nonexistent namespace %q", req.Path, req.Namespace)
+	}
+	now := e.Now().UnixNano()
+	row := &model.Variable{Namespace: req.Namespace, Path: req.Path, ModifyTime: now}
+	if len(req.Items) > 0 && req.Operation != api.LockRenew {
+		key, err := e.activeKey(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		row.KeyID = key.KeyID
+		if row.Data, err = e.Keyring.Seal(key, req.Namespace, req.Path, req.Items); err != nil {
+			return nil, 0, err
+		}
+	}
+	cmd := &fsm.PutVariable{Variable: row, Op: lockOps[req.Operation], Now: now}
+	if req.CAS != nil {
+		cmd.CAS, cmd.Index = true, *req.CAS
+	}
+	if req.Lock != nil {
+		cmd.LockID = req.Lock.ID
+	}
+	if req.Operation == api.LockAcquire {
+		row.Lock = newLock(req.Lock, now)
+		if len(row.Data) == 0 && e.Store.View().VariableByPath(req.Namespace, req.Path) == nil {
+			return nil, 0, errdefs.InvalidArgumentf("variable missing required Items object")
+		}
+	}
+	index, err := e.propose(ctx, cmd)
+	if err != nil {
+		return nil, index, err
+	}
+	stored := e.Store.View().VariableByPath(req.Namespace, req.Path)
+	if stored == nil {
+		return nil, index, errdefs.Abortedf("the variable was deleted right after it was written")
+	}
+	out, err := e.OpenVariable(stored)
+	return out, index, err
+}
+
+func validateVariable(req *api.VariableRequest) error {
+	if err := model.ValidateVariablePath(req.Path); err != nil {
+		return err
+	}
+	switch req.Operation {
+	case "":
+		if req.Lock != nil && (req.Lock.TTL != 0 || req.Lock.LockDelay != 0) {
+			// Clients know this refusal with the mark of the call inside the call.
+			return errdefs.InvalidArgumentf("RPC Error:: 400,variable should not contain lock definition")
+		}
+		return model.ValidateVariableItems(req.Items)
+	case api.LockAcquire:
+		if req.Lock == nil {
+			req.Lock = &api.VariableLock{}
+		}
+		if len(req.Items) > 0 {
+			if err := model.ValidateVariableItems(req.Items); err != nil {
+				return err
+			}
+		}
+		return model.ValidateVariableLock(newLock(req.Lock, 0))
+	}
+	if req.Lock == nil || req.Lock.ID == "" {
+		return errdefs.InvalidArgumentf("the id of the lock is missing; give Lock.ID as acquiring it answered")
+	}
+	return nil
+}
+
+const defaultLockTime = 15 * time.Second
+
+// newLock returns the lock that a request asks for; a lock that is taken again
+// by its holder keeps its id.
+func newLock(asked *api.VariableLock, now int64) *model.VariableLock {
+	l := &model.VariableLock{ID: asked.ID, TTL: time.Duration(asked.TTL), LockDelay: time.Duration(asked.LockDelay)}
+	if l.ID == "" {
+		l.ID = newID()
+	}
+	if l.TTL == 0 {
+		l.TTL = defaultLockTime
+	}
+	if l.LockDelay == 0 {
+		l.LockDelay = defaultLockTime
+	}
+	l.Deadline = now + int64(l.TTL)
+	return l
+}
+
+// DeleteVariable removes a variable.
+func (e *Endpoint) DeleteVariable(ctx context.Context, req *api.VariableRequest) (uint64, error) {
+	cmd := &fsm.DeleteVariable{Namespace: req.Namespace, Path: req.Path, Now: e.Now().UnixNano()}
+	if req.CAS != nil {
+		cmd.CAS, cmd.Index = true, *req.CAS
+	}
+	if req.Lock != nil {
+		cmd.LockID = req.Lock.ID
+	}
+	return e.propose(ctx, cmd)
+}
+
+// OpenVariable decrypts a stored variable.
+func (e *Endpoint) OpenVariable(row *model.Variable) (*api.Variable, error) {
+	key := e.Store.View().RootKeyByID(row.KeyID)
+	if key == nil {
+		return nil, errdefs.FailedPreconditionf("the root key %s of the variable %q is not in the keyring", row.KeyID, row.Path)
+	}
+	items, err := e.Keyring.OpenItems(key, row)
+	if err != nil {
+		return nil, err
+	}
+	return &api.Variable{VariableMeta: api.MetaOfVariable(row, e.Now()), Items: items}, nil
+}
