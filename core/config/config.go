@@ -136,6 +136,7 @@ type Server struct {
 	DataDir               string `json:"data_dir,omitempty"`
 	NumSchedulers         *int   `json:"num_schedulers,omitempty"`
 	NodeGCThreshold       string `json:"node_gc_threshold,omitempty"`
+	JobGCInterval         string `json:"job_gc_interval,omitempty"`
 	JobGCThreshold        string `json:"job_gc_threshold,omitempty"`
 	EvalGCThreshold       string `json:"eval_gc_threshold,omitempty"`
 	BatchEvalGCThreshold  string `json:"batch_eval_gc_threshold,omitempty"`
@@ -243,6 +244,7 @@ func (c *Config) durations() map[string]string {
 	return map[string]string{
 		"client.max_kill_timeout":        c.Client.MaxKillTimeout,
 		"server.node_gc_threshold":       c.Server.NodeGCThreshold,
+		"server.job_gc_interval":         c.Server.JobGCInterval,
 		"server.job_gc_threshold":        c.Server.JobGCThreshold,
 		"server.eval_gc_threshold":       c.Server.EvalGCThreshold,
 		"server.batch_eval_gc_threshold": c.Server.BatchEvalGCThreshold,

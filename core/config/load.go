@@ -209,7 +209,7 @@ var unused = map[string][]string{
 	},
 	"server": {
 		"authoritative_region", "client_introduction", "protocol_version", "raft_protocol", "raft_multiplier", "enabled_schedulers",
-		"job_gc_interval", "csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
+		"csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
 		"acl_token_gc_threshold", "root_key_gc_interval", "root_key_gc_threshold", "root_key_rotation_threshold", "min_heartbeat_ttl",
 		"max_heartbeats_per_second", "failover_heartbeat_ttl", "start_join", "retry_join", "retry_max", "retry_interval",
 		"rejoin_after_leave", "non_voting_server", "redundancy_zone", "upgrade_version", "encrypt", "server_join",

@@ -160,7 +160,7 @@ func (d *Daemon) serverConfig() server.Config {
 		GC: gc.Thresholds{
 			Eval: config.Duration(c.EvalGCThreshold, keep.Eval), BatchEval: config.Duration(c.BatchEvalGCThreshold, keep.BatchEval),
 			Job: config.Duration(c.JobGCThreshold, keep.Job), Deployment: config.Duration(c.DeploymentGCThreshold, keep.Deployment),
-			Node: config.Duration(c.NodeGCThreshold, keep.Node),
+			Node: config.Duration(c.NodeGCThreshold, keep.Node), Interval: config.Duration(c.JobGCInterval, keep.Interval),
 		},
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), TrailingLogs: uint64(c.RaftTrailingLogs),
 		LocalNode: d.localNode, Logger: d.log,

@@ -9,6 +9,7 @@
 package gc
 
 import (
+	"math"
 	"time"
 
 	"github.com/drover-project/drover/core/control"
@@ -24,6 +25,7 @@ type Thresholds struct {
 	Job        time.Duration
 	Deployment time.Duration
 	Node       time.Duration
+	Interval   time.Duration // how often the state is looked through; 0 is 5 minutes
 }
 
 // DefaultThresholds are those of the reference.
@@ -32,10 +34,11 @@ func DefaultThresholds() Thresholds {
 }
 
 const (
-	// interval is how often the state is looked through.
-	interval = 5 * time.Minute
-	// chunk bounds the number of ids in one command.
+	defaultInterval = 5 * time.Minute
+	// chunk bounds the number of ids in one command, most the number of objects
+	// that one decision, which is one log entry, removes.
 	chunk = 4096
+	most  = 4 * chunk
 	// key is the one thing that this controller looks after: all of the state.
 	key = "state"
 )
@@ -62,20 +65,33 @@ func (Controller) Keys(state.Change) []string { return nil }
 // All returns the one key.
 func (Controller) All(*state.View) []string { return []string{key} }
 
-// Decide collects what is over.
+// Decide collects what is over; if that is much, it goes on at once with the rest.
 func (c Controller) Decide(in control.Input, _ string) (control.Decision, error) {
-	return control.Decision{Commands: Collect(in.View, in.Now, c.Thresholds), Wake: in.Now.Add(interval)}, nil
+	interval := c.Thresholds.Interval
+	if interval <= 0 {
+		interval = defaultInterval
+	}
+	w := collect(in.View, in.Now, c.Thresholds)
+	d := control.Decision{Commands: w.commands(most), Wake: in.Now.Add(interval)}
+	if w.left() > 0 {
+		d.Wake = in.Now
+	}
+	return d, nil
 }
 
 // Collect returns the commands that remove what has been over for longer than
 // the thresholds; zero thresholds remove all that is over.
 func Collect(v *state.View, now time.Time, t Thresholds) []fsm.Command {
-	w := &work{view: v, now: now, t: t}
+	return collect(v, now, t).commands(math.MaxInt)
+}
+
+func collect(v *state.View, now time.Time, t Thresholds) *work {
+	w := &work{view: v, now: now, t: t, deadJobs: map[model.JobKey]bool{}, allocGone: map[string]bool{}}
 	w.jobs()
 	w.evals()
 	w.deployments()
 	w.nodes()
-	return w.commands()
+	return w
 }
 
 type work struct {
@@ -84,6 +100,7 @@ type work struct {
 	t    Thresholds
 
 	deadJobs      map[model.JobKey]bool
+	purge         []*model.Job // the same, in order
 	evalIDs       []string
 	allocIDs      []string
 	deploymentIDs []string
@@ -98,18 +115,27 @@ func (w *work) over(ns int64, d time.Duration) bool {
 
 // jobs finds dead jobs of which nothing is left to wait for.
 func (w *work) jobs() {
-	w.deadJobs = map[model.JobKey]bool{}
 	for j := range w.view.Jobs("") {
-		if j.Status != model.JobStatusDead || !w.over(j.SubmitTime, w.t.Job) {
-			continue
-		}
-		if !j.Stop && (j.IsPeriodic() || j.IsParameterized()) {
-			continue
-		}
-		if w.jobOver(j) {
+		if j.Status == model.JobStatusDead && ends(j) && w.over(j.SubmitTime, w.t.Job) && w.jobOver(j) {
 			w.deadJobs[j.Key()] = true
+			w.purge = append(w.purge, j)
+			for _, a := range w.view.AllocsByJob(j.Namespace, j.ID) { // their evals may be gone already
+				w.drop(a)
+			}
 		}
 	}
+}
+
+// ends reports whether a job that is dead may be forgotten: a user stopped it,
+// or it is one that comes to its end by itself. A service whose allocs have all
+// failed is still wanted, and a job that makes children makes more of them. A job
+// with a tagged version is kept: somebody wants to find it again.
+func ends(j *model.Job) bool {
+	if j.VersionTag != nil {
+		return false
+	}
+	batch := j.Type == model.JobTypeBatch || j.Type == model.JobTypeSysBatch
+	return j.Stop || batch && !j.IsPeriodic() && !j.IsParameterized()
 }
 
 func (w *work) jobOver(j *model.Job) bool {
@@ -128,7 +154,6 @@ func (w *work) jobOver(j *model.Job) bool {
 
 // evals finds evals that are over, with allocs that are over and were not replaced.
 func (w *work) evals() {
-	w.allocGone = map[string]bool{}
 	for e := range w.view.Evals() {
 		threshold := w.t.Eval
 		if e.Type == model.JobTypeBatch || e.Type == model.JobTypeSysBatch {
@@ -138,26 +163,30 @@ func (w *work) evals() {
 		if !e.TerminalStatus() || !dead && !w.over(e.ModifyTime, threshold) {
 			continue
 		}
-		gone, all := w.evalAllocs(e, dead, threshold)
-		w.allocIDs = append(w.allocIDs, gone...)
-		if all {
+		if w.evalAllocs(e, dead, threshold) {
 			w.evalIDs = append(w.evalIDs, e.ID)
 		}
 	}
 }
 
-// evalAllocs returns the allocs of an eval that may go, and whether that is all of them.
-func (w *work) evalAllocs(e *model.Evaluation, jobDead bool, threshold time.Duration) (gone []string, all bool) {
-	all = true
+func (w *work) drop(a *model.Allocation) {
+	if !w.allocGone[a.ID] {
+		w.allocGone[a.ID] = true
+		w.allocIDs = append(w.allocIDs, a.ID)
+	}
+}
+
+// evalAllocs drops the allocs of an eval that may go and reports whether that is all of them.
+func (w *work) evalAllocs(e *model.Evaluation, jobDead bool, threshold time.Duration) bool {
+	all := true
 	for _, a := range w.view.AllocsByEval(e.ID) {
 		if jobDead || w.allocOver(a, threshold) {
-			gone = append(gone, a.ID)
-			w.allocGone[a.ID] = true
+			w.drop(a)
 		} else {
 			all = false
 		}
 	}
-	return gone, all
+	return all
 }
 
 // allocOver reports whether nothing needs the alloc any more. A batch alloc
@@ -214,23 +243,39 @@ func (w *work) nodes() {
 	}
 }
 
-func (w *work) commands() []fsm.Command {
+// left is how many objects are found and in no command yet.
+func (w *work) left() int {
+	return len(w.evalIDs) + len(w.allocIDs) + len(w.deploymentIDs) + len(w.purge) + len(w.nodeIDs)
+}
+
+// commands returns the commands that remove about limit objects of what was
+// found. Allocs and evals go before their jobs. Jobs and nodes are spared if they
+// have changed by the time that their command is applied.
+func (w *work) commands(limit int) []fsm.Command {
 	var out []fsm.Command
-	for len(w.evalIDs)+len(w.allocIDs) > 0 {
-		e, a := min(len(w.evalIDs), chunk), min(len(w.allocIDs), chunk)
-		out = append(out, &fsm.DeleteEvals{EvalIDs: w.evalIDs[:e], AllocIDs: w.allocIDs[:a]})
-		w.evalIDs, w.allocIDs = w.evalIDs[e:], w.allocIDs[a:]
-	}
-	if len(w.deploymentIDs) > 0 {
-		out = append(out, &fsm.DeleteDeployments{IDs: w.deploymentIDs})
-	}
-	for k := range w.view.Jobs("") {
-		if w.deadJobs[k.Key()] {
-			out = append(out, &fsm.DeregisterJob{Namespace: k.Namespace, ID: k.ID, Purge: true})
+	for w.left() > 0 && limit > 0 {
+		before := w.left()
+		switch {
+		case len(w.evalIDs)+len(w.allocIDs) > 0:
+			out = append(out, &fsm.DeleteEvals{AllocIDs: take(&w.allocIDs), EvalIDs: take(&w.evalIDs)})
+		case len(w.deploymentIDs) > 0:
+			out = append(out, &fsm.DeleteDeployments{IDs: take(&w.deploymentIDs)})
+		case len(w.purge) > 0:
+			for _, j := range take(&w.purge) {
+				out = append(out, &fsm.DeregisterJob{Namespace: j.Namespace, ID: j.ID, Purge: true, IfModifyIndex: j.ModifyIndex})
+			}
+		default:
+			out = append(out, &fsm.DeregisterNodes{IDs: take(&w.nodeIDs), OnlyDown: true})
 		}
-	}
-	if len(w.nodeIDs) > 0 {
-		out = append(out, &fsm.DeregisterNodes{IDs: w.nodeIDs})
+		limit -= before - w.left()
 	}
 	return out
+}
+
+// take cuts the next chunk off a list.
+func take[T any](list *[]T) []T {
+	n := min(len(*list), chunk)
+	head := (*list)[:n]
+	*list = (*list)[n:]
+	return head
 }

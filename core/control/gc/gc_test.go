@@ -4,10 +4,14 @@
 package gc_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/control"
 	"github.com/drover-project/drover/core/control/gc"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
@@ -70,5 +74,111 @@ func TestWhatABatchJobHasDoneIsKeptAsLongAsTheJob(t *testing.T) {
 	// Until the job itself goes, its ended alloc says that the work is done.
 	if _, allocs, _ := collected(s, start.Add(3*time.Hour)); len(allocs) != 0 {
 		t.Fatalf("allocs %q", allocs)
+	}
+	if _, allocs, jobs := collected(s, start.Add(5*time.Hour)); !slices.Equal(allocs, []string{"a"}) || !slices.Equal(jobs, []string{"j"}) {
+		t.Fatalf("a batch job that came to its end is kept: allocs %q, jobs %q", allocs, jobs)
+	}
+}
+
+func TestAServiceThatFailedIsKeptUntilSomebodyStopsIt(t *testing.T) {
+	s := build(t, model.JobTypeService, model.AllocClientStatusFailed, false)
+	if got := s.View().JobByID("default", "j").Status; got != model.JobStatusDead {
+		t.Fatalf("the job is %s", got)
+	}
+	if _, _, jobs := collected(s, start.Add(1000*time.Hour)); len(jobs) != 0 {
+		t.Fatalf("jobs %q", jobs)
+	}
+}
+
+// edit changes the state once more.
+func edit(t *testing.T, s *state.Store, f func(*state.Tx) error) {
+	t.Helper()
+	if err := s.Update(s.View().Index()+1, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestParentsAreCollectedOnlyOnceTheyAreStopped(t *testing.T) {
+	for name, prepare := range map[string]func(*model.Job){
+		"periodic":      func(j *model.Job) { j.Periodic = &model.PeriodicConfig{Enabled: true, Specs: []string{"@daily"}} },
+		"disabled":      func(j *model.Job) { j.Periodic = &model.PeriodicConfig{Specs: []string{"@daily"}} },
+		"parameterized": func(j *model.Job) { j.ParameterizedJob = &model.ParameterizedJobConfig{} },
+	} {
+		s := state.New()
+		job := &model.Job{Namespace: "default", ID: "p", Type: model.JobTypeBatch, SubmitTime: start.UnixNano(), TaskGroups: []*model.TaskGroup{{Name: "g"}}}
+		prepare(job)
+		edit(t, s, func(tx *state.Tx) error { tx.UpsertJob(job, nil); return nil })
+		if _, _, jobs := collected(s, start.Add(1000*time.Hour)); len(jobs) != 0 {
+			t.Errorf("%s: collected %q", name, jobs)
+		}
+		edit(t, s, func(tx *state.Tx) error { return tx.StopJob("default", "p", start.Add(time.Hour).UnixNano()) })
+		if _, _, jobs := collected(s, start.Add(5*time.Hour-time.Second)); len(jobs) != 0 {
+			t.Errorf("%s: collected %q less than the threshold after its stop", name, jobs)
+		}
+		if _, _, jobs := collected(s, start.Add(5*time.Hour)); !slices.Equal(jobs, []string{"p"}) {
+			t.Errorf("%s, stopped: collected %q", name, jobs)
+		}
+	}
+}
+
+func TestAJobWithATaggedVersionIsKept(t *testing.T) {
+	s := build(t, model.JobTypeBatch, model.AllocClientStatusComplete, false)
+	edit(t, s, func(tx *state.Tx) error {
+		return tx.SetJobVersionTag("default", "j", 0, &model.JobVersionTag{Name: "golden"})
+	})
+	if _, _, jobs := collected(s, start.Add(1000*time.Hour)); len(jobs) != 0 {
+		t.Fatalf("jobs %q", jobs)
+	}
+}
+
+func TestAnAllocWhoseEvalIsGoneGoesWithItsJob(t *testing.T) {
+	s := build(t, model.JobTypeBatch, model.AllocClientStatusComplete, false)
+	edit(t, s, func(tx *state.Tx) error { tx.DeleteEval("e"); return nil })
+	if _, allocs, _ := collected(s, start.Add(5*time.Hour)); !slices.Equal(allocs, []string{"a"}) {
+		t.Fatalf("allocs %q", allocs)
+	}
+}
+
+func TestMuchIsCollectedInBoundedSteps(t *testing.T) {
+	const n = 50_000
+	f := fsm.New(state.New(), hclog.NewNullLogger())
+	edit(t, f.Store(), func(tx *state.Tx) error {
+		for i := range n {
+			tx.UpsertEval(&model.Evaluation{ID: fmt.Sprint("e", i), Namespace: "default", JobID: "j", Status: model.EvalStatusComplete, ModifyTime: start.UnixNano()})
+		}
+		return nil
+	})
+	now := start.Add(48 * time.Hour)
+	steps := 0
+	for ; ; steps++ {
+		d, err := gc.Controller{Thresholds: gc.DefaultThresholds()}.Decide(control.Input{View: f.Store().View(), Now: now}, "state")
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, err := fsm.Encode(&fsm.Batch{Commands: d.Commands})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(entry) > 1<<20 {
+			t.Fatalf("an entry of %d bytes", len(entry))
+		}
+		if answer := f.ApplyBatch([]fsm.Entry{{Index: f.Store().View().Index() + 1, Data: entry}})[0]; answer != nil {
+			t.Fatal(answer)
+		}
+		if d.Wake.After(now) {
+			break
+		}
+	}
+	if left := f.Store().View().Sizes()[state.TableEvals]; left != 0 || steps == 0 {
+		t.Fatalf("%d evals are left after %d steps", left, steps)
+	}
+}
+
+func TestTheIntervalIsWhatIsConfigured(t *testing.T) {
+	for given, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
+		d, err := gc.Controller{Thresholds: gc.Thresholds{Interval: given}}.Decide(control.Input{View: state.New().View(), Now: start}, "state")
+		if err != nil || d.Wake != start.Add(want) {
+			t.Errorf("an interval of %s wakes at %s (%v)", given, d.Wake, err)
+		}
 	}
 }
