@@ -21,8 +21,8 @@ func (e *Endpoint) node(id string) (*model.Node, error) {
 	return n, nil
 }
 
-// NodeEvals makes an eval of every job that has an alloc on the node and of
-// every system job that may now want one there.
+// NodeEvals makes an eval of every job that has an alloc on the node that is not
+// over, and of every system job that may now want one there.
 func NodeEvals(view JobsAndAllocs, node *model.Node, trigger string, now time.Time) []*model.Evaluation {
 	seen := map[model.JobKey]bool{}
 	var evals []*model.Evaluation
@@ -38,6 +38,9 @@ func NodeEvals(view JobsAndAllocs, node *model.Node, trigger string, now time.Ti
 		})
 	}
 	for _, a := range view.AllocsByNode(node.ID) {
+		if a.ClientTerminalStatus() {
+			continue
+		}
 		add(view.JobByID(a.Namespace, a.JobID))
 	}
 	for job := range view.Jobs("") {

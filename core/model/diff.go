@@ -6,6 +6,7 @@ package model
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -108,7 +109,16 @@ func diffGroups(older, newer *TaskGroup) *TaskGroupDiff {
 	if out.Type == DiffTypeEdited && len(out.Fields)+len(out.Objects)+len(out.Tasks) == 0 {
 		return nil
 	}
+	if a.Scaling != nil && b.Scaling != nil && !hasObject(out.Objects, "Scaling") {
+		// Clients of the reference see the scaling block of every edited group: what
+		// servers keep in it differs between versions.
+		out.Objects = append(out.Objects, &ObjectDiff{Type: DiffTypeEdited, Name: "Scaling"})
+	}
 	return out
+}
+
+func hasObject(objects []*ObjectDiff, name string) bool {
+	return slices.ContainsFunc(objects, func(o *ObjectDiff) bool { return o.Name == name })
 }
 
 func diffTasks(older, newer *Task) *TaskDiff {
