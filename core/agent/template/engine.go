@@ -1,0 +1,144 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package template
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxBytes    = 10 << 20
+	DefaultMaxDuration = 10 * time.Second
+	DefaultWaitMin     = 5 * time.Second
+	DefaultWaitMax     = 4 * time.Minute
+	DefaultBlockWait   = time.Minute
+	DefaultFilePoll    = 2 * time.Second
+)
+
+// DefaultDenylist is refused unless Config.FunctionDenylist says otherwise.
+var DefaultDenylist = []string{"plugin", "writeToFile"}
+
+// RetryConfig says how a Source is asked again after an error.
+type RetryConfig struct {
+	// Attempts before First gives up; 0 never does. Once rendered, nothing gives up.
+	Attempts   int
+	Backoff    time.Duration // before the first retry; doubled each time
+	MaxBackoff time.Duration
+}
+
+// DefaultRetry is that of the reference.
+var DefaultRetry = RetryConfig{Attempts: 12, Backoff: 250 * time.Millisecond, MaxBackoff: time.Minute}
+
+// Bounds are the least and the most time to wait for inputs to become quiet.
+type Bounds struct{ Min, Max time.Duration }
+
+// Config is what all templates of a node share.
+type Config struct {
+	Source Source // nil: functions that need one are refused
+	Logger hclog.Logger
+
+	FunctionDenylist []string // nil is DefaultDenylist
+	DisableSandbox   bool     // files anywhere on the node may be read and written
+
+	MaxBytes    int64         // of what one template makes
+	MaxDuration time.Duration // of one run of one template
+
+	Wait       *Bounds // of templates without a wait block; nil is 5s to 4m
+	WaitBounds *Bounds // what every wait is kept within
+
+	MaxStale       time.Duration
+	BlockQueryWait time.Duration
+	Retry          *RetryConfig  // nil is DefaultRetry
+	FilePoll       time.Duration // how often files that templates read are looked at
+}
+
+// Task is the task whose templates are rendered.
+type Task struct {
+	Templates []*model.Template // canonical
+	Env       map[string]string // what env reads: variables, node.*, attr.*, meta.*
+	TaskDir   string            // absolute
+	AllocDir  string            // the shared directory of the alloc; absolute
+	UID, GID  int               // owner of files whose template names none
+
+	// Scope says on whose behalf data is read: see Query.
+	Scope string
+
+	// Running says that the task runs with files rendered before, as after a
+	// restart of the agent: what First finds changed is told through Changes.
+	Running bool
+}
+
+// Engine renders the templates of all tasks of a node.
+type Engine struct {
+	cfg   Config
+	hub   *hub
+	slots chan struct{} // bounds how many templates run at once
+}
+
+// New makes an engine. It needs no Close: what it runs belongs to Runners.
+func New(cfg Config) *Engine {
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	if cfg.FunctionDenylist == nil {
+		cfg.FunctionDenylist = DefaultDenylist
+	}
+	if cfg.Retry == nil {
+		cfg.Retry = &DefaultRetry
+	}
+	if cfg.Wait == nil {
+		cfg.Wait = &Bounds{Min: DefaultWaitMin, Max: DefaultWaitMax}
+	}
+	setDefault(&cfg.MaxBytes, DefaultMaxBytes)
+	setDefault(&cfg.MaxDuration, DefaultMaxDuration)
+	setDefault(&cfg.BlockQueryWait, DefaultBlockWait)
+	setDefault(&cfg.FilePoll, DefaultFilePoll)
+	return &Engine{cfg: cfg, hub: newHub(cfg), slots: make(chan struct{}, min(4, runtime.GOMAXPROCS(0)))}
+}
+
+func setDefault[T int64 | time.Duration](p *T, v T) {
+	if *p <= 0 {
+		*p = v
+	}
+}
+
+// Open parses all templates of a task. An error says file and line.
+func (e *Engine) Open(ctx context.Context, task Task) (*Runner, error) {
+	if task.TaskDir == "" || task.AllocDir == "" {
+		return nil, errdefs.InvalidArgumentf("templates need the directories of the task and of the alloc")
+	}
+	r := &Runner{
+		engine: e, task: task,
+		files:   files{taskDir: task.TaskDir, allocDir: task.AllocDir, env: task.Env, open: e.cfg.DisableSandbox},
+		wake:    make(chan struct{}, 1),
+		changes: make(chan Change),
+		watched: map[Query]int{},
+	}
+	for _, spec := range task.Templates {
+		t, err := r.open(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		r.templates = append(r.templates, t)
+	}
+	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return r, nil
+}
+
+// jitter takes up to a quarter off, so that what failed together does not come back together.
+func jitter(d time.Duration) time.Duration {
+	if d < 4 {
+		return d
+	}
+	return d - rand.N(d/4) //nolint:gosec // no secret
+}

@@ -1,0 +1,172 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package template
+
+import (
+	"cmp"
+	"hash/fnv"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// sourceFunctions read variables and services of the cluster.
+func sourceFunctions() map[string]function {
+	of := func(make func(c *compiled) any) function { return function{make: make, watch: true, source: true} }
+	return map[string]function{
+		"nomadVar":       of(func(c *compiled) any { return c.variable }),
+		"nomadVarExists": of(func(c *compiled) any { return c.variableExists }),
+		"nomadVarList": of(func(c *compiled) any {
+			return func(p ...string) ([]VariableMeta, error) { return c.variables(p, false) }
+		}),
+		"nomadVarListSafe": of(func(c *compiled) any {
+			return func(p ...string) ([]VariableMeta, error) { return c.variables(p, true) }
+		}),
+		"nomadService":  of(func(c *compiled) any { return c.service }),
+		"nomadServices": of(func(c *compiled) any { return c.services }),
+	}
+}
+
+// lookup gives the present answer; without one the template is run again later.
+func (c *compiled) lookup(q Query) (Answer, bool) {
+	q.Scope = c.runner.task.Scope
+	c.runner.subscribe(q)
+	answer, version, ok := c.runner.engine.hub.answer(q)
+	c.run.seen[q] = version
+	if !ok {
+		c.miss(q)
+	}
+	return answer, ok
+}
+
+func (c *compiled) miss(q Query) {
+	text := q.String()
+	if !slices.Contains(c.run.missing, text) {
+		c.run.missing = append(c.run.missing, text)
+	}
+}
+
+// variablePath is PATH@NAMESPACE.REGION, in which what begins with @ may be missing.
+var variablePath = regexp.MustCompile(`^([a-zA-Z0-9\-_~/]{0,128})(?:@([a-zA-Z0-9\-]{1,128})(?:\.([a-zA-Z0-9\-_]+))?)?$`)
+
+func variableQuery(kind Kind, path string) (Query, error) {
+	m := variablePath.FindStringSubmatch(path)
+	if m == nil || kind == KindVariable && m[1] == "" {
+		return Query{}, errdefs.InvalidArgumentf("%q is no path of a variable; it is PATH, PATH@NAMESPACE or PATH@NAMESPACE.REGION, of letters, digits and - _ ~ /", path)
+	}
+	return Query{Kind: kind, Name: strings.Trim(m[1], "/"), Namespace: m[2], Region: m[3]}, nil
+}
+
+func (c *compiled) variable(path string) (VariableItems, error) {
+	q, err := variableQuery(KindVariable, path)
+	if err != nil {
+		return nil, err
+	}
+	a, ok := c.lookup(q)
+	if ok && !a.Found {
+		if c.spec.ErrMissingKey {
+			return nil, errdefs.NotFoundf("the variable %s does not exist and error_on_missing_key is set; write it or remove the setting", path)
+		}
+		c.miss(q)
+	}
+	return itemsOf(a.Variable), nil
+}
+
+func (c *compiled) variableExists(path string) (bool, error) {
+	q, err := variableQuery(KindVariable, path)
+	if err != nil {
+		return false, err
+	}
+	a, _ := c.lookup(q)
+	return a.Found, nil
+}
+
+func (c *compiled) variables(prefix []string, safe bool) ([]VariableMeta, error) {
+	if len(prefix) > 1 {
+		return nil, errdefs.InvalidArgumentf("a list of variables takes at most one prefix, not %d", len(prefix))
+	}
+	q, err := variableQuery(KindVariables, strings.Join(prefix, ""))
+	if err != nil {
+		return nil, err
+	}
+	a, ok := c.lookup(q)
+	if ok && safe && len(a.Variables) == 0 {
+		c.miss(q)
+	}
+	return slices.Clone(a.Variables), nil
+}
+
+func (c *compiled) services() ([]ServiceSummary, error) {
+	a, _ := c.lookup(Query{Kind: KindServices})
+	out := slices.Clone(a.Services)
+	for i := range out {
+		out[i].Tags = slices.Clone(out[i].Tags)
+	}
+	return out, nil
+}
+
+// serviceName is TAG.NAME@REGION, in which the tag and the region may be missing.
+var serviceName = regexp.MustCompile(`^(?:([a-zA-Z0-9_=:.\-]+)\.)?([a-zA-Z0-9_\-]+)(?:@([a-zA-Z0-9_\-]+))?$`)
+
+// service takes a name, or a count, a key and a name: then each key has its own
+// few instances, and keeps them as far as it can when others come and go.
+func (c *compiled) service(args ...any) ([]Service, error) {
+	count, key := int64(-1), ""
+	switch len(args) {
+	case 1:
+	case 3:
+		n, _, whole, err := number("nomadService", args[0])
+		if err != nil || !whole || n < 1 {
+			return nil, errdefs.InvalidArgumentf("nomadService: the count %v is no whole number over 0", args[0])
+		}
+		text, ok := args[1].(string)
+		if !ok {
+			return nil, errdefs.InvalidArgumentf("nomadService: the key must be a text, not %T", args[1])
+		}
+		count, key = n, text
+	default:
+		return nil, errdefs.InvalidArgumentf("nomadService: takes a name, or a count, a key and a name")
+	}
+	name, _ := args[len(args)-1].(string)
+	m := serviceName.FindStringSubmatch(name)
+	if m == nil {
+		return nil, errdefs.InvalidArgumentf("nomadService: %v is no name of a service; it is NAME, TAG.NAME or NAME@REGION", args[len(args)-1])
+	}
+	a, _ := c.lookup(Query{Kind: KindService, Name: m[2], Region: m[3]})
+	return choose(tagged(a.Service, m[1]), count, key), nil
+}
+
+// tagged copies the instances that have the tag, tags included: functions of
+// templates may sort what they get in place.
+func tagged(services []Service, tag string) []Service {
+	out := make([]Service, 0, len(services))
+	for _, s := range services {
+		if tag == "" || slices.Contains(s.Tags, tag) {
+			s.Tags = slices.Clone(s.Tags)
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// choose takes the count instances of the lowest rendezvous hash with key.
+func choose(services []Service, count int64, key string) []Service {
+	if count < 0 {
+		return services
+	}
+	weigh := func(s Service) uint64 {
+		h := fnv.New64a()
+		h.Write([]byte(s.ID + "\x00" + key))
+		x := h.Sum64() // spread: close inputs have close sums
+		x ^= x >> 33
+		x *= 0xff51afd7ed558ccd
+		return x ^ x>>33
+	}
+	slices.SortFunc(services, func(a, b Service) int {
+		return cmp.Or(cmp.Compare(weigh(a), weigh(b)), cmp.Compare(a.ID, b.ID))
+	})
+	return services[:min(int64(len(services)), count)]
+}

@@ -1,0 +1,46 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package template
+
+import (
+	"maps"
+	"slices"
+)
+
+// Keys returns the names of the items, sorted.
+func (v VariableItems) Keys() []string { return slices.Sorted(maps.Keys(v)) }
+
+// Values returns the values of the items in the order of their names.
+func (v VariableItems) Values() []string {
+	out := make([]string, 0, len(v))
+	for _, k := range v.Keys() {
+		out = append(out, v[k].Value)
+	}
+	return out
+}
+
+// Tuples returns the items in the order of their names.
+func (v VariableItems) Tuples() []VariableItem {
+	out := make([]VariableItem, 0, len(v))
+	for _, k := range v.Keys() {
+		out = append(out, v[k])
+	}
+	return out
+}
+
+// Metadata is what is known of the variable; of no item it is empty.
+func (v VariableItems) Metadata() VariableMeta {
+	for _, i := range v {
+		return i.Parent
+	}
+	return VariableMeta{}
+}
+
+func itemsOf(v Variable) VariableItems {
+	out := make(VariableItems, len(v.Items))
+	for k, value := range v.Items {
+		out[k] = VariableItem{Key: k, Value: value, Parent: v.Meta}
+	}
+	return out
+}

@@ -1,0 +1,402 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package template
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Runner renders the templates of one task until it is closed.
+type Runner struct {
+	engine    *Engine
+	task      Task
+	files     files
+	templates []*rendered
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wake    chan struct{}
+	changes chan Change
+
+	busy    sync.Mutex // held by First, then by the loop: guards what they render
+	watched map[Query]int
+	closed  bool
+	pending Change    // found, not told yet
+	tellAt  time.Time // when it may be told
+
+	mu      sync.Mutex // guards what others ask
+	first   bool
+	env     map[string]string
+	waiting []string
+	lastErr error
+}
+
+// rendered is a template and the file that it became.
+type rendered struct {
+	*compiled
+	at   place
+	mode modeAndOwner
+
+	done  bool // rendered once
+	sum   [sha256.Size]byte
+	env   map[string]string
+	tried bool
+	seen  map[Query]uint64
+	read  map[string]stamp
+	miss  []string
+
+	changedAt, lastChange time.Time // of its inputs, since it was last rendered
+	retryAt               time.Time
+	failures              int
+	err                   error // of the last try
+}
+
+// open reads and parses one template.
+func (r *Runner) open(ctx context.Context, spec *model.Template) (*rendered, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	name, text := spec.DestPath, spec.EmbeddedTmpl
+	if text == "" {
+		name = spec.SourcePath
+		raw, _, err := r.files.read(spec.SourcePath, maxSource)
+		if err != nil {
+			return nil, fmt.Errorf("the source of the template for %q: %w", spec.DestPath, err)
+		}
+		text = string(raw)
+	}
+	at, err := r.files.find(spec.DestPath)
+	if err != nil {
+		return nil, fmt.Errorf("the destination of a template: %w", err)
+	}
+	mode, err := modeOf(spec)
+	if err != nil {
+		return nil, err
+	}
+	c, err := r.compile(spec, name, text)
+	if err != nil {
+		return nil, err
+	}
+	return &rendered{compiled: c, at: at, mode: modeAndOwner{mode, ownerOf(spec, r.task)}}, nil
+}
+
+// First renders every template once. It waits for data that is missing, which
+// Waiting names, until ctx ends; it fails at once where a template is wrong, and
+// after Config.Retry.Attempts errors of the Source. After an error it can be
+// called again.
+func (r *Runner) First(ctx context.Context) error {
+	r.busy.Lock()
+	defer r.busy.Unlock()
+	if r.closed {
+		return errdefs.Canceledf("the templates were closed")
+	}
+	if r.isFirst() {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
+	if err := r.firstAll(ctx); err != nil {
+		r.note(err)
+		return err
+	}
+	r.mu.Lock()
+	r.first, r.waiting, r.lastErr = true, nil, nil
+	r.mu.Unlock()
+	r.prune()
+	if r.needsLoop() {
+		go r.loop()
+	}
+	return nil
+}
+
+func (r *Runner) firstAll(ctx context.Context) error {
+	for {
+		left := 0
+		for _, t := range r.templates {
+			if t.done || t.tried && !r.stale(t) {
+				if !t.done {
+					left++
+				}
+				continue
+			}
+			changed, err := r.render(ctx, t)
+			if err != nil {
+				return err
+			}
+			if r.task.Running && changed {
+				r.announce(t)
+			}
+			if !t.done {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		r.status()
+		if err := r.hopeless(); err != nil {
+			return err
+		}
+		if err := r.await(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// status tells others what is missing and what goes wrong.
+func (r *Runner) status() {
+	var trouble error
+	for _, t := range r.templates {
+		if t.err != nil {
+			trouble = t.err
+		}
+	}
+	for q := range r.watched {
+		if _, err := r.engine.hub.trouble(q); err != nil {
+			trouble = fmt.Errorf("%s: %w", q, err)
+		}
+	}
+	missing := r.missing()
+	r.mu.Lock()
+	r.waiting, r.lastErr = missing, trouble
+	r.mu.Unlock()
+}
+
+func (r *Runner) missing() []string {
+	var out []string
+	for _, t := range r.templates {
+		out = joined(out, t.miss)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// hopeless returns an error if a query that First waits for has failed too often.
+func (r *Runner) hopeless() error {
+	most, missing := r.engine.cfg.Retry.Attempts, r.missing()
+	for q, before := range r.watched {
+		n, err := r.engine.hub.trouble(q)
+		if err != nil && most > 0 && n-before >= most && slices.Contains(missing, q.String()) {
+			return fmt.Errorf("templates cannot read %s, tried %d times: %w", q, n-before, err)
+		}
+	}
+	return nil
+}
+
+// await waits until a template may be tried again.
+func (r *Runner) await(ctx context.Context) error {
+	var poll <-chan time.Time
+	if r.readsFiles() {
+		timer := time.NewTimer(r.engine.cfg.FilePoll)
+		defer timer.Stop()
+		poll = timer.C
+	}
+	select {
+	case <-r.wake:
+	case <-poll:
+	case <-ctx.Done():
+		return fmt.Errorf("templates wait for data that is missing: %v: %w", r.Waiting(), context.Cause(ctx))
+	}
+	return nil
+}
+
+// render runs a template and writes its file if its bytes are new. Without an
+// error it may still not be done: then data is missing.
+func (r *Runner) render(ctx context.Context, t *rendered) (changed bool, err error) {
+	out, err := r.execute(ctx, t)
+	if err != nil || len(t.miss) > 0 {
+		return false, err
+	}
+	sum := sha256.Sum256(out)
+	if t.done && sum == t.sum {
+		return false, nil
+	}
+	var env map[string]string
+	if t.spec.Envvars {
+		if env, err = parseEnv(string(out)); err != nil {
+			return false, fmt.Errorf("template %q: %w", t.name, err)
+		}
+	}
+	if !r.task.Running || t.done || r.files.differs(t.at, out) {
+		if err := r.files.write(t.at, out, t.mode.mode, t.mode.owner); err != nil {
+			return false, err
+		}
+		changed = true
+	}
+	t.done, t.sum, t.env = true, sum, env
+	r.joinEnv()
+	return changed, nil
+}
+
+// execute gives what a template makes, and notes what it read and what is missing.
+func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
+	select {
+	case r.engine.slots <- struct{}{}:
+		defer func() { <-r.engine.slots }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("template %q waits for others to be rendered: %w", t.name, context.Cause(ctx))
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.engine.cfg.MaxDuration)
+	defer cancel()
+	run := &execution{ctx: ctx, maxBytes: r.engine.cfg.MaxBytes, seen: map[Query]uint64{}, files: map[string]stamp{}}
+	t.run = run
+	out := &limited{max: run.maxBytes}
+	err := t.tmpl.Execute(out, nil)
+	t.run = nil
+	t.tried, t.seen, t.read, t.miss = true, run.seen, run.files, run.missing
+	if err == nil {
+		return out.Bytes(), nil
+	}
+	// A template that goes on without its data fails for that; what is over the
+	// bounds does not get better by waiting.
+	if class := errdefs.ClassOf(err); len(run.missing) > 0 && class != errdefs.ResourceExhausted && class != errdefs.DeadlineExceeded {
+		return nil, nil
+	}
+	t.miss = nil
+	return nil, classedTemplate(err)
+}
+
+// classedTemplate keeps the class that a check gave, and makes the rest a wrong template.
+func classedTemplate(err error) error {
+	var class errdefs.Class
+	if errors.As(err, &class) || errdefs.ClassOf(err) != errdefs.Internal {
+		return err
+	}
+	return errdefs.New(errdefs.InvalidArgument, err)
+}
+
+// stale tells whether what a template read has changed since.
+func (r *Runner) stale(t *rendered) bool {
+	if r.engine.hub.newer(t.seen) {
+		return true
+	}
+	for path, was := range t.read {
+		if now := r.files.stamp(path); !now.modified.Equal(was.modified) || now.size != was.size {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Runner) subscribe(q Query) {
+	if _, ok := r.watched[q]; !ok {
+		r.watched[q] = r.engine.hub.subscribe(q, r)
+	}
+}
+
+// prune ends watches that no template needs any more.
+func (r *Runner) prune() {
+	needed := map[Query]bool{}
+	for _, t := range r.templates {
+		if t.done && t.spec.Once {
+			t.seen, t.read = nil, nil
+		}
+		for q := range t.seen {
+			needed[q] = true
+		}
+	}
+	maps.DeleteFunc(r.watched, func(q Query, _ int) bool {
+		if !needed[q] {
+			r.engine.hub.unsubscribe(q, r)
+		}
+		return !needed[q]
+	})
+}
+
+func (r *Runner) readsFiles() bool {
+	return slices.ContainsFunc(r.templates, func(t *rendered) bool { return len(t.read) > 0 })
+}
+
+// poke wakes the runner; it never blocks.
+func (r *Runner) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Runner) joinEnv() {
+	env := map[string]string{}
+	for _, t := range r.templates {
+		maps.Copy(env, t.env)
+	}
+	r.mu.Lock()
+	r.env = env
+	r.mu.Unlock()
+}
+
+func (r *Runner) isFirst() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first
+}
+
+func (r *Runner) note(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastErr = err
+}
+
+// Env returns the variables that templates with env = true made; a later template wins.
+func (r *Runner) Env() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.env)
+}
+
+// Waiting names the data that First waits for, such as nomad.var.block(nomad/jobs/web).
+func (r *Runner) Waiting() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.waiting)
+}
+
+// LastError is the last thing that went wrong and has not gone right since.
+func (r *Runner) LastError() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lastErr
+}
+
+// FirstScripts are the scripts that ask to be run once the task has started.
+func (r *Runner) FirstScripts() []*model.ChangeScript {
+	var out []*model.ChangeScript
+	for _, t := range r.templates {
+		if s := t.spec.ChangeScript; t.spec.ChangeMode == ModeScript && s != nil && s.RunOnFirstRender {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Changes tells what the task must do, after First and until Close, which closes
+// it. A change that is not taken is joined with those that follow.
+func (r *Runner) Changes() <-chan Change { return r.changes }
+
+// Close ends rendering and watching, First included. It may be called again.
+func (r *Runner) Close() {
+	r.cancel()
+	r.busy.Lock()
+	defer r.busy.Unlock()
+	if r.closed {
+		return
+	}
+	r.closed = true
+	for q := range r.watched {
+		r.engine.hub.unsubscribe(q, r)
+	}
+	clear(r.watched)
+	close(r.changes)
+}

@@ -1,0 +1,121 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package template
+
+import (
+	"context"
+	"time"
+)
+
+// Kind says what a query asks for.
+type Kind string
+
+// Kinds of queries.
+const (
+	KindVariable  Kind = "nomad.var.block"
+	KindVariables Kind = "nomad.var.list"
+	KindService   Kind = "nomad.service"
+	KindServices  Kind = "nomad.services"
+)
+
+// Query names data that a template reads. It is comparable: templates of a node
+// that ask the same share one watch.
+type Query struct {
+	Kind Kind
+	Name string // path of a variable, prefix of a list, name of a service
+
+	Namespace string // "" is that of the workload
+	Region    string // "" is that of the node
+
+	// Scope says on whose behalf it is asked, as the caller put it into Task. A
+	// Source decides by it what may be read; answers never pass between scopes.
+	Scope string
+}
+
+// String names the query as the API shows it.
+func (q Query) String() string {
+	at := q.Namespace
+	if q.Region != "" {
+		at += "." + q.Region
+	}
+	name := q.Name
+	if at != "" {
+		name += "@" + at
+	}
+	return string(q.Kind) + "(" + name + ")"
+}
+
+// FetchOptions say how long and how fresh.
+type FetchOptions struct {
+	// Since is the index of the answer that the asker has; 0 is none. With one,
+	// Fetch returns once there is a newer answer or Wait has passed.
+	Since    uint64
+	Wait     time.Duration
+	MaxStale time.Duration // 0 asks for the newest
+}
+
+// Answer is what a Source knows of a query. What it holds must not be changed
+// after it is returned.
+type Answer struct {
+	Index uint64 // changes when the rest does; at least 1
+
+	Found     bool // of a variable: whether it exists
+	Variable  Variable
+	Variables []VariableMeta
+	Service   []Service
+	Services  []ServiceSummary
+}
+
+// Source is where data comes from that changes.
+type Source interface {
+	// Fetch answers q. It ends when ctx does. Errors are retried, with backoff.
+	Fetch(ctx context.Context, q Query, opts FetchOptions) (Answer, error)
+}
+
+// VariableMeta is what is known of a variable without its items.
+type VariableMeta struct {
+	Namespace, Path          string
+	CreateIndex, ModifyIndex uint64
+	CreateTime, ModifyTime   time.Time
+}
+
+// String is the path.
+func (m VariableMeta) String() string { return m.Path }
+
+// Variable is a variable with its items.
+type Variable struct {
+	Meta  VariableMeta
+	Items map[string]string
+}
+
+// VariableItem is one item of a variable; it prints as its value.
+type VariableItem struct {
+	Key, Value string
+	Parent     VariableMeta
+}
+
+// String is the value.
+func (i VariableItem) String() string { return i.Value }
+
+// MarshalText is the value, so that toJSON and toYAML show it.
+func (i VariableItem) MarshalText() ([]byte, error) { return []byte(i.Value), nil }
+
+// VariableItems is what nomadVar gives: items by name.
+type VariableItems map[string]VariableItem
+
+// Service is one instance of a service.
+type Service struct {
+	ID, Name, Namespace, Datacenter string
+	NodeID, JobID, AllocID          string
+	Address                         string
+	Port                            int
+	Tags                            []string
+	CreateIndex, ModifyIndex        uint64
+}
+
+// ServiceSummary is a service without its instances.
+type ServiceSummary struct {
+	Name string
+	Tags []string
+}
