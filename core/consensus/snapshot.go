@@ -5,9 +5,12 @@ package consensus
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // SnapshotInfo describes a snapshot to who stores it elsewhere.
@@ -23,12 +26,33 @@ type SnapshotInfo struct {
 func (n *Node) TakeSnapshot(ctx context.Context) (SnapshotInfo, io.ReadCloser, error) {
 	const what = "take a snapshot"
 	future := n.raft.Snapshot()
-	if err := wait(ctx, future); err != nil {
+	err := wait(ctx, future)
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return n.newestSnapshot()
+	}
+	if err != nil {
 		return SnapshotInfo{}, nil, n.classify(what, err)
 	}
 	meta, r, err := future.Open()
 	if err != nil {
 		return SnapshotInfo{}, nil, n.classify("open the snapshot", err)
+	}
+	return SnapshotInfo{ID: meta.ID, Index: meta.Index, Term: meta.Term, Size: meta.Size}, r, nil
+}
+
+// newestSnapshot opens the last snapshot: there is nothing newer than it.
+func (n *Node) newestSnapshot() (SnapshotInfo, io.ReadCloser, error) {
+	const what = "open the newest snapshot"
+	all, err := n.stores.snapshots.List()
+	if err != nil {
+		return SnapshotInfo{}, nil, n.classify(what, err)
+	}
+	if len(all) == 0 {
+		return SnapshotInfo{}, nil, errdefs.FailedPreconditionf("%s: there is none, and nothing to take one of", what)
+	}
+	meta, r, err := n.stores.snapshots.Open(all[0].ID)
+	if err != nil {
+		return SnapshotInfo{}, nil, n.classify(what, err)
 	}
 	return SnapshotInfo{ID: meta.ID, Index: meta.Index, Term: meta.Term, Size: meta.Size}, r, nil
 }

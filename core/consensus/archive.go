@@ -1,0 +1,195 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package consensus
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// The files of an archive: a gzipped tar that `tar xzf` and sha256sum can read.
+const (
+	archiveMeta  = "meta.json"
+	archiveState = "state.bin"
+	archiveSums  = "SHA256SUMS"
+)
+
+// Bounds of what an archive may hold.
+const (
+	maxArchiveMeta  = 1 << 20
+	maxArchiveState = 64 << 30
+)
+
+// Archive is a snapshot in a file of its own. Close removes it.
+type Archive struct {
+	*os.File
+	Info   SnapshotInfo
+	Digest string // "sha-256=BASE64" of the file, as the header Digest has it
+	Size   int64
+}
+
+// Close closes and removes the file.
+func (a *Archive) Close() error { return errors.Join(a.File.Close(), os.Remove(a.Name())) }
+
+// SaveArchive writes a snapshot of the present state into an archive in dir.
+func (n *Node) SaveArchive(ctx context.Context, dir string) (_ *Archive, err error) {
+	info, state, err := n.TakeSnapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer state.Close()
+	f, err := os.CreateTemp(dir, "snapshot-*.tgz")
+	if err != nil {
+		return nil, fmt.Errorf("make the file of the snapshot: %w", err)
+	}
+	a := &Archive{File: f, Info: info}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	sum := sha256.New()
+	out := bufio.NewWriterSize(io.MultiWriter(f, sum), 256<<10)
+	if err := writeArchive(ctx, out, info, state); err != nil {
+		return nil, fmt.Errorf("write the snapshot: %w", err)
+	}
+	if err := out.Flush(); err != nil {
+		return nil, fmt.Errorf("write the snapshot: %w", err)
+	}
+	a.Digest = "sha-256=" + base64.StdEncoding.EncodeToString(sum.Sum(nil))
+	if a.Size, err = f.Seek(0, io.SeekCurrent); err != nil {
+		return nil, err
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return a, err
+}
+
+func writeArchive(ctx context.Context, w io.Writer, info SnapshotInfo, state io.Reader) error {
+	zip := gzip.NewWriter(w)
+	out := tar.NewWriter(zip)
+	meta, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	metaSum, stateSum := sha256.New(), sha256.New()
+	if err := addFile(out, archiveMeta, int64(len(meta)), strings.NewReader(string(meta)), metaSum); err != nil {
+		return err
+	}
+	if err := addFile(out, archiveState, info.Size, &cancelReader{ctx, state}, stateSum); err != nil {
+		return err
+	}
+	sums := hex.EncodeToString(metaSum.Sum(nil)) + "  " + archiveMeta + "\n" + hex.EncodeToString(stateSum.Sum(nil)) + "  " + archiveState + "\n"
+	if err := addFile(out, archiveSums, int64(len(sums)), strings.NewReader(sums), sha256.New()); err != nil {
+		return err
+	}
+	return errors.Join(out.Close(), zip.Close())
+}
+
+func addFile(out *tar.Writer, name string, size int64, r io.Reader, sum hash.Hash) error {
+	if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: size, ModTime: time.Now()}); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.MultiWriter(out, sum), r)
+	return err
+}
+
+// cancelReader ends with its context.
+type cancelReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *cancelReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// RestoreArchive replaces the state of the whole cluster by an archive. Nothing
+// is touched before all of it has come and its sums are right; until then it
+// lies in dir.
+func (n *Node) RestoreArchive(ctx context.Context, dir string, r io.Reader) error {
+	f, err := os.CreateTemp(dir, "restore-*.bin")
+	if err != nil {
+		return fmt.Errorf("make the file of the snapshot: %w", err)
+	}
+	defer func() { _ = errors.Join(f.Close(), os.Remove(f.Name())) }() // a rest that stays does no harm
+	info, err := readArchive(&cancelReader{ctx, r}, f)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read the snapshot again: %w", err)
+	}
+	return n.RestoreSnapshot(ctx, info, f)
+}
+
+// readArchive writes the state of an archive to w and returns what it says of itself.
+func readArchive(r io.Reader, w io.Writer) (info SnapshotInfo, err error) {
+	zip, err := gzip.NewReader(bufio.NewReaderSize(r, 256<<10))
+	if err != nil {
+		return info, damaged(err)
+	}
+	in := tar.NewReader(zip)
+	var meta, sums strings.Builder
+	metaSum, stateSum := sha256.New(), sha256.New()
+	size := int64(-1)
+	for {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return info, damaged(err)
+		}
+		switch h.Name {
+		case archiveMeta:
+			_, err = io.Copy(io.MultiWriter(&meta, metaSum), io.LimitReader(in, maxArchiveMeta))
+		case archiveState:
+			size, err = io.Copy(io.MultiWriter(w, stateSum), io.LimitReader(in, maxArchiveState))
+		case archiveSums:
+			_, err = io.Copy(&sums, io.LimitReader(in, maxArchiveMeta))
+		default:
+			return info, damaged(fmt.Errorf("it holds the unknown file %q", h.Name))
+		}
+		if err != nil {
+			return info, damaged(err)
+		}
+	}
+	if err := json.Unmarshal([]byte(meta.String()), &info); err != nil {
+		return info, damaged(fmt.Errorf("%s: %w", archiveMeta, err))
+	}
+	for name, sum := range map[string]hash.Hash{archiveMeta: metaSum, archiveState: stateSum} {
+		if !strings.Contains(sums.String(), hex.EncodeToString(sum.Sum(nil))+"  "+name+"\n") {
+			return info, damaged(fmt.Errorf("the sum of %s is not that of %s", name, archiveSums))
+		}
+	}
+	if size != info.Size {
+		return info, damaged(fmt.Errorf("%s has %d bytes, not %d", archiveState, size, info.Size))
+	}
+	return info, nil
+}
+
+func damaged(err error) error {
+	return errdefs.InvalidArgumentf("this is no whole snapshot of Drover, nothing was restored: %w", err)
+}
+
+// InspectArchive checks an archive and returns what it says of itself.
+func InspectArchive(r io.Reader) (SnapshotInfo, error) { return readArchive(r, io.Discard) }
