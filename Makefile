@@ -18,10 +18,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/drover and bin/plugins/*
+build: ## build bin/drover, bin/drover-artifact and bin/plugins/*
 	@mkdir -p bin/plugins
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover ./cmd/drover
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-plugins ./cmd/drover-plugins
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-artifact ./cmd/drover-artifact
 	@for p in $(PLUGINS); do ln -sf ../drover-plugins bin/plugins/$$p; done
 	@ls -1 bin bin/plugins
 
@@ -68,7 +69,7 @@ cross: ## compile for the other platforms
 .PHONY: dist
 dist: ## release archives for linux/amd64 and linux/arm64 under dist/
 	@for arch in amd64 arm64; do d=dist/drover_$(VERSION)_linux_$$arch; mkdir -p $$d/plugins; \
-	  for b in drover drover-plugins; do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/$$b ./cmd/$$b || exit 1; done; \
+	  for b in drover drover-plugins drover-artifact; do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/$$b ./cmd/$$b || exit 1; done; \
 	  for p in $(PLUGINS); do ln -sf ../drover-plugins $$d/plugins/$$p; done; cp LICENSE README.md $$d/; \
 	  tar -C dist -czf $$d.tar.gz $$(basename $$d); done; ls -lh dist/*.tar.gz
 

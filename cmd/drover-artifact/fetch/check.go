@@ -1,0 +1,123 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fetch
+
+import (
+	"context"
+	"encoding/hex"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	getter "github.com/hashicorp/go-getter"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// schemes are the getters that there are.
+var schemes = []string{"file", "gcs", "git", "hg", "http", "https", "s3"}
+
+// check refuses what can never be fetched, before anything is, and finds the
+// kind of the source.
+func (j *job) check(source string) error {
+	scheme, rest := split(source)
+	if !slices.Contains(schemes, scheme) {
+		return errdefs.InvalidArgumentf("sources of kind %q are not supported; use one of %s", scheme, strings.Join(schemes, ", "))
+	}
+	j.scheme = scheme
+	bare, subdir := getter.SourceDirSubdir(rest)
+	u, err := url.Parse(bare)
+	if err != nil {
+		return errdefs.InvalidArgumentf("the source is no URL: %w", err)
+	}
+	if hasDotDot(subdir) || hasDotDot(u.Query().Get("filename")) {
+		return errdefs.InvalidArgumentf("the source names a path with \"..\"; name it without")
+	}
+	if err := checkChecksum(u.Query().Get("checksum")); err != nil {
+		return err
+	}
+	if a := u.Query().Get("archive"); a != "" && a != "false" && a != "0" && a != "true" && a != "1" {
+		if _, ok := j.decompressors(context.Background())[a]; !ok {
+			return errdefs.InvalidArgumentf("archives of kind %q are not supported; use tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz or zst", a)
+		}
+	}
+	if scheme == "file" {
+		if err := j.checkFile(u); err != nil {
+			return err
+		}
+	}
+	if (scheme == "git" || scheme == "hg") && j.req.Mode == "file" {
+		return errdefs.InvalidArgumentf("a repository cannot be fetched with mode \"file\"; use mode \"any\" or \"dir\"")
+	}
+	j.guard = newGuard(u.Hostname())
+	return nil
+}
+
+// checkFile allows a file of this machine only below a path that the agent's
+// configuration names as readable.
+func (j *job) checkFile(u *url.URL) error {
+	path := filepath.Clean(u.Path)
+	for _, text := range j.req.ExtraPaths {
+		p, err := parseExtraPath(text)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(p.mode, "r") && (path == p.path || !p.file && strings.HasPrefix(path, strings.TrimSuffix(p.path, "/")+"/")) {
+			return nil
+		}
+	}
+	return errdefs.InvalidArgumentf("files of the node are no source of artifacts; list the path in artifact.filesystem_isolation_extra_paths of the agent (such as \"d:r:%s\") to allow it", filepath.Dir(path))
+}
+
+// extraPath is a path that the agent's configuration adds to the sandbox.
+type extraPath struct {
+	file bool
+	mode string
+	path string
+}
+
+func parseExtraPath(text string) (extraPath, error) {
+	kind, rest, ok := strings.Cut(text, ":")
+	mode, path, ok2 := strings.Cut(rest, ":")
+	if !ok || !ok2 || kind != "f" && kind != "d" || mode == "" || strings.Trim(mode, "rwcx") != "" || !filepath.IsAbs(path) {
+		return extraPath{}, errdefs.InvalidArgumentf("artifact.filesystem_isolation_extra_paths has %q; write \"f:MODE:/PATH\" or \"d:MODE:/PATH\" with MODE of r, w, c, x", text)
+	}
+	return extraPath{file: kind == "f", mode: mode, path: filepath.Clean(path)}, nil
+}
+
+// digestBytes is the length of each kind of checksum.
+var digestBytes = map[string]int{"md5": 16, "sha1": 20, "sha256": 32, "sha512": 64}
+
+// checkChecksum refuses a checksum that no file can have.
+func checkChecksum(text string) error {
+	if text == "" {
+		return nil
+	}
+	kind, value, ok := strings.Cut(text, ":")
+	if ok && kind == "file" {
+		u, err := url.Parse(value)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+			return errdefs.InvalidArgumentf("checksum file %q is no http or https URL", value)
+		}
+		return nil
+	}
+	if !ok {
+		kind, value = "", text
+	}
+	raw, err := hex.DecodeString(value)
+	if err != nil {
+		return errdefs.InvalidArgumentf("checksum %q is not written in hexadecimal: %w", text, err)
+	}
+	for k, n := range digestBytes {
+		if len(raw) == n && (kind == "" || strings.EqualFold(kind, k)) {
+			return nil
+		}
+	}
+	return errdefs.InvalidArgumentf("checksum %q has no known kind of the right length; write md5:, sha1:, sha256:, sha512: or file: before it", text)
+}
+
+func hasDotDot(path string) bool {
+	return slices.Contains(strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' }), "..")
+}

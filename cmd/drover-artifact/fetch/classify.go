@@ -1,0 +1,46 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fetch
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	getter "github.com/hashicorp/go-getter"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// classify says of an error whether the same request can succeed later.
+func (j *job) classify(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if r := j.guard.refusedAny(); r != nil {
+		return errdefs.New(errdefs.InvalidArgument, r)
+	}
+	if errdefs.IsInvalidArgument(err) || errdefs.IsUnavailable(err) {
+		return err // it says so itself
+	}
+	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
+		return cause
+	}
+	late := j.timeout() > 0 && time.Since(j.began) >= j.timeout() // git and hg are killed then, and say nothing
+	var sum *getter.ChecksumError
+	switch {
+	case errors.As(err, &sum):
+		return errdefs.InvalidArgumentf("the checksum is wrong: expected %s, got %s; correct the checksum, or look who has changed the source", hex.EncodeToString(sum.Expected), hex.EncodeToString(sum.Actual))
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), late:
+		return errdefs.Unavailablef("the source did not deliver within %s (the %s timeout in artifact of the agent): %w", j.timeout(), j.scheme, err)
+	case errors.Is(err, syscall.EFBIG):
+		return errdefs.InvalidArgumentf("a file is larger than the limits of artifact in the agent allow: %w", err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return errdefs.Unavailablef("the node's disk is full; free space below its data directory: %w", err)
+	}
+	return errdefs.Unavailablef("%w", err)
+}

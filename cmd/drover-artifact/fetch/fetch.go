@@ -1,0 +1,233 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package fetch is the child that fetches one artifact: it reads a request,
+// locks itself into the staging folder, fetches with go-getter under limits, and
+// answers. It owns the getters, the sandbox, the unpacking of archives and the
+// guard against addresses that a source must not lead to. It does not inspect
+// what came for the task, nor move it anywhere: the agent does. Only
+// cmd/drover-artifact may import it.
+package fetch
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	getter "github.com/hashicorp/go-getter"
+
+	"github.com/drover-project/drover/core/agent/artifact/wire"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// unpackTime is what a fetch may take beyond the limit of its kind of source:
+// archives are unpacked after they were read.
+const unpackTime = 30 * time.Minute
+
+// Main reads a request, fetches, answers, and returns the exit code.
+func Main(stdin io.Reader, stdout io.Writer) int {
+	out := &answers{w: stdout}
+	in := bufio.NewReader(stdin)
+	req, err := wire.ReadRequest(in)
+	if err != nil {
+		out.send(wire.Failed(err))
+		return 2
+	}
+	go endWith(in)
+	isolated, err := run(req, out)
+	if err != nil {
+		a := wire.Failed(err)
+		a.Isolated = isolated
+		out.send(a)
+		return 1
+	}
+	out.send(wire.Answer{Done: true, Isolated: isolated})
+	return 0
+}
+
+// endWith ends this process and what it has started when its input ends: then
+// the agent is gone.
+func endWith(in io.Reader) {
+	_, _ = io.Copy(io.Discard, in)
+	killOwnGroup()
+	os.Exit(3)
+}
+
+// answers writes answers one at a time.
+type answers struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (a *answers) send(v wire.Answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = wire.Write(a.w, v) // without the agent there is nobody to tell
+}
+
+// job is one fetch.
+type job struct {
+	req    *wire.Request
+	scheme string // of the getter
+	guard  *guard
+	meter  meter
+	began  time.Time
+}
+
+func run(req *wire.Request, out *answers) (isolated bool, err error) {
+	tools := needsTools(req.Source)
+	if isolated, err = lockIn(req, tools); err != nil {
+		return isolated, errdefs.Unavailablef("lock the fetch in: %w", err)
+	}
+	if err := os.Chdir(req.Staging); err != nil {
+		return isolated, errdefs.Unavailablef("enter the staging folder: %w", err)
+	}
+	source, err := getter.Detect(req.Source, "", detectors())
+	if err != nil {
+		return isolated, errdefs.InvalidArgumentf("the source is not understood: %w; write it with its protocol, such as https://", err)
+	}
+	j := &job{req: req, began: time.Now()}
+	if err := j.check(source); err != nil {
+		return isolated, err
+	}
+	return isolated, j.get(source, out)
+}
+
+// get fetches a checked source.
+func (j *job) get(source string, out *answers) error {
+	limit := j.timeout()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	if limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, limit+unpackTime, errdefs.Unavailablef("the fetch took longer than %s", limit+unpackTime))
+		defer stop()
+	}
+	stopProxy, err := j.prepareTools()
+	if err != nil {
+		return err
+	}
+	defer stopProxy()
+	watched := make(chan struct{})
+	watchCtx, stopWatch := context.WithCancel(ctx)
+	go func() {
+		defer close(watched)
+		j.watch(watchCtx, cancel, out)
+	}()
+	client := &getter.Client{
+		Ctx: ctx, Src: source, Dst: filepath.Join(j.req.Staging, wire.OutName), Mode: clientMode(j.req.Mode),
+		Detectors: detectors(), Decompressors: j.decompressors(ctx), Getters: j.getters(),
+	}
+	err = client.Get()
+	stopWatch()
+	<-watched
+	if err == nil {
+		err = ctx.Err()
+	}
+	return j.classify(ctx, err)
+}
+
+func clientMode(mode string) getter.ClientMode {
+	switch mode {
+	case "file":
+		return getter.ClientModeFile
+	case "dir":
+		return getter.ClientModeDir
+	}
+	return getter.ClientModeAny
+}
+
+// detectors are go-getter's without the one for relative paths: a source has
+// nothing to be relative to.
+func detectors() []getter.Detector {
+	return []getter.Detector{
+		new(getter.GitHubDetector), new(getter.GitLabDetector), new(getter.GitDetector),
+		new(getter.BitBucketDetector), new(getter.S3Detector), new(getter.GCSDetector),
+	}
+}
+
+// needsTools says whether a source is fetched by git or hg. It asks no server.
+func needsTools(source string) bool {
+	if strings.HasPrefix(source, "bitbucket.org/") {
+		return true // its API says which
+	}
+	found, err := getter.Detect(source, "", []getter.Detector{new(getter.GitHubDetector), new(getter.GitLabDetector), new(getter.GitDetector)})
+	if err != nil {
+		return false
+	}
+	scheme, _ := split(found)
+	return scheme == "git" || scheme == "hg"
+}
+
+// split returns the getter of a source and the source without its name.
+func split(source string) (scheme, rest string) {
+	if forced, rest, ok := strings.Cut(source, "::"); ok && !strings.ContainsAny(forced, ":/?") {
+		return forced, rest
+	}
+	scheme, _, _ = strings.Cut(source, ":")
+	return strings.ToLower(scheme), source
+}
+
+func (j *job) timeout() time.Duration {
+	l := j.req.Limits
+	switch j.scheme {
+	case "git":
+		return l.GitTimeout
+	case "hg":
+		return l.HgTimeout
+	case "s3":
+		return l.S3Timeout
+	case "gcs":
+		return l.GCSTimeout
+	}
+	return l.HTTPReadTimeout
+}
+
+// prepareTools checks that the program of a git or hg source is there, and puts
+// the guard between it and the network.
+func (j *job) prepareTools() (stop func(), err error) {
+	stop = func() {}
+	if j.scheme != "git" && j.scheme != "hg" {
+		return stop, nil
+	}
+	if _, err := exec.LookPath(j.scheme); err != nil {
+		return stop, errdefs.Unavailablef("%s artifacts need the program %s, which is not installed on this node (PATH is %q); install it", j.scheme, j.scheme, os.Getenv("PATH"))
+	}
+	if err := configureGit(j.req.Staging, j.req.Source); err != nil {
+		return stop, err
+	}
+	return j.guard.serveProxy()
+}
+
+// configureGit gives git an environment in which it never asks, runs no hook and
+// speaks no protocol that reads files or runs programs.
+func configureGit(staging, source string) error {
+	home := filepath.Join(staging, wire.HomeName)
+	const config = "[safe]\n\tdirectory = *\n[core]\n\thooksPath = /dev/null\n[advice]\n\tdetachedHead = false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
+	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(config), 0o600); err != nil {
+		return fmt.Errorf("write the configuration of git: %w", err)
+	}
+	allowed := "http:https"
+	_, rest := split(source)
+	if proto, _, ok := strings.Cut(rest, "://"); !ok {
+		allowed += ":ssh"
+	} else if proto == "ssh" || proto == "git" || proto == "file" {
+		allowed += ":" + proto
+	}
+	for k, v := range map[string]string{"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS": "", "GIT_ALLOW_PROTOCOL": allowed, "HGPLAIN": "1"} {
+		if err := os.Setenv(k, v); err != nil {
+			return fmt.Errorf("set %s: %w", k, err)
+		}
+	}
+	if os.Getenv("GIT_SSH_COMMAND") == "" {
+		return os.Setenv("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+	}
+	return nil
+}

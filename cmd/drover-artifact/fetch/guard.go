@@ -1,0 +1,168 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// reach is how far an address is from this machine.
+type reach int
+
+const (
+	public  reach = iota
+	private       // this machine and its networks
+	metal         // the machine's link: metadata services of clouds live there
+)
+
+// ranges that net/netip has no name for.
+var (
+	shared    = netip.MustParsePrefix("100.64.0.0/10") // carrier-grade NAT
+	thisNet   = netip.MustParsePrefix("0.0.0.0/8")
+	nat64     = netip.MustParsePrefix("64:ff9b::/96")
+	metadata6 = netip.MustParseAddr("fd00:ec2::254")
+	metadata4 = netip.MustParseAddr("100.100.100.200")
+)
+
+func reachOf(ip netip.Addr) reach {
+	ip = ip.Unmap().WithZone("")
+	if nat64.Contains(ip) {
+		b := ip.As16()
+		ip = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	switch {
+	case ip.IsLinkLocalUnicast(), ip.IsMulticast(), ip == metadata4, ip == metadata6:
+		return metal
+	case ip.IsLoopback(), ip.IsPrivate(), ip.IsUnspecified(), shared.Contains(ip), thisNet.Contains(ip):
+		return private
+	}
+	return public
+}
+
+// refusal is an address that a source may not lead to.
+type refusal struct {
+	host string
+	ip   string
+}
+
+// Error says what was refused and what to do.
+func (r *refusal) Error() string {
+	return fmt.Sprintf("the source leads to %s (%s), an address of this machine or its network; if that is meant, name it in the source itself", r.host, r.ip)
+}
+
+// guard decides which addresses a fetch may connect to: those that the source
+// names; addresses of this machine and its networks only where the source is
+// there too; and the link of the machine only where the source names the very
+// address. So neither a redirect nor a name server can turn a public source
+// against what only this machine reaches.
+type guard struct {
+	host string // of the source
+
+	mu      sync.Mutex
+	seen    bool // origin is known
+	origin  reach
+	refused *refusal
+	proxies map[string]bool // hosts of proxies that the operator has configured
+}
+
+func newGuard(host string) *guard {
+	g := &guard{host: strings.ToLower(host), proxies: map[string]bool{}}
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
+		if u, err := url.Parse(os.Getenv(name)); err == nil && u.Hostname() != "" {
+			g.proxies[strings.ToLower(u.Hostname())] = true
+		}
+	}
+	return g
+}
+
+// allow decides on one address of a host.
+func (g *guard) allow(host string, ip netip.Addr) error {
+	host = strings.ToLower(host)
+	r := reachOf(ip)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	own := host == g.host
+	if own && !g.seen {
+		g.seen, g.origin = true, r
+	}
+	switch {
+	case g.proxies[host], r == public:
+		return nil
+	case own && (net.ParseIP(host) != nil || host == "localhost"):
+		return nil // the source says so itself
+	case r == private && g.seen && g.origin == private:
+		return nil
+	}
+	g.refused = &refusal{host: host, ip: ip.String()}
+	return errdefs.New(errdefs.InvalidArgument, g.refused)
+}
+
+// redirect decides on a URL that an http answer leads to.
+func (g *guard) redirect(u *url.URL) error {
+	host := u.Hostname()
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return g.allow(host, netip.IPv6Loopback())
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return g.allow(host, ip)
+	}
+	return nil // its addresses are looked at when they are dialed
+}
+
+// refusedAny returns what was refused, if anything was.
+func (g *guard) refusedAny() *refusal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refused
+}
+
+// dial connects to an address that the guard allows.
+func (g *guard) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("dial %q: %w", addr, err)
+	}
+	d := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("read the address %q: %w", address, err)
+		}
+		return g.allow(host, at.Addr())
+	}}
+	return d.DialContext(ctx, network, addr)
+}
+
+// maxRedirects bounds how often an http source may lead elsewhere.
+const maxRedirects = 10
+
+// followTo is http.Client.CheckRedirect: it bounds and guards redirects, and
+// keeps the headers of the artifact from other hosts.
+func (g *guard) followTo(headers map[string]string) func(*http.Request, []*http.Request) error {
+	return func(next *http.Request, via []*http.Request) error {
+		if len(via) >= maxRedirects {
+			return errdefs.InvalidArgumentf("the source redirects more than %d times", maxRedirects)
+		}
+		if next.URL.Scheme != "http" && next.URL.Scheme != "https" {
+			return errdefs.InvalidArgumentf("the source redirects to a URL of kind %q", next.URL.Scheme)
+		}
+		if next.URL.Host != via[0].URL.Host || via[0].URL.Scheme == "https" && next.URL.Scheme == "http" {
+			for name := range headers {
+				next.Header.Del(name)
+			}
+		}
+		return g.redirect(next.URL)
+	}
+}

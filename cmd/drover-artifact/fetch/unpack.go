@@ -1,0 +1,294 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fetch
+
+import (
+	"bufio"
+	"compress/bzip2"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	getter "github.com/hashicorp/go-getter"
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// maxWindow bounds the memory that a zstd stream may ask for, in bytes.
+const maxWindow = 256 << 20
+
+// opener undoes a compression.
+type opener func(io.Reader) (io.Reader, error)
+
+var (
+	plain  opener = func(r io.Reader) (io.Reader, error) { return r, nil }
+	gunzip opener = func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }
+	unbz2  opener = func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }
+	unxz   opener = func(r io.Reader) (io.Reader, error) { return xz.NewReader(r) }
+	unzstd opener = func(r io.Reader) (io.Reader, error) {
+		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	}
+)
+
+// decompressors unpack archives by the names that go-getter gives them. They are
+// ours, since go-getter's turn links and devices of a tar into empty files, count
+// what an archive claims and not what comes, and cut what is too long without a
+// word.
+func (j *job) decompressors(ctx context.Context) map[string]getter.Decompressor {
+	out := map[string]getter.Decompressor{"zip": &archive{ctx: ctx, job: j, unpack: (*unpacking).unzip}}
+	for name, open := range map[string]opener{"gz": gunzip, "bz2": unbz2, "xz": unxz, "zst": unzstd} {
+		out[name] = &archive{ctx: ctx, job: j, unpack: single(open)}
+		out["tar."+name] = &archive{ctx: ctx, job: j, unpack: tarOf(open)}
+	}
+	out["tar"] = &archive{ctx: ctx, job: j, unpack: tarOf(plain)}
+	out["tgz"], out["tbz2"], out["txz"], out["tzst"] = out["tar.gz"], out["tar.bz2"], out["tar.xz"], out["tar.zst"]
+	return out
+}
+
+// archive is a kind of archive under the limits of a request.
+type archive struct {
+	ctx    context.Context //nolint:containedctx // go-getter's interface has no place for it
+	job    *job
+	unpack func(u *unpacking, src *os.File) error
+}
+
+// Decompress implements getter.Decompressor. An archive that cannot be read will
+// not be readable later.
+func (a *archive) Decompress(dst, src string, dir bool, _ os.FileMode) error {
+	f, err := os.Open(src)
+	if err != nil {
+		return fmt.Errorf("open the archive: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	at, name := dst, ""
+	if !dir {
+		at, name = filepath.Dir(dst), filepath.Base(dst)
+	}
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		return fmt.Errorf("make the folder: %w", err)
+	}
+	root, err := os.OpenRoot(at)
+	if err != nil {
+		return fmt.Errorf("open the folder: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	l := a.job.req.Limits
+	u := &unpacking{ctx: a.ctx, root: root, single: name, maxBytes: l.UnpackMaxBytes, maxFiles: l.UnpackMaxFiles}
+	err = a.unpack(u, f)
+	if err == nil {
+		err = u.finish()
+	}
+	var broken *fs.PathError // of our own disk, not of the archive
+	if err == nil || errdefs.IsInvalidArgument(err) || errors.As(err, &broken) || a.ctx.Err() != nil {
+		return err
+	}
+	return errdefs.InvalidArgumentf("the archive cannot be unpacked; is it whole, and of the kind that its name says (archive=false keeps it packed)? %w", err)
+}
+
+// unpacking is the unpacking of one archive into a folder, or to one file.
+type unpacking struct {
+	ctx      context.Context //nolint:containedctx // lives as long as the call
+	root     *os.Root
+	single   string // the name of the only file, where one is wanted
+	maxBytes int64
+	maxFiles int
+
+	bytes int64
+	files int
+	links []link
+	modes []dirMode
+}
+
+type link struct{ name, target string }
+
+type dirMode struct {
+	name string
+	perm fs.FileMode
+}
+
+// name checks the name of an entry and returns where it goes; "" is the folder
+// itself.
+func (u *unpacking) name(entry string) (string, error) {
+	if u.files++; u.maxFiles > 0 && u.files > u.maxFiles {
+		return "", errdefs.InvalidArgumentf("the archive has more than %d files; raise artifact.decompression_file_count_limit of the agent", u.maxFiles)
+	}
+	if hasDotDot(entry) {
+		return "", errdefs.InvalidArgumentf("the archive has the entry %q, which leads out of it with \"..\"; pack it anew without", entry)
+	}
+	if strings.ContainsRune(entry, 0) {
+		return "", errdefs.InvalidArgumentf("the archive has an entry whose name has a zero byte")
+	}
+	if u.single != "" {
+		if u.files > 1 {
+			return "", errdefs.InvalidArgumentf("the archive has several files where mode \"file\" asks for one; use mode \"any\"")
+		}
+		return u.single, nil
+	}
+	return strings.TrimPrefix(path.Clean("/"+filepath.ToSlash(entry)), "/"), nil
+}
+
+// claim refuses at once what says itself that it is too large.
+func (u *unpacking) claim(size int64) error {
+	if u.maxBytes > 0 && (size < 0 || size > u.maxBytes-u.bytes) {
+		return errdefs.InvalidArgumentf("the archive has more than %d bytes when unpacked; raise artifact.decompression_size_limit of the agent", u.maxBytes)
+	}
+	return nil
+}
+
+func (u *unpacking) file(name string, perm fs.FileMode, r io.Reader) error {
+	if name == "" {
+		return errdefs.InvalidArgumentf("the archive has a file without a name")
+	}
+	if err := u.parents(name); err != nil {
+		return err
+	}
+	if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("replace %q: %w", name, err) // the later entry of a name wins
+	}
+	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm.Perm()|0o600)
+	if err != nil {
+		return fmt.Errorf("make the file %q: %w", name, err)
+	}
+	err = u.copy(f, r)
+	if err == nil {
+		err = f.Chmod(perm.Perm())
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("unpack %q: %w", name, err)
+	}
+	return nil
+}
+
+// copy copies while the limits and the context allow.
+func (u *unpacking) copy(w io.Writer, r io.Reader) error {
+	buf := make([]byte, 128<<10)
+	for {
+		if err := u.ctx.Err(); err != nil {
+			return err
+		}
+		n, err := r.Read(buf)
+		if cerr := u.claim(int64(n)); cerr != nil {
+			return cerr
+		}
+		u.bytes += int64(n)
+		if _, werr := w.Write(buf[:n]); werr != nil {
+			return werr
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (u *unpacking) parents(name string) error {
+	dir := path.Dir(name)
+	if dir == "." {
+		return nil
+	}
+	if err := u.root.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the folder %q: %w", dir, err)
+	}
+	return nil
+}
+
+func (u *unpacking) dir(name string, perm fs.FileMode) error {
+	if u.single != "" {
+		return errdefs.InvalidArgumentf("the archive has a folder where mode \"file\" asks for one file; use mode \"any\"")
+	}
+	if name == "" {
+		return nil
+	}
+	if err := u.root.MkdirAll(name, 0o755); err != nil {
+		return fmt.Errorf("make the folder %q: %w", name, err)
+	}
+	u.modes = append(u.modes, dirMode{name: name, perm: perm.Perm() | 0o700})
+	return nil
+}
+
+// maxTarget bounds the target of a link in bytes.
+const maxTarget = 4096
+
+// link notes a link; it is made when all files are there, so that nothing is
+// written through it.
+func (u *unpacking) link(name, target string) error {
+	if u.single != "" || name == "" {
+		return errdefs.InvalidArgumentf("the archive has a link where a file is asked for; use mode \"any\"")
+	}
+	if len(target) > maxTarget || target == "" || path.IsAbs(filepath.ToSlash(target)) || filepath.IsAbs(target) || leaves(path.Join(path.Dir(name), filepath.ToSlash(target))) {
+		return errdefs.InvalidArgumentf("the archive has the link %q, which points outside of it (to %q); pack it anew without", name, target[:min(len(target), 200)])
+	}
+	u.links = append(u.links, link{name: name, target: target})
+	return nil
+}
+
+// leaves says whether a clean relative path leads out of its folder.
+func leaves(p string) bool { return p == ".." || strings.HasPrefix(p, "../") }
+
+// finish makes the links and sets the permissions of folders.
+func (u *unpacking) finish() error {
+	if u.files == 0 {
+		return errdefs.InvalidArgumentf("the archive is empty")
+	}
+	for _, l := range u.links {
+		if err := u.parents(l.name); err != nil {
+			return err
+		}
+		if err := u.root.Remove(l.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("replace %q: %w", l.name, err)
+		}
+		if err := u.root.Symlink(l.target, l.name); err != nil {
+			return fmt.Errorf("make the link %q: %w", l.name, err)
+		}
+	}
+	for i := len(u.modes) - 1; i >= 0; i-- {
+		if info, err := u.root.Lstat(u.modes[i].name); err != nil || !info.IsDir() {
+			continue // a later entry took its place
+		}
+		if err := u.root.Chmod(u.modes[i].name, u.modes[i].perm); err != nil {
+			return fmt.Errorf("set the permissions of %q: %w", u.modes[i].name, err)
+		}
+	}
+	return nil
+}
+
+// single unpacks what is compressed and no archive.
+func single(open opener) func(*unpacking, *os.File) error {
+	return func(u *unpacking, src *os.File) error {
+		if u.single == "" {
+			return errdefs.InvalidArgumentf("what is compressed without being an archive unpacks to a file; set mode = \"file\" and the file's name as destination, or archive = false")
+		}
+		r, err := open(bufio.NewReaderSize(src, 128<<10))
+		if err != nil {
+			return fmt.Errorf("read what is compressed: %w", err)
+		}
+		defer release(r)
+		name, err := u.name(u.single)
+		if err != nil {
+			return err
+		}
+		return u.file(name, 0o644, r)
+	}
+}
+
+// release frees what a reader holds.
+func release(r io.Reader) {
+	if d, ok := r.(*zstd.Decoder); ok {
+		d.Close()
+	}
+}
