@@ -68,16 +68,20 @@ func ask(r *model.AllocatedResources) rank.Ask {
 	return rank.Ask{CPU: c.CPUShares, Memory: c.MemoryMB, Disk: c.DiskMB}
 }
 
-// release gives back the room of an alloc that the plan stops.
+// release gives back the room of an alloc that the plan stops. ok is whether
+// that is room for others: its node may take allocs.
 func (c *cluster) release(a *model.Allocation) (row int, ok bool) {
 	row, ok = c.row(a.NodeID)
-	if !ok || a.ClientTerminalStatus() || c.gone[a.NodeID][a.ID] {
+	if a.ClientTerminalStatus() || c.gone[a.NodeID][a.ID] {
 		return row, false
 	}
 	if c.gone[a.NodeID] == nil {
 		c.gone[a.NodeID] = map[string]bool{}
 	}
 	c.gone[a.NodeID][a.ID] = true
+	if !ok {
+		return row, false
+	}
 	take := ask(a.AllocatedResources)
 	c.cols.Use(row, rank.Ask{CPU: -take.CPU, Memory: -take.Memory, Disk: -take.Disk})
 	return row, true
@@ -87,8 +91,9 @@ func (c *cluster) release(a *model.Allocation) (row int, ok bool) {
 func (c *cluster) restore(a *model.Allocation) {
 	if c.gone[a.NodeID][a.ID] {
 		delete(c.gone[a.NodeID], a.ID)
-		row, _ := c.row(a.NodeID)
-		c.cols.Use(row, ask(a.AllocatedResources))
+		if row, ok := c.row(a.NodeID); ok {
+			c.cols.Use(row, ask(a.AllocatedResources))
+		}
 	}
 }
 

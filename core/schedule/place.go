@@ -23,6 +23,8 @@ type placer struct {
 	picker    *rank.Picker
 	metric    model.AllocMetric // filters of all placements of the group
 	dropped   map[int]bool      // rows taken out by neighbours
+	crowded   []int             // rows that neighbours may take out
+	freed     bool              // a neighbour has left: some of dropped may be free again
 	exhausted map[int]string    // rows found short of ports, cores or devices
 	failed    *model.AllocMetric
 }
@@ -130,7 +132,7 @@ func (pl *placer) filter() []int32 {
 		why := pl.chk.Check(n)
 		if why == "" {
 			if why = pl.distinct.Check(n); why != "" && pl.distinct != nil {
-				pl.dropped[i] = true // may become free again by destructive updates
+				pl.crowded = append(pl.crowded, i) // may become free again by destructive updates
 				rows = append(rows, int32(i))
 				continue
 			}
@@ -181,18 +183,22 @@ func (pl *placer) placeOne(p *reconcile.Placement) {
 	releasedRow, released := -1, false
 	if p.Update {
 		if releasedRow, released = pl.cluster.release(p.Previous); released {
-			pl.distinct.Add(pl.cluster.nodes[releasedRow], pl.tg.Name, -1)
 			pl.picker.Leave(releasedRow, -1)
 			pl.retry(releasedRow)
 		}
+		pl.distinct.Add(pl.view.NodeByID(p.Previous.NodeID), pl.tg.Name, -1)
+		pl.freed = true
 	}
 	pl.syncDropped()
 	row, score, res, id := pl.choose(p)
 	if row < 0 {
-		if released {
+		if p.Update {
 			pl.cluster.restore(p.Previous)
-			pl.distinct.Add(pl.cluster.nodes[releasedRow], pl.tg.Name, 1)
+			pl.distinct.Add(pl.view.NodeByID(p.Previous.NodeID), pl.tg.Name, 1)
+		}
+		if released {
 			pl.picker.Leave(releasedRow, 1)
+			pl.crowded = append(pl.crowded, releasedRow)
 		}
 		pl.fail()
 		return
@@ -212,16 +218,25 @@ func (pl *placer) retry(row int) {
 
 // syncDropped takes rows out that the distinct constraints refuse now, and back in.
 func (pl *placer) syncDropped() {
-	for row, out := range pl.dropped {
-		switch bad := pl.distinct.Check(pl.cluster.nodes[row]) != ""; {
-		case bad && out:
+	if pl.distinct == nil {
+		return
+	}
+	if pl.freed {
+		for row := range pl.dropped {
+			if pl.distinct.Check(pl.cluster.nodes[row]) == "" {
+				delete(pl.dropped, row)
+				pl.picker.Restore(row)
+			}
+		}
+		pl.freed = false
+	}
+	for _, row := range pl.crowded {
+		if pl.distinct.Check(pl.cluster.nodes[row]) != "" {
 			pl.picker.Drop(row)
-			pl.dropped[row] = false // known to the picker
-		case !bad:
-			delete(pl.dropped, row)
-			pl.picker.Restore(row)
+			pl.dropped[row] = true
 		}
 	}
+	pl.crowded = pl.crowded[:0]
 }
 
 // choose returns the best row that takes the alloc, or -1.
@@ -245,7 +260,7 @@ func (pl *placer) choose(p *reconcile.Placement) (int, float64, *model.Allocated
 		}
 		if pl.distinct.Check(pl.cluster.nodes[row]) != "" {
 			pl.picker.Drop(row)
-			pl.dropped[row] = false
+			pl.dropped[row] = true
 			continue
 		}
 		res, why := pl.resources(row, id)
@@ -313,7 +328,7 @@ func (pl *placer) take(row int, res *model.AllocatedResources) {
 	pl.picker.Take(row)
 	if pl.distinct != nil {
 		pl.distinct.Add(pl.cluster.nodes[row], pl.tg.Name, 1)
-		pl.dropped[row] = true
+		pl.crowded = append(pl.crowded, row)
 	}
 }
 

@@ -36,15 +36,19 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 		if pm.Update {
 			_, released = p.cluster.release(pm.Previous)
 			pl.picker.Refresh(row)
+			pl.distinct.Add(pm.Node, pl.tg.Name, -1)
+		}
+		if why := pl.distinct.Check(pm.Node); why != "" { // a neighbour has what may be had once
+			filtered(report(), pm.Node, why)
+			pl.keep(pm, released)
+			continue
 		}
 		var res *model.AllocatedResources
 		if why = p.cluster.cols.Lacking(row, ask(pl.shared)); why == "" {
 			res, why = pl.resources(row, id)
 		}
 		if why != "" {
-			if released {
-				p.cluster.restore(pm.Previous)
-			}
+			pl.keep(pm, released)
 			pl.countOne(report(), pm.Node, why)
 			p.out.QueuedAllocations[pl.tg.Name]++
 			continue
@@ -63,5 +67,15 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 	if failed != nil && (idle || failed.NodesExhausted > 0) {
 		pl.countTasks(failed)
 		p.out.FailedTGAllocs[pl.tg.Name] = failed
+	}
+}
+
+// keep leaves the alloc that an update was to replace as it is.
+func (pl *placer) keep(pm *reconcile.Placement, released bool) {
+	if released {
+		pl.cluster.restore(pm.Previous)
+	}
+	if pm.Update {
+		pl.distinct.Add(pm.Node, pl.tg.Name, 1)
 	}
 }

@@ -45,7 +45,7 @@ func (d *Distinct) add(cs []*model.Constraint, wholeJob bool) {
 	for _, c := range cs {
 		switch c.Operand {
 		case model.ConstraintDistinctHosts:
-			if c.RTarget == "" || c.RTarget == "true" {
+			if on, err := strconv.ParseBool(c.RTarget); on || err != nil { // "" is on
 				d.hosts, d.jobHosts = true, d.jobHosts || wholeJob
 			}
 		case model.ConstraintDistinctProperty:

@@ -90,7 +90,7 @@ func (r *run) sortFailed(s *slots, a *model.Allocation) {
 	at, ok := NextReschedule(s.tg.ReschedulePolicy, a)
 	now := a.DesiredTransition.ShouldForceReschedule() || ok && !at.After(r.Now)
 	switch {
-	case now && !r.heldByDeployment(a):
+	case now && (a.DesiredTransition.ShouldForceReschedule() || !r.heldByDeployment(a)):
 		s.leaving = append(s.leaving, &leaver{alloc: a, reschedule: true})
 		return
 	case ok && at.After(r.Now) && a.FollowupEvalID == "":

@@ -3,7 +3,12 @@
 
 package reconcile
 
-import "github.com/drover-project/drover/core/model"
+import (
+	"maps"
+	"slices"
+
+	"github.com/drover-project/drover/core/model"
+)
 
 // System reconciles a system or sysbatch job: one alloc of every group on
 // every node of nodes that is feasible. Nodes that are not are no failure.
@@ -18,8 +23,8 @@ func System(in Input, nodes []*model.Node) *Result {
 		r.systemGroup(tg, groups[tg.Name], nodes)
 		delete(groups, tg.Name)
 	}
-	for _, allocs := range groups {
-		for _, a := range allocs {
+	for _, name := range slices.Sorted(maps.Keys(groups)) { // groups that the job has no more
+		for _, a := range groups[name] {
 			r.stopIfLive(a, DescNotNeeded)
 		}
 	}
