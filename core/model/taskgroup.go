@@ -103,6 +103,14 @@ type ReschedulePolicy struct {
 // Enabled reports whether p ever replaces an alloc.
 func (p *ReschedulePolicy) Enabled() bool { return p != nil && (p.Attempts > 0 || p.Unlimited) }
 
+// Which alloc stays when a node is back whose alloc was replaced meanwhile.
+const (
+	ReconcileBestScore       = "best_score"       // the one on the better node
+	ReconcileKeepOriginal    = "keep_original"    // the one that was out of reach
+	ReconcileKeepReplacement = "keep_replacement" // the one that took its place
+	ReconcileLongestRunning  = "longest_running"  // the one whose tasks run longer
+)
+
 // DisconnectStrategy says what happens to allocs on a node that is out of reach.
 type DisconnectStrategy struct {
 	LostAfter         time.Duration

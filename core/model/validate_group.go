@@ -101,16 +101,46 @@ func (tg *TaskGroup) validatePolicies(p *ValidationError, j *Job) {
 			p.addf("%s must be a positive value", d.name)
 		}
 	}
-	if d := tg.Disconnect; d != nil {
-		if d.LostAfter < 0 || d.StopOnClientAfter != nil && *d.StopOnClientAfter < 0 {
-			p.addf("disconnect durations cannot be negative")
+	tg.validateDisconnect(p, j)
+}
+
+// validateDisconnect checks the disconnect block and what it replaces.
+func (tg *TaskGroup) validateDisconnect(p *ValidationError, j *Job) {
+	if tg.MaxClientDisconnect != nil && tg.StopAfterClientDisconnect != nil {
+		p.addf("Task group cannot be configured with both max_client_disconnect and stop_after_client_disconnect")
+	}
+	runs := j.Type == JobTypeService || j.Type == JobTypeBatch
+	if tg.StopAfterClientDisconnect != nil && *tg.StopAfterClientDisconnect > 0 && !runs {
+		p.addf("stop_after_client_disconnect can only be set in batch and service jobs")
+	}
+	d := tg.Disconnect
+	if d == nil {
+		return
+	}
+	if tg.MaxClientDisconnect != nil || tg.StopAfterClientDisconnect != nil || tg.PreventRescheduleOnLost {
+		p.addf("using disconnect block with max_client_disconnect, stop_after_client_disconnect or prevent_reschedule_on_lost is not allowed: move their values into the block")
+	}
+	var part ValidationError
+	if d.LostAfter < 0 {
+		part.addf("lost_after cannot be a negative duration")
+	}
+	if after := d.StopOnClientAfter; after != nil {
+		if *after < 0 {
+			part.addf("stop_after cannot be a negative duration")
 		}
-		switch d.Reconcile {
-		case "", "best_score", "keep_original", "keep_replacement", "longest_running":
-		default:
-			p.addf("invalid reconcile strategy %q: use best_score, keep_original, keep_replacement or longest_running", d.Reconcile)
+		if d.LostAfter != 0 {
+			part.addf("Disconnect cannot be configured with both lost_after and stop_after")
+		}
+		if !runs {
+			part.addf("stop_after can only be used with service or batch job types")
 		}
 	}
+	switch d.Reconcile {
+	case "", ReconcileBestScore, ReconcileKeepOriginal, ReconcileKeepReplacement, ReconcileLongestRunning:
+	default:
+		part.addf("reconcile option is invalid: %q; use best_score, keep_original, keep_replacement or longest_running", d.Reconcile)
+	}
+	p.under("Task group disconnect block validation failed", part)
 }
 
 func (r *RestartPolicy) validate(p *ValidationError) {
@@ -155,9 +185,70 @@ func (r *ReschedulePolicy) validate(p *ValidationError) {
 	default:
 		p.addf("Invalid delay function %q, must be one of %q", r.DelayFunction, []string{DelayFunctionConstant, DelayFunctionExponential, DelayFunctionFibonacci})
 	}
-	if !r.Unlimited && r.Interval < 15*time.Second {
+	if r.Unlimited {
+		return
+	}
+	if r.Interval < 15*time.Second {
 		p.addf("Interval cannot be less than %v (got %v)", 15*time.Second, r.Interval)
 	}
+	r.validateAttempts(p)
+}
+
+// validateAttempts checks that all attempts fit into the interval: the last
+// ones would never be made.
+func (r *ReschedulePolicy) validateAttempts(p *ValidationError) {
+	if r.Attempts <= 0 || r.Interval <= 0 || r.Delay <= 0 {
+		return
+	}
+	var sum time.Duration
+	delay, before := r.Delay, time.Duration(0)
+	for made := range min(r.Attempts, 100_000) {
+		if sum += delay; sum > r.Interval {
+			p.addf("Nomad can only make %v attempts in %v with initial delay %v and delay function %q%s", made, r.Interval, r.Delay, r.DelayFunction, r.maxDelayText())
+			p.addf("Set the interval to at least %v to accommodate %v attempts", r.span(), r.Attempts)
+			return
+		}
+		delay, before = r.next(delay, before)
+	}
+}
+
+func (r *ReschedulePolicy) maxDelayText() string {
+	if r.DelayFunction == DelayFunctionConstant {
+		return ""
+	}
+	return fmt.Sprintf(", and max delay %v", r.MaxDelay)
+}
+
+// next returns the delay behind a delay, and what came before that.
+func (r *ReschedulePolicy) next(delay, before time.Duration) (time.Duration, time.Duration) {
+	after := delay
+	switch r.DelayFunction {
+	case DelayFunctionExponential:
+		after = 2 * delay
+	case DelayFunctionFibonacci:
+		after = delay + before
+	}
+	if r.MaxDelay > 0 && r.DelayFunction != DelayFunctionConstant {
+		after = min(after, r.MaxDelay)
+	}
+	return after, delay
+}
+
+// span is how long all attempts take, rounded up to minutes where that is more
+// than one. The count is bounded: whoever asks for more does not mean it.
+func (r *ReschedulePolicy) span() time.Duration {
+	var sum time.Duration
+	delay, before := r.Delay, time.Duration(0)
+	for range min(r.Attempts, 100_000) {
+		if sum += delay; sum < 0 || sum > 100*365*24*time.Hour {
+			return 100 * 365 * 24 * time.Hour
+		}
+		delay, before = r.next(delay, before)
+	}
+	if sum > time.Minute {
+		sum = (sum + time.Minute - 1).Truncate(time.Minute)
+	}
+	return sum
 }
 
 func (u *UpdateStrategy) validate(p *ValidationError) {
