@@ -169,6 +169,10 @@ func (r *Runner) Running(name string) ([]TaskRun, error) {
 
 // Signal sends a signal to one task, or to all that run if name is empty.
 func (r *Runner) Signal(ctx context.Context, name, signal string) error {
+	return r.signal(ctx, name, signal, "User requested signal")
+}
+
+func (r *Runner) signal(ctx context.Context, name, signal, reason string) error {
 	runs, err := r.Running(name)
 	if err != nil {
 		return err
@@ -180,10 +184,9 @@ func (r *Runner) Signal(ctx context.Context, name, signal string) error {
 		if !t.Driver.Info().Capabilities.SendSignals {
 			return errdefs.Unimplementedf("driver of task %q does not support signals", t.Task)
 		}
-		text := "Task being sent signal " + signal + ": User requested signal"
 		r.post(t.Task, task.Note{Event: model.TaskEvent{
-			Type: model.TaskSignaling, TaskSignal: signal, TaskSignalReason: "User requested signal", DisplayMessage: text,
-			Details: map[string]string{"signal": signal, "reason": "User requested signal"},
+			Type: model.TaskSignaling, TaskSignal: signal, TaskSignalReason: reason, DisplayMessage: "Task being sent signal " + signal + ": " + reason,
+			Details: map[string]string{"task_signal": signal, "task_signal_reason": reason},
 		}})
 		if err := t.Driver.SignalTask(ctx, t.ID, signal); err != nil {
 			return err

@@ -80,7 +80,7 @@ func (r *Runner) start(name string, run uint64) {
 	}
 	r.post(name, ev)
 	if _, ok := ev.(task.Started); ok {
-		r.wait(drv, name, run)
+		r.watch(drv, name, run)
 	}
 }
 
@@ -99,18 +99,36 @@ func (r *Runner) beginStart(name string, run uint64, abort context.CancelFunc) b
 	return true
 }
 
+// watch waits for the end of a run and reports it.
+func (r *Runner) watch(drv driver.Driver, name string, run uint64) {
+	ctx, cancel := context.WithCancel(r.ctx)
+	r.beginTemplates(ctx, name, run)
+	ev, ok := r.wait(drv, name, run)
+	cancel()
+	if ok {
+		r.post(name, ev)
+	}
+}
+
 // launch prepares and starts a task, and returns what came of it.
 func (r *Runner) launch(ctx context.Context, name string, run uint64) (driver.Driver, task.Event) {
-	select {
-	case r.cfg.Starts <- struct{}{}:
-		defer func() { <-r.cfg.Starts }()
-	case <-ctx.Done():
-		return nil, task.StartFailed{Run: run, Err: "the start was given up", Cause: task.InSetup}
-	}
-	drv, config, err := r.prepare(name, run)
+	drv, err := r.prepareAndStart(ctx, name, run)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tasks[name]
+	t.abort = nil
 	if err != nil {
-		return nil, task.StartFailed{Run: run, Err: err.Error(), Cause: task.InSetup, Retry: mayRetry(err), Jitter: r.cfg.Jitter()}
+		if ctx.Err() == nil {
+			t.at.LastError = err.Error()
+		}
+		return nil, task.StartFailed{Run: run, Err: err.Error(), Cause: causeOf(err), Retry: mayRetry(err), Jitter: r.cfg.Jitter()}
 	}
+	t.at.LastError = ""
+	return drv, task.Started{Run: run}
+}
+
+// startTask has the driver start the task.
+func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, config *driver.TaskConfig) error {
 	handle, address, err := drv.StartTask(ctx, config)
 	if errdefs.IsAlreadyExists(err) {
 		// An agent that lost its state started it: that run belongs to nobody.
@@ -118,15 +136,18 @@ func (r *Runner) launch(ctx context.Context, name string, run uint64) (driver.Dr
 			handle, address, err = drv.StartTask(ctx, config)
 		}
 	}
+	if err == nil {
+		err = ctx.Err() // given up meanwhile: nobody would know of it
+	}
 	if err != nil {
 		r.cleanUp(drv, config.ID)
-		return nil, task.StartFailed{Run: run, Err: err.Error(), Retry: mayRetry(err), Jitter: r.cfg.Jitter()}
+		return err
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	t := r.tasks[name]
-	t.handle, t.address, t.abort, t.dirty = handle, address, nil, true
-	r.mu.Unlock()
-	return drv, task.Started{Run: run}
+	t.handle, t.address, t.dirty = handle, address, true
+	return nil
 }
 
 // mayRetry: what is wrong with the task stays wrong; anything else may pass,
@@ -147,38 +168,39 @@ func (r *Runner) cleanUp(drv driver.Driver, id string) {
 	}
 }
 
-// wait waits for the end of a run and reports it.
-func (r *Runner) wait(drv driver.Driver, name string, run uint64) {
+// wait waits for the end of a run; ok is false if the agent ends first.
+func (r *Runner) wait(drv driver.Driver, name string, run uint64) (ev task.Exited, ok bool) {
 	id := taskID(r.id, name, run)
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		res, err := drv.WaitTask(r.ctx, id)
 		if r.ctx.Err() != nil {
-			return
+			return ev, false
 		}
 		switch {
 		case err == nil:
-			r.post(name, task.Exited{
+			return task.Exited{
 				Run: run, ExitCode: res.ExitCode, Signal: res.Signal, OOMKilled: res.OOMKilled, Err: res.Err, Jitter: r.cfg.Jitter(),
-			})
-			return
+			}, true
 		case errdefs.IsNotFound(err):
-			r.post(name, task.Exited{Run: run, ExitCode: -1, Err: "the task is gone and its exit code is not known", Jitter: r.cfg.Jitter()})
-			return
+			return task.Exited{Run: run, ExitCode: -1, Err: "the task is gone and its exit code is not known", Jitter: r.cfg.Jitter()}, true
 		}
 		// Not being able to ask never means that the task is dead.
 		if !r.pause(pause) {
-			return
+			return ev, false
 		}
 	}
 }
 
-func (r *Runner) pause(d time.Duration) bool {
+func (r *Runner) pause(d time.Duration) bool { return r.pauseIn(r.ctx, d) }
+
+// pauseIn waits; it reports false if ctx ends first.
+func (r *Runner) pauseIn(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-r.ctx.Done():
+	case <-ctx.Done():
 		return false
 	}
 }
@@ -255,7 +277,7 @@ func (r *Runner) resume(name string, t *taskRun, now time.Time, e *effects) {
 		}
 		r.mu.Unlock()
 		if drv, err := r.cfg.Drivers.Driver(driverName); err == nil {
-			r.wait(drv, name, run)
+			r.watch(drv, name, run)
 		}
 	})
 }

@@ -4,54 +4,93 @@
 package alloc
 
 import (
+	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/agent/taskenv"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// prepare makes everything that a start needs and returns what the driver gets.
-func (r *Runner) prepare(name string, run uint64) (driver.Driver, *driver.TaskConfig, error) {
+// prepareAndStart goes through the steps of a start, each with its own limit.
+// Nothing is shared with other allocs for longer than a step of the node's own
+// takes: a download, a template or a driver that hangs holds up its task alone.
+func (r *Runner) prepareAndStart(ctx context.Context, name string, run uint64) (driver.Driver, error) {
+	p := &preparation{Runner: r, name: name, run: run}
 	r.mu.Lock()
-	a, tg, t := r.alloc, r.group, r.tasks[name].job
+	p.alloc, p.group, p.task = r.alloc, r.group, r.tasks[name].job
 	r.mu.Unlock()
-	drv, err := r.cfg.Drivers.Driver(t.Driver)
-	if err != nil {
+	var err error
+	if p.driver, err = r.cfg.Drivers.Driver(p.task.Driver); err != nil {
 		// A plugin that is away may come back.
-		return nil, nil, errdefs.Unavailablef("%w", err)
+		return nil, errdefs.Unavailablef("%w", err)
 	}
-	info := drv.Info()
-	if err := supported(tg, info.Capabilities); err != nil {
-		return nil, nil, err
+	p.info = p.driver.Info()
+	if err := supported(p.group, p.info.Capabilities); err != nil {
+		return nil, err
 	}
-	if err := r.dir.Build(); err != nil {
-		return nil, nil, err
+	if err := r.inTurn(ctx, name, func() error { return p.folders(ctx) }); err != nil {
+		return nil, err
 	}
-	if err := r.dir.BuildTask(name); err != nil {
-		return nil, nil, err
+	p.env = r.environment(p.alloc, p.task, p.info.Capabilities, nil)
+	if err := p.fetch(ctx); err != nil {
+		return nil, err
 	}
-	if err := writePayload(r.dir, a.Job, t); err != nil {
-		return nil, nil, err
+	if err := p.render(ctx); err != nil {
+		return nil, err
 	}
-	env := r.environment(a, t, info.Capabilities)
-	config, err := driverConfig(info, env, t)
+	return p.driver, r.inTurn(ctx, name, func() error { return p.start(ctx) })
+}
+
+// preparation is one start of a task.
+type preparation struct {
+	*Runner
+	name   string
+	run    uint64
+	alloc  *model.Allocation
+	group  *model.TaskGroup
+	task   *model.Task
+	driver driver.Driver
+	info   driver.Info
+	env    *taskenv.Env
+}
+
+func (p *preparation) step(ctx context.Context, name string, limit time.Duration, do func(context.Context) error) error {
+	return p.runStep(ctx, p.name, step{name: name, limit: limit, do: do})
+}
+
+// start makes what the driver gets and has it start the task.
+func (p *preparation) start(ctx context.Context) error {
+	config, err := p.taskConfig()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	mounts, err := mountsOf(r.cfg.Node(), tg, t, info)
+	err = p.step(ctx, StepDriver, p.cfg.Limits.Driver, func(ctx context.Context) error {
+		return p.startTask(ctx, p.driver, p.name, config)
+	})
 	if err != nil {
-		return nil, nil, err
+		return &stepError{cause: task.InDriver, err: err}
 	}
-	out := r.taskConfig(a, tg, t, run)
-	out.DriverConfig, out.Env, out.User, out.Mounts = config, env.Map(), env.Replace(t.User), mounts
-	return drv, out, nil
+	return nil
+}
+
+func (p *preparation) taskConfig() (*driver.TaskConfig, error) {
+	config, err := driverConfig(p.info, p.env, p.task)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := mountsOf(p.cfg.Node(), p.group, p.task, p.info)
+	if err != nil {
+		return nil, err
+	}
+	out := p.Runner.taskConfig(p.alloc, p.group, p.task, p.run)
+	out.DriverConfig, out.Env, out.User, out.Mounts = config, p.env.Map(), p.env.Replace(p.task.User), mounts
+	return out, nil
 }
 
 // supported refuses what the node cannot do yet rather than running the task
@@ -66,8 +105,9 @@ func supported(tg *model.TaskGroup, c driver.Capabilities) error {
 	return nil
 }
 
-func (r *Runner) environment(a *model.Allocation, t *model.Task, c driver.Capabilities) *taskenv.Env {
-	in := taskenv.Input{Node: r.cfg.Node(), Alloc: a, Task: t, Region: r.cfg.Region}
+// environment is what the task sees; rendered are the variables of its templates.
+func (r *Runner) environment(a *model.Allocation, t *model.Task, c driver.Capabilities, rendered map[string]string) *taskenv.Env {
+	in := taskenv.Input{Node: r.cfg.Node(), Alloc: a, Task: t, Region: r.cfg.Region, Rendered: rendered}
 	if in.Node != nil {
 		in.ParentCgroup = in.Node.CgroupParent
 	}
@@ -98,7 +138,7 @@ func (r *Runner) taskConfig(a *model.Allocation, tg *model.TaskGroup, t *model.T
 	out := &driver.TaskConfig{
 		ID: taskID(a.ID, t.Name, run), Name: t.Name, Namespace: a.Namespace, JobID: a.JobID, JobName: a.Job.Name,
 		TaskGroup: tg.Name, AllocID: a.ID, AllocName: a.Name, NodeID: a.NodeID, NodeName: a.NodeName,
-		AllocDir: r.dir.Shared(), TaskDir: r.dir.Task(t.Name), KillSignal: t.KillSignal, KillTimeout: t.KillTimeout,
+		AllocDir: r.dir.Shared(), TaskDir: r.dir.Task(t.Name), KillSignal: t.KillSignal, KillTimeout: r.cfg.killTimeout(t),
 		Logs: logsOf(r.dir, t),
 	}
 	if a.AllocatedResources != nil {
@@ -136,26 +176,6 @@ func resourcesOf(t *model.AllocatedTaskResources, n *model.Node) driver.Resource
 		out.CPUPercent = 100 * float64(t.Cpu.CpuShares) / float64(n.NodeResources.Cpu.CpuShares)
 	}
 	return out
-}
-
-// writePayload puts a dispatch payload where the task wants it.
-func writePayload(dir allocdir.Dir, job *model.Job, t *model.Task) error {
-	if t.DispatchPayload == nil || len(job.Payload) == 0 {
-		return nil
-	}
-	root, err := os.OpenRoot(dir.Local(t.Name))
-	if err != nil {
-		return errdefs.Internalf("open the task's folder: %w", err)
-	}
-	defer root.Close()
-	file := filepath.Clean(strings.TrimLeft(t.DispatchPayload.File, "/"))
-	if err := root.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-		return errdefs.InvalidArgumentf("make the folder of the dispatch payload %q: %w", file, err)
-	}
-	if err := root.WriteFile(file, job.Payload, 0o666); err != nil {
-		return errdefs.InvalidArgumentf("write the dispatch payload %q: %w", file, err)
-	}
-	return nil
 }
 
 // mountsOf finds the host volumes that a task mounts.

@@ -24,51 +24,6 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Drivers finds task drivers by name; *pluginhost.Host does.
-type Drivers interface {
-	Driver(name string) (driver.Driver, error)
-}
-
-// Store keeps what is needed after a restart of the agent. A write is durable
-// when it returns. *local.Store does.
-type Store interface {
-	PutAlloc(ctx context.Context, rec *Record) error
-	PutTasks(ctx context.Context, allocID string, tasks map[string]TaskRecord) error
-	DeleteAlloc(ctx context.Context, allocID string) error
-}
-
-// Record is what is kept of an alloc.
-type Record struct {
-	Alloc    *model.Allocation // with its Job
-	Received time.Time
-	Health   *model.AllocDeploymentStatus
-	Tasks    map[string]TaskRecord `json:"-"` // kept one by one
-}
-
-// TaskRecord is what is kept of a task.
-type TaskRecord struct {
-	State  task.State
-	Handle *driver.Handle `json:",omitempty"`
-}
-
-// Config is what all runners of a node share.
-type Config struct {
-	Node    func() *model.Node
-	Region  string
-	Root    string // directory of the allocs' directories
-	Drivers Drivers
-	Store   Store
-	// Publish takes the newest client state of an alloc. It must not block.
-	Publish func(a *model.Allocation)
-	// Ended is called when all tasks of an alloc are dead. It must not block.
-	Ended   func(allocID string)
-	Starts  chan struct{} // bounds how many tasks start at the same time
-	HostEnv []string
-	Now     func() time.Time
-	Jitter  func() float64 // 0..1
-	Logger  hclog.Logger
-}
-
 // Runner runs one alloc.
 type Runner struct {
 	cfg    *Config
@@ -78,6 +33,9 @@ type Runner struct {
 	ctx    context.Context // ends when the agent does, not when the alloc does
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+
+	building sync.Mutex // held while the alloc's folders are made
+	built    bool
 
 	mu       sync.Mutex
 	alloc    *model.Allocation
@@ -103,6 +61,13 @@ type taskRun struct {
 	timer   *time.Timer
 	abort   context.CancelFunc // ends a start that is under way
 	dirty   bool
+
+	fetched      bool                  // its artifacts are there
+	rendering    Rendering             // its templates, while they are open
+	firstScripts []*model.ChangeScript // to be run when it has started
+	at           StepStatus            // where a start is
+	detail       func() string         // what the step there waits for
+	left         <-chan struct{}       // closed when a step that was left behind has ended
 }
 
 // New makes the runner of an alloc that has just arrived, with its Job.
@@ -124,35 +89,13 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	now := cfg.Now()
 	for _, t := range tg.Tasks {
-		run := &taskRun{job: t, spec: specOf(a.Job, tg, t), state: task.New(now)}
+		run := &taskRun{job: t, spec: cfg.specOf(a.Job, tg, t), state: task.New(now)}
 		if old, ok := rec.Tasks[t.Name]; ok {
-			run.state, run.handle = old.State, old.Handle
+			run.state, run.handle, run.fetched = old.State, old.Handle, old.Fetched
 		}
 		r.tasks[t.Name] = run
 	}
 	return r, nil
-}
-
-func specOf(job *model.Job, tg *model.TaskGroup, t *model.Task) task.Spec {
-	policy := model.RestartPolicy{Mode: model.RestartPolicyModeFail}
-	switch {
-	case t.RestartPolicy != nil:
-		policy = *t.RestartPolicy
-	case tg.RestartPolicy != nil:
-		policy = *tg.RestartPolicy
-	}
-	batch := job.Type == model.JobTypeBatch || job.Type == model.JobTypeSysBatch
-	if t.Lifecycle != nil {
-		batch = !t.Lifecycle.Sidecar
-	}
-	delay := t.ShutdownDelay
-	if tg.ShutdownDelay != nil {
-		delay = max(delay, *tg.ShutdownDelay)
-	}
-	return task.Spec{
-		Name: t.Name, Restart: policy, KillSignal: t.KillSignal, KillTimeout: t.KillTimeout,
-		ShutdownDelay: delay, EndsWell: batch,
-	}
 }
 
 // Start begins to run the alloc, or goes on with it after a restart.
@@ -187,7 +130,7 @@ func (r *Runner) Update(a *model.Allocation) {
 	r.alloc, r.group = a, tg
 	for _, t := range tg.Tasks {
 		if run := r.tasks[t.Name]; run != nil { // in-place updates never add tasks
-			run.job, run.spec = t, specOf(a.Job, tg, t)
+			run.job, run.spec = t, r.cfg.specOf(a.Job, tg, t)
 		}
 	}
 	r.want(a)
@@ -225,6 +168,9 @@ func (r *Runner) Close() {
 	}
 	r.mu.Unlock()
 	r.cancel()
+	for name := range r.tasks {
+		r.closeTemplates(name)
+	}
 	r.work.Wait()
 }
 
@@ -259,8 +205,11 @@ func (r *Runner) post(name string, ev task.Event) {
 
 func (r *Runner) step(name string, ev task.Event, e *effects) {
 	t := r.tasks[name]
-	if _, kill := ev.(task.Kill); kill && t.abort != nil {
-		t.abort()
+	switch ev.(type) {
+	case task.Kill, task.Rerun:
+		if t.abort != nil {
+			t.abort()
+		}
 	}
 	next, list := task.Step(t.spec, t.state, ev, r.cfg.Now())
 	t.dirty = t.dirty || !reflect.DeepEqual(next, t.state)
@@ -291,7 +240,18 @@ func (r *Runner) settle(e *effects) {
 	for _, te := range e.list {
 		r.carryOut(te)
 	}
+	r.letGo()
 	r.noteEnd()
+}
+
+// letGo closes the templates of tasks that are dead.
+func (r *Runner) letGo() {
+	for _, t := range r.tasks {
+		if open := t.rendering; open != nil && t.state.Phase == task.Dead {
+			t.rendering = nil
+			r.work.Go(open.Close)
+		}
+	}
 }
 
 func (r *Runner) noteEnd() {
@@ -355,7 +315,7 @@ func (r *Runner) saveTasks() {
 	dirty := map[string]TaskRecord{}
 	for name, t := range r.tasks {
 		if t.dirty {
-			dirty[name] = TaskRecord{State: t.state, Handle: t.handle}
+			dirty[name] = TaskRecord{State: t.state, Handle: t.handle, Fetched: t.fetched}
 			t.dirty = false
 		}
 	}

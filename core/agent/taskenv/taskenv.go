@@ -31,6 +31,9 @@ type Input struct {
 	SecretsDir   string
 	ParentCgroup string
 
+	// Rendered are the variables of the task's templates. They win over all others.
+	Rendered map[string]string
+
 	// HostEnv is what a task without isolation inherits, as os.Environ gives it.
 	HostEnv []string
 }
@@ -49,7 +52,7 @@ type Env struct {
 }
 
 // Build makes the environment. Later sources win: host, NOMAD_* variables, then
-// the task's own env block, in whose values ${...} is replaced.
+// the task's own env block, in whose values ${...} is replaced, then templates.
 func Build(in Input) *Env {
 	e := &Env{vars: hostVars(in.HostEnv), facts: facts(in.Node, in.Region)}
 	own := map[string]string{}
@@ -62,11 +65,19 @@ func Build(in Input) *Env {
 	for k, v := range in.Task.Env {
 		e.vars[builtin.Replace(k)] = builtin.Replace(v)
 	}
+	maps.Copy(e.vars, in.Rendered)
 	return e
 }
 
 // Map returns the environment; it must not be changed.
 func (e *Env) Map() map[string]string { return e.vars }
+
+// All returns the environment and the facts of the node, as ${...} names them.
+func (e *Env) All() map[string]string {
+	out := maps.Clone(e.facts)
+	maps.Copy(out, e.vars)
+	return out
+}
 
 // List returns the environment as KEY=VALUE, sorted.
 func (e *Env) List() []string {

@@ -1,0 +1,99 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+)
+
+// Drivers finds task drivers by name; *pluginhost.Host does.
+type Drivers interface {
+	Driver(name string) (driver.Driver, error)
+}
+
+// Store keeps what is needed after a restart of the agent. A write is durable
+// when it returns. *local.Store does.
+type Store interface {
+	PutAlloc(ctx context.Context, rec *Record) error
+	PutTasks(ctx context.Context, allocID string, tasks map[string]TaskRecord) error
+	DeleteAlloc(ctx context.Context, allocID string) error
+}
+
+// Record is what is kept of an alloc.
+type Record struct {
+	Alloc    *model.Allocation // with its Job
+	Received time.Time
+	Health   *model.AllocDeploymentStatus
+	Tasks    map[string]TaskRecord `json:"-"` // kept one by one
+}
+
+// TaskRecord is what is kept of a task.
+type TaskRecord struct {
+	State   task.State
+	Handle  *driver.Handle `json:",omitempty"`
+	Fetched bool           `json:",omitempty"` // its artifacts are there
+}
+
+// Config is what all runners of a node share.
+type Config struct {
+	Node    func() *model.Node
+	Region  string
+	Root    string // directory of the allocs' directories
+	Drivers Drivers
+	Store   Store
+	// Publish takes the newest client state of an alloc. It must not block.
+	Publish func(a *model.Allocation)
+	// Ended is called when all tasks of an alloc are dead. It must not block.
+	Ended  func(allocID string)
+	Starts chan struct{} // bounds how many tasks start at the same time
+	Limits Limits
+	// Artifacts and Templates are nil where a node has none.
+	Artifacts Artifacts
+	Templates Templates
+	// SecretsInMemory: secrets folders are memory file systems.
+	SecretsInMemory bool
+	// MaxKillTimeout bounds what jobs ask for; 0 does not.
+	MaxKillTimeout time.Duration
+	HostEnv        []string
+	Now            func() time.Time
+	Jitter         func() float64 // 0..1
+	Logger         hclog.Logger
+}
+
+// killTimeout is how long a task may take to end by itself.
+func (c *Config) killTimeout(t *model.Task) time.Duration {
+	if c.MaxKillTimeout > 0 {
+		return min(t.KillTimeout, c.MaxKillTimeout)
+	}
+	return t.KillTimeout
+}
+
+func (c *Config) specOf(job *model.Job, tg *model.TaskGroup, t *model.Task) task.Spec {
+	policy := model.RestartPolicy{Mode: model.RestartPolicyModeFail}
+	switch {
+	case t.RestartPolicy != nil:
+		policy = *t.RestartPolicy
+	case tg.RestartPolicy != nil:
+		policy = *tg.RestartPolicy
+	}
+	batch := job.Type == model.JobTypeBatch || job.Type == model.JobTypeSysBatch
+	if t.Lifecycle != nil {
+		batch = !t.Lifecycle.Sidecar
+	}
+	delay := t.ShutdownDelay
+	if tg.ShutdownDelay != nil {
+		delay = max(delay, *tg.ShutdownDelay)
+	}
+	return task.Spec{
+		Name: t.Name, Restart: policy, KillSignal: t.KillSignal, KillTimeout: c.killTimeout(t),
+		ShutdownDelay: delay, EndsWell: batch,
+	}
+}

@@ -1,0 +1,191 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Artifacts fetches what a task needs before it starts. An error of class
+// InvalidArgument stays; any other may pass.
+type Artifacts interface {
+	Fetch(ctx context.Context, req ArtifactRequest, progress func(bytes int64)) error
+}
+
+// ArtifactRequest is one artifact, in which everything is replaced already.
+type ArtifactRequest struct {
+	Artifact *model.TaskArtifact
+	TaskDir  string // absolute; nothing may land outside of it
+	User     string // owner of what is fetched, if the artifact wants that
+}
+
+// folders makes the directories of the alloc and of the task, and what the node
+// itself puts into them.
+func (p *preparation) folders(ctx context.Context) error {
+	if err := p.step(ctx, StepDirectory, p.cfg.Limits.Disk, p.build); err != nil {
+		return err
+	}
+	if p.cfg.SecretsInMemory {
+		size := 0
+		if p.task.Resources != nil {
+			size = p.task.Resources.SecretsMB
+		}
+		err := p.step(ctx, StepSecrets, p.cfg.Limits.Disk, func(context.Context) error { return p.dir.MountSecrets(p.name, size) })
+		if err != nil {
+			return err
+		}
+	}
+	if p.task.DispatchPayload == nil || len(p.alloc.Job.Payload) == 0 {
+		return nil
+	}
+	return p.step(ctx, StepPayload, p.cfg.Limits.Disk, func(context.Context) error {
+		return writePayload(p.dir, p.alloc.Job.Payload, p.task)
+	})
+}
+
+// build makes the folders. Those of the alloc are made by one of its tasks at a
+// time, and data of the alloc before is taken over first.
+func (p *preparation) build(context.Context) error {
+	p.building.Lock()
+	defer p.building.Unlock()
+	if !p.built {
+		if err := p.dir.Build(); err != nil {
+			return err
+		}
+		if err := p.takeOver(); err != nil {
+			return err
+		}
+		p.built = true
+	}
+	return p.dir.BuildTask(p.name)
+}
+
+// takeOver moves the data of a sticky disk here from the alloc before, if that
+// was on this node.
+func (p *preparation) takeOver() error {
+	disk := p.group.EphemeralDisk
+	if p.alloc.PreviousAllocation == "" || disk == nil || !disk.Sticky {
+		return nil
+	}
+	var tasks []string
+	for _, t := range p.group.Tasks {
+		tasks = append(tasks, t.Name)
+	}
+	return p.dir.TakeOver(allocdir.New(p.cfg.Root, p.alloc.PreviousAllocation), tasks)
+}
+
+// fetch fetches the task's artifacts, once in the life of the alloc.
+func (p *preparation) fetch(ctx context.Context) error {
+	p.mu.Lock()
+	done := p.tasks[p.name].fetched
+	p.mu.Unlock()
+	if done || len(p.task.Artifacts) == 0 {
+		return nil
+	}
+	if p.cfg.Artifacts == nil {
+		return &stepError{task.InArtifact, errdefs.InvalidArgumentf("task %q has artifacts, which this node cannot fetch", p.name)}
+	}
+	p.note(p.name, model.TaskEvent{Type: model.TaskDownloadingArtifacts, DisplayMessage: "Client is downloading artifacts", Details: map[string]string{}})
+	progress := &fetchProgress{}
+	err := p.runStep(ctx, p.name, step{name: StepArtifacts, limit: p.cfg.Limits.Artifacts, detail: progress.String, do: func(ctx context.Context) error {
+		for _, a := range p.task.Artifacts {
+			x := p.replaceArtifact(a)
+			progress.begin(a.GetterSource) // as written: what is put in may be secret
+			if err := p.cfg.Artifacts.Fetch(ctx, ArtifactRequest{Artifact: x, TaskDir: p.dir.Task(p.name), User: p.env.Replace(p.task.User)}, progress.add); err != nil {
+				return fmt.Errorf("failed to download artifact %q: %w", a.GetterSource, err)
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		return &stepError{task.InArtifact, err}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.tasks[p.name]
+	t.fetched, t.dirty = true, true
+	return nil
+}
+
+func (p *preparation) replaceArtifact(a *model.TaskArtifact) *model.TaskArtifact {
+	out := *a
+	out.GetterSource, out.RelativeDest, out.GetterMode = p.env.Replace(a.GetterSource), p.env.Replace(a.RelativeDest), p.env.Replace(a.GetterMode)
+	out.GetterOptions, out.GetterHeaders = replaceValues(p.env.Replace, a.GetterOptions), replaceValues(p.env.Replace, a.GetterHeaders)
+	return &out
+}
+
+func replaceValues(replace func(string) string, in map[string]string) map[string]string {
+	if in == nil {
+		return nil
+	}
+	out := make(map[string]string, len(in))
+	for k, v := range in {
+		out[k] = replace(v)
+	}
+	return out
+}
+
+// writePayload puts a dispatch payload where the task wants it, below its local
+// folder and nowhere else.
+func writePayload(dir allocdir.Dir, payload []byte, t *model.Task) error {
+	root, err := os.OpenRoot(dir.Path)
+	if err != nil {
+		return fmt.Errorf("open the alloc directory: %w", err)
+	}
+	defer root.Close()
+	local := filepath.Join(t.Name, allocdir.LocalDir)
+	file := filepath.Join(local, filepath.Clean("/"+t.DispatchPayload.File))
+	if file == local {
+		return errdefs.InvalidArgumentf("dispatch payload %q of task %q names no file; set file to one", t.DispatchPayload.File, t.Name)
+	}
+	if err := root.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return errdefs.InvalidArgumentf("make the folder of the dispatch payload %q: %w", t.DispatchPayload.File, err)
+	}
+	if err := root.WriteFile(file, payload, 0o666); err != nil {
+		return errdefs.InvalidArgumentf("write the dispatch payload %q: %w", t.DispatchPayload.File, err)
+	}
+	if err := root.Chmod(file, 0o666); err != nil { // what the umask took away
+		return fmt.Errorf("set the mode of the dispatch payload %q: %w", t.DispatchPayload.File, err)
+	}
+	return nil
+}
+
+// fetchProgress says what is being fetched.
+type fetchProgress struct {
+	mu     sync.Mutex
+	source string
+	bytes  int64
+}
+
+func (p *fetchProgress) begin(source string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.source, p.bytes = source, 0
+}
+
+func (p *fetchProgress) add(total int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bytes = total
+}
+
+// String is the artifact and how much of it is there.
+func (p *fetchProgress) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.source == "" {
+		return ""
+	}
+	return p.source + ", " + strconv.FormatInt(p.bytes, 10) + " bytes so far"
+}

@@ -1,0 +1,257 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Names of the steps of a start, in their order.
+const (
+	StepQueue     = "queue" // waiting for others that start on this node
+	StepDirectory = "alloc directory"
+	StepPrevious  = "previous alloc's data"
+	StepSecrets   = "secrets"
+	StepPayload   = "dispatch payload"
+	StepArtifacts = "artifacts"
+	StepTemplates = "templates"
+	StepConfig    = "driver config"
+	StepDriver    = "driver start"
+)
+
+// Limits bounds the steps of a start. A step that has not ended by its limit has
+// failed; whether it is tried again is the restart policy's to say.
+type Limits struct {
+	Queue     time.Duration // for a place among the node's concurrent starts
+	Disk      time.Duration // each step that only touches the node's disk
+	Artifacts time.Duration // all artifacts of a task
+	Driver    time.Duration // the driver's start, which may fetch an image
+	// Templates ends one try at a first render. Data that is not there yet is
+	// waited for in the next one, for as long as the task is wanted.
+	Templates time.Duration
+	// Slow is when a step that goes on is told of as an event.
+	Slow time.Duration
+	// Lend is how long a start may keep its place among the node's concurrent
+	// starts: what takes longer waits for somebody else and costs nothing.
+	Lend time.Duration
+}
+
+// DefaultLimits are those of an agent that is not told otherwise.
+func DefaultLimits() Limits {
+	return Limits{
+		Queue: time.Hour, Disk: 2 * time.Minute, Artifacts: 30 * time.Minute, Driver: 31 * time.Minute, Templates: 10 * time.Minute,
+		Slow: 30 * time.Second, Lend: 5 * time.Second,
+	}
+}
+
+// StepStatus says where the start of a task is.
+type StepStatus struct {
+	Task      string
+	Step      string // "" when no start is under way
+	Since     time.Time
+	Deadline  time.Time
+	Detail    string // what the step waits for, where it can tell
+	LastError string // of the last start that failed
+}
+
+// Steps says of every task, in the order of the group, where its start is.
+func (r *Runner) Steps() []StepStatus {
+	var out []StepStatus
+	var details []func() string // they may ask the runner: not under its lock
+	r.mu.Lock()
+	for _, t := range r.group.Tasks {
+		if run := r.tasks[t.Name]; run != nil {
+			s := run.at
+			s.Task = t.Name
+			out, details = append(out, s), append(details, run.detail)
+		}
+	}
+	r.mu.Unlock()
+	for i, detail := range details {
+		if detail != nil {
+			out[i].Detail = detail()
+		}
+	}
+	return out
+}
+
+// step is one thing that is done before a task runs.
+type step struct {
+	name   string
+	limit  time.Duration
+	detail func() string // says what it waits for; may be nil
+	do     func(ctx context.Context) error
+}
+
+// stepError is how a start fails.
+type stepError struct {
+	cause task.Cause
+	err   error
+}
+
+func (e *stepError) Error() string { return e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+// causeOf is what a failed start is said to have failed in.
+func causeOf(err error) task.Cause {
+	var s *stepError
+	if errors.As(err, &s) {
+		return s.cause
+	}
+	return task.InSetup
+}
+
+// runStep runs a step of a task within its limit. A step that does not heed its
+// context is left behind; the next start of the task waits for it first, so that
+// two never work on the same files.
+func (r *Runner) runStep(ctx context.Context, name string, s step) error {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	t, before := r.enterStep(name, s)
+	defer r.leaveStep(t)
+	slow := time.AfterFunc(r.cfg.Limits.Slow, func() { r.noteSlow(name, t, s) })
+	defer slow.Stop()
+	if before != nil {
+		select {
+		case <-before:
+		case <-ctx.Done():
+			r.leave(t, before)
+			return r.overdue(ctx, s, "an earlier try of it has not ended either")
+		}
+	}
+	done := make(chan error, 1)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		done <- s.do(ctx)
+	}()
+	select {
+	case err := <-done:
+		if err != nil && ctx.Err() != nil {
+			return r.overdue(ctx, s, err.Error())
+		}
+		return err
+	case <-ctx.Done():
+	}
+	// It heeds its context as a rule: give it a moment to clean up.
+	grace := time.NewTimer(stepGrace)
+	defer grace.Stop()
+	select {
+	case err := <-done:
+		if err == nil {
+			return nil
+		}
+		return r.overdue(ctx, s, err.Error())
+	case <-grace.C:
+		r.leave(t, over)
+		return r.overdue(ctx, s, "it does not answer")
+	}
+}
+
+// leave remembers work of a task that goes on though nobody waits for it.
+func (r *Runner) leave(t *taskRun, over <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.left = over
+}
+
+// stepGrace is how long a step that was given up may take to end.
+const stepGrace = time.Second
+
+// overdue is the error of a step whose context has ended.
+func (r *Runner) overdue(ctx context.Context, s step, why string) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errdefs.DeadlineExceededf("step %q did not end within %s: %s", s.name, s.limit, why)
+	}
+	return errdefs.Canceledf("step %q was given up", s.name)
+}
+
+func (r *Runner) enterStep(name string, s step) (*taskRun, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tasks[name]
+	now := r.cfg.Now()
+	t.at = StepStatus{Step: s.name, Since: now, Deadline: now.Add(s.limit), LastError: t.at.LastError}
+	t.detail = s.detail
+	before := t.left
+	t.left = nil
+	return t, before
+}
+
+func (r *Runner) leaveStep(t *taskRun) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.at, t.detail = StepStatus{LastError: t.at.LastError}, nil
+}
+
+// noteSlow tells of a step that goes on.
+func (r *Runner) noteSlow(name string, t *taskRun, s step) {
+	detail := ""
+	if s.detail != nil {
+		detail = s.detail()
+	}
+	r.mu.Lock()
+	current := t.at
+	r.mu.Unlock()
+	if current.Step != s.name || r.ctx.Err() != nil {
+		return
+	}
+	ev := model.TaskEvent{Type: model.TaskHookMessage}
+	switch {
+	case s.name == StepTemplates && detail != "":
+		ev.Type, ev.Message = templateEvent, detail
+	default:
+		ev.Message = fmt.Sprintf("step %q has taken %s; it ends at the latest after %s", s.name, r.cfg.Limits.Slow, s.limit)
+		if detail != "" {
+			ev.Message += ": " + detail
+		}
+	}
+	r.note(name, ev)
+}
+
+// note adds an event that says its message.
+func (r *Runner) note(name string, ev model.TaskEvent) {
+	if ev.DisplayMessage == "" {
+		ev.DisplayMessage = ev.Message
+	}
+	if ev.Details == nil {
+		ev.Details = map[string]string{"message": ev.Message}
+	}
+	r.post(name, task.Note{Event: ev})
+}
+
+// inTurn runs f as one of the node's concurrent starts.
+func (r *Runner) inTurn(ctx context.Context, name string, f func() error) error {
+	select {
+	case r.cfg.Starts <- struct{}{}:
+	default:
+		if err := r.queue(ctx, name); err != nil {
+			return err
+		}
+	}
+	release := sync.OnceFunc(func() { <-r.cfg.Starts })
+	lent := time.AfterFunc(r.cfg.Limits.Lend, release)
+	defer lent.Stop()
+	defer release()
+	return f()
+}
+
+func (r *Runner) queue(ctx context.Context, name string) error {
+	return r.runStep(ctx, name, step{name: StepQueue, limit: r.cfg.Limits.Queue, do: func(ctx context.Context) error {
+		select {
+		case r.cfg.Starts <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}})
+}
