@@ -178,7 +178,7 @@ func (a *Agent) open(ctx context.Context) error {
 		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
 		Ended:   func(id string) { go a.ended(id) }, // the runner holds its lock
-		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
+		Starts:  make(chan struct{}, a.cfg.ParallelStarts), Limits: alloc.DefaultLimits(),
 		HostEnv: os.Environ(), Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
 	}
 	if err := <-started; err != nil {

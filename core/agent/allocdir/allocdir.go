@@ -78,6 +78,37 @@ func (d Dir) BuildTask(task string) error {
 	return d.folders(task, task+"/"+LocalDir, task+"/"+SecretsDir, task+"/"+TmpDir)
 }
 
+// TakeOver moves the data of an alloc that has ended here: alloc/data and the
+// local folder of each task. What was moved before, or is not there, is passed
+// over, as is what is no folder.
+func (d Dir) TakeOver(from Dir, tasks []string) error {
+	moves := []string{SharedDir + "/" + DataDir}
+	for _, t := range tasks {
+		if err := d.BuildTask(t); err != nil {
+			return err
+		}
+		moves = append(moves, t+"/"+LocalDir)
+	}
+	root, err := os.OpenRoot(filepath.Dir(d.Path))
+	if err != nil {
+		return fmt.Errorf("open the directory of the allocs: %w", err)
+	}
+	defer root.Close()
+	for _, m := range moves {
+		old, now := filepath.Join(filepath.Base(from.Path), m), filepath.Join(filepath.Base(d.Path), m)
+		if info, err := root.Lstat(old); err != nil || !info.IsDir() {
+			continue
+		}
+		if err := root.Remove(now); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			continue // it has something in it: that was moved before
+		}
+		if err := root.Rename(old, now); err != nil {
+			return fmt.Errorf("move %q of the alloc before: %w", m, err)
+		}
+	}
+	return nil
+}
+
 // Remove deletes the directory with everything in it. What is mounted in it is
 // detached first and never deleted.
 func (d Dir) Remove() error {

@@ -106,16 +106,19 @@ func (m *machine) startFailed(ev StartFailed) {
 	if m.s.Phase != Starting || ev.Run != m.s.Run {
 		return
 	}
-	m.s.note(m.now, failure(ev))
-	switch {
+	switch { // where it was given up, that is no failure
 	case m.s.KillWanted:
 		m.dieKilled()
+		return
 	case m.s.RerunWanted:
 		m.await()
-	case !ev.Retry:
-		m.dieFailed("Error was unrecoverable")
-	default:
+		return
+	}
+	m.s.note(m.now, failure(ev))
+	if ev.Retry {
 		m.again(ev.Jitter)
+	} else {
+		m.dieFailed("Error was unrecoverable")
 	}
 }
 

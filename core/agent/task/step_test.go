@@ -238,7 +238,7 @@ func TestATaskThatRunsAgainWaitsForItsTurn(t *testing.T) {
 		{2, again, task.Waiting, "", again.Reason + "; Task restarting in 0s"},
 		{2, task.Begin{}, task.Starting, "start 2", building},
 		{3, again, task.Starting, "", again.Reason},
-		{4, task.StartFailed{Run: 2, Err: "busy"}, task.Waiting, "", "busy; Task restarting in 0s"},
+		{4, task.StartFailed{Run: 2, Err: "busy"}, task.Waiting, "", "Task restarting in 0s"},
 		{5, again, task.Waiting, "", ""},
 	})
 	// A kill wins.
