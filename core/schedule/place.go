@@ -190,6 +190,12 @@ func (pl *placer) placeOne(p *reconcile.Placement) {
 		pl.freed = true
 	}
 	pl.syncDropped()
+	if p.Reschedule {
+		for _, row := range pl.penalised(p.Previous) {
+			pl.picker.Penalise(row, true)
+			defer pl.picker.Penalise(row, false) // once the placement is explained
+		}
+	}
 	row, score, res, id := pl.choose(p)
 	if row < 0 {
 		if p.Update {
@@ -242,12 +248,6 @@ func (pl *placer) syncDropped() {
 // choose returns the best row that takes the alloc, or -1.
 func (pl *placer) choose(p *reconcile.Placement) (int, float64, *model.AllocatedResources, string) {
 	id := pl.ids.NewID()
-	if p.Reschedule {
-		for _, row := range pl.penalised(p.Previous) {
-			pl.picker.Penalise(row, true)
-			defer pl.picker.Penalise(row, false)
-		}
-	}
 	if row := pl.sticky(p); row >= 0 {
 		if res, why := pl.resources(row, id); why == "" {
 			return row, 0, res, id

@@ -169,6 +169,10 @@ func (s *script) job(id string, args map[string]string) {
 		}
 		tg.Constraints = []*model.Constraint{{LTarget: p[0], Operand: p[1], RTarget: p[2]}}
 	}
+	if c := args["job_constraint"]; c != "" {
+		p := strings.SplitN(c+",,", ",", 3)
+		j.Constraints = []*model.Constraint{{LTarget: p[0], Operand: p[1], RTarget: strings.TrimRight(p[2], ",")}}
+	}
 	if a := args["affinity"]; a != "" {
 		p := strings.SplitN(a, ",", 3)
 		tg.Affinities = []*model.Affinity{{LTarget: p[0], Operand: "=", RTarget: p[1], Weight: int8(num(p[2], 50))}}
@@ -191,7 +195,11 @@ func (s *script) job(id string, args map[string]string) {
 	}
 	if d := args["lost_after"]; d != "" {
 		after, _ := time.ParseDuration(d)
-		tg.Disconnect = &model.DisconnectStrategy{LostAfter: after}
+		tg.Disconnect = &model.DisconnectStrategy{LostAfter: after, Reconcile: args["reconcile"]}
+		if args["replace"] != "" {
+			replace := args["replace"] == "true"
+			tg.Disconnect.Replace = &replace
+		}
 	}
 	j.TaskGroups = []*model.TaskGroup{tg}
 	if old := s.v.JobByID("", id); old != nil {
@@ -210,6 +218,10 @@ func (s *script) alloc(name string, args map[string]string) error {
 		done = true
 		c := a.Copy()
 		c.ClientStatus = cmp.Or(args["status"], c.ClientStatus)
+		if c.ClientStatus == "running" && len(c.TaskStates) == 0 {
+			at := s.now
+			c.TaskStates = map[string]*model.TaskState{"t": {State: "running", StartedAt: &at}}
+		}
 		if c.ClientTerminalStatus() {
 			at := s.now
 			c.TaskStates = map[string]*model.TaskState{"t": {State: "dead", Failed: c.ClientStatus == "failed", FinishedAt: &at}}

@@ -80,6 +80,7 @@ func (r *run) group(tg *model.TaskGroup, allocs []*model.Allocation) {
 	for _, a := range s.oldCanaries {
 		r.stopIfLive(a, DescNotNeeded)
 	}
+	r.reunite(s, allocs, u)
 	s.dropSurplus(r, u)
 	updates := s.planUpdates(r, u)
 	canarying := r.canaries(tg, s, updates, u)
