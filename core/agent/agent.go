@@ -24,8 +24,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/agent/artifact"
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agent/local"
+	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/agent/update"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
@@ -49,9 +51,15 @@ type Config struct {
 	PluginConfig map[string]map[string]any
 	Plugins      Plugins // for tests: used in place of a plugin host
 
-	GCMaxAllocs    int           // ended allocs that are kept; default 50
-	GCInterval     time.Duration // default 1 min
-	ParallelStarts int           // tasks that start at the same time; default 32
+	GC             GC
+	ParallelStarts int // tasks that start at the same time; default 32
+
+	Artifact *artifact.Config // nil: the defaults
+	Template template.Config
+	// MaxKillTimeout bounds how long a task may take to end by itself; 0 does not.
+	MaxKillTimeout time.Duration
+	// SecretsInMemory mounts secrets folders in memory where the node may.
+	SecretsInMemory bool
 }
 
 // Plugins is what the agent needs of the plugin host.
@@ -73,6 +81,7 @@ type Agent struct {
 	secret  string
 	stats   *taskStats
 	sampler *hostStats
+	meta    dynamicMeta
 
 	ready       chan struct{} // closed at the first registration
 	registered  sync.Once
@@ -134,12 +143,7 @@ func setDefaults(cfg *Config) {
 	if cfg.Node == nil {
 		cfg.Node = &model.Node{}
 	}
-	if cfg.GCMaxAllocs == 0 {
-		cfg.GCMaxAllocs = 50
-	}
-	if cfg.GCInterval == 0 {
-		cfg.GCInterval = time.Minute
-	}
+	cfg.GC.setDefaults()
 	if cfg.ParallelStarts == 0 {
 		cfg.ParallelStarts = 32
 	}
@@ -153,6 +157,9 @@ func setDefaults(cfg *Config) {
 func (a *Agent) open(ctx context.Context) error {
 	var err error
 	if a.nodeID, a.secret, err = identity(ctx, a.store); err != nil {
+		return err
+	}
+	if err = a.meta.load(ctx, a.store); err != nil {
 		return err
 	}
 	started := make(chan error, 1)
@@ -178,9 +185,10 @@ func (a *Agent) open(ctx context.Context) error {
 		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
 		Ended:   func(id string) { go a.ended(id) }, // the runner holds its lock
-		Starts:  make(chan struct{}, a.cfg.ParallelStarts), Limits: alloc.DefaultLimits(),
+		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
 		HostEnv: os.Environ(), Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
 	}
+	a.prepares(a.runCfg)
 	if err := <-started; err != nil {
 		return err
 	}

@@ -21,6 +21,10 @@ func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send 
 		return sendJSON(send, a.hostStats(ctx))
 	case rpc.MethodCollect:
 		return a.CollectAll(ctx)
+	case rpc.MethodNodeMeta:
+		return a.answerMeta(send)
+	case rpc.MethodSetNodeMeta:
+		return with(call, func(change map[string]*string) error { return a.applyMeta(ctx, change, send) })
 	case rpc.MethodAllocGC:
 		return with(call, func(q rpc.AllocRequest) error { return a.CollectAlloc(ctx, q.AllocID) })
 	case rpc.MethodAllocStats:

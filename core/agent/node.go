@@ -73,9 +73,7 @@ func (a *Agent) describe() *model.Node {
 	if n.ReservedResources == nil {
 		n.ReservedResources = &model.NodeReservedResources{}
 	}
-	if n.Meta == nil {
-		n.Meta = map[string]string{}
-	}
+	n.Meta = a.meta.over(n.Meta)
 	if n.Links == nil {
 		n.Links = map[string]string{}
 	}

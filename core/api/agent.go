@@ -4,7 +4,6 @@
 package api
 
 import (
-	"cmp"
 	"encoding/json"
 	"net/http"
 )
@@ -63,20 +62,6 @@ func (s *Server) agentForceLeave(_ http.ResponseWriter, r *http.Request) (any, e
 		return nil, fail(http.StatusBadRequest, "missing node to force leave")
 	}
 	return done, s.backend.ForceLeave(r.Context(), node)
-}
-
-// agentMonitor streams log lines: as frames, or as they are with plain=true.
-func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, error) {
-	level := cmp.Or(r.URL.Query().Get("log_level"), "INFO")
-	plain, err := boolParam(r, "plain")
-	if err != nil {
-		return nil, err
-	}
-	out := newStream(w, plain)
-	err = s.backend.Monitor(r.Context(), level, func(line []byte) error {
-		return out.frame(&StreamFrame{Data: line, File: "log"})
-	})
-	return done, out.end(err)
 }
 
 // metrics answers in JSON, or in the text format of Prometheus.

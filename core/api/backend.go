@@ -122,6 +122,8 @@ type Backend interface {
 	Client
 	Variables
 	Keyring
+	Inspection
+	Snapshots
 }
 
 // Reads gives snapshots and says when they are out of date.
@@ -227,8 +229,7 @@ type Agent interface {
 	JoinServers(ctx context.Context, addrs []string) (joined int, err error)
 	ForceLeave(ctx context.Context, name string) error
 	Metrics() *MetricsSummary
-	// Monitor streams log lines of at least the level until ctx ends.
-	Monitor(ctx context.Context, level string, line func([]byte) error) error
+	Identity() Identity
 }
 
 // Client is what a node answers. The implementation finds the alloc's node and
@@ -237,6 +238,10 @@ type Agent interface {
 type Client interface {
 	NodeStats(ctx context.Context, nodeID string) (any, error) // "" is this agent's node
 	NodeGC(ctx context.Context, nodeID string) error
+	// NodeMeta and ApplyNodeMeta answer with all metadata of a node, and which of it
+	// is of its configuration and which was applied. A nil value takes a key away.
+	NodeMeta(ctx context.Context, nodeID string) (any, error)
+	ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (any, error)
 	AllocGC(ctx context.Context, allocID string) error
 	AllocStats(ctx context.Context, allocID, task string) (any, error)
 	AllocChecks(ctx context.Context, allocID string) (any, error)

@@ -77,14 +77,17 @@ func writeError(w http.ResponseWriter, status int, text string) {
 }
 
 // serve runs a handler and writes what it returns.
-func (s *Server) serve(h handler) http.HandlerFunc {
+func (s *Server) serve(h handler) http.HandlerFunc { return s.serveUpTo(maxBodyBytes, h) }
+
+// serveUpTo is serve for requests whose body may have so many bytes.
+func (s *Server) serveUpTo(limit int64, h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if region := r.URL.Query().Get("region"); region != "" && region != s.backend.Region() {
 			writeError(w, http.StatusInternalServerError, "No path to region")
 			return
 		}
 		if r.Body != nil {
-			r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+			r.Body = http.MaxBytesReader(w, r.Body, limit)
 		}
 		v, err := h(w, r.WithContext(withToken(r)))
 		switch {

@@ -28,7 +28,12 @@ func (v verbs) pick(method string) handler {
 }
 
 func (s *Server) mount(mux *http.ServeMux, pattern string, v verbs) {
-	mux.HandleFunc(pattern, s.serve(func(w http.ResponseWriter, r *http.Request) (any, error) {
+	s.mountUpTo(mux, pattern, maxBodyBytes, v)
+}
+
+// mountUpTo mounts a path whose requests may have a body of so many bytes.
+func (s *Server) mountUpTo(mux *http.ServeMux, pattern string, limit int64, v verbs) {
+	mux.HandleFunc(pattern, s.serveUpTo(limit, func(w http.ResponseWriter, r *http.Request) (any, error) {
 		h := v.pick(r.Method)
 		if h == nil {
 			return nil, errMethod
@@ -47,6 +52,8 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.agentRoutes(mux)
 	s.clientRoutes(mux)
 	s.variableRoutes(mux)
+	s.inspectionRoutes(mux)
+	s.snapshotRoutes(mux)
 	s.keyringRoutes(mux)
 	s.absentRoutes(mux)
 }
@@ -125,6 +132,8 @@ func (s *Server) clusterRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/operator/raft/configuration", verbs{get: s.raftConfiguration})
 	s.mount(mux, "/v1/operator/raft/peer", verbs{del: s.removeRaftPeer})
 	s.mount(mux, "/v1/operator/raft/transfer-leadership", verbs{put: s.transferLeadership})
+	s.mount(mux, "/v1/operator/autopilot/configuration", verbs{get: s.autopilotConfiguration, put: oneServerOnly})
+	s.mount(mux, "/v1/operator/upgrade-check/vault-workload-identity", verbs{get: s.vaultUpgradeCheck})
 	s.mount(mux, "/v1/operator/autopilot/health", verbs{get: s.autopilotHealth})
 	s.mount(mux, "/v1/operator/scheduler/configuration", verbs{get: s.schedulerConfig, put: s.putSchedulerConfig})
 }
@@ -136,12 +145,12 @@ func (s *Server) agentRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/agent/health", verbs{get: s.agentHealth})
 	s.mount(mux, "/v1/agent/join", verbs{put: s.agentJoin})
 	s.mount(mux, "/v1/agent/force-leave", verbs{put: s.agentForceLeave})
-	s.mount(mux, "/v1/agent/monitor", verbs{get: s.agentMonitor})
 	s.mount(mux, "/v1/metrics", verbs{get: s.metrics})
 }
 
 func (s *Server) clientRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/client/stats", verbs{get: s.clientStats})
+	s.mount(mux, "/v1/client/metadata", verbs{get: s.nodeMeta, put: s.putNodeMeta})
 	s.mount(mux, "/v1/client/gc", verbs{get: s.clientGC, put: s.clientGC})
 	s.mount(mux, "/v1/client/allocation/{id}/stats", verbs{get: s.allocStats})
 	s.mount(mux, "/v1/client/allocation/{id}/checks", verbs{get: s.allocChecks})
@@ -155,6 +164,10 @@ func (s *Server) clientRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/client/fs/readat/{id}", verbs{get: s.readFileAt})
 	s.mount(mux, "/v1/client/fs/stream/{id}", verbs{get: s.streamFile})
 	s.mount(mux, "/v1/client/fs/logs/{id}", verbs{get: s.streamLogs})
+}
+
+func oneServerOnly(http.ResponseWriter, *http.Request) (any, error) {
+	return nil, fail(http.StatusNotImplemented, "this version of drover has one server: there is nothing for autopilot to do, and nothing of it to set")
 }
 
 // errSoldSeparately is what clients take for "this server has no such feature":
@@ -174,9 +187,15 @@ func (s *Server) absentRoutes(mux *http.ServeMux) {
 	for _, path := range []string{"/v1/volumes", "/v1/plugins"} {
 		s.mount(mux, path, verbs{get: none})
 	}
-	for _, path := range []string{"/v1/quotas", "/v1/quota/{rest...}", "/v1/recommendations", "/v1/recommendation/{rest...}"} {
+	for _, path := range []string{"/v1/quotas", "/v1/quota/{rest...}", "/v1/recommendations", "/v1/recommendation/{rest...}",
+		"/v1/operator/license", "/v1/operator/utilization"} {
 		s.mount(mux, path, all(refuse(http.StatusNotImplemented, errSoldSeparately)))
 	}
+	gone := func(text string) verbs { return all(refuse(http.StatusNotFound, text)) }
+	s.mount(mux, "/v1/volume/csi/{rest...}", gone("volume not found"))
+	s.mount(mux, "/v1/volume/host/{rest...}", gone("volume not found"))
+	s.mount(mux, "/v1/plugin/csi/{rest...}", gone("plugin not found"))
+	s.mount(mux, "/v1/agent/keyring/{rest...}", all(refuse(http.StatusNotImplemented, "this version of drover has one server and thus no gossip to encrypt; the keys of variables are at /v1/operator/keyring")))
 	s.mount(mux, "/.well-known/openid-configuration", verbs{get: refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled")})
 }
 

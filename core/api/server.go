@@ -34,6 +34,7 @@ type Config struct {
 // Server answers the public HTTP API.
 type Server struct {
 	backend Backend
+	cfg     Config
 	log     hclog.Logger
 	handler http.Handler
 	events  *eventLog
@@ -42,7 +43,7 @@ type Server struct {
 // New returns a Server over the backend. Serve also feeds the event stream; who
 // uses Handler alone runs Feed.
 func New(backend Backend, log hclog.Logger, cfg Config) *Server {
-	s := &Server{backend: backend, log: log.Named("http"), events: newEventLog()}
+	s := &Server{backend: backend, cfg: cfg, log: log.Named("http"), events: newEventLog()}
 	mux := http.NewServeMux()
 	s.routes(mux)
 	if cfg.EnableDebug {
@@ -125,7 +126,7 @@ func withHeaders(headers map[string]string, next http.Handler) http.Handler {
 
 // uncompressed are the paths whose answers come piece by piece, or not as HTTP:
 // a compressor would hold small pieces back.
-var uncompressed = []string{"/v1/client/fs/logs/", "/v1/client/fs/stream/", "/v1/agent/monitor", "/v1/event/stream"}
+var uncompressed = []string{"/v1/client/fs/logs/", "/v1/client/fs/stream/", "/v1/agent/monitor", "/v1/event/stream", "/v1/operator/snapshot", "/v1/agent/pprof/"}
 
 // split keeps streams and protocol upgrades away from the compressing wrapper.
 func split(plain, zipped http.Handler) http.Handler {

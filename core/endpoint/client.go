@@ -45,16 +45,26 @@ func ask[T any](ctx context.Context, e *Endpoint, allocID, method string, reques
 
 // NodeStats returns the host stats of a node; "" is this agent's own.
 func (e *Endpoint) NodeStats(ctx context.Context, nodeID string) (any, error) {
-	return e.askNode(ctx, nodeID, rpc.MethodHostStats)
+	return e.askNode(ctx, nodeID, rpc.MethodHostStats, nil)
 }
 
 // NodeGC makes a node free the directories of allocs that are over.
 func (e *Endpoint) NodeGC(ctx context.Context, nodeID string) error {
-	_, err := e.askNode(ctx, nodeID, rpc.MethodCollect)
+	_, err := e.askNode(ctx, nodeID, rpc.MethodCollect, nil)
 	return err
 }
 
-func (e *Endpoint) askNode(ctx context.Context, nodeID, method string) (json.RawMessage, error) {
+// NodeMeta returns the metadata of a node; "" is this agent's own.
+func (e *Endpoint) NodeMeta(ctx context.Context, nodeID string) (any, error) {
+	return e.askNode(ctx, nodeID, rpc.MethodNodeMeta, nil)
+}
+
+// ApplyNodeMeta changes the metadata of a node; a nil value takes a key away.
+func (e *Endpoint) ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (any, error) {
+	return e.askNode(ctx, nodeID, rpc.MethodSetNodeMeta, meta)
+}
+
+func (e *Endpoint) askNode(ctx context.Context, nodeID, method string, request any) (json.RawMessage, error) {
 	if nodeID == "" {
 		nodeID = e.LocalNode()
 	}
@@ -70,7 +80,7 @@ func (e *Endpoint) askNode(ctx context.Context, nodeID, method string) (json.Raw
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return rpc.Ask[json.RawMessage](ctx, n, method, nil)
+	return rpc.Ask[json.RawMessage](ctx, n, method, request)
 }
 
 // AllocGC makes an alloc's node free its directory.

@@ -13,25 +13,35 @@ import (
 // The methods of a Node, with the type of the request and of the answer. An
 // answer is JSON unless it says bytes.
 const (
-	MethodHostStats  = "host.stats"   // no request; the body of /v1/client/stats
-	MethodCollect    = "host.gc"      // no request; no answer
-	MethodAllocGC    = "alloc.gc"     // AllocRequest; no answer
-	MethodAllocStats = "alloc.stats"  // AllocRequest; the body of /v1/client/allocation/ID/stats
-	MethodChecks     = "alloc.checks" // AllocRequest; the body of /v1/client/allocation/ID/checks
-	MethodRestart    = "alloc.restart"
-	MethodSignal     = "alloc.signal"
-	MethodListFiles  = "fs.ls"     // FileRequest; []FileInfo
-	MethodStatFile   = "fs.stat"   // FileRequest; FileInfo
-	MethodReadFile   = "fs.read"   // FileRequest; pieces of bytes
-	MethodStreamFile = "fs.stream" // FileRequest; a StreamFrame each
-	MethodStreamLogs = "fs.logs"   // LogRequest; a StreamFrame each
-	MethodExec       = "exec"      // ExecRequest; input and output messages as JSON
+	MethodHostStats   = "host.stats"    // no request; the body of /v1/client/stats
+	MethodCollect     = "host.gc"       // no request; no answer
+	MethodNodeMeta    = "host.meta"     // no request; NodeMeta
+	MethodSetNodeMeta = "host.meta.set" // map[string]*string, what changes; NodeMeta
+	MethodAllocGC     = "alloc.gc"      // AllocRequest; no answer
+	MethodAllocStats  = "alloc.stats"   // AllocRequest; the body of /v1/client/allocation/ID/stats
+	MethodChecks      = "alloc.checks"  // AllocRequest; the body of /v1/client/allocation/ID/checks
+	MethodRestart     = "alloc.restart"
+	MethodSignal      = "alloc.signal"
+	MethodListFiles   = "fs.ls"     // FileRequest; []FileInfo
+	MethodStatFile    = "fs.stat"   // FileRequest; FileInfo
+	MethodReadFile    = "fs.read"   // FileRequest; pieces of bytes
+	MethodStreamFile  = "fs.stream" // FileRequest; a StreamFrame each
+	MethodStreamLogs  = "fs.logs"   // LogRequest; a StreamFrame each
+	MethodExec        = "exec"      // ExecRequest; input and output messages as JSON
 )
 
 // AllocRequest names an alloc and, where it applies, one task of it.
 type AllocRequest struct {
 	AllocID string
 	Task    string `json:",omitempty"`
+}
+
+// NodeMeta is a node's metadata: all of it, what was applied while the node ran
+// (nil hides a configured key), and what its configuration says.
+type NodeMeta struct {
+	Meta    map[string]string
+	Dynamic map[string]*string
+	Static  map[string]string
 }
 
 // RestartRequest restarts one task, all that run (Task empty), or all tasks of

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -76,6 +75,8 @@ type Server struct {
 	work      sync.WaitGroup
 	firstTerm chan struct{}
 	firstOnce sync.Once
+	workers   *pool
+	snapshots sync.Mutex // held while a snapshot is written or restored
 }
 
 // ids mints UUIDs.
@@ -90,7 +91,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, id: id, store: state.New(), started: time.Now(), firstTerm: make(chan struct{})}
+	s := &Server{cfg: cfg, id: id, store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), workers: newPool(cfg.Workers)}
 	raftDir := ""
 	if cfg.DataDir != "" {
 		raftDir = filepath.Join(cfg.DataDir, "raft")
@@ -143,9 +144,7 @@ func (s *Server) lead(ctx context.Context) {
 	term.Go(func() {
 		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, periodic.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
 	})
-	for range max(s.cfg.Workers, 1) {
-		term.Go(func() { s.worker().Run(ctx) })
-	}
+	term.Go(func() { s.workers.run(ctx, uuid.NewString, func(ctx context.Context) { s.worker().Run(ctx) }) })
 	term.Go(func() { s.worker().RunFailed(ctx) })
 	term.Go(func() {
 		if err := s.endpoint.EnsureKey(ctx); err != nil && ctx.Err() == nil {
@@ -215,17 +214,6 @@ func (s *Server) collectGarbage(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// Snapshot writes the state to w.
-func (s *Server) Snapshot(ctx context.Context, w io.Writer) error {
-	_, r, err := s.raft.TakeSnapshot(ctx)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	_, err = io.Copy(w, r)
-	return err
 }
 
 // raft is what endpoints need of consensus.

@@ -242,7 +242,7 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 	}
 	up := make(chan started, 1)
 	go func() {
-		d, err := Start(ctx, cfg, c.Version, log)
+		d, err := Start(ctx, cfg, c.Version, log, func() error { return reload(o, log) })
 		up <- started{d, err}
 	}()
 	var d *Daemon
@@ -257,7 +257,9 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 			c.banner(d)
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {
-				reload(o, log)
+				if err := reload(o, log); err != nil {
+					log.Error("the configuration was not reloaded", "error", err)
+				}
 				continue
 			}
 			fmt.Fprintf(c.Out, "==> Caught signal: %v; ending\n", sig)
@@ -274,14 +276,14 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 }
 
 // reload reads the configuration again and applies what can change at run time.
-func reload(o *options, log hclog.InterceptLogger) {
+func reload(o *options, log hclog.InterceptLogger) error {
 	cfg, err := o.load()
 	if err != nil {
-		log.Error("the configuration was not reloaded", "error", err)
-		return
+		return err
 	}
 	log.SetLevel(hclog.LevelFromString(cfg.LogLevel))
 	log.Info("configuration reloaded", "log_level", cfg.LogLevel)
+	return nil
 }
 
 func (c *Command) banner(d *Daemon) {

@@ -52,6 +52,7 @@ type Daemon struct {
 	node    *agent.Agent
 	api     *api.Server
 	cancel  context.CancelFunc
+	reload  func() error // reads the configuration again
 	work    sync.WaitGroup
 }
 
@@ -59,8 +60,8 @@ var _ api.Backend = (*Daemon)(nil)
 
 // Start builds an agent and starts it; it returns when the server leads and the
 // node has registered.
-func Start(ctx context.Context, cfg *config.Config, version string, log hclog.InterceptLogger) (_ *Daemon, err error) {
-	d := &Daemon{cfg: cfg, version: version, log: log, dataDir: cfg.DataDir}
+func Start(ctx context.Context, cfg *config.Config, version string, log hclog.InterceptLogger, reload func() error) (_ *Daemon, err error) {
+	d := &Daemon{cfg: cfg, version: version, log: log, dataDir: cfg.DataDir, reload: reload}
 	defer func() {
 		if err != nil {
 			d.Stop()

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/consensus"
@@ -235,39 +233,4 @@ func (d *Daemon) Metrics() *api.MetricsSummary {
 		out.Gauges = append(out.Gauges, gauge("nomad.state."+name+".rows", float64(n)))
 	}
 	return out
-}
-
-// Monitor streams log lines of at least the level until ctx ends. A reader that
-// is too slow misses lines; it never holds the agent up.
-func (d *Daemon) Monitor(ctx context.Context, level string, line func([]byte) error) error {
-	at := hclog.LevelFromString(level)
-	if at == hclog.NoLevel {
-		return errdefs.InvalidArgumentf("Unknown log level: %s", level)
-	}
-	lines := make(lineQueue, 512)
-	sink := hclog.NewSinkAdapter(&hclog.LoggerOptions{Level: at, Output: lines})
-	d.log.RegisterSink(sink)
-	defer d.log.DeregisterSink(sink)
-	for {
-		select {
-		case b := <-lines:
-			if err := line(b); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// lineQueue takes log lines and drops them when it is full.
-type lineQueue chan []byte
-
-// Write takes a line.
-func (q lineQueue) Write(p []byte) (int, error) {
-	select {
-	case q <- append([]byte(nil), p...):
-	default:
-	}
-	return len(p), nil
 }

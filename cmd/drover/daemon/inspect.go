@@ -1,0 +1,251 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shirou/gopsutil/v4/disk"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Identity is who this agent is.
+func (d *Daemon) Identity() api.Identity {
+	return api.Identity{NodeID: d.localNode(), ServerID: d.server.ID(), ServerName: d.serverName()}
+}
+
+// maxHostFile bounds what is read of a file that describes the host.
+const maxHostFile = 64 << 10
+
+// Host tells what the machine is.
+func (d *Daemon) Host(ctx context.Context) (*api.HostReport, error) {
+	data := api.HostData{
+		OS: runtime.GOOS + " " + runtime.GOARCH, Network: []map[string]string{}, Environment: map[string]string{}, Disk: map[string]api.DiskUsage{},
+		ResolvConf: hostFile("/etc/resolv.conf"), Hosts: hostFile("/etc/hosts"),
+	}
+	if out, err := exec.CommandContext(ctx, "uname", "-a").Output(); err == nil {
+		data.OS = strings.TrimSpace(string(out))
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list the network interfaces: %w", err)
+	}
+	for _, link := range links {
+		addrs, err := link.Addrs()
+		if err != nil {
+			continue // it went away meanwhile
+		}
+		for _, a := range addrs {
+			data.Network = append(data.Network, map[string]string{"name": link.Name, "address": a.String()})
+		}
+	}
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		data.Environment[name] = masked(name, value)
+	}
+	parts, err := disk.PartitionsWithContext(ctx, false)
+	if err != nil {
+		return nil, fmt.Errorf("list the file systems: %w", err)
+	}
+	for _, p := range parts {
+		if u, err := disk.UsageWithContext(ctx, p.Mountpoint); err == nil {
+			data.Disk[p.Mountpoint] = api.DiskUsage{DiskMB: int64(u.Total >> 20), UsedMB: int64(u.Used >> 20)}
+		}
+	}
+	id := d.localNode()
+	if id == "" {
+		id = d.server.ID()
+	}
+	return &api.HostReport{AgentID: id, HostData: data}, nil
+}
+
+// masked hides the values of variables that are secrets by their name.
+func masked(name, value string) string {
+	upper := strings.ToUpper(name)
+	for _, word := range []string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "LICENSE", "CREDENTIAL", "AUTH"} {
+		if strings.Contains(upper, word) && value != "" {
+			return "<redacted>"
+		}
+	}
+	return value
+}
+
+// hostFile is the beginning of a file, "" if there is none.
+func hostFile(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxHostFile))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// Reload reads the configuration again, as SIGHUP does.
+func (d *Daemon) Reload(context.Context) error {
+	if d.reload == nil {
+		return errdefs.Unimplementedf("this agent was started without configuration that could be read again")
+	}
+	return d.reload()
+}
+
+// Schedulers are the workers of this server's scheduler.
+func (d *Daemon) Schedulers() *api.SchedulerWorkers {
+	running, wanted := d.server.Workers()
+	out := &api.SchedulerWorkers{ServerID: d.server.ID(), Wanted: wanted, Schedulers: []api.SchedulerWorker{}}
+	for _, w := range running {
+		out.Schedulers = append(out.Schedulers, api.SchedulerWorker{
+			ID: w.ID, EnabledSchedulers: api.EnabledSchedulers, Started: w.Started.UTC().Format(time.RFC3339Nano),
+			Status: "Started", WorkloadStatus: "WaitingToDequeue",
+		})
+	}
+	return out
+}
+
+// SetSchedulers changes how many workers schedule.
+func (d *Daemon) SetSchedulers(_ context.Context, count int) error { return d.server.SetWorkers(count) }
+
+// SaveSnapshot writes the state of the cluster into an archive.
+func (d *Daemon) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
+	return d.server.SaveSnapshot(ctx)
+}
+
+// RestoreSnapshot replaces the state of the cluster by an archive.
+func (d *Daemon) RestoreSnapshot(ctx context.Context, r io.Reader) error {
+	return d.server.RestoreSnapshot(ctx, r)
+}
+
+// Monitor streams log lines of at least the level until ctx ends. A reader that
+// is too slow misses lines; it never holds the agent up.
+func (d *Daemon) Monitor(ctx context.Context, req *api.MonitorRequest, line func([]byte) error) error {
+	at := hclog.LevelFromString(req.Level)
+	if at == hclog.NoLevel {
+		return errdefs.InvalidArgumentf("Unknown log level: %s", req.Level)
+	}
+	lines := make(lineQueue, 512)
+	sink := hclog.NewSinkAdapter(&hclog.LoggerOptions{Level: at, Output: lines, JSONFormat: req.JSON, IncludeLocation: req.IncludeLocation})
+	d.log.RegisterSink(sink)
+	defer d.log.DeregisterSink(sink)
+	for {
+		select {
+		case b := <-lines:
+			if err := line(b); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// lineQueue takes log lines and drops them when it is full.
+type lineQueue chan []byte
+
+// Write takes a line.
+func (q lineQueue) Write(p []byte) (int, error) {
+	select {
+	case q <- append([]byte(nil), p...):
+	default:
+	}
+	return len(p), nil
+}
+
+// exportPiece is how much of a log is sent at once.
+const exportPiece = 64 << 10
+
+// ExportLogs streams the agent's log file, or what a service wrote to the
+// system's journal.
+func (d *Daemon) ExportLogs(ctx context.Context, req *api.ExportRequest, send func([]byte) error) error {
+	if req.OnDisk {
+		return d.exportFile(ctx, send)
+	}
+	return exportJournal(ctx, req, send)
+}
+
+func (d *Daemon) exportFile(ctx context.Context, send func([]byte) error) error {
+	if d.cfg.LogFile == "" {
+		return errdefs.FailedPreconditionf("this agent writes no log file: set log_file, or ask for service_name")
+	}
+	f, err := os.Open(d.cfg.LogFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errdefs.NotFoundf("the log file %s is gone", d.cfg.LogFile)
+	}
+	if err != nil {
+		return fmt.Errorf("open the log file: %w", err)
+	}
+	defer f.Close()
+	return sendAll(ctx, f, send)
+}
+
+func sendAll(ctx context.Context, r io.Reader, send func([]byte) error) error {
+	buf := make([]byte, exportPiece)
+	for ctx.Err() == nil {
+		n, err := r.Read(buf)
+		if n > 0 {
+			if err := send(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the log: %w", err)
+		}
+	}
+	return ctx.Err()
+}
+
+// exportJournal asks journalctl: the journal's own format is no interface.
+func exportJournal(ctx context.Context, req *api.ExportRequest, send func([]byte) error) error {
+	if strings.HasPrefix(req.Service, "-") || strings.ContainsAny(req.Service, "*?[ \n") {
+		return errdefs.InvalidArgumentf("service_name %q is no name of a service", req.Service)
+	}
+	path, err := exec.LookPath("journalctl")
+	if err != nil {
+		return errdefs.FailedPreconditionf("this machine has no journalctl; ask with on_disk=true for the agent's log file")
+	}
+	args := []string{"--unit=" + req.Service, "--no-pager", "--quiet"}
+	if req.Since > 0 {
+		args = append(args, "--since="+time.Now().Add(-req.Since).Format("2006-01-02 15:04:05"))
+	}
+	if req.Follow {
+		args = append(args, "--follow")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	err = sendAll(ctx, bufio.NewReaderSize(out, exportPiece), send)
+	if err != nil {
+		cancel()
+	}
+	if ended := cmd.Wait(); err == nil && ended != nil {
+		err = errdefs.Internalf("journalctl failed: %w", ended)
+	}
+	return err
+}

@@ -1,0 +1,298 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// HostReport is what an agent's machine is: for who looks for a fault.
+type HostReport struct {
+	AgentID  string
+	HostData HostData
+}
+
+// HostData is one machine. Values of the environment that may be secrets are masked.
+type HostData struct {
+	OS          string
+	Network     []map[string]string
+	ResolvConf  string
+	Hosts       string
+	Environment map[string]string
+	Disk        map[string]DiskUsage
+}
+
+// DiskUsage is one file system, in MB.
+type DiskUsage struct {
+	DiskMB int64
+	UsedMB int64
+}
+
+// SchedulerWorker is one worker of a server's scheduler.
+type SchedulerWorker struct {
+	ID                string   `json:"id"`
+	EnabledSchedulers []string `json:"enabled_schedulers"`
+	Started           string   `json:"started"`
+	Status            string   `json:"status"`
+	WorkloadStatus    string   `json:"workload_status"`
+}
+
+// SchedulerWorkers is a server's workers.
+type SchedulerWorkers struct {
+	ServerID   string            `json:"server_id"`
+	Schedulers []SchedulerWorker `json:"schedulers"`
+	Wanted     int               `json:"-"` // how many are to run while this server leads
+}
+
+// SchedulerWorkersConfig is how many workers a server runs and what for.
+type SchedulerWorkersConfig struct {
+	ServerID          string   `json:"server_id"`
+	NumSchedulers     int      `json:"num_schedulers"`
+	EnabledSchedulers []string `json:"enabled_schedulers"`
+}
+
+// EnabledSchedulers is what every worker schedules.
+var EnabledSchedulers = []string{model.JobTypeService, model.JobTypeBatch, model.JobTypeSystem, model.JobTypeSysBatch, "_core"}
+
+// maxSchedulers bounds what can be asked for: more than any machine has use for.
+const maxSchedulers = 1024
+
+// Inspection is what an agent tells and does for who looks for a fault.
+type Inspection interface {
+	Host(ctx context.Context) (*HostReport, error)
+	Reload(ctx context.Context) error
+	Schedulers() *SchedulerWorkers
+	SetSchedulers(ctx context.Context, count int) error
+	// Monitor streams log lines until ctx ends.
+	Monitor(ctx context.Context, req *MonitorRequest, line func([]byte) error) error
+	// ExportLogs streams what was logged.
+	ExportLogs(ctx context.Context, req *ExportRequest, send func([]byte) error) error
+}
+
+// MonitorRequest asks for log lines of at least a level.
+type MonitorRequest struct {
+	Level           string
+	JSON            bool
+	IncludeLocation bool
+}
+
+// ExportRequest asks for what was logged: of the agent's log file (OnDisk), or
+// of a service of the system's journal.
+type ExportRequest struct {
+	OnDisk  bool
+	Service string
+	Since   time.Duration // 0 is all
+	Follow  bool
+}
+
+func (s *Server) inspectionRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/agent/host", verbs{get: s.debugOnly(s.agentHost)})
+	s.mount(mux, "/v1/agent/reload", verbs{put: s.agentReload})
+	s.mount(mux, "/v1/agent/schedulers", verbs{get: s.listSchedulers})
+	s.mount(mux, "/v1/agent/schedulers/config", verbs{get: s.schedulersConfig, put: s.putSchedulersConfig})
+	s.mount(mux, "/v1/agent/pprof/{kind}", verbs{get: s.debugOnly(s.agentProfile)})
+	s.mount(mux, "/v1/agent/monitor", verbs{get: s.agentMonitor})
+	s.mount(mux, "/v1/agent/monitor/export", verbs{get: s.exportLogs})
+}
+
+// debugOnly refuses what tells of the inside of the process unless the operator
+// has switched it on.
+func (s *Server) debugOnly(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if !s.cfg.EnableDebug {
+			return nil, fail(http.StatusForbidden, "Permission denied")
+		}
+		return h(w, r)
+	}
+}
+
+// isHere refuses a request for another agent than this one.
+func (s *Server) isHere(r *http.Request) error {
+	p := r.URL.Query()
+	node, server := p.Get("node_id"), p.Get("server_id")
+	if node != "" && server != "" {
+		return fail(http.StatusBadRequest, "Cannot target node and server simultaneously")
+	}
+	self := s.backend.Identity()
+	if node != "" && !(len(node) >= 4 && strings.HasPrefix(self.NodeID, node)) {
+		return fail(http.StatusNotFound, "Unknown node \""+node+"\": this agent can only answer for itself; ask the agent of that node")
+	}
+	if server != "" && server != "leader" && server != self.ServerID && server != self.ServerName {
+		return fail(http.StatusNotFound, "unknown Nomad server "+server)
+	}
+	return nil
+}
+
+func (s *Server) agentHost(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if err := s.isHere(r); err != nil {
+		return nil, err
+	}
+	return s.backend.Host(r.Context())
+}
+
+func (s *Server) agentReload(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if err := s.backend.Reload(r.Context()); err != nil {
+		return nil, err
+	}
+	return struct{}{}, nil
+}
+
+func (s *Server) listSchedulers(http.ResponseWriter, *http.Request) (any, error) {
+	return s.backend.Schedulers(), nil
+}
+
+func (s *Server) schedulersConfig(http.ResponseWriter, *http.Request) (any, error) {
+	now := s.backend.Schedulers()
+	return &SchedulerWorkersConfig{ServerID: now.ServerID, NumSchedulers: now.Wanted, EnabledSchedulers: EnabledSchedulers}, nil
+}
+
+func (s *Server) putSchedulersConfig(w http.ResponseWriter, r *http.Request) (any, error) {
+	var req SchedulerWorkersConfig
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, fail(http.StatusBadRequest, "Invalid request: "+err.Error())
+	}
+	if req.NumSchedulers < 1 || req.NumSchedulers > maxSchedulers {
+		return nil, fail(http.StatusBadRequest, "Invalid request: num_schedulers must be between 1 and 1024")
+	}
+	for _, kind := range EnabledSchedulers {
+		if len(req.EnabledSchedulers) > 0 && !slices.Contains(req.EnabledSchedulers, kind) {
+			return nil, fail(http.StatusBadRequest, "Invalid request: enabled_schedulers must hold all of "+strings.Join(EnabledSchedulers, ", ")+": every worker schedules every type")
+		}
+	}
+	if err := s.backend.SetSchedulers(r.Context(), req.NumSchedulers); err != nil {
+		return nil, err
+	}
+	return s.schedulersConfig(w, r)
+}
+
+// maxProfileSeconds bounds how long a profile may run.
+const maxProfileSeconds = 300
+
+// agentProfile answers with a profile of the process, as net/http/pprof has them.
+func (s *Server) agentProfile(w http.ResponseWriter, r *http.Request) (any, error) {
+	if err := s.isHere(r); err != nil {
+		return nil, err
+	}
+	seconds, err := intParam(r, "seconds", 1)
+	if err != nil {
+		return nil, err
+	}
+	if seconds < 1 || seconds > maxProfileSeconds {
+		return nil, fail(http.StatusBadRequest, "seconds must be between 1 and 300")
+	}
+	kind := r.PathValue("kind")
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	switch kind {
+	case "cmdline":
+		pprof.Cmdline(w, r)
+	case "profile", "trace":
+		q := r.URL.Query()
+		if q.Get("seconds") == "" { // the default of net/http/pprof is 30
+			q.Set("seconds", "1")
+			r = r.Clone(r.Context())
+			r.URL.RawQuery = q.Encode()
+		}
+		if kind == "profile" {
+			pprof.Profile(w, r)
+		} else {
+			pprof.Trace(w, r)
+		}
+	default:
+		if !slices.Contains([]string{"goroutine", "heap", "allocs", "block", "mutex", "threadcreate"}, kind) {
+			return nil, fail(http.StatusNotFound, "Pprof profile not found profile: "+kind)
+		}
+		pprof.Handler(kind).ServeHTTP(w, r)
+	}
+	return done, nil
+}
+
+// agentMonitor streams log lines: as frames, or as they are with plain=true.
+func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, error) {
+	req := &MonitorRequest{Level: cmp.Or(r.URL.Query().Get("log_level"), "INFO")}
+	var err error
+	if req.JSON, err = boolParam(r, "log_json"); err != nil {
+		return nil, err
+	}
+	if req.IncludeLocation, err = boolParam(r, "log_include_location"); err != nil {
+		return nil, err
+	}
+	plain, err := boolParam(r, "plain")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.isHere(r); err != nil {
+		return nil, err
+	}
+	out := newStream(w, plain)
+	err = s.backend.Monitor(r.Context(), req, func(line []byte) error {
+		return out.frame(&StreamFrame{Data: line, File: "log"})
+	})
+	return done, out.end(err)
+}
+
+func (s *Server) exportLogs(w http.ResponseWriter, r *http.Request) (any, error) {
+	p := r.URL.Query()
+	req := &ExportRequest{Service: p.Get("service_name")}
+	var err error
+	if req.OnDisk, err = boolParam(r, "on_disk"); err != nil {
+		return nil, err
+	}
+	if req.Follow, err = boolParam(r, "follow"); err != nil {
+		return nil, err
+	}
+	if v := p.Get("logs_since"); v != "" {
+		if req.Since, err = time.ParseDuration(v); err != nil || req.Since < 0 {
+			return nil, fail(http.StatusBadRequest, "logs_since must be a duration such as 72h")
+		}
+	}
+	if req.OnDisk == (req.Service != "") {
+		return nil, fail(http.StatusBadRequest, "one of on_disk and service_name must be given, and not both")
+	}
+	if req.OnDisk && (req.Follow || req.Since != 0) {
+		return nil, fail(http.StatusBadRequest, "follow and logs_since are for service_name only")
+	}
+	if err := s.isHere(r); err != nil {
+		return nil, err
+	}
+	out := newStream(w, p.Get("plain") == "true")
+	err = s.backend.ExportLogs(r.Context(), req, func(b []byte) error { return out.frame(&StreamFrame{Data: b, File: "log"}) })
+	return done, out.end(err)
+}
+
+// Identity is who this agent is; an id is "" for a side that does not run here.
+type Identity struct {
+	NodeID     string
+	ServerID   string
+	ServerName string
+}
+
+// nodeMetaRequest changes the metadata of a node: a null value takes a key away.
+type nodeMetaRequest struct {
+	NodeID string
+	Meta   map[string]*string
+}
+
+func (s *Server) nodeMeta(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.backend.NodeMeta(r.Context(), r.URL.Query().Get("node_id"))
+}
+
+func (s *Server) putNodeMeta(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var req nodeMetaRequest
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if len(req.Meta) == 0 {
+		return nil, fail(http.StatusBadRequest, "missing required Meta object")
+	}
+	return s.backend.ApplyNodeMeta(r.Context(), cmp.Or(req.NodeID, r.URL.Query().Get("node_id")), req.Meta)
+}

@@ -1,0 +1,107 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Snapshots saves and restores the state of the cluster.
+type Snapshots interface {
+	SaveSnapshot(ctx context.Context) (*Snapshot, error)
+	RestoreSnapshot(ctx context.Context, r io.Reader) error
+}
+
+// Snapshot is a saved state. The reader must be closed.
+type Snapshot struct {
+	io.ReadCloser
+	Size   int64
+	Digest string // "sha-256=BASE64"
+	Index  uint64
+}
+
+// Limits of what one request about a snapshot may take.
+const (
+	maxSnapshotBytes = 16 << 30
+	snapshotTime     = 30 * time.Minute
+)
+
+func (s *Server) snapshotRoutes(mux *http.ServeMux) {
+	s.mountUpTo(mux, "/v1/operator/snapshot", maxSnapshotBytes, verbs{get: s.saveSnapshot, put: s.restoreSnapshot})
+}
+
+func (s *Server) saveSnapshot(w http.ResponseWriter, r *http.Request) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), snapshotTime)
+	defer cancel()
+	snap, err := s.backend.SaveSnapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer snap.Close()
+	h := w.Header()
+	h.Set("Content-Type", "application/x-gzip")
+	h.Set("Content-Length", strconv.FormatInt(snap.Size, 10))
+	h.Set("Digest", snap.Digest)
+	setReadMeta(w, snap.Index, ReadMeta{KnownLeader: true})
+	if _, err := io.Copy(w, snap); err != nil {
+		panic(http.ErrAbortHandler) // a cut snapshot must not look whole
+	}
+	return done, nil
+}
+
+func (s *Server) restoreSnapshot(w http.ResponseWriter, r *http.Request) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), snapshotTime)
+	defer cancel()
+	if err := s.backend.RestoreSnapshot(ctx, r.Body); err != nil {
+		return nil, err
+	}
+	setIndex(w, s.backend.View().Index())
+	return struct{}{}, nil
+}
+
+// AutopilotConfiguration is how servers that fail are dealt with.
+type AutopilotConfiguration struct {
+	CleanupDeadServers      bool
+	LastContactThreshold    string
+	MaxTrailingLogs         uint64
+	MinQuorum               uint64
+	ServerStabilizationTime string
+	EnableRedundancyZones   bool
+	DisableUpgradeMigration bool
+	EnableCustomUpgrades    bool
+	CreateIndex             uint64
+	ModifyIndex             uint64
+}
+
+// autopilotConfiguration answers what holds: there is one server, so nothing of
+// it can be set yet.
+func (s *Server) autopilotConfiguration(http.ResponseWriter, *http.Request) (any, error) {
+	return &AutopilotConfiguration{
+		CleanupDeadServers: true, LastContactThreshold: "200ms", MaxTrailingLogs: 250, ServerStabilizationTime: "10s",
+	}, nil
+}
+
+// UpgradeCheck is what would have to change before the old way of giving tasks
+// access to Vault goes.
+type UpgradeCheck struct {
+	JobsWithoutVaultIdentity []JobListStub
+	OutdatedNodes            []*NodeListStub
+	VaultTokens              []struct{}
+	QueryMeta
+}
+
+// vaultUpgradeCheck: Drover never had the old way, so nothing has to change.
+func (s *Server) vaultUpgradeCheck(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableJobs), func(v View, _ *query) answer {
+		index := v.TableIndex(TableJobs)
+		return answer{index: index, value: &UpgradeCheck{
+			JobsWithoutVaultIdentity: []JobListStub{}, OutdatedNodes: []*NodeListStub{}, VaultTokens: []struct{}{},
+			QueryMeta: QueryMeta{Index: index, KnownLeader: true},
+		}}
+	})
+}

@@ -1,0 +1,51 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/drover-project/drover/core/api"
+)
+
+// scratch is where snapshots lie while they are sent or checked: beside the
+// data, so that no small /tmp is filled.
+func (s *Server) scratch() (string, error) {
+	if s.cfg.DataDir == "" {
+		return "", nil
+	}
+	if err := os.MkdirAll(s.cfg.DataDir, 0o700); err != nil {
+		return "", fmt.Errorf("make the server's directory: %w", err)
+	}
+	return s.cfg.DataDir, nil
+}
+
+// SaveSnapshot writes the state of the cluster into an archive.
+func (s *Server) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
+	dir, err := s.scratch()
+	if err != nil {
+		return nil, err
+	}
+	s.snapshots.Lock() // one at a time: each takes as much disk as the state
+	defer s.snapshots.Unlock()
+	a, err := s.raft.SaveArchive(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return &api.Snapshot{ReadCloser: a, Size: a.Size, Digest: a.Digest, Index: a.Info.Index}, nil
+}
+
+// RestoreSnapshot replaces the state of the cluster by an archive.
+func (s *Server) RestoreSnapshot(ctx context.Context, r io.Reader) error {
+	dir, err := s.scratch()
+	if err != nil {
+		return err
+	}
+	s.snapshots.Lock()
+	defer s.snapshots.Unlock()
+	return s.raft.RestoreArchive(ctx, dir, r)
+}
