@@ -139,6 +139,9 @@ func (v *memView) put(a *model.Allocation) {
 			ds.PlacedCanaries = append(ds.PlacedCanaries, a.ID)
 		}
 	}
+	if old := v.allocs[a.ID]; old != nil && c.NextAllocation == "" {
+		c.NextAllocation = old.NextAllocation
+	}
 	v.allocs[a.ID] = &c
 }
 

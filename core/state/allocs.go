@@ -113,6 +113,7 @@ func (tx *Tx) PlaceAlloc(a *model.Allocation, now int64) {
 func keepReported(a, old *model.Allocation) {
 	a.CreateIndex, a.CreateTime = old.CreateIndex, old.CreateTime
 	a.TaskStates, a.NetworkStatus = old.TaskStates, old.NetworkStatus
+	setIf(&a.NextAllocation, old.NextAllocation) // its successor may come with the same plan
 	if a.ClientStatus != model.AllocClientStatusLost && a.ClientStatus != model.AllocClientStatusUnknown {
 		a.ClientStatus, a.ClientDescription = old.ClientStatus, old.ClientDescription
 	}

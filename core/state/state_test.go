@@ -361,3 +361,21 @@ func TestAWatchIsForgottenWithItsContextAndItsContextWithIt(t *testing.T) {
 		t.Error("the end of its context ended a watch as a change does")
 	}
 }
+
+func TestAnAllocThatIsChangedInTheEntryOfItsSuccessorKeepsPointingToIt(t *testing.T) {
+	s := state.New()
+	register(t, s, job("web", 1))
+	place(t, s, alloc("a1", 0))
+	update(t, s, func(tx *state.Tx) error {
+		next := alloc("a2", 0)
+		next.PreviousAllocation = "a1"
+		tx.PlaceAlloc(next, 1000)
+		unknown := alloc("a1", 0) // as the scheduler saw it
+		unknown.ClientStatus = model.AllocClientStatusUnknown
+		tx.PlaceAlloc(unknown, 1000)
+		return nil
+	})
+	if a := s.View().AllocByID("a1"); a.NextAllocation != "a2" || a.ClientStatus != model.AllocClientStatusUnknown {
+		t.Errorf("next is %q, status %s", a.NextAllocation, a.ClientStatus)
+	}
+}

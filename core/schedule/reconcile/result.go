@@ -16,6 +16,7 @@ const (
 	DescMigrating    = "alloc is being migrated"
 	DescLost         = "alloc is lost since its node is down"
 	DescUnknown      = "alloc is unknown since its node is disconnected"
+	DescRescheduled  = "alloc was rescheduled because it failed"
 	DescReconnected  = "alloc not needed due to disconnected client reconnect"
 	DescFollowUp     = "created for delayed rescheduling"
 	DescDisconnected = "created for delayed disconnect timeout"

@@ -91,7 +91,7 @@ func (r *run) sortFailed(s *slots, a *model.Allocation) {
 	now := a.DesiredTransition.ShouldForceReschedule() || ok && !at.After(r.Now)
 	switch {
 	case now && (a.DesiredTransition.ShouldForceReschedule() || !r.heldByDeployment(a)):
-		s.leaving = append(s.leaving, &leaver{alloc: a, reschedule: true})
+		s.leaving = append(s.leaving, &leaver{alloc: a, desc: DescRescheduled, reschedule: true})
 		return
 	case ok && at.After(r.Now) && a.FollowupEvalID == "":
 		c := a.Copy()

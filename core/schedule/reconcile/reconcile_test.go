@@ -1,0 +1,387 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reconcile_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/reconcile"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// bench is the input of a reconciliation of one job of one group.
+type bench struct {
+	reconcile.Input
+	nodes      map[string]*model.Node
+	infeasible map[string]bool
+	jobs       []*model.Job
+	ids        int
+}
+
+func newBench(kind string, count int) *bench {
+	job := &model.Job{ID: "j", Namespace: "default", Type: kind, CreateIndex: 1, TaskGroups: []*model.TaskGroup{{
+		Name: "g", Count: count, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec", Env: map[string]string{}}},
+	}}}
+	b := &bench{nodes: map[string]*model.Node{}, infeasible: map[string]bool{}, jobs: []*model.Job{job}}
+	for _, id := range []string{"n1", "n2", "n3"} {
+		b.nodes[id] = &model.Node{ID: id, Status: model.NodeStatusReady, SchedulingEligibility: "eligible"}
+	}
+	b.Input = reconcile.Input{
+		Job: job, Now: now, NewID: func() string { b.ids++; return fmt.Sprint("id", b.ids) },
+		JobOf: func(a *model.Allocation) *model.Job {
+			if int(a.JobVersion) < len(b.jobs) {
+				return b.jobs[a.JobVersion]
+			}
+			return nil
+		},
+		Node:     func(id string) *model.Node { return b.nodes[id] },
+		Feasible: func(_ *model.TaskGroup, n *model.Node) bool { return n != nil && !b.infeasible[n.ID] },
+	}
+	return b
+}
+
+// version registers another version of the job.
+func (b *bench) version(edit func(*model.Job)) {
+	j := b.Job.Copy()
+	j.Version++
+	edit(j)
+	b.Job, b.jobs = j, append(b.jobs, j)
+}
+
+func env(value string) func(*model.Job) {
+	return func(j *model.Job) { j.TaskGroups[0].Tasks[0].Env["V"] = value }
+}
+
+// alloc adds an alloc of the newest version that runs.
+func (b *bench) alloc(id string, index int, node string) *model.Allocation {
+	a := &model.Allocation{
+		ID: id, Name: model.AllocName("j", "g", index), JobID: "j", Namespace: "default", TaskGroup: "g", NodeID: node, JobVersion: b.Job.Version,
+		DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusRunning, CreateIndex: uint64(len(b.Allocs) + 1),
+	}
+	b.Allocs = append(b.Allocs, a)
+	return a
+}
+
+func (b *bench) nodeList() []*model.Node {
+	return []*model.Node{b.nodes["n1"], b.nodes["n2"], b.nodes["n3"]}
+}
+
+// told says in words what a result does.
+func told(r *reconcile.Result) []string {
+	var out []string
+	for _, s := range r.Stop {
+		out = append(out, "stop "+s.Alloc.ID+": "+s.Description)
+	}
+	for _, a := range r.Changed {
+		out = append(out, fmt.Sprintf("change %s to v%d %s", a.ID, a.JobVersion, a.ClientStatus))
+	}
+	for _, p := range r.Place {
+		line := fmt.Sprintf("place %s v%d", p.Name, p.Job.Version)
+		if p.Node != nil {
+			line += " on " + p.Node.ID
+		}
+		if p.Previous != nil {
+			line += " after " + p.Previous.ID
+		}
+		if p.Update {
+			line += " (update)"
+		}
+		out = append(out, line)
+	}
+	for _, f := range r.FollowUps {
+		out = append(out, fmt.Sprintf("look again in %s", f.WaitUntil.Sub(now)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func expect(t *testing.T, r *reconcile.Result, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if got := told(r); !slices.Equal(got, want) {
+		t.Errorf("it does\n%q\nnot\n%q", got, want)
+	}
+}
+
+func TestWhatIsMissingIsPlacedUnderTheLowestFreeNames(t *testing.T) {
+	b := newBench("service", 3)
+	b.alloc("a", 1, "n1")
+	expect(t, reconcile.Service(b.Input), "place j.g[0] v0", "place j.g[2] v0")
+}
+
+func TestAnEqualClusterNeedsNothing(t *testing.T) {
+	b := newBench("service", 2)
+	b.alloc("a", 0, "n1")
+	b.alloc("b", 1, "n2")
+	expect(t, reconcile.Service(b.Input))
+}
+
+func TestSurplusGoesFromTheHighestName(t *testing.T) {
+	b := newBench("service", 1)
+	b.alloc("a", 0, "n1")
+	b.alloc("b", 1, "n2")
+	b.alloc("c", 2, "n3")
+	expect(t, reconcile.Service(b.Input), "stop b: "+reconcile.DescNotNeeded, "stop c: "+reconcile.DescNotNeeded)
+}
+
+func TestAStoppedOrPurgedJobStopsWhatLivesAndNothingElse(t *testing.T) {
+	b := newBench("service", 2)
+	b.alloc("a", 0, "n1")
+	b.alloc("done", 1, "n1").ClientStatus = model.AllocClientStatusComplete
+	b.version(func(j *model.Job) { j.Stop = true })
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescNotNeeded)
+	b.Job = nil
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescNotNeeded)
+}
+
+func TestAGroupThatTheJobHasNoMoreIsStopped(t *testing.T) {
+	b := newBench("service", 1)
+	b.alloc("a", 0, "n1")
+	b.alloc("b", 0, "n2").TaskGroup = "old"
+	expect(t, reconcile.Service(b.Input), "stop b: "+reconcile.DescNotNeeded)
+}
+
+func TestOnlyWhatTasksWereStartedWithNeedsNewAllocs(t *testing.T) {
+	b := newBench("service", 1)
+	b.alloc("a", 0, "n1")
+	b.version(func(j *model.Job) {
+		j.Priority, j.TaskGroups[0].RestartPolicy = 80, &model.RestartPolicy{Attempts: 9}
+		j.TaskGroups[0].Constraints = []*model.Constraint{{LTarget: "a", RTarget: "b", Operand: "="}}
+	})
+	expect(t, reconcile.Service(b.Input), "change a to v1 running")
+	b.infeasible["n1"] = true // the new constraint refuses its node
+	expect(t, reconcile.Service(b.Input), "place j.g[0] v1 after a (update)")
+	b.infeasible["n1"] = false
+	b.version(env("2"))
+	expect(t, reconcile.Service(b.Input), "place j.g[0] v2 after a (update)")
+}
+
+func TestALostNodeIsReplacedAndItsAllocsAreLost(t *testing.T) {
+	b := newBench("service", 2)
+	b.alloc("a", 0, "n1")
+	b.alloc("b", 1, "n2")
+	b.nodes["n1"].Status = model.NodeStatusDown
+	r := reconcile.Service(b.Input)
+	expect(t, r, "stop a: "+reconcile.DescLost, "place j.g[0] v0 after a")
+	if r.Stop[0].ClientStatus != model.AllocClientStatusLost {
+		t.Errorf("the client status is %q", r.Stop[0].ClientStatus)
+	}
+	delete(b.nodes, "n2") // purged
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescLost, "place j.g[0] v0 after a", "stop b: "+reconcile.DescLost, "place j.g[1] v0 after b")
+}
+
+func TestADrainMovesAllocs(t *testing.T) {
+	b := newBench("service", 1)
+	yes := true
+	b.alloc("a", 0, "n1").DesiredTransition.Migrate = &yes
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescMigrating, "place j.g[0] v0 after a")
+}
+
+// failed adds an alloc that failed some time ago.
+func (b *bench) failed(id string, ago time.Duration) *model.Allocation {
+	a := b.alloc(id, 0, "n1")
+	a.ClientStatus, a.ModifyTime = model.AllocClientStatusFailed, now.Add(-ago).UnixNano()
+	return a
+}
+
+func TestAFailureIsReplacedByItsPolicy(t *testing.T) {
+	b := newBench("service", 1)
+	b.Job.TaskGroups[0].ReschedulePolicy = &model.ReschedulePolicy{Unlimited: true, Delay: time.Minute, DelayFunction: model.DelayFunctionConstant}
+	a := b.failed("a", 40*time.Second)
+	r := reconcile.Service(b.Input)
+	expect(t, r, "change a to v0 failed", "look again in 20s")
+	if r.Changed[0].FollowupEvalID != r.FollowUps[0].ID {
+		t.Error("the alloc does not name the evaluation to come")
+	}
+	a.FollowupEvalID = "x"
+	expect(t, reconcile.Service(b.Input)) // it is known already
+	b.Now = now.Add(time.Minute)
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescRescheduled, "place j.g[0] v0 after a")
+}
+
+func TestWithoutAttemptsAFailureKeepsItsPlaceUntilSomebodyForcesIt(t *testing.T) {
+	b := newBench("service", 1)
+	a := b.failed("a", time.Hour)
+	expect(t, reconcile.Service(b.Input))
+	yes := true
+	a.DesiredTransition.ForceReschedule = &yes
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescRescheduled, "place j.g[0] v0 after a")
+	a.NextAllocation = "b"
+	b.alloc("b", 0, "n2")
+	expect(t, reconcile.Service(b.Input)) // once
+}
+
+func TestAForcedRescheduleWaitsForNoDeployment(t *testing.T) {
+	b := newBench("service", 1)
+	b.Job.TaskGroups[0].Update = &model.UpdateStrategy{MaxParallel: 1}
+	b.Job.TaskGroups[0].ReschedulePolicy = &model.ReschedulePolicy{Unlimited: true, DelayFunction: model.DelayFunctionConstant}
+	b.Deployment = &model.Deployment{ID: "d", JobID: "j", JobCreateIndex: 1, Status: model.DeploymentStatusRunning, TaskGroups: map[string]*model.DeploymentState{"g": {DesiredTotal: 1}}}
+	a := b.failed("a", time.Hour)
+	a.DeploymentID = "d"
+	expect(t, reconcile.Service(b.Input)) // the deployment fails with it
+	yes := true
+	a.DesiredTransition.ForceReschedule = &yes
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescRescheduled, "place j.g[0] v0 after a")
+}
+
+func TestBatchWorkThatIsDoneStaysDoneUntilItsSpecificationChanges(t *testing.T) {
+	b := newBench("batch", 2)
+	b.alloc("a", 0, "n1").ClientStatus = model.AllocClientStatusComplete
+	b.alloc("b", 1, "n1")
+	expect(t, reconcile.Service(b.Input))
+	b.version(func(j *model.Job) { j.Priority = 70 })
+	expect(t, reconcile.Service(b.Input), "change b to v1 running")
+	b.version(env("2"))
+	expect(t, reconcile.Service(b.Input), "place j.g[0] v2", "place j.g[1] v2 after b (update)")
+}
+
+func TestSysbatchRunsOncePerNodeToItsEnd(t *testing.T) {
+	b := newBench("sysbatch", 1)
+	b.alloc("done", 0, "n1").ClientStatus = model.AllocClientStatusComplete
+	b.alloc("bad", 0, "n2").ClientStatus = model.AllocClientStatusFailed
+	expect(t, reconcile.System(b.Input, b.nodeList()), "place j.g[0] v0 on n3")
+	b.version(env("2"))
+	expect(t, reconcile.System(b.Input, b.nodeList()), "place j.g[0] v1 on n1 after done", "place j.g[0] v1 on n2 after bad", "place j.g[0] v1 on n3")
+}
+
+func TestASystemAllocThatEndedIsStartedAgain(t *testing.T) {
+	b := newBench("system", 1)
+	b.alloc("a", 0, "n1").ClientStatus = model.AllocClientStatusFailed
+	b.alloc("b", 0, "n2")
+	b.alloc("c", 0, "n3")
+	expect(t, reconcile.System(b.Input, b.nodeList()), "place j.g[0] v0 on n1 after a")
+}
+
+func TestSystemAllocsLeaveNodesThatAreNoMoreFeasible(t *testing.T) {
+	b := newBench("system", 1)
+	for i, n := range []string{"n1", "n2", "n3"} {
+		b.alloc(fmt.Sprint("a", i+1), 0, n)
+	}
+	b.infeasible["n2"] = true
+	b.nodes["n3"].Status = model.NodeStatusDown
+	expect(t, reconcile.System(b.Input, b.nodeList()[:2]), "stop a2: "+reconcile.DescNotNeeded, "stop a3: "+reconcile.DescLost)
+	b.version(func(j *model.Job) { j.TaskGroups[0].Count = 0 })
+	expect(t, reconcile.System(b.Input, b.nodeList()[:2]), "stop a1: "+reconcile.DescNotNeeded, "stop a2: "+reconcile.DescNotNeeded, "stop a3: "+reconcile.DescNotNeeded)
+}
+
+func TestGroupsThatASystemJobHasNoMoreAreStoppedInTheSameOrderEachTime(t *testing.T) {
+	for range 20 {
+		b := newBench("system", 1)
+		for i, g := range []string{"z", "a", "m"} {
+			b.alloc(g, 0, fmt.Sprint("n", i+1)).TaskGroup = g
+		}
+		r := reconcile.System(b.Input, nil)
+		var got []string
+		for _, s := range r.Stop {
+			got = append(got, s.Alloc.ID)
+		}
+		if !slices.Equal(got, []string{"a", "m", "z"}) {
+			t.Fatalf("stopped in the order %q", got)
+		}
+	}
+}
+
+// pair is an alloc that is back from a node that was out of reach, and its replacement.
+func pair(t *testing.T, by string) (*bench, *model.Allocation, *model.Allocation) {
+	t.Helper()
+	b := newBench("service", 1)
+	b.Job.TaskGroups[0].Disconnect = &model.DisconnectStrategy{LostAfter: time.Hour, Reconcile: by}
+	first, second := b.alloc("first", 0, "n1"), b.alloc("second", 0, "n2")
+	first.NextAllocation, second.PreviousAllocation = "second", "first"
+	started := func(a *model.Allocation, ago time.Duration) {
+		at := now.Add(-ago)
+		a.TaskStates = map[string]*model.TaskState{"t": {State: model.TaskStateRunning, StartedAt: &at}}
+	}
+	started(first, time.Hour)
+	started(second, time.Minute)
+	score := func(a *model.Allocation, s float64) {
+		a.Metrics = &model.AllocMetric{ScoreMetaData: []*model.NodeScoreMeta{{NodeID: a.NodeID, NormScore: s}}}
+	}
+	score(first, .4)
+	score(second, .6)
+	return b, first, second
+}
+
+func TestTheDisconnectBlockSaysWhichAllocStays(t *testing.T) {
+	for by, loser := range map[string]string{
+		"": "first", model.ReconcileBestScore: "first", model.ReconcileKeepOriginal: "second",
+		model.ReconcileKeepReplacement: "first", model.ReconcileLongestRunning: "second",
+	} {
+		b, _, _ := pair(t, by)
+		t.Run(by, func(t *testing.T) {
+			expect(t, reconcile.Service(b.Input), "stop "+loser+": "+reconcile.DescReconnected)
+		})
+	}
+}
+
+func TestAReplacementThatIsUnhealthyGivesWay(t *testing.T) {
+	b, _, second := pair(t, model.ReconcileKeepReplacement)
+	no := false
+	second.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &no}
+	expect(t, reconcile.Service(b.Input), "stop second: "+reconcile.DescReconnected)
+}
+
+func TestAnOutdatedAllocThatIsBackGivesWay(t *testing.T) {
+	b, first, second := pair(t, model.ReconcileKeepOriginal)
+	b.version(env("2"))
+	second.JobVersion = 1
+	_ = first
+	expect(t, reconcile.Service(b.Input), "stop first: "+reconcile.DescReconnected)
+}
+
+func TestTheChainOfReplacementsIsFollowed(t *testing.T) {
+	b, _, second := pair(t, model.ReconcileKeepOriginal)
+	second.ClientStatus, second.NextAllocation = model.AllocClientStatusFailed, "third"
+	b.alloc("third", 0, "n3").PreviousAllocation = "second"
+	expect(t, reconcile.Service(b.Input), "stop third: "+reconcile.DescReconnected)
+}
+
+func TestDelaysGrowAsTheirFunctionSaysAndStartAnewAfterALongLife(t *testing.T) {
+	history := func(n int) *model.Allocation {
+		a := &model.Allocation{ModifyTime: now.UnixNano()}
+		if n > 0 {
+			a.RescheduleTracker = &model.RescheduleTracker{}
+		}
+		for range n {
+			a.RescheduleTracker.Events = append(a.RescheduleTracker.Events, &model.RescheduleEvent{RescheduleTime: now.Add(-time.Second).UnixNano()})
+		}
+		return a
+	}
+	for f, want := range map[string][]time.Duration{
+		model.DelayFunctionConstant:    {10, 10, 10, 10, 10},
+		model.DelayFunctionExponential: {10, 20, 40, 60, 60},
+		model.DelayFunctionFibonacci:   {10, 10, 20, 30, 50},
+	} {
+		p := &model.ReschedulePolicy{Unlimited: true, Delay: 10 * time.Second, MaxDelay: time.Minute, DelayFunction: f}
+		for n, seconds := range want {
+			if got := reconcile.Delay(p, history(n)); got != seconds*time.Second {
+				t.Errorf("%s, %d attempts: %s, not %ds", f, n, got, seconds)
+			}
+		}
+	}
+	old := history(4)
+	for _, e := range old.RescheduleTracker.Events {
+		e.RescheduleTime = now.Add(-time.Hour).UnixNano()
+	}
+	p := &model.ReschedulePolicy{Unlimited: true, Delay: 10 * time.Second, MaxDelay: time.Minute, DelayFunction: model.DelayFunctionExponential}
+	if got := reconcile.Delay(p, old); got != 10*time.Second {
+		t.Errorf("after an hour of running the delay is %s", got)
+	}
+}
+
+func TestAttemptsCountWithinTheirInterval(t *testing.T) {
+	p := &model.ReschedulePolicy{Attempts: 2, Interval: time.Hour, DelayFunction: model.DelayFunctionConstant}
+	a := &model.Allocation{ModifyTime: now.UnixNano(), RescheduleTracker: &model.RescheduleTracker{}}
+	for ago, want := range map[time.Duration]bool{50 * time.Minute: false, 70 * time.Minute: true} {
+		a.RescheduleTracker.Events = []*model.RescheduleEvent{{RescheduleTime: now.Add(-ago).UnixNano()}, {RescheduleTime: now.Add(-time.Minute).UnixNano()}}
+		if _, ok := reconcile.NextReschedule(p, a); ok != want {
+			t.Errorf("an attempt of %s ago counts: %v", ago, !want == ok)
+		}
+	}
+}
