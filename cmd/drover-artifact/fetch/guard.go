@@ -75,17 +75,36 @@ type guard struct {
 	seen    bool // origin is known
 	origin  reach
 	refused *refusal
-	proxies map[string]bool // hosts of proxies that the operator has configured
+	proxies map[string]bool // host:port of proxies that the operator has configured
 }
 
 func newGuard(host string) *guard {
 	g := &guard{host: strings.ToLower(host), proxies: map[string]bool{}}
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
-		if u, err := url.Parse(os.Getenv(name)); err == nil && u.Hostname() != "" {
-			g.proxies[strings.ToLower(u.Hostname())] = true
+		if addr := proxyAddr(os.Getenv(name)); addr != "" {
+			g.proxies[addr] = true
 		}
 	}
 	return g
+}
+
+// proxyAddr is the host:port of a proxy as the environment names it.
+func proxyAddr(text string) string {
+	if text != "" && !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
+	}
+	if port == "" {
+		port = "80"
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // allow decides on one address of a host.
@@ -99,7 +118,7 @@ func (g *guard) allow(host string, ip netip.Addr) error {
 		g.seen, g.origin = true, r
 	}
 	switch {
-	case g.proxies[host], r == public:
+	case r == public:
 		return nil
 	case own && (net.ParseIP(host) != nil || host == "localhost"):
 		return nil // the source says so itself
@@ -136,6 +155,9 @@ func (g *guard) dial(ctx context.Context, network, addr string) (net.Conn, error
 		return nil, fmt.Errorf("dial %q: %w", addr, err)
 	}
 	d := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
+		if g.proxies[strings.ToLower(addr)] {
+			return nil
+		}
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return fmt.Errorf("read the address %q: %w", address, err)

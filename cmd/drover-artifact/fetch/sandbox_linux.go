@@ -71,12 +71,11 @@ func lockIn(req *wire.Request, tools bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	fs := landlock.V9.BestEffort()
-	if err := fs.RestrictPaths(rules...); err != nil {
-		return false, fmt.Errorf("restrict files with Landlock: %w", err)
-	}
-	if err := fs.RestrictScoped(); err != nil {
-		return false, fmt.Errorf("restrict signals with Landlock: %w", err)
+	// Files and signals in one ruleset: a second one would forbid to move files
+	// between folders. The network is open: the guard looks at it.
+	all := landlock.Config{HandledAccessFS: landlock.V9.HandledAccessFS, Scoped: landlock.V9.Scoped}
+	if err := all.BestEffort().Restrict(rules...); err != nil {
+		return false, fmt.Errorf("restrict it with Landlock: %w", err)
 	}
 	return true, nil
 }

@@ -88,8 +88,9 @@ func (a *archive) Decompress(dst, src string, dir bool, _ os.FileMode) error {
 	if err == nil {
 		err = u.finish()
 	}
-	var broken *fs.PathError // of our own disk, not of the archive
-	if err == nil || errdefs.IsInvalidArgument(err) || errors.As(err, &broken) || a.ctx.Err() != nil {
+	var disk *fs.PathError // our own disk, not the archive
+	var link *os.LinkError
+	if err == nil || errdefs.IsInvalidArgument(err) || errors.As(err, &disk) || errors.As(err, &link) || a.ctx.Err() != nil {
 		return err
 	}
 	return errdefs.InvalidArgumentf("the archive cannot be unpacked; is it whole, and of the kind that its name says (archive=false keeps it packed)? %w", err)
