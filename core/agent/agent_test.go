@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,21 @@ type bed struct {
 	driver  *fakeDriver
 	servers *fakeServers
 	agent   *agent.Agent
+	full    atomic.Int64 // percent of the disk of the allocs
+}
+
+func (b *bed) usage(context.Context, string) (disk, inodes float64, err error) {
+	return float64(b.full.Load()), 0, nil
+}
+
+// dirs is how many allocs have a directory.
+func (b *bed) dirs() int {
+	b.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(b.dir, "alloc"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return len(entries)
 }
 
 func newBed(t *testing.T) *bed {
@@ -45,7 +61,7 @@ func newBed(t *testing.T) *bed {
 
 func (b *bed) start() {
 	b.t.Helper()
-	a, err := agent.New(b.t.Context(), agent.Config{DataDir: b.dir, Servers: b.servers, Plugins: b.driver, GCMaxAllocs: 2, GCInterval: time.Millisecond})
+	a, err := agent.New(b.t.Context(), agent.Config{DataDir: b.dir, Servers: b.servers, Plugins: b.driver, GC: agent.GC{MaxAllocs: 2, Interval: time.Millisecond, Usage: b.usage}})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -270,12 +286,57 @@ func TestOldEndedAllocsAreCollected(t *testing.T) {
 		b.driver.end("web", driver.ExitResult{})
 		b.status(id, "complete")
 	}
-	b.eventually("two are left", func() bool {
-		entries, err := os.ReadDir(filepath.Join(b.dir, "alloc"))
-		if err != nil {
+	b.eventually("two are left", func() bool { return b.dirs() == 2 })
+	for _, id := range []string{"a3", "a4"} {
+		if _, err := os.Stat(filepath.Join(b.dir, "alloc", id)); err != nil {
+			t.Errorf("a newer alloc was removed before an older one: %v", err)
+		}
+	}
+}
+
+func TestEndedAllocsMakeRoomOnAFullDisk(t *testing.T) {
+	b := newBed(t)
+	b.servers.assign(newAlloc("run", newTask("stay")))
+	b.status("run", "running")
+	for _, id := range []string{"a1", "a2"} {
+		a := newAlloc(id, newTask("web"))
+		a.Job.Type = "batch"
+		b.servers.assign(a)
+		b.status(id, "running")
+		b.driver.end("web", driver.ExitResult{})
+		b.status(id, "complete")
+	}
+	if b.dirs() != 3 {
+		t.Fatalf("%d directories", b.dirs())
+	}
+	b.full.Store(81)
+	b.eventually("the ended ones are gone and the running one is not", func() bool { return b.dirs() == 1 })
+	if b.driver.running() != 1 {
+		t.Error("a running task was ended")
+	}
+}
+
+func TestAnOperatorCollectsOneAllocOrAll(t *testing.T) {
+	b := newBed(t)
+	for _, id := range []string{"a1", "a2"} {
+		a := newAlloc(id, newTask("web"))
+		a.Job.Type = "batch"
+		b.servers.assign(a)
+		b.status(id, "running")
+		if _, err := ask[any](t, b, rpc.MethodAllocGC, rpc.AllocRequest{AllocID: id}); !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("a running alloc was collected: %v", err)
+		}
+		b.driver.end("web", driver.ExitResult{})
+		b.status(id, "complete")
+	}
+	if _, err := ask[any](t, b, rpc.MethodAllocGC, rpc.AllocRequest{AllocID: "a1"}); err != nil || b.dirs() != 1 {
+		t.Errorf("%d directories: %v", b.dirs(), err)
+	}
+	b.eventually("all are collected once servers know their end", func() bool {
+		if _, err := ask[any](t, b, rpc.MethodCollect, nil); err != nil {
 			t.Fatal(err)
 		}
-		return len(entries) == 2
+		return b.dirs() == 0
 	})
 }
 

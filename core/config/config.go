@@ -46,6 +46,7 @@ type Config struct {
 	Telemetry   Telemetry `json:"telemetry"`
 	Plugins     Plugins   `json:"plugin,omitempty"`
 	Headers     Strings   `json:"http_api_response_headers,omitempty"`
+	Limits      Limits    `json:"limits"`
 
 	// Dev is an agent that is server and node at once and keeps nothing.
 	Dev bool `json:"-"`
@@ -92,6 +93,10 @@ type Client struct {
 	MaxDynamicPort    int          `json:"max_dynamic_port,omitempty"`
 	Reserved          Reserved     `json:"reserved"`
 	GCMaxAllocs       int          `json:"gc_max_allocs,omitempty"`
+	GCInterval        string       `json:"gc_interval,omitempty"`
+	GCParallel        int          `json:"gc_parallel_destroys,omitempty"`
+	GCDiskUsage       float64      `json:"gc_disk_usage_threshold,omitempty"`
+	GCInodeUsage      float64      `json:"gc_inode_usage_threshold,omitempty"`
 	NodeMaxAllocs     int          `json:"node_max_allocs,omitempty"`
 	HostVolumes       HostVolumes  `json:"host_volume,omitempty"`
 	HostNetworks      HostNetworks `json:"host_network,omitempty"`
@@ -155,6 +160,13 @@ type Telemetry struct {
 	DisableHostname          bool   `json:"disable_hostname,omitempty"`
 }
 
+// Limits are what clients of the agent may use.
+type Limits struct {
+	// HTTPMaxConnsPerClient is how many connections one address may hold to the
+	// HTTP API: 100 unless set, 0 is without a limit.
+	HTTPMaxConnsPerClient *int `json:"http_max_conns_per_client,omitempty"`
+}
+
 // Plugins are the plugin "NAME" { } blocks by name.
 type Plugins map[string]Plugin
 
@@ -172,7 +184,7 @@ func Defaults() *Config {
 		LogLevel:   "INFO",
 		BindAddr:   "0.0.0.0",
 		Ports:      Ports{HTTP: 4646, RPC: 4647, Serf: 4648},
-		Client:     Client{NodePool: model.NodePoolDefault, MinDynamicPort: 20000, MaxDynamicPort: 32000, GCMaxAllocs: 50, MaxKillTimeout: "30s", Artifact: defaultArtifact()},
+		Client:     Client{NodePool: model.NodePoolDefault, MinDynamicPort: 20000, MaxDynamicPort: 32000, GCMaxAllocs: 50, GCInterval: "1m", GCParallel: 2, GCDiskUsage: 80, GCInodeUsage: 70, MaxKillTimeout: "30s", Artifact: defaultArtifact()},
 		Server:     Server{BootstrapExpect: 1},
 		Telemetry:  Telemetry{CollectionInterval: "1s"},
 	}
@@ -228,6 +240,12 @@ func (c *Config) Finish() error {
 	if c.Client.MinDynamicPort > c.Client.MaxDynamicPort || c.Client.MinDynamicPort < 0 || c.Client.MaxDynamicPort > 65535 {
 		add("client.min_dynamic_port %d and max_dynamic_port %d are not a range of ports", c.Client.MinDynamicPort, c.Client.MaxDynamicPort)
 	}
+	if c.Client.GCDiskUsage < 0 || c.Client.GCDiskUsage > 100 || c.Client.GCInodeUsage < 0 || c.Client.GCInodeUsage > 100 {
+		add("client.gc_disk_usage_threshold %v and gc_inode_usage_threshold %v are percentages (0 to 100)", c.Client.GCDiskUsage, c.Client.GCInodeUsage)
+	}
+	if c.Client.GCMaxAllocs < 0 || c.Client.GCParallel < 0 {
+		add("client.gc_max_allocs %d and gc_parallel_destroys %d must not be negative", c.Client.GCMaxAllocs, c.Client.GCParallel)
+	}
 	for key, text := range c.durations() {
 		if _, err := ParseDuration(text); err != nil {
 			add("%s: %q is no duration such as \"30s\"", key, text)
@@ -243,6 +261,7 @@ func (c *Config) Finish() error {
 func (c *Config) durations() map[string]string {
 	return map[string]string{
 		"client.max_kill_timeout":        c.Client.MaxKillTimeout,
+		"client.gc_interval":             c.Client.GCInterval,
 		"server.node_gc_threshold":       c.Server.NodeGCThreshold,
 		"server.job_gc_interval":         c.Server.JobGCInterval,
 		"server.job_gc_threshold":        c.Server.JobGCThreshold,

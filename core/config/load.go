@@ -196,13 +196,12 @@ func bodyTree(body *hclsyntax.Body, depth int) (map[string]any, hcl.Diagnostics)
 var unused = map[string][]string{
 	"": {
 		"log_rotate_duration", "log_rotate_bytes", "log_rotate_max_files", "enable_syslog", "syslog_facility", "disable_update_check",
-		"disable_anonymous_signature", "ui", "tls", "sentinel", "autopilot", "limits", "audit", "reporting", "keyring", "eventlog", "rpc",
+		"disable_anonymous_signature", "ui", "tls", "sentinel", "autopilot", "audit", "reporting", "keyring", "eventlog", "rpc",
 		"acl", "consul", "vault",
 	},
 	"client": {
 		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "chroot_env", "preferred_address_family",
-		"cpu_disable_dmidecode", "reservable_cores", "client_max_port", "client_min_port", "gc_interval", "gc_parallel_destroys",
-		"gc_disk_usage_threshold", "gc_inode_usage_threshold", "gc_volumes_on_node_gc", "no_host_uuid", "template", "server_join",
+		"cpu_disable_dmidecode", "reservable_cores", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid", "template", "server_join",
 		"cni_path", "cni_config_dir", "bridge_network_name", "bridge_network_subnet", "bridge_network_subnet_ipv6",
 		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent", "nomad_service_discovery",
 		"drain_on_shutdown", "users", "log_file", "fingerprint",
@@ -218,6 +217,7 @@ var unused = map[string][]string{
 		"job_default_priority", "job_max_priority", "job_max_count", "job_max_source_size", "job_tracked_versions", "oidc_issuer",
 		"start_timeout", "log_file", "non_production",
 	},
+	"limits": {"https_handshake_timeout", "rpc_handshake_timeout", "rpc_max_conns_per_client"},
 	"telemetry": {
 		"in_memory_collection_interval", "in_memory_retention_period", "statsite_address", "statsd_address", "datadog_address",
 		"datadog_tags", "use_node_name", "include_alloc_metadata_in_metrics", "allowed_metadata_keys_in_metrics", "prefix_filter",

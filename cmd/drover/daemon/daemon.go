@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent"
+	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/config"
@@ -192,13 +193,19 @@ func (d *Daemon) nodeConfig() agent.Config {
 	if d.cfg.Dev && plugins["raw_exec"] == nil {
 		plugins["raw_exec"] = map[string]any{"enabled": true} // off by default: it isolates nothing
 	}
+	fetch := artifactConfig(c.Artifact)
 	return agent.Config{
 		DataDir: dir, AllocDir: allocs, Region: d.cfg.Region, Logger: d.log, Servers: d.server.Sessions(), Node: d.describeNode(),
 		Fingerprint: fingerprint.Options{
 			Interface: c.NetworkInterface, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
 			DiskTotalMB: c.DiskTotalMB, MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 		},
-		PluginDir: d.cfg.PluginDir, PluginConfig: plugins, GCMaxAllocs: c.GCMaxAllocs,
+		PluginDir: d.cfg.PluginDir, PluginConfig: plugins,
+		GC: agent.GC{
+			MaxAllocs: c.GCMaxAllocs, Interval: config.Duration(c.GCInterval, 0), Parallel: c.GCParallel,
+			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,
+		},
+		Artifact: &fetch, MaxKillTimeout: config.Duration(c.MaxKillTimeout, 0), SecretsInMemory: true,
 	}
 }
 
@@ -260,6 +267,9 @@ func (d *Daemon) Stop() {
 		d.close("server", d.server)
 	}
 	if d.scratch {
+		if err := allocdir.Detach(d.dataDir); err != nil {
+			d.log.Warn("could not unmount what is in the scratch directory", "dir", d.dataDir, "error", err)
+		}
 		if err := os.RemoveAll(d.dataDir); err != nil {
 			d.log.Warn("could not remove the scratch directory", "dir", d.dataDir, "error", err)
 		}

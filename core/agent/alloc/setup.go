@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/task"
@@ -98,7 +99,7 @@ func (p *preparation) fetch(ctx context.Context) error {
 	}
 	p.note(p.name, model.TaskEvent{Type: model.TaskDownloadingArtifacts, DisplayMessage: "Client is downloading artifacts", Details: map[string]string{}})
 	progress := &fetchProgress{}
-	err := p.runStep(ctx, p.name, step{name: StepArtifacts, limit: p.cfg.Limits.Artifacts, detail: progress.String, do: func(ctx context.Context) error {
+	err := p.runStep(ctx, p.name, step{name: StepArtifacts, limit: p.cfg.Limits.Artifacts * time.Duration(len(p.task.Artifacts)), detail: progress.String, do: func(ctx context.Context) error {
 		for _, a := range p.task.Artifacts {
 			x := p.replaceArtifact(a)
 			progress.begin(a.GetterSource) // as written: what is put in may be secret

@@ -33,7 +33,7 @@ const (
 type Limits struct {
 	Queue     time.Duration // for a place among the node's concurrent starts
 	Disk      time.Duration // each step that only touches the node's disk
-	Artifacts time.Duration // all artifacts of a task
+	Artifacts time.Duration // each artifact of a task
 	Driver    time.Duration // the driver's start, which may fetch an image
 	// Templates ends one try at a first render. Data that is not there yet is
 	// waited for in the next one, for as long as the task is wanted.
@@ -48,7 +48,7 @@ type Limits struct {
 // DefaultLimits are those of an agent that is not told otherwise.
 func DefaultLimits() Limits {
 	return Limits{
-		Queue: time.Hour, Disk: 2 * time.Minute, Artifacts: 30 * time.Minute, Driver: 31 * time.Minute, Templates: 10 * time.Minute,
+		Queue: time.Hour, Disk: 2 * time.Minute, Artifacts: 35 * time.Minute, Driver: 31 * time.Minute, Templates: 10 * time.Minute,
 		Slow: 30 * time.Second, Lend: 5 * time.Second,
 	}
 }

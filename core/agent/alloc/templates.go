@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -16,13 +17,6 @@ import (
 
 // templateEvent is the type of events that templates make.
 const templateEvent = "Template"
-
-// What a task does when a template has changed. Modes "signal" and
-// "script" may come together.
-const (
-	changeRestart = "restart"
-	changeScript  = "script"
-)
 
 // Templates renders the templates of tasks.
 type Templates interface {
@@ -57,11 +51,7 @@ type Rendering interface {
 }
 
 // TemplateChange is what a task must do because rendered files have changed.
-type TemplateChange struct {
-	Mode    string // the strongest
-	Signals []string
-	Scripts []*model.ChangeScript
-}
+type TemplateChange = template.Change
 
 // render renders the task's templates and puts their variables into its
 // environment. Data that is missing is waited for, as long as the task is wanted.
@@ -188,7 +178,7 @@ func (r *Runner) closeTemplates(name string) {
 func firstScripts(templates []*model.Template) []*model.ChangeScript {
 	var out []*model.ChangeScript
 	for _, t := range templates {
-		if t.ChangeMode == changeScript && t.ChangeScript != nil && t.ChangeScript.RunOnFirstRender {
+		if t.ChangeMode == template.ModeScript && t.ChangeScript != nil && t.ChangeScript.RunOnFirstRender {
 			out = append(out, t.ChangeScript)
 		}
 	}
@@ -244,7 +234,7 @@ func (r *Runner) act(name string, c TemplateChange) {
 	r.mu.Unlock()
 	switch {
 	case phase != task.Running && phase != task.Starting:
-	case c.Mode == changeRestart:
+	case c.Mode == template.ModeRestart:
 		r.post(name, task.Restart{Reason: "Template with change_mode restart re-rendered"})
 	case phase == task.Running:
 		for _, s := range c.Signals {

@@ -8,6 +8,7 @@ package fingerprint
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strconv"
 	"strings"
@@ -257,6 +258,16 @@ func (s *StatsSampler) Sample(ctx context.Context, now time.Time) *HostStats {
 		out.AllocDirStats, out.DiskStats = d, []*DiskStats{d}
 	}
 	return out
+}
+
+// DiskUsage tells how full the file system of a directory is, in percent of its
+// bytes and of its inodes.
+func DiskUsage(ctx context.Context, dir string) (used, inodes float64, err error) {
+	u, err := disk.UsageWithContext(ctx, dir)
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask for the use of the disk of %s: %w", dir, err)
+	}
+	return u.UsedPercent, u.InodesUsedPercent, nil
 }
 
 func usage(t, prev cpu.TimesStat, mhz float64) *CPUStats {

@@ -1,0 +1,58 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"os"
+
+	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/artifact"
+	"github.com/drover-project/drover/core/agent/template"
+)
+
+// artifacts fetches for the runners.
+type artifacts struct{ *artifact.Fetcher }
+
+// Fetch fetches one artifact of a task.
+func (a artifacts) Fetch(ctx context.Context, q alloc.ArtifactRequest, progress func(int64)) error {
+	return a.Fetcher.Fetch(ctx, artifact.Request{Artifact: q.Artifact, TaskDir: q.TaskDir, User: q.User}, progress)
+}
+
+// templates renders for the runners.
+type templates struct{ *template.Engine }
+
+// Open opens the templates of a task. What they write is the agent's unless
+// they say otherwise; what they read, they read as the alloc's namespace and job.
+func (t templates) Open(ctx context.Context, q alloc.TemplateTask) (alloc.Rendering, error) {
+	return t.Engine.Open(ctx, template.Task{
+		Templates: q.Templates, Env: q.Env, TaskDir: q.TaskDir, AllocDir: q.AllocDir, UID: os.Getuid(), GID: os.Getgid(),
+		Scope: q.Alloc.Namespace + "/" + q.Alloc.JobID, Running: q.Running,
+	})
+}
+
+// prepares gives the runners what they prepare tasks with.
+func (a *Agent) prepares(run *alloc.Config) {
+	fetch := artifact.DefaultConfig()
+	if a.cfg.Artifact != nil {
+		fetch = *a.cfg.Artifact
+	}
+	run.Artifacts = artifacts{artifact.New(fetch, a.cfg.Logger)}
+	render := a.cfg.Template
+	if render.Logger == nil {
+		render.Logger = a.cfg.Logger.Named("template")
+	}
+	run.Templates = templates{template.New(render)}
+	run.Limits, run.MaxKillTimeout = alloc.DefaultLimits(), a.cfg.MaxKillTimeout
+	if !a.cfg.SecretsInMemory {
+		return
+	}
+	if err := allocdir.ProbeSecrets(a.cfg.AllocDir); err != nil {
+		a.cfg.Logger.Warn("secrets of tasks are kept on disk", "reason", err)
+		return
+	}
+	run.SecretsInMemory = true
+	a.facts.Attributes["drover.secrets.tmpfs"] = "true"
+}
