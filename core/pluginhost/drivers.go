@@ -42,6 +42,7 @@ const configLimit = 30 * time.Second
 // drivers holds what all plugins serve of kind driver.
 type drivers struct {
 	limits driver.Limits
+	logs   driver.Logs // of foreign drivers
 	log    hclog.Logger
 
 	mu      sync.Mutex
@@ -59,8 +60,8 @@ type entry struct {
 	restarts map[int]func()
 }
 
-func newDrivers(limits driver.Limits, log hclog.Logger) *drivers {
-	return &drivers{limits: limits, log: log, byName: map[string]*entry{}, changed: make(chan struct{})}
+func newDrivers(limits driver.Limits, logs driver.Logs, log hclog.Logger) *drivers {
+	return &drivers{limits: limits, logs: logs, log: log, byName: map[string]*entry{}, changed: make(chan struct{})}
 }
 
 func (d *drivers) get(name string) driver.Driver {
@@ -133,6 +134,7 @@ func (d *drivers) update(name string, change func(*DriverFingerprint)) {
 // session is the drivers of one process.
 type session struct {
 	drivers  *drivers
+	plugin   string
 	backends []driver.Backend
 	watchers sync.WaitGroup
 }
@@ -141,11 +143,11 @@ type session struct {
 func (d *drivers) attach(ctx context.Context, pluginName string, p *process) (*session, error) {
 	limited, cancel := context.WithTimeout(ctx, configLimit)
 	defer cancel()
-	backends, err := driver.ConnectV1(limited, p.conn)
+	backends, err := d.connect(limited, p)
 	if err != nil {
 		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
 	}
-	s := &session{drivers: d, backends: backends}
+	s := &session{drivers: d, plugin: pluginName, backends: backends}
 	for _, b := range backends {
 		if err := d.claim(b.Info(), pluginName, p); err != nil {
 			return nil, err
@@ -154,11 +156,22 @@ func (d *drivers) attach(ctx context.Context, pluginName string, p *process) (*s
 	return s, nil
 }
 
+func (d *drivers) connect(ctx context.Context, p *process) ([]driver.Backend, error) {
+	if p.foreign() {
+		return driver.ConnectNomad(ctx, p.conn, p.info.Name, d.logs)
+	}
+	return driver.ConnectV1(ctx, p.conn)
+}
+
 // open configures the drivers, recovers their tasks, lets calls through and
 // begins to follow their fingerprints, until ctx ends.
 func (s *session) open(ctx context.Context, configs map[string]map[string]any) {
 	for _, b := range s.backends {
-		s.drivers.open(ctx, s, b, configs[b.Info().Name])
+		config := configs[b.Info().Name]
+		if config == nil {
+			config = configs[s.plugin] // Nomad's way: the block is named after the file
+		}
+		s.drivers.open(ctx, s, b, config)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/logpipe"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -46,6 +47,10 @@ type Config struct {
 	// Env is given to plugins on top of the few variables that all get (see
 	// baseEnv), as "NAME=value".
 	Env []string
+	// LogCollector is the command that reads the logs of plugins built for Nomad;
+	// it is started with the socket's directory as its last argument. Without
+	// one such plugins cannot start tasks that keep logs.
+	LogCollector []string
 	// Disabled are plugin names (their file names) that are not launched.
 	Disabled []string
 
@@ -132,7 +137,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	return &Host{
-		cfg: cfg, socketDir: socketDir, drivers: newDrivers(cfg.Limits, cfg.Logger),
+		cfg: cfg, socketDir: socketDir, drivers: newDrivers(cfg.Limits, &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}, cfg.Logger),
 		plugins: map[string]*supervised{},
 	}, nil
 }

@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 		agent(dir)
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == "-collect" {
+		collect(os.Args[2])
+		return
+	}
 	dir, err := os.MkdirTemp("", "pluginhost")
 	if err != nil {
 		panic(err)
@@ -42,9 +46,14 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(string(out))
 	}
+	nomadBinary = filepath.Join(dir, "nomadplugin")
+	if out, err := exec.Command("go", "build", "-o", nomadBinary, "./testdata/nomadplugin").CombinedOutput(); err != nil {
+		panic(string(out))
+	}
 	code := m.Run()
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		// The log collector ends by itself when it has been idle; until then it is waited for.
+		if err := goleak.Find(goleak.IgnoreAnyFunction("github.com/drover-project/drover/core/pluginhost/logpipe.(*Client).launch.func1")); err != nil {
 			code = 1
 			println(err.Error())
 		}
@@ -197,7 +206,7 @@ func TestPluginsThatCannotBeUsedSayWhyAndStopNobodyElse(t *testing.T) {
 		"exits":         {errdefs.Unavailable, "ended with exit code 7 before the handshake; run it by hand to see why; it wrote: no such daemon"},
 		"hangs":         {errdefs.DeadlineExceeded, "no handshake within 1s"},
 		"wrong-version": {errdefs.FailedPrecondition, "its handshake does not fit this agent, which speaks plugin protocol 1"},
-		"other-kind":    {errdefs.FailedPrecondition, "serves [teapot v3], and this agent knows driver v1"},
+		"other-kind":    {errdefs.FailedPrecondition, "serves [teapot v3], and this agent knows [driver v1 nomad-driver v2]"},
 		"garbage":       {errdefs.FailedPrecondition, "cannot be executed"},
 	}
 	eventually(t, "every bad plugin has its error", func() bool {

@@ -18,6 +18,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -30,6 +31,20 @@ type process struct {
 	pid        int
 	info       plugin.Info
 	reattached bool
+	// version is the negotiated protocol: ours or that of plugins built for Nomad.
+	version int
+}
+
+// foreign reports whether the plugin was built for Nomad.
+func (p *process) foreign() bool { return p.version == driver.NomadProtocolVersion }
+
+// ask returns what the plugin says it is. It needs no work of the plugin, so it
+// also tells if the plugin still answers.
+func (p *process) ask(ctx context.Context) (plugin.Info, error) {
+	if p.foreign() {
+		return driver.AskNomad(ctx, p.conn)
+	}
+	return plugin.Ask(ctx, p.conn)
 }
 
 // record is what the store keeps of a process.
@@ -38,13 +53,18 @@ type record struct {
 	Network  string
 	Address  string
 	Identity string
+	Version  int // of the protocol
 }
 
 // passedVariables is what a plugin gets of the agent's environment.
 var passedVariables = []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "SYSTEMROOT", "TEMP", "TMP"}
 
 func (h *Host) environment() []string {
-	env := []string{goplugin.EnvUnixSocketDir + "=" + h.socketDir}
+	env := []string{
+		goplugin.EnvUnixSocketDir + "=" + h.socketDir,
+		// Beside our own: a plugin looks for the one that it was built with.
+		driver.NomadCookieKey + "=" + driver.NomadCookieValue,
+	}
 	for _, name := range passedVariables {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
@@ -64,7 +84,7 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 	stderr := &tail{}
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  plugin.Handshake(),
-		VersionedPlugins: plugin.ClientSet(),
+		VersionedPlugins: plugin.ClientSet(driver.NomadProtocolVersion),
 		Cmd:              cmd,
 		SkipHostEnv:      true,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
@@ -77,7 +97,7 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 		client.Kill()
 		return nil, h.launchError(f, cmd, stderr, time.Since(begin), err)
 	}
-	p := &process{file: f, client: client}
+	p := &process{file: f, client: client, version: client.NegotiatedVersion()}
 	if err := h.connect(ctx, p); err != nil {
 		p.kill()
 		return nil, err
@@ -143,7 +163,7 @@ func (h *Host) connect(ctx context.Context, p *process) error {
 	case <-ctx.Done():
 		return errdefs.DeadlineExceededf("plugin %s (pid %d): does not answer on its socket: %w", p.file.path, p.pid, ctx.Err())
 	}
-	info, err := plugin.Ask(ctx, p.conn)
+	info, err := p.ask(ctx)
 	if err != nil {
 		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s (pid %d): does not say what it is: %w", p.file.path, p.pid, err))
 	}
@@ -169,19 +189,22 @@ func (h *Host) reattach(ctx context.Context, f file) (*process, error) {
 	if err := json.Unmarshal(body, &rec); err != nil {
 		return nil, fmt.Errorf("decode what is known of the plugin process: %w", err)
 	}
+	if rec.Version == 0 { // of an agent that knew one protocol only
+		rec.Version = plugin.ProtocolVersion
+	}
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  plugin.Handshake(),
-		Plugins:          plugin.ClientSet()[plugin.ProtocolVersion],
+		Plugins:          plugin.ClientSet(rec.Version)[rec.Version],
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		Logger:           h.clientLogger(f.name),
 		Reattach: &goplugin.ReattachConfig{
-			Protocol: goplugin.ProtocolGRPC, ProtocolVersion: plugin.ProtocolVersion, Pid: rec.PID, Addr: address(rec),
+			Protocol: goplugin.ProtocolGRPC, ProtocolVersion: rec.Version, Pid: rec.PID, Addr: address(rec),
 		},
 	})
 	if _, err := client.Start(); err != nil {
 		return nil, nil // nobody listens there any more: the ordinary case after a reboot
 	}
-	p := &process{file: f, client: client, reattached: true}
+	p := &process{file: f, client: client, reattached: true, version: rec.Version}
 	if err := h.connect(ctx, p); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("reattach: %w", err)
@@ -211,7 +234,7 @@ func (h *Host) save(ctx context.Context, p *process) error {
 	if h.cfg.Store == nil || rc == nil {
 		return nil
 	}
-	body, err := json.Marshal(record{PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: identity(p.file.path)})
+	body, err := json.Marshal(record{PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: identity(p.file.path), Version: p.version})
 	if err != nil {
 		return fmt.Errorf("encode what is known of the plugin process: %w", err)
 	}

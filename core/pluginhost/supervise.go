@@ -57,7 +57,6 @@ func (s *supervised) run(ctx context.Context, firstDone func()) {
 	for failures := 0; ; failures++ {
 		begin := time.Now()
 		err := s.once(ctx, failures == 0, firstDone)
-		firstDone()
 		if ctx.Err() != nil {
 			return
 		}
@@ -70,6 +69,7 @@ func (s *supervised) run(ctx context.Context, firstDone func()) {
 			st.State, st.PID, st.LastError = StateBackingOff, 0, err
 			st.Restarts++
 		})
+		firstDone() // the outcome is in the status now
 		select {
 		case <-ctx.Done():
 			return
@@ -136,9 +136,9 @@ func (s *supervised) end(p *process) {
 func (s *supervised) serve(ctx context.Context, p *process, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !slices.Contains(p.info.Kinds, driver.KindV1) {
+	if !slices.Contains(p.info.Kinds, driver.KindV1) && !slices.Contains(p.info.Kinds, driver.KindNomad) {
 		return errdefs.FailedPreconditionf("plugin %s: serves %v, and this agent knows %v; install a version of the plugin that fits",
-			s.file.path, p.info.Kinds, driver.KindV1)
+			s.file.path, p.info.Kinds, []plugin.Kind{driver.KindV1, driver.KindNomad})
 	}
 	session, err := s.host.drivers.attach(ctx, s.file.name, p)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *supervised) watch(ctx context.Context, p *process) error {
 			return errdefs.Unavailablef("plugin %s (pid %d): its process ended or closed its connection; see its last log lines", s.file.path, p.pid)
 		case <-ticker.C:
 		}
-		err := ping(ctx, p.conn, cfg.PingTimeout)
+		err := p.ping(ctx, cfg.PingTimeout)
 		if err == nil {
 			failures = 0
 			continue
@@ -199,10 +199,10 @@ func (s *supervised) watch(ctx context.Context, p *process) error {
 	}
 }
 
-func ping(ctx context.Context, conn *grpc.ClientConn, limit time.Duration) error {
+func (p *process) ping(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if _, err := plugin.Ask(ctx, conn); err != nil {
+	if _, err := p.ask(ctx); err != nil {
 		return fmt.Errorf("ping: %w", err)
 	}
 	return nil

@@ -29,10 +29,15 @@ func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{MagicCookieKey: MagicCookieKey, MagicCookieValue: MagicCookieValue}
 }
 
-// ClientSet is the set by which a go-plugin client gets the connection: what
+// ClientSet is the set by which a go-plugin client gets the connection, for our
+// protocol version and for any foreign ones that the client speaks: what
 // Connection returns is read from it.
-func ClientSet() map[int]goplugin.PluginSet {
-	return map[int]goplugin.PluginSet{ProtocolVersion: {setName: &grpcPlugin{}}}
+func ClientSet(foreign ...int) map[int]goplugin.PluginSet {
+	sets := map[int]goplugin.PluginSet{}
+	for _, version := range append(foreign, ProtocolVersion) {
+		sets[version] = goplugin.PluginSet{setName: &grpcPlugin{}}
+	}
+	return sets
 }
 
 // Connection returns the gRPC connection of a started go-plugin client.

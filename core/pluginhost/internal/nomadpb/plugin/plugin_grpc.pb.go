@@ -8,9 +8,9 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             v3.21.12
-// source: base/base.proto
+// source: plugin/plugin.proto
 
-package base
+package plugin
 
 import (
 	context "context"
@@ -199,5 +199,5 @@ var BasePlugin_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "base/base.proto",
+	Metadata: "plugin/plugin.proto",
 }

@@ -8,9 +8,9 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: base/base.proto
+// source: plugin/plugin.proto
 
-package base
+package plugin
 
 import (
 	hclspec "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/hclspec"
@@ -61,11 +61,11 @@ func (x PluginType) String() string {
 }
 
 func (PluginType) Descriptor() protoreflect.EnumDescriptor {
-	return file_base_base_proto_enumTypes[0].Descriptor()
+	return file_plugin_plugin_proto_enumTypes[0].Descriptor()
 }
 
 func (PluginType) Type() protoreflect.EnumType {
-	return &file_base_base_proto_enumTypes[0]
+	return &file_plugin_plugin_proto_enumTypes[0]
 }
 
 func (x PluginType) Number() protoreflect.EnumNumber {
@@ -74,7 +74,7 @@ func (x PluginType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PluginType.Descriptor instead.
 func (PluginType) EnumDescriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{0}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{0}
 }
 
 type CoreGrade int32
@@ -107,11 +107,11 @@ func (x CoreGrade) String() string {
 }
 
 func (CoreGrade) Descriptor() protoreflect.EnumDescriptor {
-	return file_base_base_proto_enumTypes[1].Descriptor()
+	return file_plugin_plugin_proto_enumTypes[1].Descriptor()
 }
 
 func (CoreGrade) Type() protoreflect.EnumType {
-	return &file_base_base_proto_enumTypes[1]
+	return &file_plugin_plugin_proto_enumTypes[1]
 }
 
 func (x CoreGrade) Number() protoreflect.EnumNumber {
@@ -120,7 +120,7 @@ func (x CoreGrade) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CoreGrade.Descriptor instead.
 func (CoreGrade) EnumDescriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{1}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{1}
 }
 
 type PluginInfoRequest struct {
@@ -131,7 +131,7 @@ type PluginInfoRequest struct {
 
 func (x *PluginInfoRequest) Reset() {
 	*x = PluginInfoRequest{}
-	mi := &file_base_base_proto_msgTypes[0]
+	mi := &file_plugin_plugin_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -143,7 +143,7 @@ func (x *PluginInfoRequest) String() string {
 func (*PluginInfoRequest) ProtoMessage() {}
 
 func (x *PluginInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[0]
+	mi := &file_plugin_plugin_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -156,7 +156,7 @@ func (x *PluginInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInfoRequest.ProtoReflect.Descriptor instead.
 func (*PluginInfoRequest) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{0}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{0}
 }
 
 type PluginInfoResponse struct {
@@ -171,7 +171,7 @@ type PluginInfoResponse struct {
 
 func (x *PluginInfoResponse) Reset() {
 	*x = PluginInfoResponse{}
-	mi := &file_base_base_proto_msgTypes[1]
+	mi := &file_plugin_plugin_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -183,7 +183,7 @@ func (x *PluginInfoResponse) String() string {
 func (*PluginInfoResponse) ProtoMessage() {}
 
 func (x *PluginInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[1]
+	mi := &file_plugin_plugin_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -196,7 +196,7 @@ func (x *PluginInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInfoResponse.ProtoReflect.Descriptor instead.
 func (*PluginInfoResponse) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{1}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *PluginInfoResponse) GetType() PluginType {
@@ -235,7 +235,7 @@ type ConfigSchemaRequest struct {
 
 func (x *ConfigSchemaRequest) Reset() {
 	*x = ConfigSchemaRequest{}
-	mi := &file_base_base_proto_msgTypes[2]
+	mi := &file_plugin_plugin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -247,7 +247,7 @@ func (x *ConfigSchemaRequest) String() string {
 func (*ConfigSchemaRequest) ProtoMessage() {}
 
 func (x *ConfigSchemaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[2]
+	mi := &file_plugin_plugin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -260,7 +260,7 @@ func (x *ConfigSchemaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigSchemaRequest.ProtoReflect.Descriptor instead.
 func (*ConfigSchemaRequest) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{2}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{2}
 }
 
 type ConfigSchemaResponse struct {
@@ -272,7 +272,7 @@ type ConfigSchemaResponse struct {
 
 func (x *ConfigSchemaResponse) Reset() {
 	*x = ConfigSchemaResponse{}
-	mi := &file_base_base_proto_msgTypes[3]
+	mi := &file_plugin_plugin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -284,7 +284,7 @@ func (x *ConfigSchemaResponse) String() string {
 func (*ConfigSchemaResponse) ProtoMessage() {}
 
 func (x *ConfigSchemaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[3]
+	mi := &file_plugin_plugin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -297,7 +297,7 @@ func (x *ConfigSchemaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigSchemaResponse.ProtoReflect.Descriptor instead.
 func (*ConfigSchemaResponse) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{3}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ConfigSchemaResponse) GetSpec() *hclspec.Spec {
@@ -318,7 +318,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_base_base_proto_msgTypes[4]
+	mi := &file_plugin_plugin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +330,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[4]
+	mi := &file_plugin_plugin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +343,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{4}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SetConfigRequest) GetMsgpackConfig() []byte {
@@ -376,7 +376,7 @@ type NomadConfig struct {
 
 func (x *NomadConfig) Reset() {
 	*x = NomadConfig{}
-	mi := &file_base_base_proto_msgTypes[5]
+	mi := &file_plugin_plugin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -388,7 +388,7 @@ func (x *NomadConfig) String() string {
 func (*NomadConfig) ProtoMessage() {}
 
 func (x *NomadConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[5]
+	mi := &file_plugin_plugin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -401,7 +401,7 @@ func (x *NomadConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NomadConfig.ProtoReflect.Descriptor instead.
 func (*NomadConfig) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{5}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NomadConfig) GetDriver() *NomadDriverConfig {
@@ -422,7 +422,7 @@ type NomadDriverConfig struct {
 
 func (x *NomadDriverConfig) Reset() {
 	*x = NomadDriverConfig{}
-	mi := &file_base_base_proto_msgTypes[6]
+	mi := &file_plugin_plugin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +434,7 @@ func (x *NomadDriverConfig) String() string {
 func (*NomadDriverConfig) ProtoMessage() {}
 
 func (x *NomadDriverConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[6]
+	mi := &file_plugin_plugin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +447,7 @@ func (x *NomadDriverConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NomadDriverConfig.ProtoReflect.Descriptor instead.
 func (*NomadDriverConfig) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{6}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NomadDriverConfig) GetClientMaxPort() uint32 {
@@ -484,7 +484,7 @@ type ClientTopology struct {
 
 func (x *ClientTopology) Reset() {
 	*x = ClientTopology{}
-	mi := &file_base_base_proto_msgTypes[7]
+	mi := &file_plugin_plugin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +496,7 @@ func (x *ClientTopology) String() string {
 func (*ClientTopology) ProtoMessage() {}
 
 func (x *ClientTopology) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[7]
+	mi := &file_plugin_plugin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +509,7 @@ func (x *ClientTopology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientTopology.ProtoReflect.Descriptor instead.
 func (*ClientTopology) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{7}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClientTopology) GetNodeIds() []uint32 {
@@ -557,7 +557,7 @@ type ClientTopologySLIT struct {
 
 func (x *ClientTopologySLIT) Reset() {
 	*x = ClientTopologySLIT{}
-	mi := &file_base_base_proto_msgTypes[8]
+	mi := &file_plugin_plugin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +569,7 @@ func (x *ClientTopologySLIT) String() string {
 func (*ClientTopologySLIT) ProtoMessage() {}
 
 func (x *ClientTopologySLIT) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[8]
+	mi := &file_plugin_plugin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +582,7 @@ func (x *ClientTopologySLIT) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientTopologySLIT.ProtoReflect.Descriptor instead.
 func (*ClientTopologySLIT) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{8}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ClientTopologySLIT) GetDimension() uint32 {
@@ -615,7 +615,7 @@ type ClientTopologyCore struct {
 
 func (x *ClientTopologyCore) Reset() {
 	*x = ClientTopologyCore{}
-	mi := &file_base_base_proto_msgTypes[9]
+	mi := &file_plugin_plugin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +627,7 @@ func (x *ClientTopologyCore) String() string {
 func (*ClientTopologyCore) ProtoMessage() {}
 
 func (x *ClientTopologyCore) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[9]
+	mi := &file_plugin_plugin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +640,7 @@ func (x *ClientTopologyCore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientTopologyCore.ProtoReflect.Descriptor instead.
 func (*ClientTopologyCore) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{9}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClientTopologyCore) GetSocketId() uint32 {
@@ -707,7 +707,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_base_base_proto_msgTypes[10]
+	mi := &file_plugin_plugin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +719,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_base_base_proto_msgTypes[10]
+	mi := &file_plugin_plugin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,14 +732,14 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_base_base_proto_rawDescGZIP(), []int{10}
+	return file_plugin_plugin_proto_rawDescGZIP(), []int{10}
 }
 
-var File_base_base_proto protoreflect.FileDescriptor
+var File_plugin_plugin_proto protoreflect.FileDescriptor
 
-const file_base_base_proto_rawDesc = "" +
+const file_plugin_plugin_proto_rawDesc = "" +
 	"\n" +
-	"\x0fbase/base.proto\x12\"hashicorp.nomad.plugins.base.proto\x1a\x15hclspec/hclspec.proto\"\x13\n" +
+	"\x13plugin/plugin.proto\x12\"hashicorp.nomad.plugins.base.proto\x1a\x15hclspec/hclspec.proto\"\x13\n" +
 	"\x11PluginInfoRequest\"\xc3\x01\n" +
 	"\x12PluginInfoResponse\x12B\n" +
 	"\x04type\x18\x01 \x01(\x0e2..hashicorp.nomad.plugins.base.proto.PluginTypeR\x04type\x12.\n" +
@@ -797,23 +797,23 @@ const file_base_base_proto_rawDesc = "" +
 	"\n" +
 	"PluginInfo\x125.hashicorp.nomad.plugins.base.proto.PluginInfoRequest\x1a6.hashicorp.nomad.plugins.base.proto.PluginInfoResponse\"\x00\x12\x83\x01\n" +
 	"\fConfigSchema\x127.hashicorp.nomad.plugins.base.proto.ConfigSchemaRequest\x1a8.hashicorp.nomad.plugins.base.proto.ConfigSchemaResponse\"\x00\x12z\n" +
-	"\tSetConfig\x124.hashicorp.nomad.plugins.base.proto.SetConfigRequest\x1a5.hashicorp.nomad.plugins.base.proto.SetConfigResponse\"\x00BHZFgithub.com/drover-project/drover/core/pluginhost/internal/nomadpb/baseb\x06proto3"
+	"\tSetConfig\x124.hashicorp.nomad.plugins.base.proto.SetConfigRequest\x1a5.hashicorp.nomad.plugins.base.proto.SetConfigResponse\"\x00BJZHgithub.com/drover-project/drover/core/pluginhost/internal/nomadpb/pluginb\x06proto3"
 
 var (
-	file_base_base_proto_rawDescOnce sync.Once
-	file_base_base_proto_rawDescData []byte
+	file_plugin_plugin_proto_rawDescOnce sync.Once
+	file_plugin_plugin_proto_rawDescData []byte
 )
 
-func file_base_base_proto_rawDescGZIP() []byte {
-	file_base_base_proto_rawDescOnce.Do(func() {
-		file_base_base_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_base_base_proto_rawDesc), len(file_base_base_proto_rawDesc)))
+func file_plugin_plugin_proto_rawDescGZIP() []byte {
+	file_plugin_plugin_proto_rawDescOnce.Do(func() {
+		file_plugin_plugin_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_plugin_plugin_proto_rawDesc), len(file_plugin_plugin_proto_rawDesc)))
 	})
-	return file_base_base_proto_rawDescData
+	return file_plugin_plugin_proto_rawDescData
 }
 
-var file_base_base_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_base_base_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
-var file_base_base_proto_goTypes = []any{
+var file_plugin_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_plugin_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_plugin_plugin_proto_goTypes = []any{
 	(PluginType)(0),              // 0: hashicorp.nomad.plugins.base.proto.PluginType
 	(CoreGrade)(0),               // 1: hashicorp.nomad.plugins.base.proto.CoreGrade
 	(*PluginInfoRequest)(nil),    // 2: hashicorp.nomad.plugins.base.proto.PluginInfoRequest
@@ -829,7 +829,7 @@ var file_base_base_proto_goTypes = []any{
 	(*SetConfigResponse)(nil),    // 12: hashicorp.nomad.plugins.base.proto.SetConfigResponse
 	(*hclspec.Spec)(nil),         // 13: hashicorp.nomad.plugins.shared.hclspec.Spec
 }
-var file_base_base_proto_depIdxs = []int32{
+var file_plugin_plugin_proto_depIdxs = []int32{
 	0,  // 0: hashicorp.nomad.plugins.base.proto.PluginInfoResponse.type:type_name -> hashicorp.nomad.plugins.base.proto.PluginType
 	13, // 1: hashicorp.nomad.plugins.base.proto.ConfigSchemaResponse.spec:type_name -> hashicorp.nomad.plugins.shared.hclspec.Spec
 	7,  // 2: hashicorp.nomad.plugins.base.proto.SetConfigRequest.nomad_config:type_name -> hashicorp.nomad.plugins.base.proto.NomadConfig
@@ -851,27 +851,27 @@ var file_base_base_proto_depIdxs = []int32{
 	0,  // [0:8] is the sub-list for field type_name
 }
 
-func init() { file_base_base_proto_init() }
-func file_base_base_proto_init() {
-	if File_base_base_proto != nil {
+func init() { file_plugin_plugin_proto_init() }
+func file_plugin_plugin_proto_init() {
+	if File_plugin_plugin_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_base_base_proto_rawDesc), len(file_base_base_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_plugin_proto_rawDesc), len(file_plugin_plugin_proto_rawDesc)),
 			NumEnums:      2,
 			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_base_base_proto_goTypes,
-		DependencyIndexes: file_base_base_proto_depIdxs,
-		EnumInfos:         file_base_base_proto_enumTypes,
-		MessageInfos:      file_base_base_proto_msgTypes,
+		GoTypes:           file_plugin_plugin_proto_goTypes,
+		DependencyIndexes: file_plugin_plugin_proto_depIdxs,
+		EnumInfos:         file_plugin_plugin_proto_enumTypes,
+		MessageInfos:      file_plugin_plugin_proto_msgTypes,
 	}.Build()
-	File_base_base_proto = out.File
-	file_base_base_proto_goTypes = nil
-	file_base_base_proto_depIdxs = nil
+	File_plugin_plugin_proto = out.File
+	file_plugin_plugin_proto_goTypes = nil
+	file_plugin_plugin_proto_depIdxs = nil
 }

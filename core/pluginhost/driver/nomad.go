@@ -1,0 +1,348 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/drover-project/drover/core/pluginhost/hclspec"
+	pb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/driver"
+	specpb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/hclspec"
+	basepb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/plugin"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+// The handshake of plugins built for Nomad. They are started with these beside
+// our own cookie; the protocol version that they answer with tells them apart.
+const (
+	NomadProtocolVersion = 2
+	NomadCookieKey       = "NOMAD_PLUGIN_MAGIC_COOKIE"
+	NomadCookieValue     = "e4327c2e01eabfd75a8a67adb114fb34a757d57eee7728d857a8cec6e91a7255"
+
+	nomadAPIVersion = "v0.1.0"
+)
+
+// KindNomad is a driver that speaks Nomad's protocol.
+var KindNomad = plugin.Kind{Name: "nomad-driver", Version: NomadProtocolVersion}
+
+// Logs takes what tasks write. Foreign drivers write into FIFOs, and something
+// must read those whatever becomes of the agent.
+type Logs interface {
+	// Attach makes the FIFOs of a task and has them read into its log files.
+	// Attached ones stay as they are.
+	Attach(ctx context.Context, logs LogConfig) (stdout, stderr string, err error)
+	// Detach ends that.
+	Detach(ctx context.Context, logs LogConfig) error
+}
+
+// AskNomad returns what a plugin that speaks Nomad's protocol says it is.
+func AskNomad(ctx context.Context, conn grpc.ClientConnInterface) (plugin.Info, error) {
+	resp, err := basepb.NewBasePluginClient(conn).PluginInfo(ctx, &basepb.PluginInfoRequest{})
+	if err != nil {
+		return plugin.Info{}, errdefs.FromGRPC(err)
+	}
+	info := plugin.Info{Name: resp.GetName(), Version: resp.GetPluginVersion()}
+	switch resp.GetType() {
+	case basepb.PluginType_DRIVER:
+		info.Kinds = []plugin.Kind{KindNomad}
+	case basepb.PluginType_DEVICE:
+		info.Kinds = []plugin.Kind{{Name: "nomad-device", Version: NomadProtocolVersion}}
+	}
+	if v := resp.GetPluginApiVersions(); !slices.Contains(v, nomadAPIVersion) {
+		return info, errdefs.FailedPreconditionf("plugin %s: speaks versions %v of Nomad's plugin interface and this agent %s; install a version of the plugin that fits",
+			info.Name, v, nomadAPIVersion)
+	}
+	return info, nil
+}
+
+// nomadDriver is a driver behind Nomad's protocol.
+type nomadDriver struct {
+	base basepb.BasePluginClient
+	rpc  pb.DriverClient
+	logs Logs
+	info Info
+
+	configSpec, taskSpec *specpb.Spec
+
+	mu    sync.Mutex
+	tasks map[string]LogConfig // by id: those that this process runs
+}
+
+// ConnectNomad returns the driver of a plugin that speaks Nomad's protocol.
+func ConnectNomad(ctx context.Context, conn grpc.ClientConnInterface, name string, logs Logs) ([]Backend, error) {
+	d := &nomadDriver{base: basepb.NewBasePluginClient(conn), rpc: pb.NewDriverClient(conn), logs: logs, tasks: map[string]LogConfig{}}
+	config, err := d.base.ConfigSchema(ctx, &basepb.ConfigSchemaRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask for the config's specification: %w", errdefs.FromGRPC(err))
+	}
+	task, err := d.rpc.TaskConfigSchema(ctx, &pb.TaskConfigSchemaRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask for the specification of a task's config: %w", errdefs.FromGRPC(err))
+	}
+	caps, err := d.rpc.Capabilities(ctx, &pb.CapabilitiesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask for the capabilities: %w", errdefs.FromGRPC(err))
+	}
+	d.configSpec, d.taskSpec = config.GetSpec(), task.GetSpec()
+	for _, s := range []*specpb.Spec{d.configSpec, d.taskSpec} {
+		if s.GetBlock() == nil {
+			continue // no configuration at all
+		}
+		if err := hclspec.Check(s); err != nil {
+			return nil, err
+		}
+	}
+	d.info = Info{
+		Name: name, Capabilities: nomadCapabilities(caps.GetCapabilities()),
+		ConfigSchema: schemaOf(d.configSpec), TaskConfigSchema: schemaOf(d.taskSpec),
+	}
+	return []Backend{d}, nil
+}
+
+func schemaOf(s *specpb.Spec) schema.Schema { return hclspec.Schema(s) }
+
+func (d *nomadDriver) Info() Info { return d.info }
+
+func encodeConfig(spec *specpb.Spec, config []byte) ([]byte, error) {
+	var block map[string]any
+	if len(config) > 0 {
+		if err := json.Unmarshal(config, &block); err != nil {
+			return nil, errdefs.InvalidArgumentf("decode the config: %w", err)
+		}
+	}
+	if spec.GetBlock() == nil {
+		return []byte{0x80}, nil // an empty map
+	}
+	return hclspec.Encode(spec, block)
+}
+
+func (d *nomadDriver) SetConfig(ctx context.Context, config []byte) error {
+	body, err := encodeConfig(d.configSpec, config)
+	if err != nil {
+		return err
+	}
+	_, err = d.base.SetConfig(ctx, &basepb.SetConfigRequest{
+		MsgpackConfig: body, PluginApiVersion: nomadAPIVersion,
+		NomadConfig: &basepb.NomadConfig{Driver: &basepb.NomadDriverConfig{ClientMinPort: 14000, ClientMaxPort: 14512, Topology: &basepb.ClientTopology{}}},
+	})
+	return errdefs.FromGRPC(err)
+}
+
+func (d *nomadDriver) Fingerprint(ctx context.Context) (<-chan Fingerprint, error) {
+	s, err := d.rpc.Fingerprint(ctx, &pb.FingerprintRequest{})
+	if err != nil {
+		return nil, errdefs.FromGRPC(err)
+	}
+	return receive(ctx, s.Recv, nomadFingerprint), nil
+}
+
+// receive delivers what a stream brings until it ends or ctx does.
+func receive[M, T any](ctx context.Context, recv func() (M, error), convert func(M) T) <-chan T {
+	out := make(chan T)
+	go func() {
+		defer close(out)
+		for {
+			m, err := recv()
+			if err != nil {
+				return // the end of the process or of ctx, which the host sees for itself
+			}
+			select {
+			case out <- convert(m):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// nomadHandle is Handle.State.
+type nomadHandle struct {
+	Task []byte // a TaskHandle of the protocol
+	Logs LogConfig
+}
+
+func (d *nomadDriver) StartTask(ctx context.Context, task *TaskConfig) (*Handle, *NetworkOverride, error) {
+	body, err := encodeConfig(d.taskSpec, task.DriverConfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	config := nomadTask(task, body)
+	if config.StdoutPath, config.StderrPath, err = d.attach(ctx, task.Logs); err != nil {
+		return nil, nil, fmt.Errorf("prepare the logs of task %s: %w", task.Name, err)
+	}
+	resp, err := d.rpc.StartTask(ctx, &pb.StartTaskRequest{Task: config})
+	if err == nil {
+		err = startError(resp)
+	} else {
+		err = nomadError(err)
+	}
+	if err != nil {
+		_ = d.detach(context.WithoutCancel(ctx), task.Logs) // the start's error says more
+		return nil, nil, err
+	}
+	state, err := encodeHandle(resp.GetHandle(), config, task.Logs)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.know(task.ID, task.Logs)
+	return &Handle{TaskID: task.ID, Version: int(resp.GetHandle().GetVersion()), State: state}, nomadOverride(resp.GetNetworkOverride()), nil
+}
+
+func startError(resp *pb.StartTaskResponse) error {
+	switch resp.GetResult() {
+	case pb.StartTaskResponse_RETRY:
+		return errdefs.Unavailablef("%s", resp.GetDriverErrorMsg())
+	case pb.StartTaskResponse_FATAL:
+		return errdefs.WithRetryable(errdefs.InvalidArgumentf("%s", resp.GetDriverErrorMsg()), false)
+	}
+	return nil
+}
+
+func encodeHandle(h *pb.TaskHandle, config *pb.TaskConfig, logs LogConfig) ([]byte, error) {
+	if h == nil {
+		return nil, errdefs.Internalf("the plugin started a task and gave no handle for it; the plugin is defective")
+	}
+	h.Config = config
+	task, err := proto.Marshal(h)
+	if err != nil {
+		return nil, errdefs.Internalf("encode the task's handle: %w", err)
+	}
+	state, err := json.Marshal(nomadHandle{Task: task, Logs: logs})
+	if err != nil {
+		return nil, errdefs.Internalf("encode the task's handle: %w", err)
+	}
+	return state, nil
+}
+
+func (d *nomadDriver) RecoverTask(ctx context.Context, handle *Handle) error {
+	d.mu.Lock()
+	_, known := d.tasks[handle.TaskID]
+	d.mu.Unlock()
+	if known {
+		return nil
+	}
+	var state nomadHandle
+	if err := json.Unmarshal(handle.State, &state); err != nil {
+		return errdefs.NotFoundf("the task's handle cannot be read: %w", err)
+	}
+	task := &pb.TaskHandle{}
+	if err := proto.Unmarshal(state.Task, task); err != nil {
+		return errdefs.NotFoundf("the task's handle cannot be read: %w", err)
+	}
+	// Its FIFOs first: a task that is found again must not find them without a reader.
+	if _, _, err := d.attach(ctx, state.Logs); err != nil {
+		return errdefs.Unavailablef("take up the logs of the task again: %w", err)
+	}
+	if _, err := d.rpc.RecoverTask(ctx, &pb.RecoverTaskRequest{TaskId: handle.TaskID, Handle: task}); err != nil {
+		switch err = nomadError(err); {
+		case errdefs.IsUnavailable(err), errdefs.IsDeadlineExceeded(err), errdefs.IsCanceled(err):
+			return err
+		}
+		// The protocol has no way to say "not yet": what cannot be recovered is lost.
+		_ = d.detach(ctx, state.Logs) // the task is gone, and its logs end with it
+		return errdefs.NotFoundf("the plugin cannot recover the task: %w", err)
+	}
+	d.know(handle.TaskID, state.Logs)
+	return nil
+}
+
+func (d *nomadDriver) know(id string, logs LogConfig) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tasks[id] = logs
+}
+
+func (d *nomadDriver) attach(ctx context.Context, logs LogConfig) (stdout, stderr string, err error) {
+	if logs.Disabled || d.logs == nil {
+		return "/dev/null", "/dev/null", nil
+	}
+	return d.logs.Attach(ctx, logs)
+}
+
+func (d *nomadDriver) detach(ctx context.Context, logs LogConfig) error {
+	if logs.Disabled || d.logs == nil {
+		return nil
+	}
+	return d.logs.Detach(ctx, logs)
+}
+
+func (d *nomadDriver) WaitTask(ctx context.Context, taskID string) (ExitResult, error) {
+	resp, err := d.rpc.WaitTask(ctx, &pb.WaitTaskRequest{TaskId: taskID})
+	if err != nil {
+		return ExitResult{}, nomadError(err)
+	}
+	out := nomadExit(resp.GetResult())
+	out.Err = resp.GetErr()
+	return out, nil
+}
+
+func (d *nomadDriver) StopTask(ctx context.Context, taskID string, timeout time.Duration, signal string) error {
+	_, err := d.rpc.StopTask(ctx, &pb.StopTaskRequest{TaskId: taskID, Timeout: durationpb.New(timeout), Signal: signal})
+	return nomadError(err)
+}
+
+func (d *nomadDriver) DestroyTask(ctx context.Context, taskID string, force bool) error {
+	_, err := d.rpc.DestroyTask(ctx, &pb.DestroyTaskRequest{TaskId: taskID, Force: force})
+	if err = nomadError(err); err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	d.mu.Lock()
+	logs, known := d.tasks[taskID]
+	delete(d.tasks, taskID)
+	d.mu.Unlock()
+	if known {
+		return d.detach(ctx, logs)
+	}
+	return nil
+}
+
+func (d *nomadDriver) InspectTask(ctx context.Context, taskID string) (*TaskStatus, error) {
+	resp, err := d.rpc.InspectTask(ctx, &pb.InspectTaskRequest{TaskId: taskID})
+	if err != nil {
+		return nil, nomadError(err)
+	}
+	return nomadStatus(resp), nil
+}
+
+func (d *nomadDriver) SignalTask(ctx context.Context, taskID string, signal string) error {
+	_, err := d.rpc.SignalTask(ctx, &pb.SignalTaskRequest{TaskId: taskID, Signal: signal})
+	return nomadError(err)
+}
+
+func (d *nomadDriver) TaskEvents(ctx context.Context) (<-chan TaskEvent, error) {
+	s, err := d.rpc.TaskEvents(ctx, &pb.TaskEventsRequest{})
+	if err != nil {
+		return nil, errdefs.FromGRPC(err)
+	}
+	return receive(ctx, s.Recv, func(e *pb.DriverTaskEvent) TaskEvent {
+		return TaskEvent{TaskID: e.GetTaskId(), Time: e.GetTimestamp().AsTime(), Message: e.GetMessage(), Annotations: e.GetAnnotations()}
+	}), nil
+}
+
+// nomadError classes an error of the protocol. It has no class for a task that
+// is not known but the text, so this is the one place that matches text.
+func nomadError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if s, ok := status.FromError(err); ok && s.Code() == codes.Unknown && strings.Contains(s.Message(), "task not found") {
+		return errdefs.NotFoundf("%s", s.Message())
+	}
+	return errdefs.FromGRPC(err)
+}

@@ -1,0 +1,196 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	attrpb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/attribute"
+	pb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/driver"
+)
+
+func nomadCapabilities(c *pb.DriverCapabilities) Capabilities {
+	out := Capabilities{
+		SendSignals: c.GetSendSignals(), Exec: c.GetExec(), DisableLogCollection: c.GetDisableLogCollection(),
+		DynamicUsers: c.GetDynamicWorkloadUsers(), FSIsolation: "none",
+		MountConfigs: c.GetMountConfigs() != pb.DriverCapabilities_NO_MOUNTS,
+	}
+	switch c.GetFsIsolation() {
+	case pb.DriverCapabilities_CHROOT:
+		out.FSIsolation = "chroot"
+	case pb.DriverCapabilities_IMAGE:
+		out.FSIsolation = "image"
+	}
+	for _, m := range c.GetNetworkIsolationModes() {
+		out.NetworkModes = append(out.NetworkModes, NetworkMode(strings.ToLower(m.String())))
+	}
+	return out
+}
+
+func nomadFingerprint(f *pb.FingerprintResponse) Fingerprint {
+	out := Fingerprint{Attributes: map[string]string{}, HealthDescription: f.GetHealthDescription()}
+	for name, a := range f.GetAttributes() {
+		out.Attributes[name] = attributeText(a)
+	}
+	switch f.GetHealth() {
+	case pb.FingerprintResponse_HEALTHY:
+		out.Health = HealthHealthy
+	case pb.FingerprintResponse_UNHEALTHY:
+		out.Health = HealthUnhealthy
+	default:
+		out.Health = HealthUndetected
+	}
+	if f.GetErr() != "" {
+		out.Health, out.HealthDescription = HealthUnhealthy, f.GetErr()
+	}
+	return out
+}
+
+func attributeText(a *attrpb.Attribute) string {
+	var text string
+	switch v := a.GetValue().(type) {
+	case *attrpb.Attribute_StringVal:
+		text = v.StringVal
+	case *attrpb.Attribute_BoolVal:
+		text = strconv.FormatBool(v.BoolVal)
+	case *attrpb.Attribute_IntVal:
+		text = strconv.FormatInt(v.IntVal, 10)
+	case *attrpb.Attribute_FloatVal:
+		text = strconv.FormatFloat(v.FloatVal, 'g', -1, 64)
+	}
+	if a.GetUnit() != "" {
+		text += " " + a.GetUnit()
+	}
+	return text
+}
+
+func nomadTask(t *TaskConfig, config []byte) *pb.TaskConfig {
+	out := &pb.TaskConfig{
+		Id: t.ID, Name: t.Name, MsgpackDriverConfig: config, Env: t.Env, User: t.User, AllocDir: t.AllocDir,
+		TaskGroupName: t.TaskGroup, JobName: t.JobName, JobId: t.JobID, Namespace: t.Namespace, AllocId: t.AllocID,
+		NodeName: t.NodeName, NodeId: t.NodeID, Resources: nomadResources(t),
+	}
+	for _, m := range t.Mounts {
+		out.Mounts = append(out.Mounts, &pb.Mount{
+			TaskPath: m.TaskPath, HostPath: m.HostPath, Readonly: m.ReadOnly, PropagationMode: m.PropagationMode, SelinuxLabel: m.SELinuxLabel,
+		})
+	}
+	for _, d := range t.Devices {
+		out.Devices = append(out.Devices, &pb.Device{TaskPath: d.TaskPath, HostPath: d.HostPath, CgroupPermissions: d.Permissions})
+	}
+	if n := t.Network; n != nil {
+		mode := pb.NetworkIsolationSpec_NetworkIsolationMode(pb.NetworkIsolationSpec_NetworkIsolationMode_value[strings.ToUpper(string(n.Mode))])
+		out.NetworkIsolationSpec = &pb.NetworkIsolationSpec{Mode: mode, Path: n.Path, Labels: n.Labels, HostsConfig: &pb.HostsConfig{Hostname: n.Hostname}}
+	}
+	if t.DNS != nil {
+		out.Dns = &pb.DNSConfig{Servers: t.DNS.Servers, Searches: t.DNS.Searches, Options: t.DNS.Options}
+	}
+	return out
+}
+
+// cpuPeriod is the period of the kernel's cpu bandwidth control in microseconds.
+const cpuPeriod = 100_000
+
+func nomadResources(t *TaskConfig) *pb.Resources {
+	r := &t.Resources
+	cores := make([]string, len(r.Cores))
+	for i, c := range r.Cores {
+		cores[i] = strconv.Itoa(c)
+	}
+	out := &pb.Resources{
+		AllocatedResources: &pb.AllocatedTaskResources{
+			Cpu:    &pb.AllocatedCpuResources{CpuShares: r.CPUMHz},
+			Memory: &pb.AllocatedMemoryResources{MemoryMb: r.MemoryMB, MemoryMaxMb: r.MemoryMaxMB},
+		},
+		LinuxResources: &pb.LinuxResources{
+			CpuPeriod: cpuPeriod, CpuQuota: int64(r.CPUPercent / 100 * cpuPeriod), CpuShares: r.CPUMHz, PercentTicks: r.CPUPercent / 100,
+			MemoryLimitBytes: max(r.MemoryMB, r.MemoryMaxMB) << 20, CpusetCpus: strings.Join(cores, ","),
+		},
+	}
+	network := &pb.NetworkResource{}
+	for _, p := range t.Ports {
+		network.Ip = p.HostIP
+		network.ReservedPorts = append(network.ReservedPorts, &pb.NetworkPort{Label: p.Label, Value: int32(p.Value)})
+		out.Ports = append(out.Ports, &pb.PortMapping{Label: p.Label, Value: int32(p.Value), To: int32(p.To), HostIp: p.HostIP})
+	}
+	if len(t.Ports) > 0 {
+		out.AllocatedResources.Networks = []*pb.NetworkResource{network}
+	}
+	return out
+}
+
+func nomadOverride(n *pb.NetworkOverride) *NetworkOverride {
+	if n == nil {
+		return nil
+	}
+	out := &NetworkOverride{IP: n.GetAddr(), AutoAdvertise: n.GetAutoAdvertise(), PortMap: map[string]int{}}
+	for label, port := range n.GetPortMap() {
+		out.PortMap[label] = int(port)
+	}
+	return out
+}
+
+func nomadExit(r *pb.ExitResult) ExitResult {
+	return ExitResult{ExitCode: int(r.GetExitCode()), Signal: int(r.GetSignal()), OOMKilled: r.GetOomKilled()}
+}
+
+func nomadStatus(r *pb.InspectTaskResponse) *TaskStatus {
+	t := r.GetTask()
+	out := &TaskStatus{ID: t.GetId(), StartedAt: t.GetStartedAt().AsTime(), Attributes: r.GetDriver().GetAttributes()}
+	switch t.GetState() {
+	case pb.TaskState_RUNNING:
+		out.State = TaskRunning
+	case pb.TaskState_EXITED:
+		exit := nomadExit(t.GetResult())
+		out.State, out.ExitedAt, out.Exit = TaskExited, t.GetCompletedAt().AsTime(), &exit
+	default:
+		out.State = TaskUnknown
+	}
+	return out
+}
+
+func nomadStats(s *pb.TaskStats) TaskStats {
+	use := s.GetAggResourceUsage()
+	out := TaskStats{TaskID: s.GetId(), Time: s.GetTimestamp().AsTime(), CPU: nomadCPU(use.GetCpu()), Memory: nomadMemory(use.GetMemory())}
+	for pid, u := range s.GetResourceUsageByPid() {
+		if out.Pids == nil {
+			out.Pids = map[string]PidStats{}
+		}
+		out.Pids[pid] = PidStats{CPU: nomadCPU(u.GetCpu()), Memory: nomadMemory(u.GetMemory())}
+	}
+	return out
+}
+
+// measuredNames are the names that the API has for what was measured.
+var measuredNames = map[string]string{
+	"SYSTEM_MODE": "System Mode", "USER_MODE": "User Mode", "TOTAL_TICKS": "Total Ticks", "THROTTLED_PERIODS": "Throttled Periods",
+	"THROTTLED_TIME": "Throttled Time", "PERCENT": "Percent", "RSS": "RSS", "CACHE": "Cache", "MAX_USAGE": "Max Usage",
+	"KERNEL_USAGE": "Kernel Usage", "KERNEL_MAX_USAGE": "Kernel Max Usage", "USAGE": "Usage", "SWAP": "Swap",
+}
+
+func measured[F fmt.Stringer](fields []F) []string {
+	var out []string
+	for _, f := range fields {
+		if name := measuredNames[f.String()]; name != "" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func nomadCPU(c *pb.CPUUsage) CPUStats {
+	return CPUStats{
+		Percent: c.GetPercent(), SystemMode: c.GetSystemMode(), UserMode: c.GetUserMode(), TotalTicks: c.GetTotalTicks(),
+		ThrottledPeriods: c.GetThrottledPeriods(), ThrottledTime: c.GetThrottledTime(), Measured: measured(c.GetMeasuredFields()),
+	}
+}
+
+func nomadMemory(m *pb.MemoryUsage) MemoryStats {
+	return MemoryStats{
+		RSS: m.GetRss(), Cache: m.GetCache(), Swap: m.GetSwap(), Usage: m.GetUsage(), MaxUsage: m.GetMaxUsage(),
+		KernelUsage: m.GetKernelUsage(), KernelMaxUsage: m.GetKernelMaxUsage(), Measured: measured(m.GetMeasuredFields()),
+	}
+}

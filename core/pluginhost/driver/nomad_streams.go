@@ -1,0 +1,189 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// sampler turns the protocol's stream per task into one stream for all of them.
+type sampler struct {
+	driver   *nomadDriver
+	interval time.Duration
+
+	mu      sync.Mutex
+	streams map[string]bool // by task: false is a stream that is never tried again
+	latest  map[string]TaskStats
+	wg      sync.WaitGroup
+}
+
+func (d *nomadDriver) TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error) {
+	s := &sampler{driver: d, interval: interval, streams: map[string]bool{}, latest: map[string]TaskStats{}}
+	out := make(chan []TaskStats, 1)
+	go s.run(ctx, out)
+	return out, nil
+}
+
+func (s *sampler) run(ctx context.Context, out chan<- []TaskStats) {
+	defer close(out)
+	defer s.wg.Wait()
+	ticker := time.NewTicker(s.interval)
+	defer ticker.Stop()
+	s.follow(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		s.follow(ctx)
+		if samples := s.take(); len(samples) > 0 {
+			select {
+			case out <- samples:
+			default: // a slow reader gets fewer samples, never old ones
+			}
+		}
+	}
+}
+
+// follow opens a stream for each task that has none.
+func (s *sampler) follow(ctx context.Context) {
+	s.driver.mu.Lock()
+	tasks := slices.Collect(maps.Keys(s.driver.tasks))
+	s.driver.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range tasks {
+		if _, tried := s.streams[id]; !tried {
+			s.streams[id] = true
+			s.wg.Go(func() { s.stream(ctx, id) })
+		}
+	}
+}
+
+func (s *sampler) stream(ctx context.Context, id string) {
+	stream, err := s.driver.rpc.TaskStats(ctx, &pb.TaskStatsRequest{TaskId: id, CollectionInterval: durationpb.New(s.interval)})
+	for err == nil {
+		var m *pb.TaskStatsResponse
+		if m, err = stream.Recv(); err == nil {
+			sample := nomadStats(m.GetStats())
+			sample.TaskID = id
+			s.mu.Lock()
+			s.latest[id] = sample
+			s.mu.Unlock()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errdefs.IsUnimplemented(nomadError(err)) {
+		s.streams[id] = false // asked once
+		return
+	}
+	delete(s.streams, id) // the next tick opens it again, if the task is still there
+}
+
+func (s *sampler) take() []TaskStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := slices.Collect(maps.Values(s.latest))
+	clear(s.latest)
+	return out
+}
+
+func (d *nomadDriver) ExecTask(ctx context.Context, taskID string, opts ExecOptions, stream ExecStream) (ExitResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rpc, err := d.rpc.ExecTaskStreaming(ctx)
+	if err != nil {
+		return ExitResult{}, nomadError(err)
+	}
+	in := &nomadInput{rpc: rpc}
+	in.send(&pb.ExecTaskStreamingRequest{Setup: &pb.ExecTaskStreamingRequest_Setup{TaskId: taskID, Command: opts.Command, Tty: opts.TTY}})
+	if opts.TTY && opts.Size != (TerminalSize{}) {
+		in.resize(opts.Size)
+	}
+	go in.stdin(stream.Stdin)
+	go in.resizes(ctx, stream.Resize)
+	for {
+		m, err := rpc.Recv()
+		if err != nil {
+			return ExitResult{}, nomadError(err)
+		}
+		if err := deliver(stream.Stdout, m.GetStdout()); err != nil {
+			return ExitResult{}, err
+		}
+		if err := deliver(stream.Stderr, m.GetStderr()); err != nil {
+			return ExitResult{}, err
+		}
+		if m.GetExited() {
+			return nomadExit(m.GetResult()), nil
+		}
+	}
+}
+
+func deliver(w io.Writer, op *pb.ExecTaskStreamingIOOperation) error {
+	if w == nil || len(op.GetData()) == 0 {
+		return nil
+	}
+	if _, err := w.Write(op.GetData()); err != nil {
+		return errdefs.Abortedf("the reader of the command's output is gone: %w", err)
+	}
+	return nil
+}
+
+// nomadInput sends the input of one exec; gRPC allows one Send at a time.
+type nomadInput struct {
+	mu  sync.Mutex
+	rpc pb.Driver_ExecTaskStreamingClient
+}
+
+// send returns false once the stream takes no more; Recv says why.
+func (i *nomadInput) send(m *pb.ExecTaskStreamingRequest) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.rpc.Send(m) == nil
+}
+
+func (i *nomadInput) resize(s TerminalSize) bool {
+	return i.send(&pb.ExecTaskStreamingRequest{TtySize: &pb.ExecTaskStreamingRequest_TerminalSize{Height: int32(s.Height), Width: int32(s.Width)}})
+}
+
+// stdin may outlive the exec in a Read that the caller's reader does not end; it
+// then ends with that Read.
+func (i *nomadInput) stdin(r io.Reader) {
+	buf := make([]byte, 32<<10)
+	for r != nil {
+		n, err := r.Read(buf)
+		if n > 0 && !i.send(&pb.ExecTaskStreamingRequest{Stdin: &pb.ExecTaskStreamingIOOperation{Data: slices.Clone(buf[:n])}}) {
+			return
+		}
+		if err != nil {
+			break
+		}
+	}
+	i.send(&pb.ExecTaskStreamingRequest{Stdin: &pb.ExecTaskStreamingIOOperation{Close: true}})
+}
+
+func (i *nomadInput) resizes(ctx context.Context, sizes <-chan TerminalSize) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case size, ok := <-sizes:
+			if !ok || !i.resize(size) {
+				return
+			}
+		}
+	}
+}

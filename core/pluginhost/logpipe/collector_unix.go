@@ -1,0 +1,223 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package logpipe
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/tasklog"
+)
+
+// Collector reads FIFOs into log files.
+type Collector struct {
+	idle time.Duration
+
+	mu    sync.Mutex
+	pipes map[string]*copier // by path of the FIFO
+	wg    sync.WaitGroup
+	busy  chan struct{} // of size 1: something was attached or detached
+}
+
+// copier copies one FIFO.
+type copier struct {
+	fifo *os.File
+	done chan struct{}
+}
+
+// NewCollector makes a collector that ends when it has had nothing to read for
+// idle; 0 is never.
+func NewCollector(idle time.Duration) *Collector {
+	return &Collector{idle: idle, pipes: map[string]*copier{}, busy: make(chan struct{}, 1)}
+}
+
+// requestLimit bounds one exchange with a client.
+const requestLimit = 10 * time.Second
+
+// Serve answers on the listener until ctx ends or the collector was idle for long.
+func (c *Collector) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go c.endWhenIdle(ctx, cancel)
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept tells
+	defer stop()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			c.Close()
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("accept a client of the log collector: %w", err)
+		}
+		go c.answer(conn)
+	}
+}
+
+func (c *Collector) endWhenIdle(ctx context.Context, end func()) {
+	if c.idle <= 0 {
+		return
+	}
+	timer := time.NewTimer(c.idle)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.busy:
+			timer.Reset(c.idle)
+		case <-timer.C:
+			if c.count() == 0 {
+				end()
+				return
+			}
+			timer.Reset(c.idle)
+		}
+	}
+}
+
+func (c *Collector) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pipes)
+}
+
+func (c *Collector) answer(conn net.Conn) {
+	defer func() { _ = conn.Close() }() // the client has its answer or has gone
+	_ = conn.SetDeadline(time.Now().Add(requestLimit))
+	var out answer
+	line, err := bufio.NewReader(io.LimitReader(conn, maxRequest)).ReadBytes('\n')
+	if err == nil {
+		err = c.do(line)
+	}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	out.Pipes = c.count()
+	_ = json.NewEncoder(conn).Encode(out) // a client that has gone asks again
+}
+
+func (c *Collector) do(line []byte) error {
+	var r request
+	if err := json.Unmarshal(line, &r); err != nil {
+		return fmt.Errorf("decode the request: %w", err)
+	}
+	select {
+	case c.busy <- struct{}{}:
+	default:
+	}
+	switch {
+	case r.Attach != nil:
+		return c.Attach(*r.Attach)
+	case r.Detach != "":
+		c.Detach(r.Detach)
+	}
+	return nil
+}
+
+// Attach makes the FIFO if it is not there and begins to read it. A pipe that is
+// attached already stays as it is.
+func (c *Collector) Attach(p Pipe) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pipes[p.Path] != nil {
+		return nil
+	}
+	if err := unix.Mkfifo(p.Path, 0o600); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make the log FIFO %s: %w", p.Path, err)
+	}
+	w, err := p.open()
+	if err != nil {
+		return err
+	}
+	// Read and write: a FIFO that has a writer of its own is never at its end,
+	// however often the plugin's side comes and goes.
+	f, err := os.OpenFile(p.Path, os.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		_ = w.Close() // nothing was written
+		return fmt.Errorf("open the log FIFO %s: %w", p.Path, err)
+	}
+	if st, err := f.Stat(); err != nil || st.Mode()&os.ModeNamedPipe == 0 {
+		_, _ = f.Close(), w.Close() // nothing was written
+		return errdefs.FailedPreconditionf("log FIFO %s: something else lies there", p.Path)
+	}
+	cp := &copier{fifo: f, done: make(chan struct{})}
+	c.pipes[p.Path] = cp
+	c.wg.Go(func() { cp.run(w) })
+	return nil
+}
+
+func (cp *copier) run(w *tasklog.Writer) {
+	defer close(cp.done)
+	defer func() { _ = w.Close() }() // each write told its own error
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := cp.fifo.Read(buf)
+		_, _ = w.Write(buf[:n]) // it counts what it cannot keep
+		if err != nil {
+			return // the deadline of a detach; what was in the pipe is read
+		}
+	}
+}
+
+// Detach stops reading a FIFO once what is in it is read, and removes it.
+func (c *Collector) Detach(path string) {
+	c.mu.Lock()
+	cp := c.pipes[path]
+	delete(c.pipes, path)
+	c.mu.Unlock()
+	if cp == nil {
+		return
+	}
+	cp.end()
+	_ = os.Remove(path) // it goes with the alloc's directory otherwise
+}
+
+// drainTime is how long a detached FIFO is read on while it has content.
+const drainTime = 100 * time.Millisecond
+
+func (cp *copier) end() {
+	_ = cp.fifo.SetReadDeadline(time.Now().Add(drainTime)) // without one, Close ends the read
+	<-cp.done
+	_ = cp.fifo.Close() // only read from
+}
+
+// Close ends all reading and leaves the FIFOs to the next collector.
+func (c *Collector) Close() {
+	c.mu.Lock()
+	pipes := c.pipes
+	c.pipes = map[string]*copier{}
+	c.mu.Unlock()
+	for _, cp := range pipes {
+		cp.end()
+	}
+	c.wg.Wait()
+}
+
+// Listen makes the collector's socket; one that a killed collector left is replaced.
+func Listen(socket string) (net.Listener, error) {
+	if conn, err := net.Dial("unix", socket); err == nil {
+		_ = conn.Close() // it was only to see
+		return nil, errdefs.AlreadyExistsf("log collector: one runs already on %s", socket)
+	}
+	_ = os.Remove(socket) // Listen tells
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("listen for clients of the log collector: %w", err)
+	}
+	return l, nil
+}

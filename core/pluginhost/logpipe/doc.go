@@ -1,0 +1,40 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package logpipe keeps the output of tasks whose plugin writes it into FIFOs, as
+// plugins built for Nomad do. One process per node, the collector, reads all of
+// them into rotated files; it is not the agent, because a FIFO that loses its
+// reader can end the writer. It owns that process, its socket and the FIFOs; what
+// a log file is called is sdk/tasklog's. core/pluginhost starts it on demand and
+// cmd/drover runs it.
+package logpipe
+
+import (
+	"github.com/drover-project/drover/sdk/tasklog"
+)
+
+// Pipe is one FIFO and the log files that its content goes to.
+type Pipe struct {
+	Path          string // of the FIFO
+	Base          string // of the log files: Base.0, Base.1 and so on
+	MaxFiles      int
+	MaxFileSizeMB int
+}
+
+func (p Pipe) open() (*tasklog.Writer, error) {
+	return tasklog.Open(p.Base, p.MaxFiles, p.MaxFileSizeMB)
+}
+
+// request is one line of JSON that the collector is sent, answer what it says.
+type request struct {
+	Attach *Pipe  `json:",omitempty"`
+	Detach string `json:",omitempty"` // path of a FIFO
+}
+
+type answer struct {
+	Error string `json:",omitempty"`
+	Pipes int
+}
+
+// maxRequest bounds a request's line in bytes: two paths and two numbers.
+const maxRequest = 16 << 10
