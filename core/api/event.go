@@ -50,7 +50,8 @@ type changeBatch struct {
 type eventLog struct {
 	mu      sync.Mutex
 	batches []changeBatch
-	size    int // changes in batches
+	size    int    // changes in batches
+	dropped uint64 // index of the newest batch that was forgotten
 	changed chan struct{}
 }
 
@@ -65,6 +66,7 @@ func (l *eventLog) add(b changeBatch) {
 	old := 0
 	for l.size > eventHistory && old < len(l.batches)-1 {
 		l.size -= len(l.batches[old].changes)
+		l.dropped = l.batches[old].index
 		old++
 	}
 	l.batches = slices.Delete(l.batches, 0, old)
@@ -72,15 +74,17 @@ func (l *eventLog) add(b changeBatch) {
 	l.changed = make(chan struct{})
 }
 
-// after returns the batches newer than index and a channel that is closed at the next one.
-func (l *eventLog) after(index uint64) ([]changeBatch, <-chan struct{}) {
+// after returns the batches newer than index and a channel that is closed at the
+// next one, and whether batches between them have been forgotten.
+func (l *eventLog) after(index uint64) (newer []changeBatch, changed <-chan struct{}, lost bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	lost = index < l.dropped
 	i := slices.IndexFunc(l.batches, func(b changeBatch) bool { return b.index > index })
 	if i < 0 {
-		return nil, l.changed
+		return nil, l.changed, lost
 	}
-	return slices.Clone(l.batches[i:]), l.changed
+	return slices.Clone(l.batches[i:]), l.changed, lost
 }
 
 // Feed keeps the event stream filled from committed changes until ctx ends.
@@ -258,17 +262,25 @@ func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error
 
 func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, topics topicFilter, ns string, from uint64) error {
 	ctl := http.NewResponseController(w)
+	defer func() { _ = ctl.SetWriteDeadline(time.Time{}) }() // the connection may serve other requests
 	beat := time.NewTicker(eventHeartbeat)
 	defer beat.Stop()
 	send := func(b []byte) bool {
+		_ = ctl.SetWriteDeadline(time.Now().Add(streamPatience)) // where there is none the connection's own end ends it
 		_, err := w.Write(append(b, '\n'))
 		return err == nil && ctl.Flush() == nil
 	}
 	if !send([]byte("{}")) {
 		return nil
 	}
-	for {
-		batches, changed := s.events.after(from)
+	for first := true; ; first = false {
+		batches, changed, lost := s.events.after(from)
+		if lost && !first {
+			// Who comes with an old index gets what is kept; who was here and fell
+			// behind must know that something is missing.
+			send([]byte(`{"Error":"the subscriber was too slow and missed events; connect again and read what it follows anew"}`))
+			panic(http.ErrAbortHandler)
+		}
 		for _, b := range batches {
 			from = b.index
 			line, err := wantedLine(b, topics, ns)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"golang.org/x/net/websocket"
 
@@ -98,12 +99,18 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 	defer cancel()
 	ws.MaxPayloadBytes = 1 << 20
 	if greet {
+		if err := ws.SetReadDeadline(time.Now().Add(readHeaderTimeout)); err != nil {
+			return
+		}
 		var hello struct {
 			Version   int    `json:"version"`
 			AuthToken string `json:"auth_token"`
 		}
 		if err := websocket.JSON.Receive(ws, &hello); err != nil || hello.Version != 1 {
 			_ = ws.WriteClose(closeInternal) // the client is told by the close itself
+			return
+		}
+		if err := ws.SetReadDeadline(time.Time{}); err != nil {
 			return
 		}
 		if hello.AuthToken != "" {
@@ -116,7 +123,13 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 		defer close(in)
 		s.readInput(ctx, ws, in)
 	}()
-	err := s.backend.Exec(ctx, req, in, func(o *ExecOutput) error { return websocket.JSON.Send(ws, o) })
+	err := s.backend.Exec(ctx, req, in, func(o *ExecOutput) error {
+		if err := ws.SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {
+			return err
+		}
+		return websocket.JSON.Send(ws, o)
+	})
+	_ = ws.SetWriteDeadline(time.Now().Add(streamPatience)) // for the last words, of which none must be heard
 	code := closeNormal
 	if err != nil && !errors.Is(err, context.Canceled) {
 		code = closeInternal

@@ -5,6 +5,7 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"iter"
 	"net/http"
 	"slices"
@@ -56,7 +57,10 @@ type page[T any] struct {
 func (p page[T]) run(q *query) (items []T, next string, err error) {
 	var expr *bexpr.Evaluator
 	if q.filter != "" {
-		if expr, err = bexpr.CreateEvaluator(q.filter); err != nil {
+		if len(q.filter) > maxFilterBytes {
+			return nil, "", fail(http.StatusBadRequest, "the filter expression is longer than "+strconv.Itoa(maxFilterBytes)+" bytes")
+		}
+		if expr, err = bexpr.CreateEvaluator(q.filter, bexpr.WithMaxExpressions(maxFilterSteps)); err != nil {
 			return nil, "", fail(http.StatusBadRequest, "failed to create result paginator: failed to read filter expression: "+err.Error())
 		}
 	}
@@ -74,7 +78,7 @@ func (p page[T]) run(q *query) (items []T, next string, err error) {
 	})
 	items = p.skip(q, items)
 	if expr != nil {
-		if items, err = filtered(expr, items); err != nil {
+		if items, err = filtered(q.r.Context(), expr, items); err != nil {
 			return nil, "", err
 		}
 	}
@@ -84,6 +88,13 @@ func (p page[T]) run(q *query) (items []T, next string, err error) {
 	}
 	return items, next, nil
 }
+
+// Bounds of a filter expression. Reading one takes steps that grow much faster
+// than its length where it is nested: these bound it to some 100 ms.
+const (
+	maxFilterBytes = 4 << 10
+	maxFilterSteps = 50_000
+)
 
 func (p page[T]) skip(q *query, items []T) []T {
 	if q.nextToken == "" {
@@ -96,9 +107,12 @@ func (p page[T]) skip(q *query, items []T) []T {
 	})
 }
 
-func filtered[T any](expr *bexpr.Evaluator, items []T) ([]T, error) {
+func filtered[T any](ctx context.Context, expr *bexpr.Evaluator, items []T) ([]T, error) {
 	out := items[:0]
-	for _, it := range items {
+	for i, it := range items {
+		if i%1024 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err() // nobody waits for the rest of a long list
+		}
 		ok, err := expr.Evaluate(it)
 		if err != nil {
 			return nil, fail(http.StatusBadRequest, "failed to read intermediate page: failed to evaluate filter expression: "+err.Error())

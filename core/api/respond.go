@@ -56,11 +56,24 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
+// ShapeError says that a body is JSON but not of the shape that was asked for.
+type ShapeError struct{ Err error }
+
+// Error is the text of the cause.
+func (e *ShapeError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ShapeError) Unwrap() error { return e.Err }
+
 // plain500 answers a backend's refusal as the reference does on this route:
 // status 500, whatever the class, but for denials.
 func plain500(v any, err error) (any, error) {
 	if err == nil || errdefs.IsPermissionDenied(err) {
 		return v, err
+	}
+	var shape *ShapeError
+	if errors.As(err, &shape) {
+		return nil, fail(http.StatusBadRequest, err.Error())
 	}
 	return nil, fail(http.StatusInternalServerError, err.Error())
 }
@@ -138,7 +151,13 @@ func encodeJSON(v any, indent bool) ([]byte, error) {
 
 // decodeBody reads the JSON body into v. An empty body is an error unless optional.
 func decodeBody(r *http.Request, v any, optional bool) error {
-	err := json.NewDecoder(r.Body).Decode(v)
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = tooDeep(body)
+	}
+	if err == nil {
+		err = json.NewDecoder(bytes.NewReader(body)).Decode(v)
+	}
 	var tooBig *http.MaxBytesError
 	switch {
 	case err == nil, optional && errors.Is(err, io.EOF):
@@ -147,6 +166,33 @@ func decodeBody(r *http.Request, v any, optional bool) error {
 		return fail(http.StatusRequestEntityTooLarge, "request body is larger than "+strconv.Itoa(maxBodyBytes>>20)+" MiB; send less")
 	}
 	return fail(http.StatusBadRequest, err.Error())
+}
+
+// maxJSONDepth is how deeply objects and lists of a body may be nested: more than
+// any job has, and less than what the log and its readers can hold.
+const maxJSONDepth = 128
+
+// tooDeep refuses JSON that is nested too deeply, before anything is built of it.
+func tooDeep(body []byte) error {
+	depth, quoted, escaped := 0, false, false
+	for _, c := range body {
+		switch {
+		case escaped:
+			escaped = false
+		case quoted:
+			escaped = c == '\\'
+			quoted = c != '"'
+		case c == '"':
+			quoted = true
+		case c == '{' || c == '[':
+			if depth++; depth > maxJSONDepth {
+				return fail(http.StatusBadRequest, "the request body is nested more than "+strconv.Itoa(maxJSONDepth)+" levels deep")
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
 }
 
 func setIndex(w http.ResponseWriter, index uint64) {

@@ -4,6 +4,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -29,6 +30,12 @@ const (
 type Config struct {
 	EnableDebug bool              // serve /debug/pprof
 	Headers     map[string]string // added to every answer
+	// ConnsPerClient is how many connections one address may hold; 0 is the
+	// default, below 0 is without a limit.
+	ConnsPerClient int
+	// HeaderTimeout is how long a connection may take to send the head of a
+	// request; 0 is 10 seconds.
+	HeaderTimeout time.Duration
 }
 
 // Server answers the public HTTP API.
@@ -53,7 +60,7 @@ func New(backend Backend, log hclog.Logger, cfg Config) *Server {
 	if err != nil {
 		panic("gzip options are constant: " + err.Error())
 	}
-	s.handler = s.recovered(withHeaders(cfg.Headers, split(mux, zip(mux))))
+	s.handler = s.recovered(withHeaders(cfg.Headers, withCORS(split(mux, zip(mux)))))
 	return s
 }
 
@@ -67,7 +74,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	srv := &http.Server{
 		Handler:           s.handler,
-		ReadHeaderTimeout: readHeaderTimeout,
+		ReadHeaderTimeout: cmp.Or(s.cfg.HeaderTimeout, readHeaderTimeout),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
@@ -77,7 +84,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go func() { defer close(fed); s.Feed(base) }()
 	defer func() { cancel(); <-fed }()
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(l) }()
+	go func() { done <- srv.Serve(limitConns(l, cmp.Or(s.cfg.ConnsPerClient, DefaultConnsPerClient))) }()
 	select {
 	case err := <-done:
 		return err
@@ -121,6 +128,26 @@ func withHeaders(headers map[string]string, next http.Handler) http.Handler {
 			w.Header().Set(k, v)
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// withCORS lets pages of other origins read what nodes answer: the web UI asks
+// the node of an alloc itself.
+func withCORS(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Origin") == "" || !strings.HasPrefix(r.URL.Path, "/v1/client/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", "*")
+		if r.Method != http.MethodOptions {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h.Set("Access-Control-Allow-Methods", "HEAD, GET")
+		h.Set("Access-Control-Allow-Headers", "*")
+		w.WriteHeader(http.StatusNoContent)
 	})
 }
 

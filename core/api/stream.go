@@ -8,7 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 )
+
+// streamPatience is how long a client of a stream may leave it unread.
+const streamPatience = 30 * time.Second
 
 // stream writes frames to a client as they come: as JSON objects one after
 // another, or their data alone.
@@ -45,6 +49,8 @@ func (s *stream) frame(f *StreamFrame) error {
 			return err
 		}
 	}
+	// A client that reads nothing for so long is taken for gone.
+	_ = s.ctl.SetWriteDeadline(time.Now().Add(streamPatience)) // where there is none the connection's own end ends it
 	if len(data) > 0 {
 		if _, err := s.w.Write(data); err != nil {
 			return err
@@ -59,6 +65,7 @@ func (s *stream) frame(f *StreamFrame) error {
 // end closes the stream. An error after the first frame cannot change the
 // status any more: the connection is cut so that the client sees it.
 func (s *stream) end(err error) error {
+	_ = s.ctl.SetWriteDeadline(time.Time{}) // the connection may serve other requests
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
 		s.start()

@@ -41,7 +41,7 @@ func (e *Endpoint) canonical(body json.RawMessage, ns string) (*model.Job, error
 	}
 	draft, err := jobspec.ParseJSON(body)
 	if err != nil {
-		return nil, err
+		return nil, &api.ShapeError{Err: err}
 	}
 	if ns != "" && (draft.Namespace == nil || *draft.Namespace == "") {
 		draft.Namespace = &ns

@@ -82,7 +82,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	}
 	run, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
-	d.api = api.New(d, log, api.Config{EnableDebug: cfg.EnableDebug, Headers: cfg.Headers})
+	d.api = api.New(d, log, api.Config{EnableDebug: cfg.EnableDebug, Headers: cfg.Headers, ConnsPerClient: connsPerClient(cfg)})
 	d.work.Go(func() {
 		if err := d.api.Serve(run, d.http); err != nil {
 			log.Error("the HTTP API has ended", "error", err)

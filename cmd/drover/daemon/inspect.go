@@ -21,6 +21,7 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -248,4 +249,16 @@ func exportJournal(ctx context.Context, req *api.ExportRequest, send func([]byte
 		err = errdefs.Internalf("journalctl failed: %w", ended)
 	}
 	return err
+}
+
+// connsPerClient is the limit as the API takes it: 0 in the file is none.
+func connsPerClient(cfg *config.Config) int {
+	switch n := cfg.Limits.HTTPMaxConnsPerClient; {
+	case n == nil:
+		return api.DefaultConnsPerClient
+	case *n <= 0:
+		return -1
+	default:
+		return *n
+	}
 }
