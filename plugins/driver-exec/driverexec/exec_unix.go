@@ -17,6 +17,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -28,7 +29,14 @@ const lingering = time.Second
 // exec runs a command beside the task: same user, environment, directory and
 // cgroup. It is this process's child and ends with its stream.
 func (t *tasks) exec(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
-	cmd, err := t.execCommand(ctx, id, opts)
+	c, spec, err := t.execTarget(ctx, id, opts)
+	if err != nil {
+		return driver.ExitResult{}, err
+	}
+	if spec.Sandbox != nil {
+		return join(ctx, c, spec, opts, stream)
+	}
+	cmd, err := execCommand(ctx, id, spec, opts)
 	if err != nil {
 		return driver.ExitResult{}, err
 	}
@@ -54,21 +62,26 @@ func (t *tasks) exec(ctx context.Context, id string, opts driver.ExecOptions, st
 	return driver.ExitResult{ExitCode: cmd.ProcessState.ExitCode()}, nil
 }
 
-func (t *tasks) execCommand(ctx context.Context, id string, opts driver.ExecOptions) (*exec.Cmd, error) {
+// execTarget finds a running task.
+func (t *tasks) execTarget(ctx context.Context, id string, opts driver.ExecOptions) (*supervisor.Client, *supervisor.Spec, error) {
 	c, err := t.of(id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	spec, status, err := c.Spec(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if status.Exit != nil {
-		return nil, errdefs.FailedPreconditionf("exec in task %q: it has ended", id)
+		return nil, nil, errdefs.FailedPreconditionf("exec in task %q: it has ended", id)
 	}
 	if len(opts.Command) == 0 {
-		return nil, errdefs.InvalidArgumentf("exec in task %q: no command given", id)
+		return nil, nil, errdefs.InvalidArgumentf("exec in task %q: no command given", id)
 	}
+	return c, &spec, nil
+}
+
+func execCommand(ctx context.Context, id string, spec *supervisor.Spec, opts driver.ExecOptions) (*exec.Cmd, error) {
 	env := map[string]string{}
 	for _, kv := range spec.Env {
 		if name, value, ok := strings.Cut(kv, "="); ok {
@@ -112,6 +125,11 @@ func runTTY(cmd *exec.Cmd, opts driver.ExecOptions, stream driver.ExecStream) er
 	if err != nil {
 		return err
 	}
+	return serveTTY(terminal, stream, cmd.Wait)
+}
+
+// serveTTY joins a terminal to a stream until wait returns, and closes it.
+func serveTTY(terminal *os.File, stream driver.ExecStream, wait func() error) error {
 	if stream.Stdin != nil {
 		go func() {
 			const endOfInput = "\x04"
@@ -140,7 +158,7 @@ func runTTY(cmd *exec.Cmd, opts driver.ExecOptions, stream driver.ExecStream) er
 		}
 		_, _ = io.Copy(out, terminal) // EIO is how a terminal ends
 	}()
-	err = cmd.Wait()
+	err := wait()
 	close(ended)
 	<-resized
 	select {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package driverexec is the plugin of the drivers that run processes of the
-// machine itself: raw_exec, without any isolation. It owns what a task means to
+// machine itself: raw_exec, without any isolation, and exec, isolated. It owns what a task means to
 // these drivers: config, users, look-up of commands, statistics, exec. The
 // processes, their logs and their ends are plugins/internal/supervisor's, so that
 // nothing here is lost when this process dies. Only plugins/driver-exec and
@@ -30,7 +30,8 @@ const StateDirEnv = "DROVER_PLUGIN_STATE_DIR"
 // Main is the plugin's main: it serves the drivers, or is the supervisor.
 func Main() error {
 	supervisor.Main()
-	return plugin.Serve(plugin.Info{Name: "driver-exec", Version: Version}, driver.Service(NewRawExec(stateDir())))
+	dir := stateDir()
+	return plugin.Serve(plugin.Info{Name: "driver-exec", Version: Version}, driver.Service(NewRawExec(dir), NewExec(dir)))
 }
 
 func stateDir() string {

@@ -5,12 +5,10 @@ package driverexec
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"runtime"
 	"sync"
-	"time"
 
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -21,7 +19,7 @@ import (
 // RawExec is the driver raw_exec: processes with the machine's own file system
 // and network, as the agent's user unless the task names one.
 type RawExec struct {
-	tasks *tasks
+	shared
 
 	mu     sync.Mutex
 	config agentConfig
@@ -31,7 +29,7 @@ type RawExec struct {
 
 // NewRawExec returns the driver; its supervisor is that of dir.
 func NewRawExec(dir string) *RawExec {
-	return &RawExec{tasks: newTasks(dir), changed: make(chan struct{})}
+	return &RawExec{shared: shared{newTasks(dir)}, changed: make(chan struct{})}
 }
 
 // agentConfig is the block plugin "raw_exec" { config { } }.
@@ -210,72 +208,4 @@ func logsOf(task *driver.TaskConfig) (supervisor.Logs, error) {
 	}
 	l.Dir = filepath.ToSlash(rel)
 	return l, nil
-}
-
-// The rest of the contract is the same for all drivers of this plugin.
-
-// RecoverTask implements driver.Driver.
-func (d *RawExec) RecoverTask(ctx context.Context, handle *driver.Handle) error {
-	return d.tasks.recover(ctx, handle)
-}
-
-// WaitTask implements driver.Driver.
-func (d *RawExec) WaitTask(ctx context.Context, id string) (driver.ExitResult, error) {
-	return d.tasks.wait(ctx, id)
-}
-
-// StopTask implements driver.Driver.
-func (d *RawExec) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
-	return d.tasks.stop(ctx, id, timeout, signal)
-}
-
-// DestroyTask implements driver.Driver.
-func (d *RawExec) DestroyTask(ctx context.Context, id string, force bool) error {
-	return d.tasks.destroy(ctx, id, force)
-}
-
-// InspectTask implements driver.Driver.
-func (d *RawExec) InspectTask(ctx context.Context, id string) (*driver.TaskStatus, error) {
-	return d.tasks.inspect(ctx, id)
-}
-
-// TaskStats implements driver.Driver.
-func (d *RawExec) TaskStats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
-	return d.tasks.stats(ctx, interval)
-}
-
-// SignalTask implements driver.Driver.
-func (d *RawExec) SignalTask(ctx context.Context, id string, signal string) error {
-	return d.tasks.signal(ctx, id, signal)
-}
-
-// ExecTask implements driver.Driver.
-func (d *RawExec) ExecTask(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
-	return d.tasks.exec(ctx, id, opts, stream)
-}
-
-// TaskEvents implements driver.Driver: these drivers have nothing to tell.
-func (d *RawExec) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
-	out := make(chan driver.TaskEvent)
-	context.AfterFunc(ctx, func() { close(out) })
-	return out, nil
-}
-
-// Close ends the connection to the supervisor; tasks go on.
-func (d *RawExec) Close() error { return d.tasks.close() }
-
-// handleState is what a handle holds.
-type handleState struct {
-	Dir string `json:"dir"` // of the supervisor
-	PID int    `json:"pid"` // for people
-}
-
-const handleVersion = 1
-
-func newHandle(id string, s handleState) (*driver.Handle, error) {
-	state, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("encode the handle of task %q: %w", id, err)
-	}
-	return &driver.Handle{TaskID: id, Version: handleVersion, State: state}, nil
 }

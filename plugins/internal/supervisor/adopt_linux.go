@@ -48,9 +48,12 @@ func (l *loop) undo(key string) {
 	for _, pid := range holders(l.journal.fifo(key, 1)) {
 		_ = unix.Kill(-pid, unix.SIGKILL)
 	}
-	for _, dir := range cgroupsOf(l.cgroups, key) {
-		killCgroup(dir)
-		l.removeCgroup(dir)
+	for _, name := range l.groups.Find(key + ".") {
+		group := l.groups.Open(name)
+		group.Kill()
+		for _, dir := range group.Paths() {
+			l.removeCgroup(dir)
+		}
 	}
 	l.journal.forget(key, 0, 0)
 }
@@ -85,6 +88,9 @@ func (l *loop) adoptTask(key string, spec *Spec, rec *record) {
 	}
 	t.out[0].fifo, t.out[0].file, t.out[1].fifo, t.out[1].file = -1, -1, -1, -1
 	l.tasks[t.id] = t
+	if rec.Group != "" {
+		t.isolated = &isolated{name: rec.Group, group: l.groups.Open(rec.Group), init: rec.Init, initStart: rec.InitStart, initFD: -1}
+	}
 	if rec.Boot != l.boot {
 		if t.exit == nil {
 			l.finish(t, Exit{Code: -1, Unknown: "the machine was restarted while the task ran"})
@@ -103,6 +109,7 @@ func (l *loop) adoptTask(key string, spec *Spec, rec *record) {
 			t.unknownAt = time.Now().Add(exitLookup)
 		}
 		t.pidfd = fd
+		t.isolated.adopt()
 	}
 	if err := l.watchTask(t); err != nil {
 		l.log.Error("cannot watch an adopted task", "task", t.id, "error", err)

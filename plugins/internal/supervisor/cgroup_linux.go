@@ -44,15 +44,6 @@ func taskCgroup(root, key string) (dir string, fd int) {
 	return dir, fd
 }
 
-// cgroupsOf finds the cgroups of a task whose record is not written.
-func cgroupsOf(root, key string) []string {
-	if root == "" {
-		return nil
-	}
-	dirs, _ := filepath.Glob(filepath.Join(root, "drover", key+".*")) // the pattern is well-formed
-	return dirs
-}
-
 // killCgroup kills every process in a task's cgroup, whatever session it moved to.
 func killCgroup(dir string) {
 	if dir != "" {

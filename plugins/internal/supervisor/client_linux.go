@@ -235,7 +235,11 @@ func (c *Client) Hello(ctx context.Context) (Hello, error) {
 // it can never start.
 func (c *Client) Start(ctx context.Context, spec Spec) (Status, error) {
 	for {
-		resp, err := c.once(ctx, request{Op: opStart, Spec: &spec})
+		op := opStart
+		if spec.Sandbox != nil {
+			op = opIsolate
+		}
+		resp, err := c.once(ctx, request{Op: op, Spec: &spec})
 		if err == nil {
 			return *resp.Status, nil
 		}

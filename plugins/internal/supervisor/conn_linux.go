@@ -133,6 +133,8 @@ func (l *loop) answer(c *conn, req *request) (*response, error) {
 			return nil, err
 		}
 		return &response{Status: t.status()}, nil
+	case opIsolate:
+		return nil, l.isolate(c, req)
 	case opList:
 		list := make([]Status, 0, len(l.tasks))
 		for _, t := range l.tasks {
@@ -143,8 +145,8 @@ func (l *loop) answer(c *conn, req *request) (*response, error) {
 		// The client sees its connection end and asks the successor who it is.
 		return nil, l.upgrade(req.Path)
 	case opShutdown:
-		if len(l.tasks) > 0 {
-			return nil, errdefs.FailedPreconditionf("shut the supervisor down: it has %d tasks; destroy them first", len(l.tasks))
+		if len(l.tasks)+len(l.starting) > 0 {
+			return nil, errdefs.FailedPreconditionf("shut the supervisor down: it has %d tasks; destroy them first", len(l.tasks)+len(l.starting))
 		}
 		l.shutdown = true
 		return &response{}, nil

@@ -38,6 +38,9 @@ type record struct {
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 	Cgroup    string    `json:"cgroup,omitempty"`
+	Group     string    `json:"group,omitempty"`
+	Init      int       `json:"init,omitempty"`
+	InitStart uint64    `json:"init_start,omitempty"`
 	Exit      *Exit     `json:"exit,omitempty"`
 	Dropped   uint64    `json:"dropped,omitempty"`
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -56,6 +57,9 @@ func (c *Client) Start(_ context.Context, spec Spec) (Status, error) {
 	}
 	if len(spec.CgroupDirs) > 0 || spec.OOMScoreAdj != nil {
 		return Status{}, errdefs.InvalidArgumentf("start task %q: cgroups and oom_score_adj are Linux's only", spec.ID)
+	}
+	if spec.Sandbox != nil {
+		return Status{}, errdefs.Unimplementedf("start task %q: %s", spec.ID, sandbox.Unavailable())
 	}
 	ch := &child{spec: spec, ended: make(chan struct{})}
 	ch.cmd = &exec.Cmd{Path: spec.Path, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, WaitDelay: time.Second}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/plugins/internal/sandbox"
 )
 
 // loop is the supervisor: everything happens on the goroutine that calls run.
@@ -22,14 +24,22 @@ type loop struct {
 	boot    string
 	cgroups string // the root for the tasks' cgroups, "" for none
 	idle    time.Duration
+	// groups are all hierarchies, for isolated tasks.
+	groups *sandbox.Cgroups
 
 	epoll, null int
 	// lock and listener are the keeper's too; keeper is a pipe to it.
 	lock, listener, keeper int
 
-	tasks   map[string]*task
-	fds     map[int]watched
-	scratch []byte
+	tasks map[string]*task
+	// starting are the isolated tasks that are being built, on goroutines of
+	// their own which hand over in started and then write to wake.
+	starting map[string]bool
+	started  chan *building
+	slots    chan struct{}
+	wake     int
+	fds      map[int]watched
+	scratch  []byte
 	// trash are cgroups whose last processes were still ending.
 	trash     []string
 	idleSince time.Time
@@ -39,11 +49,12 @@ type loop struct {
 }
 
 // watched is what a descriptor in the epoll set belongs to: a task's pidfd
-// (output -1), one of its outputs, or a connection; neither is the listener.
+// (output -1), that of process 1 of its namespace (outputInit), one of its outputs, or a connection; neither is the listener.
 type watched struct {
 	task   *task
 	output int
 	conn   *conn
+	wake   bool
 }
 
 // chunksPerTurn bounds what one output may move before others get their turn.
@@ -57,6 +68,7 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 	l := &loop{
 		journal: j, log: log, cgroups: cgroupRoot(), idle: idle,
 		lock: inherited[0], listener: inherited[1], keeper: inherited[2],
+		starting: map[string]bool{}, started: make(chan *building, maxStarting), slots: make(chan struct{}, maxBuilding),
 		tasks: map[string]*task{}, fds: map[int]watched{}, scratch: make([]byte, chunk),
 	}
 	if l.boot, err = bootID(); err != nil {
@@ -71,6 +83,15 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 	}
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("make an epoll set: %w", err)
+	}
+	if l.groups, err = sandbox.FindCgroups(); err != nil {
+		return nil, err
+	}
+	if l.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("make an event descriptor: %w", err)
+	}
+	if err := l.watch(l.wake, unix.EPOLLIN, watched{wake: true}); err != nil {
+		return nil, err
 	}
 	if l.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
@@ -113,6 +134,11 @@ func (l *loop) watchTask(t *task) error {
 			return err
 		}
 	}
+	if i := t.isolated; i != nil && i.initFD >= 0 {
+		if err := l.watch(i.initFD, unix.EPOLLIN, watched{task: t, output: outputInit}); err != nil {
+			return err
+		}
+	}
 	if t.pidfd < 0 {
 		return nil
 	}
@@ -140,6 +166,10 @@ func (l *loop) handle(fd int, events uint32) {
 	w, ok := l.fds[fd]
 	switch {
 	case !ok: // closed by an event before it
+	case w.wake:
+		l.takeStarted()
+	case w.task != nil && w.output == outputInit:
+		l.initEnded(w.task)
 	case w.conn != nil:
 		l.serve(w.conn, events)
 	case w.task == nil:
@@ -163,6 +193,13 @@ func (l *loop) turn(now time.Time) int {
 		if t.exit == nil && !t.unknownAt.IsZero() {
 			l.lookUp(t, now)
 			due(now.Add(10 * time.Millisecond))
+		}
+		if i := t.isolated; i != nil && i.ending != nil && t.exit == nil {
+			if !now.Before(i.giveUpAt) {
+				l.log.Warn("some process of a task that ended cannot be killed", "task", t.id)
+				l.finish(t, *i.ending)
+			}
+			due(i.giveUpAt)
 		}
 		if t.killAt.IsZero() || t.exit != nil {
 			continue
@@ -224,7 +261,7 @@ func (l *loop) idleFor(now time.Time) bool {
 			break
 		}
 	}
-	if len(l.tasks) > 0 || conns > 0 {
+	if len(l.tasks) > 0 || len(l.starting) > 0 || conns > 0 {
 		l.idleSince = time.Time{}
 		return false
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drover-project/drover/plugins/internal/sandbox"
 )
 
 // Measure samples all tasks in one pass over the machine's processes. It runs in
@@ -19,12 +21,18 @@ import (
 // absent.
 func Measure(tasks []Status) map[string]Usage {
 	owner := map[int]int{} // pid of a task -> index
+	out := make(map[string]Usage, len(tasks))
+	groups := isolatedGroups(tasks)
 	for i := range tasks {
-		if tasks[i].Exit == nil {
-			owner[tasks[i].PID] = i
+		switch t := &tasks[i]; {
+		case t.Exit != nil:
+		case t.Group != "" && groups != nil:
+			u := groups.Open(t.Group).Usage()
+			out[t.ID] = Usage{User: u.User, System: u.System, RSS: u.RSS, PIDs: u.PIDs, Group: &u}
+		default:
+			owner[t.PID] = i
 		}
 	}
-	out := make(map[string]Usage, len(owner))
 	if len(owner) == 0 {
 		return out
 	}
@@ -43,11 +51,25 @@ func Measure(tasks []Status) map[string]Usage {
 		out[tasks[i].ID] = u
 	}
 	for i := range tasks {
-		if u, ok := out[tasks[i].ID]; ok && cgroupCPU(tasks[i].Cgroup, &u) {
+		if u, ok := out[tasks[i].ID]; ok && u.Group == nil && cgroupCPU(tasks[i].Cgroup, &u) {
 			out[tasks[i].ID] = u
 		}
 	}
 	return out
+}
+
+// isolatedGroups are the machine's cgroups if some task is isolated.
+func isolatedGroups(tasks []Status) *sandbox.Cgroups {
+	for i := range tasks {
+		if tasks[i].Group != "" {
+			groups, err := sandbox.FindCgroups()
+			if err != nil {
+				return nil // measured as other tasks then
+			}
+			return groups
+		}
+	}
+	return nil
 }
 
 func processes() map[int]procStat {

@@ -29,6 +29,7 @@ type task struct {
 	logDir    int
 	out       [2]stream
 	cgroup    string
+	isolated  *isolated // nil for a task of the machine's own namespaces
 	startedAt time.Time
 	endedAt   time.Time
 	exit      *Exit
@@ -38,32 +39,36 @@ type task struct {
 }
 
 func (t *task) status() *Status {
-	return &Status{
+	s := &Status{
 		ID: t.id, PID: t.pid, StartedAt: t.startedAt, EndedAt: t.endedAt, Exit: t.exit, Cgroup: t.cgroup,
 		DroppedLogBytes: t.out[0].dropped + t.out[1].dropped,
 	}
+	if t.isolated != nil {
+		s.Group = t.isolated.name
+	}
+	return s
 }
 
 func (t *task) record(boot string) record {
-	return record{
+	r := record{
 		Boot: boot, PID: t.pid, Start: t.start, StartedAt: t.startedAt, EndedAt: t.endedAt,
 		Cgroup: t.cgroup, Exit: t.exit, Dropped: t.out[0].dropped + t.out[1].dropped,
 	}
+	if i := t.isolated; i != nil {
+		r.Group, r.Init, r.InitStart = i.name, i.init, i.initStart
+	}
+	return r
 }
 
 // start runs a spec. A start that fails leaves nothing behind.
 func (l *loop) start(spec *Spec) (*task, error) {
-	if spec == nil || spec.ID == "" || spec.Path == "" || len(spec.Args) == 0 {
-		return nil, errdefs.InvalidArgumentf("start a task: the spec needs an id, a path and arguments")
+	t, err := l.newTask(spec)
+	if err != nil {
+		return nil, err
 	}
-	if _, ok := l.tasks[spec.ID]; ok {
-		return nil, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", spec.ID)
-	}
-	t := &task{id: spec.ID, key: l.journal.key(spec.ID), pidfd: -1, logDir: -1}
-	t.out[0].fifo, t.out[0].file, t.out[1].fifo, t.out[1].file = -1, -1, -1, -1
 	// The spec first: a process without a pid in the journal is then an
 	// unfinished start, and undone by the next supervisor.
-	err := writeJSON(l.journal.spec(t.key), spec)
+	err = writeJSON(l.journal.spec(t.key), spec)
 	if err == nil {
 		err = l.spawn(t, spec)
 	}
@@ -78,24 +83,71 @@ func (l *loop) start(spec *Spec) (*task, error) {
 	return t, nil
 }
 
-func (l *loop) spawn(t *task, spec *Spec) error {
-	files := []uintptr{uintptr(l.null), uintptr(l.null), uintptr(l.null)}
-	if !spec.Logs.Disabled {
-		if err := l.openLogs(t, spec); err != nil {
-			return err
+// newTask checks a spec.
+func (l *loop) newTask(spec *Spec) (*task, error) {
+	if spec == nil || spec.ID == "" || spec.Path == "" && spec.Sandbox == nil || len(spec.Args) == 0 {
+		return nil, errdefs.InvalidArgumentf("start a task: the spec needs an id, a path and arguments")
+	}
+	if _, ok := l.tasks[spec.ID]; ok || l.starting[spec.ID] {
+		return nil, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", spec.ID)
+	}
+	t := &task{id: spec.ID, key: l.journal.key(spec.ID), pidfd: -1, logDir: -1}
+	t.out[0].fifo, t.out[0].file, t.out[1].fifo, t.out[1].file = -1, -1, -1, -1
+	return t, nil
+}
+
+// outputs makes the task's ends of its logs: what its descriptors 0 to 2 shall be.
+// Those that are not the loop's own are the caller's to close, on errors too.
+func (l *loop) outputs(t *task, spec *Spec) (files [3]int, err error) {
+	files = [3]int{l.null, l.null, l.null}
+	if spec.Logs.Disabled {
+		return files, nil
+	}
+	if err := l.openLogs(t, spec); err != nil {
+		return files, err
+	}
+	for i := range t.out {
+		fd, err := l.makeFIFO(t, i, spec.User)
+		if err != nil {
+			return files, err
 		}
-		for i := range t.out {
-			fd, err := l.makeFIFO(t, i, spec.User)
-			if err != nil {
-				return err
-			}
-			defer closeFD(fd)
-			files[i+1] = uintptr(fd)
+		files[i+1] = fd
+	}
+	return files, nil
+}
+
+func (l *loop) closeOutputs(files [3]int) {
+	for _, fd := range files {
+		if fd != l.null {
+			closeFD(fd)
 		}
 	}
-	if err := l.fork(t, spec, files); err != nil {
+}
+
+func (l *loop) spawn(t *task, spec *Spec) error {
+	files, err := l.outputs(t, spec)
+	defer l.closeOutputs(files)
+	if err == nil {
+		err = l.fork(t, spec, []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])})
+	}
+	if err != nil {
 		return err
 	}
+	err = l.enlist(t)
+	if err == nil {
+		err = place(t.pid, spec)
+	}
+	if err != nil {
+		// Nobody would ever find it again: end it at once.
+		l.kill(t)
+		reap(t.pid)
+		return fmt.Errorf("start task %q: %w", t.id, err)
+	}
+	return nil
+}
+
+// enlist writes down and watches a process that has just been started.
+func (l *loop) enlist(t *task) error {
 	st, err := readStat(t.pid)
 	if err == nil {
 		t.start = st.start
@@ -108,16 +160,7 @@ func (l *loop) spawn(t *task, spec *Spec) error {
 	if err == nil {
 		err = l.watchTask(t)
 	}
-	if err == nil {
-		err = place(t.pid, spec)
-	}
-	if err != nil {
-		// Nobody would ever find it again: end it at once.
-		l.kill(t)
-		reap(t.pid)
-		return fmt.Errorf("start task %q: %w", t.id, err)
-	}
-	return nil
+	return err
 }
 
 // openLogs opens a task's log directory and current files.
@@ -226,6 +269,7 @@ func place(pid int, spec *Spec) error {
 func (l *loop) kill(t *task) {
 	l.signalGroup(t, unix.SIGKILL)
 	killCgroup(t.cgroup)
+	t.isolated.kill()
 }
 
 // signalGroup signals the task's process group. While the task's pidfd takes
@@ -246,8 +290,14 @@ func (l *loop) ended(t *task) {
 		// Its zombie holds the pid, so the group is still its own.
 		_ = unix.Kill(-t.pid, unix.SIGKILL)
 		e := info.exit()
-		l.finish(t, e)
+		if t.isolated == nil {
+			l.finish(t, e)
+			reap(t.pid)
+			return
+		}
+		// Process 1 cannot end before its namespace's zombies are reaped.
 		reap(t.pid)
+		l.mainEnded(t, e)
 		return
 	}
 	// Another supervisor's child: whoever inherited it reaps it.
@@ -272,13 +322,14 @@ func (l *loop) lookUp(t *task, now time.Time) {
 	if !ok {
 		e = Exit{Code: -1, Unknown: "the supervisor and its keeper were killed while the task ran, and this kernel tells the exit code to nobody else"}
 	}
-	l.finish(t, e)
+	l.mainEnded(t, e)
 }
 
 // finish records a task's end and tells those who wait.
 func (l *loop) finish(t *task, e Exit) {
 	killCgroup(t.cgroup)
-	e.OOM = e.Signal == int(unix.SIGKILL) && oomKilled(t.cgroup)
+	t.isolated.kill()
+	e.OOM = e.Signal == int(unix.SIGKILL) && (oomKilled(t.cgroup) || t.isolated.oomKilled())
 	for i := range t.out {
 		if t.out[i].fifo >= 0 {
 			t.out[i].pump(drainChunks, l.scratch)
@@ -313,6 +364,7 @@ func (l *loop) release(t *task) {
 	if t.cgroup != "" {
 		l.removeCgroup(t.cgroup)
 	}
+	l.discard(t.isolated)
 	l.askKeeper(keeperDrop, t.key)
 	l.journal.forget(t.key, t.pid, t.start)
 	delete(l.tasks, t.id)

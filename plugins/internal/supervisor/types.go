@@ -3,7 +3,11 @@
 
 package supervisor
 
-import "time"
+import (
+	"time"
+
+	"github.com/drover-project/drover/plugins/internal/sandbox"
+)
 
 // Spec is one task to run. Everything is resolved: the supervisor looks up no
 // command and no user.
@@ -21,6 +25,9 @@ type Spec struct {
 	// CgroupDirs are existing cgroups that the task is put into instead of one
 	// of its own. They may hold others too and are never killed as a whole.
 	CgroupDirs []string `json:"cgroup_dirs,omitempty"`
+	// Sandbox isolates the task. Path and Dir are not used then: they are looked
+	// up inside.
+	Sandbox *sandbox.Config `json:"sandbox,omitempty"`
 }
 
 // User is a resolved user.
@@ -60,6 +67,8 @@ type Status struct {
 	Exit      *Exit     `json:"exit,omitempty"`
 	// Cgroup is the directory of the task's own cgroup, if it has one.
 	Cgroup string `json:"cgroup,omitempty"`
+	// Group is the name of an isolated task's cgroups.
+	Group string `json:"group,omitempty"`
 	// DroppedLogBytes counts output that could not be written.
 	DroppedLogBytes uint64 `json:"dropped_log_bytes,omitempty"`
 }
@@ -70,4 +79,6 @@ type Usage struct {
 	System time.Duration
 	RSS    uint64 // bytes, now
 	PIDs   []int
+	// Group is what the cgroup of an isolated task tells; nil for others.
+	Group *sandbox.Usage
 }

@@ -21,8 +21,11 @@ const protocolVersion = 1
 const maxFrame = 16 << 20
 
 const (
-	opHello    = "hello"
-	opStart    = "start"
+	opHello = "hello"
+	opStart = "start"
+	// An isolated start is a verb of its own, so that a supervisor that is too
+	// old to isolate refuses it instead of running the task without.
+	opIsolate  = "start-isolated"
 	opWait     = "wait"
 	opStop     = "stop"
 	opSignal   = "signal"

@@ -1,0 +1,229 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package driverexec_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
+	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/supervisor"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
+)
+
+// needIsolation skips where tasks cannot be isolated.
+func needIsolation(t testing.TB) {
+	t.Helper()
+	if why := sandbox.Unavailable(); why != "" {
+		t.Skipf("tasks cannot be isolated here: %s", why)
+	}
+}
+
+func TestExecKeepsTheContract(t *testing.T) {
+	needIsolation(t)
+	dir, err := os.MkdirTemp("", "driverexec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endSupervisor(t, filepath.Join(dir, "driver-exec")); _ = os.RemoveAll(dir) })
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Run(t, drivertest.Options{
+		New: func(t *testing.T) driver.Driver {
+			d := driverexec.NewExec(filepath.Join(dir, "driver-exec"))
+			t.Cleanup(func() {
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			return d
+		},
+		Binary: exe, Name: "exec",
+		Env: []string{"DRIVEREXEC_TEST_PLUGIN=1", driverexec.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
+		Script: func(s string) map[string]any {
+			return map[string]any{"command": "/bin/sh", "args": []any{"-c", s}}
+		},
+		Task: func(c *driver.TaskConfig) {
+			// As the agent makes it, for tasks of any user.
+			for _, sub := range []string{"local", "secrets", "tmp"} {
+				if err := os.Chmod(filepath.Join(c.TaskDir, sub), 0o777); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.Env["NOMAD_TASK_DIR"] = "/local"
+		},
+	})
+}
+
+// endSupervisor ends an idle supervisor.
+func endSupervisor(t testing.TB, dir string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	c, err := supervisor.Open(ctx, dir)
+	if err == nil {
+		err = errors.Join(c.Shutdown(ctx), c.Close())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// cell is an exec driver with a supervisor and an alloc directory of its own.
+type cell struct {
+	*driverexec.Exec
+	t    testing.TB
+	ctx  context.Context
+	dir  string // the alloc's directory is alloc in it
+	next int
+}
+
+func newCell(t testing.TB, config map[string]any) *cell {
+	t.Helper()
+	needIsolation(t)
+	dir, err := os.MkdirTemp("", "exec") // t.TempDir is closed to other users
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	c := &cell{Exec: driverexec.NewExec(filepath.Join(dir, "state")), t: t, ctx: ctx, dir: dir}
+	t.Cleanup(func() {
+		err := c.Close()
+		endSupervisor(t, filepath.Join(dir, "state"))
+		if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.configure(config)
+	return c
+}
+
+func (c *cell) configure(config map[string]any) {
+	c.t.Helper()
+	info := c.Info()
+	full, err := info.ConfigSchema.Apply(config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	body, err := json.Marshal(full)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.SetConfig(c.ctx, body); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// task makes a task of an alloc of its own.
+func (c *cell) task(name string, config map[string]any) *driver.TaskConfig {
+	c.t.Helper()
+	c.next++
+	alloc := filepath.Join(c.dir, "allocs", name)
+	dirs := map[string]string{"alloc": "alloc", "logs": "alloc/logs", "local": "web/local", "secrets": "web/secrets", "tmp": "web/tmp"}
+	for _, sub := range []string{"logs", "local", "secrets", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(alloc, dirs[sub]), 0o755); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for _, sub := range dirs {
+		if err := os.Chmod(filepath.Join(alloc, sub), 0o777); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	body, err := json.Marshal(config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &driver.TaskConfig{
+		ID: name + "/web/1", Name: "web", DriverConfig: body, Env: map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin"},
+		Resources: driver.Resources{CPUMHz: 100, MemoryMB: 64}, AllocDir: filepath.Join(alloc, "alloc"), TaskDir: filepath.Join(alloc, "web"),
+		Logs: driver.LogConfig{
+			StdoutPath: filepath.Join(alloc, "alloc/logs/web.stdout"), StderrPath: filepath.Join(alloc, "alloc/logs/web.stderr"),
+			MaxFiles: 2, MaxFileSizeMB: 1,
+		},
+	}
+}
+
+func sh(script string) map[string]any {
+	return map[string]any{"command": "/bin/sh", "args": []any{"-c", script}}
+}
+
+// start starts a task and sees to its end.
+func (c *cell) start(task *driver.TaskConfig) {
+	c.t.Helper()
+	if _, _, err := c.StartTask(c.ctx, task); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+			c.t.Error(err)
+		}
+	})
+}
+
+// run runs a task to its end and returns what it wrote.
+func (c *cell) run(task *driver.TaskConfig) (string, driver.ExitResult) {
+	c.t.Helper()
+	c.start(task)
+	r, err := c.WaitTask(c.ctx, task.ID)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c.output(task), r
+}
+
+// script runs a shell script as a task.
+func (c *cell) script(name, script string) string {
+	c.t.Helper()
+	out, r := c.run(c.task(name, sh(script)))
+	if !r.Successful() {
+		c.t.Fatalf("%q ended with %+v and wrote %q", script, r, out)
+	}
+	return out
+}
+
+func (c *cell) output(task *driver.TaskConfig) string {
+	out, _ := os.ReadFile(task.Logs.StdoutPath + ".0") // absent: nothing written
+	errs, _ := os.ReadFile(task.Logs.StderrPath + ".0")
+	return string(out) + string(errs)
+}
+
+// eventually waits for a condition of real processes.
+func (c *cell) eventually(what string, ok func() bool) {
+	c.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-c.ctx.Done():
+			c.t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// exec runs a command in a task.
+func (c *cell) exec(task *driver.TaskConfig, command ...string) (string, driver.ExitResult, error) {
+	var out bytes.Buffer
+	r, err := c.ExecTask(c.ctx, task.ID, driver.ExecOptions{Command: command},
+		driver.ExecStream{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out})
+	return out.String(), r, err
+}

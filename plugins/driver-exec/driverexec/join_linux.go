@@ -1,0 +1,187 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package driverexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/supervisor"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// join runs a command in the sandbox of an isolated task: same namespaces, root,
+// cgroups, user, capabilities and filter.
+func join(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
+	j, err := newJoiner(ctx, c, spec, opts)
+	if err != nil {
+		return driver.ExitResult{}, err
+	}
+	defer j.target.Close()
+	if opts.TTY {
+		err = j.terminal(ctx, opts, stream)
+	} else {
+		err = j.pipes(ctx, stream)
+	}
+	if ctx.Err() != nil {
+		return driver.ExitResult{}, ctx.Err()
+	}
+	if err != nil {
+		return driver.ExitResult{}, j.explain(err)
+	}
+	if ws := j.state.Sys().(syscall.WaitStatus); ws.Signaled() {
+		return driver.ExitResult{ExitCode: 128 + int(ws.Signal()), Signal: int(ws.Signal())}, nil
+	}
+	return driver.ExitResult{ExitCode: j.state.ExitCode()}, nil
+}
+
+// joiner is one command on its way into a sandbox.
+type joiner struct {
+	id      string
+	target  *sandbox.Target
+	group   *sandbox.Group
+	config  sandbox.Config
+	process sandbox.Process
+	state   *os.ProcessState
+}
+
+func newJoiner(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, opts driver.ExecOptions) (*joiner, error) {
+	status, err := c.Inspect(ctx, spec.ID)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := sandbox.FindCgroups()
+	if err != nil {
+		return nil, err
+	}
+	j := &joiner{id: spec.ID, group: groups.Open(status.Group), config: *spec.Sandbox}
+	j.config.Command = opts.Command[0]
+	j.process = sandbox.Process{Args: opts.Command, Env: spec.Env}
+	if u := spec.User; u != nil {
+		j.process.User = sandbox.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
+	}
+	j.target, err = sandbox.OpenTarget(status.PID)
+	// While the supervisor has not told of its end, the pid is the task's.
+	if now, again := c.Inspect(ctx, spec.ID); again == nil && now.Exit != nil {
+		err = errdefs.FailedPreconditionf("exec in task %q: it has ended", spec.ID)
+	} else {
+		err = errors.Join(err, again)
+	}
+	if err != nil {
+		if j.target != nil {
+			j.target.Close()
+		}
+		return nil, err
+	}
+	return j, nil
+}
+
+func (j *joiner) explain(err error) error {
+	var command *sandbox.CommandError
+	if errors.As(err, &command) {
+		return errdefs.InvalidArgumentf("exec in task %q: %w", j.id, err)
+	}
+	if errdefs.ClassOf(err) != errdefs.Internal {
+		return err
+	}
+	return errdefs.Abortedf("exec in task %q: %w", j.id, err)
+}
+
+// run waits for the command, and kills it with all of its session if ctx ends.
+func (j *joiner) run(ctx context.Context, pid int) error {
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return fmt.Errorf("find the command again: %w", err)
+	}
+	ended := make(chan struct{})
+	var killing sync.WaitGroup
+	killing.Go(func() {
+		select {
+		case <-ctx.Done():
+			_ = syscall.Kill(-pid, syscall.SIGKILL) // not reaped yet, so nobody else's
+		case <-ended:
+		}
+	})
+	j.state, err = process.Wait()
+	close(ended)
+	killing.Wait()
+	return err
+}
+
+func (j *joiner) terminal(ctx context.Context, opts driver.ExecOptions, stream driver.ExecStream) error {
+	size := windowSize(opts.Size)
+	joined, err := sandbox.Enter(j.target, &j.config, j.group, j.process, &sandbox.Size{Rows: size.Rows, Columns: size.Cols})
+	if err != nil {
+		return err
+	}
+	return serveTTY(joined.Terminal, stream, func() error { return j.run(ctx, joined.PID) })
+}
+
+func (j *joiner) pipes(ctx context.Context, stream driver.ExecStream) error {
+	var ours, theirs [3]*os.File
+	defer func() {
+		for _, f := range append(ours[:], theirs[:]...) {
+			if f != nil {
+				_ = f.Close() // mostly closed before
+			}
+		}
+	}()
+	for i := range ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return fmt.Errorf("make a pipe: %w", err)
+		}
+		ours[i], theirs[i] = r, w
+		if i == 0 {
+			ours[i], theirs[i] = w, r
+		}
+	}
+	for i, f := range theirs {
+		j.process.Files[i] = int(f.Fd())
+	}
+	joined, err := sandbox.Enter(j.target, &j.config, j.group, j.process, nil)
+	if err != nil {
+		return err
+	}
+	for _, f := range theirs {
+		_ = f.Close() // the command has its own
+	}
+	go func() {
+		if stream.Stdin != nil {
+			_, _ = io.Copy(ours[0], stream.Stdin) // a command need not read its input
+		}
+		_ = ours[0].Close()
+	}()
+	var copying sync.WaitGroup
+	for i, to := range []io.Writer{stream.Stdout, stream.Stderr} {
+		if to == nil {
+			to = io.Discard
+		}
+		copying.Go(func() { _, _ = io.Copy(to, ours[i+1]) }) // who does not listen misses it
+	}
+	err = j.run(ctx, joined.PID)
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		copying.Wait()
+	}()
+	select {
+	case <-copied:
+	case <-time.After(lingering): // something it left behind holds them open
+		_ = ours[1].SetReadDeadline(time.Now())
+		_ = ours[2].SetReadDeadline(time.Now())
+		<-copied
+	}
+	return err
+}

@@ -1,0 +1,41 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package sandbox
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Unavailable says why this machine cannot isolate tasks; "" if it can.
+func Unavailable() string {
+	if loader() == nil {
+		return "isolation is not available on " + runtime.GOARCH
+	}
+	if os.Geteuid() != 0 {
+		return "the agent must run as root"
+	}
+	if own, err := effective(); err != nil || own&(1<<unix.CAP_SYS_ADMIN) == 0 {
+		return "the agent needs CAP_SYS_ADMIN"
+	}
+	// Asked of nothing: a kernel that has the call complains of the descriptor.
+	if err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}); err == unix.ENOSYS {
+		return "Linux 5.12 or later is needed"
+	}
+	for _, ns := range []string{"mnt", "pid", "ipc"} {
+		if unix.Access("/proc/self/ns/"+ns, unix.F_OK) != nil {
+			return "the kernel has no namespaces of kind " + strconv.Quote(ns)
+		}
+	}
+	groups, err := FindCgroups()
+	if err != nil {
+		return err.Error()
+	}
+	return groups.Missing()
+}

@@ -1,0 +1,354 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cgroups are the machine's cgroup hierarchies: version 2, version 1, or a hybrid
+// of version 1 with a version 2 hierarchy without controllers.
+type Cgroups struct {
+	// Unified is where version 2 is mounted, "" if it is not.
+	Unified string
+	// v1 has the mount of each version 1 controller that we use.
+	v1 map[string]string
+	// v2 are the controllers of the unified hierarchy.
+	v2 []string
+}
+
+// parent is the cgroup, in each hierarchy, that holds all of ours.
+const parent = "drover"
+
+// controllers are those that we use: of both versions, and of version 1 only.
+var controllers = []string{"cpu", "cpuset", "memory", "cpuacct", "devices"}
+
+// FindCgroups looks at what is mounted.
+func FindCgroups() (*Cgroups, error) {
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("look for cgroups: %w", err)
+	}
+	c := &Cgroups{v1: map[string]string{}}
+	for line := range strings.Lines(string(raw)) {
+		before, after, ok := strings.Cut(line, " - ")
+		mount, fs := strings.Fields(before), strings.Fields(after)
+		if !ok || len(mount) < 5 || len(fs) < 3 || !strings.HasPrefix(mount[4], "/sys/fs/cgroup") {
+			continue
+		}
+		switch fs[0] {
+		case "cgroup2":
+			if c.Unified == "" && unix.Access(mount[4], unix.W_OK) == nil {
+				c.Unified = mount[4]
+			}
+		case "cgroup":
+			for option := range strings.SplitSeq(fs[2], ",") {
+				if slices.Contains(controllers, option) {
+					c.v1[option] = mount[4]
+				}
+			}
+		}
+	}
+	if c.Unified != "" {
+		list, _ := os.ReadFile(filepath.Join(c.Unified, "cgroup.controllers")) // none is an answer too
+		c.v2 = strings.Fields(string(list))
+	}
+	return c, nil
+}
+
+// Missing says why cgroups cannot limit tasks here; "" if they can.
+func (c *Cgroups) Missing() string {
+	for _, name := range []string{"cpu", "memory"} {
+		if c.v1[name] == "" && !slices.Contains(c.v2, name) {
+			return fmt.Sprintf("the cgroup controller %q is not available; mount cgroups below /sys/fs/cgroup with it", name)
+		}
+	}
+	return ""
+}
+
+// Group is the cgroup of one task, of the same name in every hierarchy.
+type Group struct {
+	// Dir is its directory in the unified hierarchy, "" without one.
+	Dir string
+	// dirs has its directory by controller.
+	dirs map[string]string
+}
+
+// Open returns the group of a name that Make has made, whether it is there or not.
+func (c *Cgroups) Open(name string) *Group {
+	g := &Group{dirs: map[string]string{}}
+	if c.Unified != "" {
+		g.Dir = filepath.Join(c.Unified, parent, name)
+		for _, controller := range c.v2 {
+			g.dirs[controller] = g.Dir
+		}
+	}
+	for controller, mount := range c.v1 {
+		g.dirs[controller] = filepath.Join(mount, parent, name)
+	}
+	return g
+}
+
+// Find returns the names of the groups that begin with prefix.
+func (c *Cgroups) Find(prefix string) []string {
+	var names []string
+	for _, dir := range c.Open(prefix + "*").Paths() {
+		found, _ := filepath.Glob(dir) // the pattern is well-formed
+		for _, f := range found {
+			if name := filepath.Base(f); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// Paths are the group's directories, each once.
+func (g *Group) Paths() []string {
+	var out []string
+	if g.Dir != "" {
+		out = append(out, g.Dir)
+	}
+	for _, controller := range controllers {
+		if dir := g.dirs[controller]; dir != "" && !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
+// Make makes a group with its limits. The name must be a new one: the kernel
+// kills what is started into a cgroup that was killed before.
+func (c *Cgroups) Make(name string, limits Limits, devices []Device) (*Group, error) {
+	g := c.Open(name)
+	if len(limits.Cores) == 0 {
+		// Version 1 has each group say its cores; the parent's then do.
+		if g.dirs["cpuset"] != g.Dir {
+			delete(g.dirs, "cpuset")
+		}
+	}
+	if err := c.prepare(g); err != nil {
+		return nil, err
+	}
+	for _, dir := range g.Paths() {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, errors.Join(fmt.Errorf("make the task's cgroup: %w", err), g.Remove())
+		}
+	}
+	for _, s := range g.settings(limits, devices) {
+		dir := g.dirs[s.controller]
+		if dir == "" && s.optional {
+			continue
+		}
+		if dir == "" {
+			return nil, errors.Join(fmt.Errorf("limit the task: the cgroup controller %q is not available on this machine", s.controller), g.Remove())
+		}
+		err := os.WriteFile(filepath.Join(dir, s.file), []byte(s.value), 0)
+		if err != nil && !s.optional {
+			return nil, errors.Join(fmt.Errorf("limit the task: write %q to %s: %w; the machine's kernel must offer it, and the value must suit the machine", s.value, filepath.Join(dir, s.file), err), g.Remove())
+		}
+	}
+	return g, nil
+}
+
+// prepare sees to the parent of all groups.
+func (c *Cgroups) prepare(g *Group) error {
+	for _, dir := range g.Paths() {
+		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+			return fmt.Errorf("make the cgroup of all tasks: %w", err)
+		}
+	}
+	for _, controller := range []string{"cpu", "memory", "cpuset"} {
+		if !slices.Contains(c.v2, controller) {
+			continue
+		}
+		for _, dir := range []string{c.Unified, filepath.Join(c.Unified, parent)} {
+			file := filepath.Join(dir, "cgroup.subtree_control")
+			have, err := os.ReadFile(file)
+			if err == nil && slices.Contains(strings.Fields(string(have)), controller) {
+				continue
+			}
+			if err := os.WriteFile(file, []byte("+"+controller), 0); err != nil {
+				return fmt.Errorf("turn on the cgroup controller %s in %s: %w; a cgroup with processes of its own cannot pass it on", controller, dir, err)
+			}
+		}
+	}
+	if dir := g.dirs["cpuset"]; dir != "" && dir != g.Dir {
+		return fillCpuset(filepath.Dir(dir))
+	}
+	return nil
+}
+
+// fillCpuset gives a version 1 cpuset what its parent has: it starts empty, and
+// nothing can run in an empty one.
+func fillCpuset(dir string) error {
+	for _, file := range []string{"cpuset.mems", "cpuset.cpus"} {
+		have, err := os.ReadFile(filepath.Join(dir, file))
+		if err == nil && strings.TrimSpace(string(have)) != "" {
+			continue
+		}
+		above, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, file), above, 0)
+		}
+		if err != nil {
+			return fmt.Errorf("prepare the cgroup of all tasks: %w", err)
+		}
+	}
+	return nil
+}
+
+// setting is one value to write.
+type setting struct {
+	controller, file, value string
+	optional                bool
+}
+
+func (g *Group) settings(l Limits, devices []Device) []setting {
+	var out []setting
+	set := func(controller, file, value string) {
+		out = append(out, setting{controller: controller, file: file, value: value})
+	}
+	try := func(controller, file, value string) {
+		out = append(out, setting{controller: controller, file: file, value: value, optional: true})
+	}
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	v2 := func(controller string) bool { return g.dirs[controller] == g.Dir && g.Dir != "" }
+
+	if l.MemoryMax > 0 && v2("memory") {
+		set("memory", "memory.max", number(l.MemoryMax))
+		try("memory", "memory.swap.max", "0")
+		if l.MemoryLow > 0 {
+			try("memory", "memory.low", number(l.MemoryLow))
+		}
+	} else if l.MemoryMax > 0 {
+		set("memory", "memory.limit_in_bytes", number(l.MemoryMax))
+		try("memory", "memory.memsw.limit_in_bytes", number(l.MemoryMax))
+		try("memory", "memory.swappiness", "0")
+		if l.MemoryLow > 0 {
+			try("memory", "memory.soft_limit_in_bytes", number(l.MemoryLow))
+		}
+	}
+	if shares := min(max(l.CPUShares, 2), 262144); l.CPUShares > 0 && v2("cpu") {
+		set("cpu", "cpu.weight", number(1+(shares-2)*9999/262142))
+	} else if l.CPUShares > 0 {
+		set("cpu", "cpu.shares", number(shares))
+	}
+	if len(l.Cores) > 0 {
+		if !v2("cpuset") {
+			mems, _ := os.ReadFile(filepath.Join(filepath.Dir(g.dirs["cpuset"]), "cpuset.mems")) // the write tells
+			set("cpuset", "cpuset.mems", strings.TrimSpace(string(mems)))
+		}
+		set("cpuset", "cpuset.cpus", coreList(l.Cores))
+	}
+	if g.dirs["devices"] != "" {
+		try("devices", "devices.deny", "a")
+		for _, rule := range deviceRules(devices) {
+			set("devices", "devices.allow", rule)
+		}
+	}
+	return out
+}
+
+func coreList(cores []int) string {
+	text := make([]string, len(cores))
+	for i, c := range cores {
+		text[i] = strconv.Itoa(c)
+	}
+	return strings.Join(text, ",")
+}
+
+// deviceRules are what a task may use, as version 1 writes it: the standard
+// nodes, terminals, and its own devices. Nothing else can be made or opened.
+func deviceRules(devices []Device) []string {
+	rules := []string{"c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 5:0 rwm", "c 5:2 rwm", "c 136:* rwm"}
+	for _, d := range devices {
+		for _, n := range nodesOf(d) {
+			kind := "c"
+			if n.mode&unix.S_IFMT == unix.S_IFBLK {
+				kind = "b"
+			}
+			rules = append(rules, fmt.Sprintf("%s %d:%d %s", kind, unix.Major(n.rdev), unix.Minor(n.rdev), d.Permissions))
+		}
+	}
+	return rules
+}
+
+// enterThread puts the calling thread into the group's version 1 hierarchies,
+// and so what it forks; in the unified one only whole processes can be.
+func (g *Group) enterThread() error {
+	for _, dir := range g.Paths() {
+		if dir == g.Dir {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, "tasks"), []byte("0"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("enter the task's cgroup %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// Kill kills every process in the group, whatever session or namespace it is in.
+func (g *Group) Kill() {
+	if g.Dir != "" && os.WriteFile(filepath.Join(g.Dir, "cgroup.kill"), []byte("1"), 0) == nil {
+		return
+	}
+	for _, pid := range g.PIDs() { // before Linux 5.14
+		_ = unix.Kill(pid, unix.SIGKILL) // gone is as good
+	}
+}
+
+// PIDs are the processes in the group.
+func (g *Group) PIDs() []int {
+	for _, dir := range g.Paths() {
+		raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		var pids []int
+		for line := range strings.Lines(string(raw)) {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return pids
+	}
+	return nil
+}
+
+// Remove removes the group's directories; EBUSY: some process still ends.
+func (g *Group) Remove() error {
+	var errs []error
+	for _, dir := range g.Paths() {
+		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
+			errs = append(errs, fmt.Errorf("remove the cgroup %s: %w", dir, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// OOMKills counts the processes of the group that the kernel killed because the
+// group was out of memory.
+func (g *Group) OOMKills() uint64 {
+	dir := g.dirs["memory"]
+	if dir == "" {
+		return 0
+	}
+	for _, file := range []string{"memory.events", "memory.oom_control"} {
+		if n, ok := field(filepath.Join(dir, file), "oom_kill"); ok {
+			return n
+		}
+	}
+	return 0
+}

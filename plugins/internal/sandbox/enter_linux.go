@@ -1,0 +1,146 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Joined is a process that Enter has started; it is a child of the caller.
+type Joined struct {
+	PID int
+	// Terminal is the other end of its terminal, nil without one.
+	Terminal *os.File
+}
+
+// Size is that of a terminal, in characters.
+type Size struct{ Rows, Columns uint16 }
+
+// namespaces are what a process of a sandbox has of its own, in the order to join
+// them: the mount namespace last, since the files of the others are out of sight
+// then.
+var namespaces = []struct {
+	name string
+	kind int
+}{
+	{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET},
+	{"pid", unix.CLONE_NEWPID}, {"cgroup", unix.CLONE_NEWCGROUP}, {"mnt", unix.CLONE_NEWNS},
+}
+
+// Target holds the namespaces of a running task, so that they cannot become those
+// of another process that takes its pid.
+type Target struct{ fds []int }
+
+// OpenTarget opens the namespaces of a process. The caller makes sure afterwards
+// that the process is still the task's, and closes it.
+func OpenTarget(pid int) (*Target, error) {
+	t := &Target{}
+	for _, ns := range namespaces {
+		fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/ns/"+ns.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Close()
+			return nil, fmt.Errorf("open the %s namespace of process %d: %w", ns.name, pid, err)
+		}
+		t.fds = append(t.fds, fd)
+	}
+	return t, nil
+}
+
+// Close lets the namespaces go.
+func (t *Target) Close() {
+	for _, fd := range t.fds {
+		closeFD(fd)
+	}
+	t.fds = nil
+}
+
+// Enter starts a process in the sandbox of a task: its namespaces, root, cgroups,
+// capabilities and filter. cfg is the task's with the command and the directory
+// of the new process. With a terminal, of that size, p.Files are ignored.
+func Enter(t *Target, cfg *Config, group *Group, p Process, terminal *Size) (*Joined, error) {
+	j := &Joined{}
+	if err := onThread(func() error { return enter(t, cfg, group, p, terminal, j) }); err != nil {
+		if j.Terminal != nil {
+			err = errors.Join(err, j.Terminal.Close())
+		}
+		return nil, err
+	}
+	return j, nil
+}
+
+func enter(t *Target, cfg *Config, group *Group, p Process, terminal *Size, j *Joined) error {
+	cgroup, err := group.open()
+	if err != nil {
+		return err
+	}
+	defer closeFD(cgroup)
+	if err := group.enterThread(); err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("part from the plugin's root directory: %w", err)
+	}
+	unix.Umask(0o022)
+	for i, ns := range namespaces {
+		if err := unix.Setns(t.fds[i], ns.kind); err != nil {
+			return fmt.Errorf("join the task's %s namespace: %w", ns.name, err)
+		}
+	}
+	if terminal != nil {
+		slave, err := openTerminal(j, p.User, *terminal)
+		if err != nil {
+			return err
+		}
+		defer closeFD(slave)
+		p.Files, p.Terminal = [3]int{slave, slave, slave}, true
+	}
+	command, err := lookUp(cfg.Command, p.Env)
+	if err != nil {
+		return err
+	}
+	pid, pidfd, err := launch(cfg, command, false, cgroup, p)
+	closeFD(pidfd)
+	j.PID = pid
+	return err
+}
+
+// openTerminal makes a terminal of the task's own, so that the process finds it
+// by its name.
+func openTerminal(j *Joined, owner User, size Size) (slave int, err error) {
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("make a terminal in the task: %w", err)
+	}
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		closeFD(master)
+		return -1, fmt.Errorf("make a terminal in the task: %w", err)
+	}
+	// Opened through its other end: no name that the task may have changed.
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if errno != 0 {
+		closeFD(master)
+		return -1, fmt.Errorf("make a terminal in the task: %w", errno)
+	}
+	err = unix.Fchown(int(fd), int(owner.UID), -1)
+	if err == nil {
+		err = unix.IoctlSetWinsize(master, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Columns})
+	}
+	if err == nil {
+		err = unix.SetNonblock(master, true)
+	}
+	if err != nil {
+		closeFD(master)
+		closeFD(int(fd))
+		return -1, fmt.Errorf("make a terminal in the task: %w", err)
+	}
+	j.Terminal = os.NewFile(uintptr(master), "terminal")
+	return int(fd), nil
+}

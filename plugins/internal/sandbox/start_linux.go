@@ -1,0 +1,238 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is what runs in a sandbox.
+type Process struct {
+	Args []string // argv, the program's name first
+	Env  []string
+	User User
+	// Files are its standard input, output and error.
+	Files [3]int
+	// Terminal makes Files[0] its controlling terminal.
+	Terminal bool
+}
+
+// Started is a task that runs. Whoever started it owns the descriptors.
+type Started struct {
+	PID, PIDFD int
+	// Init is process 1 of the task's pid namespace: when it ends, every process
+	// of the task does. 0 and -1 where the task has the machine's pid namespace.
+	Init, InitFD int
+}
+
+// stepTimeout bounds each step of a new process that it reports itself.
+const stepTimeout = 10_000 // milliseconds
+
+// onThread calls f on a thread of its own and ends that thread: f may change what
+// belongs to the thread (namespaces, root directory, capabilities).
+func onThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The process's first thread cannot end, and what /proc/self shows is
+			// its: keep it busy while another one does it.
+			defer runtime.UnlockOSThread()
+			done <- onThread(f)
+			return
+		}
+		done <- f() // never unlocked: the thread ends with the goroutine
+	}()
+	return <-done
+}
+
+// Start isolates a new process. A start that fails leaves no process behind.
+func Start(cfg *Config, group *Group, p Process) (Started, error) {
+	s := Started{PIDFD: -1, InitFD: -1}
+	err := onThread(func() error { return start(cfg, group, p, &s) })
+	if err != nil {
+		s.abandon()
+		return Started{PIDFD: -1, InitFD: -1}, err
+	}
+	return s, nil
+}
+
+// abandon ends what a start that failed has left.
+func (s *Started) abandon() {
+	for _, pid := range []int{s.PID, s.Init} {
+		if pid > 0 {
+			_ = unix.Kill(pid, unix.SIGKILL)
+			_, _ = unix.Wait4(pid, nil, 0, nil) // reaped, or reaped already
+		}
+	}
+	closeFD(s.PIDFD)
+	closeFD(s.InitFD)
+}
+
+func start(cfg *Config, group *Group, p Process, s *Started) error {
+	cgroup, err := group.open()
+	if err != nil {
+		return err
+	}
+	defer closeFD(cgroup)
+	if err := leave(cfg); err != nil {
+		return err
+	}
+	t := &tree{cfg: cfg}
+	defer t.close()
+	if err := t.build(group); err != nil {
+		return err
+	}
+	if err := group.enterThread(); err != nil {
+		return err
+	}
+	// From here on the machine's cgroups are out of sight.
+	if err := mountProc(cfg, t.root, cgroup, s); err != nil {
+		return err
+	}
+	if err := t.proc(); err != nil {
+		return err
+	}
+	if err := t.enter(); err != nil {
+		return err
+	}
+	command, err := lookUp(cfg.Command, p.Env)
+	if err != nil {
+		return err
+	}
+	s.PID, s.PIDFD, err = launch(cfg, command, true, cgroup, p)
+	return err
+}
+
+// leave gives the thread namespaces of its own. The pid namespace is that of its
+// children.
+func leave(cfg *Config) error {
+	flags := unix.CLONE_FS | unix.CLONE_NEWNS
+	if !cfg.HostPID {
+		flags |= unix.CLONE_NEWPID
+	}
+	if !cfg.HostIPC {
+		flags |= unix.CLONE_NEWIPC
+	}
+	if cfg.Hostname != "" {
+		flags |= unix.CLONE_NEWUTS
+	}
+	if err := unix.Unshare(flags); err != nil {
+		return fmt.Errorf("make the task's namespaces: %w; the agent must be root, with CAP_SYS_ADMIN", err)
+	}
+	unix.Umask(0o022)
+	if cfg.Hostname != "" {
+		if err := unix.Sethostname([]byte(cfg.Hostname)); err != nil {
+			return fmt.Errorf("set the task's hostname %q: %w", cfg.Hostname, err)
+		}
+	}
+	if cfg.NetworkNS == "" {
+		return nil
+	}
+	fd, err := unix.Open(cfg.NetworkNS, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Setns(fd, unix.CLONE_NEWNET)
+		closeFD(fd)
+	}
+	if err != nil {
+		return fmt.Errorf("join the network namespace %s: %w", cfg.NetworkNS, err)
+	}
+	return nil
+}
+
+const procFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
+// mountProc mounts /proc and, in a new pid namespace, starts process 1, which has
+// to do it itself: the kernel shows the namespace of whoever mounts.
+func mountProc(cfg *Config, root string, cgroup int, s *Started) error {
+	place := filepath.Join(root, "proc")
+	if cfg.HostPID {
+		if err := unix.Mount("proc", place, "proc", procFlags, ""); err != nil {
+			return fmt.Errorf("mount /proc: %w", err)
+		}
+		return nil
+	}
+	const nobody = 65534
+	var p program
+	proc := p.string("proc")
+	p.try("name process 1", unix.SYS_PRCTL, unix.PR_SET_NAME, p.string("drover-init"))
+	p.add("mount /proc", unix.SYS_MOUNT, proc, p.string(place), proc, procFlags, 0)
+	// struct sigaction: the handler comes first.
+	ignore := p.words(1, 0, 0, 0)
+	p.add("ignore SIGCHLD", unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), ignore, 0, 8)
+	p.add("leave all groups", unix.SYS_SETGROUPS, 0, 0)
+	p.add("become nobody", unix.SYS_SETRESGID, nobody, nobody, nobody)
+	p.add("become nobody", unix.SYS_SETRESUID, nobody, nobody, nobody)
+	p.add("hide", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
+	p.add("close the report", unix.SYS_CLOSE, reportFD)
+	p.append(modeRepeat, "wait", unix.SYS_PPOLL, []uintptr{0, 0, 0, 0})
+	file, err := p.file("drover-init")
+	if err != nil {
+		return err
+	}
+	defer closeFD(file)
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	defer closeFD(null)
+	s.Init, s.InitFD, err = p.run(file, []string{"drover-init"}, cgroup, [3]int{null, null, null}, &syscall.SysProcAttr{Setsid: true})
+	if err != nil {
+		return fmt.Errorf("start process 1 of the task: %w", err)
+	}
+	return nil
+}
+
+// run forks a process that carries out the program, and returns when it is done
+// or has become another one.
+func (p *program) run(file int, args []string, cgroup int, files [3]int, attr *syscall.SysProcAttr) (pid, pidfd int, err error) {
+	var report [2]int
+	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
+		return 0, -1, fmt.Errorf("make a pipe: %w", err)
+	}
+	defer closeFD(report[0])
+	pidfd = -1
+	attr.PidFD = &pidfd
+	attr.UseCgroupFD, attr.CgroupFD = cgroup >= 0, cgroup
+	pid, err = syscall.ForkExec(procFD(file), args, &syscall.ProcAttr{
+		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2]), uintptr(report[1])}, Sys: attr,
+	})
+	closeFD(report[1])
+	if err != nil {
+		return 0, -1, fmt.Errorf("start a process: %w", err)
+	}
+	if pidfd < 0 {
+		pidfd, err = unix.PidfdOpen(pid, 0)
+	}
+	if err == nil {
+		err = p.await(report[0], stepTimeout)
+	}
+	if err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		_, _ = unix.Wait4(pid, nil, 0, nil) // ours to reap
+		closeFD(pidfd)
+		return 0, -1, err
+	}
+	return pid, pidfd, nil
+}
+
+// open opens the group for clone; -1 where there is no unified hierarchy.
+func (g *Group) open() (int, error) {
+	if g.Dir == "" {
+		return -1, nil
+	}
+	fd, err := unix.Open(g.Dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open the task's cgroup %s: %w", g.Dir, err)
+	}
+	return fd, nil
+}

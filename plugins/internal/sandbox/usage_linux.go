@@ -1,0 +1,86 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// field reads the value of a name from a file of lines "name value".
+func field(file, name string) (uint64, bool) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	n, ok := fields(string(raw))[name]
+	return n, ok
+}
+
+func fields(text string) map[string]uint64 {
+	out := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
+			out[name] = n
+		}
+	}
+	return out
+}
+
+func number(file string) uint64 {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return 0 // not measured here
+	}
+	n, _ := strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64) // "max" counts as none
+	return n
+}
+
+func allFields(file string) map[string]uint64 {
+	raw, _ := os.ReadFile(file) // absent: not measured here
+	return fields(string(raw))
+}
+
+// Usage measures the group. What a kernel does not tell stays zero.
+func (g *Group) Usage() Usage {
+	u := Usage{PIDs: g.PIDs()}
+	if dir := g.dirs["memory"]; dir == g.Dir {
+		u.unifiedMemory(dir)
+	} else {
+		u.legacyMemory(dir)
+	}
+	cpu := allFields(filepath.Join(g.dirs["cpu"], "cpu.stat"))
+	u.ThrottledPeriods = cpu["nr_throttled"]
+	u.ThrottledTime = time.Duration(cpu["throttled_usec"])*time.Microsecond + time.Duration(cpu["throttled_time"])
+	if g.Dir != "" { // also without the controller
+		cpu = allFields(filepath.Join(g.Dir, "cpu.stat"))
+		u.User, u.System = time.Duration(cpu["user_usec"])*time.Microsecond, time.Duration(cpu["system_usec"])*time.Microsecond
+	} else {
+		u.User = time.Duration(number(filepath.Join(g.dirs["cpuacct"], "cpuacct.usage_user")))
+		u.System = time.Duration(number(filepath.Join(g.dirs["cpuacct"], "cpuacct.usage_sys")))
+	}
+	return u
+}
+
+func (u *Usage) unifiedMemory(dir string) {
+	stat := allFields(filepath.Join(dir, "memory.stat"))
+	u.Memory = number(filepath.Join(dir, "memory.current"))
+	u.MaxMemory = number(filepath.Join(dir, "memory.peak")) // from Linux 5.19
+	u.Swap = number(filepath.Join(dir, "memory.swap.current"))
+	u.RSS, u.Cache, u.MappedFile, u.Kernel = stat["anon"], stat["file"], stat["file_mapped"], stat["kernel"]
+}
+
+func (u *Usage) legacyMemory(dir string) {
+	stat := allFields(filepath.Join(dir, "memory.stat"))
+	u.Memory = number(filepath.Join(dir, "memory.usage_in_bytes"))
+	u.MaxMemory = number(filepath.Join(dir, "memory.max_usage_in_bytes"))
+	u.Kernel = number(filepath.Join(dir, "memory.kmem.usage_in_bytes"))
+	u.RSS, u.Cache, u.MappedFile, u.Swap = stat["rss"], stat["cache"], stat["mapped_file"], stat["swap"]
+}

@@ -1,0 +1,269 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package supervisor
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// maxStarting bounds the isolated tasks that wait for their start or are being
+// started, maxBuilding those that are built at the same time: each has a thread.
+const (
+	maxStarting = 4096
+	maxBuilding = 4
+)
+
+// outputInit says that a descriptor is the pidfd of process 1 of a task's pid
+// namespace, see watched.
+const outputInit = -2
+
+// isolated is what an isolated task has beyond others.
+type isolated struct {
+	name  string // of its cgroups
+	group *sandbox.Group
+	// init is process 1 of its pid namespace, 0 in the machine's. Its end is the
+	// end of all processes of the task.
+	init      int
+	initStart uint64
+	initFD    int // -1 once it has ended
+	// ending is how the main process ended, while others are still being killed,
+	// and giveUpAt when that is waited for no longer.
+	ending   *Exit
+	giveUpAt time.Time
+}
+
+// endOfOthers is how long killed processes of a task may take to be gone.
+const endOfOthers = 10 * time.Second
+
+// kill kills all processes of the task; it may be nil.
+func (i *isolated) kill() {
+	if i == nil {
+		return
+	}
+	if i.initFD >= 0 {
+		_ = unix.PidfdSendSignal(i.initFD, unix.SIGKILL, nil, 0) // gone is as good
+	}
+	i.group.Kill()
+}
+
+func (i *isolated) oomKilled() bool { return i != nil && i.group.OOMKills() > 0 }
+
+// adopt finds process 1 of an adopted task; it may be nil.
+func (i *isolated) adopt() {
+	if i == nil || i.init == 0 {
+		return
+	}
+	if fd, err := openProcess(i.init, i.initStart); err == nil {
+		i.initFD = fd
+	}
+}
+
+// building is an isolated task on its way from a goroutine to the loop.
+type building struct {
+	task    *task
+	conn    *conn
+	seq     uint64
+	files   [3]int
+	started sandbox.Started
+	err     error
+}
+
+// isolate starts an isolated task. That takes milliseconds, so it is done beside
+// the loop, and answered when it is done.
+func (l *loop) isolate(c *conn, req *request) error {
+	spec := req.Spec
+	t, err := l.newTask(spec)
+	if err != nil {
+		return err
+	}
+	if spec.Sandbox == nil {
+		return errdefs.InvalidArgumentf("start task %q isolated: the spec says not how", spec.ID)
+	}
+	if len(l.starting) >= maxStarting {
+		return errdefs.ResourceExhaustedf("start task %q: %d tasks are being started; try again later", spec.ID, len(l.starting))
+	}
+	b := &building{task: t, conn: c, seq: req.Seq, files: [3]int{l.null, l.null, l.null}}
+	err = writeJSON(l.journal.spec(t.key), spec)
+	if err == nil {
+		b.files, err = l.outputs(t, spec)
+	}
+	name, nameErr := groupName(t.key)
+	if err = errors.Join(err, nameErr); err != nil {
+		l.closeOutputs(b.files)
+		l.release(t)
+		return err
+	}
+	t.isolated = &isolated{name: name, group: l.groups.Open(name), initFD: -1}
+	scratch := filepath.Join(l.journal.dir, "root")
+	l.starting[t.id] = true
+	go func() {
+		l.slots <- struct{}{}
+		b.started, b.err = l.build(spec, name, scratch, b.files)
+		<-l.slots
+		l.started <- b // has room for all
+		one := binary.NativeEndian.AppendUint64(nil, 1)
+		_, _ = unix.Write(l.wake, one) // only a full counter fails, and that wakes too
+	}()
+	return nil
+}
+
+func groupName(key string) (string, error) {
+	var raw [6]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return "", fmt.Errorf("name a cgroup: %w", err)
+	}
+	return key + "." + hex.EncodeToString(raw[:]), nil
+}
+
+// build is what a goroutine beside the loop does; it uses nothing that changes.
+func (l *loop) build(spec *Spec, group, scratch string, files [3]int) (sandbox.Started, error) {
+	none := sandbox.Started{PIDFD: -1, InitFD: -1}
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return none, fmt.Errorf("make a directory to build on: %w", err)
+	}
+	config := *spec.Sandbox
+	config.Scratch = scratch
+	config.Hide = append([]string{l.journal.dir}, config.Hide...)
+	g, err := l.groups.Make(group, config.Limits, config.Devices)
+	if err != nil {
+		return none, err
+	}
+	p := sandbox.Process{Args: spec.Args, Env: spec.Env, Files: files}
+	if u := spec.User; u != nil {
+		p.User = sandbox.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
+	}
+	started, err := sandbox.Start(&config, g, p)
+	if err != nil {
+		g.Kill()
+	}
+	return started, err
+}
+
+// takeStarted takes over the tasks that have been built.
+func (l *loop) takeStarted() {
+	var count [8]byte
+	_, _ = unix.Read(l.wake, count[:]) // only resets it
+	for {
+		select {
+		case b := <-l.started:
+			delete(l.starting, b.task.id)
+			l.answerStart(b, l.takeOver(b))
+		default:
+			return
+		}
+	}
+}
+
+func (l *loop) answerStart(b *building, err error) {
+	resp := &response{Seq: b.seq}
+	if err == nil {
+		resp.Status = b.task.status()
+	} else {
+		resp.Class, resp.Error = string(errdefs.ClassOf(err)), err.Error()
+	}
+	l.send(b.conn, resp)
+}
+
+func (l *loop) takeOver(b *building) error {
+	t := b.task
+	l.closeOutputs(b.files)
+	if b.err != nil {
+		l.release(t)
+		return startError(t.id, b.err)
+	}
+	i := t.isolated
+	t.pid, t.pidfd, t.cgroup = b.started.PID, b.started.PIDFD, i.group.Dir
+	i.init, i.initFD = b.started.Init, b.started.InitFD
+	if i.init != 0 {
+		if st, err := readStat(i.init); err == nil {
+			i.initStart = st.start
+		}
+	}
+	if err := l.enlist(t); err != nil {
+		l.kill(t)
+		reap(t.pid)
+		if i.init != 0 {
+			reap(i.init)
+		}
+		l.release(t)
+		return fmt.Errorf("start task %q: %w", t.id, err)
+	}
+	l.tasks[t.id] = t
+	l.askKeeper(keeperHold, t.key)
+	return nil
+}
+
+// startError gives a failed start the class that decides whether it is repeated.
+func startError(id string, err error) error {
+	var command *sandbox.CommandError
+	switch {
+	case errors.As(err, &command) && errors.Is(err, unix.ETXTBSY):
+		return errdefs.Unavailablef("start task %q: %w; somebody still writes it, try again", id, err)
+	case errors.As(err, &command):
+		return errdefs.InvalidArgumentf("start task %q: %w", id, err)
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOSPC):
+		return errdefs.ResourceExhaustedf("start task %q: %w; free memory or raise the machine's limits", id, err)
+	}
+	return errdefs.FailedPreconditionf("start task %q: %w", id, err)
+}
+
+// mainEnded is called when a task's main process has ended and is reaped. An
+// isolated task has ended when its other processes have, too.
+func (l *loop) mainEnded(t *task, e Exit) {
+	i := t.isolated
+	if i == nil || i.initFD < 0 {
+		l.finish(t, e)
+		return
+	}
+	l.unwatch(t.pidfd)
+	closeFD(t.pidfd)
+	t.pidfd, t.unknownAt = -1, time.Time{}
+	i.ending, i.giveUpAt = &e, time.Now().Add(endOfOthers)
+	i.kill()
+}
+
+// initEnded is called when process 1 of a task's namespace has ended, and so every
+// process in it but, perhaps, the main one, whose end is told by its own pidfd.
+func (l *loop) initEnded(t *task) {
+	i := t.isolated
+	l.unwatch(i.initFD)
+	closeFD(i.initFD)
+	i.initFD = -1
+	if i.init != 0 {
+		_, _ = unix.Wait4(i.init, nil, unix.WNOHANG, nil) // of an adopted task it is the keeper's
+	}
+	if i.ending != nil && t.exit == nil {
+		l.finish(t, *i.ending)
+	}
+}
+
+// discard gives back what an isolated task holds; it may be nil.
+func (l *loop) discard(i *isolated) {
+	if i == nil {
+		return
+	}
+	if i.initFD >= 0 {
+		i.kill()
+		l.unwatch(i.initFD)
+		closeFD(i.initFD)
+		i.initFD = -1
+	}
+	for _, dir := range i.group.Paths() {
+		l.removeCgroup(dir)
+	}
+}
