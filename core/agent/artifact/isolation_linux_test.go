@@ -157,3 +157,30 @@ func TestTheChildOfARootAgentIsNobody(t *testing.T) {
 	p.mustFetch(&model.TaskArtifact{GetterSource: "http://127.0.0.1/f", GetterMode: "file", RelativeDest: "local/uid"})
 	p.wantText("web/local/uid", "65534\n")
 }
+
+// Where nobody cannot reach the alloc, the child stays root, but may not do more
+// than any owner of a file.
+func TestAChildThatStaysRootHasNoCapabilities(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give privileges up")
+	}
+	s := gitServer(t, repository(t, nil))
+	dir := openDir(t)
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GIT_TRACE", filepath.Join(dir, "trace"))
+	p := newPlace(t)
+	if err := os.Chmod(filepath.Dir(p.alloc), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.cfg.Environment, p.cfg.DisableFilesystemIsolation = []string{"GIT_TRACE"}, true
+	p.mustFetch(&model.TaskArtifact{GetterSource: "git::" + s.URL + "/r/.git", RelativeDest: "local/repo"})
+	p.wantText("web/local/repo/sub/f", "two")
+	if _, err := os.Stat(filepath.Join(dir, "trace")); err == nil {
+		t.Error("a child of root has overridden the permissions of a folder")
+	}
+}
