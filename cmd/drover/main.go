@@ -26,6 +26,9 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if len(args) == 2 && args[0] == daemon.LogCollectorCommand {
+		return status(daemon.CollectLogs(context.WithoutCancel(ctx), args[1]))
+	}
 	commands := command.All(command.IO{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Terminal: term.IsTerminal(int(os.Stdout.Fd())),
 		Env: environment(), Context: ctx, Version: version,
@@ -39,10 +42,18 @@ func run(args []string) int {
 	}
 	code, err := program.Run()
 	if err != nil {
+		return status(err)
+	}
+	return code
+}
+
+// status prints an error and returns the exit status for it.
+func status(err error) int {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return code
+	return 0
 }
 
 func environment() map[string]string {

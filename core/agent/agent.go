@@ -49,6 +49,8 @@ type Config struct {
 
 	PluginDir    string
 	PluginConfig map[string]map[string]any
+	// LogCollector is the command that reads the logs of plugins built for Nomad.
+	LogCollector []string
 	Plugins      Plugins // for tests: used in place of a plugin host
 
 	GC             GC
@@ -166,7 +168,7 @@ func (a *Agent) open(ctx context.Context) error {
 	if a.plugins == nil {
 		a.host, err = pluginhost.New(pluginhost.Config{
 			Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
-			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig,
+			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, LogCollector: a.cfg.LogCollector,
 			Env: []string{"DROVER_PLUGIN_STATE_DIR=" + pluginStateDir(a.cfg.DataDir)},
 		})
 		if err != nil {

@@ -200,7 +200,7 @@ func (d *Daemon) nodeConfig() agent.Config {
 			Interface: c.NetworkInterface, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
 			DiskTotalMB: c.DiskTotalMB, MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 		},
-		PluginDir: d.cfg.PluginDir, PluginConfig: plugins,
+		PluginDir: d.cfg.PluginDir, PluginConfig: plugins, LogCollector: logCollector(),
 		GC: agent.GC{
 			MaxAllocs: c.GCMaxAllocs, Interval: config.Duration(c.GCInterval, 0), Parallel: c.GCParallel,
 			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,
