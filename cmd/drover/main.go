@@ -8,8 +8,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/hashicorp/cli"
 	"golang.org/x/term"
@@ -24,36 +27,25 @@ var version = "dev"
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(args) == 2 && args[0] == daemon.LogCollectorCommand {
-		return status(daemon.CollectLogs(context.WithoutCancel(ctx), args[1]))
-	}
 	commands := command.All(command.IO{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Terminal: term.IsTerminal(int(os.Stdout.Fd())),
-		Env: environment(), Context: ctx, Version: version,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: environment(), Context: ctx, Version: version, Open: open,
+		Terminal: term.IsTerminal(int(os.Stdout.Fd())), InTerminal: term.IsTerminal(int(os.Stdin.Fd())),
 	})
 	commands["agent"] = func() (cli.Command, error) {
 		return &daemon.Command{Version: version, Out: os.Stdout, Err: os.Stderr}, nil
 	}
 	program := &cli.CLI{
-		Name: "drover", Version: version, Args: args, Commands: commands,
-		Autocomplete: true, HelpFunc: cli.BasicHelpFunc("drover"), HelpWriter: os.Stdout, ErrorWriter: os.Stderr,
+		Name: "drover", Version: version, Args: args, Commands: commands, HiddenCommands: command.Hidden(),
+		Autocomplete: true, HelpFunc: command.Help, HelpWriter: os.Stdout, ErrorWriter: os.Stderr,
 	}
 	code, err := program.Run()
-	if err != nil {
-		return status(err)
-	}
-	return code
-}
-
-// status prints an error and returns the exit status for it.
-func status(err error) int {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return 0
+	return code
 }
 
 func environment() map[string]string {
@@ -64,4 +56,20 @@ func environment() map[string]string {
 		}
 	}
 	return env
+}
+
+// open shows a page in the browser of the machine.
+func open(url string) error {
+	opener := []string{"xdg-open"}
+	switch runtime.GOOS {
+	case "darwin":
+		opener = []string{"open"}
+	case "windows":
+		opener = []string{"rundll32", "url.dll,FileProtocolHandler"}
+	}
+	cmd := exec.Command(opener[0], append(opener[1:], url)...)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("no browser can be started: %w", err)
+	}
+	return cmd.Process.Release()
 }

@@ -17,12 +17,13 @@ import (
 
 // Options say how a job file is read.
 type Options struct {
-	Filename string            // for messages; "input.hcl" if empty
-	Vars     map[string]string // -var NAME=VALUE; strongest
-	VarFiles []VarFile         // -var-file, later ones win
-	Env      map[string]string // the process's environment: NOMAD_VAR_x, DROVER_VAR_x; weakest
-	AllowFS  bool              // whether file functions may read; never on a server
-	BaseDir  string            // what relative paths of file functions start from
+	Filename         string            // for messages; "input.hcl" if empty
+	Vars             map[string]string // -var NAME=VALUE; strongest
+	VarFiles         []VarFile         // -var-file, later ones win
+	Env              map[string]string // the process's environment: NOMAD_VAR_x, DROVER_VAR_x; weakest
+	IgnoreUndeclared bool              // whether Vars and VarFiles may set what no block declares
+	AllowFS          bool              // whether file functions may read; never on a server
+	BaseDir          string            // what relative paths of file functions start from
 }
 
 // VarFile is the content of a file of variable values, HCL or JSON.

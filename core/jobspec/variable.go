@@ -62,9 +62,9 @@ func (d *decoder) defineVariables(blocks []*hclsyntax.Block, opts Options, ctx *
 	}
 	d.setFromEnv(declared, opts.Env, ctx)
 	for _, f := range opts.VarFiles {
-		d.setFromFile(declared, f, ctx)
+		d.setFromFile(declared, f, opts.IgnoreUndeclared, ctx)
 	}
-	d.setFromArguments(declared, opts.Vars, ctx)
+	d.setFromArguments(declared, opts.Vars, opts.IgnoreUndeclared, ctx)
 	values := map[string]cty.Value{}
 	for _, v := range order {
 		if v.value == cty.NilVal {
@@ -138,14 +138,15 @@ func (d *decoder) setFromEnv(declared map[string]*variable, env map[string]strin
 	}
 }
 
-func (d *decoder) setFromArguments(declared map[string]*variable, vars map[string]string, ctx *hcl.EvalContext) {
+func (d *decoder) setFromArguments(declared map[string]*variable, vars map[string]string, lenient bool, ctx *hcl.EvalContext) {
 	for _, name := range sortedKeys(vars) {
 		source := "<value for var." + name + " from arguments>"
-		if declared[name] == nil {
+		switch {
+		case declared[name] != nil:
+			d.setText(declared[name], vars[name], source, ctx)
+		case !lenient:
 			d.errorf(startOf(source), "Undefined -var variable", "A %q variable was passed in the command line but was not found in known variables. To declare variable %q, place a variable definition block in the job file.", name, name)
-			continue
 		}
-		d.setText(declared[name], vars[name], source, ctx)
 	}
 }
 
@@ -175,11 +176,14 @@ func (d *decoder) setText(v *variable, text, source string, ctx *hcl.EvalContext
 	}
 }
 
-func (d *decoder) setFromFile(declared map[string]*variable, f VarFile, ctx *hcl.EvalContext) {
+func (d *decoder) setFromFile(declared map[string]*variable, f VarFile, lenient bool, ctx *hcl.EvalContext) {
 	attrs, diags := varFileAttributes(f)
 	d.diags = append(d.diags, diags...)
 	for _, name := range sortedKeys(attrs) {
 		a := attrs[name]
+		if declared[name] == nil && lenient {
+			continue
+		}
 		if declared[name] == nil {
 			d.errorf(a.NameRange, "Undefined variable", "A %q variable was set but was not found in known variables. To declare variable %q, place a variable definition block in the job file.", name, name)
 			continue

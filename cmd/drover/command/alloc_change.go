@@ -6,65 +6,91 @@ package command
 import (
 	"context"
 	"flag"
+	"strconv"
+	"time"
+
+	"github.com/drover-project/drover/core/api/client"
 )
 
 func allocStop() spec {
 	return spec{
-		usage: "alloc stop [options] <allocation>", synopsis: "Stops an allocation; the scheduler places it again", min: 1, max: 1,
+		usage: "alloc stop [options] <allocation>", synopsis: "Stops an allocation; the scheduler places it again", min: 1, max: 1, takes: "allocs",
 		setup: func(fs *flag.FlagSet) run {
-			detach := fs.Bool("detach", false, "Returns at once and prints the id of the evaluation.")
+			detach := detachFlag(fs)
 			noDelay := fs.Bool("no-shutdown-delay", false, "Ignores shutdown_delay.")
-			return func(ctx context.Context, s *session, args []string) error {
-				a, err := s.findAlloc(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			return ofAlloc(nil, func(ctx context.Context, s *session, a *client.AllocDetail) error {
 				res, err := s.client.StopAllocation(ctx, a.ID, *noDelay)
 				if err != nil {
 					return err
 				}
 				return s.follow(ctx, res.EvalID, *detach)
-			}
+			})
 		},
 	}
 }
 
 func allocRestart() spec {
 	return spec{
-		usage: "alloc restart [options] <allocation> [<task>]", synopsis: "Restarts tasks of an allocation in place", min: 1, max: 2,
+		usage: "alloc restart [options] <allocation> [<task>]", synopsis: "Restarts tasks of an allocation in place", min: 1, max: 2, takes: "allocs",
 		setup: func(fs *flag.FlagSet) run {
-			all := fs.Bool("all-tasks", false, "Restarts tasks that do not run, too.")
+			all := fs.Bool("all-tasks", false, "Restarts tasks that have ended, too.")
 			task := fs.String("task", "", "Only this task.")
-			return func(ctx context.Context, s *session, args []string) error {
-				if len(args) == 2 {
-					*task = args[1]
-				}
-				a, err := s.findAlloc(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			return ofAlloc(task, func(ctx context.Context, s *session, a *client.AllocDetail) error {
 				return s.client.RestartAllocation(ctx, a.ID, *task, *all)
-			}
+			})
 		},
 	}
 }
 
 func allocSignal() spec {
 	return spec{
-		usage: "alloc signal [options] <allocation> [<task>]", synopsis: "Sends a signal to tasks of an allocation", min: 1, max: 2,
+		usage: "alloc signal [options] <allocation> [<task>]", synopsis: "Sends a signal to tasks of an allocation", min: 1, max: 2, takes: "allocs",
 		setup: func(fs *flag.FlagSet) run {
 			signal := fs.String("s", "SIGKILL", "The signal.")
 			task := fs.String("task", "", "Only this task.")
-			return func(ctx context.Context, s *session, args []string) error {
-				if len(args) == 2 {
-					*task = args[1]
-				}
-				a, err := s.findAlloc(ctx, args[0])
-				if err != nil {
+			return ofAlloc(task, func(ctx context.Context, s *session, a *client.AllocDetail) error {
+				return s.client.SignalAllocation(ctx, a.ID, *task, *signal)
+			})
+		},
+	}
+}
+
+// checkResult is the last result of a check of an alloc.
+type checkResult struct {
+	ID, Check, Group, Mode, Output, Service, Status, Task string
+	StatusCode                                            int
+	Timestamp                                             int64 // Unix seconds
+}
+
+func allocChecks() spec {
+	return spec{
+		usage: "alloc checks [options] <allocation>", synopsis: "Shows the results of an allocation's checks", min: 1, max: 1, output: true, takes: "allocs",
+		setup: func(*flag.FlagSet) run {
+			return ofAlloc(nil, func(ctx context.Context, s *session, a *client.AllocDetail) error {
+				var checks map[string]*checkResult
+				if err := s.client.AllocationChecks(ctx, a.ID, &checks); err != nil {
 					return err
 				}
-				return s.client.SignalAllocation(ctx, a.ID, *task, *signal)
-			}
+				if done, err := s.formatted(checks); done {
+					return err
+				}
+				if len(checks) == 0 {
+					s.printf("Allocation %s has no checks", s.id(a.ID))
+					return nil
+				}
+				s.title("Status of %d Nomad Service Checks", len(checks))
+				for _, id := range sortedKeys(checks) {
+					c := checks[id]
+					kv := []string{"ID", s.id(c.ID), "Name", c.Check, "Group", c.Group, "Task", c.Task, "Service", c.Service, "Status", c.Status}
+					if c.StatusCode > 0 {
+						kv = append(kv, "StatusCode", strconv.Itoa(c.StatusCode))
+					}
+					kv = append(kv, "Mode", c.Mode, "Timestamp", date(c.Timestamp*int64(time.Second)), "Output", c.Output)
+					s.printf("")
+					s.pairs(kv...)
+				}
+				return nil
+			})
 		},
 	}
 }

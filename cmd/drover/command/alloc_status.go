@@ -5,72 +5,100 @@ package command
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
 )
 
-func (s *session) findAlloc(ctx context.Context, prefix string) (*client.AllocDetail, error) {
-	id, err := wholeID(ctx, "allocation", prefix, func(ctx context.Context, q *client.Query) ([]string, error) {
-		list, _, err := s.anyNamespace().Allocations(ctx, q)
-		return idsOf(list, func(a *model.AllocListStub) string { return a.ID }), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	a, _, err := s.client.Allocation(ctx, id, nil)
-	return a, err
-}
-
-// anyNamespace looks for ids in all namespaces unless one was asked for.
-func (s *session) anyNamespace() *client.Client {
-	if s.cfg.Namespace == "" {
-		return s.client.WithNamespace("*")
-	}
-	return s.client
-}
-
-func idsOf[T any](list []T, id func(T) string) []string {
-	var out []string
-	for _, e := range list {
-		out = append(out, id(e))
-	}
-	return out
-}
-
 func allocStatus() spec {
 	return spec{
-		usage: "alloc status [options] <allocation>", synopsis: "Shows an allocation, its tasks and what happened to them", min: 0, max: 1, output: true,
+		usage: "alloc status [options] <allocation>", synopsis: "Shows an allocation, its tasks and what happened to them", max: 1, output: true, takes: "allocs",
+		help: "With -json or -t and without an argument all allocations are printed.",
 		setup: func(fs *flag.FlagSet) run {
-			short := fs.Bool("short", false, "Without events of tasks.")
-			_ = fs.Bool("stats", false, "Kept for scripts.")
-			return func(ctx context.Context, s *session, args []string) error {
-				if len(args) == 0 {
-					list, _, err := s.client.Allocations(ctx, nil)
-					if err != nil {
-						return err
-					}
-					return s.printJSON(list)
-				}
-				a, err := s.findAlloc(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			short := fs.Bool("short", false, "Only a line for each task.")
+			stats := fs.Bool("stats", false, "Shows all that is measured of the tasks.")
+			show := uiFlag(fs)
+			one := ofAlloc(nil, func(ctx context.Context, s *session, a *client.AllocDetail) error {
 				if done, err := s.formatted(a); done {
 					return err
 				}
+				s.maybeUI(*show, uiAlloc(a.ID))
 				s.describeAlloc(a.Allocation)
-				s.describeTasks(a.Allocation, *short)
-				if s.verbose && a.Metrics != nil {
+				if *short {
+					s.taskTable(a.Allocation)
+					return nil
+				}
+				s.describeTasks(a.Allocation, s.measured(ctx, a.Allocation), *stats)
+				if (s.verbose || a.TaskStates == nil) && a.Metrics != nil {
 					s.describePlacement(a.Metrics)
 				}
 				return nil
+			})
+			return func(ctx context.Context, s *session, args []string) error {
+				if len(args) == 1 {
+					return one(ctx, s, args)
+				}
+				if !s.json && s.template == "" {
+					return errors.New("give an allocation; list those of a job with: drover job allocs <job>")
+				}
+				list, _, err := s.client.Allocations(ctx, nil)
+				if err != nil {
+					return err
+				}
+				_, err = s.formatted(list)
+				return err
 			}
 		},
 	}
+}
+
+// usage is what is measured of a task or an alloc.
+type usage struct {
+	MemoryStats struct {
+		RSS, Cache, Swap, Usage, MaxUsage, KernelUsage, KernelMaxUsage, MappedFile uint64
+		Measured                                                                   []string
+	}
+	CpuStats struct {
+		SystemMode, UserMode, TotalTicks, Percent float64
+		ThrottledPeriods, ThrottledTime           uint64
+		Measured                                  []string
+	}
+}
+
+// memory is what a task uses: what the driver says is its use, else what it holds.
+func (u *usage) memory() uint64 {
+	if u.MemoryStats.Usage > 0 {
+		return u.MemoryStats.Usage
+	}
+	return u.MemoryStats.RSS
+}
+
+// measured reads the use of resources of each task; nil if that cannot be known.
+func (s *session) measured(ctx context.Context, a *model.Allocation) map[string]*usage {
+	if a.ClientStatus != model.AllocClientStatusRunning {
+		return nil
+	}
+	var out struct {
+		Tasks map[string]*struct{ ResourceUsage *usage }
+	}
+	if err := s.client.AllocationStats(ctx, a.ID, &out); err != nil {
+		s.printf("Couldn't retrieve stats: %s", client.Text(err))
+		return nil
+	}
+	tasks := map[string]*usage{}
+	for name, t := range out.Tasks {
+		if t != nil && t.ResourceUsage != nil {
+			tasks[name] = t.ResourceUsage
+		}
+	}
+	return tasks
 }
 
 func (s *session) describeAlloc(a *model.Allocation) {
@@ -106,33 +134,70 @@ func (s *session) describeAlloc(a *model.Allocation) {
 	}
 }
 
-func (s *session) describeTasks(a *model.Allocation, short bool) {
+// taskTable is one line for each task.
+func (s *session) taskTable(a *model.Allocation) {
+	var rows [][]string
+	for _, name := range sortedKeys(a.TaskStates) {
+		t := a.TaskStates[name]
+		last := ""
+		if n := len(t.Events); n > 0 {
+			last = t.Events[n-1].Type + ": " + t.Events[n-1].DisplayMessage
+		}
+		rows = append(rows, []string{name, t.State, text(t.Failed), text(t.Restarts), last})
+	}
+	s.title("\nTasks")
+	s.tableOr("No task has started", []string{"Name", "State", "Failed", "Restarts", "Last Event"}, rows)
+}
+
+func (s *session) describeTasks(a *model.Allocation, uses map[string]*usage, stats bool) {
 	for _, name := range sortedKeys(a.TaskStates) {
 		t := a.TaskStates[name]
 		s.title("\nTask %q is %q", name, t.State)
-		if a.AllocatedResources != nil && a.AllocatedResources.Tasks[name] != nil {
-			r := a.AllocatedResources.Tasks[name]
-			s.table([]string{"CPU", "Memory"}, [][]string{{fmt.Sprintf("%d MHz", r.Cpu.CpuShares), fmt.Sprintf("%d MiB", r.Memory.MemoryMB)}})
-		}
+		s.describeUse(a, name, uses[name], stats)
 		started, finished := "N/A", "N/A"
 		if t.StartedAt != nil {
-			started = date(t.StartedAt.UnixNano())
+			started = when(*t.StartedAt)
 		}
 		if t.FinishedAt != nil {
-			finished = date(t.FinishedAt.UnixNano())
+			finished = when(*t.FinishedAt)
 		}
-		s.pairs("Started At", started, "Finished At", finished, "Total Restarts", strconv.FormatUint(t.Restarts, 10), "Failed", strconv.FormatBool(t.Failed))
-		if short {
-			continue
-		}
-		s.printf("Recent Events:")
+		s.printf("Task Events:")
+		s.pairs("Started At", started, "Finished At", finished, "Total Restarts", text(t.Restarts), "Failed", text(t.Failed))
+		s.printf("\nRecent Events:")
 		var rows [][]string
-		for i := len(t.Events) - 1; i >= 0; i-- {
-			e := t.Events[i]
+		for _, e := range slices.Backward(t.Events) {
 			rows = append(rows, []string{date(e.Time), e.Type, e.DisplayMessage})
 		}
 		s.table([]string{"Time", "Type", "Description"}, rows)
 	}
+}
+
+// describeUse shows what a task has and uses.
+func (s *session) describeUse(a *model.Allocation, task string, u *usage, stats bool) {
+	if a.AllocatedResources == nil || a.AllocatedResources.Tasks[task] == nil {
+		return
+	}
+	r := a.AllocatedResources.Tasks[task]
+	cpu, memory := fmt.Sprintf("%d MHz", r.Cpu.CpuShares), fmt.Sprintf("%d MiB", r.Memory.MemoryMB)
+	if u != nil {
+		cpu = fmt.Sprintf("%.0f/%s", u.CpuStats.TotalTicks, cpu)
+		memory = humanize.IBytes(u.memory()) + "/" + memory
+	}
+	s.printf("Task Resources:")
+	row := [][]string{{cpu, memory, fmt.Sprintf("%d MiB", a.AllocatedResources.Shared.DiskMB)}}
+	s.table([]string{"CPU", "Memory", "Disk"}, row)
+	s.printf("")
+	if u == nil || !stats {
+		return
+	}
+	m, c := u.MemoryStats, u.CpuStats
+	s.printf("Memory Stats")
+	s.table([]string{"Cache", "Kernel Max Usage", "Kernel Usage", "Max Usage", "RSS", "Swap", "Usage"}, [][]string{{humanize.IBytes(m.Cache), humanize.IBytes(m.KernelMaxUsage),
+		humanize.IBytes(m.KernelUsage), humanize.IBytes(m.MaxUsage), humanize.IBytes(m.RSS), humanize.IBytes(m.Swap), humanize.IBytes(m.Usage)}})
+	s.printf("CPU Stats")
+	s.table([]string{"Percent", "System Mode", "Throttled Periods", "Throttled Time", "User Mode"}, [][]string{{fmt.Sprintf("%.2f%%", c.Percent),
+		fmt.Sprintf("%.2f%%", c.SystemMode), text(c.ThrottledPeriods), text(c.ThrottledTime), fmt.Sprintf("%.2f%%", c.UserMode)}})
+	s.printf("")
 }
 
 func (s *session) describePlacement(m *model.AllocMetric) {

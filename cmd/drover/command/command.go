@@ -12,18 +12,19 @@ import (
 	"strings"
 
 	"github.com/hashicorp/cli"
-	"github.com/posener/complete"
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Exit codes. docs/cli.md documents them.
 const (
-	exitOK        = 0
-	exitError     = 1   // the command failed; a deployment that was watched failed
-	exitPlacement = 2   // registered, but not everything could be placed
-	exitPlanError = 255 // of plan, whose 1 means "there are changes"
+	exitOK          = 0
+	exitError       = 1   // the command failed; a deployment that was watched failed
+	exitPlacement   = 2   // registered, but not everything could be placed
+	exitInterrupted = 130 // the user ended it
+	exitPlanError   = 255 // of plan, whose 1 means "there are changes"
 )
 
 // exitCode ends a command with a code; Err is printed if it is not nil.
@@ -47,23 +48,31 @@ type run func(ctx context.Context, s *session, args []string) error
 // spec describes a subcommand.
 type spec struct {
 	usage    string                     // "job run [options] <path>"
-	synopsis string                     // one sentence
+	synopsis string                     // one sentence without its full stop
 	help     string                     // further text, may be empty
 	offline  bool                       // talks to no agent
 	min, max int                        // number of arguments; max < 0: any
+	raw      int                        // the argument that begins a command line of its own, 0: none
+	takes    string                     // what arguments are, for completion: a context of searches, or takesFiles
 	setup    func(fs *flag.FlagSet) run // declares the flags
 	failCode int                        // exit code of an error, if not 1
 	output   bool                       // has -json and -t
+	template bool                       // has -t only
 }
+
+// takesFiles says that the arguments of a command are paths of files.
+const takesFiles = "files"
 
 // IO is where commands read and write.
 type IO struct {
-	In       io.Reader
-	Out, Err io.Writer
-	Terminal bool              // Out is a terminal
-	Env      map[string]string // the environment
-	Context  context.Context   // ends when the user interrupts
-	Version  string
+	In         io.Reader
+	Out, Err   io.Writer
+	Terminal   bool                   // Out is a terminal
+	InTerminal bool                   // In is a terminal: questions can be asked
+	Env        map[string]string      // the environment
+	Context    context.Context        // ends when the user interrupts
+	Open       func(url string) error // shows a page in a browser; nil where there is none
+	Version    string
 }
 
 // All returns the subcommands by name.
@@ -72,51 +81,13 @@ func All(stdio IO) map[string]cli.CommandFactory {
 	for name, make := range specs() {
 		out[name] = func() (cli.Command, error) { return &adapter{name: name, spec: make(), io: stdio}, nil }
 	}
+	for alias, name := range aliases {
+		out[alias] = out[name]
+	}
 	for group, synopsis := range groups {
 		out[group] = func() (cli.Command, error) { return &groupCommand{group, synopsis}, nil }
 	}
 	return out
-}
-
-// groups are names that only have subcommands.
-var groups = map[string]string{
-	"job": "Work with jobs", "alloc": "Work with allocations", "node": "Work with nodes", "eval": "Work with evaluations",
-	"deployment": "Work with deployments", "system": "Work with the system", "server": "Work with servers",
-	"operator": "Tools for operators", "operator raft": "Work with the consensus of servers",
-}
-
-func specs() map[string]func() spec {
-	return map[string]func() spec{
-		"job run": jobRun, "run": jobRun,
-		"job plan": jobPlan, "plan": jobPlan,
-		"job validate": jobValidate, "validate": jobValidate,
-		"job status":  jobStatus,
-		"job stop":    jobStop,
-		"stop":        jobStop,
-		"job inspect": jobInspect, "inspect": jobInspect,
-		"job history":     jobHistory,
-		"job revert":      jobRevert,
-		"job scale":       jobScale,
-		"job restart":     jobRestart,
-		"job allocs":      jobAllocs,
-		"job deployments": jobDeployments,
-		"job eval":        jobEval,
-		"job promote":     jobPromote,
-		"job init":        jobInit, "init": jobInit,
-
-		"alloc status": allocStatus, "alloc logs": allocLogs, "logs": allocLogs,
-		"alloc fs": allocFS, "fs": allocFS,
-		"alloc stop": allocStop, "alloc restart": allocRestart, "alloc signal": allocSignal,
-
-		"node status": nodeStatus, "node eligibility": nodeEligibility,
-		"eval status": evalStatus, "eval list": evalList,
-		"deployment list": deploymentList, "deployment status": deploymentStatus,
-		"deployment fail": deploymentVerb("fail"), "deployment pause": deploymentVerb("pause"),
-		"deployment resume": deploymentVerb("resume"), "deployment promote": deploymentPromote,
-
-		"status": status, "system gc": systemGC, "server members": serverMembers,
-		"operator raft list-peers": raftListPeers, "version": version, "fmt": format,
-	}
 }
 
 // adapter makes a spec a cli.Command.
@@ -133,10 +104,11 @@ func (a *adapter) flags() (*flag.FlagSet, *common, run) {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	c := &common{}
-	c.declare(fs, a.spec)
+	c.declare(fs, a.spec, a.io.Env)
 	return fs, c, a.spec.setup(fs)
 }
 
+// Help describes the command and each of its flags.
 func (a *adapter) Help() string {
 	fs, _, _ := a.flags()
 	var b strings.Builder
@@ -144,40 +116,33 @@ func (a *adapter) Help() string {
 	if a.spec.help != "" {
 		fmt.Fprintf(&b, "\n  %s\n", strings.ReplaceAll(a.spec.help, "\n", "\n  "))
 	}
-	b.WriteString("\nOptions:\n")
+	var own, general strings.Builder
 	fs.VisitAll(func(f *flag.Flag) {
-		fmt.Fprintf(&b, "\n  -%s\n    %s\n", f.Name, f.Usage)
+		to := &own
+		if generalFlags[f.Name] {
+			to = &general
+		}
+		fmt.Fprintf(to, "\n  -%s\n    %s\n", f.Name, f.Usage)
 	})
-	return b.String()
-}
-
-// AutocompleteFlags lists the flags for the shell.
-func (a *adapter) AutocompleteFlags() complete.Flags {
-	out := complete.Flags{}
-	fs, _, _ := a.flags()
-	fs.VisitAll(func(f *flag.Flag) { out["-"+f.Name] = complete.PredictAnything })
-	return out
-}
-
-// AutocompleteArgs proposes files where a command takes one.
-func (a *adapter) AutocompleteArgs() complete.Predictor {
-	if strings.Contains(a.spec.usage, "path>") {
-		return complete.PredictFiles("*")
+	if own.Len() > 0 {
+		b.WriteString("\nOptions:\n" + own.String())
 	}
-	return complete.PredictNothing
+	b.WriteString("\nGeneral options:\n" + general.String())
+	return b.String()
 }
 
 func (a *adapter) Run(args []string) int {
 	fs, c, do := a.flags()
-	positional, err := parseInterspersed(fs, args)
+	positional, err := parseInterspersed(fs, args, a.spec.raw)
 	if errors.Is(err, flag.ErrHelp) {
-		return cli.RunResultHelp
+		fmt.Fprintln(a.io.Out, strings.TrimSpace(a.Help()))
+		return exitOK
 	}
 	if err == nil {
 		err = a.checkCount(len(positional))
 	}
 	if err != nil {
-		fmt.Fprintf(a.io.Err, "%v\nSee: drover %s -h\n", err, a.name)
+		fmt.Fprintf(a.io.Err, "%v\nFor its options see: drover %s -h\n", err, a.name)
 		return a.code(exitError)
 	}
 	s, err := newSession(c, a.io, a.spec)
@@ -189,22 +154,49 @@ func (a *adapter) Run(args []string) int {
 
 // finish prints an error and picks the exit code.
 func (a *adapter) finish(err error) int {
-	var exit *exitCode
-	switch {
-	case err == nil:
+	if err == nil {
 		return exitOK
-	case errors.As(err, &exit):
-		if exit.err != nil {
-			fmt.Fprintln(a.io.Err, "Error: "+client.Text(exit.err))
-		}
-		return exit.code
 	}
-	if p, ok := jobspec.IsParseError(err); ok {
+	code := a.code(exitError)
+	var exit *exitCode
+	if errors.As(err, &exit) {
+		code, err = exit.code, exit.err
+	}
+	switch p, isParse := jobspec.IsParseError(err); {
+	case err == nil:
+	case a.io.Context.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(a.io.Err, "Interrupted")
+		return exitInterrupted
+	case isParse:
 		fmt.Fprint(a.io.Err, p.Pretty(100, false))
-		return a.code(exitError)
+	default:
+		fmt.Fprintln(a.io.Err, "Error: "+client.Text(err)+advice(err))
 	}
-	fmt.Fprintln(a.io.Err, "Error: "+client.Text(err))
-	return a.code(exitError)
+	return code
+}
+
+// advice says what to do about an answer that does not say it itself.
+func advice(err error) string {
+	var answer *client.Error
+	if !errors.As(err, &answer) {
+		return ""
+	}
+	switch errdefs.ClassOf(err) {
+	case errdefs.PermissionDenied:
+		return "\nGive a token that may do this with -token or DROVER_TOKEN."
+	case errdefs.Unimplemented:
+		return "\nThe agent's version cannot do this; compare `drover version` with `drover server members`."
+	case errdefs.ResourceExhausted:
+		return "\nThe agent is busy or at a limit; try again later."
+	case errdefs.NotFound:
+		if answer.Text == "" {
+			return "\nThe agent does not know this request; compare `drover version` with `drover server members`."
+		}
+	}
+	if answer.Status >= 500 {
+		return "\nThe agent's log says more: drover monitor"
+	}
+	return ""
 }
 
 func (a *adapter) code(otherwise int) int {
@@ -221,8 +213,9 @@ func (a *adapter) checkCount(n int) error {
 	return fmt.Errorf("wrong number of arguments (%d); usage: drover %s", n, a.spec.usage)
 }
 
-// parseInterspersed reads flags before and after arguments; "--" ends flags.
-func parseInterspersed(fs *flag.FlagSet, args []string) ([]string, error) {
+// parseInterspersed reads flags before and after arguments; "--" ends flags, and
+// so does the raw-th argument (0: none does), which begins another command line.
+func parseInterspersed(fs *flag.FlagSet, args []string, raw int) ([]string, error) {
 	var positional []string
 	for {
 		before := len(args)
@@ -236,6 +229,9 @@ func parseInterspersed(fs *flag.FlagSet, args []string) ([]string, error) {
 		}
 		positional = append(positional, args[0])
 		args = args[1:]
+		if len(positional) == raw {
+			return append(positional, args...), nil
+		}
 	}
 }
 

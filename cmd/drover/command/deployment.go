@@ -5,26 +5,14 @@ package command
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"strconv"
 	"time"
 
 	"github.com/drover-project/drover/core/api"
-	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
 )
-
-func (s *session) findDeployment(ctx context.Context, prefix string) (*model.Deployment, error) {
-	id, err := wholeID(ctx, "deployment", prefix, func(ctx context.Context, q *client.Query) ([]string, error) {
-		list, _, err := s.anyNamespace().Deployments(ctx, q)
-		return idsOf(list, func(d *model.Deployment) string { return d.ID }), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	d, _, err := s.client.Deployment(ctx, id, nil)
-	return d, err
-}
 
 func (s *session) deploymentTable(list []*model.Deployment) {
 	if len(list) == 0 {
@@ -58,9 +46,9 @@ func deploymentList() spec {
 	return spec{
 		usage: "deployment list [options]", synopsis: "Lists deployments", output: true,
 		setup: func(fs *flag.FlagSet) run {
-			filter := fs.String("filter", "", "Filters by an expression.")
+			q := filterFlags(fs, false)
 			return func(ctx context.Context, s *session, _ []string) error {
-				list, _, err := s.client.Deployments(ctx, &client.Query{Filter: *filter})
+				list, _, err := s.client.Deployments(ctx, &q.Query)
 				if err != nil {
 					return err
 				}
@@ -76,89 +64,110 @@ func deploymentList() spec {
 
 func deploymentStatus() spec {
 	return spec{
-		usage: "deployment status [options] [<deployment>]", synopsis: "Shows a deployment, or lists all", min: 0, max: 1, output: true,
+		usage: "deployment status [options] [<deployment>]", synopsis: "Shows a deployment, or lists all", max: 1, output: true, takes: "deployment",
+		help: "With -monitor the exit code is 1 if the deployment does not succeed.",
 		setup: func(fs *flag.FlagSet) run {
 			monitor := fs.Bool("monitor", false, "Follows the deployment to its end.")
-			return func(ctx context.Context, s *session, args []string) error {
-				if len(args) == 0 {
-					list, _, err := s.client.Deployments(ctx, nil)
-					if err != nil {
-						return err
-					}
-					s.deploymentTable(list)
-					return nil
-				}
-				d, err := s.findDeployment(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			wait := fs.Duration("wait", 2*time.Second, "With -monitor: how often it is drawn at most.")
+			show := uiFlag(fs)
+			one := ofDeployment(func(ctx context.Context, s *session, d *model.Deployment) error {
+				s.client = s.client.WithNamespace(d.Namespace)
 				if *monitor {
-					return s.watchDeployment(ctx, d.ID)
+					if s.json || s.template != "" {
+						return errors.New("-monitor has no -json and no -t")
+					}
+					return s.watchDeployment(ctx, d.ID, *wait)
 				}
 				if done, err := s.formatted(d); done {
 					return err
 				}
+				s.maybeUI(*show, uiJob(d.Namespace, d.JobID)+"/deployments")
 				s.describeDeployment(d)
+				return nil
+			})
+			return func(ctx context.Context, s *session, args []string) error {
+				if len(args) == 1 {
+					return one(ctx, s, args)
+				}
+				list, _, err := s.client.Deployments(ctx, nil)
+				if err != nil {
+					return err
+				}
+				if done, err := s.formatted(list); done {
+					return err
+				}
+				s.deploymentTable(list)
 				return nil
 			}
 		},
 	}
 }
 
-// deploymentVerb makes the commands fail, pause and resume.
-func deploymentVerb(verb string) func() spec {
-	synopsis := map[string]string{"fail": "Ends a deployment as failed", "pause": "Pauses a deployment", "resume": "Continues a paused deployment"}[verb]
-	return func() spec {
-		return spec{
-			usage: "deployment " + verb + " [options] <deployment>", synopsis: synopsis, min: 1, max: 1,
-			setup: func(fs *flag.FlagSet) run {
-				detach := fs.Bool("detach", false, "Returns at once and prints the id of the evaluation.")
-				return func(ctx context.Context, s *session, args []string) error {
-					d, err := s.findDeployment(ctx, args[0])
-					if err != nil {
-						return err
-					}
-					var res *api.DeploymentUpdateResponse
-					if verb == "fail" {
-						res, err = s.client.FailDeployment(ctx, d.ID)
-					} else {
-						res, err = s.client.PauseDeployment(ctx, d.ID, verb == "pause")
-					}
-					if err != nil {
-						return err
-					}
-					s.printf("Deployment %q: %s done", s.id(d.ID), verb)
-					if res.RevertedJobVersion != nil {
-						s.printf("The job was reverted to version %d", *res.RevertedJobVersion)
-					}
-					if verb != "resume" {
-						return nil
-					}
-					return s.follow(ctx, res.EvalID, *detach)
+// deploymentVerb makes a command that changes a deployment.
+func deploymentVerb(verb, synopsis string, follows bool, change func(ctx context.Context, s *session, id string) (*api.DeploymentUpdateResponse, error)) spec {
+	return spec{
+		usage: "deployment " + verb + " [options] <deployment>", synopsis: synopsis, min: 1, max: 1, takes: "deployment",
+		setup: func(fs *flag.FlagSet) run {
+			detach := new(bool)
+			if follows {
+				detach = detachFlag(fs)
+			}
+			return ofDeployment(func(ctx context.Context, s *session, d *model.Deployment) error {
+				res, err := change(ctx, s, d.ID)
+				if err != nil {
+					return err
 				}
-			},
-		}
+				s.printf("Deployment %q: %s done", s.id(d.ID), verb)
+				if res.RevertedJobVersion != nil {
+					s.printf("The job was reverted to version %d", *res.RevertedJobVersion)
+				}
+				if !follows {
+					return nil
+				}
+				s.client = s.client.WithNamespace(d.Namespace)
+				return s.follow(ctx, res.EvalID, *detach)
+			})
+		},
 	}
+}
+
+func deploymentFail() spec {
+	return deploymentVerb("fail", "Ends a deployment as failed", true, func(ctx context.Context, s *session, id string) (*api.DeploymentUpdateResponse, error) {
+		return s.client.FailDeployment(ctx, id)
+	})
+}
+
+func deploymentPause() spec {
+	return deploymentVerb("pause", "Pauses a deployment", false, func(ctx context.Context, s *session, id string) (*api.DeploymentUpdateResponse, error) {
+		return s.client.PauseDeployment(ctx, id, true)
+	})
+}
+
+func deploymentResume() spec {
+	return deploymentVerb("resume", "Continues a paused deployment", true, func(ctx context.Context, s *session, id string) (*api.DeploymentUpdateResponse, error) {
+		return s.client.PauseDeployment(ctx, id, false)
+	})
+}
+
+func deploymentUnblock() spec {
+	return deploymentVerb("unblock", "Lets a deployment that waits for another region go on", true, func(ctx context.Context, s *session, id string) (*api.DeploymentUpdateResponse, error) {
+		return s.client.UnblockDeployment(ctx, id)
+	})
 }
 
 func deploymentPromote() spec {
 	return spec{
-		usage: "deployment promote [options] <deployment>", synopsis: "Promotes canaries: the rest of the roll-out goes on", min: 1, max: 1,
+		usage: "deployment promote [options] <deployment>", synopsis: "Promotes canaries: the rest of the roll-out goes on", min: 1, max: 1, takes: "deployment",
 		setup: func(fs *flag.FlagSet) run {
-			var groups stringList
-			fs.Var(&groups, "group", "Only this group. May be given several times.")
-			detach := fs.Bool("detach", false, "Returns at once and prints the id of the evaluation.")
-			return func(ctx context.Context, s *session, args []string) error {
-				d, err := s.findDeployment(ctx, args[0])
+			groups, detach := lists(fs, "group", "Only this group."), detachFlag(fs)
+			return ofDeployment(func(ctx context.Context, s *session, d *model.Deployment) error {
+				res, err := s.client.PromoteDeployment(ctx, d.ID, *groups)
 				if err != nil {
 					return err
 				}
-				res, err := s.client.PromoteDeployment(ctx, d.ID, groups)
-				if err != nil {
-					return err
-				}
+				s.client = s.client.WithNamespace(d.Namespace)
 				return s.follow(ctx, res.EvalID, *detach)
-			}
+			})
 		},
 	}
 }

@@ -5,24 +5,14 @@ package command
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"net/url"
 	"strconv"
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
 )
-
-func (s *session) findEval(ctx context.Context, prefix string) (*model.Evaluation, error) {
-	id, err := wholeID(ctx, "evaluation", prefix, func(ctx context.Context, q *client.Query) ([]string, error) {
-		list, _, err := s.anyNamespace().Evaluations(ctx, q)
-		return idsOf(list, func(e *model.Evaluation) string { return e.ID }), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	e, _, err := s.client.Evaluation(ctx, id, true, nil)
-	return e, err
-}
 
 func (s *session) evalTable(evals []*model.Evaluation) {
 	var rows [][]string
@@ -36,33 +26,31 @@ func evalList() spec {
 	return spec{
 		usage: "eval list [options]", synopsis: "Lists evaluations", output: true,
 		setup: func(fs *flag.FlagSet) run {
-			q := &client.Query{Params: map[string][]string{}}
-			fs.StringVar(&q.Filter, "filter", "", "Filters by an expression.")
-			fs.IntVar(&q.PerPage, "per-page", 0, "Number of results.")
-			fs.StringVar(&q.NextToken, "page-token", "", "Where to go on.")
+			q := filterFlags(fs, true)
 			job := fs.String("job", "", "Only of this job.")
 			status := fs.String("status", "", "Only with this status.")
+			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, _ []string) error {
+				q.Params = url.Values{}
 				for name, v := range map[string]string{"job": *job, "status": *status} {
 					if v != "" {
-						q.Params[name] = []string{v}
+						q.Params.Set(name, v)
 					}
 				}
-				list, meta, err := s.client.Evaluations(ctx, q)
+				list, meta, err := s.client.Evaluations(ctx, &q.Query)
 				if err != nil {
 					return err
 				}
 				if done, err := s.formatted(list); done {
 					return err
 				}
+				s.maybeUI(*show, "evaluations")
 				if len(list) == 0 {
 					s.printf("No evals found")
 					return nil
 				}
 				s.evalTable(list)
-				if meta.NextToken != "" {
-					s.printf("\nResults have been paginated. Continue with -page-token %s", meta.NextToken)
-				}
+				q.more(s, meta)
 				return nil
 			}
 		},
@@ -71,20 +59,24 @@ func evalList() spec {
 
 func evalStatus() spec {
 	return spec{
-		usage: "eval status [options] <evaluation>", synopsis: "Shows an evaluation and why it placed what it placed", min: 1, max: 1, output: true,
+		usage: "eval status [options] <evaluation>", synopsis: "Shows an evaluation and why it placed what it placed", min: 1, max: 1, output: true, takes: "evals",
+		help: "With -monitor the exit code is 2 if not everything could be placed.",
 		setup: func(fs *flag.FlagSet) run {
 			monitor := fs.Bool("monitor", false, "Follows the evaluation to its end.")
+			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, args []string) error {
 				e, err := s.findEval(ctx, args[0])
 				if err != nil {
 					return err
 				}
+				s.client = s.client.WithNamespace(e.Namespace)
 				if *monitor {
 					return s.monitor(ctx, e.ID)
 				}
 				if done, err := s.formatted(e); done {
 					return err
 				}
+				s.maybeUI(*show, uiEval(e.ID))
 				s.describeEval(e)
 				allocs, _, err := s.client.EvaluationAllocations(ctx, e.ID, nil)
 				if err != nil {
@@ -92,6 +84,49 @@ func evalStatus() spec {
 				}
 				s.title("\nPlaced Allocations")
 				s.allocTable(allocs)
+				return nil
+			}
+		},
+	}
+}
+
+func evalDelete() spec {
+	return spec{
+		usage: "eval delete [options] [<evaluation>]", synopsis: "Deletes an evaluation, or those that a filter matches", max: 1, takes: "evals",
+		help: "Only evaluations that are over can be deleted. This is for clusters in trouble;\nthe servers' garbage collection does it by itself.",
+		setup: func(fs *flag.FlagSet) run {
+			filter := fs.String("filter", "", "Deletes what the expression matches, such as 'JobID == \"web\"'.")
+			yes := yesFlag(fs, "the question whether to delete what the filter matches")
+			return func(ctx context.Context, s *session, args []string) error {
+				var ids []string
+				switch {
+				case (*filter != "") == (len(args) == 1):
+					return errors.New("give either an evaluation or -filter")
+				case *filter == "":
+					e, err := s.findEval(ctx, args[0])
+					if err != nil {
+						return err
+					}
+					ids = []string{e.ID}
+					s.client = s.client.WithNamespace(e.Namespace)
+				default:
+					n, err := s.client.CountEvaluations(ctx, &client.Query{Filter: *filter})
+					if err != nil {
+						return err
+					}
+					if n == 0 {
+						s.printf("No evaluations match")
+						return nil
+					}
+					if sure, err := s.confirm(*yes, "Delete %d evaluations?", n); !sure {
+						return err
+					}
+				}
+				res, err := s.client.DeleteEvaluations(ctx, ids, *filter)
+				if err != nil {
+					return err
+				}
+				s.printf("Successfully deleted %d evaluations", max(res.Count, len(ids)))
 				return nil
 			}
 		},
@@ -115,6 +150,14 @@ func (s *session) describeEval(e *model.Evaluation) {
 		kv = append(kv, "Wait Until", date(e.WaitUntil.UnixNano()))
 	}
 	s.pairs(kv...)
+	if len(e.RelatedEvals) > 0 {
+		s.title("\nRelated Evaluations")
+		var rows [][]string
+		for _, r := range e.RelatedEvals {
+			rows = append(rows, []string{s.id(r.ID), strconv.Itoa(r.Priority), r.TriggeredBy, s.id(r.NodeID), r.Status, r.StatusDescription})
+		}
+		s.table([]string{"ID", "Priority", "Triggered By", "Node ID", "Status", "Description"}, rows)
+	}
 	if len(e.FailedTGAllocs) > 0 {
 		s.title("\nFailed Placements")
 		s.placementFailures(e.FailedTGAllocs)

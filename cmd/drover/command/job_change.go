@@ -5,140 +5,162 @@ package command
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"strconv"
-	"strings"
-	"time"
 
-	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-func jobScale() spec {
+func jobStop() spec {
 	return spec{
-		usage: "job scale [options] <job> [<group>] <count>", synopsis: "Changes the count of a group", min: 2, max: 3,
+		usage: "job stop [options] <job> [<job>...]", synopsis: "Stops jobs", min: 1, max: -1, takes: "jobs",
+		help: "A prefix of a job's id is asked about before the job is stopped.",
 		setup: func(fs *flag.FlagSet) run {
-			detach := fs.Bool("detach", false, "Returns at once and prints the id of the evaluation.")
+			detach, yes := detachFlag(fs), yesFlag(fs, "the question whether a prefix means the right job")
+			purge := fs.Bool("purge", false, "Forgets the job, too.")
+			global := fs.Bool("global", false, "Stops the job in all of its regions.")
+			noDelay := fs.Bool("no-shutdown-delay", false, "Ignores shutdown_delay of groups and tasks.")
+			priority := fs.Int("eval-priority", 0, "Priority of the evaluation, if other than the job's.")
 			return func(ctx context.Context, s *session, args []string) error {
-				job, err := s.findJob(ctx, args[0])
+				for _, id := range args {
+					job, err := s.findJob(ctx, id)
+					if err != nil {
+						return err
+					}
+					if sure, err := s.confirm(*yes || job.ID == id, "Stop the job %q?", job.ID); !sure {
+						return err
+					}
+					res, err := s.client.DeregisterJob(ctx, job.ID, &api.JobDeregisterRequest{JobID: job.ID, Purge: *purge, Global: *global, NoShutdownDelay: *noDelay, EvalPriority: *priority})
+					if err != nil {
+						return err
+					}
+					switch {
+					case res.EvalID == "":
+						s.printf("Job %q stopped", job.ID)
+					case *detach:
+						s.printf("%s", res.EvalID)
+					default:
+						if err := s.monitor(ctx, res.EvalID); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			}
+		},
+	}
+}
+
+func jobStart() spec {
+	return spec{
+		usage: "job start [options] <job>", synopsis: "Starts a stopped job again as it last was", min: 1, max: 1, takes: "jobs",
+		setup: func(fs *flag.FlagSet) run {
+			detach := detachFlag(fs)
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
+				if !job.Stop {
+					return fmt.Errorf("job %q is not stopped; see: drover job status %s", job.ID, job.ID)
+				}
+				// The version that was stopped is a copy of the one before it with Stop set.
+				req := &api.JobRegisterRequest{EnforceIndex: true, JobModifyIndex: job.JobModifyIndex}
+				again := job.Copy()
+				again.Stop = false
+				var err error
+				if req.Job, err = json.Marshal(again); err != nil {
+					return fmt.Errorf("the job cannot be written as JSON: %w", err)
+				}
+				if req.Submission, err = s.submissionBefore(ctx, job); err != nil {
+					return err
+				}
+				res, err := s.client.RegisterJob(ctx, req)
 				if err != nil {
 					return err
 				}
-				count, err := strconv.ParseInt(args[len(args)-1], 10, 64)
+				s.warn(res.Warnings)
+				return s.registered(ctx, res, *detach)
+			})
+		},
+	}
+}
+
+// submissionBefore is the newest job file that is kept for a job, nil if none is.
+func (s *session) submissionBefore(ctx context.Context, job *model.Job) (*model.JobSubmission, error) {
+	for v, n := job.Version, 0; n < 2; v, n = v-1, n+1 {
+		sub, _, err := s.client.JobSubmission(ctx, job.ID, v, nil)
+		switch {
+		case err == nil:
+			return sub, nil
+		case !errdefs.IsNotFound(err):
+			return nil, err
+		case v == 0:
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
+func jobScale() spec {
+	return spec{
+		usage: "job scale [options] <job> [<group>] <count>", synopsis: "Changes the count of a group", min: 2, max: 3, takes: "jobs",
+		setup: func(fs *flag.FlagSet) run {
+			detach := detachFlag(fs)
+			check := fs.String("check-index", "", "Scales only if the job is at this index.")
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, rest []string) error {
+				count, err := strconv.ParseInt(rest[len(rest)-1], 10, 64)
 				if err != nil {
-					return fmt.Errorf("count %q is no number: %w", args[len(args)-1], err)
+					return fmt.Errorf("count %q is no number: %w", rest[len(rest)-1], err)
 				}
 				group := ""
 				switch {
-				case len(args) == 3:
-					group = args[1]
+				case len(rest) == 2:
+					group = rest[0]
 				case len(job.TaskGroups) == 1:
 					group = job.TaskGroups[0].Name
 				default:
 					return fmt.Errorf("job %q has several groups; name one: drover job scale %s <group> %d", job.ID, job.ID, count)
 				}
-				res, err := s.client.ScaleJob(ctx, job.ID, group, &count, "submitted using the Drover CLI")
+				req := &api.JobScaleRequest{Count: &count, Target: map[string]string{"Group": group}, Message: "submitted using the Drover CLI"}
+				if req.EnforceIndex, req.JobModifyIndex, err = checkIndex(*check); err != nil {
+					return err
+				}
+				res, err := s.client.ScaleJob(ctx, job.ID, req)
 				if err != nil {
 					return err
 				}
 				s.warn(res.Warnings)
 				return s.follow(ctx, res.EvalID, *detach)
-			}
+			})
 		},
 	}
 }
 
 func jobEval() spec {
 	return spec{
-		usage: "job eval [options] <job>", synopsis: "Asks the scheduler to look at a job again", min: 1, max: 1,
+		usage: "job eval [options] <job>", synopsis: "Asks the scheduler to look at a job again", min: 1, max: 1, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			detach := fs.Bool("detach", false, "Returns at once and prints the id of the evaluation.")
+			detach := detachFlag(fs)
 			force := fs.Bool("force-reschedule", false, "Replaces failed allocations even if their policy says later or never.")
-			return func(ctx context.Context, s *session, args []string) error {
-				job, err := s.findJob(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				res, err := s.client.EvaluateJob(ctx, job.ID, *force)
 				if err != nil {
 					return err
 				}
 				return s.follow(ctx, res.EvalID, *detach)
-			}
-		},
-	}
-}
-
-func jobAllocs() spec {
-	return spec{
-		usage: "job allocs [options] <job>", synopsis: "Lists the allocations of a job", min: 1, max: 1, output: true,
-		setup: func(fs *flag.FlagSet) run {
-			all := fs.Bool("all", false, "Also those of earlier jobs of this id.")
-			return func(ctx context.Context, s *session, args []string) error {
-				job, err := s.findJob(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				allocs, _, err := s.client.JobAllocations(ctx, job.ID, *all, nil)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(allocs); done {
-					return err
-				}
-				s.allocTable(allocs)
-				return nil
-			}
-		},
-	}
-}
-
-func jobDeployments() spec {
-	return spec{
-		usage: "job deployments [options] <job>", synopsis: "Lists the deployments of a job", min: 1, max: 1, output: true,
-		setup: func(fs *flag.FlagSet) run {
-			all := fs.Bool("all", false, "Also those of earlier jobs of this id.")
-			latest := fs.Bool("latest", false, "Only the latest.")
-			return func(ctx context.Context, s *session, args []string) error {
-				job, err := s.findJob(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				var list []*model.Deployment
-				if *latest {
-					d, _, err := s.client.JobDeployment(ctx, job.ID, nil)
-					if err != nil {
-						return err
-					}
-					if d != nil {
-						list = append(list, d)
-					}
-				} else if list, _, err = s.client.JobDeployments(ctx, job.ID, *all, nil); err != nil {
-					return err
-				}
-				if done, err := s.formatted(list); done {
-					return err
-				}
-				s.deploymentTable(list)
-				return nil
-			}
+			})
 		},
 	}
 }
 
 func jobPromote() spec {
 	return spec{
-		usage: "job promote [options] <job>", synopsis: "Promotes the canaries of a job's latest deployment", min: 1, max: 1,
+		usage: "job promote [options] <job>", synopsis: "Promotes the canaries of a job's latest deployment", min: 1, max: 1, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			var groups stringList
-			fs.Var(&groups, "group", "Only this group. May be given several times.")
-			detach := fs.Bool("detach", false, "Returns at once and prints the id of the evaluation.")
-			return func(ctx context.Context, s *session, args []string) error {
-				job, err := s.findJob(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			groups, detach := lists(fs, "group", "Only this group."), detachFlag(fs)
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				d, _, err := s.client.JobDeployment(ctx, job.ID, nil)
 				if err != nil {
 					return err
@@ -146,118 +168,80 @@ func jobPromote() spec {
 				if d == nil {
 					return fmt.Errorf("job %q has no deployment to promote", job.ID)
 				}
-				res, err := s.client.PromoteDeployment(ctx, d.ID, groups)
+				res, err := s.client.PromoteDeployment(ctx, d.ID, *groups)
 				if err != nil {
 					return err
 				}
 				return s.follow(ctx, res.EvalID, *detach)
-			}
+			})
 		},
 	}
 }
 
-func jobRestart() spec {
+func jobRevert() spec {
 	return spec{
-		usage: "job restart [options] <job>", synopsis: "Restarts the tasks of a job in batches, or moves its allocations", min: 1, max: 1,
+		usage: "job revert [options] <job> <version|tag>", synopsis: "Registers an earlier version of a job again", min: 2, max: 2, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			var groups, tasks stringList
-			fs.Var(&groups, "group", "Only this group. May be given several times.")
-			fs.Var(&tasks, "task", "Only this task. May be given several times.")
-			size := fs.String("batch-size", "1", "How many allocations at once; a number or a percentage.")
-			wait := fs.Duration("batch-wait", 0, "Pause between batches.")
-			all := fs.Bool("all-tasks", false, "Restarts tasks that do not run, too.")
-			move := fs.Bool("reschedule", false, "Stops allocations so that they are placed again.")
-			noDelay := fs.Bool("no-shutdown-delay", false, "With -reschedule: ignores shutdown_delay.")
-			onError := fs.String("on-error", "fail", "What an error does: fail ends the command, continue goes on.")
-			_ = fs.Bool("yes", false, "Kept for scripts: nothing is asked.")
-			return func(ctx context.Context, s *session, args []string) error {
-				job, err := s.findJob(ctx, args[0])
+			detach := detachFlag(fs)
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, rest []string) error {
+				old, err := s.jobVersion(ctx, job.ID, rest[0])
 				if err != nil {
 					return err
 				}
-				stubs, _, err := s.client.JobAllocations(ctx, job.ID, false, nil)
+				res, err := s.client.RevertJob(ctx, &api.JobRevertRequest{JobID: job.ID, JobVersion: old.Version})
 				if err != nil {
 					return err
 				}
-				var ids []string
-				for _, a := range stubs {
-					if a.ClientStatus == model.AllocClientStatusRunning && a.DesiredStatus == model.AllocDesiredStatusRun && contains(groups, a.TaskGroup) {
-						ids = append(ids, a.ID)
+				s.warn(res.Warnings)
+				return s.follow(ctx, res.EvalID, *detach)
+			})
+		},
+	}
+}
+
+func jobTagApply() spec {
+	return spec{
+		usage: "job tag apply [options] -name <tag> <job>", synopsis: "Names a version of a job: it is kept, and can be compared with and reverted to by name", min: 1, max: 1, takes: "jobs",
+		setup: func(fs *flag.FlagSet) run {
+			name := fs.String("name", "", "The name. Required.")
+			description := fs.String("description", "", "What the version is about.")
+			version := fs.String("version", "", "The version; the newest by default.")
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
+				if *name == "" {
+					return errors.New("give the name of the tag with -name")
+				}
+				number := job.Version
+				if *version != "" {
+					var err error
+					if number, err = strconv.ParseUint(*version, 10, 64); err != nil {
+						return fmt.Errorf("-version %q is no number: %w", *version, err)
 					}
 				}
-				batch, err := batchSize(*size, len(ids))
-				if err != nil {
+				if err := s.client.TagJobVersion(ctx, job.ID, *name, &number, *description); err != nil {
 					return err
 				}
-				return s.restartBatches(ctx, ids, batch, *wait, *onError == "continue", func(id string) error {
-					return s.restartOne(ctx, id, tasks, *all, *move, *noDelay)
-				})
-			}
+				s.printf("Job version %d of %q tagged with name %q", number, job.ID, *name)
+				return nil
+			})
 		},
 	}
 }
 
-// contains reports whether list is empty or has v.
-func contains(list []string, v string) bool {
-	for _, e := range list {
-		if e == v {
-			return true
-		}
+func jobTagUnset() spec {
+	return spec{
+		usage: "job tag unset [options] -name <tag> <job>", synopsis: "Takes the name from a version of a job", min: 1, max: 1, takes: "jobs",
+		setup: func(fs *flag.FlagSet) run {
+			name := fs.String("name", "", "The name. Required.")
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
+				if *name == "" {
+					return errors.New("give the name of the tag with -name")
+				}
+				if err := s.client.UntagJobVersion(ctx, job.ID, *name); err != nil {
+					return err
+				}
+				s.printf("Tag %q removed from job %q", *name, job.ID)
+				return nil
+			})
+		},
 	}
-	return len(list) == 0
-}
-
-func batchSize(text string, total int) (int, error) {
-	number, percent := strings.CutSuffix(text, "%")
-	n, err := strconv.Atoi(number)
-	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("-batch-size %q: write a number over 0 or a percentage", text)
-	}
-	if percent {
-		n = max(total*n/100, 1)
-	}
-	return n, nil
-}
-
-func (s *session) restartBatches(ctx context.Context, ids []string, size int, wait time.Duration, goOn bool, restart func(string) error) error {
-	s.step("Restarting %d allocations, %d at once", len(ids), size)
-	failed := 0
-	for i, id := range ids {
-		if i > 0 && i%size == 0 && wait > 0 {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(wait):
-			}
-		}
-		s.printf("    %s: Restarting allocation %q", time.Now().Format(time.RFC3339), s.id(id))
-		if err := restart(id); err != nil {
-			failed++
-			if !goOn {
-				return fmt.Errorf("allocation %s: %w", id, err)
-			}
-			s.printf("    allocation %q: %s", s.id(id), client.Text(err))
-		}
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d allocations could not be restarted", failed, len(ids))
-	}
-	s.step("Job restart finished")
-	return nil
-}
-
-func (s *session) restartOne(ctx context.Context, id string, tasks []string, all, move, noDelay bool) error {
-	if move {
-		_, err := s.client.StopAllocation(ctx, id, noDelay)
-		return err
-	}
-	if len(tasks) == 0 {
-		return s.client.RestartAllocation(ctx, id, "", all)
-	}
-	for _, t := range tasks {
-		if err := s.client.RestartAllocation(ctx, id, t, false); err != nil {
-			return err
-		}
-	}
-	return nil
 }

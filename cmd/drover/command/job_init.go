@@ -5,65 +5,109 @@ package command
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
-	"os"
+	"strings"
+
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// exampleJob runs on any Linux machine without further software.
-const exampleJob = `job "example" {
-  type = "service"
+// examples are job files that run on a dev agent of any Linux machine.
+//
+//go:embed example
+var examples embed.FS
 
-  group "app" {
-    count = 1
-
-    network {
-      port "http" {}
-    }
-
-    task "server" {
-      driver = "raw_exec"
-
-      config {
-        command = "/usr/bin/python3"
-        args    = ["-m", "http.server", "${NOMAD_PORT_http}"]
-      }
-
-      resources {
-        cpu    = 100
-        memory = 64
-      }
-    }
-  }
+// builtin is the text of an example, "" if there is none of the name.
+func builtin(name string) string {
+	b, err := examples.ReadFile("example/" + name + ".nomad.hcl")
+	if err != nil {
+		return "" // the only way to fail
+	}
+	return string(b)
 }
-`
+
+func builtinNames() []string {
+	entries, err := examples.ReadDir("example")
+	if err != nil {
+		return nil // it is built in
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, strings.TrimSuffix(e.Name(), ".nomad.hcl"))
+	}
+	return out
+}
+
+// templatesPath is where a cluster keeps job templates of its own, as variables.
+const templatesPath = "nomad/job-templates"
 
 func jobInit() spec {
 	return spec{
-		usage: "job init [options] [<filename>]", synopsis: "Writes an example job file", min: 0, max: 1, offline: true,
-		setup: func(flags *flag.FlagSet) run {
-			_ = flags.Bool("short", false, "Kept for scripts: the example is short already.")
-			return func(_ context.Context, s *session, args []string) error {
-				name := "example.nomad.hcl"
+		usage: "job init [options] [<filename>]", synopsis: "Writes an example job file, with comments", max: 1, takes: takesFiles,
+		help: "The file is example.nomad.hcl if none is named. -template takes the name of a\nbuilt-in example, or of a template that the cluster keeps as the item `template` of\nthe variable nomad/job-templates/NAME.",
+		setup: func(fs *flag.FlagSet) run {
+			short := fs.Bool("short", false, "The shortest job, without comments.")
+			name := fs.String("template", "", "Name of the example or template.")
+			list := fs.Bool("list-templates", false, "Lists the names for -template.")
+			refuse(fs, true, "there is no service mesh", "connect")
+			return func(ctx context.Context, s *session, args []string) error {
+				if *short && *name != "" {
+					return errors.New("give either -short or -template")
+				}
+				if *list {
+					return s.listTemplates(ctx)
+				}
+				file := "example.nomad.hcl"
 				if len(args) == 1 {
-					name = args[0]
+					file = args[0]
 				}
-				f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-				if errors.Is(err, fs.ErrExist) {
-					return fmt.Errorf("%s exists already; remove it or name another file", name)
+				text := builtin(map[bool]string{false: "full", true: "short"}[*short])
+				if *name != "" {
+					var err error
+					if text, err = s.jobTemplate(ctx, *name); err != nil {
+						return err
+					}
 				}
-				if err != nil {
-					return fmt.Errorf("cannot write the example: %w", err)
+				if err := writeNew(file, text); err != nil {
+					return err
 				}
-				_, err = f.WriteString(exampleJob)
-				if err = errors.Join(err, f.Close()); err != nil {
-					return fmt.Errorf("cannot write the example: %w", err)
-				}
-				s.printf("Example job file written to %s", name)
+				s.printf("Example job file written to %s", file)
 				return nil
 			}
 		},
 	}
+}
+
+func (s *session) jobTemplate(ctx context.Context, name string) (string, error) {
+	if text := builtin(name); text != "" {
+		return text, nil
+	}
+	v, err := s.client.Variable(ctx, templatesPath+"/"+name)
+	switch {
+	case errdefs.IsNotFound(err):
+		return "", fmt.Errorf("there is no template %q; list them with: drover job init -list-templates", name)
+	case err != nil:
+		return "", err
+	case v.Items["template"] == "":
+		return "", fmt.Errorf("the variable %s has no item \"template\"", v.Path)
+	}
+	return v.Items["template"], nil
+}
+
+func (s *session) listTemplates(ctx context.Context) error {
+	for _, name := range builtinNames() {
+		s.printf("%s", name)
+	}
+	list, _, err := s.client.Variables(ctx, &client.Query{Prefix: templatesPath + "/"})
+	if errdefs.IsUnavailable(err) {
+		fmt.Fprintln(s.Err, "The templates of the cluster are not listed: "+client.Text(err))
+		return nil
+	}
+	for _, v := range list {
+		s.printf("%s", strings.TrimPrefix(v.Path, templatesPath+"/"))
+	}
+	return err
 }

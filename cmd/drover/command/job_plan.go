@@ -18,13 +18,13 @@ func jobPlan() spec {
 	return spec{
 		usage: "job plan [options] <path>", synopsis: "Shows what registering a job would change, without doing it",
 		help: "Exit codes: 0 no allocations created or destroyed, 1 allocations created or\ndestroyed, 255 an error.",
-		min:  1, max: 1, failCode: exitPlanError,
+		min:  1, max: 1, failCode: exitPlanError, takes: takesFiles, template: true,
 		setup: func(fs *flag.FlagSet) run {
 			f := &jobFile{}
 			f.declare(fs)
 			var (
 				diff     = fs.Bool("diff", true, "Shows the difference to the registered job.")
-				override = fs.Bool("policy-override", false, "Overrides soft policies.")
+				override = fs.Bool("policy-override", false, "Overrides soft policies of the cluster.")
 				asJSON   = fs.Bool("json-output", false, "Prints the plan as JSON.")
 			)
 			return func(ctx context.Context, s *session, args []string) error {
@@ -43,8 +43,9 @@ func jobPlan() spec {
 				if err != nil {
 					return err
 				}
-				if *asJSON {
-					if err := s.printJSON(plan); err != nil {
+				s.json = *asJSON // -json is the form of the job file here
+				if done, err := s.formatted(plan); done {
+					if err != nil {
 						return err
 					}
 				} else if err := s.printPlan(plan, args[0]); err != nil {

@@ -6,7 +6,6 @@ package command
 import (
 	"context"
 	"flag"
-	"fmt"
 	"sort"
 	"strconv"
 	"strings"
@@ -18,28 +17,89 @@ import (
 
 func jobStatus() spec {
 	return spec{
-		usage: "job status [options] [<job>]", synopsis: "Lists jobs, or shows one with its groups and allocations", min: 0, max: 1, output: true,
+		usage: "job status [options] [<job>]", synopsis: "Lists jobs, or shows one with its groups and allocations", max: 1, output: true, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
 			short := fs.Bool("short", false, "Only the job itself.")
 			evals := fs.Bool("evals", false, "Shows the evaluations of the job.")
 			all := fs.Bool("all-allocs", false, "Shows allocations of earlier jobs of this id, too.")
-			return func(ctx context.Context, s *session, args []string) error {
-				if len(args) == 0 {
-					return s.listJobs(ctx)
-				}
-				job, err := s.findJob(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			show := uiFlag(fs)
+			one := ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				if done, err := s.formatted(job); done {
 					return err
 				}
+				s.maybeUI(*show, uiJob(job.Namespace, job.ID))
 				s.describeJob(job)
 				if *short {
 					return nil
 				}
+				if job.IsPeriodic() || job.IsParameterized() {
+					return s.describeParent(ctx, job)
+				}
 				return s.describeJobRun(ctx, job, *evals, *all)
+			})
+			return func(ctx context.Context, s *session, args []string) error {
+				if len(args) == 0 {
+					s.maybeUI(*show, "jobs")
+					return s.listJobs(ctx)
+				}
+				return one(ctx, s, args)
 			}
+		},
+	}
+}
+
+func jobAllocs() spec {
+	return spec{
+		usage: "job allocs [options] <job>", synopsis: "Lists the allocations of a job", min: 1, max: 1, output: true, takes: "jobs",
+		setup: func(fs *flag.FlagSet) run {
+			all := fs.Bool("all", false, "Also those of earlier jobs of this id.")
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
+				allocs, _, err := s.client.JobAllocations(ctx, job.ID, *all, nil)
+				if err != nil {
+					return err
+				}
+				if done, err := s.formatted(allocs); done {
+					return err
+				}
+				s.allocTable(allocs)
+				return nil
+			})
+		},
+	}
+}
+
+func jobDeployments() spec {
+	return spec{
+		usage: "job deployments [options] <job>", synopsis: "Lists the deployments of a job", min: 1, max: 1, output: true, takes: "jobs",
+		setup: func(fs *flag.FlagSet) run {
+			all := fs.Bool("all", false, "Also those of earlier jobs of this id.")
+			latest := fs.Bool("latest", false, "Shows only the latest, with its groups.")
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
+				if *latest {
+					d, _, err := s.client.JobDeployment(ctx, job.ID, nil)
+					if err != nil {
+						return err
+					}
+					if done, err := s.formatted(d); done {
+						return err
+					}
+					if d == nil {
+						s.printf("No deployment found for job %q", job.ID)
+						return nil
+					}
+					s.describeDeployment(d)
+					return nil
+				}
+				list, _, err := s.client.JobDeployments(ctx, job.ID, *all, nil)
+				if err != nil {
+					return err
+				}
+				if done, err := s.formatted(list); done {
+					return err
+				}
+				s.deploymentTable(list)
+				return nil
+			})
 		},
 	}
 }
@@ -56,6 +116,11 @@ func (s *session) listJobs(ctx context.Context) error {
 		s.printf("No running jobs")
 		return nil
 	}
+	s.jobTable(jobs)
+	return nil
+}
+
+func (s *session) jobTable(jobs []*api.JobListStub) {
 	header := []string{"ID", "Type", "Priority", "Status", "Submit Date"}
 	many := s.cfg.Namespace == "*"
 	if many {
@@ -63,10 +128,6 @@ func (s *session) listJobs(ctx context.Context) error {
 	}
 	var rows [][]string
 	for _, j := range jobs {
-		status := j.Status
-		if j.Stop {
-			status += " (stopped)"
-		}
 		kind := j.Type
 		if j.Periodic {
 			kind += "/periodic"
@@ -74,56 +135,71 @@ func (s *session) listJobs(ctx context.Context) error {
 		if j.ParameterizedJob {
 			kind += "/parameterized"
 		}
-		row := []string{j.ID, kind, strconv.Itoa(j.Priority), status, date(j.SubmitTime)}
+		row := []string{j.ID, kind, text(j.Priority), stoppedStatus(j.Status, j.Stop), date(j.SubmitTime)}
 		if many {
 			row = append([]string{j.Namespace}, row...)
 		}
 		rows = append(rows, row)
 	}
 	s.table(header, rows)
-	return nil
-}
-
-// findJob reads a job by its id or by a prefix that only one job has.
-func (s *session) findJob(ctx context.Context, id string) (*model.Job, error) {
-	jobs, _, err := s.client.Jobs(ctx, &client.Query{Prefix: id})
-	if err != nil {
-		return nil, err
-	}
-	var match *api.JobListStub
-	for _, j := range jobs {
-		if j.ID == id && (match == nil || match.ID != id) {
-			match = j
-		}
-	}
-	if match == nil {
-		switch len(jobs) {
-		case 0:
-			return nil, fmt.Errorf("no job(s) with prefix or ID %q found", id)
-		case 1:
-			match = jobs[0]
-		default:
-			var ids []string
-			for _, j := range jobs {
-				ids = append(ids, j.ID)
-			}
-			return nil, fmt.Errorf("prefix %q matches several jobs: %s; give more characters", id, strings.Join(ids, ", "))
-		}
-	}
-	s.client = s.client.WithNamespace(match.Namespace)
-	job, _, err := s.client.Job(ctx, match.ID, nil)
-	return job, err
 }
 
 func (s *session) describeJob(j *model.Job) {
-	status := j.Status
-	if j.Stop {
-		status += " (stopped)"
-	}
 	s.pairs("ID", j.ID, "Name", j.Name, "Submit Date", date(j.SubmitTime), "Type", j.Type, "Priority", strconv.Itoa(j.Priority),
-		"Datacenters", strings.Join(j.Datacenters, ","), "Namespace", j.Namespace, "Node Pool", j.NodePool, "Status", status,
+		"Datacenters", strings.Join(j.Datacenters, ","), "Namespace", j.Namespace, "Node Pool", j.NodePool, "Status", stoppedStatus(j.Status, j.Stop),
 		"Periodic", strconv.FormatBool(j.IsPeriodic()), "Parameterized", strconv.FormatBool(j.IsParameterized()),
 		"Version", strconv.FormatUint(j.Version, 10))
+	if j.UI != nil && j.UI.Description != "" {
+		s.printf("\n%s", j.UI.Description)
+	}
+}
+
+// describeParent shows the children of a periodic or parameterized job.
+func (s *session) describeParent(ctx context.Context, j *model.Job) error {
+	if p := j.Periodic; p != nil {
+		specs := p.Specs
+		if p.Spec != "" {
+			specs = append([]string{p.Spec}, specs...)
+		}
+		s.title("\nPeriodic")
+		s.pairs("Cron", strings.Join(specs, " and "), "Time Zone", p.TimeZone, "Prohibit Overlap", text(p.ProhibitOverlap), "Enabled", text(p.Enabled))
+	}
+	if p := j.ParameterizedJob; p != nil {
+		s.title("\nParameterized Job")
+		s.pairs("Payload", p.Payload, "Required Metadata", strings.Join(p.MetaRequired, ", "), "Optional Metadata", strings.Join(p.MetaOptional, ", "))
+	}
+	summary, _, err := s.client.JobSummary(ctx, j.ID, nil)
+	if err != nil {
+		return err
+	}
+	if c := summary.Children; c != nil {
+		s.title("\nChildren Job Summary")
+		s.table([]string{"Pending", "Running", "Dead"}, [][]string{{text(c.Pending), text(c.Running), text(c.Dead)}})
+	}
+	jobs, _, err := s.client.Jobs(ctx, &client.Query{Prefix: j.ID + "/"})
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, child := range jobs {
+		if child.ParentID == j.ID {
+			rows = append(rows, []string{child.ID, stoppedStatus(child.Status, child.Stop), date(child.SubmitTime)})
+		}
+	}
+	if len(rows) == 0 {
+		s.printf("\nNo instances of this job have been started")
+		return nil
+	}
+	s.title("\nJobs started from this one")
+	s.table([]string{"ID", "Status", "Submit Date"}, rows)
+	return nil
+}
+
+func stoppedStatus(status string, stopped bool) string {
+	if stopped {
+		return status + " (stopped)"
+	}
+	return status
 }
 
 func (s *session) describeJobRun(ctx context.Context, j *model.Job, withEvals, all bool) error {

@@ -11,7 +11,7 @@ import (
 
 func jobValidate() spec {
 	return spec{
-		usage: "job validate [options] <path>", synopsis: "Checks a job file without registering it", min: 1, max: 1,
+		usage: "job validate [options] <path>", synopsis: "Checks a job file without registering it", min: 1, max: 1, takes: takesFiles,
 		setup: func(fs *flag.FlagSet) run {
 			f := &jobFile{}
 			f.declare(fs)

@@ -5,41 +5,41 @@ package command
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"strconv"
 
-	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
 )
 
 func jobInspect() spec {
 	return spec{
-		usage: "job inspect [options] <job>", synopsis: "Prints a registered job, or the file it came from", min: 1, max: 1, output: true,
+		usage: "job inspect [options] <job>", synopsis: "Prints a registered job, or the file it came from", min: 1, max: 1, output: true, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			version := fs.String("version", "", "Version to print; the newest by default.")
+			version := fs.String("version", "", "Version or tag to print; the newest by default.")
 			hcl := fs.Bool("hcl", false, "Prints the job file that was registered.")
 			withVars := fs.Bool("with-vars", false, "With -hcl: prints the variables, too.")
-			return func(ctx context.Context, s *session, args []string) error {
-				job, err := s.findJob(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				if *version != "" {
+					var err error
 					if job, err = s.jobVersion(ctx, job.ID, *version); err != nil {
 						return err
 					}
 				}
-				if *hcl {
+				switch {
+				case *hcl:
 					return s.printSource(ctx, job, *withVars)
-				}
-				if s.template != "" {
+				case *withVars:
+					return errors.New("-with-vars needs -hcl")
+				case s.template != "":
 					_, err := s.formatted(job)
 					return err
 				}
 				return s.printJSON(map[string]any{"Job": job})
-			}
+			})
 		},
 	}
 }
@@ -63,59 +63,121 @@ func (s *session) printSource(ctx context.Context, job *model.Job, withVars bool
 
 // jobVersion finds a version by its number or tag.
 func (s *session) jobVersion(ctx context.Context, id, version string) (*model.Job, error) {
-	res, _, err := s.client.JobVersions(ctx, id, false, nil)
+	res, err := s.client.JobVersions(ctx, id, nil)
 	if err != nil {
 		return nil, err
 	}
 	for _, j := range res.Versions {
-		if strconv.FormatUint(j.Version, 10) == version || j.VersionTag != nil && j.VersionTag.Name == version {
+		if isVersion(j, version) {
 			return j, nil
 		}
 	}
 	return nil, fmt.Errorf("job %q has no version %q; see: drover job history %s", id, version, id)
 }
 
+func isVersion(j *model.Job, version string) bool {
+	return strconv.FormatUint(j.Version, 10) == version || j.VersionTag != nil && j.VersionTag.Name == version
+}
+
 func jobHistory() spec {
 	return spec{
-		usage: "job history [options] <job>", synopsis: "Lists the versions of a job", min: 1, max: 1, output: true,
+		usage: "job history [options] <job>", synopsis: "Lists the versions of a job", min: 1, max: 1, output: true, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
 			diffs := fs.Bool("p", false, "Shows what each version changed.")
-			only := fs.String("version", "", "Only this version.")
+			only := fs.String("version", "", "Only this version or tag.")
 			full := fs.Bool("full", false, "Prints each version whole, as JSON.")
-			return func(ctx context.Context, s *session, args []string) error {
-				job, err := s.findJob(ctx, args[0])
+			baseVersion := fs.String("diff-version", "", "With -p: shows the differences to this version.")
+			baseTag := fs.String("diff-tag", "", "With -p: shows the differences to the version with this tag.")
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
+				diff, err := diffParams(*diffs, *full, *baseVersion, *baseTag)
 				if err != nil {
 					return err
 				}
-				res, _, err := s.client.JobVersions(ctx, job.ID, *diffs, nil)
+				res, err := s.client.JobVersions(ctx, job.ID, diff)
 				if err != nil {
 					return err
 				}
-				if done, err := s.formatted(res.Versions); done {
+				base := *baseVersion + *baseTag
+				shown := pickVersions(res, *only, base)
+				if len(shown) == 0 {
+					return fmt.Errorf("job %q has no version %q; see: drover job history %s", job.ID, *only, job.ID)
+				}
+				if done, err := s.formatted(jobsOf(shown)); done {
 					return err
 				}
-				for i, j := range res.Versions {
-					if *only != "" && strconv.FormatUint(j.Version, 10) != *only {
-						continue
-					}
-					if err := s.printVersion(res, i, j, *full); err != nil {
+				for _, v := range shown {
+					if err := s.printVersion(v, *full); err != nil {
 						return err
 					}
 				}
 				return nil
-			}
+			})
 		},
 	}
 }
 
-func (s *session) printVersion(res *client.JobVersions, i int, j *model.Job, full bool) error {
+// diffParams are the parameters of a history that ask for differences, nil for none.
+func diffParams(diffs, full bool, version, tag string) (url.Values, error) {
+	switch {
+	case version != "" && tag != "":
+		return nil, errors.New("give either -diff-version or -diff-tag")
+	case (version != "" || tag != "") && !diffs:
+		return nil, errors.New("-diff-version and -diff-tag need -p")
+	case diffs && full:
+		return nil, errors.New("give either -p or -full")
+	case !diffs:
+		return nil, nil
+	case version != "":
+		return url.Values{"diff_version": {version}}, nil
+	case tag != "":
+		return url.Values{"diff_tag": {tag}}, nil
+	}
+	return url.Values{}, nil
+}
+
+// versionDiff is a version and what it changed, if that was asked for.
+type versionDiff struct {
+	job  *model.Job
+	diff *model.JobDiff
+}
+
+// pickVersions joins versions with their differences: these are to the version
+// before, or to base, which has none itself.
+func pickVersions(res *client.JobVersions, only, base string) []versionDiff {
+	var out []versionDiff
+	next := 0
+	for _, j := range res.Versions {
+		v := versionDiff{job: j}
+		if base == "" || !isVersion(j, base) {
+			if next < len(res.Diffs) {
+				v.diff = res.Diffs[next]
+			}
+			next++
+		}
+		if only == "" || isVersion(j, only) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func jobsOf(list []versionDiff) []*model.Job {
+	var out []*model.Job
+	for _, v := range list {
+		out = append(out, v.job)
+	}
+	return out
+}
+
+func (s *session) printVersion(v versionDiff, full bool) error {
+	j := v.job
 	kv := []string{"Version", strconv.FormatUint(j.Version, 10), "Stable", strconv.FormatBool(j.Stable), "Submit Date", date(j.SubmitTime)}
 	if j.VersionTag != nil {
 		kv = append(kv, "Tag Name", j.VersionTag.Name, "Tag Description", j.VersionTag.Description)
 	}
 	s.pairs(kv...)
-	if i < len(res.Diffs) && res.Diffs[i] != nil {
-		s.printf("Diff\n%s", s.jobDiff(res.Diffs[i]))
+	if v.diff != nil {
+		s.printf("Diff\n%s", s.jobDiff(v.diff))
 	}
 	if full {
 		if err := s.printJSON(j); err != nil {
@@ -124,40 +186,4 @@ func (s *session) printVersion(res *client.JobVersions, i int, j *model.Job, ful
 	}
 	s.printf("")
 	return nil
-}
-
-func jobRevert() spec {
-	return spec{
-		usage: "job revert [options] <job> <version|tag>", synopsis: "Registers an earlier version of a job again", min: 2, max: 2,
-		setup: func(fs *flag.FlagSet) run {
-			detach := fs.Bool("detach", false, "Returns at once and prints the id of the evaluation.")
-			return func(ctx context.Context, s *session, args []string) error {
-				job, err := s.findJob(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				old, err := s.jobVersion(ctx, job.ID, args[1])
-				if err != nil {
-					return err
-				}
-				res, err := s.client.RevertJob(ctx, &api.JobRevertRequest{JobID: job.ID, JobVersion: old.Version})
-				if err != nil {
-					return err
-				}
-				return s.follow(ctx, res.EvalID, *detach)
-			}
-		},
-	}
-}
-
-// follow monitors an evaluation, or prints its id with -detach.
-func (s *session) follow(ctx context.Context, evalID string, detach bool) error {
-	switch {
-	case evalID == "":
-		return nil
-	case detach:
-		s.printf("Evaluation ID: %s", evalID)
-		return nil
-	}
-	return s.monitor(ctx, evalID)
 }

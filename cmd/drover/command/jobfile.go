@@ -20,24 +20,17 @@ import (
 type jobFile struct {
 	json     bool
 	strict   bool
-	vars     stringList
-	varFiles stringList
+	vars     *stringList
+	varFiles *stringList
 }
 
 func (f *jobFile) declare(fs *flag.FlagSet) {
 	fs.BoolVar(&f.json, "json", false, "The job file is JSON, as the API takes it.")
-	fs.BoolVar(&f.strict, "hcl2-strict", true, "Kept for scripts: variables that no block declares are always an error.")
-	fs.Var(&f.vars, "var", "Sets a variable of the job file: -var 'name=value'. May be given several times.")
-	fs.Var(&f.varFiles, "var-file", "Sets variables from a file, HCL or JSON. May be given several times.")
-	var ignored string
-	fs.StringVar(&ignored, "vault-namespace", "", "Kept for scripts; without effect.")
+	fs.BoolVar(&f.strict, "hcl2-strict", true, "Whether values for variables that no block declares are an error.")
+	f.vars = lists(fs, "var", "Sets a variable of the job file: -var 'name=value'.")
+	f.varFiles = lists(fs, "var-file", "Sets variables from a file, HCL or JSON.")
+	refuse(fs, false, "there is no Vault integration", "vault-namespace")
 }
-
-// stringList is a flag that may be given several times.
-type stringList []string
-
-func (l *stringList) String() string     { return strings.Join(*l, ",") }
-func (l *stringList) Set(v string) error { *l = append(*l, v); return nil }
 
 // load reads the job file at path, "-" being standard input.
 func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmission, error) {
@@ -52,11 +45,11 @@ func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmi
 		}
 		return draft, &model.JobSubmission{Source: string(src), Format: "json"}, nil
 	}
-	opts := jobspec.Options{Filename: filepath.Base(path), Vars: map[string]string{}, Env: s.Env, AllowFS: true, BaseDir: filepath.Dir(path)}
+	opts := jobspec.Options{Filename: filepath.Base(path), Vars: map[string]string{}, Env: s.Env, IgnoreUndeclared: !f.strict, AllowFS: true, BaseDir: filepath.Dir(path)}
 	if path == "-" {
 		opts.Filename, opts.BaseDir = "stdin", "."
 	}
-	for _, v := range f.vars {
+	for _, v := range *f.vars {
 		name, value, ok := strings.Cut(v, "=")
 		if !ok {
 			return nil, nil, fmt.Errorf("-var %q has no value; write -var 'name=value'", v)
@@ -64,7 +57,7 @@ func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmi
 		opts.Vars[name] = value
 	}
 	var varText []string
-	for _, file := range f.varFiles {
+	for _, file := range *f.varFiles {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot read variables: %w", err)

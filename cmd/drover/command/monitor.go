@@ -33,7 +33,7 @@ func (s *session) monitor(ctx context.Context, evalID string) error {
 		return s.notPlaced(eval)
 	}
 	if eval.DeploymentID != "" {
-		return s.watchDeployment(ctx, eval.DeploymentID)
+		return s.watchDeployment(ctx, eval.DeploymentID, 0)
 	}
 	return nil
 }
@@ -50,10 +50,6 @@ func (s *session) notPlaced(eval *model.Evaluation) error {
 		s.printf("    Follow the deployment with: drover deployment status -monitor %s", s.id(eval.DeploymentID))
 	}
 	return &exitCode{code: exitPlacement}
-}
-
-func (s *session) step(format string, args ...any) {
-	s.printf("==> %s: %s", time.Now().Format(time.RFC3339), fmt.Sprintf(format, args...))
 }
 
 // awaitEval waits until an evaluation has been worked on. One that follows
@@ -87,8 +83,9 @@ func (s *session) listPlaced(ctx context.Context, evalID string) error {
 }
 
 // watchDeployment shows the progress of a deployment until it ends. On a
-// terminal the table is drawn over itself, else each change is one line.
-func (s *session) watchDeployment(ctx context.Context, id string) error {
+// terminal the table is drawn over itself, else each change is one block. It is
+// drawn no more often than every pause.
+func (s *session) watchDeployment(ctx context.Context, id string, pause time.Duration) error {
 	s.step("Monitoring deployment %q", s.id(id))
 	view := &deploymentView{session: s}
 	q := &client.Query{}
@@ -110,6 +107,11 @@ func (s *session) watchDeployment(ctx context.Context, id string) error {
 			return nil
 		}
 		q.WaitIndex, q.WaitTime = meta.Index, 5*time.Second
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 

@@ -8,150 +8,227 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"strconv"
+	"net/url"
+	"slices"
+	"time"
 
-	"github.com/drover-project/drover/core/api"
+	"github.com/dustin/go-humanize"
+
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
 )
 
-func (s *session) findNode(ctx context.Context, prefix string) (*model.Node, error) {
-	id, err := wholeID(ctx, "node", prefix, func(ctx context.Context, q *client.Query) ([]string, error) {
-		list, _, err := s.client.Nodes(ctx, q)
-		return idsOf(list, func(n *api.NodeListStub) string { return n.ID }), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	n, _, err := s.client.Node(ctx, id, nil)
-	return n, err
-}
-
-// ownNode is the id of the agent's own node.
-func (s *session) ownNode(ctx context.Context) (string, error) {
-	self, err := s.client.AgentSelf(ctx)
-	if err != nil {
-		return "", err
-	}
-	id := self.Stats["client"]["node_id"]
-	if id == "" {
-		return "", errors.New("the agent runs no node; name a node")
-	}
-	return id, nil
-}
-
 func nodeStatus() spec {
 	return spec{
-		usage: "node status [options] [<node>]", synopsis: "Lists nodes, or shows one", min: 0, max: 1, output: true,
+		usage: "node status [options] [<node>]", synopsis: "Lists nodes, or shows one", max: 1, output: true, takes: "nodes",
 		setup: func(fs *flag.FlagSet) run {
+			list := &nodeList{paging: filterFlags(fs, true)}
 			self := fs.Bool("self", false, "The agent's own node.")
 			short := fs.Bool("short", false, "Without drivers, events and attributes.")
-			allocs := fs.Bool("allocs", false, "In the list: counts running allocations.")
-			_ = fs.Bool("stats", false, "Kept for scripts.")
-			filter := fs.String("filter", "", "Filters the list by an expression.")
+			stats := fs.Bool("stats", false, "Shows all that is measured of the node.")
+			fs.BoolVar(&list.allocs, "allocs", false, "In the list: counts running allocations.")
+			fs.BoolVar(&list.os, "os", false, "In the list: shows the operating system.")
+			fs.BoolVar(&list.quiet, "quiet", false, "In the list: prints only ids.")
+			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, args []string) error {
-				var id string
-				var err error
-				switch {
-				case *self:
-					if id, err = s.ownNode(ctx); err != nil {
-						return err
-					}
-				case len(args) == 1:
-					id = args[0]
-				default:
-					return s.listNodes(ctx, *filter, *allocs)
+				if !*self && len(args) == 0 {
+					s.maybeUI(*show, "clients")
+					return s.listNodes(ctx, list)
 				}
-				n, err := s.findNode(ctx, id)
+				n, err := s.nodeOrSelf(ctx, args, *self)
 				if err != nil {
 					return err
 				}
 				if done, err := s.formatted(n); done {
 					return err
 				}
-				return s.describeNode(ctx, n, *short)
+				s.maybeUI(*show, uiNode(n.ID))
+				return s.describeNode(ctx, n, *short, *stats)
 			}
 		},
 	}
 }
 
-func (s *session) listNodes(ctx context.Context, filter string, withAllocs bool) error {
-	nodes, _, err := s.client.Nodes(ctx, &client.Query{Filter: filter})
+// nodeList is what a list of nodes shows.
+type nodeList struct {
+	*paging
+	allocs, os, quiet bool
+}
+
+func (s *session) listNodes(ctx context.Context, o *nodeList) error {
+	q := o.Query
+	if o.os {
+		q.Params = url.Values{"os": {"true"}}
+	}
+	nodes, meta, err := s.client.Nodes(ctx, &q)
 	if err != nil {
 		return err
 	}
 	if done, err := s.formatted(nodes); done {
 		return err
 	}
-	if len(nodes) == 0 {
-		s.printf("No nodes registered")
+	if o.quiet {
+		for _, n := range nodes {
+			s.printf("%s", s.id(n.ID))
+		}
 		return nil
 	}
-	header := []string{"ID", "Node Pool", "DC", "Name", "Class", "Drain", "Eligibility", "Status"}
-	if withAllocs {
+	header := []string{"ID", "Node Pool", "DC", "Name", "Class"}
+	if s.verbose {
+		header = append(header, "Address", "Version")
+	}
+	if o.os {
+		header = append(header, "OS")
+	}
+	header = append(header, "Drain", "Eligibility", "Status")
+	if o.allocs {
 		header = append(header, "Running Allocs")
 	}
 	var rows [][]string
 	for _, n := range nodes {
-		row := []string{s.id(n.ID), n.NodePool, n.Datacenter, n.Name, n.NodeClass, strconv.FormatBool(n.Drain), n.SchedulingEligibility, n.Status}
-		if withAllocs {
-			list, _, err := s.client.NodeAllocations(ctx, n.ID, nil)
+		row := []string{s.id(n.ID), n.NodePool, n.Datacenter, n.Name, n.NodeClass}
+		if s.verbose {
+			row = append(row, n.Address, n.Version)
+		}
+		if o.os {
+			row = append(row, n.Attributes["os.name"])
+		}
+		row = append(row, text(n.Drain), n.SchedulingEligibility, n.Status)
+		if o.allocs {
+			running, err := s.runningOn(ctx, n.ID)
 			if err != nil {
 				return err
 			}
-			running := 0
-			for _, a := range list {
-				if a.ClientStatus == model.AllocClientStatusRunning {
-					running++
-				}
-			}
-			row = append(row, strconv.Itoa(running))
+			row = append(row, text(running))
 		}
 		rows = append(rows, row)
 	}
-	s.table(header, rows)
+	s.tableOr("No nodes registered", header, rows)
+	o.more(s, meta)
 	return nil
 }
 
-func (s *session) describeNode(ctx context.Context, n *model.Node, short bool) error {
-	s.pairs("ID", n.ID, "Name", n.Name, "Node Pool", n.NodePool, "Class", n.NodeClass, "DC", n.Datacenter,
-		"Drain", strconv.FormatBool(n.DrainStrategy != nil), "Eligibility", n.SchedulingEligibility, "Status", n.Status)
+func (s *session) runningOn(ctx context.Context, nodeID string) (n int, err error) {
+	list, _, err := s.client.NodeAllocations(ctx, nodeID, nil)
+	for _, a := range list {
+		if a.ClientStatus == model.AllocClientStatusRunning {
+			n++
+		}
+	}
+	return n, err
+}
+
+func (s *session) describeNode(ctx context.Context, n *model.Node, short, stats bool) error {
+	kv := []string{"ID", n.ID, "Name", n.Name, "Node Pool", n.NodePool, "Class", n.NodeClass, "DC", n.Datacenter,
+		"Drain", text(n.DrainStrategy != nil), "Eligibility", n.SchedulingEligibility, "Status", n.Status}
+	if d := n.DrainStrategy; d != nil && !d.ForceDeadline.IsZero() {
+		kv = append(kv, "Drain Deadline", when(d.ForceDeadline))
+	}
+	host := s.hostStats(ctx, n)
+	if host != nil {
+		kv = append(kv, "Uptime", duration(time.Duration(host.Uptime)*time.Second))
+	}
+	s.pairs(kv...)
 	if !short {
-		s.title("\nDrivers")
-		var rows [][]string
-		for _, name := range sortedKeys(n.Drivers) {
-			d := n.Drivers[name]
-			rows = append(rows, []string{name, strconv.FormatBool(d.Detected), strconv.FormatBool(d.Healthy), d.HealthDescription})
-		}
-		s.table([]string{"Driver", "Detected", "Healthy", "Message"}, rows)
-		s.title("\nNode Events")
-		rows = nil
-		for i := len(n.Events) - 1; i >= 0; i-- {
-			e := n.Events[i]
-			rows = append(rows, []string{date(e.Timestamp.UnixNano()), e.Subsystem, e.Message})
-		}
-		s.table([]string{"Time", "Subsystem", "Message"}, rows)
+		s.describeNodeHealth(n)
 	}
 	list, _, err := s.client.NodeAllocations(ctx, n.ID, nil)
 	if err != nil {
 		return err
 	}
 	s.nodeResources(n, list)
+	s.hostUse(host, stats)
 	s.title("\nAllocations")
 	var rows [][]string
 	for _, a := range list {
-		rows = append(rows, []string{s.id(a.ID), a.JobID, a.TaskGroup, a.DesiredStatus, a.ClientStatus, ago(a.CreateTime), ago(a.ModifyTime)})
+		rows = append(rows, []string{s.id(a.ID), s.id(a.NodeID), a.JobID, a.TaskGroup, a.DesiredStatus, a.ClientStatus, ago(a.CreateTime), ago(a.ModifyTime)})
 	}
-	s.table([]string{"ID", "Job ID", "Task Group", "Desired", "Status", "Created", "Modified"}, rows)
+	s.tableOr("No allocations placed", []string{"ID", "Node ID", "Job ID", "Task Group", "Desired", "Status", "Created", "Modified"}, rows)
 	if s.verbose {
 		s.title("\nAttributes")
-		var kv []string
-		for _, k := range sortedKeys(n.Attributes) {
-			kv = append(kv, k, n.Attributes[k])
-		}
-		s.pairs(kv...)
+		s.mapPairs(n.Attributes)
+		s.title("\nMeta")
+		s.mapPairs(n.Meta)
 	}
 	return nil
+}
+
+// describeNodeHealth shows the drivers, volumes and events of a node.
+func (s *session) describeNodeHealth(n *model.Node) {
+	s.title("\nDrivers")
+	var rows [][]string
+	for _, name := range sortedKeys(n.Drivers) {
+		d := n.Drivers[name]
+		rows = append(rows, []string{name, text(d.Detected), text(d.Healthy), d.HealthDescription, when(d.UpdateTime)})
+	}
+	s.table([]string{"Driver", "Detected", "Healthy", "Message", "Time"}, rows)
+	if len(n.HostVolumes) > 0 {
+		s.title("\nHost Volumes")
+		rows = nil
+		for _, name := range sortedKeys(n.HostVolumes) {
+			rows = append(rows, []string{name, text(n.HostVolumes[name].ReadOnly), n.HostVolumes[name].Path})
+		}
+		s.table([]string{"Name", "ReadOnly", "Source"}, rows)
+	}
+	s.title("\nNode Events")
+	rows = nil
+	for _, e := range slices.Backward(n.Events) {
+		rows = append(rows, []string{when(e.Timestamp), e.Subsystem, e.Message})
+	}
+	s.table([]string{"Time", "Subsystem", "Message"}, rows)
+}
+
+// hostStats is what is measured of a node.
+type hostStats struct {
+	Memory struct{ Total, Available, Used, Free uint64 }
+	CPU    []struct {
+		CPU                              string
+		User, System, Idle, TotalPercent float64
+	}
+	DiskStats []struct {
+		Device, Mountpoint             string
+		Size, Used, Available          uint64
+		UsedPercent, InodesUsedPercent float64
+	}
+	Uptime           uint64 // seconds
+	CPUTicksConsumed float64
+}
+
+// hostStats reads what is measured of a node, nil if that cannot be known.
+func (s *session) hostStats(ctx context.Context, n *model.Node) *hostStats {
+	if n.Status != model.NodeStatusReady {
+		return nil
+	}
+	out := &hostStats{}
+	if err := s.client.NodeStats(ctx, n.ID, out); err != nil {
+		fmt.Fprintf(s.Err, "Couldn't retrieve stats: %s\n", client.Text(err))
+		return nil
+	}
+	return out
+}
+
+func (s *session) hostUse(h *hostStats, all bool) {
+	if h == nil {
+		return
+	}
+	s.title("\nHost Resource Utilization")
+	s.table([]string{"CPU", "Memory"}, [][]string{{fmt.Sprintf("%.0f MHz", h.CPUTicksConsumed), humanize.IBytes(h.Memory.Used) + "/" + humanize.IBytes(h.Memory.Total)}})
+	if !all {
+		return
+	}
+	s.title("\nCPU Stats")
+	for _, c := range h.CPU {
+		s.pairs("CPU", c.CPU, "User", fmt.Sprintf("%.2f%%", c.User), "System", fmt.Sprintf("%.2f%%", c.System), "Idle", fmt.Sprintf("%.2f%%", c.Idle))
+		s.printf("")
+	}
+	s.title("Memory Stats")
+	s.pairs("Total", humanize.IBytes(h.Memory.Total), "Available", humanize.IBytes(h.Memory.Available), "Used", humanize.IBytes(h.Memory.Used), "Free", humanize.IBytes(h.Memory.Free))
+	s.title("\nDisk Stats")
+	for _, d := range h.DiskStats {
+		s.pairs("Device", d.Device, "MountPoint", d.Mountpoint, "Size", humanize.IBytes(d.Size), "Used", humanize.IBytes(d.Used), "Available", humanize.IBytes(d.Available),
+			"Used Percent", fmt.Sprintf("%.2f%%", d.UsedPercent), "Inodes Percent", fmt.Sprintf("%.2f%%", d.InodesUsedPercent))
+		s.printf("")
+	}
 }
 
 func (s *session) nodeResources(n *model.Node, allocs []*client.AllocDetail) {
@@ -177,7 +254,7 @@ func (s *session) nodeResources(n *model.Node, allocs []*client.AllocDetail) {
 
 func nodeEligibility() spec {
 	return spec{
-		usage: "node eligibility [options] <node>", synopsis: "Says whether new work may be placed on a node", min: 0, max: 1,
+		usage: "node eligibility [options] <node>", synopsis: "Says whether new work may be placed on a node", max: 1, takes: "nodes",
 		setup: func(fs *flag.FlagSet) run {
 			enable := fs.Bool("enable", false, "New work may be placed.")
 			disable := fs.Bool("disable", false, "No new work is placed.")
@@ -186,19 +263,7 @@ func nodeEligibility() spec {
 				if *enable == *disable {
 					return errors.New("give either -enable or -disable")
 				}
-				if *self == (len(args) == 1) {
-					return errors.New("give either a node or -self")
-				}
-				id := ""
-				if *self {
-					var err error
-					if id, err = s.ownNode(ctx); err != nil {
-						return err
-					}
-				} else {
-					id = args[0]
-				}
-				n, err := s.findNode(ctx, id)
+				n, err := s.nodeOrSelf(ctx, args, *self)
 				if err != nil {
 					return err
 				}

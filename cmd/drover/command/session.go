@@ -4,10 +4,11 @@
 package command
 
 import (
-	"context"
+	"bufio"
 	"encoding/json"
-	"flag"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -16,39 +17,6 @@ import (
 
 	"github.com/drover-project/drover/core/api/client"
 )
-
-// common are the flags that commands share.
-type common struct {
-	cfg                 client.Config
-	noColor, forceColor bool
-	verbose             bool
-	json                bool
-	template            string
-}
-
-func (c *common) declare(fs *flag.FlagSet, sp spec) {
-	fs.BoolVar(&c.noColor, "no-color", false, "Disables colours. NO_COLOR does the same.")
-	fs.BoolVar(&c.forceColor, "force-color", false, "Colours even where output is not a terminal.")
-	if sp.output {
-		fs.BoolVar(&c.json, "json", false, "Prints the answer as JSON.")
-		fs.StringVar(&c.template, "t", "", "Formats the answer with a Go template.")
-	}
-	if sp.offline {
-		return
-	}
-	c.cfg = client.FromEnv()
-	fs.StringVar(&c.cfg.Address, "address", c.cfg.Address, "Address of the agent. DROVER_ADDR or NOMAD_ADDR by default, else "+client.DefaultAddress+".")
-	fs.StringVar(&c.cfg.Token, "token", c.cfg.Token, "Secret of the ACL token. DROVER_TOKEN or NOMAD_TOKEN by default.")
-	fs.StringVar(&c.cfg.Region, "region", c.cfg.Region, "Region to ask. DROVER_REGION or NOMAD_REGION by default.")
-	fs.StringVar(&c.cfg.Namespace, "namespace", c.cfg.Namespace, "Namespace to work in; * is all. DROVER_NAMESPACE or NOMAD_NAMESPACE by default.")
-	fs.StringVar(&c.cfg.CACert, "ca-cert", c.cfg.CACert, "File of certificates to trust.")
-	fs.StringVar(&c.cfg.CAPath, "ca-path", c.cfg.CAPath, "Folder of certificates to trust.")
-	fs.StringVar(&c.cfg.ClientCert, "client-cert", c.cfg.ClientCert, "File of the own certificate.")
-	fs.StringVar(&c.cfg.ClientKey, "client-key", c.cfg.ClientKey, "File of the key of the own certificate.")
-	fs.StringVar(&c.cfg.TLSServerName, "tls-server-name", c.cfg.TLSServerName, "Name that the agent's certificate must have.")
-	fs.BoolVar(&c.cfg.SkipVerify, "tls-skip-verify", c.cfg.SkipVerify, "Does not verify the agent's certificate.")
-	fs.BoolVar(&c.verbose, "verbose", false, "Prints full ids and more details.")
-}
 
 // session is one run of a command.
 type session struct {
@@ -60,7 +28,16 @@ type session struct {
 
 func newSession(c *common, stdio IO, sp spec) (*session, error) {
 	s := &session{IO: stdio, common: c}
-	s.colour = c.forceColor || stdio.Terminal && !c.noColor && stdio.Env["NO_COLOR"] == "" && stdio.Env["NOMAD_CLI_NO_COLOR"] == ""
+	set := func(names ...string) bool {
+		for _, n := range names {
+			if stdio.Env[n] != "" {
+				return true
+			}
+		}
+		return false
+	}
+	s.colour = stdio.Terminal && !set("NO_COLOR", "DROVER_CLI_NO_COLOR", "NOMAD_CLI_NO_COLOR")
+	s.colour = (s.colour || set("DROVER_CLI_FORCE_COLOR", "NOMAD_CLI_FORCE_COLOR")) && !c.noColor || c.forceColor
 	if sp.offline {
 		return s, nil
 	}
@@ -74,6 +51,11 @@ func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.Out, format
 // title prints the name of a section.
 func (s *session) title(format string, args ...any) {
 	s.printf("%s", s.paint("1", fmt.Sprintf(format, args...)))
+}
+
+// step prints a line of a monitor.
+func (s *session) step(format string, args ...any) {
+	s.printf("==> %s: %s", time.Now().Format(time.RFC3339), fmt.Sprintf(format, args...))
 }
 
 // paint colours text by an ANSI code.
@@ -103,6 +85,15 @@ func (s *session) table(header []string, rows [][]string) {
 	s.printf("%s", columnize.Format(lines, &columnize.Config{Delim: column, Glue: "  ", Empty: "<none>"}))
 }
 
+// tableOr prints a table, or a sentence where there are no rows.
+func (s *session) tableOr(none string, header []string, rows [][]string) {
+	if len(rows) == 0 {
+		s.printf("%s", none)
+		return
+	}
+	s.table(header, rows)
+}
+
 // pairs prints names and values, aligned.
 func (s *session) pairs(kv ...string) {
 	var lines []string
@@ -116,9 +107,20 @@ func (s *session) pairs(kv ...string) {
 	s.printf("%s", columnize.Format(lines, &columnize.Config{Delim: column, Glue: " "}))
 }
 
+// mapPairs prints a map, by key.
+func (s *session) mapPairs(m map[string]string) {
+	var kv []string
+	for _, k := range sortedKeys(m) {
+		kv = append(kv, k, m[k])
+	}
+	s.pairs(kv...)
+}
+
 // formatted prints v as -json or -t ask. It reports false if neither was given.
 func (s *session) formatted(v any) (bool, error) {
 	switch {
+	case s.template != "" && s.json:
+		return true, errors.New("give either -json or -t")
 	case s.template != "":
 		t, err := template.New("").Parse(s.template)
 		if err != nil {
@@ -142,6 +144,34 @@ func (s *session) printJSON(v any) error {
 	}
 	s.printf("%s", b)
 	return nil
+}
+
+// warn prints the warnings of an answer to standard error.
+func (s *session) warn(text string) {
+	if text != "" {
+		fmt.Fprintln(s.Err, s.paint("33", "Job Warnings:\n"+text)+"\n")
+	}
+}
+
+// confirm asks a question whose answer -yes gives, too. It reports whether to go on.
+func (s *session) confirm(yes bool, format string, args ...any) (bool, error) {
+	if yes {
+		return true, nil
+	}
+	question := fmt.Sprintf(format, args...)
+	if !s.InTerminal {
+		return false, fmt.Errorf("%s Nobody can be asked here: answer with -yes", question)
+	}
+	fmt.Fprintf(s.Out, "%s [y/N] ", question)
+	line, err := bufio.NewReader(s.In).ReadString('\n')
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer == "y" || answer == "yes" {
+		return true, nil
+	}
+	if err != nil {
+		s.printf("")
+	}
+	s.printf("Cancelled; nothing was changed")
+	return false, nil
 }
 
 // ago prints how long ago a time in Unix nanoseconds was.
@@ -183,33 +213,21 @@ func date(ns int64) string {
 	return time.Unix(0, ns).Format(time.RFC3339)
 }
 
-// wholeID resolves the prefix of an id. list returns the candidates for a prefix.
-func wholeID(ctx context.Context, what, prefix string, list func(ctx context.Context, q *client.Query) ([]string, error)) (string, error) {
-	if len(prefix) == 36 {
-		return prefix, nil
+// when prints a time, or N/A for none.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "N/A"
 	}
-	if len(prefix) < 2 {
-		return "", fmt.Errorf("%q is too short to find %s; give at least two characters of its id", prefix, what)
+	return t.Format(time.RFC3339)
+}
+
+// text writes numbers and flags for tables.
+func text[T int | int32 | int64 | uint64 | bool | uint16](v T) string {
+	switch v := any(v).(type) {
+	case bool:
+		return strconv.FormatBool(v)
+	case uint64:
+		return strconv.FormatUint(v, 10)
 	}
-	query := prefix
-	if len(query)%2 == 1 { // servers take whole bytes
-		query = query[:len(query)-1]
-	}
-	ids, err := list(ctx, &client.Query{Prefix: query})
-	if err != nil {
-		return "", err
-	}
-	var found []string
-	for _, id := range ids {
-		if strings.HasPrefix(id, prefix) {
-			found = append(found, id)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return "", fmt.Errorf("no %s with id or prefix %q found", what, prefix)
-	case 1:
-		return found[0], nil
-	}
-	return "", fmt.Errorf("prefix %q matches several: %s; give more characters", prefix, strings.Join(found, ", "))
+	return fmt.Sprint(v)
 }

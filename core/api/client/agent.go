@@ -5,13 +5,17 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // AgentSelf reads what the agent says about itself.
@@ -38,6 +42,12 @@ func (c *Client) Servers(ctx context.Context) ([]string, error) {
 	return out, err
 }
 
+// SetServers names the servers that the agent's node side talks to.
+func (c *Client) SetServers(ctx context.Context, addrs []string) error {
+	_, err := c.Put(ctx, "/v1/agent/servers", &Query{Params: url.Values{"address": addrs}}, nil, nil)
+	return err
+}
+
 // Join makes the agent's server join others.
 func (c *Client) Join(ctx context.Context, addrs []string) (joined int, failure string, err error) {
 	out, err := put[struct {
@@ -50,15 +60,29 @@ func (c *Client) Join(ctx context.Context, addrs []string) (joined int, failure 
 	return out.NumJoined, out.Error, nil
 }
 
-// ForceLeave forgets a failed server.
-func (c *Client) ForceLeave(ctx context.Context, name string) error {
-	_, err := c.Put(ctx, "/v1/agent/force-leave", withParam(nil, "node", name), nil, nil)
+// ForceLeave forgets a failed server; prune takes it out of lists at once.
+func (c *Client) ForceLeave(ctx context.Context, name string, prune bool) error {
+	q := withParam(nil, "node", name)
+	if prune {
+		q.Params.Set("prune", "true")
+	}
+	_, err := c.Put(ctx, "/v1/agent/force-leave", q, nil, nil)
 	return err
 }
 
-// Monitor streams the agent's log lines. The caller closes it.
-func (c *Client) Monitor(ctx context.Context, level string) (io.ReadCloser, error) {
-	return c.Raw(ctx, "/v1/agent/monitor", &Query{Params: url.Values{"log_level": {level}, "plain": {"true"}}})
+// Monitor streams the log lines of an agent. params may name "log_level",
+// "log_json", "log_include_location", and another agent's "node_id" or
+// "server_id". The caller closes it.
+func (c *Client) Monitor(ctx context.Context, params url.Values) (io.ReadCloser, error) {
+	params.Set("plain", "true")
+	return c.Raw(ctx, "/v1/agent/monitor", &Query{Params: params})
+}
+
+// ExportLogs reads what a service or a log file of an agent has written. The
+// caller closes it.
+func (c *Client) ExportLogs(ctx context.Context, params url.Values) (io.ReadCloser, error) {
+	params.Set("plain", "true")
+	return c.Raw(ctx, "/v1/agent/monitor/export", &Query{Params: params})
 }
 
 // Metrics reads the agent's metrics.
@@ -86,13 +110,13 @@ func (c *Client) Regions(ctx context.Context) ([]string, error) {
 }
 
 // RaftConfiguration reads the consensus group.
-func (c *Client) RaftConfiguration(ctx context.Context) (*api.RaftConfiguration, error) {
-	out, _, err := get[*api.RaftConfiguration](ctx, c, "/v1/operator/raft/configuration", nil)
+func (c *Client) RaftConfiguration(ctx context.Context, q *Query) (*api.RaftConfiguration, error) {
+	out, _, err := get[*api.RaftConfiguration](ctx, c, "/v1/operator/raft/configuration", q)
 	return out, err
 }
 
-// RemoveRaftPeer takes a server out of the consensus group.
-func (c *Client) RemoveRaftPeer(ctx context.Context, id, address string) error {
+// peer names a server by its id or its address.
+func peer(id, address string) *Query {
 	q := &Query{Params: url.Values{}}
 	if id != "" {
 		q.Params.Set("id", id)
@@ -100,7 +124,132 @@ func (c *Client) RemoveRaftPeer(ctx context.Context, id, address string) error {
 	if address != "" {
 		q.Params.Set("address", address)
 	}
-	_, err := c.Delete(ctx, "/v1/operator/raft/peer", q, nil, nil)
+	return q
+}
+
+// RemoveRaftPeer takes a server out of the consensus group.
+func (c *Client) RemoveRaftPeer(ctx context.Context, id, address string) error {
+	_, err := c.Delete(ctx, "/v1/operator/raft/peer", peer(id, address), nil, nil)
+	return err
+}
+
+// TransferLeadership makes another server the leader.
+func (c *Client) TransferLeadership(ctx context.Context, id, address string) error {
+	_, err := c.Put(ctx, "/v1/operator/raft/transfer-leadership", peer(id, address), nil, nil)
+	return err
+}
+
+// AutopilotHealth reads the health of the servers. Servers that are not well
+// are no error here.
+func (c *Client) AutopilotHealth(ctx context.Context) (*api.AutopilotHealth, error) {
+	answer, err := c.Do(ctx, &Request{Method: http.MethodGet, Path: "/v1/operator/autopilot/health"})
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
+	if err != nil {
+		return nil, fmt.Errorf("read the health of the servers: %w", err)
+	}
+	out := &api.AutopilotHealth{}
+	if err := json.Unmarshal(body, out); err != nil {
+		return nil, errdefs.New(classOf(answer.Status), &Error{Status: answer.Status, Text: strings.TrimSpace(string(body))})
+	}
+	return out, nil
+}
+
+// AutopilotConfig says how servers are cared for.
+type AutopilotConfig struct {
+	CleanupDeadServers      bool
+	LastContactThreshold    string
+	MaxTrailingLogs         uint64
+	MinQuorum               uint
+	ServerStabilizationTime string
+	EnableRedundancyZones   bool
+	DisableUpgradeMigration bool
+	EnableCustomUpgrades    bool
+	CreateIndex             uint64
+	ModifyIndex             uint64
+}
+
+// AutopilotConfig reads how servers are cared for.
+func (c *Client) AutopilotConfig(ctx context.Context) (*AutopilotConfig, error) {
+	out, _, err := get[*AutopilotConfig](ctx, c, "/v1/operator/autopilot/configuration", nil)
+	return out, err
+}
+
+// SetAutopilotConfig changes how servers are cared for.
+func (c *Client) SetAutopilotConfig(ctx context.Context, cfg *AutopilotConfig) error {
+	_, err := c.Put(ctx, "/v1/operator/autopilot/configuration", nil, cfg, nil)
+	return err
+}
+
+// SaveSnapshot reads the state of the servers. The caller closes it.
+func (c *Client) SaveSnapshot(ctx context.Context, stale bool) (*Answer, error) {
+	r := &Request{Method: http.MethodGet, Path: "/v1/operator/snapshot"}
+	if stale {
+		r.Params = url.Values{"stale": {"true"}}
+	}
+	return c.success(ctx, r)
+}
+
+// RestoreSnapshot replaces the state of the servers.
+func (c *Client) RestoreSnapshot(ctx context.Context, snapshot io.Reader) error {
+	answer, err := c.success(ctx, &Request{Method: http.MethodPut, Path: "/v1/operator/snapshot", Body: snapshot})
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
+}
+
+// success is Do whose answer has to be a success.
+func (c *Client) success(ctx context.Context, r *Request) (*Answer, error) {
+	answer, err := c.Do(ctx, r)
+	if err != nil || answer.Status < 300 {
+		return answer, err
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<20)) // what came is what there is to say
+	return nil, errdefs.New(classOf(answer.Status), &Error{Status: answer.Status, Text: strings.TrimSpace(string(text))})
+}
+
+// RootKey is a key of the servers.
+type RootKey struct {
+	KeyID       string
+	Algorithm   string
+	State       string
+	CreateTime  int64 // Unix ns
+	PublishTime int64 // Unix ns
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// RootKeys lists the keys of the servers.
+func (c *Client) RootKeys(ctx context.Context) ([]*RootKey, error) {
+	out, _, err := get[[]*RootKey](ctx, c, "/v1/operator/keyring/keys", nil)
+	return out, err
+}
+
+// RotateRootKey makes a new key. full encrypts all variables anew; publish is
+// when it becomes active (Unix ns), 0 for at once.
+func (c *Client) RotateRootKey(ctx context.Context, full bool, publish int64) (*RootKey, error) {
+	q := &Query{Params: url.Values{}}
+	if full {
+		q.Params.Set("full", "true")
+	}
+	if publish != 0 {
+		q.Params.Set("publish_time", strconv.FormatInt(publish, 10))
+	}
+	out, err := put[struct{ Key *RootKey }](ctx, c, "/v1/operator/keyring/rotate", q, nil)
+	if err != nil {
+		return nil, err
+	}
+	return out.Key, nil
+}
+
+// RemoveRootKey forgets a key; force even if something is still encrypted by it.
+func (c *Client) RemoveRootKey(ctx context.Context, id string, force bool) error {
+	_, err := c.Delete(ctx, "/v1/operator/keyring/key/"+url.PathEscape(id), withParam(nil, "force", strconv.FormatBool(force)), nil, nil)
 	return err
 }
 
@@ -134,4 +283,15 @@ func (c *Client) GarbageCollect(ctx context.Context) error {
 func (c *Client) ReconcileSummaries(ctx context.Context) error {
 	_, err := c.call(ctx, http.MethodPut, "/v1/system/reconcile/summaries", c.params(nil), nil, nil)
 	return err
+}
+
+// OneTimeToken makes a secret that logs in once, with the rights of the client's token.
+func (c *Client) OneTimeToken(ctx context.Context) (string, error) {
+	out, err := put[struct {
+		OneTimeToken struct{ OneTimeSecretID string }
+	}](ctx, c, "/v1/acl/token/onetime", nil, nil)
+	if err != nil {
+		return "", err
+	}
+	return out.OneTimeToken.OneTimeSecretID, nil
 }

@@ -44,17 +44,18 @@ type Config struct {
 }
 
 // FromEnv reads a Config from DROVER_*, and from NOMAD_* where that is not set.
-func FromEnv() Config {
-	get := func(name string) string {
-		if v := os.Getenv("DROVER_" + name); v != "" {
+// get looks up a variable of the environment, as os.Getenv does.
+func FromEnv(get func(name string) string) Config {
+	either := func(name string) string {
+		if v := get("DROVER_" + name); v != "" {
 			return v
 		}
-		return os.Getenv("NOMAD_" + name)
+		return get("NOMAD_" + name)
 	}
-	skip, _ := strconv.ParseBool(get("SKIP_VERIFY")) // unset and nonsense both mean: verify
-	return Config{Address: get("ADDR"), Token: get("TOKEN"), Region: get("REGION"), Namespace: get("NAMESPACE"),
-		CACert: get("CACERT"), CAPath: get("CAPATH"), ClientCert: get("CLIENT_CERT"), ClientKey: get("CLIENT_KEY"),
-		TLSServerName: get("TLS_SERVER_NAME"), SkipVerify: skip}
+	skip, _ := strconv.ParseBool(either("SKIP_VERIFY")) // unset and nonsense both mean: verify
+	return Config{Address: either("ADDR"), Token: either("TOKEN"), Region: either("REGION"), Namespace: either("NAMESPACE"),
+		CACert: either("CACERT"), CAPath: either("CAPATH"), ClientCert: either("CLIENT_CERT"), ClientKey: either("CLIENT_KEY"),
+		TLSServerName: either("TLS_SERVER_NAME"), SkipVerify: skip}
 }
 
 // Client talks to one agent. It is safe for concurrent use.
@@ -274,7 +275,9 @@ func Text(err error) string {
 // open sends a request and returns the answer if it is a success.
 func (c *Client) open(ctx context.Context, method, path string, params url.Values, body any) (*http.Response, error) {
 	var r io.Reader
-	if body != nil {
+	if stream, ok := body.(io.Reader); ok {
+		r, body = stream, nil
+	} else if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
 			return nil, fmt.Errorf("encode the request: %w", err)
@@ -298,9 +301,9 @@ func (c *Client) open(ctx context.Context, method, path string, params url.Value
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, context.Cause(ctx)
 		}
-		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address right? %w", c.cfg.Address, err)
+		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address (-address, DROVER_ADDR) right? %w", c.cfg.Address, err)
 	}
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
@@ -310,8 +313,23 @@ func (c *Client) open(ctx context.Context, method, path string, params url.Value
 	return resp, nil
 }
 
+// answerWithin is how long an answer may take, waiting for a change not counted.
+const answerWithin = 2 * time.Minute
+
+// waitOf is how long the parameters make the agent wait.
+func waitOf(params url.Values) time.Duration {
+	d, _ := time.ParseDuration(params.Get("wait")) // 0 if there is none
+	if d == 0 && params.Get("index") != "" {
+		d = 10 * time.Minute // the agent's own limit
+	}
+	return d
+}
+
 // call sends a request and decodes the answer into out, if that is not nil.
 func (c *Client) call(ctx context.Context, method, path string, params url.Values, body, out any) (Meta, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin+waitOf(params),
+		errdefs.DeadlineExceededf("the agent at %s took longer than %s to answer %s %s", c.cfg.Address, answerWithin, method, path))
+	defer cancel()
 	resp, err := c.open(ctx, method, path, params, body)
 	if err != nil {
 		return Meta{}, err
@@ -342,6 +360,49 @@ func (c *Client) Put(ctx context.Context, path string, q *Query, body, out any) 
 // Delete deletes a path and reads the answer into out (nil: dropped).
 func (c *Client) Delete(ctx context.Context, path string, q *Query, body, out any) (Meta, error) {
 	return c.call(ctx, http.MethodDelete, path, c.params(q), body, out)
+}
+
+// Answer is what came back, as it is. The caller closes Body.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   io.ReadCloser
+}
+
+// Request is a request as a user writes it.
+type Request struct {
+	Method, Path string
+	Params       url.Values // beside the client's own region and namespace
+	Header       http.Header
+	Body         io.Reader // may be nil
+}
+
+// URL is where a request goes.
+func (c *Client) URL(r *Request) string {
+	params := c.params(&Query{Params: r.Params})
+	if len(params) == 0 {
+		return c.base + r.Path
+	}
+	return c.base + r.Path + "?" + params.Encode()
+}
+
+// Do sends a request and returns whatever the agent answers, errors included.
+func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
+	req, err := http.NewRequestWithContext(ctx, r.Method, c.URL(r), r.Body)
+	if err != nil {
+		return nil, errdefs.InvalidArgumentf("make a request for %s: %w", r.Path, err)
+	}
+	for name, values := range r.Header {
+		req.Header[name] = values
+	}
+	if c.cfg.Token != "" {
+		req.Header.Set("X-Nomad-Token", c.cfg.Token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address (-address, DROVER_ADDR) right? %w", c.cfg.Address, err)
+	}
+	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: resp.Body}, nil
 }
 
 // Raw reads the body of a path as it is. The caller closes it.

@@ -87,7 +87,7 @@ func TestDroverVariablesWinOverNomadOnes(t *testing.T) {
 	for k, v := range map[string]string{"NOMAD_ADDR": "http://old:1", "DROVER_ADDR": "http://new:2", "NOMAD_TOKEN": "tok", "NOMAD_SKIP_VERIFY": "true"} {
 		t.Setenv(k, v)
 	}
-	if cfg := client.FromEnv(); cfg.Address != "http://new:2" || cfg.Token != "tok" || !cfg.SkipVerify {
+	if cfg := client.FromEnv(os.Getenv); cfg.Address != "http://new:2" || cfg.Token != "tok" || !cfg.SkipVerify {
 		t.Errorf("got %+v", cfg)
 	}
 }

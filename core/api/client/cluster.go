@@ -48,6 +48,12 @@ func (c *Client) SignalAllocation(ctx context.Context, id, task, signal string) 
 	return err
 }
 
+// AllocationChecks reads the results of an alloc's checks into out.
+func (c *Client) AllocationChecks(ctx context.Context, id string, out any) error {
+	_, err := c.Get(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/checks", nil, out)
+	return err
+}
+
 // AllocationStats reads the use of resources of an alloc into out.
 func (c *Client) AllocationStats(ctx context.Context, id string, out any) error {
 	_, err := c.Get(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/stats", nil, out)
@@ -69,10 +75,16 @@ func (c *Client) EvaluationAllocations(ctx context.Context, id string, q *Query)
 	return get[[]*model.AllocListStub](ctx, c, "/v1/evaluation/"+url.PathEscape(id)+"/allocations", q)
 }
 
-// DeleteEvaluations deletes evals.
-func (c *Client) DeleteEvaluations(ctx context.Context, ids []string) (*api.EvalDeleteResponse, error) {
+// CountEvaluations counts evals.
+func (c *Client) CountEvaluations(ctx context.Context, q *Query) (int, error) {
+	out, _, err := get[struct{ Count int }](ctx, c, "/v1/evaluations/count", q)
+	return out.Count, err
+}
+
+// DeleteEvaluations deletes evals by their ids, or those that filter matches.
+func (c *Client) DeleteEvaluations(ctx context.Context, ids []string, filter string) (*api.EvalDeleteResponse, error) {
 	out := &api.EvalDeleteResponse{}
-	if _, err := c.Delete(ctx, "/v1/evaluations", nil, map[string]any{"EvalIDs": ids}, out); err != nil {
+	if _, err := c.Delete(ctx, "/v1/evaluations", nil, map[string]any{"EvalIDs": ids, "Filter": filter}, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -187,6 +199,29 @@ func (c *Client) DeleteNodePool(ctx context.Context, name string) error {
 // NodePoolNodes lists the nodes of a pool.
 func (c *Client) NodePoolNodes(ctx context.Context, name string, q *Query) ([]*api.NodeListStub, Meta, error) {
 	return get[[]*api.NodeListStub](ctx, c, "/v1/node/pool/"+url.PathEscape(name)+"/nodes", q)
+}
+
+// NodePoolJobs lists the jobs of a pool.
+func (c *Client) NodePoolJobs(ctx context.Context, name string, q *Query) ([]*api.JobListStub, Meta, error) {
+	return get[[]*api.JobListStub](ctx, c, "/v1/node/pool/"+url.PathEscape(name)+"/jobs", q)
+}
+
+// NodeMeta is the metadata of a node by where it comes from.
+type NodeMeta struct {
+	Meta    map[string]string  // what counts
+	Dynamic map[string]*string // set while the agent runs; nil is unset
+	Static  map[string]string  // of the configuration file
+}
+
+// NodeMeta reads the metadata of a node ("": the agent's own).
+func (c *Client) NodeMeta(ctx context.Context, nodeID string) (*NodeMeta, error) {
+	out, _, err := get[*NodeMeta](ctx, c, "/v1/client/metadata", withParam(nil, "node_id", nodeID))
+	return out, err
+}
+
+// ApplyNodeMeta sets metadata of a node ("": the agent's own); nil unsets a key.
+func (c *Client) ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (*NodeMeta, error) {
+	return put[NodeMeta](ctx, c, "/v1/client/metadata", withParam(nil, "node_id", nodeID), map[string]any{"NodeID": nodeID, "Meta": meta})
 }
 
 // Namespaces lists namespaces.

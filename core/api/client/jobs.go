@@ -93,8 +93,7 @@ func (c *Client) RevertJob(ctx context.Context, req *api.JobRevertRequest) (*api
 }
 
 // ScaleJob sets the count of a group.
-func (c *Client) ScaleJob(ctx context.Context, id, group string, count *int64, message string) (*api.JobRegisterResponse, error) {
-	req := &api.JobScaleRequest{Count: count, Target: map[string]string{"Group": group}, Message: message}
+func (c *Client) ScaleJob(ctx context.Context, id string, req *api.JobScaleRequest) (*api.JobRegisterResponse, error) {
 	return put[api.JobRegisterResponse](ctx, c, jobPath(id, "/scale"), nil, req)
 }
 
@@ -124,9 +123,28 @@ type JobVersions struct {
 	Diffs    []*model.JobDiff
 }
 
-// JobVersions reads the history of a job, with diffs if asked.
-func (c *Client) JobVersions(ctx context.Context, id string, diffs bool, q *Query) (*JobVersions, Meta, error) {
-	return get[*JobVersions](ctx, c, jobPath(id, "/versions"), withParam(q, "diffs", strconv.FormatBool(diffs)))
+// JobVersions reads the history of a job. diff asks for differences: to the
+// version or tag that it names in "diff_version" and "diff_tag", else of each
+// version to the one before it; nil asks for none.
+func (c *Client) JobVersions(ctx context.Context, id string, diff url.Values) (*JobVersions, error) {
+	q := &Query{Params: url.Values{"diffs": {strconv.FormatBool(diff != nil)}}}
+	for k, v := range diff {
+		q.Params[k] = v
+	}
+	out, _, err := get[*JobVersions](ctx, c, jobPath(id, "/versions"), q)
+	return out, err
+}
+
+// TagJobVersion gives a version of a job a name; the newest one if version is nil.
+func (c *Client) TagJobVersion(ctx context.Context, id, name string, version *uint64, description string) error {
+	_, err := c.Put(ctx, jobPath(id, "/versions/"+url.PathEscape(name)+"/tag"), nil, &api.JobTagRequest{Version: version, Description: description}, nil)
+	return err
+}
+
+// UntagJobVersion takes a name from the version that has it.
+func (c *Client) UntagJobVersion(ctx context.Context, id, name string) error {
+	_, err := c.Delete(ctx, jobPath(id, "/versions/"+url.PathEscape(name)+"/tag"), nil, nil, nil)
+	return err
 }
 
 // JobSummary counts the allocs of a job.
@@ -159,9 +177,34 @@ func (c *Client) JobSubmission(ctx context.Context, id string, version uint64, q
 	return get[*model.JobSubmission](ctx, c, jobPath(id, "/submission"), withParam(q, "version", strconv.FormatUint(version, 10)))
 }
 
-// JobScaleStatus reads what an autoscaler reads of a job.
-func (c *Client) JobScaleStatus(ctx context.Context, id string, q *Query) (*api.JobScaleStatus, Meta, error) {
-	return get[*api.JobScaleStatus](ctx, c, jobPath(id, "/scale"), q)
+// JobScaling is what an autoscaler reads of a job.
+type JobScaling struct {
+	JobID, Namespace string
+	JobStopped       bool
+	TaskGroups       map[string]*GroupScaling
+}
+
+// GroupScaling is what an autoscaler reads of a group, with the changes of its count.
+type GroupScaling struct {
+	Desired, Placed, Running, Healthy, Unhealthy int
+	Events                                       []*ScalingEvent
+}
+
+// ScalingEvent is a change of a group's count, or a message about it. Count is nil for a message.
+type ScalingEvent struct {
+	Time          uint64 // Unix ns
+	Count         *int64
+	PreviousCount int64
+	Error         bool
+	Message       string
+	Meta          map[string]any
+	EvalID        string
+}
+
+// JobScaling reads what an autoscaler reads of a job.
+func (c *Client) JobScaling(ctx context.Context, id string) (*JobScaling, error) {
+	out, _, err := get[*JobScaling](ctx, c, jobPath(id, "/scale"), nil)
+	return out, err
 }
 
 // JobActions lists the actions of a job.
@@ -182,6 +225,12 @@ func (c *Client) Services(ctx context.Context, q *Query) ([]*api.NamespaceServic
 // Service lists where a service answers.
 func (c *Client) Service(ctx context.Context, name string, q *Query) ([]*api.ServiceRegistration, Meta, error) {
 	return get[[]*api.ServiceRegistration](ctx, c, "/v1/service/"+url.PathEscape(name), q)
+}
+
+// DeleteService takes a place at which a service answers out of the registry.
+func (c *Client) DeleteService(ctx context.Context, name, id string) error {
+	_, err := c.Delete(ctx, "/v1/service/"+url.PathEscape(name)+"/"+url.PathEscape(id), nil, nil, nil)
+	return err
 }
 
 // ScalingPolicies lists scaling policies.

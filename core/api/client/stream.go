@@ -141,11 +141,14 @@ func (c *Client) dialExec(ctx context.Context, req *api.ExecRequest) (*websocket
 	params.Set("task", req.Task)
 	params.Set("tty", strconv.FormatBool(req.Tty))
 	params.Set("ws_handshake", "true")
+	path := "/v1/client/allocation/" + url.PathEscape(req.AllocID) + "/exec"
 	if req.Action != "" {
+		path = jobPath(req.JobID, "/action")
 		params.Set("action", req.Action)
-		params.Set("job", req.JobID)
+		params.Set("allocID", req.AllocID)
+		params.Del("command")
 	}
-	target := "ws" + strings.TrimPrefix(c.base, "http") + "/v1/client/allocation/" + url.PathEscape(req.AllocID) + "/exec?" + params.Encode()
+	target := "ws" + strings.TrimPrefix(c.base, "http") + path + "?" + params.Encode()
 	cfg, err := websocket.NewConfig(target, c.base)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection of the command: %w", err)
@@ -155,7 +158,7 @@ func (c *Client) dialExec(ctx context.Context, req *api.ExecRequest) (*websocket
 	}
 	conn, err := c.dial(ctx)
 	if err != nil {
-		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address right? %w", c.cfg.Address, err)
+		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address (-address, DROVER_ADDR) right? %w", c.cfg.Address, err)
 	}
 	ws, err := websocket.NewClient(cfg, conn)
 	if err != nil {

@@ -1,0 +1,156 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/core/config"
+)
+
+func agentInfo() spec {
+	return spec{
+		usage: "agent-info [options]", synopsis: "Shows figures of the agent for operators and bug reports", output: true,
+		setup: func(*flag.FlagSet) run {
+			return func(ctx context.Context, s *session, _ []string) error {
+				self, err := s.client.AgentSelf(ctx)
+				if err != nil {
+					return err
+				}
+				if done, err := s.formatted(self); done {
+					return err
+				}
+				for _, group := range sortedKeys(self.Stats) {
+					s.title("%s", group)
+					for _, k := range sortedKeys(self.Stats[group]) {
+						s.printf("  %s = %s", k, self.Stats[group][k])
+					}
+				}
+				return nil
+			}
+		},
+	}
+}
+
+// copyLog prints a stream of log lines until it ends or the user ends it.
+func (s *session) copyLog(ctx context.Context, body io.ReadCloser, err error) error {
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if _, err = io.Copy(s.Out, body); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("the agent's log broke off: %w", err)
+	}
+	return nil
+}
+
+// agentFlags name the agent whose log is shown.
+type agentFlags struct{ node, server string }
+
+func (a *agentFlags) declare(fs *flag.FlagSet) {
+	fs.StringVar(&a.node, "node-id", "", "The agent of this node.")
+	fs.StringVar(&a.server, "server-id", "", "The server with this id or name, or leader.")
+}
+
+func (a *agentFlags) params(ctx context.Context, s *session) (url.Values, error) {
+	p := url.Values{}
+	switch {
+	case a.node != "" && a.server != "":
+		return nil, errors.New("give either -node-id or -server-id")
+	case a.node != "":
+		id, err := s.wholeNodeID(ctx, a.node)
+		if err != nil {
+			return nil, err
+		}
+		p.Set("node_id", id)
+	case a.server != "":
+		p.Set("server_id", a.server)
+	}
+	return p, nil
+}
+
+func monitorAgent() spec {
+	return spec{
+		usage: "monitor [options]", synopsis: "Shows the log of an agent as it is written",
+		setup: func(fs *flag.FlagSet) run {
+			of := &agentFlags{}
+			of.declare(fs)
+			level := fs.String("log-level", "INFO", "TRACE, DEBUG, INFO, WARN or ERROR.")
+			asJSON := fs.Bool("json", false, "Lines are JSON.")
+			location := fs.Bool("log-include-location", false, "Shows file and line of each message.")
+			return func(ctx context.Context, s *session, _ []string) error {
+				p, err := of.params(ctx, s)
+				if err != nil {
+					return err
+				}
+				p.Set("log_level", strings.ToUpper(*level))
+				p.Set("log_json", strconv.FormatBool(*asJSON))
+				p.Set("log_include_location", strconv.FormatBool(*location))
+				body, err := s.client.Monitor(ctx, p)
+				return s.copyLog(ctx, body, err)
+			}
+		},
+	}
+}
+
+func monitorExport() spec {
+	return spec{
+		usage: "monitor export [options]", synopsis: "Prints what an agent has logged so far, from its log file or the journal",
+		setup: func(fs *flag.FlagSet) run {
+			of := &agentFlags{}
+			of.declare(fs)
+			onDisk := fs.Bool("on-disk", false, "Reads the agent's log file.")
+			service := fs.String("service-name", "", "Reads the journal of this systemd unit.")
+			since := fs.String("logs-since", "", "With -service-name: how far back, such as 72h.")
+			follow := fs.Bool("follow", false, "With -service-name: goes on as more is written.")
+			return func(ctx context.Context, s *session, _ []string) error {
+				if *onDisk == (*service != "") {
+					return errors.New("give either -on-disk or -service-name")
+				}
+				p, err := of.params(ctx, s)
+				if err != nil {
+					return err
+				}
+				p.Set("on_disk", strconv.FormatBool(*onDisk))
+				p.Set("follow", strconv.FormatBool(*follow))
+				for name, v := range map[string]string{"service_name": *service, "logs_since": *since} {
+					if v != "" {
+						p.Set(name, v)
+					}
+				}
+				body, err := s.client.ExportLogs(ctx, p)
+				return s.copyLog(ctx, body, err)
+			}
+		},
+	}
+}
+
+func configValidate() spec {
+	return spec{
+		usage: "config validate <config_path> [<config_path>...]", synopsis: "Checks configuration files of an agent, in the order in which it reads them", min: 1, max: -1, offline: true, takes: takesFiles,
+		setup: func(*flag.FlagSet) run {
+			return func(_ context.Context, s *session, args []string) error {
+				cfg := config.Defaults()
+				if err := cfg.Load(args...); err != nil {
+					return err
+				}
+				if err := cfg.Finish(); err != nil {
+					return fmt.Errorf("configuration is invalid: %w", err)
+				}
+				for _, line := range cfg.Warnings {
+					fmt.Fprintln(s.Err, s.paint("33", "Warning: "+line))
+				}
+				s.printf("Configuration is valid!")
+				return nil
+			}
+		},
+	}
+}

@@ -1,0 +1,188 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"golang.org/x/term"
+
+	"github.com/drover-project/drover/core/api"
+)
+
+// execFlags are the flags of commands that run in a task.
+type execFlags struct {
+	stdin  bool
+	tty    string // "", "true" or "false"
+	escape string
+}
+
+// ttyFlag is a bool that knows whether it was given.
+type ttyFlag struct{ value *string }
+
+func (t ttyFlag) String() string   { return "" }
+func (t ttyFlag) IsBoolFlag() bool { return true }
+func (t ttyFlag) Set(v string) error {
+	if v != "true" && v != "false" {
+		return fmt.Errorf("%q is neither true nor false", v)
+	}
+	*t.value = v
+	return nil
+}
+
+func (x *execFlags) declare(fs *flag.FlagSet) {
+	fs.BoolVar(&x.stdin, "i", true, "Passes standard input on to the command.")
+	fs.Var(ttyFlag{&x.tty}, "t", "Gives the command a terminal. The default where input and output are one.")
+	fs.StringVar(&x.escape, "e", "~", "Escape character: after a new line it and a dot end the session, it twice is itself; none switches that off.")
+}
+
+func allocExec() spec {
+	return spec{
+		usage: "alloc exec [options] <allocation> <command> [<args>...]", synopsis: "Runs a command in a task", min: 2, max: -1, raw: 2, takes: "allocs",
+		help: "The exit code is that of the command. What follows the command belongs to it;\nput -- before a command whose own options include -h or -help.",
+		setup: func(fs *flag.FlagSet) run {
+			x, o := &execFlags{}, &source{}
+			x.declare(fs)
+			o.declareAlloc(fs)
+			task := fs.String("task", "", "The task, if the allocation has several.")
+			return func(ctx context.Context, s *session, args []string) error {
+				a, err := o.alloc(ctx, s, args[0], *task)
+				if err != nil {
+					return err
+				}
+				if *task == "" {
+					if *task, err = onlyTask(a); err != nil {
+						return err
+					}
+				}
+				return x.exec(ctx, s, &api.ExecRequest{AllocID: a.ID, Task: *task, Cmd: args[1:]})
+			}
+		},
+	}
+}
+
+// exec runs the request with the terminal of the session, and ends as the command ends.
+func (x *execFlags) exec(ctx context.Context, s *session, req *api.ExecRequest) error {
+	req.Tty = x.tty == "true" || x.tty == "" && x.stdin && s.InTerminal && s.Terminal
+	switch {
+	case req.Tty && !x.stdin:
+		return errors.New("a terminal needs its input: give -t with -i")
+	case req.Tty && !s.InTerminal:
+		return errors.New("the input is no terminal: give -t=false")
+	case len(x.escape) != 1 && x.escape != "none":
+		return fmt.Errorf("-e %q: write one character or none", x.escape)
+	}
+	var in io.Reader
+	if x.stdin {
+		in = s.In
+	}
+	var sizes <-chan api.TermSize
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	if req.Tty {
+		restore, err := rawTerminal(s.In)
+		if err != nil {
+			return err
+		}
+		defer restore()
+		sizes = watchSize(ctx, s.Out)
+		if x.escape != "none" {
+			in = &escapeReader{in: in, escape: x.escape[0], lineStart: true, leave: func() { leave(errLeft) }}
+		}
+	}
+	code, err := s.client.Exec(ctx, req, in, s.Out, s.Err, sizes)
+	switch {
+	case errors.Is(context.Cause(ctx), errLeft):
+		return errLeft
+	case err != nil:
+		return err
+	case code != 0:
+		return &exitCode{code: code}
+	}
+	return nil
+}
+
+// errLeft ends a session by the escape character.
+var errLeft = &exitCode{code: exitError, err: errors.New("the session was ended by its escape character")}
+
+// rawTerminal hands every key to the program and returns how to end that.
+func rawTerminal(in io.Reader) (restore func(), err error) {
+	f, ok := in.(interface{ Fd() uintptr })
+	if !ok {
+		return nil, errors.New("the input is no terminal: give -t=false")
+	}
+	state, err := term.MakeRaw(int(f.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("the terminal cannot be switched to raw input: %w", err)
+	}
+	return func() { _ = term.Restore(int(f.Fd()), state) }, nil // nothing is left to try
+}
+
+// sizeOf is the size of the terminal that out is.
+func sizeOf(out io.Writer) (api.TermSize, bool) {
+	f, ok := out.(interface{ Fd() uintptr })
+	if !ok {
+		return api.TermSize{}, false
+	}
+	width, height, err := term.GetSize(int(f.Fd()))
+	return api.TermSize{Width: width, Height: height}, err == nil
+}
+
+// escapeReader looks for the escape character at the start of lines.
+type escapeReader struct {
+	in        io.Reader
+	escape    byte
+	lineStart bool   // the next byte begins a line
+	escaped   bool   // the escape character was the last one, held back
+	ended     bool   // the session was left
+	leave     func() // ends the session
+	held      []byte // found and not yet returned
+}
+
+// Read passes input on without what the escape character means.
+func (e *escapeReader) Read(p []byte) (int, error) {
+	if len(e.held) == 0 {
+		buf := make([]byte, max(len(p)/2, 1)) // one byte may become two
+		n, err := e.in.Read(buf)
+		e.held = e.filter(buf[:n])
+		if e.ended {
+			return 0, io.EOF
+		}
+		if err != nil && len(e.held) == 0 {
+			return 0, err
+		}
+	}
+	n := copy(p, e.held)
+	e.held = e.held[n:]
+	return n, nil
+}
+
+func (e *escapeReader) filter(in []byte) []byte {
+	var out []byte
+	for _, b := range in {
+		switch {
+		case e.escaped && b == '.':
+			e.ended = true
+			e.leave()
+			return nil
+		case e.escaped:
+			e.escaped = false
+			out = append(out, e.escape)
+			if b != e.escape {
+				out = append(out, b)
+			}
+		case e.lineStart && b == e.escape:
+			e.escaped = true
+			continue
+		default:
+			out = append(out, b)
+		}
+		e.lineStart = b == '\r' || b == '\n'
+	}
+	return out
+}

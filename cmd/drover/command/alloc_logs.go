@@ -1,0 +1,248 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
+)
+
+// source are the flags that pick an alloc and a place in its output.
+type source struct {
+	job, group   string
+	byJob        bool
+	follow, tail bool
+	lines, bytes int64
+}
+
+func (o *source) declare(fs *flag.FlagSet) {
+	o.declareAlloc(fs)
+	fs.BoolVar(&o.follow, "f", false, "Goes on as more is written, until interrupted.")
+	fs.BoolVar(&o.tail, "tail", false, "Shows the end.")
+	fs.Int64Var(&o.lines, "n", -1, "With -tail: number of lines, 10 by default.")
+	fs.Int64Var(&o.bytes, "c", -1, "With -tail: number of bytes.")
+}
+
+func (o *source) declareAlloc(fs *flag.FlagSet) {
+	fs.BoolVar(&o.byJob, "job", false, "The argument is a job; one of its running allocations is used.")
+	fs.StringVar(&o.group, "group", "", "With -job: the group of the allocation.")
+}
+
+// alloc finds the alloc that the argument means.
+func (o *source) alloc(ctx context.Context, s *session, arg, task string) (*model.Allocation, error) {
+	if o.byJob {
+		job, err := s.findJob(ctx, arg)
+		if err != nil {
+			return nil, err
+		}
+		if arg, err = s.someAlloc(ctx, job.ID, o.group, task, false); err != nil {
+			return nil, err
+		}
+	}
+	a, err := s.findAlloc(ctx, arg)
+	if err != nil {
+		return nil, err
+	}
+	s.client = s.client.WithNamespace(a.Namespace)
+	return a.Allocation, nil
+}
+
+// someAlloc is one of a job's allocs that has the group and the task ("": any).
+// It runs, unless none does and running is false.
+func (s *session) someAlloc(ctx context.Context, jobID, group, task string, running bool) (string, error) {
+	list, _, err := s.client.JobAllocations(ctx, jobID, false, nil)
+	if err != nil {
+		return "", err
+	}
+	list = slices.DeleteFunc(list, func(a *model.AllocListStub) bool {
+		_, has := a.TaskStates[task]
+		return group != "" && a.TaskGroup != group || task != "" && len(a.TaskStates) > 0 && !has
+	})
+	var alive []*model.AllocListStub
+	for _, a := range list {
+		if a.ClientStatus == model.AllocClientStatusRunning {
+			alive = append(alive, a)
+		}
+	}
+	if len(alive) == 0 && !running {
+		alive = list
+	}
+	if len(alive) == 0 {
+		return "", fmt.Errorf("job %q has no fitting allocation; see: drover job allocs %s", jobID, jobID)
+	}
+	return alive[rand.IntN(len(alive))].ID, nil
+}
+
+// reader reads a log or a file from an offset on, counted from its start or its end.
+type reader func(ctx context.Context, follow bool, origin string, offset int64, each func(*api.StreamFrame) error) error
+
+// maxTail bounds what is held to find the last lines.
+const maxTail = 64 << 20
+
+// copy writes what the flags ask for.
+func (o *source) copy(ctx context.Context, s *session, read reader, out io.Writer) error {
+	write := func(f *api.StreamFrame) error {
+		if f.FileEvent != "" {
+			fmt.Fprintf(s.Err, "drover: %s: %s\n", f.File, f.FileEvent)
+		}
+		_, err := out.Write(f.Data)
+		return err
+	}
+	var err error
+	switch {
+	case o.bytes >= 0:
+		err = read(ctx, o.follow, "end", o.bytes, write)
+	case o.tail || o.lines >= 0:
+		err = o.lastLines(ctx, read, write)
+	default:
+		err = read(ctx, o.follow, "start", 0, write)
+	}
+	if o.follow && ctx.Err() != nil {
+		return nil // being interrupted is how following ends
+	}
+	return err
+}
+
+// lastLines reads the last lines and, with -f, what follows.
+func (o *source) lastLines(ctx context.Context, read reader, write func(*api.StreamFrame) error) error {
+	n := int(o.lines)
+	if n < 0 {
+		n = 10
+	}
+	end, err := tailOf(ctx, read, n)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !o.follow:
+		return write(&api.StreamFrame{Data: end})
+	case n == 0:
+		return read(ctx, true, "end", 0, write)
+	}
+	// Between the two reads more may have been written: then the first line is
+	// not whole and is left out. The byte before it tells.
+	first := true
+	return read(ctx, true, "end", int64(len(end))+1, func(f *api.StreamFrame) error {
+		if first && len(f.Data) > 0 {
+			first = false
+			whole := bytes.HasPrefix(f.Data, end[:min(len(end), len(f.Data))]) // there is nothing before
+			if i := bytes.IndexByte(f.Data, '\n'); i >= 0 && !whole {
+				f.Data = f.Data[i+1:]
+			}
+		}
+		return write(f)
+	})
+}
+
+// tailOf returns the last n lines, reading more until there are enough.
+func tailOf(ctx context.Context, read reader, n int) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	for size := int64(n)*128 + 1024; ; size *= 4 {
+		size = min(size, maxTail)
+		var data []byte
+		err := read(ctx, false, "end", size, func(f *api.StreamFrame) error {
+			data = append(data, f.Data...)
+			if len(data) > 2*maxTail {
+				return errors.New("it is written faster than its end can be found; leave -tail out")
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if start, ok := startOfLines(data, n); ok || int64(len(data)) < size || size == maxTail {
+			return data[start:], nil
+		}
+	}
+}
+
+// startOfLines is where the last n lines begin, and whether there are as many.
+func startOfLines(data []byte, n int) (int, bool) {
+	for i := len(data) - 2; i >= 0; i-- {
+		if data[i] == '\n' {
+			if n--; n == 0 {
+				return i + 1, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func allocLogs() spec {
+	return spec{
+		usage: "alloc logs [options] <allocation> [<task>]", synopsis: "Prints what a task has written", min: 1, max: 2, takes: "allocs",
+		help: "Standard output is shown, with -f standard error, too, on standard error.",
+		setup: func(fs *flag.FlagSet) run {
+			o := &source{}
+			o.declare(fs)
+			stderr := fs.Bool("stderr", false, "Prints the standard error.")
+			stdout := fs.Bool("stdout", false, "Prints the standard output.")
+			task := fs.String("task", "", "The task, if the allocation has several.")
+			return func(ctx context.Context, s *session, args []string) error {
+				if len(args) == 2 {
+					*task = args[1]
+				}
+				a, err := o.alloc(ctx, s, args[0], *task)
+				if err != nil {
+					return err
+				}
+				if *task == "" {
+					if *task, err = onlyTask(a); err != nil {
+						return err
+					}
+				}
+				if !*stderr && !*stdout {
+					*stdout, *stderr = true, o.follow
+				}
+				both, ctx := errgroup.WithContext(ctx)
+				for kind, out := range map[string]io.Writer{"stdout": s.Out, "stderr": s.Err} {
+					if kind == "stdout" && !*stdout || kind == "stderr" && !*stderr {
+						continue
+					}
+					if *stderr && !*stdout {
+						out = s.Out // asked for alone: made to be piped
+					}
+					both.Go(func() error { return o.copy(ctx, s, s.logReader(a.ID, *task, kind), out) })
+				}
+				return both.Wait()
+			}
+		},
+	}
+}
+
+func (s *session) logReader(allocID, task, kind string) reader {
+	return func(ctx context.Context, follow bool, origin string, offset int64, each func(*api.StreamFrame) error) error {
+		return s.client.StreamLogs(ctx, &api.LogStreamRequest{AllocID: allocID, Task: task, Type: kind, Follow: follow, Origin: origin, Offset: offset}, each)
+	}
+}
+
+// onlyTask is the task of an alloc that has one.
+func onlyTask(a *model.Allocation) (string, error) {
+	names := sortedKeys(a.TaskStates)
+	if a.Job != nil {
+		if g := a.Job.LookupTaskGroup(a.TaskGroup); g != nil {
+			names = nil
+			for _, t := range g.Tasks {
+				names = append(names, t.Name)
+			}
+		}
+	}
+	if len(names) == 1 {
+		return names[0], nil
+	}
+	return "", fmt.Errorf("allocation %s has several tasks (%v); name one with -task", a.ID, names)
+}

@@ -1,0 +1,29 @@
+# A batch job: each of its allocations runs to its end once.
+#   drover job run example.nomad.hcl && drover job status example
+job "example" {
+  type = "batch"
+
+  group "work" {
+    count = 3
+
+    # A task that fails is tried again on this node, then on others.
+    restart {
+      attempts = 3
+      delay    = "5s"
+    }
+
+    task "step" {
+      driver = "raw_exec"
+
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "echo \"working on part $NOMAD_ALLOC_INDEX\""]
+      }
+
+      resources {
+        cpu    = 50
+        memory = 32
+      }
+    }
+  }
+}

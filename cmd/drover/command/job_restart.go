@@ -1,0 +1,242 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
+)
+
+// restart is one run of "job restart".
+type restart struct {
+	*session
+	groups, tasks             *stringList
+	size, wait, onError       string
+	allTasks, reschedule      bool
+	noShutdownDelay, answered bool
+	outcome                   sync.Mutex // over printing
+}
+
+func jobRestart() spec {
+	return spec{
+		usage: "job restart [options] <job>", synopsis: "Restarts the tasks of a job in batches, or moves its allocations", min: 1, max: 1, takes: "jobs",
+		help: "Tasks are restarted in place, with -reschedule allocations are stopped and\nothers take their place. The next batch begins when the last one runs.",
+		setup: func(fs *flag.FlagSet) run {
+			r := &restart{groups: lists(fs, "group", "Only this group."), tasks: lists(fs, "task", "Only this task.")}
+			fs.StringVar(&r.size, "batch-size", "1", "How many allocations at once; a number or a percentage.")
+			fs.StringVar(&r.wait, "batch-wait", "0s", "Pause between batches, or ask: a question before each batch.")
+			fs.StringVar(&r.onError, "on-error", "ask", "What an error does: ask whether to go on, or fail.")
+			fs.BoolVar(&r.allTasks, "all-tasks", false, "Restarts tasks that have ended, too.")
+			fs.BoolVar(&r.reschedule, "reschedule", false, "Stops allocations so that they are placed again.")
+			fs.BoolVar(&r.noShutdownDelay, "no-shutdown-delay", false, "With -reschedule: ignores shutdown_delay.")
+			fs.BoolVar(&r.answered, "yes", false, "Answers yes to all questions.")
+			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
+				r.session = s
+				return r.run(ctx, job)
+			})
+		},
+	}
+}
+
+func (r *restart) check(job *model.Job) error {
+	switch {
+	case r.reschedule && (r.allTasks || len(*r.tasks) > 0):
+		return errors.New("-reschedule moves whole allocations; leave -task and -all-tasks out")
+	case r.allTasks && len(*r.tasks) > 0:
+		return errors.New("give either -task or -all-tasks")
+	case r.noShutdownDelay && !r.reschedule:
+		return errors.New("-no-shutdown-delay needs -reschedule")
+	case r.onError != "ask" && r.onError != "fail":
+		return fmt.Errorf("-on-error %q: write ask or fail", r.onError)
+	case r.reschedule && (job.Type == model.JobTypeSystem || job.Type == model.JobTypeSysBatch):
+		return fmt.Errorf("a job of type %s is never moved; leave -reschedule out", job.Type)
+	}
+	for _, g := range *r.groups {
+		if job.LookupTaskGroup(g) == nil {
+			return fmt.Errorf("job %q has no group %q", job.ID, g)
+		}
+	}
+	for _, t := range *r.tasks {
+		if !slices.ContainsFunc(job.TaskGroups, func(g *model.TaskGroup) bool { return g.LookupTask(t) != nil }) {
+			return fmt.Errorf("job %q has no task %q", job.ID, t)
+		}
+	}
+	return nil
+}
+
+func (r *restart) run(ctx context.Context, job *model.Job) error {
+	if err := r.check(job); err != nil {
+		return err
+	}
+	var pause time.Duration
+	if r.wait != "ask" {
+		var err error
+		if pause, err = time.ParseDuration(r.wait); err != nil {
+			return fmt.Errorf("-batch-wait %q: write a duration or ask: %w", r.wait, err)
+		}
+	}
+	stubs, _, err := r.client.JobAllocations(ctx, job.ID, false, nil)
+	if err != nil {
+		return err
+	}
+	stubs = slices.DeleteFunc(stubs, func(a *model.AllocListStub) bool {
+		return a.ClientStatus != model.AllocClientStatusRunning || a.DesiredStatus != model.AllocDesiredStatusRun ||
+			len(*r.groups) > 0 && !slices.Contains(*r.groups, a.TaskGroup)
+	})
+	if len(stubs) == 0 {
+		r.printf("No allocations to restart")
+		return nil
+	}
+	size, err := batchSize(r.size, len(stubs))
+	if err != nil {
+		return err
+	}
+	r.step("Restarting %d allocations of job %q, %d at once", len(stubs), job.ID, size)
+	failed := 0
+	for batch := range slices.Chunk(stubs, size) {
+		if err := r.between(ctx, pause, batch[0] == stubs[0]); err != nil {
+			return err
+		}
+		errs := r.batch(ctx, batch)
+		failed += len(errs)
+		if err := r.decide(errs); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d allocations could not be restarted", failed, len(stubs))
+	}
+	r.step("Job restart finished")
+	return nil
+}
+
+// errStopped ends a restart that the user does not want to go on.
+var errStopped = &exitCode{code: exitError, err: errors.New("the restart was ended before all allocations had been restarted")}
+
+// between waits or asks before a batch that is not the first.
+func (r *restart) between(ctx context.Context, pause time.Duration, first bool) error {
+	switch {
+	case first:
+	case r.wait == "ask":
+		if sure, err := r.confirm(r.answered, "Go on with the next batch?"); err != nil || !sure {
+			return errors.Join(err, errStopped)
+		}
+	case pause > 0:
+		r.step("Waiting %s before the next batch", pause)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// decide says what the errors of a batch do.
+func (r *restart) decide(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	for _, err := range errs {
+		r.printf("    %s", client.Text(err))
+	}
+	if r.onError == "fail" {
+		return errs[0]
+	}
+	if sure, err := r.confirm(r.answered, "Go on after this error?"); err != nil || !sure {
+		return errors.Join(err, errStopped)
+	}
+	return nil
+}
+
+// batch restarts some allocs at once and returns the errors of those that failed.
+func (r *restart) batch(ctx context.Context, batch []*model.AllocListStub) (errs []error) {
+	var all sync.WaitGroup
+	for _, a := range batch {
+		all.Go(func() {
+			err := r.one(ctx, a)
+			r.outcome.Lock()
+			defer r.outcome.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("allocation %q: %w", r.id(a.ID), err))
+				return
+			}
+			r.printf("    %s: allocation %q restarted", time.Now().Format(time.RFC3339), r.id(a.ID))
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+func (r *restart) one(ctx context.Context, a *model.AllocListStub) error {
+	switch {
+	case r.reschedule:
+		res, err := r.client.StopAllocation(ctx, a.ID, r.noShutdownDelay)
+		if err != nil {
+			return err
+		}
+		return r.awaitReplacement(ctx, a, res.EvalID)
+	case len(*r.tasks) == 0:
+		return r.client.RestartAllocation(ctx, a.ID, "", r.allTasks)
+	}
+	for _, t := range *r.tasks {
+		if _, has := a.TaskStates[t]; has {
+			if err := r.client.RestartAllocation(ctx, a.ID, t, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// awaitReplacement waits until the alloc that the evaluation placed for a
+// stopped one runs.
+func (r *restart) awaitReplacement(ctx context.Context, old *model.AllocListStub, evalID string) error {
+	eval, err := r.awaitEval(ctx, evalID)
+	if err != nil {
+		return err
+	}
+	if len(eval.FailedTGAllocs) > 0 {
+		return fmt.Errorf("it was stopped, and nothing could be placed for it; see: drover eval status %s", r.id(eval.ID))
+	}
+	q := &client.Query{}
+	for {
+		list, meta, err := r.client.EvaluationAllocations(ctx, evalID, q)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list, func(a *model.AllocListStub) bool { return a.Name == old.Name && a.ID != old.ID })
+		switch {
+		case i < 0:
+			return nil // nothing took its place: the job wants fewer now
+		case list[i].ClientStatus == model.AllocClientStatusRunning:
+			return nil
+		case list[i].ClientStatus != model.AllocClientStatusPending:
+			return fmt.Errorf("its replacement %q is %s; see: drover alloc status %s", r.id(list[i].ID), list[i].ClientStatus, r.id(list[i].ID))
+		}
+		q.WaitIndex, q.WaitTime = meta.Index, 5*time.Second
+	}
+}
+
+func batchSize(text string, total int) (int, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.Atoi(number)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("-batch-size %q: write a number over 0 or a percentage", text)
+	}
+	if percent {
+		n = max(total*n/100, 1)
+	}
+	return n, nil
+}

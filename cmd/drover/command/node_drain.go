@@ -1,0 +1,184 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"time"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
+)
+
+// drain is one run of "node drain".
+type drain struct {
+	enable, disable, self      bool
+	force, noDeadline          bool
+	detach, monitorOnly, yes   bool
+	ignoreSystem, keepOff      bool
+	deadline                   time.Duration
+	meta                       keyValues
+	message                    string
+	deadlineGiven, optionGiven bool
+}
+
+func nodeDrain() spec {
+	return spec{
+		usage: "node drain [options] <node>", synopsis: "Moves all work off a node, or ends that", max: 1, takes: "nodes",
+		setup: func(fs *flag.FlagSet) run {
+			d := &drain{meta: keyValues{}}
+			fs.BoolVar(&d.enable, "enable", false, "Begins the drain.")
+			fs.BoolVar(&d.disable, "disable", false, "Ends the drain and lets new work come.")
+			fs.BoolVar(&d.self, "self", false, "The agent's own node.")
+			fs.DurationVar(&d.deadline, "deadline", time.Hour, "When what is left is stopped, one hour by default.")
+			fs.BoolVar(&d.noDeadline, "no-deadline", false, "Nothing is stopped before its replacement runs, however long that takes.")
+			fs.BoolVar(&d.force, "force", false, "Everything is stopped at once.")
+			fs.BoolVar(&d.ignoreSystem, "ignore-system", false, "Leaves the allocations of system jobs alone.")
+			fs.BoolVar(&d.keepOff, "keep-ineligible", false, "With -disable: no new work comes.")
+			fs.StringVar(&d.message, "m", "", "Why; it is kept with the drain.")
+			fs.Var(d.meta, "meta", "KEY=VALUE that is kept with the drain. May be given several times.")
+			fs.BoolVar(&d.detach, "detach", false, "Returns at once instead of following the drain.")
+			fs.BoolVar(&d.monitorOnly, "monitor", false, "Only follows the drain that goes on.")
+			fs.BoolVar(&d.yes, "yes", false, "Answers yes to the question whether to drain.")
+			return func(ctx context.Context, s *session, args []string) error {
+				fs.Visit(func(f *flag.Flag) {
+					d.deadlineGiven = d.deadlineGiven || f.Name == "deadline"
+				})
+				if err := d.check(); err != nil {
+					return err
+				}
+				n, err := s.nodeOrSelf(ctx, args, d.self)
+				if err != nil {
+					return err
+				}
+				return d.run(ctx, s, n, len(args) == 1 && args[0] == n.ID)
+			}
+		},
+	}
+}
+
+func (d *drain) check() error {
+	modes := 0
+	for _, on := range []bool{d.enable, d.disable, d.monitorOnly} {
+		if on {
+			modes++
+		}
+	}
+	switch {
+	case modes == 2 && d.enable && d.monitorOnly, modes == 1: // -enable follows the drain anyway
+	default:
+		return errors.New("give one of -enable, -disable and -monitor")
+	}
+	switch {
+	case d.deadlineGiven && d.noDeadline, d.force && d.noDeadline, d.force && d.deadlineGiven:
+		return errors.New("give one of -deadline, -no-deadline and -force")
+	case !d.enable && (d.deadlineGiven || d.noDeadline || d.force || d.ignoreSystem):
+		return errors.New("-deadline, -no-deadline, -force and -ignore-system need -enable")
+	case d.keepOff && !d.disable:
+		return errors.New("-keep-ineligible needs -disable")
+	case d.deadlineGiven && d.deadline <= 0:
+		return errors.New("-deadline has to be longer than 0; -no-deadline is without one, -force at once")
+	}
+	return nil
+}
+
+// request is what the flags ask for.
+func (d *drain) request(nodeID string) *api.NodeDrainRequest {
+	if d.message != "" {
+		d.meta["message"] = d.message
+	}
+	req := &api.NodeDrainRequest{NodeID: nodeID, MarkEligible: d.disable && !d.keepOff, Meta: d.meta}
+	if d.enable {
+		req.DrainSpec = &api.DrainSpec{Deadline: d.deadline, IgnoreSystemJobs: d.ignoreSystem}
+		switch {
+		case d.force:
+			req.DrainSpec.Deadline = -1
+		case d.noDeadline:
+			req.DrainSpec.Deadline = 0
+		}
+	}
+	return req
+}
+
+func (d *drain) run(ctx context.Context, s *session, n *model.Node, exact bool) error {
+	if d.monitorOnly && !d.enable {
+		return s.watchDrain(ctx, n.ID, d.ignoreSystem)
+	}
+	if d.enable || !exact {
+		verb := map[bool]string{true: "enable", false: "disable"}[d.enable]
+		if sure, err := s.confirm(d.yes, "Are you sure you want to %s drain mode for node %q (%s)?", verb, s.id(n.ID), n.Name); !sure {
+			return err
+		}
+	}
+	if _, err := s.client.DrainNode(ctx, d.request(n.ID)); err != nil {
+		return err
+	}
+	if d.disable {
+		s.printf("Node %q drain strategy unset", n.ID)
+		return nil
+	}
+	s.printf("Node %q drain strategy set", n.ID)
+	if d.detach {
+		return nil
+	}
+	return s.watchDrain(ctx, n.ID, d.ignoreSystem)
+}
+
+// watchDrain shows what happens to a node's allocs until the drain is over.
+func (s *session) watchDrain(ctx context.Context, nodeID string, ignoreSystem bool) error {
+	s.step("Monitoring the drain of node %q: Ctrl-C ends this, not the drain", s.id(nodeID))
+	said := map[string]string{}
+	q := &client.Query{}
+	for {
+		n, _, err := s.client.Node(ctx, nodeID, nil)
+		if err != nil {
+			return err
+		}
+		allocs, meta, err := s.client.NodeAllocations(ctx, nodeID, q)
+		if err != nil {
+			return err
+		}
+		left := s.sayDrained(allocs, said)
+		switch {
+		case n.DrainStrategy == nil && left > 0 && !ignoreSystem && !drainedWell(n):
+			s.step("The drain of node %q was ended; %d allocations are still there", s.id(nodeID), left)
+			return nil
+		case n.DrainStrategy == nil:
+			s.step("The drain of node %q is complete", s.id(nodeID))
+			return nil
+		}
+		q.WaitIndex, q.WaitTime = meta.Index, time.Second
+	}
+}
+
+// drainedWell reports whether the last drain came to its end.
+func drainedWell(n *model.Node) bool {
+	return n.LastDrain != nil && n.LastDrain.Status == "complete"
+}
+
+// sayDrained prints what changed and returns how many allocs still run.
+func (s *session) sayDrained(allocs []*client.AllocDetail, said map[string]string) int {
+	left := 0
+	for _, a := range allocs {
+		now := a.ClientStatus
+		switch {
+		case a.ClientTerminalStatus():
+		case a.DesiredStatus == model.AllocDesiredStatusStop:
+			now, left = "draining", left+1
+		case a.DesiredTransition.ShouldMigrate():
+			now, left = "marked for migration", left+1
+		default:
+			left++
+		}
+		before, known := said[a.ID]
+		said[a.ID] = now
+		if before != now && (known || !a.ClientTerminalStatus()) {
+			s.step("Alloc %q (%s): %s", s.id(a.ID), a.Name, now)
+		}
+	}
+	return left
+}

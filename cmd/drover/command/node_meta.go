@@ -1,0 +1,124 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+)
+
+// nodeID finds the node of -node-id, "" being the agent's own.
+func (s *session) nodeID(ctx context.Context, prefix string) (string, error) {
+	if prefix == "" {
+		return "", nil
+	}
+	return s.wholeNodeID(ctx, prefix)
+}
+
+func nodeMetaApply() spec {
+	return spec{
+		usage: "node meta apply [-node-id ...] [-unset ...] [<key>=<value>...]", synopsis: "Changes the metadata of a node while it runs", max: -1,
+		help: "What is set here outlasts a restart of the agent and wins over its configuration.",
+		setup: func(fs *flag.FlagSet) run {
+			node := fs.String("node-id", "", "The node; the agent's own by default.")
+			unset := lists(fs, "unset", "Removes this key. Keys may also be separated by commas.")
+			return func(ctx context.Context, s *session, args []string) error {
+				meta := map[string]*string{}
+				for _, keys := range *unset {
+					for key := range strings.SplitSeq(keys, ",") {
+						meta[key] = nil
+					}
+				}
+				for _, kv := range args {
+					key, value, ok := strings.Cut(kv, "=")
+					if !ok || key == "" {
+						return fmt.Errorf("%q is not KEY=VALUE", kv)
+					}
+					meta[key] = &value
+				}
+				if len(meta) == 0 {
+					return errors.New("give KEY=VALUE or -unset KEY")
+				}
+				id, err := s.nodeID(ctx, *node)
+				if err != nil {
+					return err
+				}
+				_, err = s.client.ApplyNodeMeta(ctx, id, meta)
+				return err
+			}
+		},
+	}
+}
+
+func nodeMetaRead() spec {
+	return spec{
+		usage: "node meta read [-json] [-node-id ...]", synopsis: "Shows the metadata of a node and where it comes from", output: true,
+		setup: func(fs *flag.FlagSet) run {
+			node := fs.String("node-id", "", "The node; the agent's own by default.")
+			return func(ctx context.Context, s *session, _ []string) error {
+				id, err := s.nodeID(ctx, *node)
+				if err != nil {
+					return err
+				}
+				m, err := s.client.NodeMeta(ctx, id)
+				if err != nil {
+					return err
+				}
+				if done, err := s.formatted(m); done {
+					return err
+				}
+				s.title("All Meta")
+				s.mapPairs(m.Meta)
+				s.title("\nDynamic Meta")
+				dynamic := map[string]string{}
+				for k, v := range m.Dynamic {
+					dynamic[k] = "<unset>"
+					if v != nil {
+						dynamic[k] = *v
+					}
+				}
+				s.mapPairs(dynamic)
+				s.title("\nStatic Meta")
+				s.mapPairs(m.Static)
+				return nil
+			}
+		},
+	}
+}
+
+func nodeConfig() spec {
+	return spec{
+		usage: "node config [options]", synopsis: "Shows or changes the servers that the agent's node talks to",
+		setup: func(fs *flag.FlagSet) run {
+			show := fs.Bool("servers", false, "Lists the servers.")
+			update := fs.Bool("update-servers", false, "Sets the servers: the arguments, HOST:PORT each.")
+			return func(ctx context.Context, s *session, args []string) error {
+				switch {
+				case *show == *update:
+					return errors.New("give either -servers or -update-servers")
+				case *update && len(args) == 0:
+					return errors.New("give the servers as arguments, HOST:PORT each")
+				case *update:
+					if err := s.client.SetServers(ctx, args); err != nil {
+						return err
+					}
+					s.printf("Updated server list")
+					return nil
+				}
+				servers, err := s.client.Servers(ctx)
+				if err != nil {
+					return err
+				}
+				for _, addr := range servers {
+					s.printf("%s", addr)
+				}
+				return nil
+			}
+		},
+		max: -1,
+	}
+}

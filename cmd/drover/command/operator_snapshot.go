@@ -1,0 +1,91 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+func snapshotSave() spec {
+	return spec{
+		usage: "operator snapshot save [options] [<file>]", synopsis: "Saves the state of the servers into a file", max: 1,
+		help: "The file is drover-STATE-TIME.snap if none is named. It is complete or not there.",
+		setup: func(fs *flag.FlagSet) run {
+			stale := fs.Bool("stale", false, "Any server answers, with or without a leader.")
+			refuse(fs, true, "the keys are never part of a snapshot in the clear", "redact")
+			return func(ctx context.Context, s *session, args []string) error {
+				name := "drover-state-" + time.Now().UTC().Format("20060102-150405") + ".snap"
+				if len(args) == 1 {
+					name = args[0]
+				}
+				answer, err := s.client.SaveSnapshot(ctx, *stale)
+				if err != nil {
+					return err
+				}
+				defer answer.Body.Close()
+				if err := writeWhole(name, answer.Body); err != nil {
+					return err
+				}
+				s.printf("State file written to %v", name)
+				return nil
+			}
+		},
+	}
+}
+
+// writeWhole writes a new file that appears under its name only when it is complete.
+func writeWhole(name string, r io.Reader) error {
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s exists already; remove it or name another file", name)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.part")
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	defer os.Remove(f.Name()) // gone if all went well
+	_, err = io.Copy(f, r)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return nil
+}
+
+func snapshotRestore() spec {
+	return spec{
+		usage: "operator snapshot restore [options] <file>", synopsis: "Replaces the state of the servers by that of a file", min: 1, max: 1, takes: takesFiles,
+		help: "All that happened since the snapshot is lost. It is for new servers after a\ndisaster, not for going back in time on servers in use.",
+		setup: func(fs *flag.FlagSet) run {
+			yes := yesFlag(fs, "the question whether to replace the state")
+			return func(ctx context.Context, s *session, args []string) error {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return fmt.Errorf("cannot read the snapshot: %w", err)
+				}
+				defer f.Close()
+				if s.InTerminal { // the reference asks nothing, and scripts rely on it
+					if sure, err := s.confirm(*yes, "Replace the state of %s by %s?", s.client.Address(), args[0]); !sure {
+						return err
+					}
+				}
+				if err := s.client.RestoreSnapshot(ctx, bufio.NewReaderSize(f, 1<<20)); err != nil {
+					return err
+				}
+				s.printf("Snapshot Restored")
+				return nil
+			}
+		},
+	}
+}

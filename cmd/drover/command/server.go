@@ -1,0 +1,91 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+func serverMembers() spec {
+	return spec{
+		usage: "server members [options]", synopsis: "Lists the servers that the agent knows", output: true,
+		setup: func(fs *flag.FlagSet) run {
+			detailed := fs.Bool("detailed", false, "The same as -verbose.")
+			show := uiFlag(fs)
+			return func(ctx context.Context, s *session, _ []string) error {
+				m, err := s.client.Members(ctx)
+				if err != nil {
+					return err
+				}
+				if done, err := s.formatted(m); done {
+					return err
+				}
+				s.maybeUI(*show, "servers")
+				leader, leaderErr := s.client.Leader(ctx)
+				header := []string{"Name", "Address", "Port", "Status", "Leader", "Raft Version", "Build", "Datacenter", "Region"}
+				all := s.verbose || *detailed
+				if all {
+					header = append(header, "Tags")
+				}
+				var rows [][]string
+				for _, x := range m.Members {
+					rpc := net.JoinHostPort(x.Addr, x.Tags["port"])
+					row := []string{x.Name, x.Addr, text(x.Port), x.Status, text(leader != "" && rpc == leader), x.Tags["raft_vsn"], x.Tags["build"], x.Tags["dc"], x.Tags["region"]}
+					if all {
+						tags := ""
+						for i, k := range sortedKeys(x.Tags) {
+							if i > 0 {
+								tags += ","
+							}
+							tags += k + "=" + x.Tags[k]
+						}
+						row = append(row, tags)
+					}
+					rows = append(rows, row)
+				}
+				s.table(header, rows)
+				if leaderErr != nil {
+					return fmt.Errorf("no leader is known: %w", leaderErr)
+				}
+				return nil
+			}
+		},
+	}
+}
+
+func serverJoin() spec {
+	return spec{
+		usage: "server join [options] <addr> [<addr>...]", synopsis: "Joins the agent's server to others", min: 1, max: -1,
+		setup: func(*flag.FlagSet) run {
+			return func(ctx context.Context, s *session, args []string) error {
+				n, failure, err := s.client.Join(ctx, args)
+				if err != nil {
+					return err
+				}
+				if n == 0 && failure != "" {
+					return errdefs.Unavailablef("joined no server: %s", failure)
+				}
+				s.printf("Joined %d servers successfully", n)
+				return nil
+			}
+		},
+	}
+}
+
+func serverForceLeave() spec {
+	return spec{
+		usage: "server force-leave [options] <node>", synopsis: "Takes a failed server out of the list", min: 1, max: 1,
+		setup: func(fs *flag.FlagSet) run {
+			prune := fs.Bool("prune", false, "Forgets it wholly.")
+			return func(ctx context.Context, s *session, args []string) error {
+				return s.client.ForceLeave(ctx, args[0], *prune)
+			}
+		},
+	}
+}

@@ -1,0 +1,82 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+// groups are names that only have subcommands.
+var groups = map[string]string{
+	"alloc": "Work with allocations", "config": "Work with configuration files of agents", "deployment": "Work with deployments",
+	"eval": "Work with evaluations", "job": "Work with jobs", "job periodic": "Work with periodic jobs", "job tag": "Name versions of jobs",
+	"namespace": "Work with namespaces", "node": "Work with nodes", "node meta": "Work with the metadata of a node",
+	"node pool": "Work with node pools", "operator": "Tools for operators", "operator autopilot": "Work with the care for servers",
+	"operator gossip": "Work with the gossip of servers", "operator gossip keyring": "Work with the key of gossip",
+	"operator raft": "Work with the consensus of servers", "operator root": "Work with the keys of servers",
+	"operator root keyring": "Work with the keys that encrypt variables and sign identities", "operator scheduler": "Work with the scheduler",
+	"operator snapshot": "Save, inspect and restore the state of servers", "scaling": "Work with scaling",
+	"scaling policy": "Work with scaling policies", "server": "Work with servers", "service": "Work with services",
+	"system": "Work with the system", "system reconcile": "Work out anew what is derived", "var": "Work with variables",
+}
+
+// aliases are other names of commands: short ones, and those of old scripts.
+var aliases = map[string]string{
+	"run": "job run", "stop": "job stop", "start": "job start", "plan": "job plan", "validate": "job validate", "inspect": "job inspect",
+	"init": "job init", "action": "job action", "exec": "alloc exec", "logs": "alloc logs", "fs": "alloc fs",
+	"alloc-status": "alloc status", "eval-status": "eval status", "node-status": "node status", "node-drain": "node drain",
+	"client-config": "node config", "server-members": "server members", "server-join": "server join",
+	"server-force-leave": "server force-leave", "keygen": "operator gossip keyring generate", "check": "agent-info",
+}
+
+// Hidden are the names that work and that help does not list.
+func Hidden() []string {
+	return []string{"alloc-status", "eval-status", "node-status", "node-drain", "client-config", "server-members", "server-join", "server-force-leave", "keygen", "check"}
+}
+
+// specs is every subcommand by name.
+func specs() map[string]func() spec {
+	return map[string]func() spec{
+		"job action": jobAction, "job allocs": jobAllocs, "job deployments": jobDeployments, "job dispatch": jobDispatch,
+		"job eval": jobEval, "job history": jobHistory, "job init": jobInit, "job inspect": jobInspect,
+		"job periodic force": jobPeriodicForce, "job plan": jobPlan, "job promote": jobPromote, "job restart": jobRestart,
+		"job revert": jobRevert, "job run": jobRun, "job scale": jobScale, "job scaling-events": jobScalingEvents,
+		"job start": jobStart, "job status": jobStatus, "job stop": jobStop, "job tag apply": jobTagApply,
+		"job tag unset": jobTagUnset, "job validate": jobValidate,
+
+		"alloc checks": allocChecks, "alloc exec": allocExec, "alloc fs": allocFS, "alloc logs": allocLogs,
+		"alloc restart": allocRestart, "alloc signal": allocSignal, "alloc status": allocStatus, "alloc stop": allocStop,
+
+		"node config": nodeConfig, "node drain": nodeDrain, "node eligibility": nodeEligibility,
+		"node meta apply": nodeMetaApply, "node meta read": nodeMetaRead, "node status": nodeStatus,
+		"node pool apply": nodePoolApply, "node pool delete": nodePoolDelete, "node pool info": nodePoolInfo,
+		"node pool init": nodePoolInit, "node pool jobs": nodePoolJobs, "node pool list": nodePoolList, "node pool nodes": nodePoolNodes,
+
+		"eval delete": evalDelete, "eval list": evalList, "eval status": evalStatus,
+
+		"deployment fail": deploymentFail, "deployment list": deploymentList, "deployment pause": deploymentPause,
+		"deployment promote": deploymentPromote, "deployment resume": deploymentResume,
+		"deployment status": deploymentStatus, "deployment unblock": deploymentUnblock,
+
+		"namespace apply": namespaceApply, "namespace delete": namespaceDelete, "namespace inspect": namespaceInspect,
+		"namespace list": namespaceList, "namespace status": namespaceStatus,
+
+		"agent-info": agentInfo, "monitor": monitorAgent, "monitor export": monitorExport, "config validate": configValidate,
+		"server members": serverMembers, "server join": serverJoin, "server force-leave": serverForceLeave,
+
+		"operator api": operatorAPI, "operator metrics": operatorMetrics, "operator debug": operatorDebug,
+
+		"operator raft list-peers": raftListPeers, "operator raft remove-peer": raftRemovePeer,
+		"operator raft transfer-leadership": raftTransferLeadership,
+		"operator autopilot get-config":     autopilotGet, "operator autopilot set-config": autopilotSet, "operator autopilot health": autopilotHealth,
+		"operator scheduler get-config": schedulerGet, "operator scheduler set-config": schedulerSet,
+		"operator snapshot save": snapshotSave, "operator snapshot restore": snapshotRestore,
+		"operator gossip keyring generate": gossipGenerate,
+		"operator root keyring list":       keyringList, "operator root keyring rotate": keyringRotate, "operator root keyring remove": keyringRemove,
+
+		"scaling policy info": scalingInfo, "scaling policy list": scalingList,
+		"service delete": serviceDelete, "service info": serviceInfo, "service list": serviceList,
+
+		"var get": varGet, "var init": varInit, "var list": varList, "var lock": varLock, "var purge": varPurge, "var put": varPut,
+
+		"status": status, "ui": ui, "system gc": systemGC, "system reconcile summaries": reconcileSummaries,
+		"version": version, "fmt": format, "completion": completion,
+	}
+}

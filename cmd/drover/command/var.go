@@ -1,0 +1,344 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// varOutput are the flags of how a variable is printed.
+type varOutput struct {
+	form, template string
+	forms          []string
+}
+
+func varOutputFlags(fs *flag.FlagSet, otherwise string, forms ...string) *varOutput {
+	o := &varOutput{forms: forms}
+	fs.StringVar(&o.form, "out", otherwise, "Form of the output: "+strings.Join(forms, ", ")+".")
+	fs.StringVar(&o.template, "template", "", "With -out go-template: the template.")
+	return o
+}
+
+// print writes v in the form that was asked for; table does it for people.
+func (o *varOutput) print(s *session, v any, hcl func() string, table func()) error {
+	switch o.form {
+	case "none":
+		return nil
+	case "table", "terse":
+		table()
+		return nil
+	case "json":
+		return s.printJSON(v)
+	case "hcl":
+		s.printf("%s", hcl())
+		return nil
+	case "go-template":
+		t, err := template.New("").Parse(o.template)
+		if err != nil {
+			return fmt.Errorf("the template has an error: %w", err)
+		}
+		if o.template == "" {
+			return errors.New("give the template with -template")
+		}
+		if err := t.Execute(s.Out, v); err != nil {
+			return fmt.Errorf("the template cannot be applied: %w", err)
+		}
+		s.printf("")
+		return nil
+	}
+	return fmt.Errorf("-out %q: write one of %s", o.form, strings.Join(o.forms, ", "))
+}
+
+// variableHCL writes a variable as a file that "var put" takes.
+func variableHCL(v *client.Variable) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "namespace    = %s\npath         = %s\ncreate_index = %d\nmodify_index = %d\n\nitems = {\n", jobspec.Quote(v.Namespace), jobspec.Quote(v.Path), v.CreateIndex, v.ModifyIndex)
+	for _, k := range sortedKeys(v.Items) {
+		fmt.Fprintf(&b, "  %s = %s\n", jobspec.Quote(k), jobspec.Quote(v.Items[k]))
+	}
+	return b.String() + "}"
+}
+
+func (s *session) describeVariable(v *client.Variable) {
+	s.pairs("Namespace", v.Namespace, "Path", v.Path, "Create Time", date(v.CreateTime), "Modify Time", date(v.ModifyTime), "Check Index", text(v.ModifyIndex))
+	if v.Lock != nil {
+		s.pairs("Lock ID", v.Lock.ID, "Lock TTL", v.Lock.TTL, "Lock Delay", v.Lock.LockDelay)
+	}
+	s.title("\nItems")
+	s.mapPairs(v.Items)
+}
+
+func varGet() spec {
+	return spec{
+		usage: "var get [options] <path>", synopsis: "Prints a variable", min: 1, max: 1, takes: "vars",
+		setup: func(fs *flag.FlagSet) run {
+			out := varOutputFlags(fs, "", "table", "json", "hcl", "go-template", "none")
+			item := fs.String("item", "", "Prints only this item, as it is.")
+			show := uiFlag(fs)
+			return func(ctx context.Context, s *session, args []string) error {
+				if *item != "" && (out.form != "" || out.template != "") {
+					return errors.New("-item prints the item as it is; leave -out and -template out")
+				}
+				v, err := s.client.Variable(ctx, args[0])
+				if errdefs.IsNotFound(err) {
+					return fmt.Errorf("no variable %q in namespace %q; list them with: drover var list", args[0], s.client.Namespace())
+				}
+				if err != nil {
+					return err
+				}
+				if *item != "" {
+					value, ok := v.Items[*item]
+					if !ok {
+						return fmt.Errorf("variable %q has no item %q", v.Path, *item)
+					}
+					s.printf("%s", value)
+					return nil
+				}
+				s.maybeUI(*show, "variables/var/"+url.PathEscape(v.Path)+"@"+v.Namespace)
+				return s.printVariable(out, v)
+			}
+		},
+	}
+}
+
+// printVariable prints a variable: for people on a terminal, as JSON elsewhere.
+func (s *session) printVariable(out *varOutput, v *client.Variable) error {
+	if out.form == "" {
+		out.form = map[bool]string{true: "table", false: "json"}[s.Terminal]
+	}
+	return out.print(s, v, func() string { return variableHCL(v) }, func() { s.describeVariable(v) })
+}
+
+func varList() spec {
+	return spec{
+		usage: "var list [options] [<prefix>]", synopsis: "Lists variables", max: 1, takes: "vars",
+		setup: func(fs *flag.FlagSet) run {
+			q := filterFlags(fs, true)
+			out := varOutputFlags(fs, "table", "table", "terse", "json", "go-template")
+			show := uiFlag(fs)
+			return func(ctx context.Context, s *session, args []string) error {
+				if len(args) == 1 {
+					q.Prefix = args[0]
+				}
+				list, meta, err := s.client.Variables(ctx, &q.Query)
+				if err != nil {
+					return err
+				}
+				s.maybeUI(*show, "variables")
+				if out.form == "terse" {
+					for _, v := range list {
+						s.printf("%s", v.Path)
+					}
+					return nil
+				}
+				err = out.print(s, list, nil, func() {
+					var rows [][]string
+					for _, v := range list {
+						rows = append(rows, []string{v.Namespace, v.Path, date(v.ModifyTime)})
+					}
+					s.tableOr("No variables found", []string{"Namespace", "Path", "Last Updated"}, rows)
+				})
+				if out.form == "table" {
+					q.more(s, meta)
+				}
+				return err
+			}
+		},
+	}
+}
+
+func varPut() spec {
+	return spec{
+		usage: "var put [options] <path or @file or -> [<key>=<value>...]", synopsis: "Creates or changes a variable", min: 1, max: -1, takes: "vars",
+		help: "A variable comes from a path and KEY=VALUE items, from a file (@FILE) or from\nstandard input (-). Items of the command line are added to those of the file. A\nvalue of @FILE is the content of a file. A variable that exists is changed only\nwith -check-index of its present index, or with -force.",
+		setup: func(fs *flag.FlagSet) run {
+			check := fs.String("check-index", "", "Writes only if the variable is at this index; 0: only if it is new.")
+			force := fs.Bool("force", false, "Writes whatever is there.")
+			form := fs.String("in", "", "Form of the file: hcl or json; by its name if not given, hcl for standard input.")
+			out := varOutputFlags(fs, "", "table", "json", "hcl", "go-template", "none")
+			show := uiFlag(fs)
+			return func(ctx context.Context, s *session, args []string) error {
+				v, err := s.readVariable(args, *form)
+				if err != nil {
+					return err
+				}
+				cas, err := putIndex(*check, *force, v)
+				if err != nil {
+					return err
+				}
+				saved, err := s.client.PutVariable(ctx, v, cas)
+				if errdefs.IsConflict(err) {
+					return fmt.Errorf("variable %q has been changed or exists; see it with `drover var get %s`, write with -check-index of its index or with -force", v.Path, v.Path)
+				}
+				if err != nil {
+					return err
+				}
+				s.maybeUI(*show, "variables/var/"+url.PathEscape(v.Path)+"@"+saved.Namespace)
+				if out.form == "" && s.Terminal {
+					s.printf("Created variable %q with modify index %d", saved.Path, saved.ModifyIndex)
+					return nil
+				}
+				return s.printVariable(out, saved)
+			}
+		},
+	}
+}
+
+// putIndex is the index that a variable must have to be written, nil for any.
+func putIndex(check string, force bool, v *client.Variable) (*uint64, error) {
+	if force && check != "" {
+		return nil, errors.New("give either -force or -check-index")
+	}
+	given, index, err := checkIndex(check)
+	switch {
+	case err != nil:
+		return nil, err
+	case force:
+		return nil, nil
+	case !given:
+		index = v.ModifyIndex // that of the file, 0 for a new variable
+	}
+	return &index, nil
+}
+
+// readVariable reads a variable from a file, from standard input or from items.
+func (s *session) readVariable(args []string, form string) (*client.Variable, error) {
+	v := &client.Variable{Path: args[0]}
+	if name, isFile := strings.CutPrefix(args[0], "@"); isFile || args[0] == "-" {
+		src, err := readFile(name, s.In)
+		if err != nil {
+			return nil, err
+		}
+		if form == "" {
+			form = strings.TrimPrefix(filepath.Ext(name), ".")
+		}
+		if v, err = parseVariable(src, name, form); err != nil {
+			return nil, err
+		}
+	}
+	if v.Items == nil {
+		v.Items = map[string]string{}
+	}
+	for _, kv := range args[1:] {
+		key, value, ok := strings.Cut(kv, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("%q is not KEY=VALUE", kv)
+		}
+		if name, isFile := strings.CutPrefix(value, "@"); isFile {
+			b, err := readFile(name, s.In)
+			if err != nil {
+				return nil, err
+			}
+			value = string(b)
+		}
+		v.Items[key] = value
+	}
+	switch {
+	case v.Path == "":
+		return nil, errors.New("the variable has no path; write path = \"...\" into the file")
+	case len(v.Items) == 0:
+		return nil, errors.New("the variable has no items; give KEY=VALUE")
+	}
+	if v.Namespace != "" {
+		s.client = s.client.WithNamespace(v.Namespace)
+	}
+	return v, nil
+}
+
+func parseVariable(src []byte, name, form string) (*client.Variable, error) {
+	v := &client.Variable{}
+	if form == "json" {
+		if err := json.Unmarshal(src, v); err != nil {
+			return nil, fmt.Errorf("%s is no variable in JSON: %w", name, err)
+		}
+		return v, nil
+	}
+	f, err := jobspec.ParseVariable(src, name)
+	if err != nil {
+		return nil, err
+	}
+	v.Namespace, v.Path, v.Items, v.ModifyIndex = f.Namespace, f.Path, f.Items, f.ModifyIndex
+	return v, nil
+}
+
+func varPurge() spec {
+	return spec{
+		usage: "var purge [options] <path>", synopsis: "Deletes a variable", min: 1, max: 1, takes: "vars",
+		setup: func(fs *flag.FlagSet) run {
+			check := fs.String("check-index", "", "Deletes only if the variable is at this index.")
+			return func(ctx context.Context, s *session, args []string) error {
+				given, index, err := checkIndex(*check)
+				if err != nil {
+					return err
+				}
+				cas := &index
+				if !given {
+					cas = nil
+				}
+				if err := s.client.DeleteVariable(ctx, args[0], cas); err != nil {
+					return err
+				}
+				s.printf("Successfully purged variable %q!", args[0])
+				return nil
+			}
+		},
+	}
+}
+
+// exampleVariable is what "var init" writes.
+const exampleVariable = `# Where the variable lies. Jobs may read nomad/jobs, nomad/jobs/JOB,
+# nomad/jobs/JOB/GROUP and nomad/jobs/JOB/GROUP/TASK without further policies.
+path = "path/to/variable"
+
+# The namespace can be set here or with -namespace.
+# namespace = "default"
+
+# Up to 64 KiB of keys and values, all of them text.
+items = {
+  key1 = "value 1"
+  key2 = "value 2"
+}
+`
+
+func varInit() spec {
+	return spec{
+		usage: "var init [options] [<filename>]", synopsis: "Writes an example of a variable", max: 1, offline: true,
+		setup: func(fs *flag.FlagSet) run {
+			out := fs.String("out", "hcl", "Form of the example: hcl or json.")
+			quiet := fs.Bool("quiet", false, "Prints nothing.")
+			return func(_ context.Context, s *session, args []string) error {
+				name, content := "spec.nv.hcl", exampleVariable
+				switch *out {
+				case "hcl":
+				case "json":
+					name, content = "spec.nv.json", "{\n  \"Path\": \"path/to/variable\",\n  \"Items\": {\n    \"key1\": \"value 1\",\n    \"key2\": \"value 2\"\n  }\n}\n"
+				default:
+					return fmt.Errorf("-out %q: write hcl or json", *out)
+				}
+				if len(args) == 1 {
+					name = args[0]
+				}
+				if err := writeNew(name, content); err != nil {
+					return err
+				}
+				if !*quiet {
+					s.printf("Example variable specification written to %s", name)
+				}
+				return nil
+			}
+		},
+	}
+}

@@ -1,0 +1,149 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// locker is one run of "var lock".
+type locker struct {
+	*session
+	ttl, delay time.Duration
+	backoff    time.Duration
+	retries    int
+	early      bool
+	shell      bool
+}
+
+func varLock() spec {
+	return spec{
+		usage: "var lock [options] <path> <command> [<args>...]", synopsis: "Runs a command while it holds the lock of a variable", min: 2, max: -1, raw: 2, takes: "vars",
+		help: "The variable is created if it is not there. The exit code is that of the command.\nA lock that is lost ends the command.",
+		setup: func(fs *flag.FlagSet) run {
+			l := &locker{}
+			fs.DurationVar(&l.ttl, "ttl", 15*time.Second, "How long the lock lasts without being renewed; 10s to 24h.")
+			fs.DurationVar(&l.delay, "delay", 15*time.Second, "How long nobody gets the lock after it was lost.")
+			fs.DurationVar(&l.backoff, "backoff", time.Second, "Pause before the lock is tried again; it doubles up to a minute.")
+			fs.IntVar(&l.retries, "max-retry", 5, "How often the lock is tried again; -1 is without end.")
+			fs.BoolVar(&l.early, "early-return", false, "Exits with 0 at once if somebody else holds the lock.")
+			fs.BoolVar(&l.shell, "shell", true, "Runs the command in a shell.")
+			return func(ctx context.Context, s *session, args []string) error {
+				l.session = s
+				return l.run(ctx, args[0], args[1:])
+			}
+		},
+	}
+}
+
+func (l *locker) run(ctx context.Context, path string, command []string) error {
+	held, err := l.acquire(ctx, path)
+	if err != nil || held == nil {
+		return err
+	}
+	if l.verbose {
+		l.printf("Lock of %q acquired", path)
+	}
+	ctx, lose := context.WithCancelCause(ctx)
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		if err := l.keep(ctx, held); err != nil {
+			lose(fmt.Errorf("the lock of %q was lost, so the command was ended: %w", path, err))
+		}
+	}()
+	err = l.command(ctx, path, command)
+	lost := context.Cause(ctx)
+	lose(nil)
+	<-renewed
+	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if _, relErr := l.client.LockVariable(release, "release", held); relErr != nil && lost == nil {
+		fmt.Fprintf(l.Err, "The lock of %q could not be released, it ends after %s: %s\n", path, l.ttl, client.Text(relErr))
+	}
+	if lost != nil && !errors.Is(lost, context.Canceled) {
+		return lost
+	}
+	return err
+}
+
+// acquire takes the lock; nil means that somebody else has it and -early-return was given.
+func (l *locker) acquire(ctx context.Context, path string) (*client.Variable, error) {
+	pause := l.backoff
+	for try := 0; ; try++ {
+		want := &client.Variable{Path: path, Lock: &client.VariableLock{TTL: l.ttl.String(), LockDelay: l.delay.String()}}
+		held, err := l.client.LockVariable(ctx, "acquire", want)
+		switch {
+		case err == nil:
+			return &client.Variable{Path: path, Lock: held.Lock}, nil
+		case errdefs.IsConflict(err) && l.early:
+			return nil, nil
+		case !errdefs.IsConflict(err) && !errdefs.IsUnavailable(err):
+			return nil, err
+		case l.retries >= 0 && try >= l.retries:
+			return nil, fmt.Errorf("the lock of %q was not free in %d tries; try more often with -max-retry: %w", path, try+1, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+			pause = min(pause*2, time.Minute)
+		}
+	}
+}
+
+// keep renews the lock until ctx ends. It fails once the lock has surely ended.
+func (l *locker) keep(ctx context.Context, held *client.Variable) error {
+	tick := time.NewTicker(max(l.ttl/3, time.Second))
+	defer tick.Stop()
+	ends := time.Now().Add(l.ttl)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		began := time.Now()
+		_, err := l.client.LockVariable(ctx, "renew", held)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			ends = began.Add(l.ttl)
+		case errdefs.IsConflict(err) || time.Now().After(ends):
+			return err
+		}
+	}
+}
+
+// command runs the command until it ends or the lock is lost.
+func (l *locker) command(ctx context.Context, path string, args []string) error {
+	if l.shell {
+		args = []string{"/bin/sh", "-c", strings.Join(args, " ")}
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.In, l.Out, l.Err
+	cmd.Env = append(os.Environ(), "DROVER_LOCK_PATH="+path)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second // then it is killed
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return &exitCode{code: exit.ExitCode()}
+	case err != nil:
+		return fmt.Errorf("the command could not be run: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// metaBlock is a block of any attributes.
+type metaBlock struct {
+	Body hcl.Body `hcl:",remain"`
+}
+
+type poolsFile struct {
+	Pools []poolBlock `hcl:"node_pool,block"`
+}
+
+type poolBlock struct {
+	Name        string     `hcl:"name,label"`
+	Description string     `hcl:"description,optional"`
+	IdentityTTL string     `hcl:"node_identity_ttl,optional"`
+	Meta        *metaBlock `hcl:"meta,block"`
+	Scheduler   *struct {
+		Algorithm        string `hcl:"scheduler_algorithm,optional"`
+		Oversubscription *bool  `hcl:"memory_oversubscription_enabled"`
+	} `hcl:"scheduler_config,block"`
+}
+
+// ParseNodePools reads a file of node_pool blocks. Its errors are those of ParseHCL.
+func ParseNodePools(src []byte, filename string) ([]*model.NodePool, error) {
+	var file poolsFile
+	diags := decodeFile(src, filename, &file)
+	var out []*model.NodePool
+	for _, b := range file.Pools {
+		p := &model.NodePool{Name: b.Name, Description: b.Description}
+		meta, more := b.Meta.read()
+		p.Meta, diags = meta, append(diags, more...)
+		if b.IdentityTTL != "" {
+			ttl, err := time.ParseDuration(b.IdentityTTL)
+			if err != nil {
+				diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid duration", Detail: "node_identity_ttl of pool " + quoted(b.Name) + ": " + err.Error(), Subject: startOf(filename).Ptr()})
+			}
+			p.NodeIdentityTTL = ttl
+		}
+		if s := b.Scheduler; s != nil {
+			p.SchedulerConfiguration = &model.NodePoolSchedulerConfiguration{SchedulerAlgorithm: s.Algorithm, MemoryOversubscriptionEnabled: s.Oversubscription}
+		}
+		out = append(out, p)
+	}
+	if !diags.HasErrors() && len(out) == 0 {
+		diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No node pool", Detail: `The file holds no block node_pool "NAME" { ... }.`, Subject: startOf(filename).Ptr()})
+	}
+	return out, parseError(diags, src, filename)
+}
+
+type allowDeny struct {
+	Default string   `hcl:"default,optional"`
+	Allowed []string `hcl:"allowed,optional"`
+	Denied  []string `hcl:"denied,optional"`
+}
+
+type namespaceFile struct {
+	Name         string     `hcl:"name"`
+	Description  string     `hcl:"description,optional"`
+	Quota        string     `hcl:"quota,optional"`
+	Meta         *metaBlock `hcl:"meta,block"`
+	Capabilities *struct {
+		EnabledTaskDrivers   []string `hcl:"enabled_task_drivers,optional"`
+		DisabledTaskDrivers  []string `hcl:"disabled_task_drivers,optional"`
+		EnabledNetworkModes  []string `hcl:"enabled_network_modes,optional"`
+		DisabledNetworkModes []string `hcl:"disabled_network_modes,optional"`
+	} `hcl:"capabilities,block"`
+	NodePools *allowDeny `hcl:"node_pool_config,block"`
+	Vault     *allowDeny `hcl:"vault,block"`
+	Consul    *allowDeny `hcl:"consul,block"`
+}
+
+// ParseNamespace reads a file that describes a namespace. Its errors are those of ParseHCL.
+func ParseNamespace(src []byte, filename string) (*model.Namespace, error) {
+	var f namespaceFile
+	diags := decodeFile(src, filename, &f)
+	meta, more := f.Meta.read()
+	diags = append(diags, more...)
+	n := &model.Namespace{Name: f.Name, Description: f.Description, Quota: f.Quota, Meta: meta}
+	if c := f.Capabilities; c != nil {
+		n.Capabilities = (*model.NamespaceCapabilities)(c)
+	}
+	if c := f.NodePools; c != nil {
+		n.NodePoolConfiguration = (*model.NamespaceNodePoolConfiguration)(c)
+	}
+	if c := f.Vault; c != nil {
+		n.VaultConfiguration = (*model.NamespaceVaultConfiguration)(c)
+	}
+	if c := f.Consul; c != nil {
+		n.ConsulConfiguration = (*model.NamespaceConsulConfiguration)(c)
+	}
+	return n, parseError(diags, src, filename)
+}
+
+func decodeFile(src []byte, filename string, into any) hcl.Diagnostics {
+	if diags := checkBounds(src, filename); diags.HasErrors() {
+		return diags
+	}
+	file, diags := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)
+	if diags.HasErrors() {
+		return diags
+	}
+	return append(diags, gohcl.DecodeBody(file.Body, nil, into)...)
+}
+
+func (m *metaBlock) read() (map[string]string, hcl.Diagnostics) {
+	if m == nil {
+		return nil, nil
+	}
+	attrs, diags := m.Body.JustAttributes()
+	out := map[string]string{}
+	for name, a := range attrs {
+		value, more := a.Expr.Value(nil)
+		diags = append(diags, more...)
+		if more.HasErrors() {
+			continue
+		}
+		text, err := convert.Convert(value, cty.String)
+		if err != nil || text.IsNull() {
+			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid metadata", Detail: "The value of " + quoted(name) + " is no text.", Subject: a.Range.Ptr()})
+			continue
+		}
+		out[name] = text.AsString()
+	}
+	return out, diags
+}
+
+// parseError is nil if nothing is wrong.
+func parseError(diags hcl.Diagnostics, src []byte, filename string) error {
+	if !diags.HasErrors() {
+		return nil
+	}
+	return &ParseError{diags: diags, src: map[string][]byte{filename: src}}
+}
+
+// Variable is a file that describes a variable of the cluster.
+type Variable struct {
+	Namespace   string            `hcl:"namespace,optional"`
+	Path        string            `hcl:"path,optional"`
+	Items       map[string]string `hcl:"items"`
+	CreateIndex uint64            `hcl:"create_index,optional"`
+	ModifyIndex uint64            `hcl:"modify_index,optional"`
+}
+
+// ParseVariable reads a file that describes a variable. Its errors are those of ParseHCL.
+func ParseVariable(src []byte, filename string) (*Variable, error) {
+	v := &Variable{}
+	return v, parseError(decodeFile(src, filename, v), src, filename)
+}
+
+// Quote writes text as HCL does.
+func Quote(text string) string {
+	return string(hclwrite.TokensForValue(cty.StringVal(text)).Bytes())
+}
