@@ -1,0 +1,176 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// BenchmarkDispatch measures 10,000 dispatches of one parameterized job by 20
+// clients over HTTP against an agent of the real binaries in the directory that
+// DROVER_BENCH_BIN names: how many are accepted a second, how long a call takes,
+// and how long it takes until the last of their evaluations is done. The
+// children ask for no alloc, so that it is dispatching that is measured. "dev"
+// keeps the log in memory, "durable" writes it to disk.
+//
+//	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench Dispatch -benchtime 1x
+func BenchmarkDispatch(b *testing.B) {
+	source := os.Getenv("DROVER_BENCH_BIN")
+	if source == "" {
+		b.Skip("DROVER_BENCH_BIN names no folder of binaries: make build, then name bin/")
+	}
+	bin := copyBinaries(b, source)
+	b.Run("dev", func(b *testing.B) { benchmarkDispatch(b, func() *agent { return startAgent(b, bin) }) })
+	b.Run("durable", func(b *testing.B) { benchmarkDispatch(b, func() *agent { return startDurable(b, bin) }) })
+}
+
+const (
+	dispatches = 10_000
+	clients    = 20
+)
+
+func benchmarkDispatch(b *testing.B, start func() *agent) {
+	for b.Loop() {
+		a := start()
+		a.registerHook(b)
+		before := a.cpu()
+		took, total := a.dispatchAll(b)
+		settled := a.awaitChildren(b)
+		slices.Sort(took)
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(dispatches/total.Seconds(), "dispatches/s")
+		b.ReportMetric(ms(took[len(took)/2]), "p50-ms")
+		b.ReportMetric(ms(took[len(took)*99/100]), "p99-ms")
+		b.ReportMetric(ms(took[len(took)-1]), "max-ms")
+		b.ReportMetric(ms(settled), "last-eval-ms-after")
+		b.ReportMetric(1e6*(a.cpu()-before)/dispatches, "agent-cpu-us/dispatch")
+		a.reportUse(b, "after-")
+		a.stop()
+	}
+}
+
+// startDurable starts an agent whose log is on disk.
+func startDurable(b *testing.B, bin string) *agent {
+	b.Helper()
+	dir := b.TempDir()
+	ports := freePorts(b, 3)
+	conf := filepath.Join(dir, "agent.hcl")
+	text := fmt.Sprintf(`
+bind_addr = "127.0.0.1"
+data_dir  = %q
+log_level = "WARN"
+ports {
+  http = %d
+  rpc  = %d
+  serf = %d
+}
+client {
+  enabled           = true
+  network_interface = "lo"
+}
+server { enabled = true }
+`, filepath.Join(dir, "data"), ports[0], ports[1], ports[2])
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	a := &agent{bin: bin, url: fmt.Sprintf("http://127.0.0.1:%d", ports[0])}
+	a.cmd = exec.Command(filepath.Join(bin, "drover"), "agent", "-config", conf)
+	a.cmd.Stderr = os.Stderr
+	if err := a.cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(a.stop)
+	a.wait(b, "a ready node", func() bool {
+		var nodes []struct{ Status string }
+		return a.get("/v1/nodes", &nodes) == nil && len(nodes) == 1 && nodes[0].Status == "ready"
+	})
+	return a
+}
+
+// registerHook registers the parameterized job.
+func (a *agent) registerHook(b *testing.B) {
+	b.Helper()
+	job := map[string]any{"Job": map[string]any{
+		"ID": "hook", "Name": "hook", "Type": "batch", "Datacenters": []string{"*"},
+		"ParameterizedJob": map[string]any{"Payload": "optional", "MetaRequired": []string{"who"}},
+		"TaskGroups": []any{map[string]any{"Name": "g", "Count": 0, "Tasks": []any{map[string]any{
+			"Name": "t", "Driver": "raw_exec", "Config": map[string]any{"command": "/bin/true"},
+		}}}},
+	}}
+	body, err := json.Marshal(job)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r, err := http.Post(a.url+"/v1/jobs", "application/json", bytes.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(r.Body)
+		b.Fatalf("register: %s: %s", r.Status, text)
+	}
+}
+
+// dispatchAll makes all dispatches and returns the time of each call and of all.
+func (a *agent) dispatchAll(b *testing.B) ([]time.Duration, time.Duration) {
+	b.Helper()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	took := make([]time.Duration, dispatches)
+	var next, failed atomic.Int64
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range clients {
+		wg.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				if i >= dispatches {
+					return
+				}
+				body := fmt.Sprintf(`{"Payload":"aGVsbG8=","Meta":{"who":"client-%d"}}`, i)
+				begin := time.Now()
+				r, err := client.Post(a.url+"/v1/job/hook/dispatch", "application/json", bytes.NewReader([]byte(body)))
+				if err != nil {
+					failed.Add(1)
+					continue
+				}
+				if _, err := io.Copy(io.Discard, r.Body); err != nil || r.StatusCode != http.StatusOK {
+					failed.Add(1)
+				}
+				r.Body.Close()
+				took[i] = time.Since(begin)
+			}
+		})
+	}
+	wg.Wait()
+	total := time.Since(start)
+	if n := failed.Load(); n > 0 {
+		b.Fatalf("%d of %d dispatches failed", n, dispatches)
+	}
+	return took, total
+}
+
+// awaitChildren waits until every child has been looked at and is dead.
+func (a *agent) awaitChildren(b *testing.B) time.Duration {
+	b.Helper()
+	start := time.Now()
+	a.wait(b, "the end of all children", func() bool {
+		var s struct{ Children struct{ Dead int } }
+		return a.get("/v1/job/hook/summary", &s) == nil && s.Children.Dead == dispatches
+	})
+	return time.Since(start)
+}

@@ -1,0 +1,232 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
+)
+
+// kind is shell for a batch-like job with more in its job block.
+func kind(id, jobType, block, script string) string {
+	file := shell(id, jobType, 1, "", script)
+	return strings.Replace(file, "{\n", "{\n  "+block+"\n", 1)
+}
+
+// children are the jobs that a parent has made.
+func (a *agent) children(parent string) []*api.JobListStub {
+	jobs, _, err := a.Jobs(a.ctx(), &client.Query{Prefix: parent + "/"})
+	if err != nil {
+		return nil
+	}
+	return jobs
+}
+
+// summary is the count of a parent's children.
+func (a *agent) summary(parent string) model.JobChildrenSummary {
+	s, _, err := a.JobSummary(a.ctx(), parent, nil)
+	if err != nil || s.Children == nil {
+		return model.JobChildrenSummary{}
+	}
+	return *s.Children
+}
+
+func TestSysbatchRunsOnceToItsEndAndAgainWhenItChanges(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(shell("once", "sysbatch", 1, "", "echo done"))
+	first := a.await("once", model.AllocClientStatusComplete, 1)[0]
+	a.eventually(10*time.Second, "the job is dead", func() bool {
+		j, _, err := a.Job(a.ctx(), "once", nil)
+		return err == nil && j.Status == model.JobStatusDead
+	})
+	a.run(shell("once", "sysbatch", 1, "", "echo done")) // the same again
+	a.must("job", "eval", "-detach", "once")
+	a.run(shell("once", "sysbatch", 1, "", "echo again"))
+	for _, x := range a.await("once", model.AllocClientStatusComplete, 2) {
+		if x.ID != first.ID && x.JobVersion != 1 {
+			t.Errorf("version %d has run beside the first", x.JobVersion)
+		}
+	}
+}
+
+func TestADispatchedJobGetsItsMetaAndPayloadOnceForEachToken(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(kind("hook", "batch", `parameterized {
+    payload       = "required"
+    meta_required = ["who"]
+    meta_optional = ["why"]
+  }
+  meta {
+    why = "no reason"
+  }`, `echo "$NOMAD_META_who: $NOMAD_META_why" > $NOMAD_ALLOC_DIR/said`))
+	dispatch := func(token string, payload string, meta map[string]string) (*api.JobDispatchResponse, error) {
+		return a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: "hook", Payload: []byte(payload), Meta: meta, IdempotencyToken: token, IdPrefixTemplate: "ci"})
+	}
+	me := map[string]string{"who": "me"}
+	first, err := dispatch("t1", "hello", me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(first.DispatchedJobID, "hook/dispatch-ci-") || first.EvalID == "" {
+		t.Errorf("the dispatch is %+v", first)
+	}
+	again, err := dispatch("t1", "hello", me)
+	if err != nil || again.DispatchedJobID != first.DispatchedJobID || again.EvalID != first.EvalID {
+		t.Errorf("the same token gives %+v, %v", again, err)
+	}
+	x := a.await(first.DispatchedJobID, model.AllocClientStatusComplete, 1)[0]
+	if b, err := os.ReadFile(a.path(x.ID, "alloc/said")); err != nil || string(b) != "me: no reason\n" {
+		t.Errorf("the task said %q, %v", b, err)
+	}
+	if j, _, err := a.Job(a.ctx(), first.DispatchedJobID, nil); err != nil || string(j.Payload) != "hello" || j.ParentID != "hook" || !j.Dispatched {
+		t.Errorf("the child is %+v, %v", j, err)
+	}
+	for want, try := range map[string]func() error{
+		"Payload is not provided but required":                       func() error { _, err := dispatch("", "", me); return err },
+		"Dispatch did not provide required meta keys: [who]":         func() error { _, err := dispatch("", "x", nil); return err },
+		"Dispatch request included unpermitted metadata keys: [a b]": func() error { _, err := dispatch("", "x", map[string]string{"who": "", "b": "", "a": ""}); return err },
+		"Payload exceeds maximum size; 16385 > 16384":                func() error { _, err := dispatch("", strings.Repeat("x", 16385), me); return err },
+		"id prefix template": func() error {
+			_, err := a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: "hook", Payload: []byte("x"), Meta: me, IdPrefixTemplate: "../x"})
+			return err
+		},
+		"dispatch priority must be between": func() error {
+			_, err := a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: "hook", Payload: []byte("x"), Meta: me, Priority: 101})
+			return err
+		},
+		`parameterized job not found`:                                       func() error { _, err := a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: "nope"}); return err },
+		fmt.Sprintf("Specified job %q is not a parameterized job", x.JobID): func() error { _, err := a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: x.JobID}); return err },
+	} {
+		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	a.eventually(10*time.Second, "one dead child is counted", func() bool { return a.summary("hook") == model.JobChildrenSummary{Dead: 1} })
+
+	a.must("job", "stop", "-detach", "hook")
+	if _, err := dispatch("", "x", me); err == nil || !strings.Contains(err.Error(), "is stopped") {
+		t.Errorf("a stopped job was dispatched: %v", err)
+	}
+}
+
+func TestAPeriodicJobIsLaunchedAtItsTimesOverACrashWithoutDoubleOrStorm(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(kind("tick", "batch", `periodic { crons = ["*/2 * * * * * *"] }`, "true"))
+	a.eventually(20*time.Second, "two launches have come to their end", func() bool { return a.summary("tick").Dead >= 2 })
+	before := len(a.children("tick"))
+	a.kill()
+	down := time.Now()
+	a.eventually(20*time.Second, "several launches are missed", func() bool { return time.Since(down) > 7*time.Second })
+	a.start()
+	a.eventually(20*time.Second, "it goes on", func() bool { return len(a.children("tick")) >= before+3 })
+	a.must("job", "stop", "-detach", "tick")
+
+	times := map[int64]int{}
+	missed := 0
+	for _, j := range a.children("tick") {
+		var at int64
+		if _, err := fmt.Sscanf(j.ID, "tick/periodic-%d", &at); err != nil {
+			t.Fatal(err)
+		}
+		if times[at]++; times[at] > 1 {
+			t.Errorf("%d was launched twice", at)
+		}
+		if at%2 != 0 {
+			t.Errorf("%d is no time of its schedule", at)
+		}
+		if at > down.Unix()+1 && at <= down.Unix()+6 {
+			missed++
+		}
+	}
+	if missed > 1 {
+		t.Errorf("%d of the times while the agent was down were made up for", missed)
+	}
+	// A stopped one is launched no more, not even by force.
+	count := len(a.children("tick"))
+	if _, err := a.ForcePeriodic(a.ctx(), "tick"); err == nil || !strings.Contains(err.Error(), "stopped") {
+		t.Errorf("a stopped job was forced: %v", err)
+	}
+	stopped := time.Now()
+	a.eventually(10*time.Second, "time passes", func() bool { return time.Since(stopped) > 3*time.Second })
+	if n := len(a.children("tick")); n != count {
+		t.Errorf("%d launches after it was stopped", n-count)
+	}
+}
+
+func TestOverlapIsProhibitedWhereTheJobSaysSoButNotByForce(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(kind("slow", "batch", `periodic {
+    crons            = ["* * * * * * *"]
+    prohibit_overlap = true
+  }`, "sleep 600"))
+	a.eventually(20*time.Second, "it is launched", func() bool { return a.summary("slow").Running == 1 })
+	launched := time.Now()
+	a.eventually(10*time.Second, "its next times pass", func() bool { return time.Since(launched) > 3*time.Second })
+	if n := len(a.children("slow")); n != 1 {
+		t.Errorf("%d launches at once", n)
+	}
+	if _, err := a.ForcePeriodic(a.ctx(), "slow"); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(20*time.Second, "the forced one runs beside it", func() bool { return a.summary("slow").Running == 2 })
+	for _, j := range a.children("slow") {
+		a.must("job", "stop", "-detach", j.ID)
+	}
+	a.eventually(30*time.Second, "it is launched again once they have ended", func() bool { return a.summary("slow").Running == 1 && len(a.children("slow")) == 3 })
+}
+
+func TestCronsThatCannotWorkAreRefusedInWords(t *testing.T) {
+	a := newAgent(t).start()
+	for block, want := range map[string]string{
+		`periodic { crons = ["0 0 31 2 *"] }`:                                 "it never fires",
+		`periodic { crons = ["0 0 1 1 * 2020"] }`:                             "would never be launched",
+		`periodic { crons = ["not a cron"] }`:                                 "Invalid cron spec",
+		"periodic {\n crons = [\"@daily\"]\n time_zone = \"Mars/Olympus\"\n}": "Invalid time zone",
+	} {
+		draft, err := a.ParseJob(a.ctx(), &api.JobParseRequest{JobHCL: kind("bad", "batch", block, "true"), Canonicalize: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.RegisterJob(a.ctx(), &api.JobRegisterRequest{Job: draft}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", block, err, want)
+		}
+	}
+	a.run(kind("often", "batch", `periodic { crons = ["@hourly"] }`, "true"))
+	draft, err := a.ParseJob(a.ctx(), &api.JobParseRequest{JobHCL: kind("often", "batch", `periodic { crons = ["* * * * * * *"] }`, "true"), Canonicalize: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.RegisterJob(a.ctx(), &api.JobRegisterRequest{Job: draft})
+	if err != nil || !strings.Contains(r.Warnings, "launches the job every 1s") {
+		t.Errorf("no warning of launches each second: %+v, %v", r, err)
+	}
+}
+
+func TestFailedAllocsAreReplacedWhenSomebodyForcesIt(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(shell("broken", "batch", 1, `
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }`, "exit 1"))
+	first := a.await("broken", model.AllocClientStatusFailed, 1)[0]
+	a.must("job", "eval", "-detach", "broken")
+	a.must("job", "eval", "-detach", "-force-reschedule", "broken")
+	a.await("broken", model.AllocClientStatusFailed, 2)
+	x, _, err := a.Allocation(a.ctx(), first.ID, nil)
+	if err != nil || x.NextAllocation == "" || x.DesiredDescription != "alloc was rescheduled because it failed" {
+		t.Errorf("the first alloc: next %q, %q, %v", x.NextAllocation, x.DesiredDescription, err)
+	}
+}
