@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	texttemplate "text/template"
 	"text/template/parse"
 
@@ -14,13 +15,14 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Names of what is put into a parsed template. Users can call them too, to no effect.
+// Names of what is put into a parsed template.
 const (
-	stepFunc  = "drover__step"
-	enterFunc = "drover__enter"
-	leaveFunc = "drover__leave"
-	printFunc = "drover__print"
-	checks    = "drover__checks" // a named template that exists during parsing only
+	checksPrefix = "drover__"
+	stepFunc     = checksPrefix + "step"
+	enterFunc    = checksPrefix + "enter"
+	leaveFunc    = checksPrefix + "leave"
+	printFunc    = checksPrefix + "print"
+	checks       = checksPrefix + "checks" // a named template that exists during parsing only
 )
 
 // compiled is a parsed template with its functions.
@@ -194,6 +196,9 @@ func (in *injector) pipe(p *parse.PipeNode, depth int) error {
 			}
 			switch arg := arg.(type) {
 			case *parse.IdentifierNode:
+				if strings.HasPrefix(arg.Ident, checksPrefix) {
+					return fmt.Errorf("the name %q is kept for checks: %w", arg.Ident, errdefs.InvalidArgument)
+				}
 				if in.used[arg.Ident] == nil {
 					in.used[arg.Ident] = arg
 				}

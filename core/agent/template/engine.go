@@ -19,6 +19,7 @@ import (
 const (
 	DefaultMaxBytes    = 10 << 20
 	DefaultMaxDuration = 10 * time.Second
+	DefaultMaxSteps    = 2_000_000
 	DefaultWaitMin     = 5 * time.Second
 	DefaultWaitMax     = 4 * time.Minute
 	DefaultBlockWait   = time.Minute
@@ -52,6 +53,7 @@ type Config struct {
 
 	MaxBytes    int64         // of what one template makes
 	MaxDuration time.Duration // of one run of one template
+	MaxSteps    int           // turns of loops and calls of one run
 
 	Wait       *Bounds // of templates without a wait block; nil is 5s to 4m
 	WaitBounds *Bounds // what every wait is kept within
@@ -100,13 +102,14 @@ func New(cfg Config) *Engine {
 		cfg.Wait = &Bounds{Min: DefaultWaitMin, Max: DefaultWaitMax}
 	}
 	setDefault(&cfg.MaxBytes, DefaultMaxBytes)
+	setDefault(&cfg.MaxSteps, DefaultMaxSteps)
 	setDefault(&cfg.MaxDuration, DefaultMaxDuration)
 	setDefault(&cfg.BlockQueryWait, DefaultBlockWait)
 	setDefault(&cfg.FilePoll, DefaultFilePoll)
 	return &Engine{cfg: cfg, hub: newHub(cfg), slots: make(chan struct{}, min(4, runtime.GOMAXPROCS(0)))}
 }
 
-func setDefault[T int64 | time.Duration](p *T, v T) {
+func setDefault[T int | int64 | time.Duration](p *T, v T) {
 	if *p <= 0 {
 		*p = v
 	}

@@ -30,16 +30,26 @@ func sourceFunctions() map[string]function {
 	}
 }
 
-// lookup gives the present answer; without one the template is run again later.
+// known is an answer as a run found it.
+type known struct {
+	Answer
+	version uint64 // 0 if there was none yet
+}
+
+// lookup gives the present answer, the same through a whole run even if a newer
+// one comes meanwhile. Without one the template is run again later.
 func (c *compiled) lookup(q Query) (Answer, bool) {
 	q.Scope = c.runner.task.Scope
-	c.runner.subscribe(q)
-	answer, version, ok := c.runner.engine.hub.answer(q)
-	c.run.seen[q] = version
-	if !ok {
+	k, again := c.run.answers[q]
+	if !again {
+		c.runner.subscribe(q)
+		k.Answer, k.version, _ = c.runner.engine.hub.answer(q)
+		c.run.answers[q] = k
+	}
+	if k.version == 0 {
 		c.miss(q)
 	}
-	return answer, ok
+	return k.Answer, k.version > 0
 }
 
 func (c *compiled) miss(q Query) {

@@ -57,7 +57,9 @@ func timestamp(layout ...string) (string, error) {
 // file that is not there yet is waited for.
 func (c *compiled) file(path string) (string, error) {
 	raw, st, err := c.runner.files.read(path, c.run.maxBytes)
-	c.run.files[path] = st
+	if _, again := c.run.files[path]; !again { // the first look decides what a change is
+		c.run.files[path] = st
+	}
 	if errdefs.IsNotFound(err) && !c.spec.ErrMissingKey {
 		c.run.missing = append(c.run.missing, "file("+path+")")
 		return "", nil

@@ -42,7 +42,7 @@ func TestFunctionsGiveWhatTheReferencesDocumentsSay(t *testing.T) {
 		`{{ sha256Hex "a" }}`:         "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb",
 		`{{ hmacSHA256Hex "m" "k" }}`: "b60090e3052297aeb5a080889ce2fc4bca957e756faeb4df7d31800ca1e771ec",
 		`{{ 5 | add 2 }} {{ 5 | subtract 2 }} {{ 5 | multiply 2 }} {{ 10 | divide 2 }} {{ 5 | modulo 2 }} {{ 5 | minimum 2 }} {{ 5 | maximum 2 }} {{ 1.5 | add 1 }}`: "7 3 10 5 1 2 5 2.5",
-		`{{ sprig_upper "a" }} {{ sprig_repeat 3 "ab" }} {{ sprig_until 3 }}`:                                 "A ababab [0 1 2]",
+		`{{ sprig_upper "a" }} {{ sprig_repeat 3 "ab" }} {{ sprig_until 3 }}`:                                                                                        "A ababab [0 1 2]",
 		`{{ scratch.Set "a" 1 }}{{ scratch.SetX "a" 2 }}{{ scratch.Get "a" }}{{ scratch.Key "b" }}`:                                                                  "1false",
 		`{{ scratch.MapSet "m" "b" 2 }}{{ scratch.MapSet "m" "a" 1 }}{{ scratch.MapSetX "m" "a" 3 }}{{ scratch.MapValues "m" }}`:                                     "[1 2]",
 		`{{ (explodeMap (parseJSON "{\"a/b\":1,\"a/c\":2}")) | toJSON }}`:                                                                                            `{"a":{"b":1,"c":2}}`,
@@ -120,4 +120,3 @@ func TestAWrongTemplateSaysFileAndLine(t *testing.T) {
 		}
 	}
 }
-

@@ -12,11 +12,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Bounds of one run of one template, beside MaxBytes and MaxDuration of Config.
+// Bounds of one run of one template, beside MaxBytes, MaxSteps and MaxDuration of Config.
 const (
 	maxSource     = 1 << 20   // bytes of a template's text
 	maxNesting    = 200       // blocks within blocks, in the text
-	maxSteps      = 5_000_000 // turns of loops, and calls
 	maxDepth      = 1_000     // named templates within each other
 	maxValueDepth = 500       // of lists and maps within each other
 	maxElements   = 1_000_000 // of one list that a function makes
@@ -29,12 +28,13 @@ const (
 type execution struct {
 	ctx      context.Context
 	maxBytes int64
+	maxSteps int
 
 	steps int
 	depth int
 	spent int64
 
-	seen    map[Query]uint64 // queries and the version of the answers that were used
+	answers map[Query]known // that were used
 	missing []string
 	files   map[string]stamp
 	scratch *Scratch
@@ -43,8 +43,8 @@ type execution struct {
 // step is called in each turn of each loop and before each function.
 func (e *execution) step() error {
 	e.steps++
-	if e.steps > maxSteps {
-		return errdefs.ResourceExhaustedf("the template takes more than %d steps; let it loop less", maxSteps)
+	if e.steps > e.maxSteps {
+		return errdefs.ResourceExhaustedf("the template takes more than %d steps; let it loop less", e.maxSteps)
 	}
 	if err := e.ctx.Err(); err != nil {
 		return errdefs.New(errdefs.DeadlineExceeded, fmt.Errorf("the template was stopped: it took longer than it may or its task ended: %w", err))

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxPattern   = 4 << 10   // bytes of a regular expression
-	maxRegexWork = 1 << 28   // its instructions times the bytes of the text
+	maxRegexWork = 1 << 26   // its instructions times the bytes of the text
 	maxMatchInts = 4_000_000 // numbers that describe all matches
 )
 

@@ -250,12 +250,15 @@ func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.engine.cfg.MaxDuration)
 	defer cancel()
-	run := &execution{ctx: ctx, maxBytes: r.engine.cfg.MaxBytes, seen: map[Query]uint64{}, files: map[string]stamp{}}
+	run := &execution{ctx: ctx, maxBytes: r.engine.cfg.MaxBytes, maxSteps: r.engine.cfg.MaxSteps, answers: map[Query]known{}, files: map[string]stamp{}}
 	t.run = run
 	out := &limited{max: run.maxBytes}
 	err := t.tmpl.Execute(out, nil)
 	t.run = nil
-	t.tried, t.seen, t.read, t.miss = true, run.seen, run.files, run.missing
+	t.tried, t.seen, t.read, t.miss = true, make(map[Query]uint64, len(run.answers)), run.files, run.missing
+	for q, k := range run.answers {
+		t.seen[q] = k.version
+	}
 	if err == nil {
 		return out.Bytes(), nil
 	}

@@ -86,6 +86,13 @@ func (s *source) answer(q template.Query, a template.Answer) {
 	s.do(func() { s.index += 10; a.Index = s.index + 1; s.answers[q] = a })
 }
 
+// counts tells how often the source was asked, and how many calls are open.
+func (s *source) counts() (fetches, open int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fetches, s.open
+}
+
 func (s *source) fail(err error) { s.do(func() { s.err = err }) }
 
 // world is a task with its directories.
@@ -157,9 +164,14 @@ func (w *world) read(rel string) string {
 	return string(raw)
 }
 
+// write puts a file in its place at once.
 func (w *world) write(rel, text string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.task.TaskDir, rel), []byte(text), 0o644); err != nil {
+	temp := filepath.Join(w.t.TempDir(), "new")
+	if err := os.WriteFile(temp, []byte(text), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.Rename(temp, filepath.Join(w.task.TaskDir, rel)); err != nil {
 		w.t.Fatal(err)
 	}
 }

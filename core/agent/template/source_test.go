@@ -1,0 +1,145 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package template_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/template"
+	"github.com/drover-project/drover/core/model"
+)
+
+// cluster is a source with two variables and services.
+func cluster() *source {
+	s := newSource()
+	s.put("nomad/jobs/web", map[string]string{"user": "u", "pw": "p", "a/b": "1", "a/c": "2"})
+	s.answer(template.Query{Kind: template.KindVariable, Name: "x", Namespace: "other", Region: "eu"},
+		template.Answer{Found: true, Variable: template.Variable{Items: map[string]string{"k": "far"}}})
+	list := []template.VariableMeta{{Path: "nomad/jobs/a", Namespace: "default", ModifyIndex: 7}, {Path: "nomad/jobs/b", Namespace: "default"}}
+	s.answer(template.Query{Kind: template.KindVariables, Name: "nomad/jobs"}, template.Answer{Variables: list})
+	s.answer(template.Query{Kind: template.KindVariables}, template.Answer{Variables: list})
+	var services []template.Service
+	for i := range 9 {
+		services = append(services, template.Service{ID: fmt.Sprint("_", i), Name: "db", Address: fmt.Sprint("10.0.0.", i), Port: 5432 + i%2, Tags: []string{"z", fmt.Sprint("t", i%3)}})
+	}
+	s.answer(template.Query{Kind: template.KindService, Name: "db"}, template.Answer{Service: services})
+	s.answer(template.Query{Kind: template.KindServices}, template.Answer{Services: []template.ServiceSummary{{Name: "db", Tags: []string{"z"}}, {Name: "web"}}})
+	return s
+}
+
+func TestVariablesAndServicesReadAsInTheReference(t *testing.T) {
+	for data, want := range map[string]string{
+		`{{ with nomadVar "nomad/jobs/web" }}{{ .user }}:{{ .pw }}{{ end }}`:                                                                            "u:p",
+		`{{ range $k, $v := nomadVar "nomad/jobs/web" }}{{ $k }}={{ $v }} {{ end }}`:                                                                    "a/b=1 a/c=2 pw=p user=u ",
+		`{{ with nomadVar "nomad/jobs/web" }}{{ range .Tuples }}{{ .Key }}={{ .Value }} {{ end }}{{ .Keys }}{{ .Values }}{{ .Metadata.Path }}{{ end }}`: "a/b=1 a/c=2 pw=p user=u [a/b a/c pw user][1 2 p u]nomad/jobs/web",
+		`{{ nomadVar "nomad/jobs/web" | toJSON }}`:                                                                                                      `{"a/b":"1","a/c":"2","pw":"p","user":"u"}`,
+		`{{ (nomadVar "nomad/jobs/web" | explode).a | toYAML }}`:                                                                                        "b: \"1\"\nc: \"2\"",
+		`{{ range $k, $p := nomadVar "nomad/jobs/web" | byKey }}{{ if eq $k "a" }}{{ $p.c }}{{ end }}{{ end }}`:                                         "2",
+		`{{ (nomadVar "x@other.eu").k }}`:                                                                                                               "far",
+		`{{ if nomadVarExists "nope" }}y{{ else }}n{{ end }}{{ nomadVarExists "nomad/jobs/web" }}`:                                                      "ntrue",
+		`{{ range nomadVarList "nomad/jobs" }}{{ .Path }}@{{ .Namespace }}/{{ .ModifyIndex }} {{ . }};{{ end }}`:                                        "nomad/jobs/a@default/7 nomad/jobs/a;nomad/jobs/b@default/0 nomad/jobs/b;",
+		`{{ len nomadVarList }}{{ len (nomadVarListSafe "nomad/jobs") }}{{ len (nomadVarList "none") }}`:                                                "220",
+		`{{ range nomadServices }}{{ .Name }} {{ .Tags }};{{ end }}`:                                                                                    "db [z];web [];",
+		`{{ range nomadService "t1.db" }}{{ .Address }}:{{ .Port }} {{ end }}`:                                                                          "10.0.0.1:5433 10.0.0.4:5432 10.0.0.7:5433 ",
+		`{{ range $tag, $s := nomadService "db" | byTag }}{{ $tag }}={{ len $s }} {{ end }}`:                                                            "t0=3 t1=3 t2=3 z=9 ",
+		`{{ range $p, $s := nomadService "db" | byPort }}{{ $p }}={{ len $s }} {{ end }}`:                                                               "5432=5 5433=4 ",
+		`{{ len (nomadService 2 "alloc" "db") }}{{ len (nomadService 20 "alloc" "db") }}{{ len (nomadService "none") }}`:                                "290",
+		`{{ range nomadService "db" }}{{ .Tags | sprig_sortAlpha | join "," }}{{ break }}{{ end }}`:                                                     "t0,z",
+		`{{ range nomadService "db" }}{{ if .Tags | contains "t1" }}{{ .ID }}{{ end }}{{ end }}`:                                                        "_1_4_7",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			s := cluster()
+			w.cfg.Source = s
+			got, err := w.render(data)
+			if err != nil || got != want {
+				t.Errorf("%s\n got %q, %v\nwant %q", data, got, err, want)
+			}
+			a, _ := s.Fetch(t.Context(), template.Query{Kind: template.KindService, Name: "db"}, template.FetchOptions{})
+			if a.Service[0].Tags[0] != "z" {
+				t.Error("a template changed what others read")
+			}
+		})
+	}
+}
+
+func TestAKeyKeepsItsInstancesWhenOthersGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := cluster()
+		w.cfg.Source = s
+		pick := func() map[string]string {
+			got, err := w.render(`{{ range $k := loop 40 }}{{ $k }}={{ range nomadService 1 (print $k) "db" }}{{ .ID }}{{ end }} {{ end }}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := map[string]string{}
+			for f := range strings.FieldsSeq(got) {
+				k, v, _ := strings.Cut(f, "=")
+				out[k] = v
+			}
+			return out
+		}
+		before := pick()
+		q := template.Query{Kind: template.KindService, Name: "db"}
+		a, _ := s.Fetch(t.Context(), q, template.FetchOptions{})
+		gone := a.Service[4].ID
+		a.Service = append(slices.Clone(a.Service[:4]), a.Service[5:]...)
+		s.answer(q, a)
+		after, kinds, moved := pick(), map[string]bool{}, 0
+		for k, id := range before {
+			kinds[id] = true
+			if after[k] != id {
+				moved++
+				if id != gone {
+					t.Errorf("key %s moved from %s to %s though it stays", k, id, after[k])
+				}
+			}
+		}
+		if len(kinds) < 5 || moved == 0 && kinds[gone] {
+			t.Errorf("40 keys use %d of 9 instances", len(kinds))
+		}
+	})
+}
+
+func TestWrongNamesAreErrorsAndNotWaitedFor(t *testing.T) {
+	for _, data := range []string{
+		`{{ nomadVar "" }}`, `{{ nomadVar "a b" }}`, `{{ nomadVar "a@b@c" }}`, `{{ nomadVarExists "a?" }}`, `{{ nomadVarList "a" "b" }}`,
+		`{{ nomadService }}`, `{{ nomadService "a b" }}`, `{{ nomadService 1 "k" }}`, `{{ nomadService 0 "k" "db" }}`, `{{ nomadService "x" "k" "db" }}`, `{{ nomadService 1 2 "db" }}`, `{{ nomadService 5 }}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.Source = cluster()
+			if got, err := w.render(data); err == nil {
+				t.Errorf("%s gives %q", data, got)
+			}
+		})
+	}
+}
+
+func TestAnEmptyListIsWaitedForOnlyIfAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := cluster()
+		w.cfg.Source, w.cfg.Wait = s, &template.Bounds{}
+		w.add(`{{ range nomadVarListSafe "new" }}{{ .Path }}{{ end }}`, func(m *model.Template) { m.ChangeMode = "noop" })
+		r := w.open()
+		defer r.Close()
+		done := make(chan error, 1)
+		go func() { done <- r.First(t.Context()) }()
+		time.Sleep(time.Minute)
+		if got := r.Waiting(); len(got) != 1 || got[0] != "nomad.var.list(new)" {
+			t.Errorf("waits for %q", got)
+		}
+		s.answer(template.Query{Kind: template.KindVariables, Name: "new"}, template.Answer{Variables: []template.VariableMeta{{Path: "new/a"}}})
+		if err := <-done; err != nil || w.read("local/out") != "new/a" {
+			t.Errorf("%v %q", err, w.read("local/out"))
+		}
+	})
+}
