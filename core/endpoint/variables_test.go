@@ -1,0 +1,265 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/endpoint"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/internal/testkit"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// at returns an endpoint of the cluster whose clock stands at now.
+func at(c *testkit.Cluster, now *time.Time) *endpoint.Endpoint {
+	cfg := c.Endpoint.Config
+	cfg.Now = func() time.Time { return *now }
+	return endpoint.New(cfg)
+}
+
+func put(path string, items map[string]string) *api.VariableRequest {
+	return &api.VariableRequest{Namespace: "default", Path: path, Items: items}
+}
+
+var ab = map[string]string{"a": "b"}
+
+func TestAVariableIsWrittenReadListedAndDeleted(t *testing.T) {
+	c := testkit.Start(t)
+	var v struct {
+		Items                    map[string]string
+		CreateIndex, ModifyIndex uint64
+	}
+	c.Must("PUT", "/v1/var/nomad/jobs/web", `{"Items":{"k":"v"}}`, &v)
+	if v.Items["k"] != "v" || v.CreateIndex == 0 || v.CreateIndex != v.ModifyIndex {
+		t.Errorf("written: %+v", v)
+	}
+	first := v.ModifyIndex
+	c.Must("PUT", "/v1/var/nomad/jobs/web", `{"Items":{"k":"w"}}`, &v)
+	if v.CreateIndex != first || v.ModifyIndex <= first {
+		t.Errorf("written again: %+v after %d", v, first)
+	}
+	c.Must("PUT", "/v1/var/nomad/job-templates/x", `{"Items":{"k":"v"}}`, nil)
+	var list []map[string]any
+	c.Must("GET", "/v1/vars?prefix=nomad/jobs", nil, &list)
+	if len(list) != 1 || list[0]["Path"] != "nomad/jobs/web" || list[0]["Items"] != nil {
+		t.Errorf("listed: %v", list)
+	}
+	for range 2 { // deleting what is gone is no error
+		if resp, body := c.Ask("DELETE", "/v1/var/nomad/jobs/web", nil); resp.StatusCode != 204 || resp.Header.Get("X-Nomad-Index") == "" {
+			t.Errorf("%s %s", resp.Status, body)
+		}
+	}
+	if resp, body := c.Ask("GET", "/v1/var/nomad/jobs/web", nil); resp.StatusCode != 404 || body != "variable not found" {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+}
+
+func TestAVariableThatCannotBeIsRefused(t *testing.T) {
+	e := testkit.Start(t).Endpoint
+	for name, req := range map[string]*api.VariableRequest{
+		"no items":        put("a", nil),
+		"no path":         put("", ab),
+		"a wild path":     put("a b", ab),
+		"a long path":     put(strings.Repeat("a", 129), ab),
+		"a reserved path": put("nomad/x", ab),
+		"too large":       put("a", map[string]string{"k": strings.Repeat("x", 64<<10)}),
+		"no name":         put("a", map[string]string{"": "x"}),
+		"no namespace":    {Namespace: "none", Path: "a", Items: ab},
+		"a lock to put":   {Namespace: "default", Path: "a", Items: ab, Lock: &api.VariableLock{TTL: api.LockTime(time.Minute)}},
+		"a short lock":    {Namespace: "default", Path: "a", Items: ab, Operation: api.LockAcquire, Lock: &api.VariableLock{TTL: api.LockTime(time.Second)}},
+		"a nameless lock": {Namespace: "default", Path: "a", Items: ab, Operation: api.LockRelease},
+	} {
+		if _, _, err := e.PutVariable(t.Context(), req); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, _, err := e.PutVariable(t.Context(), put("a", map[string]string{"k": strings.Repeat("x", 64<<10-1)})); err != nil {
+		t.Errorf("64 KiB: %v", err)
+	}
+}
+
+func TestCASLetsOnlyTheExpectedIndexWrite(t *testing.T) {
+	e := testkit.Start(t).Endpoint
+	cas := func(index uint64) *api.VariableRequest {
+		req := put("a", ab)
+		req.CAS = &index
+		return req
+	}
+	v, _, err := e.PutVariable(t.Context(), cas(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []uint64{0, v.ModifyIndex + 1} {
+		if _, _, err := e.PutVariable(t.Context(), cas(wrong)); !errdefs.IsConflict(err) {
+			t.Errorf("index %d: %v", wrong, err)
+		}
+		if _, err := e.DeleteVariable(t.Context(), cas(wrong)); !errdefs.IsConflict(err) {
+			t.Errorf("delete at %d: %v", wrong, err)
+		}
+	}
+	if _, err := e.DeleteVariable(t.Context(), cas(v.ModifyIndex)); err != nil {
+		t.Errorf("delete at the right index: %v", err)
+	}
+}
+
+func TestALockKeepsOthersOutUntilItIsReleasedOrRunsOut(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	e := at(testkit.Start(t), &now)
+	acquire := func() (*api.Variable, error) {
+		v, _, err := e.PutVariable(t.Context(), &api.VariableRequest{
+			Namespace: "default", Path: "a", Items: ab, Operation: api.LockAcquire,
+			Lock: &api.VariableLock{TTL: api.LockTime(20 * time.Second), LockDelay: api.LockTime(10 * time.Second)},
+		})
+		return v, err
+	}
+	with := func(op, id string) error {
+		_, _, err := e.PutVariable(t.Context(), &api.VariableRequest{Namespace: "default", Path: "a", Items: ab, Operation: op, Lock: &api.VariableLock{ID: id}})
+		return err
+	}
+	v, err := acquire()
+	if err != nil || v.Lock == nil || v.Lock.ID == "" {
+		t.Fatalf("acquired %+v, %v", v, err)
+	}
+	id := v.Lock.ID
+	if _, err := acquire(); !errdefs.IsConflict(err) {
+		t.Errorf("acquired twice: %v", err)
+	}
+	if _, _, err := e.PutVariable(t.Context(), put("a", ab)); !errdefs.IsConflict(err) {
+		t.Errorf("written without the lock: %v", err)
+	}
+	if _, err := e.DeleteVariable(t.Context(), put("a", nil)); !errdefs.IsConflict(err) {
+		t.Errorf("deleted without the lock: %v", err)
+	}
+	if err := with("", id); err != nil {
+		t.Errorf("written by the holder: %v", err)
+	}
+	now = now.Add(15 * time.Second)
+	if err := with(api.LockRenew, id); err != nil {
+		t.Errorf("renewed: %v", err)
+	}
+	now = now.Add(15 * time.Second) // past the first deadline, within the renewed one
+	if _, err := acquire(); !errdefs.IsConflict(err) {
+		t.Errorf("acquired from a holder that renewed: %v", err)
+	}
+	now = now.Add(6 * time.Second) // the lease has run out, its delay has not
+	if err := with(api.LockRenew, id); !errdefs.IsConflict(err) {
+		t.Errorf("renewed what ran out: %v", err)
+	}
+	if _, err := acquire(); !errdefs.IsConflict(err) {
+		t.Errorf("acquired within the delay: %v", err)
+	}
+	now = now.Add(10 * time.Second)
+	v, err = acquire()
+	if err != nil {
+		t.Fatalf("acquired after the delay: %v", err)
+	}
+	if err := with(api.LockRelease, v.Lock.ID); err != nil {
+		t.Errorf("released: %v", err)
+	}
+	if _, err = acquire(); err != nil {
+		t.Errorf("acquired right after a release: %v", err)
+	}
+}
+
+func TestAFullRotationSealsEverythingAnewAndTheOldKeyCanGo(t *testing.T) {
+	c := testkit.Start(t)
+	for i := range 70 { // more than one batch
+		if _, _, err := c.PutVariable(t.Context(), put(fmt.Sprintf("v/%d", i), ab)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := c.Server.Endpoint().Store.View().ActiveRootKey()
+	before := c.View().VariableByPath("default", "v/0").ModifyIndex
+	if _, err := c.RemoveKey(t.Context(), old.KeyID); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("the active key went: %v", err)
+	}
+	if _, err := c.RotateKey(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.RemoveKey(t.Context(), old.KeyID); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("a key that seals variables went: %v", err)
+	}
+	fresh, err := c.RotateKey(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.RemoveKey(t.Context(), old.KeyID); err != nil {
+		t.Errorf("the old key stays: %v", err)
+	}
+	for v := range c.View().Variables("default", "v/") {
+		if v.KeyID != fresh.KeyID {
+			t.Fatalf("%s is sealed with %s", v.Path, v.KeyID)
+		}
+		if out, err := c.OpenVariable(v); err != nil || out.Items["a"] != "b" {
+			t.Fatalf("%s holds %v, %v", v.Path, out, err)
+		}
+	}
+	if after := c.View().VariableByPath("default", "v/0").ModifyIndex; after != before {
+		t.Errorf("sealing anew moved the modify index from %d to %d", before, after)
+	}
+}
+
+func TestTheFirstRequestForPublicKeysMakesOneAndLaterOnesAnswerTheSame(t *testing.T) {
+	c := testkit.Start(t)
+	var kids [2]string
+	for i := range kids {
+		var out struct{ Keys []struct{ Kid, Kty string } }
+		c.Must("GET", "/.well-known/jwks.json", nil, &out)
+		if len(out.Keys) != 1 || out.Keys[0].Kty != "RSA" {
+			t.Fatalf("%+v", out)
+		}
+		kids[i] = out.Keys[0].Kid
+	}
+	if kids[0] != kids[1] {
+		t.Errorf("the key changed: %v", kids)
+	}
+}
+
+func TestTheLogHoldsNoItemOfAVariable(t *testing.T) {
+	c := testkit.Start(t)
+	if _, _, err := c.PutVariable(t.Context(), put("a", map[string]string{"k": "hunter2hunter2"})); err != nil {
+		t.Fatal(err)
+	}
+	row := c.View().VariableByPath("default", "a")
+	entry, err := fsm.Encode(&fsm.PutVariable{Variable: row})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(entry), "hunter2") {
+		t.Error("the log entry holds the item as it is")
+	}
+	if text, err := json.Marshal(row); err != nil || strings.Contains(string(text), "hunter2") {
+		t.Errorf("the row holds the item as it is: %v", err)
+	}
+}
+
+func TestABlockingReadOfAVariableWakesAtItsChange(t *testing.T) {
+	c := testkit.Start(t)
+	v, _, err := c.PutVariable(t.Context(), put("a", ab))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	changed := c.Watch(ctx, api.WatchKey{Table: api.TableVariables, Key: api.JobWatchKey("default", "a")})
+	got := make(chan string, 1)
+	go func() {
+		_, body := c.Ask("GET", fmt.Sprintf("/v1/var/a?index=%d&wait=50s", v.ModifyIndex), nil)
+		got <- body
+	}()
+	if _, _, err := c.PutVariable(t.Context(), put("a", map[string]string{"a": "new"})); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	if body := <-got; !strings.Contains(body, "new") {
+		t.Errorf("answered %s", body)
+	}
+}
