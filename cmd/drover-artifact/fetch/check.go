@@ -4,7 +4,6 @@
 package fetch
 
 import (
-	"context"
 	"encoding/hex"
 	"net/url"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	getter "github.com/hashicorp/go-getter"
 
+	"github.com/drover-project/drover/cmd/drover-artifact/unpack"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -39,8 +39,8 @@ func (j *job) check(source string) error {
 		return err
 	}
 	if a := u.Query().Get("archive"); a != "" && a != "false" && a != "0" && a != "true" && a != "1" {
-		if _, ok := j.decompressors(context.Background())[a]; !ok {
-			return errdefs.InvalidArgumentf("archives of kind %q are not supported; use tar, tar.gz, tar.bz2, tar.xz, tar.zst, zip, gz, bz2, xz or zst", a)
+		if !slices.Contains(unpack.Kinds(), a) {
+			return errdefs.InvalidArgumentf("archives of kind %q are not supported; use one of %s", a, strings.Join(unpack.Kinds(), ", "))
 		}
 	}
 	if scheme == "file" {

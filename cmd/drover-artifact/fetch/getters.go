@@ -17,6 +17,7 @@ import (
 
 	getter "github.com/hashicorp/go-getter"
 
+	"github.com/drover-project/drover/cmd/drover-artifact/unpack"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -151,6 +152,28 @@ func (fileGetter) GetFile(dst string, u *url.URL) error {
 		return fmt.Errorf("copy the file: %w", err)
 	}
 	return nil
+}
+
+// archive is go-getter's decompressor of one kind of archive. It is ours, since
+// go-getter's turns links and devices of a tar into empty files and cuts what is
+// too long without a word.
+type archive struct {
+	ctx    context.Context //nolint:containedctx // go-getter's interface has no place for it
+	kind   string
+	limits unpack.Limits
+}
+
+// Decompress implements getter.Decompressor.
+func (a *archive) Decompress(dst, src string, dir bool, _ os.FileMode) error {
+	return unpack.Archive(a.ctx, a.kind, src, dst, dir, a.limits)
+}
+
+func (j *job) decompressors(ctx context.Context) map[string]getter.Decompressor {
+	out := map[string]getter.Decompressor{}
+	for _, kind := range unpack.Kinds() {
+		out[kind] = &archive{ctx: ctx, kind: kind, limits: unpack.Limits{MaxBytes: j.req.Limits.UnpackMaxBytes, MaxFiles: j.req.Limits.UnpackMaxFiles}}
+	}
+	return out
 }
 
 // watch tells how much has come and ends the fetch when the staging folder

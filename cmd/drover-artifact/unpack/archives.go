@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package fetch
+package unpack
 
 import (
 	"archive/tar"
@@ -12,12 +12,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // tarOf unpacks a tar of some compression.
-func tarOf(open opener) func(*unpacking, *os.File) error {
+func tarOf(open opener) format {
 	return func(u *unpacking, src *os.File) error {
 		r, err := open(bufio.NewReaderSize(src, 128<<10))
 		if err != nil {
@@ -151,4 +153,8 @@ func (u *unpacking) zipEntry(f *zip.File) error {
 		return fmt.Errorf("read the link %q of the zip: %w", f.Name, err)
 	}
 	return u.link(name, string(target))
+}
+
+func hasDotDot(path string) bool {
+	return slices.Contains(strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' }), "..")
 }

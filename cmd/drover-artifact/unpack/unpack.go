@@ -1,7 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package fetch
+// Package unpack unpacks archives that nobody trusts into a folder: under limits
+// of bytes and files, and never beyond the folder. It owns the formats (tar and
+// zip with their compressions, and single compressed files); links stay links,
+// device nodes are refused. It fetches nothing. Only cmd/drover-artifact and
+// packages below it may import it.
+package unpack
 
 import (
 	"bufio"
@@ -15,9 +20,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	getter "github.com/hashicorp/go-getter"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 
@@ -27,44 +32,55 @@ import (
 // maxWindow bounds the memory that a zstd stream may ask for, in bytes.
 const maxWindow = 256 << 20
 
+// Limits bound what comes out of an archive. Zero is no limit.
+type Limits struct {
+	MaxBytes int64
+	MaxFiles int
+}
+
 // opener undoes a compression.
 type opener func(io.Reader) (io.Reader, error)
 
-var (
-	plain  opener = func(r io.Reader) (io.Reader, error) { return r, nil }
-	gunzip opener = func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }
-	unbz2  opener = func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }
-	unxz   opener = func(r io.Reader) (io.Reader, error) { return xz.NewReader(r) }
-	unzstd opener = func(r io.Reader) (io.Reader, error) {
-		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+// compressions by the ends of file names.
+func compressions() map[string]opener {
+	return map[string]opener{
+		"gz":  func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
+		"bz2": func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil },
+		"xz":  func(r io.Reader) (io.Reader, error) { return xz.NewReader(r) },
+		"zst": func(r io.Reader) (io.Reader, error) {
+			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		},
 	}
-)
+}
 
-// decompressors unpack archives by the names that go-getter gives them. They are
-// ours, since go-getter's turn links and devices of a tar into empty files, count
-// what an archive claims and not what comes, and cut what is too long without a
-// word.
-func (j *job) decompressors(ctx context.Context) map[string]getter.Decompressor {
-	out := map[string]getter.Decompressor{"zip": &archive{ctx: ctx, job: j, unpack: (*unpacking).unzip}}
-	for name, open := range map[string]opener{"gz": gunzip, "bz2": unbz2, "xz": unxz, "zst": unzstd} {
-		out[name] = &archive{ctx: ctx, job: j, unpack: single(open)}
-		out["tar."+name] = &archive{ctx: ctx, job: j, unpack: tarOf(open)}
+// format unpacks one kind of archive.
+type format func(u *unpacking, src *os.File) error
+
+func formats() map[string]format {
+	plain := func(r io.Reader) (io.Reader, error) { return r, nil }
+	out := map[string]format{"zip": (*unpacking).unzip, "tar": tarOf(plain)}
+	for name, open := range compressions() {
+		out[name], out["tar."+name] = single(open), tarOf(open)
 	}
-	out["tar"] = &archive{ctx: ctx, job: j, unpack: tarOf(plain)}
 	out["tgz"], out["tbz2"], out["txz"], out["tzst"] = out["tar.gz"], out["tar.bz2"], out["tar.xz"], out["tar.zst"]
 	return out
 }
 
-// archive is a kind of archive under the limits of a request.
-type archive struct {
-	ctx    context.Context //nolint:containedctx // go-getter's interface has no place for it
-	job    *job
-	unpack func(u *unpacking, src *os.File) error
+// Kinds are the kinds of archives, named as their files end, in order.
+func Kinds() []string {
+	var out []string
+	for k := range formats() {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
 }
 
-// Decompress implements getter.Decompressor. An archive that cannot be read will
-// not be readable later.
-func (a *archive) Decompress(dst, src string, dir bool, _ os.FileMode) error {
+// Archive unpacks the archive src of a kind into the folder dst, which it makes,
+// or, where dir is false, its only file to the path dst. An error is
+// InvalidArgument unless it is of this machine's disk or of ctx: an archive that
+// cannot be read will not be readable later.
+func Archive(ctx context.Context, kind, src, dst string, dir bool, limits Limits) error {
 	f, err := os.Open(src)
 	if err != nil {
 		return fmt.Errorf("open the archive: %w", err)
@@ -82,15 +98,18 @@ func (a *archive) Decompress(dst, src string, dir bool, _ os.FileMode) error {
 		return fmt.Errorf("open the folder: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	l := a.job.req.Limits
-	u := &unpacking{ctx: a.ctx, root: root, single: name, maxBytes: l.UnpackMaxBytes, maxFiles: l.UnpackMaxFiles}
-	err = a.unpack(u, f)
+	run, ok := formats()[kind]
+	if !ok {
+		return errdefs.InvalidArgumentf("archives of kind %q are not supported; use one of %s", kind, strings.Join(Kinds(), ", "))
+	}
+	u := &unpacking{ctx: ctx, root: root, single: name, maxBytes: limits.MaxBytes, maxFiles: limits.MaxFiles}
+	err = run(u, f)
 	if err == nil {
 		err = u.finish()
 	}
 	var disk *fs.PathError // our own disk, not the archive
 	var link *os.LinkError
-	if err == nil || errdefs.IsInvalidArgument(err) || errors.As(err, &disk) || errors.As(err, &link) || a.ctx.Err() != nil {
+	if err == nil || errdefs.IsInvalidArgument(err) || errors.As(err, &disk) || errors.As(err, &link) || ctx.Err() != nil {
 		return err
 	}
 	return errdefs.InvalidArgumentf("the archive cannot be unpacked; is it whole, and of the kind that its name says (archive=false keeps it packed)? %w", err)
@@ -269,7 +288,7 @@ func (u *unpacking) finish() error {
 }
 
 // single unpacks what is compressed and no archive.
-func single(open opener) func(*unpacking, *os.File) error {
+func single(open opener) format {
 	return func(u *unpacking, src *os.File) error {
 		if u.single == "" {
 			return errdefs.InvalidArgumentf("what is compressed without being an archive unpacks to a file; set mode = \"file\" and the file's name as destination, or archive = false")
