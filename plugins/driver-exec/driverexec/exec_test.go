@@ -222,8 +222,8 @@ func (c *cell) eventually(what string, ok func() bool) {
 
 // exec runs a command in a task.
 func (c *cell) exec(task *driver.TaskConfig, command ...string) (string, driver.ExitResult, error) {
-	var out bytes.Buffer
+	var out, errs bytes.Buffer
 	r, err := c.ExecTask(c.ctx, task.ID, driver.ExecOptions{Command: command},
-		driver.ExecStream{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out})
-	return out.String(), r, err
+		driver.ExecStream{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs})
+	return out.String() + errs.String(), r, err
 }

@@ -24,6 +24,10 @@ import (
 
 func TestMain(m *testing.M) {
 	supervisor.Main()
+	if os.Getenv(probeEnv) != "" {
+		probe()
+		return
+	}
 	if os.Getenv("DRIVEREXEC_TEST_PLUGIN") != "" {
 		if err := driverexec.Main(); err != nil {
 			panic(err)

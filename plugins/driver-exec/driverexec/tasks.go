@@ -298,6 +298,14 @@ func taskStats(id string, before, now sample) driver.TaskStats {
 		Memory: driver.MemoryStats{RSS: now.usage.RSS, Usage: now.usage.RSS, Measured: []string{"RSS", "Usage"}},
 		Pids:   map[string]driver.PidStats{},
 	}
+	if g := now.usage.Group; g != nil {
+		out.CPU.ThrottledPeriods, out.CPU.ThrottledTime = g.ThrottledPeriods, uint64(g.ThrottledTime)
+		out.CPU.Measured = append(out.CPU.Measured, "Throttled Periods", "Throttled Time")
+		out.Memory = driver.MemoryStats{
+			RSS: g.RSS, Cache: g.Cache, Swap: g.Swap, MappedFile: g.MappedFile, Usage: g.Memory, MaxUsage: g.MaxMemory, KernelUsage: g.Kernel,
+			Measured: []string{"RSS", "Cache", "Swap", "Mapped File", "Usage", "Max Usage", "Kernel Usage"},
+		}
+	}
 	for _, pid := range now.usage.PIDs {
 		out.Pids[strconv.Itoa(pid)] = driver.PidStats{}
 	}

@@ -1,0 +1,461 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package driverexec_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/plugins/internal/supervisor"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+func TestATaskSeesNoFilesOfTheAgentOrOfOtherTasks(t *testing.T) {
+	// Even where the operator shows tasks a directory that holds the agent's.
+	c := newCell(t, map[string]any{"chroot_env": map[string]any{
+		"/bin": "/bin", "/lib": "/lib", "/lib64": "/lib64", "/usr": "/usr", "/etc": "/etc", os.TempDir(): "/machine",
+	}})
+	other := c.sleeper("other")
+	if err := os.WriteFile(filepath.Join(other.TaskDir, "secrets", "token"), []byte("precious"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.start(other)
+	inside := "/machine/" + filepath.Base(c.dir)
+	task := c.task("one", sh(fmt.Sprintf(`
+		cat %[1]s/allocs/other/web/secrets/token && echo SEEN
+		[ -e %[2]s ] && echo SEEN
+		ls -A %[1]s/allocs %[1]s/state
+		ls -A /private
+		for p in /proc/[0-9]*; do cat $p/environ 2>/dev/null; done | grep -a OTHER && echo SEEN
+		exit 0`, inside, c.dir)))
+	if err := os.MkdirAll(filepath.Join(task.TaskDir, "private"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(task.TaskDir, "private", "key"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, r := c.run(task)
+	if !r.Successful() || strings.Contains(out, "SEEN") || strings.Contains(out, "precious") || strings.Contains(out, "socket") || strings.Contains(out, "key") {
+		t.Fatalf("%+v:\n%s", r, out)
+	}
+	if !strings.Contains(out, inside+"/allocs:\n\n"+inside+"/state:\n") {
+		t.Fatalf("the agent's directories are not covered:\n%s", out)
+	}
+}
+
+func TestATaskSeesAndSignalsOnlyItsOwnProcesses(t *testing.T) {
+	c := newCell(t, nil)
+	// The shells, ls, grep and process 1.
+	out := c.script("a", `[ $(ls /proc | grep -c '^[0-9]') -le 5 ] && echo few; kill -0 `+strconv.Itoa(os.Getpid())+` || echo none; kill -9 1; cat /proc/1/comm; echo $$`)
+	if !strings.HasPrefix(out, "few\n") || !strings.Contains(out, "none\n") || !strings.Contains(out, "drover-init\n2\n") {
+		t.Fatalf("output %q", out)
+	}
+}
+
+func TestHostModesShareTheMachinesNamespaces(t *testing.T) {
+	c := newCell(t, nil)
+	here := func(kind string) string {
+		link, err := os.Readlink("/proc/self/ns/" + kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return link
+	}
+	const look = "readlink /proc/self/ns/pid /proc/self/ns/ipc /proc/self/ns/mnt"
+	out := c.script("private", look)
+	if strings.Contains(out, here("pid")) || strings.Contains(out, here("ipc")) || strings.Contains(out, here("mnt")) {
+		t.Fatalf("private: %q", out)
+	}
+	config := sh(look + "; sleep 1000 & ls -d /proc/" + strconv.Itoa(os.Getpid()))
+	config["pid_mode"], config["ipc_mode"] = "host", "host"
+	out, r := c.run(c.task("host", config))
+	if !r.Successful() || !strings.Contains(out, here("pid")) || !strings.Contains(out, here("ipc")) || strings.Contains(out, here("mnt")) {
+		t.Fatalf("host: %+v, %q", r, out)
+	}
+	bad := sh("true")
+	bad["pid_mode"] = "shared"
+	if _, _, err := c.StartTask(c.ctx, c.task("bad", bad)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "pid_mode") {
+		t.Fatalf("an unknown mode: %v", err)
+	}
+}
+
+// status reads a field of /proc/self/status as a task printed it.
+func status(out, field string) string {
+	for line := range strings.Lines(out) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func TestCapabilitiesAreTheDefaultSetMoreOrLessAsAskedFor(t *testing.T) {
+	c := newCell(t, map[string]any{"allow_caps": []any{"all"}})
+	const byDefault = "00000000a80405fb"
+	for _, x := range []struct {
+		name, user                 string
+		add, drop                  []any
+		effective, bounding, ambit string
+	}{
+		{"nobody", "", nil, nil, "0000000000000000", byDefault, "0000000000000000"},
+		{"root", "root", nil, nil, byDefault, byDefault, "0000000000000000"},
+		{"bare", "root", nil, []any{"all"}, "0000000000000000", "0000000000000000", "0000000000000000"},
+		{"one", "root", []any{"cap_net_raw"}, []any{"ALL"}, "0000000000002000", "0000000000002000", "0000000000000000"},
+		{"bind", "nobody", []any{"net_bind_service"}, []any{"all"}, "0000000000000400", "0000000000000400", "0000000000000400"},
+	} {
+		config := sh("cat /proc/self/status")
+		config["cap_add"], config["cap_drop"] = x.add, x.drop
+		task := c.task(x.name, config)
+		task.User = x.user
+		out, _ := c.run(task)
+		if status(out, "CapEff") != x.effective || status(out, "CapBnd") != x.bounding || status(out, "CapAmb") != x.ambit {
+			t.Errorf("%s: effective %s, bounding %s, ambient %s", x.name, status(out, "CapEff"), status(out, "CapBnd"), status(out, "CapAmb"))
+		}
+		if status(out, "NoNewPrivs") != "1" || status(out, "Seccomp") != "2" {
+			t.Errorf("%s: no_new_privs %s, seccomp %s", x.name, status(out, "NoNewPrivs"), status(out, "Seccomp"))
+		}
+	}
+}
+
+func TestCapabilitiesBeyondTheAllowedAreRefused(t *testing.T) {
+	c := newCell(t, nil)
+	config := sh("true")
+	config["cap_add"] = []any{"sys_admin", "net_bind_service"}
+	_, _, err := c.StartTask(c.ctx, c.task("a", config))
+	if !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "sys_admin") || strings.Contains(err.Error(), "net_bind") {
+		t.Fatalf("error %v", err)
+	}
+	config["cap_add"] = []any{"fly"}
+	if _, _, err := c.StartTask(c.ctx, c.task("b", config)); !errdefs.IsInvalidArgument(err) {
+		t.Fatalf("a capability that does not exist: %v", err)
+	}
+	c.configure(map[string]any{"allow_caps": []any{"chown"}})
+	task := c.task("c", sh("cat /proc/self/status"))
+	task.User = "root"
+	if out, _ := c.run(task); status(out, "CapBnd") != "0000000000000001" {
+		t.Fatalf("bounding %s, want what is left of the default", status(out, "CapBnd"))
+	}
+}
+
+func TestTasksRunAsNobodyOrAsTheUserTheyNameUnlessItIsDenied(t *testing.T) {
+	c := newCell(t, nil)
+	if out := c.script("nobody", "id -un"); out != "nobody\n" {
+		t.Fatalf("as %q", out)
+	}
+	task := c.task("daemon", sh("id -un > /dev/stdout; touch /local/mine; stat -c %U /local/mine"))
+	task.User = "daemon"
+	if out, _ := c.run(task); out != "daemon\ndaemon\n" {
+		t.Fatalf("as %q", out)
+	}
+	c.configure(map[string]any{"denied_host_uids": "0,1000-2000"})
+	task = c.task("root", sh("true"))
+	task.User = "root"
+	if _, _, err := c.StartTask(c.ctx, task); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "denied_host_uids") {
+		t.Fatalf("a denied user: %v", err)
+	}
+	c.configure(map[string]any{"denied_host_gids": "65534"})
+	if _, _, err := c.StartTask(c.ctx, c.task("group", sh("true"))); !errdefs.IsPermissionDenied(err) {
+		t.Fatalf("a denied group: %v", err)
+	}
+	c.configure(nil)
+	task.User = "nosuchuser"
+	if _, _, err := c.StartTask(c.ctx, task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "nosuchuser") {
+		t.Fatalf("a user that does not exist: %v", err)
+	}
+}
+
+func TestATaskThatUsesTooMuchMemoryIsReportedAsSuch(t *testing.T) {
+	c := newCell(t, nil)
+	task := c.task("hog", sh(`x=$(head -c 200000000 /dev/zero | tr '\0' a); echo survived`))
+	task.Resources.MemoryMB = 16
+	out, r := c.run(task)
+	if !r.OOMKilled || r.Signal != 9 || strings.Contains(out, "survived") {
+		t.Fatalf("%+v, %q", r, out)
+	}
+	if _, r := c.run(c.task("modest", sh("kill -9 $$"))); r.OOMKilled || r.Signal != 9 {
+		t.Fatalf("a task that killed itself: %+v", r)
+	}
+}
+
+func TestResourcesBecomeLimitsOfTheTasksCgroup(t *testing.T) {
+	c := newCell(t, nil)
+	task := c.task("a", sh(`cd /sys/fs/cgroup
+		cat memory/memory.limit_in_bytes 2>/dev/null || cat memory.max
+		cat memory/memory.soft_limit_in_bytes 2>/dev/null || cat memory.low
+		cat cpu/cpu.shares 2>/dev/null || cat cpu.weight
+		grep Cpus_allowed_list /proc/self/status`))
+	task.Resources = driver.Resources{CPUMHz: 512, MemoryMB: 32, MemoryMaxMB: 64, Cores: []int{0}}
+	out, r := c.run(task)
+	want := "67108864\n33554432\n512\nCpus_allowed_list:\t0\n"
+	if v2 := strings.Replace(want, "\n512\n", "\n20\n", 1); !r.Successful() || out != want && out != v2 {
+		t.Fatalf("%+v, %q", r, out)
+	}
+}
+
+func TestDevicesAndMountsOfATaskAreThereAndNoOthers(t *testing.T) {
+	c := newCell(t, nil)
+	volume := filepath.Join(c.dir, "volume")
+	if err := os.MkdirAll(filepath.Join(volume, "sub"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(volume, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	device := ""
+	for _, d := range []string{"/dev/net/tun", "/dev/fuse", "/dev/loop-control"} {
+		if _, err := os.Stat(d); err == nil && device == "" {
+			device = d
+		}
+	}
+	task := c.task("a", sh(`
+		echo hello > /data/deep/here && touch /frozen/x
+		[ -c /dev/mine/it ] && : < /dev/mine/it && echo opened
+		[ -e /dev/net ] || [ -e /dev/fuse ] || [ -e /dev/loop-control ] || echo no others
+		exit 0`))
+	task.User = "root"
+	task.Mounts = []driver.Mount{{HostPath: volume, TaskPath: "/data/deep"}, {HostPath: volume, TaskPath: "frozen", ReadOnly: true}}
+	want := "no others\n"
+	if device != "" {
+		task.Devices = []driver.Device{{HostPath: device, TaskPath: "/dev/mine/it", Permissions: "rw"}}
+		want = "opened\nno others\n"
+	}
+	out, r := c.run(task)
+	if !r.Successful() || !strings.Contains(out, want) || !strings.Contains(out, "Read-only file system") {
+		t.Fatalf("%+v, %q", r, out)
+	}
+	if raw, err := os.ReadFile(filepath.Join(volume, "here")); err != nil || string(raw) != "hello\n" {
+		t.Fatalf("the volume holds %q, %v", raw, err)
+	}
+	task = c.task("b", sh("true"))
+	task.Mounts = []driver.Mount{{HostPath: volume, TaskPath: "/usr/share/no-such-place"}}
+	if _, _, err := c.StartTask(c.ctx, task); err == nil || !strings.Contains(err.Error(), "/usr/share/no-such-place") {
+		t.Fatalf("a mount where the task sees the machine: %v", err)
+	}
+	if _, err := os.Stat("/usr/share/no-such-place"); err == nil {
+		t.Fatal("a directory was made on the machine")
+	}
+	task.Mounts, task.Devices = nil, []driver.Device{{HostPath: "/dev/no-such-device"}}
+	if _, _, err := c.StartTask(c.ctx, task); err == nil || !strings.Contains(err.Error(), "/dev/no-such-device") {
+		t.Fatalf("a device that does not exist: %v", err)
+	}
+}
+
+func TestLinksInTheTaskDirectoryLeadNowhereElse(t *testing.T) {
+	c := newCell(t, nil)
+	victim := filepath.Join(c.dir, "victim")
+	if err := os.Mkdir(victim, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"dev", "proc", "sys"} {
+		task := c.task("link-"+name, sh("true"))
+		if err := os.Symlink(victim, filepath.Join(task.TaskDir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.StartTask(c.ctx, task); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s as a link: %v", name, err)
+		}
+	}
+	task := c.task("target", sh("true"))
+	if err := os.Symlink(victim, filepath.Join(task.TaskDir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	task.Mounts = []driver.Mount{{HostPath: "/etc", TaskPath: "/data/made"}}
+	_, _, _ = c.StartTask(c.ctx, task) // refused or made inside: see what is left outside
+	_ = c.DestroyTask(c.ctx, task.ID, true)
+	if entries, err := os.ReadDir(victim); err != nil || len(entries) != 0 {
+		t.Fatalf("outside: %v, %v", entries, err)
+	}
+}
+
+func TestTheResolverAndTheWorkingDirectoryAreTheTasks(t *testing.T) {
+	c := newCell(t, nil)
+	config := sh("pwd; cat /etc/resolv.conf")
+	config["work_dir"] = "/local"
+	task := c.task("a", config)
+	if _, err := os.Stat("/etc/resolv.conf"); err == nil {
+		task.DNS = &driver.DNSConfig{Servers: []string{"192.0.2.1"}, Searches: []string{"example.org"}, Options: []string{"ndots:2"}}
+	}
+	out, r := c.run(task)
+	if !r.Successful() || !strings.HasPrefix(out, "/local\n") || task.DNS != nil && out != "/local\nsearch example.org\nnameserver 192.0.2.1\noptions ndots:2\n" {
+		t.Fatalf("%+v, %q", r, out)
+	}
+	config["work_dir"] = "/no/such/place"
+	if _, _, err := c.StartTask(c.ctx, c.task("b", config)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "work_dir") {
+		t.Fatalf("a directory that does not exist: %v", err)
+	}
+	config["work_dir"] = "local"
+	if _, _, err := c.StartTask(c.ctx, c.task("c", config)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "absolute") {
+		t.Fatalf("a relative directory: %v", err)
+	}
+}
+
+func TestCommandsThatCannotRunAreClearErrorsAndLeaveNothing(t *testing.T) {
+	c := newCell(t, nil)
+	for name, body := range map[string]string{"noexec": "#!/bin/sh\n", "script": "#!/no/such/interpreter\n", "garbage": "\x7fELFgarbage"} {
+		task := c.task(name, map[string]any{"command": name})
+		mode := os.FileMode(0o755)
+		if name == "noexec" {
+			mode = 0o644
+		}
+		if err := os.WriteFile(filepath.Join(task.TaskDir, "local", name), []byte(body), mode); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := c.StartTask(c.ctx, task)
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: class %s, %v", name, errdefs.ClassOf(err), err)
+		}
+		if _, err := c.InspectTask(c.ctx, task.ID); !errdefs.IsNotFound(err) {
+			t.Errorf("%s: something is left: %v", name, err)
+		}
+	}
+	for _, command := range []string{"/no/such/program", "nosuchprogram", "/etc", ""} {
+		_, _, err := c.StartTask(c.ctx, c.task("missing", map[string]any{"command": command}))
+		if !errdefs.IsInvalidArgument(err) {
+			t.Errorf("command %q: class %s, %v", command, errdefs.ClassOf(err), err)
+		}
+	}
+	groups, err := filepath.Glob(filepath.Join(c.dir, "state", "tasks", "*"))
+	if err != nil || len(groups) != 0 {
+		t.Errorf("the journal holds %v, %v", groups, err)
+	}
+}
+
+func TestOrphansOfATaskAreReapedAndDieWithIt(t *testing.T) {
+	c := newCell(t, nil)
+	task := c.task("a", sh(`for i in 1 2 3 4 5; do (sleep 0.01 &); done; (setsid sleep 1000 &); echo up; exec sleep 1000`))
+	c.start(task)
+	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up") })
+	c.eventually("no zombie is left of five orphans", func() bool {
+		out, _, err := c.exec(task, "/bin/sh", "-c", "cat /proc/[0-9]*/stat")
+		return err == nil && !strings.Contains(out, ") Z ") && strings.Count(out, "(sleep)") == 2
+	})
+	if err := c.StopTask(c.ctx, task.ID, 10*time.Second, "SIGTERM"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.WaitTask(c.ctx, task.ID); err != nil || r.Signal != int(syscall.SIGTERM) {
+		t.Fatalf("a plain sleep that was sent SIGTERM ended with %+v, %v", r, err)
+	}
+}
+
+func TestACommandThatIsRunInATaskIsInsideIt(t *testing.T) {
+	c := newCell(t, nil)
+	const look = "readlink /proc/self/ns/*; cat /proc/self/cgroup; id -u; pwd; ls /; echo $COLOUR; grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status"
+	task := c.task("a", sh(look+"; echo up; exec sleep 1000"))
+	task.Env["COLOUR"] = "blue"
+	c.start(task)
+	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up\n") })
+	out, r, err := c.exec(task, "/bin/sh", "-c", look)
+	if want := strings.TrimSuffix(c.output(task), "up\n"); err != nil || !r.Successful() || out != want {
+		t.Fatalf("%+v, %v:\n%s\nwant\n%s", r, err, out, want)
+	}
+	out, r, err = c.exec(task, "cat", "/proc/1/comm")
+	if err != nil || out != "drover-init\n" {
+		t.Fatalf("%q, %+v, %v", out, r, err)
+	}
+}
+
+func TestStatsOfAnIsolatedTaskComeFromItsCgroup(t *testing.T) {
+	c := newCell(t, nil)
+	task := c.task("a", sh(`x=$(head -c 8000000 /dev/zero | tr '\0' a); echo up; while :; do :; done`))
+	c.start(task)
+	samples, err := c.TaskStats(c.ctx, 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for batch := range samples {
+		for _, s := range batch {
+			if s.CPU.Percent > 1 && s.Memory.RSS > 8_000_000 && s.Memory.Usage >= s.Memory.RSS && s.Memory.MaxUsage > 0 && len(s.Pids) >= 2 {
+				return
+			}
+		}
+	}
+	t.Fatal("no sample shows what the task uses")
+}
+
+// supervised returns the supervisor of the cell.
+func (c *cell) supervised() (*supervisor.Client, supervisor.Hello) {
+	c.t.Helper()
+	client, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	hello, err := client.Hello(c.ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return client, hello
+}
+
+func TestIsolatedTasksOutliveTheSupervisorAndKeepTheirExitCodes(t *testing.T) {
+	c := newCell(t, nil)
+	task := c.task("a", sh(`echo up; while [ ! -e /local/go ]; do sleep 0.01; done; exit 9`))
+	c.start(task)
+	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up\n") })
+	client, old := c.supervised()
+	defer client.Close()
+	if err := syscall.Kill(old.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("another supervisor answers", func() bool {
+		now, err := client.Hello(c.ctx)
+		return err == nil && now.PID != old.PID
+	})
+	if s, err := c.InspectTask(c.ctx, task.ID); err != nil || s.State != driver.TaskRunning {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if out, r, err := c.exec(task, "echo", "inside"); err != nil || !r.Successful() || out != "inside\n" {
+		t.Fatalf("exec after it: %q, %+v, %v", out, r, err)
+	}
+	if err := os.WriteFile(filepath.Join(task.TaskDir, "local/go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.WaitTask(c.ctx, task.ID); err != nil || r.ExitCode != 9 || r.Err != "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+func TestIsolatedTasksOutliveSupervisorAndKeeperAndAreStoppedAsAWhole(t *testing.T) {
+	c := newCell(t, nil)
+	task := c.task("a", sh(`setsid sleep 1000 & echo up; exec sleep 1000`))
+	c.start(task)
+	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up\n") })
+	client, old := c.supervised()
+	defer client.Close()
+	for _, pid := range []int{old.Keeper, old.PID} {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := c.InspectTask(c.ctx, task.ID)
+	if err != nil || s.State != driver.TaskRunning {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	main := s.Attributes["pid"]
+	ns, err := os.Readlink("/proc/" + main + "/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StopTask(c.ctx, task.ID, 10*time.Second, "SIGTERM"); err != nil {
+		t.Fatal(err)
+	}
+	links, err := filepath.Glob("/proc/[0-9]*/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(link)), "stat")) // gone is good
+		if got, err := os.Readlink(link); err == nil && got == ns && !strings.Contains(string(stat), ") Z ") {
+			t.Errorf("%s is left of the stopped task", link)
+		}
+	}
+}
