@@ -73,7 +73,7 @@ func sprigBounds() map[string]func(*bound) error {
 		"wrap":     func(b *bound) error { return wrapFits(b, 1, b.args[1].String()) },
 		"wrapWith": func(b *bound) error { return wrapFits(b, b.args[1].Len(), b.args[2].String()) },
 		"join":     joinFits,
-		"split":    splitFits, "splitList": splitFits, "splitn": func(b *bound) error { return elements(int64(b.args[1].Int())) },
+		"split":    splitFits, "splitList": splitFits, "splitn": func(b *bound) error { return piecesFit(b.args[0], b.args[2]) },
 		"until":     func(b *bound) error { return elements(abs(b.args[0].Int())) },
 		"untilStep": func(b *bound) error { return countFits(b.args) },
 		"seq":       func(b *bound) error { return countFits(expand(b.args[0])) },

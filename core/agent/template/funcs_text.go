@@ -125,13 +125,14 @@ func indent(spaces int, s string) (string, error) {
 		return "", errdefs.InvalidArgumentf("indent: %d spaces; the number must not be negative", spaces)
 	}
 	pad := strings.Repeat(" ", spaces)
-	lines := strings.SplitAfter(s, "\n")
-	for i, line := range lines {
-		if strings.TrimSuffix(line, "\n") != "" {
-			lines[i] = pad + line
+	var out strings.Builder
+	for line := range strings.Lines(s) {
+		if line != "\n" {
+			out.WriteString(pad)
 		}
+		out.WriteString(line)
 	}
-	return strings.Join(lines, ""), nil
+	return out.String(), nil
 }
 
 func indentFits(b *bound) error {
@@ -174,7 +175,11 @@ func split(sep, s string) []string {
 }
 
 func splitFits(b *bound) error {
-	return elements(int64(strings.Count(b.args[1].String(), b.args[0].String())))
+	return piecesFit(b.args[0], b.args[1])
+}
+
+func piecesFit(sep, text reflect.Value) error {
+	return elements(int64(strings.Count(text.String(), sep.String())))
 }
 
 // splitToMap reads "a=1;b=2" with the separators of pairs and of key and value.
