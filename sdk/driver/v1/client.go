@@ -15,6 +15,7 @@ import (
 	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
 // Connect returns the drivers of the plugin at the other end of conn, in the
@@ -50,44 +51,12 @@ func (c *client) SetConfig(ctx context.Context, config []byte) error {
 	return errdefs.FromGRPC(err)
 }
 
-// receive waits until the driver has opened the stream or refused it, and then
-// delivers what it sends until it ends.
-func receive[M, T any](ctx context.Context, s grpc.ServerStreamingClient[M], convert func(*M) T) (<-chan T, error) {
-	header, err := s.Header()
-	if err != nil {
-		return nil, errdefs.FromGRPC(err)
-	}
-	if len(header.Get(openKey)) == 0 {
-		_, err := s.Recv()
-		if err == nil || errors.Is(err, io.EOF) {
-			err = errdefs.Internalf("the plugin opened a stream without the header %q; the plugin is defective", openKey)
-		}
-		return nil, errdefs.FromGRPC(err)
-	}
-	out := make(chan T)
-	go func() {
-		defer close(out)
-		for {
-			m, err := s.Recv()
-			if err != nil {
-				return
-			}
-			select {
-			case out <- convert(m):
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return out, nil
-}
-
 func (c *client) Fingerprint(ctx context.Context) (<-chan Fingerprint, error) {
 	s, err := c.rpc.Fingerprint(ctx, &driverv1.FingerprintRequest{Driver: c.info.Name})
 	if err != nil {
 		return nil, errdefs.FromGRPC(err)
 	}
-	return receive(ctx, s, func(m *driverv1.FingerprintResponse) Fingerprint {
+	return stream.Receive(ctx, s, func(m *driverv1.FingerprintResponse) Fingerprint {
 		return Fingerprint{Attributes: m.GetAttributes(), Health: Health(m.GetHealth()), HealthDescription: m.GetHealthDescription()}
 	})
 }
@@ -141,7 +110,7 @@ func (c *client) TaskStats(ctx context.Context, interval time.Duration) (<-chan 
 	if err != nil {
 		return nil, errdefs.FromGRPC(err)
 	}
-	return receive(ctx, s, statsFromPB)
+	return stream.Receive(ctx, s, statsFromPB)
 }
 
 func (c *client) SignalTask(ctx context.Context, taskID string, signal string) error {
@@ -154,7 +123,7 @@ func (c *client) TaskEvents(ctx context.Context) (<-chan TaskEvent, error) {
 	if err != nil {
 		return nil, errdefs.FromGRPC(err)
 	}
-	return receive(ctx, s, func(m *driverv1.TaskEventsResponse) TaskEvent {
+	return stream.Receive(ctx, s, func(m *driverv1.TaskEventsResponse) TaskEvent {
 		return TaskEvent{TaskID: m.GetTaskId(), Time: timeFromPB(m.GetTime()), Message: m.GetMessage(), Annotations: m.GetAnnotations()}
 	})
 }

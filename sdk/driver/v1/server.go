@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/stream"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
@@ -67,37 +67,12 @@ func (s *server) SetConfig(ctx context.Context, req *driverv1.SetConfigRequest) 
 	return &driverv1.SetConfigResponse{}, errdefs.ToGRPC(d.SetConfig(ctx, req.GetConfig()))
 }
 
-// openKey is in the header of a stream that the driver has opened: without it a
-// client could not tell a stream that is refused from one that has no news yet.
-const openKey = "drover-stream"
-
-// stream sends what a driver's channel delivers until it is closed. The driver
-// owns the channel, so after a failed send it is drained until then.
-func stream[T, M any](out grpc.ServerStreamingServer[M], open func(context.Context) (<-chan T, error), convert func(T) *M) error {
-	ctx, cancel := context.WithCancel(out.Context())
-	defer cancel()
-	ch, err := open(ctx)
-	if err != nil {
-		return errdefs.ToGRPC(err)
-	}
-	err = out.SendHeader(metadata.Pairs(openKey, "open"))
-	for v := range ch {
-		if err == nil {
-			err = out.Send(convert(v))
-		}
-		if err != nil {
-			cancel() // and go on reading until the driver closes the channel
-		}
-	}
-	return err
-}
-
 func (s *server) Fingerprint(req *driverv1.FingerprintRequest, out grpc.ServerStreamingServer[driverv1.FingerprintResponse]) error {
 	d, err := s.driver(req.GetDriver())
 	if err != nil {
 		return err
 	}
-	return stream(out, d.Fingerprint, func(f Fingerprint) *driverv1.FingerprintResponse {
+	return stream.Serve(out, d.Fingerprint, func(f Fingerprint) *driverv1.FingerprintResponse {
 		return &driverv1.FingerprintResponse{Attributes: f.Attributes, Health: string(f.Health), HealthDescription: f.HealthDescription}
 	})
 }
@@ -172,7 +147,7 @@ func (s *server) TaskStats(req *driverv1.TaskStatsRequest, out grpc.ServerStream
 	if interval <= 0 {
 		return errdefs.ToGRPC(errdefs.InvalidArgumentf("stats interval %s: must be more than zero", interval))
 	}
-	return stream(out, func(ctx context.Context) (<-chan []TaskStats, error) {
+	return stream.Serve(out, func(ctx context.Context) (<-chan []TaskStats, error) {
 		return d.TaskStats(ctx, interval)
 	}, statsToPB)
 }
@@ -190,7 +165,7 @@ func (s *server) TaskEvents(req *driverv1.TaskEventsRequest, out grpc.ServerStre
 	if err != nil {
 		return err
 	}
-	return stream(out, d.TaskEvents, func(e TaskEvent) *driverv1.TaskEventsResponse {
+	return stream.Serve(out, d.TaskEvents, func(e TaskEvent) *driverv1.TaskEventsResponse {
 		return &driverv1.TaskEventsResponse{TaskId: e.TaskID, Time: timeToPB(e.Time), Message: e.Message, Annotations: e.Annotations}
 	})
 }

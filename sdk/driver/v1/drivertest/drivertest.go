@@ -18,7 +18,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,12 +25,8 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
-
 	driver "github.com/drover-project/drover/sdk/driver/v1"
-	"github.com/drover-project/drover/sdk/plugin"
+	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
 // Options says what is checked and how.
@@ -89,20 +84,7 @@ func inProcess(t *testing.T, opts Options) connected {
 
 func overGRPC(t *testing.T, opts Options) connected {
 	t.Helper()
-	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer()
-	plugin.Register(server, plugin.Info{Name: "test", Version: "0"}, driver.Service(opts.New(t)))
-	go func() { _ = server.Serve(listener) }() // ends with Stop
-	conn, err := grpc.NewClient("passthrough:///plugin", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
-	die := func() {
-		_ = conn.Close() // a second close is its only error
-		server.Stop()
-	}
-	t.Cleanup(die)
+	conn, die := plugintest.Serve(t, driver.Service(opts.New(t)))
 	drivers, err := driver.Connect(t.Context(), conn)
 	if err != nil || len(drivers) != 1 {
 		t.Fatalf("connect: %d drivers, %v", len(drivers), err)

@@ -1,0 +1,212 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package devicetest
+
+import (
+	"context"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	device "github.com/drover-project/drover/sdk/device/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// check is one thing that the contract asks for.
+type check struct {
+	name string
+	run  func(*bench)
+}
+
+var checks = []check{
+	{"info is complete and its schema is sound", checkInfo},
+	{"the first fingerprint comes at once and the stream ends with its context", checkFingerprint},
+	{"groups and instances are named once, and their attributes have known units", checkGroups},
+	{"devices can be reserved again with the same answer", checkReserve},
+	{"an unknown device is refused as not found", checkUnknown},
+	{"stats come at once, name what the fingerprint names, and end with their context", checkStats},
+	{"another process finds the same devices", checkDeath},
+}
+
+func checkInfo(b *bench) {
+	info := b.d.Info()
+	if info.Name == "" || strings.ContainsAny(info.Name, " /") {
+		b.t.Errorf("the name %q cannot be that of a block of a configuration", info.Name)
+	}
+	if err := info.ConfigSchema.Check(); err != nil {
+		b.t.Errorf("the config schema: %v", err)
+	}
+	if again := b.d.Info(); !reflect.DeepEqual(again, info) {
+		b.t.Errorf("Info answers differently the second time: %+v", again)
+	}
+}
+
+func checkFingerprint(b *bench) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	prints, err := b.d.Fingerprint(ctx)
+	if err != nil {
+		b.t.Fatalf("Fingerprint: %v", err)
+	}
+	if _, ok := receive(b, prints, "the first fingerprint"); !ok {
+		b.t.Fatal("the stream ended before the first fingerprint")
+	}
+	cancel()
+	ended(b, prints, "the fingerprints")
+}
+
+func checkGroups(b *bench) {
+	groups, ids := map[string]bool{}, map[string]bool{}
+	for _, g := range b.groups(b.d) {
+		name := g.Vendor + "/" + g.Type + "/" + g.Name
+		if g.Vendor == "" || g.Type == "" || g.Name == "" || strings.Contains(g.Vendor+g.Type, "/") {
+			b.t.Errorf("group %q: vendor, type and name must be set, the first two without a slash", name)
+		}
+		if groups[name] {
+			b.t.Errorf("group %q is there twice", name)
+		}
+		groups[name] = true
+		if len(g.Instances) == 0 {
+			b.t.Errorf("group %q has no instance", name)
+		}
+		for _, i := range g.Instances {
+			if i.ID == "" || ids[i.ID] {
+				b.t.Errorf("group %q: the id %q is empty or there twice", name, i.ID)
+			}
+			if !i.Healthy && i.HealthDescription == "" {
+				b.t.Errorf("device %q is not healthy and does not say why", i.ID)
+			}
+			ids[i.ID] = true
+		}
+		for key, a := range g.Attributes {
+			checkAttribute(b, name+": "+key, a)
+		}
+	}
+}
+
+func checkAttribute(b *bench, name string, a device.Attribute) {
+	set := 0
+	for _, v := range []bool{a.Int != nil, a.Float != nil, a.Text != nil, a.Bool != nil} {
+		if v {
+			set++
+		}
+	}
+	if set != 1 {
+		b.t.Errorf("attribute %s has %d values, want one", name, set)
+	}
+	if !slices.Contains(device.Units, a.Unit) || a.Unit != "" && a.Int == nil && a.Float == nil {
+		b.t.Errorf("attribute %s: the unit %q is unknown or not that of a number", name, a.Unit)
+	}
+}
+
+// healthy returns the ids of the healthy instances of one group.
+func healthy(b *bench) []string {
+	for _, g := range b.groups(b.d) {
+		var ids []string
+		for _, i := range g.Instances {
+			if i.Healthy {
+				ids = append(ids, i.ID)
+			}
+		}
+		if len(ids) > 0 {
+			return ids
+		}
+	}
+	b.t.Skip("no healthy device on this machine")
+	return nil
+}
+
+func checkReserve(b *bench) {
+	ids := healthy(b)
+	first, err := b.d.Reserve(b.ctx, ids)
+	if err != nil {
+		b.t.Fatalf("Reserve(%q): %v", ids, err)
+	}
+	if len(first.Env)+len(first.Mounts)+len(first.Nodes) == 0 {
+		b.t.Error("the reservation gives the task nothing: no variable, mount or node")
+	}
+	for _, m := range first.Mounts {
+		if !filepath.IsAbs(m.HostPath) || !filepath.IsAbs(m.TaskPath) {
+			b.t.Errorf("mount %+v: its paths must be absolute", m)
+		}
+	}
+	for _, n := range first.Nodes {
+		if !filepath.IsAbs(n.HostPath) || !filepath.IsAbs(n.TaskPath) || n.Permissions == "" || strings.Trim(n.Permissions, "rwm") != "" {
+			b.t.Errorf("device node %+v: its paths must be absolute and its permissions of rwm", n)
+		}
+	}
+	again, err := b.d.Reserve(b.ctx, ids)
+	if err != nil {
+		b.t.Fatalf("Reserve(%q) again: %v", ids, err)
+	}
+	if !reflect.DeepEqual(first.Env, again.Env) || len(first.Mounts) != len(again.Mounts) || len(first.Nodes) != len(again.Nodes) {
+		b.t.Errorf("the second answer differs: %+v, then %+v", first, again)
+	}
+}
+
+func checkUnknown(b *bench) {
+	for _, ids := range [][]string{{"no such device"}, append(slices.Clone(healthy(b)), "no such device")} {
+		if _, err := b.d.Reserve(b.ctx, ids); !errdefs.IsNotFound(err) {
+			b.t.Errorf("Reserve(%q): %v, want NotFound", ids, err)
+		}
+	}
+}
+
+func checkStats(b *bench) {
+	known := map[string]bool{}
+	for _, g := range b.groups(b.d) {
+		for _, i := range g.Instances {
+			known[g.Vendor+"/"+g.Type+"/"+g.Name+"/"+i.ID] = true
+		}
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	stats, err := b.d.Stats(ctx, time.Hour)
+	if errdefs.IsUnimplemented(err) {
+		b.t.Skip("the plugin says that its devices cannot be measured")
+	}
+	if err != nil {
+		b.t.Fatalf("Stats: %v", err)
+	}
+	sample, ok := receive(b, stats, "the first sample")
+	if !ok || len(sample) == 0 {
+		b.t.Fatal("the first sample is empty")
+	}
+	for _, g := range sample {
+		for id, s := range g.Instances {
+			if !known[g.Vendor+"/"+g.Type+"/"+g.Name+"/"+id] {
+				b.t.Errorf("a sample of %s/%s/%s %q, which the fingerprint does not have", g.Vendor, g.Type, g.Name, id)
+			}
+			if s.Time.IsZero() || time.Since(s.Time).Abs() > time.Hour {
+				b.t.Errorf("device %q: the sample's time is %s", id, s.Time)
+			}
+			if _, ok := s.Values[s.Summary]; s.Summary != "" && !ok {
+				b.t.Errorf("device %q: the summary %q names no value", id, s.Summary)
+			}
+		}
+	}
+	cancel()
+	ended(b, stats, "the stats")
+}
+
+func checkDeath(b *bench) {
+	before := b.groups(b.d)
+	b.d.die()
+	after := b.groups(b.open())
+	if !reflect.DeepEqual(names(before), names(after)) {
+		b.t.Errorf("one process found %q and the next %q", names(before), names(after))
+	}
+}
+
+func names(groups []device.Group) []string {
+	var out []string
+	for _, g := range groups {
+		for _, i := range g.Instances {
+			out = append(out, g.Vendor+"/"+g.Type+"/"+g.Name+"/"+i.ID)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

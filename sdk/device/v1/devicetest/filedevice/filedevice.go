@@ -1,0 +1,199 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package filedevice is a whole device plugin to start from: every file of a
+// directory is a device, its size is what it has room for, and a file called
+// NAME.broken makes the device NAME unhealthy. Tests of hosts use it too.
+package filedevice
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	device "github.com/drover-project/drover/sdk/device/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+// Device offers the files of a directory.
+type Device struct {
+	name string
+
+	mu  sync.Mutex
+	dir string
+}
+
+var _ device.Device = (*Device)(nil)
+
+// New returns a plugin of that name.
+func New(name string) *Device { return &Device{name: name} }
+
+// poll is how often the directory is looked at.
+const poll = 50 * time.Millisecond
+
+// Info implements device.Device.
+func (d *Device) Info() device.Info {
+	return device.Info{Name: d.name, ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+		{Name: "dir", Type: schema.String, Required: true, Description: "the directory whose files are devices"},
+	}}}
+}
+
+// SetConfig implements device.Device.
+func (d *Device) SetConfig(_ context.Context, config []byte) error {
+	var c struct {
+		Dir string `json:"dir"`
+	}
+	if err := schema.Unmarshal(config, &c); err != nil {
+		return err
+	}
+	if !filepath.IsAbs(c.Dir) {
+		return errdefs.InvalidArgumentf("dir %q is no absolute path", c.Dir)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dir = c.Dir
+	return nil
+}
+
+func (d *Device) directory() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dir
+}
+
+// scan returns the devices in groups of equal size.
+func (d *Device) scan() device.Fingerprint {
+	dir := d.directory()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return device.Fingerprint{Problem: fmt.Sprintf("read the directory: %v", err)}
+	}
+	broken, bySize := map[string]bool{}, map[int64]*device.Group{}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".broken"); ok {
+			broken[name] = true
+		}
+	}
+	var sizes []int64
+	for _, e := range entries {
+		st, err := e.Info()
+		if err != nil || !st.Mode().IsRegular() || strings.HasSuffix(e.Name(), ".broken") {
+			continue
+		}
+		g := bySize[st.Size()]
+		if g == nil {
+			g = &device.Group{
+				Vendor: "drover", Type: "file", Name: fmt.Sprintf("file-%d", st.Size()),
+				Attributes: map[string]device.Attribute{"size": device.Int(st.Size(), "B")},
+			}
+			bySize[st.Size()], sizes = g, append(sizes, st.Size())
+		}
+		i := device.Instance{ID: e.Name(), Healthy: !broken[e.Name()]}
+		if !i.Healthy {
+			i.HealthDescription = "there is a file " + e.Name() + ".broken"
+		}
+		g.Instances = append(g.Instances, i)
+	}
+	slices.Sort(sizes)
+	out := device.Fingerprint{}
+	for _, s := range sizes {
+		out.Groups = append(out.Groups, *bySize[s])
+	}
+	if len(sizes) == 0 {
+		out.Problem = "no file in " + dir
+	}
+	return out
+}
+
+// Fingerprint implements device.Device.
+func (d *Device) Fingerprint(ctx context.Context) (<-chan device.Fingerprint, error) {
+	out := make(chan device.Fingerprint)
+	go func() {
+		defer close(out)
+		last := ""
+		for {
+			f := d.scan()
+			if now := fmt.Sprintf("%+v", f); now != last {
+				last = now
+				select {
+				case out <- f:
+				case <-ctx.Done():
+					return
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(poll):
+			}
+		}
+	}()
+	return out, nil
+}
+
+// Reserve implements device.Device.
+func (d *Device) Reserve(_ context.Context, ids []string) (*device.Reservation, error) {
+	known := map[string]device.Instance{}
+	for _, g := range d.scan().Groups {
+		for _, i := range g.Instances {
+			known[i.ID] = i
+		}
+	}
+	out := &device.Reservation{Env: map[string]string{"FILE_DEVICES": strings.Join(ids, ",")}}
+	for _, id := range ids {
+		switch i, ok := known[id]; {
+		case !ok:
+			return nil, errdefs.NotFoundf("there is no device %q", id)
+		case !i.Healthy:
+			return nil, errdefs.FailedPreconditionf("device %q cannot be used: %s", id, i.HealthDescription)
+		}
+		out.Mounts = append(out.Mounts, device.Mount{HostPath: filepath.Join(d.directory(), id), TaskPath: "/devices/" + id})
+	}
+	return out, nil
+}
+
+// Stats implements device.Device.
+func (d *Device) Stats(ctx context.Context, interval time.Duration) (<-chan []device.GroupStats, error) {
+	if interval <= 0 {
+		return nil, errdefs.InvalidArgumentf("an interval of %s cannot be kept", interval)
+	}
+	out := make(chan []device.GroupStats, 1)
+	go func() {
+		defer close(out)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case out <- d.measure():
+			default: // the reader has not taken the sample before
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return out, nil
+}
+
+func (d *Device) measure() []device.GroupStats {
+	var out []device.GroupStats
+	for _, g := range d.scan().Groups {
+		s := device.GroupStats{Vendor: g.Vendor, Type: g.Type, Name: g.Name, Instances: map[string]device.Stats{}}
+		for _, i := range g.Instances {
+			s.Instances[i.ID] = device.Stats{
+				Summary: "Size", Time: time.Now(),
+				Values: map[string]device.Value{"Size": {Int: g.Attributes["size"].Int, Unit: "B", Description: "size of the file"}},
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,101 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package device
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/drover-project/drover/sdk/internal/pb/device/v1"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/stream"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// Kind is this contract's name and version.
+var Kind = plugin.Kind{Name: "device", Version: 1}
+
+// Service makes device plugins ready for plugin.Serve. Their names must differ.
+func Service(devices ...Device) plugin.Service {
+	return plugin.Service{Kind: Kind, Register: func(r grpc.ServiceRegistrar) {
+		s := &server{devices: make(map[string]Device, len(devices))}
+		for _, d := range devices {
+			name := d.Info().Name
+			s.order = append(s.order, name)
+			s.devices[name] = d
+		}
+		pb.RegisterDeviceServer(r, s)
+	}}
+}
+
+// server serves device plugins to the host.
+type server struct {
+	pb.UnimplementedDeviceServer
+	devices map[string]Device
+	order   []string
+}
+
+func (s *server) device(name string) (Device, error) {
+	d, ok := s.devices[name]
+	if !ok {
+		return nil, errdefs.ToGRPC(errdefs.NotFoundf("this process has no device plugin %q; it has %s", name, strings.Join(s.order, ", ")))
+	}
+	return d, nil
+}
+
+func (s *server) Plugins(context.Context, *pb.PluginsRequest) (*pb.PluginsResponse, error) {
+	out := &pb.PluginsResponse{}
+	for _, name := range s.order {
+		info, err := infoToPB(s.devices[name].Info())
+		if err != nil {
+			return nil, errdefs.ToGRPC(err)
+		}
+		out.Plugins = append(out.Plugins, info)
+	}
+	return out, nil
+}
+
+func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.SetConfigResponse, error) {
+	d, err := s.device(req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SetConfigResponse{}, errdefs.ToGRPC(d.SetConfig(ctx, req.GetConfig()))
+}
+
+func (s *server) Fingerprint(req *pb.FingerprintRequest, out grpc.ServerStreamingServer[pb.FingerprintResponse]) error {
+	d, err := s.device(req.GetPlugin())
+	if err != nil {
+		return err
+	}
+	return stream.Serve(out, d.Fingerprint, fingerprintToPB)
+}
+
+func (s *server) Reserve(ctx context.Context, req *pb.ReserveRequest) (*pb.ReserveResponse, error) {
+	d, err := s.device(req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.Reserve(ctx, req.GetIds())
+	if err != nil {
+		return nil, errdefs.ToGRPC(err)
+	}
+	if r == nil {
+		return nil, errdefs.ToGRPC(errdefs.Internalf("device plugin %q answered a Reserve with nothing; the plugin is defective", req.GetPlugin()))
+	}
+	return reservationToPB(r), nil
+}
+
+func (s *server) Stats(req *pb.StatsRequest, out grpc.ServerStreamingServer[pb.StatsResponse]) error {
+	d, err := s.device(req.GetPlugin())
+	if err != nil {
+		return err
+	}
+	return stream.Serve(out, func(ctx context.Context) (<-chan []GroupStats, error) {
+		return d.Stats(ctx, req.GetInterval().AsDuration())
+	}, statsToPB)
+}

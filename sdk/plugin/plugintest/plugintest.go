@@ -1,0 +1,74 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package plugintest connects tests to plugins the way that a host does: over
+// gRPC in one process, or to a real plugin process that can be killed. It owns
+// no check of any contract: drivertest and devicetest do. Only tests import it.
+package plugintest
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// Serve serves the services in this process and returns a connection to them.
+// die ends both, as the death of a process would; the end of the test does too.
+func Serve(t *testing.T, services ...plugin.Service) (conn *grpc.ClientConn, die func()) {
+	t.Helper()
+	listener := bufconn.Listen(1 << 20)
+	server := grpc.NewServer()
+	plugin.Register(server, plugin.Info{Name: "test", Version: "0"}, services...)
+	go func() { _ = server.Serve(listener) }() // ends with Stop
+	conn, err := grpc.NewClient("passthrough:///plugin", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	die = func() {
+		_ = conn.Close() // a second close is its only error
+		server.Stop()
+	}
+	t.Cleanup(die)
+	return conn, die
+}
+
+// Launch starts a plugin's process as a host does and returns a connection to
+// it. die ends it with SIGKILL; the end of the test ends it too.
+func Launch(t *testing.T, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
+	t.Helper()
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig: plugin.Handshake(), VersionedPlugins: plugin.ClientSet(),
+		Cmd: cmd, SkipHostEnv: true, AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		StartTimeout: 10 * time.Second, Logger: hclog.NewNullLogger(),
+	})
+	t.Cleanup(client.Kill)
+	protocol, err := client.Client()
+	if err != nil {
+		t.Fatalf("launch %s: %v", cmd.Path, err)
+	}
+	if conn, err = plugin.Connection(protocol); err != nil {
+		t.Fatal(err)
+	}
+	return conn, func() {
+		proc, err := os.FindProcess(client.ReattachConfig().Pid)
+		if err == nil {
+			err = proc.Kill()
+		}
+		if err != nil {
+			t.Errorf("kill the plugin: %v", err)
+		}
+		client.Kill()
+	}
+}
