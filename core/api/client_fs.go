@@ -155,7 +155,7 @@ func (s *Server) streamFile(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	out := newStream(w, plain)
+	out := newStream(r.Context(), w, plain)
 	return done, out.end(s.backend.StreamFile(r.Context(), req, out.frame))
 }
 
@@ -189,7 +189,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) (any, error)
 	if !hasTask(a, req.Task) {
 		return nil, fail(http.StatusBadRequest, "unknown task name "+strconv.Quote(req.Task))
 	}
-	out := newStream(w, plain)
+	out := newStream(r.Context(), w, plain)
 	return done, out.end(s.backend.StreamLogs(r.Context(), req, out.frame))
 }
 

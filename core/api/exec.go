@@ -131,7 +131,7 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 	})
 	_ = ws.SetWriteDeadline(time.Now().Add(streamPatience)) // for the last words, of which none must be heard
 	code := closeNormal
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err != nil && ctx.Err() == nil {
 		code = closeInternal
 		_ = websocket.JSON.Send(ws, &ExecOutput{Stderr: &ExecIO{Data: []byte(err.Error() + "\n")}}) // best effort: the close follows
 	}

@@ -233,7 +233,7 @@ func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, erro
 	if err := s.isHere(r); err != nil {
 		return nil, err
 	}
-	out := newStream(w, plain)
+	out := newStream(r.Context(), w, plain)
 	err = s.backend.Monitor(r.Context(), req, func(line []byte) error {
 		return out.frame(&StreamFrame{Data: line, File: "log"})
 	})
@@ -264,7 +264,7 @@ func (s *Server) exportLogs(w http.ResponseWriter, r *http.Request) (any, error)
 	if err := s.isHere(r); err != nil {
 		return nil, err
 	}
-	out := newStream(w, p.Get("plain") == "true")
+	out := newStream(r.Context(), w, p.Get("plain") == "true")
 	err = s.backend.ExportLogs(r.Context(), req, func(b []byte) error { return out.frame(&StreamFrame{Data: b, File: "log"}) })
 	return done, out.end(err)
 }

@@ -17,14 +17,15 @@ const streamPatience = 30 * time.Second
 // stream writes frames to a client as they come: as JSON objects one after
 // another, or their data alone.
 type stream struct {
+	ctx     context.Context // of the client
 	w       http.ResponseWriter
 	ctl     *http.ResponseController
 	plain   bool
 	started bool
 }
 
-func newStream(w http.ResponseWriter, plain bool) *stream {
-	return &stream{w: w, ctl: http.NewResponseController(w), plain: plain}
+func newStream(ctx context.Context, w http.ResponseWriter, plain bool) *stream {
+	return &stream{ctx: ctx, w: w, ctl: http.NewResponseController(w), plain: plain}
 }
 
 func (s *stream) start() {
@@ -67,7 +68,7 @@ func (s *stream) frame(f *StreamFrame) error {
 func (s *stream) end(err error) error {
 	_ = s.ctl.SetWriteDeadline(time.Time{}) // the connection may serve other requests
 	switch {
-	case err == nil, errors.Is(err, context.Canceled):
+	case err == nil, s.ctx.Err() != nil:
 		s.start()
 		return nil
 	case !s.started:

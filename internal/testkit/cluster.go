@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/control/gc"
 	"github.com/drover-project/drover/core/endpoint"
+	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/server"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -38,6 +40,8 @@ type Cluster struct {
 	*endpoint.Endpoint
 	API *api.Server
 	URL string
+
+	sessions string // address at which nodes reach the server
 }
 
 // Start starts a server that keeps everything in memory; it ends with the test.
@@ -79,6 +83,7 @@ func StartWith(t *testing.T, cfg server.Config) *Cluster {
 	if err := s.WaitLeader(ctx); err != nil {
 		t.Fatal(err)
 	}
+	c.serveSessions()
 	c.API = api.New(&backend{Endpoint: s.Endpoint(), server: s}, hclog.NewNullLogger(), api.Config{EnableDebug: true})
 	web := httptest.NewServer(c.API.Handler())
 	t.Cleanup(web.Close)
@@ -88,6 +93,24 @@ func StartWith(t *testing.T, cfg server.Config) *Cluster {
 	go func() { defer close(fed); c.API.Feed(feed) }()
 	t.Cleanup(func() { stop(); <-fed })
 	return c
+}
+
+// serveSessions lets nodes in, over the network as anywhere.
+func (c *Cluster) serveSessions() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.sessions = l.Addr().String()
+	srv := rpc.NewServer(c.Server.Sessions(), nil)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	c.t.Cleanup(func() {
+		srv.Close()
+		if err := <-served; err != nil {
+			c.t.Errorf("serve the nodes: %v", err)
+		}
+	})
 }
 
 // Ask makes a request to the API and returns the status and the body. A body

@@ -26,10 +26,11 @@ type Node struct {
 	OnCall func(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error
 
 	t       *testing.T
-	servers rpc.Servers
+	servers *rpc.Client
 	secret  string
 	stop    context.CancelFunc
 	ended   chan struct{}
+	closed  sync.Once
 
 	mu   sync.Mutex
 	told map[string]string // by alloc: the client status that was reported last
@@ -39,8 +40,12 @@ type Node struct {
 // Node adds a ready node with 4,000 MHz, 8 GiB and the drivers of tests.
 func (c *Cluster) Node(onCall func(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error) *Node {
 	c.t.Helper()
+	client, err := rpc.Dial(c.sessions, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	n := &Node{
-		ID: uuid.NewString(), OnCall: onCall, t: c.t, servers: c.Server.Sessions(), secret: uuid.NewString(),
+		ID: uuid.NewString(), OnCall: onCall, t: c.t, servers: client, secret: uuid.NewString(),
 		ended: make(chan struct{}), told: map[string]string{},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -60,8 +65,13 @@ func (c *Cluster) Node(onCall func(ctx context.Context, call rpc.Call, in <-chan
 
 // Close ends the node's session.
 func (n *Node) Close() {
-	n.stop()
-	<-n.ended
+	n.closed.Do(func() {
+		n.stop()
+		<-n.ended
+		if err := n.servers.Close(); err != nil {
+			n.t.Errorf("close a node's connection: %v", err)
+		}
+	})
 }
 
 // Hold has the node leave new allocs pending.
