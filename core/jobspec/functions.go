@@ -4,6 +4,7 @@
 package jobspec
 
 import (
+	"maps"
 	"regexp"
 	"strconv"
 
@@ -29,7 +30,7 @@ func functions(allowFS bool, baseDir string) map[string]function.Function {
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
 		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc, "signum": stdlib.SignumFunc,
 
-		"chomp": stdlib.ChompFunc, "format": bounded(stdlib.FormatFunc), "formatlist": bounded(stdlib.FormatListFunc), "indent": stdlib.IndentFunc,
+		"chomp": stdlib.ChompFunc, "format": bounded(stdlib.FormatFunc), "formatlist": bounded(stdlib.FormatListFunc), "indent": atMost(stdlib.IndentFunc, 0, 9999),
 		"join": stdlib.JoinFunc, "lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc,
 		"regex_replace": stdlib.RegexReplaceFunc, "replace": stdlib.ReplaceFunc, "split": stdlib.SplitFunc, "strlen": stdlib.StrlenFunc,
 		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
@@ -37,7 +38,7 @@ func functions(allowFS bool, baseDir string) map[string]function.Function {
 
 		"chunklist": stdlib.ChunklistFunc, "coalesce": collection.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
 		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": stdlib.DistinctFunc, "element": stdlib.ElementFunc,
-		"flatten": stdlib.FlattenFunc, "index": stdlib.IndexFunc, "keys": stdlib.KeysFunc, "length": stdlib.LengthFunc, "lookup": stdlib.LookupFunc,
+		"flatten": stdlib.FlattenFunc, "keys": stdlib.KeysFunc, "length": stdlib.LengthFunc, "lookup": stdlib.LookupFunc,
 		"merge": stdlib.MergeFunc, "range": stdlib.RangeFunc, "reverse": stdlib.ReverseListFunc, "setintersection": stdlib.SetIntersectionFunc,
 		"setproduct": boundedProduct(stdlib.SetProductFunc), "setsubtract": stdlib.SetSubtractFunc, "setunion": stdlib.SetUnionFunc,
 		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
@@ -47,7 +48,7 @@ func functions(allowFS bool, baseDir string) map[string]function.Function {
 
 		"formatdate": stdlib.FormatDateFunc, "timeadd": stdlib.TimeAddFunc,
 
-		"bcrypt": crypto.BcryptFunc, "md5": crypto.Md5Func, "rsadecrypt": crypto.RsaDecryptFunc, "sha1": crypto.Sha1Func,
+		"bcrypt": atMost(crypto.BcryptFunc, 1, 14), "md5": crypto.Md5Func, "rsadecrypt": crypto.RsaDecryptFunc, "sha1": crypto.Sha1Func,
 		"sha256": crypto.Sha256Func, "sha512": crypto.Sha512Func, "uuidv4": uuid.V4Func, "uuidv5": uuid.V5Func,
 
 		"cidrhost": cidr.HostFunc, "cidrnetmask": cidr.NetmaskFunc, "cidrsubnet": cidr.SubnetFunc, "cidrsubnets": cidr.SubnetsFunc,
@@ -56,6 +57,7 @@ func functions(allowFS bool, baseDir string) map[string]function.Function {
 		"tobool": stdlib.MakeToFunc(cty.Bool), "tolist": stdlib.MakeToFunc(cty.List(cty.DynamicPseudoType)), "tomap": stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)),
 		"tonumber": stdlib.MakeToFunc(cty.Number), "toset": stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)), "tostring": stdlib.MakeToFunc(cty.String),
 	}
+	maps.Copy(all, dataFunctions())
 	for name, f := range map[string]function.Function{
 		"abspath": filesystem.AbsPathFunc, "basename": filesystem.BasenameFunc, "dirname": filesystem.DirnameFunc,
 		"file": filesystem.MakeFileFunc(baseDir, false), "filebase64": filesystem.MakeFileFunc(baseDir, true), "fileexists": filesystem.MakeFileExistsFunc(baseDir),
@@ -66,6 +68,10 @@ func functions(allowFS bool, baseDir string) map[string]function.Function {
 			f = refused(f, name)
 		}
 		all[name] = f
+	}
+	all["templatefile"] = templateFile(baseDir, maps.Clone(all))
+	if !allowFS {
+		all["templatefile"] = refused(all["templatefile"], "templatefile")
 	}
 	return all
 }

@@ -16,7 +16,7 @@ import (
 const (
 	maxFileBytes  = 4 << 20
 	maxNesting    = 250
-	maxRecursives = 20_000  // unary operators and conditionals
+	maxRecursives = 20_000  // unary operators, conditionals and directives
 	maxValueBytes = 8 << 20 // of one evaluated local or variable
 	maxBlocks     = 100_000 // after expansion of dynamic blocks
 )
@@ -33,6 +33,17 @@ func checkBounds(src []byte, filename string) hcl.Diagnostics {
 		}}
 	}
 	tokens, _ := hclsyntax.LexConfig(src, filename, hcl.InitialPos) // what it finds, the parser finds again
+	return checkTokens(tokens)
+}
+
+// checkTemplateBounds is the same for a file of template syntax, whose directives
+// nest too.
+func checkTemplateBounds(src []byte, filename string) hcl.Diagnostics {
+	tokens, _ := hclsyntax.LexTemplate(src, filename, hcl.InitialPos)
+	return checkTokens(tokens)
+}
+
+func checkTokens(tokens hclsyntax.Tokens) hcl.Diagnostics {
 	depth, recursives := 0, 0
 	for _, t := range tokens {
 		switch t.Type {
@@ -45,12 +56,15 @@ func checkBounds(src []byte, filename string) hcl.Diagnostics {
 		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenQuestion:
 			recursives++
 		}
+		if t.Type == hclsyntax.TokenTemplateControl { // closes before its endif or endfor
+			recursives++
+		}
 		if depth > maxNesting || recursives > maxRecursives {
 			r := t.Range
 			return hcl.Diagnostics{{
 				Severity: hcl.DiagError,
 				Summary:  "Nested too deeply",
-				Detail:   fmt.Sprintf("Blocks and expressions may be nested %d deep, with at most %d unary operators and conditionals in a file.", maxNesting, maxRecursives),
+				Detail:   fmt.Sprintf("Blocks and expressions may be nested %d deep, with at most %d unary operators, conditionals and directives in a file.", maxNesting, maxRecursives),
 				Subject:  &r,
 			}}
 		}

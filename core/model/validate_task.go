@@ -5,6 +5,7 @@ package model
 
 import (
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -189,6 +190,18 @@ func (t *Task) validateTemplate(p *ValidationError, n int, tmpl *Template) {
 	}
 	if w := tmpl.Wait; w != nil && w.Min != nil && w.Max != nil && *w.Min > *w.Max {
 		p.addf("Template %d validation failed: wait min must be at most max", n)
+	}
+	if w := tmpl.Wait; w != nil && (w.Min != nil && *w.Min < 0 || w.Max != nil && *w.Max < 0) {
+		p.addf("Template %d validation failed: wait must not be negative", n)
+	}
+	if s := tmpl.ChangeScript; s != nil && s.Timeout < 0 {
+		p.addf("Template %d validation failed: the timeout of the change script must not be negative", n)
+	}
+	if bits, err := strconv.ParseUint(tmpl.Perms, 8, 12); tmpl.Perms != "" && (err != nil || bits > 0o777) {
+		p.addf("Template %d validation failed: Failed to parse %q as octal permissions up to 0777", n, tmpl.Perms)
+	}
+	if (tmpl.LeftDelim == "") != (tmpl.RightDelim == "") || tmpl.LeftDelim != "" && tmpl.LeftDelim == tmpl.RightDelim {
+		p.addf("Template %d validation failed: left and right delimiter must both be set and differ", n)
 	}
 }
 

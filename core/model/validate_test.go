@@ -58,6 +58,16 @@ func TestValidateNamesEachMistake(t *testing.T) {
 		"template escapes": {func(j *model.Job) {
 			j.TaskGroups[0].Tasks[0].Templates = []*model.Template{{EmbeddedTmpl: "x", DestPath: "../../etc/x", ChangeMode: "noop"}}
 		}, "escapes allocation directory"},
+		"template perms": {func(j *model.Job) {
+			j.TaskGroups[0].Tasks[0].Templates = []*model.Template{{EmbeddedTmpl: "x", DestPath: "local/x", ChangeMode: "noop", Perms: "0999"}}
+		}, `Failed to parse "0999" as octal`},
+		"template delimiters": {func(j *model.Job) {
+			j.TaskGroups[0].Tasks[0].Templates = []*model.Template{{EmbeddedTmpl: "x", DestPath: "local/x", ChangeMode: "noop", LeftDelim: "%", RightDelim: "%"}}
+		}, "must both be set and differ"},
+		"template script": {func(j *model.Job) {
+			j.TaskGroups[0].Tasks[0].Templates = []*model.Template{{EmbeddedTmpl: "x", DestPath: "local/x", ChangeMode: "script",
+				ChangeScript: &model.ChangeScript{Command: "/bin/x", Timeout: -1}}}
+		}, "timeout of the change script"},
 		"logs larger than disk": {func(j *model.Job) { j.TaskGroups[0].Tasks[0].LogConfig.MaxFiles = 100 }, "log storage (1000 MB)"},
 		"null affinity":         {func(j *model.Job) { j.Affinities = []*model.Affinity{nil} }, "Affinity 1 is null"},
 	} {
