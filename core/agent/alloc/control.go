@@ -140,7 +140,8 @@ type TaskRun struct {
 	Driver driver.Driver
 }
 
-// Running returns the tasks that run, all or the named one.
+// Running returns the tasks that run, all or the named one. One that is being
+// restarted does not: what is meant for it would reach a process that ends.
 func (r *Runner) Running(name string) ([]TaskRun, error) {
 	r.mu.Lock()
 	names, err := r.pick(name)
@@ -148,7 +149,7 @@ func (r *Runner) Running(name string) ([]TaskRun, error) {
 	var runs []run
 	for _, n := range names {
 		t := r.tasks[n]
-		if t.state.Phase == task.Running || t.state.Phase == task.Delaying || t.state.Phase == task.Stopping {
+		if t.state.Phase == task.Running || t.state.Phase == task.Delaying || t.state.Phase == task.Stopping && !t.state.RestartWanted {
 			runs = append(runs, run{n, t.job.Driver, taskID(r.id, n, t.state.Run)})
 		}
 	}
