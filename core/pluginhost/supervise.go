@@ -13,9 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
-	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
-	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // supervised keeps one plugin running.
@@ -35,7 +33,7 @@ func (s *supervised) snapshot() PluginStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.status
-	out.Drivers = slices.Clone(out.Drivers)
+	out.Drivers, out.Devices = slices.Clone(out.Drivers), slices.Clone(out.Devices)
 	return out
 }
 
@@ -136,17 +134,13 @@ func (s *supervised) end(p *process) {
 func (s *supervised) serve(ctx context.Context, p *process, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !slices.Contains(p.info.Kinds, driver.KindV1) && !slices.Contains(p.info.Kinds, driver.KindNomad) {
-		return errdefs.FailedPreconditionf("plugin %s: serves %v, and this agent knows %v; install a version of the plugin that fits",
-			s.file.path, p.info.Kinds, []plugin.Kind{driver.KindV1, driver.KindNomad})
-	}
-	session, err := s.host.drivers.attach(ctx, s.file.name, p)
+	parts, err := s.host.attach(ctx, s.file.name, p)
 	if err != nil {
 		return err
 	}
 	s.set(func(st *PluginStatus) {
 		st.Version, st.PID, st.State, st.LastError = p.info.Version, p.pid, StateRunning, nil
-		st.Reattached, st.Drivers = p.reattached, session.names()
+		st.Reattached, st.Drivers, st.Devices = p.reattached, names(parts, isDriver), names(parts, isDevice)
 	})
 	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.file.name, "version", p.info.Version, "pid", p.pid, "reattached", p.reattached)
 	// Watched from the start: a plugin may also hang over its config or a recovery.
@@ -155,11 +149,15 @@ func (s *supervised) serve(ctx context.Context, p *process, ready func()) error 
 		watched <- s.watch(ctx, p)
 		cancel()
 	}()
-	session.open(ctx, s.host.cfg.DriverConfig)
+	for _, one := range parts {
+		one.open(ctx, s.host.cfg.DriverConfig)
+	}
 	ready()
 	reason := <-watched
 	cancel()
-	session.detach(reason)
+	for _, one := range parts {
+		one.detach(reason)
+	}
 	return reason
 }
 

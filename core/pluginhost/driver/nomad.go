@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,21 +23,13 @@ import (
 	basepb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/plugin"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
-	"github.com/drover-project/drover/sdk/schema"
 )
 
-// The handshake of plugins built for Nomad. They are started with these beside
-// our own cookie; the protocol version that they answer with tells them apart.
-const (
-	NomadProtocolVersion = 2
-	NomadCookieKey       = "NOMAD_PLUGIN_MAGIC_COOKIE"
-	NomadCookieValue     = "e4327c2e01eabfd75a8a67adb114fb34a757d57eee7728d857a8cec6e91a7255"
-
-	nomadAPIVersion = "v0.1.0"
-)
+// nomadAPIVersion is the version of the plugin interface that we speak.
+const nomadAPIVersion = "v0.1.0"
 
 // KindNomad is a driver that speaks Nomad's protocol.
-var KindNomad = plugin.Kind{Name: "nomad-driver", Version: NomadProtocolVersion}
+var KindNomad = plugin.Kind{Name: "nomad-driver", Version: 2}
 
 // Logs takes what tasks write. Foreign drivers write into FIFOs, and something
 // must read those whatever becomes of the agent.
@@ -48,26 +39,6 @@ type Logs interface {
 	Attach(ctx context.Context, logs LogConfig) (stdout, stderr string, err error)
 	// Detach ends that.
 	Detach(ctx context.Context, logs LogConfig) error
-}
-
-// AskNomad returns what a plugin that speaks Nomad's protocol says it is.
-func AskNomad(ctx context.Context, conn grpc.ClientConnInterface) (plugin.Info, error) {
-	resp, err := basepb.NewBasePluginClient(conn).PluginInfo(ctx, &basepb.PluginInfoRequest{})
-	if err != nil {
-		return plugin.Info{}, errdefs.FromGRPC(err)
-	}
-	info := plugin.Info{Name: resp.GetName(), Version: resp.GetPluginVersion()}
-	switch resp.GetType() {
-	case basepb.PluginType_DRIVER:
-		info.Kinds = []plugin.Kind{KindNomad}
-	case basepb.PluginType_DEVICE:
-		info.Kinds = []plugin.Kind{{Name: "nomad-device", Version: NomadProtocolVersion}}
-	}
-	if v := resp.GetPluginApiVersions(); !slices.Contains(v, nomadAPIVersion) {
-		return info, errdefs.FailedPreconditionf("plugin %s: speaks versions %v of Nomad's plugin interface and this agent %s; install a version of the plugin that fits",
-			info.Name, v, nomadAPIVersion)
-	}
-	return info, nil
 }
 
 // nomadDriver is a driver behind Nomad's protocol.
@@ -109,30 +80,15 @@ func ConnectNomad(ctx context.Context, conn grpc.ClientConnInterface, name strin
 	}
 	d.info = Info{
 		Name: name, Capabilities: nomadCapabilities(caps.GetCapabilities()),
-		ConfigSchema: schemaOf(d.configSpec), TaskConfigSchema: schemaOf(d.taskSpec),
+		ConfigSchema: hclspec.Schema(d.configSpec), TaskConfigSchema: hclspec.Schema(d.taskSpec),
 	}
 	return []Backend{d}, nil
 }
 
-func schemaOf(s *specpb.Spec) schema.Schema { return hclspec.Schema(s) }
-
 func (d *nomadDriver) Info() Info { return d.info }
 
-func encodeConfig(spec *specpb.Spec, config []byte) ([]byte, error) {
-	var block map[string]any
-	if len(config) > 0 {
-		if err := json.Unmarshal(config, &block); err != nil {
-			return nil, errdefs.InvalidArgumentf("decode the config: %w", err)
-		}
-	}
-	if spec.GetBlock() == nil {
-		return []byte{0x80}, nil // an empty map
-	}
-	return hclspec.Encode(spec, block)
-}
-
 func (d *nomadDriver) SetConfig(ctx context.Context, config []byte) error {
-	body, err := encodeConfig(d.configSpec, config)
+	body, err := hclspec.EncodeJSON(d.configSpec, config)
 	if err != nil {
 		return err
 	}
@@ -178,7 +134,7 @@ type nomadHandle struct {
 }
 
 func (d *nomadDriver) StartTask(ctx context.Context, task *TaskConfig) (*Handle, *NetworkOverride, error) {
-	body, err := encodeConfig(d.taskSpec, task.DriverConfig)
+	body, err := hclspec.EncodeJSON(d.taskSpec, task.DriverConfig)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -52,6 +52,21 @@ func Encode(spec *pb.Spec, config map[string]any) ([]byte, error) {
 	return out, nil
 }
 
+// EncodeJSON is Encode for a block that is given as JSON; the specification may
+// be empty, for a plugin that has no configuration.
+func EncodeJSON(spec *pb.Spec, config []byte) ([]byte, error) {
+	var block map[string]any
+	if len(config) > 0 {
+		if err := json.Unmarshal(config, &block); err != nil {
+			return nil, errdefs.InvalidArgumentf("decode the config: %w", err)
+		}
+	}
+	if spec.GetBlock() == nil {
+		return []byte{0x80}, nil // an empty map
+	}
+	return Encode(spec, block)
+}
+
 // problems drops the positions, which are those of a JSON text that no user wrote.
 func problems(diags hcl.Diagnostics) error {
 	var out []string

@@ -7,6 +7,9 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -23,9 +26,17 @@ func main() {
 			ProtocolVersion: 2, MagicCookieKey: "NOMAD_PLUGIN_MAGIC_COOKIE",
 			MagicCookieValue: "e4327c2e01eabfd75a8a67adb114fb34a757d57eee7728d857a8cec6e91a7255",
 		},
-		Plugins:    goplugin.PluginSet{"base": &service{register: d.registerBase}, "driver": &service{register: d.registerDriver}},
+		Plugins:    plugins(d),
 		GRPCServer: goplugin.DefaultGRPCServer,
 	})
+}
+
+// plugins is a device plugin if the name that it was called by says so.
+func plugins(d *driver) goplugin.PluginSet {
+	if strings.Contains(filepath.Base(os.Args[0]), "device") {
+		return goplugin.PluginSet{"base": &service{register: registerDeviceBase}, "device": &service{register: registerDevice}}
+	}
+	return goplugin.PluginSet{"base": &service{register: d.registerBase}, "driver": &service{register: d.registerDriver}}
 }
 
 type service struct {

@@ -14,6 +14,8 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	device "github.com/drover-project/drover/sdk/device/v1"
+	"github.com/drover-project/drover/sdk/device/v1/devicetest/filedevice"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest/shelldriver"
 	"github.com/drover-project/drover/sdk/plugin"
@@ -37,6 +39,8 @@ func main() {
 		err = plugin.Serve(plugin.Info{Name: name, Version: "9.9.9"}, plugin.Service{
 			Kind: plugin.Kind{Name: "teapot", Version: 3}, Register: func(grpc.ServiceRegistrar) {},
 		})
+	case "devices":
+		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("shell")), device.Service(filedevice.New("file")))
 	default:
 		if name == "chatty" {
 			go chat()

@@ -1,0 +1,267 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+
+	"github.com/drover-project/drover/core/pluginhost/device"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// DeviceFingerprint is what one device plugin found. Problem says why it is
+// nothing, or that the plugin is away: devices of a plugin that is away are not
+// offered to new tasks, and those that have them keep them.
+type DeviceFingerprint struct {
+	Name          string
+	Plugin        string
+	PluginVersion string
+	Groups        []device.Group
+	Problem       string
+}
+
+// reserveLimit bounds one Reserve.
+const reserveLimit = time.Minute
+
+// devices holds what all plugins serve of kind device.
+type devices struct {
+	log hclog.Logger
+
+	mu      sync.Mutex
+	byName  map[string]*deviceEntry
+	changed chan struct{}
+}
+
+// deviceEntry is one device plugin's name. It belongs to the plugin that served
+// it first.
+type deviceEntry struct {
+	plugin  string
+	backend device.Backend // nil while no process serves it
+	print   DeviceFingerprint
+}
+
+func newDevices(log hclog.Logger) *devices {
+	return &devices{log: log, byName: map[string]*deviceEntry{}, changed: make(chan struct{})}
+}
+
+func (d *devices) fingerprints() ([]DeviceFingerprint, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]DeviceFingerprint, 0, len(d.byName))
+	for _, e := range d.byName {
+		out = append(out, e.print)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, d.changed
+}
+
+// update changes an entry and tells whoever waits.
+func (d *devices) update(name string, change func(*deviceEntry)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d.byName[name])
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// deviceSession is the device plugins of one process.
+type deviceSession struct {
+	devices  *devices
+	plugin   string
+	backends []device.Backend
+	watchers sync.WaitGroup
+}
+
+func (d *devices) attach(ctx context.Context, pluginName string, p *process) (*deviceSession, error) {
+	connect := device.ConnectV1
+	if p.foreign() {
+		connect = func(ctx context.Context, conn grpc.ClientConnInterface) ([]device.Backend, error) {
+			return device.ConnectNomad(ctx, conn, p.info.Name)
+		}
+	}
+	backends, err := connect(ctx, p.conn)
+	if err != nil {
+		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
+	}
+	for _, b := range backends {
+		if err := d.claim(b.Info().Name, pluginName, p); err != nil {
+			return nil, err
+		}
+	}
+	return &deviceSession{devices: d, plugin: pluginName, backends: backends}, nil
+}
+
+// claim reserves the name for the plugin.
+func (d *devices) claim(name, pluginName string, p *process) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.byName[name]
+	if e == nil {
+		e = &deviceEntry{plugin: pluginName}
+		d.byName[name] = e
+	}
+	if e.plugin != pluginName {
+		return errdefs.AlreadyExistsf("plugin %s: serves the device plugin %q, which plugin %q serves already; remove one of the two", p.file.path, name, e.plugin)
+	}
+	e.print.Name, e.print.Plugin, e.print.PluginVersion = name, pluginName, p.info.Version
+	return nil
+}
+
+func (s *deviceSession) open(ctx context.Context, configs map[string]map[string]any) {
+	for _, b := range s.backends {
+		name := b.Info().Name
+		if err := configureBlock(ctx, name, b.Info().ConfigSchema, configOf(configs, name, s.plugin), b.SetConfig); err != nil {
+			s.devices.log.Error("device plugin cannot be used as it is configured", "plugin", name, "error", err)
+			s.devices.update(name, func(e *deviceEntry) { e.print.Groups, e.print.Problem = nil, err.Error() })
+			continue
+		}
+		s.devices.update(name, func(e *deviceEntry) { e.backend = b })
+		first := make(chan struct{})
+		s.watchers.Go(func() { s.follow(ctx, b, sync.OnceFunc(func() { close(first) })) })
+		select { // Start returns with the first fingerprints in place, unless one is slow
+		case <-first:
+		case <-ctx.Done():
+		case <-time.After(firstFingerprint):
+		}
+	}
+}
+
+// follow keeps the fingerprint up to date until ctx ends.
+func (s *deviceSession) follow(ctx context.Context, b device.Backend, first func()) {
+	defer first()
+	name := b.Info().Name
+	prints, err := b.Fingerprint(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.devices.update(name, func(e *deviceEntry) { e.print.Problem = fmt.Sprintf("cannot be fingerprinted: %v", err) })
+		}
+		return
+	}
+	for f := range prints {
+		s.devices.update(name, func(e *deviceEntry) { e.print.Groups, e.print.Problem = f.Groups, f.Problem })
+		first()
+	}
+}
+
+func (s *deviceSession) names() []string {
+	var out []string
+	for _, b := range s.backends {
+		out = append(out, b.Info().Name)
+	}
+	return out
+}
+
+func (s *deviceSession) detach(reason error) {
+	s.watchers.Wait()
+	for _, b := range s.backends {
+		s.devices.update(b.Info().Name, func(e *deviceEntry) {
+			e.backend = nil
+			if !errors.Is(reason, context.Canceled) { // the host's own end is no news of the devices
+				e.print.Groups, e.print.Problem = nil, reason.Error()
+			}
+		})
+	}
+}
+
+func (d *devices) reserve(ctx context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
+	backend, err := d.holder(vendor, typ, name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reserveLimit)
+	defer cancel()
+	r, err := backend.Reserve(ctx, ids)
+	if err != nil {
+		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("reserve %s/%s/%s: %w", vendor, typ, name, err))
+	}
+	return r, nil
+}
+
+// holder returns the plugin that has the group.
+func (d *devices) holder(vendor, typ, name string) (device.Backend, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	away := ""
+	for _, e := range d.byName {
+		for _, g := range e.print.Groups {
+			if g.Vendor == vendor && g.Type == typ && g.Name == name && e.backend != nil {
+				return e.backend, nil
+			}
+		}
+		if e.backend == nil || e.print.Problem != "" {
+			away = fmt.Sprintf("; device plugin %q: %s", e.print.Name, e.print.Problem)
+		}
+	}
+	if away != "" {
+		return nil, errdefs.Unavailablef("no plugin has devices of %s/%s/%s now%s", vendor, typ, name, away)
+	}
+	return nil, errdefs.NotFoundf("no plugin on this node has devices of %s/%s/%s", vendor, typ, name)
+}
+
+// stats merges the samples of all plugins.
+func (d *devices) stats(ctx context.Context, interval time.Duration) <-chan []device.GroupStats {
+	out := make(chan []device.GroupStats, 1)
+	go func() {
+		defer close(out)
+		var readers sync.WaitGroup
+		defer readers.Wait()
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		reading := map[device.Backend]bool{}
+		for {
+			open := d.open()
+			maps.DeleteFunc(reading, func(b device.Backend, _ bool) bool { return !slices.Contains(open, b) })
+			for _, b := range open {
+				if !reading[b] {
+					reading[b] = true
+					readers.Go(func() { forwardStats(ctx, b, interval, out) })
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return out
+}
+
+func (d *devices) open() []device.Backend {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []device.Backend
+	for _, e := range d.byName {
+		if e.backend != nil {
+			out = append(out, e.backend)
+		}
+	}
+	return out
+}
+
+// forwardStats delivers one plugin's samples until it ends or ctx does. A plugin
+// that cannot measure is asked once; a new process of it is a new backend.
+func forwardStats(ctx context.Context, b device.Backend, interval time.Duration, out chan<- []device.GroupStats) {
+	samples, err := b.Stats(ctx, interval)
+	if err != nil {
+		return
+	}
+	for s := range samples {
+		select {
+		case out <- s:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

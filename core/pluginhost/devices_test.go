@@ -1,0 +1,127 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package pluginhost_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// withDevices is a config of a host with a plugin that serves a driver and, from
+// the files of the returned directory, devices.
+func withDevices(t *testing.T) (pluginhost.Config, string) {
+	t.Helper()
+	cfg, dir := config(t, "devices"), t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("four"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg.DriverConfig = map[string]map[string]any{"file": {"dir": dir}}
+	return cfg, dir
+}
+
+func TestOnePluginServesDriversAndDevices(t *testing.T) {
+	cfg, dir := withDevices(t)
+	h := start(t, cfg)
+	if st := only(t, h); strings.Join(st.Drivers, " ") != "shell" || strings.Join(st.Devices, " ") != "file" {
+		t.Fatalf("status %+v", st)
+	}
+	prints, changed := h.Devices()
+	if len(prints) != 1 || len(prints[0].Groups) != 1 || len(prints[0].Groups[0].Instances) != 2 || *prints[0].Groups[0].Attributes["size"].Int != 4 {
+		t.Fatalf("fingerprints %+v", prints)
+	}
+	r, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"b"})
+	if err != nil || r.Env["FILE_DEVICES"] != "b" || len(r.Mounts) != 1 || r.Mounts[0].HostPath != filepath.Join(dir, "b") {
+		t.Fatalf("reserved %+v, %v", r, err)
+	}
+	if _, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"x"}); !errdefs.IsNotFound(err) {
+		t.Fatalf("an unknown device: %v", err)
+	}
+	if _, err := h.ReserveDevices(t.Context(), "acme", "tpu", "x", []string{"x"}); !errdefs.IsNotFound(err) {
+		t.Fatalf("an unknown group: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "b.broken"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	eventually(t, "the broken device is reported", func() bool {
+		prints, _ := h.Devices()
+		return len(prints[0].Groups) == 1 && !prints[0].Groups[0].Instances[1].Healthy
+	})
+}
+
+func TestDevicesComeBackWithTheirPlugin(t *testing.T) {
+	cfg, _ := withDevices(t)
+	h := start(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	samples := h.DeviceStats(ctx, 10*time.Millisecond)
+	if s := <-samples; len(s) != 1 || len(s[0].Instances) != 2 {
+		t.Fatalf("sample %+v", s)
+	}
+	pid := only(t, h).PID
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another process offers them", func() bool {
+		prints, _ := h.Devices()
+		return only(t, h).PID != pid && len(prints) == 1 && len(prints[0].Groups) == 1
+	})
+	if _, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	for range cap(samples) + 1 {
+		<-samples // what was sampled before
+	}
+	if s, ok := <-samples; !ok || len(s) != 1 {
+		t.Fatalf("after the restart came %+v, %v", s, ok)
+	}
+}
+
+func TestADevicePluginThatIsConfiguredWronglySaysSo(t *testing.T) {
+	cfg, _ := withDevices(t)
+	cfg.DriverConfig = nil
+	prints, _ := start(t, cfg).Devices()
+	if len(prints) != 1 || !strings.Contains(prints[0].Problem, "dir") || len(prints[0].Groups) != 0 {
+		t.Fatalf("fingerprints %+v", prints)
+	}
+}
+
+func TestADevicePluginBuiltForNomadServesItsDevices(t *testing.T) {
+	cfg := config(t)
+	if err := os.Symlink(nomadBinary, filepath.Join(cfg.Dir, "nomad-device-abacus")); err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, cfg)
+	prints, _ := h.Devices()
+	if len(prints) != 1 || prints[0].Name != "abacus" || prints[0].PluginVersion != "v0.0.1" || len(prints[0].Groups) != 1 {
+		t.Fatalf("fingerprints %+v", prints)
+	}
+	g := prints[0].Groups[0]
+	if g.Vendor != "acme" || g.Type != "abacus" || g.Name != "mk1" || *g.Attributes["beads"].Int != 91 || g.Instances[1].PCIBusID != "00:1" {
+		t.Fatalf("group %+v", g)
+	}
+	r, err := h.ReserveDevices(t.Context(), "acme", "abacus", "mk1", []string{"a1", "a2"})
+	if err != nil || r.Env["ABACI"] != "a1,a2" || len(r.Nodes) != 1 || r.Nodes[0].Permissions != "rw" {
+		t.Fatalf("reserved %+v, %v", r, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := <-h.DeviceStats(ctx, time.Hour)
+	stats := s[0].Instances["a1"]
+	if *stats.Values[stats.Summary].Int != 40 || *stats.Values[stats.Summary].Of != 91 || *stats.Values["rod.count"].Float != 7 {
+		t.Fatalf("stats %+v", stats)
+	}
+}

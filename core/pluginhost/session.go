@@ -1,0 +1,78 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"slices"
+
+	"github.com/drover-project/drover/core/pluginhost/device"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// part is what one process serves of one kind.
+type part interface {
+	// open configures what is served and lets calls through, until ctx ends.
+	open(ctx context.Context, configs map[string]map[string]any)
+	// detach closes it for calls; ctx of open must have ended.
+	detach(reason error)
+	names() []string
+}
+
+// known are the kinds that this host can use.
+var known = []plugin.Kind{driver.KindV1, driver.KindNomad, device.KindV1, device.KindNomad}
+
+// attach asks a process for all that it serves and reserves the names.
+func (h *Host) attach(ctx context.Context, pluginName string, p *process) ([]part, error) {
+	ctx, cancel := context.WithTimeout(ctx, configLimit)
+	defer cancel()
+	var parts []part
+	for _, kind := range p.info.Kinds {
+		var one part
+		var err error
+		switch kind {
+		case driver.KindV1, driver.KindNomad:
+			one, err = h.drivers.attach(ctx, pluginName, p)
+		case device.KindV1, device.KindNomad:
+			one, err = h.devices.attach(ctx, pluginName, p)
+		default:
+			continue // of a newer host; what we know of the plugin works all the same
+		}
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, one)
+	}
+	if len(parts) == 0 {
+		return nil, errdefs.FailedPreconditionf("plugin %s: serves %v, and this agent knows %v; install a version of the plugin that fits",
+			p.file.path, p.info.Kinds, known)
+	}
+	return parts, nil
+}
+
+// configOf returns the block for one name that a plugin serves: the one of that
+// name, or, as Nomad has it, the one named after the file.
+func configOf(configs map[string]map[string]any, name, pluginName string) map[string]any {
+	if c := configs[name]; c != nil {
+		return c
+	}
+	return configs[pluginName]
+}
+
+func names(parts []part, of func(part) bool) []string {
+	var out []string
+	for _, p := range parts {
+		if of(p) {
+			out = append(out, p.names()...)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func isDriver(p part) bool { _, ok := p.(*driverSession); return ok }
+
+func isDevice(p part) bool { _, ok := p.(*deviceSession); return ok }
