@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/drover-project/drover/core/agent/artifact"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -261,6 +263,32 @@ func TestCredentialsNeverShowInErrors(t *testing.T) {
 	} {
 		if got := artifact.Redact(source); got != want {
 			t.Errorf("Redact(%q) is %q, want %q", source, got, want)
+		}
+	}
+}
+
+// BenchmarkFetch fetches 100 MB over http: process, sandbox, inspection and move
+// included.
+func BenchmarkFetch(b *testing.B) {
+	const size = 100 << 20
+	body := make([]byte, size)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }))
+	defer s.Close()
+	dir := b.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "web", "local"), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	cfg := artifact.DefaultConfig()
+	cfg.Binary = child
+	f := artifact.New(cfg, hclog.NewNullLogger())
+	b.SetBytes(size)
+	for b.Loop() {
+		req := artifact.Request{Artifact: &model.TaskArtifact{GetterSource: s.URL + "/f", RelativeDest: "local/"}, TaskDir: filepath.Join(dir, "web")}
+		if err := f.Fetch(b.Context(), req, nil); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
