@@ -57,9 +57,12 @@ func (e *Endpoint) DeleteEvals(ctx context.Context, ids []string) (*api.EvalDele
 // ForceGC frees everything that is no longer needed, whatever its age.
 func (e *Endpoint) ForceGC(ctx context.Context) error { return e.CollectGarbage(ctx) }
 
-// ReconcileSummaries has nothing to mend: summaries are derived from allocs in
-// the same transaction that changes them.
-func (e *Endpoint) ReconcileSummaries(context.Context) error { return nil }
+// ReconcileSummaries counts what summaries say anew. They are derived from allocs
+// in the same transaction that changes them, so there should be nothing to mend.
+func (e *Endpoint) ReconcileSummaries(ctx context.Context) error {
+	_, err := e.propose(ctx, &fsm.RecountJobs{})
+	return err
+}
 
 // nameRule is what namespaces and node pools may be called.
 var nameRule = regexp.MustCompile(`^[a-zA-Z0-9-]{1,128}$`)

@@ -5,6 +5,7 @@ package fsm_test
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -217,5 +218,40 @@ func TestGarbageCollectionSparesWhatHasComeBack(t *testing.T) {
 	mustApply(t, f, &fsm.DeregisterNodes{IDs: []string{"n"}, OnlyDown: true})
 	if v := f.Store().View(); v.JobByID("default", "web") == nil || v.NodeByID("n") == nil {
 		t.Error("a job or node that is in use was removed")
+	}
+}
+
+func TestARecountChangesNoCountAndLeavesTheGroupsOfTemplatesOut(t *testing.T) {
+	for seed := range uint64(10) {
+		f := newFSM()
+		applyIn(f, newWorld(seed).log(t, 200), rand.New(rand.NewPCG(seed, 3)), 8)
+		before := map[string]model.JobSummary{}
+		for j := range f.Store().View().Jobs("") {
+			before[j.ID] = *f.Store().View().JobSummary(j.Namespace, j.ID)
+		}
+		mustApply(t, f, &fsm.RecountJobs{})
+		checkDerived(t, f.Store().View())
+		for j := range f.Store().View().Jobs("") {
+			got, want := *f.Store().View().JobSummary(j.Namespace, j.ID), before[j.ID]
+			if _, ok := got.Summary["web"]; !ok && (j.IsPeriodic() || j.IsParameterized()) {
+				delete(want.Summary, "web")
+			}
+			want.ModifyIndex = got.ModifyIndex
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("seed %d, job %s: %s", seed, j.ID, diff)
+			}
+		}
+	}
+	f := newFSM()
+	mustApply(t, f, &fsm.UpsertJob{Job: periodic("p")})
+	mustApply(t, f, &fsm.RecountJobs{})
+	if s := f.Store().View().JobSummary("default", "p"); len(s.Summary) != 0 {
+		t.Errorf("a template has groups: %+v", s.Summary)
+	}
+	again := periodic("p")
+	again.Priority = 70
+	mustApply(t, f, &fsm.UpsertJob{Job: again})
+	if s := f.Store().View().JobSummary("default", "p"); len(s.Summary) != 1 {
+		t.Errorf("a template that is registered again has no groups: %+v", s.Summary)
 	}
 }

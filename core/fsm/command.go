@@ -51,6 +51,7 @@ const (
 	kindSetSchedulerConfig     = 25
 	kindDispatchJob            = 26
 	kindLaunchPeriodic         = 27
+	kindRecountJobs            = 28
 	kindPutVariable            = 40
 	kindDeleteVariable         = 41
 	kindUpsertRootKey          = 42
@@ -110,6 +111,8 @@ func newCommand(kind byte) Command {
 		return &DeleteNodePools{}
 	case kindDispatchJob:
 		return &DispatchJob{}
+	case kindRecountJobs:
+		return &RecountJobs{}
 	case kindLaunchPeriodic:
 		return &LaunchPeriodic{}
 	case kindSetSchedulerConfig:

@@ -179,7 +179,9 @@ func (w *world) next() fsm.Command {
 	w.now += int64(time.Second)
 	job := pick(w, w.jobs)
 	yes := true
-	switch w.rng.IntN(28) {
+	switch w.rng.IntN(29) {
+	case 27:
+		return &fsm.RecountJobs{}
 	case 24:
 		j := testJob(job, 1)
 		j.Type = "batch"

@@ -282,7 +282,7 @@ func (tx *Tx) settleSummary(row *summaryRow) {
 // equal reports whether two rows count the same.
 func (r *summaryRow) equal(o *summaryRow) bool {
 	return r.Allocs == o.Allocs && r.LiveAllocs == o.LiveAllocs && r.Evals == o.Evals &&
-		r.LiveEvals == o.LiveEvals && r.Blocked == o.Blocked && r.Children == o.Children &&
+		r.LiveEvals == o.LiveEvals && r.Blocked == o.Blocked && r.Children == o.Children && r.Bare == o.Bare &&
 		maps.Equal(r.Groups, o.Groups) && maps.Equal(r.Queued, o.Queued)
 }
 

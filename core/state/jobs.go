@@ -183,7 +183,7 @@ func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
 	record(tx, numJobVersions, nil, job)
 	record(tx, numJobs, cur, job)
 	tx.accountChild(cur, job)
-	tx.touchJob(job.Namespace, job.ID)
+	tx.summaryOf(job.Namespace, job.ID).Bare = false // and its status is derived again
 	return job
 }
 

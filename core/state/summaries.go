@@ -34,6 +34,9 @@ type summaryRow struct {
 	CreateIndex uint64
 	ModifyIndex uint64
 	Children    model.JobChildrenSummary
+	// Bare is whether the groups of a template, which have no allocs, are left out:
+	// after a recount, until the job is registered again. Clients know it so.
+	Bare bool
 }
 
 var summarySchema = &schema[summaryRow]{
@@ -49,7 +52,7 @@ func (v *View) JobSummary(ns, id string) *model.JobSummary {
 	}
 	s := row.summary()
 	for _, tg := range job.TaskGroups {
-		if _, ok := s.Summary[tg.Name]; !ok {
+		if _, ok := s.Summary[tg.Name]; !ok && !row.Bare {
 			s.Summary[tg.Name] = model.TaskGroupSummary{Queued: row.Queued[tg.Name]}
 		}
 	}
