@@ -1,0 +1,64 @@
+#!/bin/sh
+# Copyright (c) The Drover Authors
+# SPDX-License-Identifier: MPL-2.0
+#
+# Runs the tests of driverexec in a virtual machine with cgroup version 2 only:
+#
+#   run.sh [-test.run PATTERN ...]
+#
+# It needs qemu-system-x86_64, a static busybox and a kernel in /boot
+# (apt-get install qemu-system-x86 busybox-static linux-image-cloud-amd64), and
+# exits with 77 where one of them is missing. KERNEL names another kernel.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+missing() { echo "skipped: $1 is missing" >&2; exit 77; }
+
+kernel=${KERNEL:-$(ls /boot/vmlinuz-*-cloud-amd64 2>/dev/null | sort -V | tail -1)}
+[ -r "$kernel" ] || missing "a kernel such as /boot/vmlinuz-6.1.0-cloud-amd64 (or KERNEL=...)"
+command -v qemu-system-x86_64 >/dev/null || missing qemu-system-x86_64
+busybox=$(command -v busybox) || missing busybox
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/root
+mkdir -p "$root/bin" "$root/etc" "$root/lib64" "$root/usr/bin" "$root/proc" "$root/sys" "$root/dev" "$root/tmp" "$root/mnt"
+cp "$busybox" "$root/bin/busybox"
+for tool in $("$busybox" --list); do [ "$tool" = busybox ] || ln -sf busybox "$root/bin/$tool"; done
+printf 'root:x:0:0::/:/bin/sh\ndaemon:x:1:1::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' > "$root/etc/passwd"
+printf 'root:x:0:\ndaemon:x:1:\ntty:x:5:\nnogroup:x:65534:\n' > "$root/etc/group"
+echo 'nameserver 192.0.2.53' > "$root/etc/resolv.conf"
+( cd "$here/../driverexec" && CGO_ENABLED=0 go test -c -trimpath -o "$root/test" . )
+
+cat > "$root/init" <<'EOF'
+#!/bin/sh
+# The root of a ram disk cannot be left by pivot_root, so go to another one.
+if [ -z "${SECOND:-}" ]; then
+	mount -t tmpfs -o size=400m tmpfs /mnt
+	cp -a /bin /etc /lib64 /usr /init /test /args /mnt/
+	mkdir -p /mnt/proc /mnt/sys /mnt/dev /mnt/tmp
+	export SECOND=1
+	exec switch_root /mnt /init
+fi
+export PATH=/bin HOME=/
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mkdir -p /dev/pts /dev/shm /dev/net
+mount -t devpts devpts /dev/pts
+mount -t tmpfs tmpfs /dev/shm
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+chmod 1777 /tmp
+set -f
+/test $(cat /args)
+echo "VM-EXIT $?"
+sync
+poweroff -f
+EOF
+chmod 755 "$root/init"
+echo "${*:--test.v}" > "$root/args"
+( cd "$root" && find . | "$busybox" cpio -o -H newc ) > "$work/initrd" 2>/dev/null
+
+qemu-system-x86_64 -accel tcg -m 1024 -smp 2 -nographic -no-reboot \
+	-kernel "$kernel" -initrd "$work/initrd" -append 'console=ttyS0 quiet panic=-1' \
+	</dev/null | tr -d '\r' | tee "$work/log"
+grep -q '^VM-EXIT 0' "$work/log"
