@@ -52,6 +52,13 @@ var functions = sync.OnceValue(func() map[string]function {
 // standard are functions of text/template that are safe as they are.
 var standard = []string{"and", "or", "not", "len", "index", "slice", "call", "eq", "ge", "gt", "le", "lt", "ne"}
 
+// volatile functions give something else each time.
+var volatile = map[string]bool{
+	"timestamp": true, "sprig_now": true, "sprig_ago": true, "sprig_uuidv4": true, "sprig_shuffle": true, "sprig_randInt": true,
+	"sprig_randBytes": true, "sprig_randAlpha": true, "sprig_randAlphaNum": true, "sprig_randAscii": true, "sprig_randNumeric": true,
+	"sprig_bcrypt": true, "sprig_htpasswd": true, "sprig_encryptAES": true,
+}
+
 // names is what the parser needs to know.
 var names = sync.OnceValue(func() map[string]any {
 	out := map[string]any{}
@@ -80,6 +87,7 @@ func (c *compiled) bind(in *injector, trees map[string]*parse.Tree) (texttemplat
 			return nil, fmt.Errorf("template: %s: %w", location, why)
 		}
 		c.watches = c.watches || f.watch
+		c.volatile = c.volatile || volatile[name]
 		fn := f.fn
 		if f.make != nil {
 			fn = f.make(c)

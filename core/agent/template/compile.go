@@ -32,6 +32,8 @@ type compiled struct {
 	tmpl    *texttemplate.Template
 	watches bool // whether a function of it reads what can change
 
+	volatile bool // whether each run of it gives something else
+
 	runner *Runner
 	run    *execution // of the present run
 }

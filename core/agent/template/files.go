@@ -121,6 +121,11 @@ func (f *files) read(path string, limit int64) ([]byte, stamp, error) {
 	if err != nil {
 		return nil, stamp{}, err
 	}
+	return f.readAt(at, path, limit)
+}
+
+// readAt is read where the place is known; path is for messages.
+func (f *files) readAt(at place, path string, limit int64) ([]byte, stamp, error) {
 	root, err := os.OpenRoot(at.root)
 	if err != nil {
 		return nil, stamp{}, classed(fmt.Errorf("read %q: %w", path, err))

@@ -6,6 +6,7 @@ package template
 import (
 	"context"
 	"encoding"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -46,11 +47,17 @@ func (e *execution) step() error {
 	if e.steps > e.maxSteps {
 		return errdefs.ResourceExhaustedf("the template takes more than %d steps; let it loop less", e.maxSteps)
 	}
-	if err := e.ctx.Err(); err != nil {
-		return errdefs.New(errdefs.DeadlineExceeded, fmt.Errorf("the template was stopped: it took longer than it may or its task ended: %w", err))
+	if e.ctx.Err() == nil {
+		return nil
 	}
-	return nil
+	if err := context.Cause(e.ctx); errors.Is(err, errTooLong) {
+		return err
+	}
+	return fmt.Errorf("the template was stopped: %w", e.ctx.Err())
 }
+
+// errTooLong is the template's own fault, unlike the end of who waits for it.
+var errTooLong = errdefs.ResourceExhaustedf("the template takes longer than it may (client.template); let it do less")
 
 func (e *execution) enter() (string, error) {
 	if e.depth++; e.depth > maxDepth {

@@ -135,7 +135,7 @@ func (r *Runner) firstAll(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if r.task.Running && changed {
+			if r.task.Running && changed && t.watches {
 				r.announce(t)
 			}
 			if !t.done {
@@ -229,15 +229,43 @@ func (r *Runner) render(ctx context.Context, t *rendered) (changed bool, err err
 			return false, fmt.Errorf("template %q: %w", t.name, err)
 		}
 	}
-	if !r.task.Running || t.done || r.files.differs(t.at, out) {
+	if r.task.Running && !t.done {
+		out, env, changed = r.adopt(t, out, env)
+	} else {
+		changed = true
+	}
+	if changed {
 		if err := r.files.write(t.at, out, t.mode.mode, t.mode.owner); err != nil {
 			return false, err
 		}
-		changed = true
 	}
 	t.done, t.sum, t.env = true, sum, env
 	r.joinEnv()
 	return changed, nil
+}
+
+// adopt looks at the file that a running task was started with. It is kept if it
+// is the same, or if it can only differ by what is other at each run, such as the
+// time: that is no reason to restart a task because its agent was restarted.
+func (r *Runner) adopt(t *rendered, out []byte, env map[string]string) ([]byte, map[string]string, bool) {
+	if !r.files.differs(t.at, out) {
+		return out, env, false
+	}
+	if t.watches && !t.volatile {
+		return out, env, true
+	}
+	old, _, err := r.files.readAt(t.at, t.spec.DestPath, r.engine.cfg.MaxBytes)
+	if err != nil {
+		return out, env, true
+	}
+	if t.spec.Envvars {
+		oldEnv, err := parseEnv(string(old))
+		if err != nil {
+			return out, env, true
+		}
+		env = oldEnv
+	}
+	return old, env, false
 }
 
 // execute gives what a template makes, and notes what it read and what is missing.
@@ -248,7 +276,7 @@ func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("template %q waits for others to be rendered: %w", t.name, context.Cause(ctx))
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.engine.cfg.MaxDuration)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.engine.cfg.MaxDuration, errTooLong)
 	defer cancel()
 	run := &execution{ctx: ctx, maxBytes: r.engine.cfg.MaxBytes, maxSteps: r.engine.cfg.MaxSteps, answers: map[Query]known{}, files: map[string]stamp{}}
 	t.run = run
@@ -264,7 +292,7 @@ func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
 	}
 	// A template that goes on without its data fails for that; what is over the
 	// bounds does not get better by waiting.
-	if class := errdefs.ClassOf(err); len(run.missing) > 0 && class != errdefs.ResourceExhausted && class != errdefs.DeadlineExceeded {
+	if len(run.missing) > 0 && errdefs.ClassOf(err) != errdefs.ResourceExhausted && ctx.Err() == nil {
 		return nil, nil
 	}
 	t.miss = nil
@@ -385,8 +413,14 @@ func (r *Runner) FirstScripts() []*model.ChangeScript {
 }
 
 // Changes tells what the task must do, after First and until Close, which closes
-// it. A change that is not taken is joined with those that follow.
-func (r *Runner) Changes() <-chan Change { return r.changes }
+// it. A change that is not taken is joined with those that follow. It is nil if
+// no template reads anything that changes.
+func (r *Runner) Changes() <-chan Change {
+	if !slices.ContainsFunc(r.templates, func(t *rendered) bool { return t.watches }) {
+		return nil
+	}
+	return r.changes
+}
 
 // Close ends rendering and watching, First included. It may be called again.
 func (r *Runner) Close() {

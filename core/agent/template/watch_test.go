@@ -398,6 +398,9 @@ func TestWhatNeverChangesKeepsNoGoroutine(t *testing.T) {
 		r := w.open()
 		w.first(r)
 		defer r.Close()
+		if r.Changes() != nil {
+			t.Fatal("changes of what never changes")
+		}
 	}
 	if n := runtime.NumGoroutine(); n > before {
 		t.Errorf("%d goroutines more", n-before)
@@ -427,6 +430,31 @@ func TestAfterARestartOfTheAgentOnlyWhatChangedIsTold(t *testing.T) {
 		w.first(r)
 		if c, ok := w.change(r, time.Minute); !ok || c.Mode != "restart" || !c.EnvChanged || !slices.Equal(c.Files, []string{"secrets/env"}) {
 			t.Errorf("told %+v", c)
+		}
+	})
+}
+
+func TestARestartOfTheAgentIsNoReasonToRenderTheTimeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, s := watched(t)
+		w.add(`T={{ timestamp }}`, func(m *model.Template) { m.Envvars = true })
+		w.add(`{{ (nomadVar "a").x }} {{ sprig_uuidv4 }}`, func(m *model.Template) { m.DestPath = "local/id" })
+		s.put("a", map[string]string{"x": "1"})
+		r := w.open()
+		w.first(r)
+		r.Close()
+		at, id := r.Env()["T"], w.read("local/id")
+		time.Sleep(time.Hour)
+		w.task.Running = true
+		r = w.open()
+		defer r.Close()
+		w.first(r)
+		if c, ok := w.change(r, time.Minute); ok || r.Env()["T"] != at || w.read("local/id") != id {
+			t.Errorf("told %+v, T=%s, %s", c, r.Env()["T"], w.read("local/id"))
+		}
+		s.put("a", map[string]string{"x": "2"})
+		if _, ok := w.change(r, time.Minute); !ok || !strings.HasPrefix(w.read("local/id"), "2 ") {
+			t.Errorf("%s", w.read("local/id"))
 		}
 	})
 }
