@@ -138,7 +138,7 @@ func (r *Runner) taskConfig(a *model.Allocation, tg *model.TaskGroup, t *model.T
 	out := &driver.TaskConfig{
 		ID: taskID(a.ID, t.Name, run), Name: t.Name, Namespace: a.Namespace, JobID: a.JobID, JobName: a.Job.Name,
 		TaskGroup: tg.Name, AllocID: a.ID, AllocName: a.Name, NodeID: a.NodeID, NodeName: a.NodeName,
-		AllocDir: r.dir.Shared(), TaskDir: r.dir.Task(t.Name), KillSignal: t.KillSignal, KillTimeout: r.cfg.killTimeout(t),
+		AllocDir: r.dir.Path, TaskDir: r.dir.Task(t.Name), KillSignal: t.KillSignal, KillTimeout: r.cfg.killTimeout(t),
 		Logs: logsOf(r.dir, t),
 	}
 	if a.AllocatedResources != nil {

@@ -107,7 +107,8 @@ type TaskConfig struct {
 	Network *NetworkIsolation
 	DNS     *DNSConfig
 
-	// AllocDir is the alloc's directory, TaskDir the task's own in it.
+	// AllocDir is the alloc's directory and TaskDir the task's own in it; "alloc" in
+	// AllocDir is the folder that the tasks share.
 	AllocDir string
 	TaskDir  string
 
