@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
@@ -219,6 +220,9 @@ func (a *agent) cleanup() {
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+	}
+	if err := allocdir.Detach(a.dir); err != nil { // secrets are mounts
+		a.t.Log(err)
 	}
 	if err := os.RemoveAll(a.dir); err != nil {
 		a.t.Log(err)
