@@ -260,3 +260,5 @@ func decode[T any](t *testing.T, body string) T {
 	}
 	return v
 }
+
+func (b *fakeBackend) Identity() api.Identity { return api.Identity{ServerID: "s1", NodeID: uuid} }
