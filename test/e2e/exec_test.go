@@ -1,0 +1,152 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// isolated is a job of isolated tasks. Their environment names the agent's folder,
+// by which the test finds them on the machine.
+func (a *agent) isolated(id, kind string, count int, script string) string {
+	return fmt.Sprintf(`job %q {
+  type = %q
+  group "g" {
+    count = %d
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule { attempts = 0 }
+    task "t" {
+      driver = "exec"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", %q]
+      }
+      env { OF = "%s/" }
+      resources {
+        cpu    = 10
+        memory = 20
+      }
+    }
+  }
+}`, id, kind, count, script, a.dir)
+}
+
+// withExec waits until the node can isolate tasks, or skips.
+func (a *agent) withExec() *agent {
+	a.t.Helper()
+	if os.Geteuid() != 0 {
+		a.t.Skip("isolated tasks need root")
+	}
+	a.start()
+	a.eventually(15*time.Second, "the node knows exec", func() bool {
+		nodes, _, err := a.Nodes(a.ctx(), nil)
+		if err != nil || len(nodes) != 1 {
+			return false
+		}
+		d := nodes[0].Drivers["exec"]
+		if d != nil && !d.Detected && d.HealthDescription != "" {
+			a.t.Skipf("tasks cannot be isolated here: %s", d.HealthDescription)
+		}
+		return d != nil && d.Healthy
+	})
+	return a
+}
+
+// sleepers are the isolated "sleep 601" of this agent, on the machine.
+func (a *agent) sleepers() []int {
+	pids := slices.DeleteFunc(a.processes("sleep 601"), func(pid int) bool {
+		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline") // gone: not one
+		return !strings.HasPrefix(string(line), "sleep\x00601")
+	})
+	slices.Sort(pids)
+	return pids
+}
+
+func TestIsolatedTasksRunAndCommandsRunInThem(t *testing.T) {
+	a := newAgent(t).withExec()
+	a.run(a.isolated("batch", "batch", 1, `[ "$NOMAD_ALLOC_DIR $NOMAD_TASK_DIR $NOMAD_SECRETS_DIR" = "/alloc /local /secrets" ] && id -un && [ ! -e `+a.dir+` ]`))
+	done := a.await("batch", model.AllocClientStatusComplete, 1)
+	if out, err := os.ReadFile(a.path(done[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "nobody\n" {
+		t.Fatalf("the task wrote %q, %v", out, err)
+	}
+	a.run(a.isolated("hog", "batch", 1, `x=$(head -c 200000000 /dev/zero | tr '\0' a)`))
+	for _, x := range a.await("hog", model.AllocClientStatusFailed, 1) {
+		full, _, err := a.Allocation(a.ctx(), x.ID, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if events := fmt.Sprintf("%+v", *full.TaskStates["t"]); exitCode(a, x.ID) != 137 {
+			t.Errorf("a task out of memory: %s", events)
+		}
+	}
+	a.run(a.isolated("web", "service", 1, "echo up; exec sleep 601"))
+	web := a.await("web", model.AllocClientStatusRunning, 1)
+	a.eventually(10*time.Second, "the task sleeps", func() bool { return len(a.sleepers()) == 1 })
+	if out := a.must("alloc", "exec", "-i=false", "-t=false", web[0].ID, "/bin/sh", "-c", "cat /proc/1/comm; id -un; pwd"); out != "drover-init\nnobody\n/\n" {
+		t.Errorf("a command in the task wrote %q", out)
+	}
+	begin := time.Now()
+	a.must("job", "stop", "-detach", "web")
+	a.await("web", model.AllocClientStatusComplete, 1)
+	if left := a.sleepers(); len(left) != 0 {
+		t.Errorf("%v are left after %s", left, time.Since(begin))
+	}
+}
+
+func TestIsolatedTasksLiveOverKillsOfAgentPluginAndSupervisor(t *testing.T) {
+	a := newAgent(t).withExec()
+	a.run(a.isolated("web", "service", 3, "exec sleep 601"))
+	web := a.await("web", model.AllocClientStatusRunning, 3)
+	a.eventually(10*time.Second, "the tasks sleep", func() bool { return len(a.sleepers()) == 3 })
+	before := a.sleepers()
+	supervisor := func() int {
+		if pids := a.processes("__drover-supervise loop"); len(pids) == 1 {
+			return pids[0]
+		}
+		return 0
+	}
+	for what, find := range map[string]func() int{"plugin": a.child, "supervisor": supervisor} {
+		victim := find()
+		if victim == 0 {
+			t.Fatalf("there is no %s", what)
+		}
+		if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		a.eventually(15*time.Second, "another "+what+" is in its place", func() bool {
+			now := find()
+			return now != 0 && now != victim
+		})
+		if got := a.sleepers(); !slices.Equal(got, before) {
+			t.Fatalf("after a kill of the %s %v run, want %v", what, got, before)
+		}
+	}
+	a.kill()
+	a.start()
+	if got := a.sleepers(); !slices.Equal(got, before) {
+		t.Fatalf("after a kill of the agent %v run, want %v", got, before)
+	}
+	a.await("web", model.AllocClientStatusRunning, 3)
+	a.eventually(15*time.Second, "commands run in the old tasks", func() bool {
+		out, code := a.cli("alloc", "exec", "-i=false", "-t=false", web[0].ID, "cat", "/proc/1/comm")
+		return code == 0 && out == "drover-init\n"
+	})
+	a.must("job", "stop", "-detach", "web")
+	a.await("web", model.AllocClientStatusComplete, 3)
+	if left := a.sleepers(); len(left) != 0 {
+		t.Errorf("%v run after their job was stopped", left)
+	}
+}
