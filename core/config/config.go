@@ -104,6 +104,7 @@ type Client struct {
 	DefaultIneligible bool         `json:"default_ineligible,omitempty"`
 	DisableRemoteExec bool         `json:"disable_remote_exec,omitempty"`
 	Artifact          Artifact     `json:"artifact"`
+	Template          Template     `json:"template"`
 }
 
 // Reserved is what of a node is not for allocs.
@@ -184,7 +185,7 @@ func Defaults() *Config {
 		LogLevel:   "INFO",
 		BindAddr:   "0.0.0.0",
 		Ports:      Ports{HTTP: 4646, RPC: 4647, Serf: 4648},
-		Client:     Client{NodePool: model.NodePoolDefault, MinDynamicPort: 20000, MaxDynamicPort: 32000, GCMaxAllocs: 50, GCInterval: "1m", GCParallel: 2, GCDiskUsage: 80, GCInodeUsage: 70, MaxKillTimeout: "30s", Artifact: defaultArtifact()},
+		Client:     Client{NodePool: model.NodePoolDefault, MinDynamicPort: 20000, MaxDynamicPort: 32000, GCMaxAllocs: 50, GCInterval: "1m", GCParallel: 2, GCDiskUsage: 80, GCInodeUsage: 70, MaxKillTimeout: "30s", Artifact: defaultArtifact(), Template: defaultTemplate()},
 		Server:     Server{BootstrapExpect: 1},
 		Telemetry:  Telemetry{CollectionInterval: "1s"},
 	}
@@ -252,6 +253,7 @@ func (c *Config) Finish() error {
 		}
 	}
 	problems = append(problems, c.Client.Artifact.problems()...)
+	problems = append(problems, c.Client.Template.problems()...)
 	if len(problems) > 0 {
 		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))
 	}

@@ -201,7 +201,7 @@ var unused = map[string][]string{
 	},
 	"client": {
 		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "chroot_env", "preferred_address_family",
-		"cpu_disable_dmidecode", "reservable_cores", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid", "template", "server_join",
+		"cpu_disable_dmidecode", "reservable_cores", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid", "server_join",
 		"cni_path", "cni_config_dir", "bridge_network_name", "bridge_network_subnet", "bridge_network_subnet_ipv6",
 		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent", "nomad_service_discovery",
 		"drain_on_shutdown", "users", "log_file", "fingerprint",
@@ -217,7 +217,8 @@ var unused = map[string][]string{
 		"job_default_priority", "job_max_priority", "job_max_count", "job_max_source_size", "job_tracked_versions", "oidc_issuer",
 		"start_timeout", "log_file", "non_production",
 	},
-	"limits": {"https_handshake_timeout", "rpc_handshake_timeout", "rpc_max_conns_per_client"},
+	"client.template": {"consul_retry", "vault_retry", "vault_default_lease_duration", "use_client_consul_token"},
+	"limits":          {"https_handshake_timeout", "rpc_handshake_timeout", "rpc_max_conns_per_client"},
 	"telemetry": {
 		"in_memory_collection_interval", "in_memory_retention_period", "statsite_address", "statsd_address", "datadog_address",
 		"datadog_tags", "use_node_name", "include_alloc_metadata_in_metrics", "allowed_metadata_keys_in_metrics", "prefix_filter",
@@ -236,11 +237,10 @@ func dropUnused(file string, tree map[string]any) []string {
 	for section, keys := range unused {
 		at, prefix := tree, ""
 		if section != "" {
-			inner, ok := tree[section].(map[string]any)
-			if !ok {
-				continue
+			for part := range strings.SplitSeq(section, ".") {
+				at, _ = at[part].(map[string]any) // nil, where there is none, has no keys
 			}
-			at, prefix = inner, section+"."
+			prefix = section + "."
 		}
 		for key := range at {
 			if slices.Contains(keys, key) {

@@ -205,7 +205,7 @@ func (d *Daemon) nodeConfig() agent.Config {
 			MaxAllocs: c.GCMaxAllocs, Interval: config.Duration(c.GCInterval, 0), Parallel: c.GCParallel,
 			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,
 		},
-		Artifact: &fetch, MaxKillTimeout: config.Duration(c.MaxKillTimeout, 0), SecretsInMemory: true,
+		Artifact: &fetch, Template: templateConfig(c.Template), MaxKillTimeout: config.Duration(c.MaxKillTimeout, 0), SecretsInMemory: true,
 	}
 }
 

@@ -1,0 +1,34 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"github.com/drover-project/drover/core/agent/template"
+	"github.com/drover-project/drover/core/config"
+)
+
+// templateConfig is client.template as the node's engine takes it.
+func templateConfig(t config.Template) template.Config {
+	out := template.Config{
+		FunctionDenylist: t.Denied(), DisableSandbox: t.DisableSandbox,
+		MaxStale: config.Duration(t.MaxStale, 0), BlockQueryWait: config.Duration(t.BlockQueryWait, 0),
+		Wait: bounds(t.Wait), WaitBounds: bounds(t.WaitBounds),
+	}
+	retry := template.DefaultRetry
+	if n := t.NomadRetry.Attempts; n != nil {
+		retry.Attempts = *n
+	}
+	retry.Backoff = config.Duration(t.NomadRetry.Backoff, retry.Backoff)
+	retry.MaxBackoff = config.Duration(t.NomadRetry.MaxBackoff, retry.MaxBackoff)
+	out.Retry = &retry
+	return out
+}
+
+func bounds(w config.TemplateWait) *template.Bounds {
+	if w == (config.TemplateWait{}) {
+		return nil
+	}
+	least, most := w.Between()
+	return &template.Bounds{Min: least, Max: most}
+}
