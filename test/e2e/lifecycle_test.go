@@ -1,0 +1,232 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// part is a task block that runs a script; more goes into the block.
+func part(name, script, more string) string {
+	return fmt.Sprintf(`
+    task %q {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", %q]
+      }
+      resources {
+        cpu    = 10
+        memory = 10
+      }
+      %s
+    }`, name, script, more)
+}
+
+func lifecycle(hook string, sidecar bool) string {
+	return fmt.Sprintf("lifecycle {\n hook = %q\n sidecar = %t\n}", hook, sidecar)
+}
+
+func job(id, kind string, parts ...string) string {
+	return fmt.Sprintf("job %q {\n  type = %q\n  group \"g\" {\n    %s\n  }\n}", id, kind, strings.Join(parts, "\n"))
+}
+
+// steps are the lines that the tasks of an alloc have written to their shared log.
+func (a *agent) steps(alloc string) []string {
+	b, _ := os.ReadFile(a.path(alloc, "alloc/data/log"))
+	return strings.Fields(string(b))
+}
+
+func (a *agent) stepsAre(alloc string, want ...string) {
+	a.t.Helper()
+	a.eventually(20*time.Second, fmt.Sprint("the steps are ", want), func() bool { return slices.Equal(a.steps(alloc), want) })
+}
+
+func TestTasksOfAGroupRunInTheOrderOfTheirLifecycle(t *testing.T) {
+	a := newAgent(t).start()
+	says := func(s string) string { return "echo " + s + " >> $NOMAD_ALLOC_DIR/data/log; " }
+	stays := func(name string) string {
+		return "trap '" + says(name+"-end") + "exit 0' INT TERM; " + says(name) + "while :; do sleep 0.05; done"
+	}
+	// Each begins when what it must follow has had time to write its line.
+	a.run(job("life", "service", quick,
+		part("main", stays("main"), ""),
+		part("init", "sleep 0.3; "+says("init"), lifecycle("prestart", false)),
+		part("proxy", stays("proxy"), lifecycle("prestart", true)),
+		part("hello", "sleep 0.3; "+says("hello"), lifecycle("poststart", false)),
+		part("bye", says("bye"), lifecycle("poststop", false))))
+	id := a.await("life", model.AllocClientStatusRunning, 1)[0].ID
+	first := []string{"proxy", "init", "main", "hello"}
+	a.stepsAre(id, first...)
+	a.deployed("life", 0, model.DeploymentStatusSuccessful)
+
+	if err := a.RestartAllocation(a.ctx(), id, "", true); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(20*time.Second, "all tasks ran again in their order", func() bool {
+		s := a.steps(id)
+		return len(s) == 10 && slices.Equal(s[6:], first) && slices.Contains(s[4:6], "main-end") && slices.Contains(s[4:6], "proxy-end")
+	})
+	a.must("job", "stop", "-detach", "life")
+	a.await("life", model.AllocClientStatusComplete, 1)
+	if got := a.steps(id)[10:]; !slices.Equal(got, []string{"main-end", "proxy-end", "bye"}) {
+		t.Errorf("the end was %v", got)
+	}
+}
+
+func TestAFailingPrestartTaskFailsItsAllocAndIsCleanedUpAfter(t *testing.T) {
+	a := newAgent(t).start()
+	once := "restart {\n attempts = 1\n delay = \"100ms\"\n mode = \"fail\"\n}\n"
+	a.run(job("bad", "batch", "reschedule {\n attempts = 0\n unlimited = false\n}",
+		part("main", "echo main >> $NOMAD_ALLOC_DIR/data/log", ""),
+		part("init", "echo init >> $NOMAD_ALLOC_DIR/data/log; exit 3", once+lifecycle("prestart", false)),
+		part("bye", "echo bye >> $NOMAD_ALLOC_DIR/data/log", lifecycle("poststop", false))))
+	id := a.await("bad", model.AllocClientStatusFailed, 1)[0].ID
+	a.stepsAre(id, "init", "init", "bye")
+}
+
+func TestAHungPrestartTaskBlocksNoOtherAlloc(t *testing.T) {
+	a := newAgent(t).start()
+	var hung []string
+	for i := range 5 {
+		hung = append(hung, part(fmt.Sprint("hung", i), "exec sleep 600", lifecycle("prestart", false)))
+	}
+	a.run(job("stuck", "service", append(hung, part("main", "exec sleep 600", ""))...))
+	a.run(shell("web", "service", 3, "", "exec sleep 600"))
+	a.pids(a.await("web", model.AllocClientStatusRunning, 3))
+	a.must("job", "stop", "-detach", "stuck")
+	a.await("stuck", model.AllocClientStatusComplete, 1)
+}
+
+func TestTemplatesPayloadAndSecretsAreThereWhenATaskRuns(t *testing.T) {
+	a := newAgent(t).start()
+	task := part("t", "echo $$ > $NOMAD_TASK_DIR/pid; cat $NOMAD_TASK_DIR/in > $NOMAD_ALLOC_DIR/data/out; echo \" $GREETING $0\" >> $NOMAD_ALLOC_DIR/data/out; exec sleep 600", `
+      dispatch_payload { file = "in" }
+      template {
+        destination = "secrets/env"
+        env         = true
+        data        = "GREETING=hello-{{ env \"NOMAD_TASK_NAME\" }}\n"
+      }
+      template {
+        destination = "${NOMAD_SECRETS_DIR}/token"
+        data        = "s3cret"
+      }`)
+	a.run("job \"work\" {\n type = \"batch\"\n parameterized { payload = \"required\" }\n group \"g\" {\n" + task + "\n}\n}")
+	payload := a.write("payload", 0o600, "the payload")
+	a.must("job", "dispatch", "-detach", "work", payload)
+	var x *model.AllocListStub
+	a.eventually(20*time.Second, "the dispatched job runs", func() bool {
+		all, _, err := a.Allocations(a.ctx(), nil)
+		if err != nil || len(all) != 1 || all[0].ClientStatus != model.AllocClientStatusRunning {
+			return false
+		}
+		x = all[0]
+		return true
+	})
+	before := a.pids([]*model.AllocListStub{x})
+	want := "the payload hello-t /bin/sh\n"
+	a.eventually(10*time.Second, "the task wrote what it has seen", func() bool {
+		b, _ := os.ReadFile(a.path(x.ID, "alloc/data/out"))
+		return string(b) == want
+	})
+	a.secretsInMemory(x.ID)
+	a.kill()
+	a.start()
+	if got := a.pids([]*model.AllocListStub{x}); fmt.Sprint(got) != fmt.Sprint(before) {
+		t.Errorf("pids before %v, after %v", before, got)
+	}
+	a.secretsInMemory(x.ID)
+	a.eventually(10*time.Second, "the API says that it does not show secrets", func() bool {
+		code, body := a.get("/v1/client/fs/cat/" + x.ID + "?path=t/secrets/token")
+		if strings.Contains(body, "s3cret") {
+			t.Fatalf("the API shows a secret: %d %s", code, body)
+		}
+		return code == 403
+	})
+}
+
+// secretsInMemory checks that the secrets of a task are there, on a file system
+// in memory where the machine lets tests mount one.
+func (a *agent) secretsInMemory(alloc string) {
+	a.t.Helper()
+	dir := a.path(alloc, "t/secrets")
+	if b, err := os.ReadFile(filepath.Join(dir, "token")); err != nil || string(b) != "s3cret" {
+		a.t.Errorf("the secret is %q: %v", b, err)
+	}
+	if err := allocdir.ProbeSecrets(a.dir); errdefs.IsUnimplemented(err) {
+		return
+	}
+	var secrets, task syscall.Stat_t
+	if err := syscall.Stat(dir, &secrets); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := syscall.Stat(filepath.Dir(dir), &task); err != nil {
+		a.t.Fatal(err)
+	}
+	if secrets.Dev == task.Dev {
+		a.t.Error("the secrets are on disk")
+	}
+}
+
+// terminate ends the agent as a service manager does.
+func (a *agent) terminate() {
+	a.t.Helper()
+	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		a.t.Fatal(err)
+	}
+	select {
+	case <-a.done:
+	case <-time.After(20 * time.Second):
+		a.t.Fatal("the agent does not end")
+	}
+}
+
+func TestNoTaskIsTouchedByAHundredRestartsOfTheAgent(t *testing.T) {
+	const restarts, least, limit = 100, 5, 45 * time.Second
+	a := newAgent(t).start()
+	a.run(shell("long", "service", 20, quick, "exec sleep 600"))
+	before := a.pids(a.await("long", model.AllocClientStatusRunning, 20))
+	begin, done := time.Now(), 0
+	for done < restarts && (done < least || time.Since(begin) < limit) {
+		if done%2 == 0 {
+			a.kill()
+		} else {
+			a.terminate()
+		}
+		if done%10 == 3 { // not even with the next in the middle of its start
+			a.launch()
+			a.kill()
+		}
+		a.start()
+		done++
+	}
+	t.Logf("%d restarts in %s", done, time.Since(begin).Round(time.Millisecond))
+	if got := a.pids(a.await("long", model.AllocClientStatusRunning, 20)); fmt.Sprint(got) != fmt.Sprint(before) {
+		t.Errorf("pids before %v, after %v", before, got)
+	}
+	for _, x := range a.allocs("long", "") {
+		if s := x.TaskStates["t"]; s.Restarts != 0 || s.Failed {
+			t.Errorf("the task of %s was touched: %+v", x.ID, s)
+		}
+	}
+	// They are still managed: all of them can be stopped.
+	a.must("job", "stop", "-detach", "long")
+	a.await("long", model.AllocClientStatusComplete, 20)
+	for _, pid := range before {
+		if running(pid) {
+			t.Errorf("%d runs after its job was stopped", pid)
+		}
+	}
+}
