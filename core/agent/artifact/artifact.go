@@ -40,8 +40,11 @@ type Config struct {
 	ExtraPaths []string
 	// Environment names variables of the agent that fetches inherit.
 	Environment []string
-	// MaxParallel fetches run at once on this node.
+	// MaxParallel fetches that make progress run at once on this node.
 	MaxParallel int
+	// StallAfter is how long a fetch may bring nothing before others need not
+	// wait for it any more. It goes on itself.
+	StallAfter time.Duration
 	// KillAfter ends a fetch that ignores its own limits. Zero is long after them.
 	KillAfter time.Duration
 }
@@ -50,7 +53,7 @@ type Config struct {
 func DefaultConfig() Config {
 	const half, most = 30 * time.Minute, 100 * 1000 * 1000 * 1000
 	return Config{
-		MaxParallel: 16,
+		MaxParallel: 16, StallAfter: 15 * time.Second,
 		Limits: wire.Limits{
 			HTTPReadTimeout: half, GCSTimeout: half, GitTimeout: half, HgTimeout: half, S3Timeout: half,
 			HTTPMaxBytes: most, UnpackMaxBytes: most, UnpackMaxFiles: 4096,
@@ -74,7 +77,7 @@ type Request struct {
 type Fetcher struct {
 	cfg   Config
 	log   hclog.Logger
-	slots chan struct{}
+	lanes *lanes
 
 	mu     sync.Mutex
 	active map[string]bool // staging folders in use
@@ -84,7 +87,7 @@ type Fetcher struct {
 // New returns a Fetcher. It starts nothing.
 func New(cfg Config, logger hclog.Logger) *Fetcher {
 	return &Fetcher{
-		cfg: cfg, log: logger.Named("artifact"), slots: make(chan struct{}, max(1, cfg.MaxParallel)),
+		cfg: cfg, log: logger.Named("artifact"), lanes: newLanes(cfg.MaxParallel, cfg.StallAfter),
 		active: map[string]bool{}, warned: map[string]bool{},
 	}
 }
@@ -107,19 +110,23 @@ func (f *Fetcher) Fetch(ctx context.Context, req Request, progress func(bytes in
 	if err != nil {
 		return fmt.Errorf("artifact %s: %w", Redact(source), err)
 	}
-	select {
-	case f.slots <- struct{}{}:
-		defer func() { <-f.slots }()
-	case <-ctx.Done():
-		return errdefs.Canceledf("artifact %s was given up before its turn came: %w", Redact(source), ctx.Err())
+	lane, err := f.lanes.enter(ctx)
+	if err != nil {
+		return errdefs.Canceledf("artifact %s was given up before its turn came: %w", Redact(source), err)
 	}
-	if err := f.fetch(ctx, req, source, dest, progress); err != nil {
-		if ctx.Err() != nil {
-			return errdefs.Canceledf("artifact %s was given up: %w", Redact(source), ctx.Err())
-		}
-		return hideSecrets(fmt.Errorf("artifact %s: %w", Redact(source), err), source, req.Artifact)
+	defer lane.leave()
+	err = f.fetch(ctx, req, source, dest, lane.watching(progress))
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return errdefs.Canceledf("artifact %s was given up: %w", Redact(source), ctx.Err())
 	}
-	return nil
+	err = hideSecrets(fmt.Errorf("artifact %s: %w", Redact(source), err), source, req.Artifact)
+	if !errdefs.IsInvalidArgument(err) {
+		err = errdefs.New(errdefs.Unavailable, err) // of this machine: it may be better later
+	}
+	return err
 }
 
 func (f *Fetcher) fetch(ctx context.Context, req Request, source string, dest destination, progress func(int64)) error {

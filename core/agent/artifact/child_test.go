@@ -286,3 +286,52 @@ func TestProgressTellsTheBytesThatCame(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestASourceThatHangsHoldsUpNobodyElse(t *testing.T) {
+	stuck, asked := hanging(t)
+	s := serve(t, map[string][]byte{"/f": []byte("f")})
+	p := newPlace(t)
+	p.cfg.MaxParallel, p.cfg.StallAfter = 1, 50*time.Millisecond
+	f := p.fetcher()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- f.Fetch(ctx, artifact.Request{Artifact: &model.TaskArtifact{GetterSource: stuck.URL + "/f", RelativeDest: "local/"}, TaskDir: p.task}, nil)
+	}()
+	<-asked
+	if err := f.Fetch(t.Context(), artifact.Request{Artifact: &model.TaskArtifact{GetterSource: s.URL + "/f", RelativeDest: "local/"}, TaskDir: p.task}, nil); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	<-ended
+	p.wants("web/local/f")
+}
+
+func TestWhatAChildLeavesIsInspectedWhateverItSays(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs /bin/sh")
+	}
+	for text, says := range map[string]string{
+		"mkfifo out/x":                          "fifo",
+		"echo x > out/x; chmod 4755 out/x":      "setuid",
+		"echo x > tmp/x; ln tmp/x out/x":        "hard link",
+		"ln -s ../../../../../etc/passwd out/x": "points outside",
+		"ln -s /etc/passwd out/x":               "points outside",
+		"rmdir out; ln -s /etc out":             "a link",
+		"rmdir out; echo x > out":               "a file",
+		"rmdir out":                             "nothing",
+		"mkdir out/.. 2>/dev/null; d=out; i=0; while [ $i -lt 600 ]; do d=$d/d; i=$((i+1)); done; mkdir -p $d": "deeper",
+	} {
+		p := newPlace(t)
+		p.cfg.Binary = script(t, "read x; mkdir out; "+text+"; echo '{\"Done\":true}'")
+		err := p.fetch(&model.TaskArtifact{GetterSource: "http://127.0.0.1/f"})
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: got %v, want it refused as %q", text, err, says)
+		}
+		p.wants()
+	}
+	p := newPlace(t)
+	p.cfg.Binary = script(t, `read x; mkdir -p out/d; echo x > out/d/x; ln out/d/x out/y; ln -s d/x out/z; ln -s none out/dangling; chmod 0 out/d; echo '{"Done":true}'`)
+	p.mustFetch(&model.TaskArtifact{GetterSource: "http://127.0.0.1/f"})
+	p.wants("web/local/d/x", "web/local/dangling", "web/local/y", "web/local/z")
+}

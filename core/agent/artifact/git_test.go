@@ -146,3 +146,15 @@ func TestGitIsGuardedAgainstRedirectsAndOddProtocols(t *testing.T) {
 	}
 	p.wants()
 }
+
+func TestAMissingProgramIsAnErrorThatSaysWhatToInstall(t *testing.T) {
+	if _, err := exec.LookPath("hg"); err == nil {
+		t.Skip("hg is installed")
+	}
+	p := newPlace(t)
+	err := p.fetch(&model.TaskArtifact{GetterSource: "hg::http://127.0.0.1:1/r"})
+	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "install") {
+		t.Errorf("got %v", err)
+	}
+	p.wants()
+}

@@ -35,18 +35,24 @@ func (f *Fetcher) stage(alloc, binary string) (*stage, error) {
 		return nil, fmt.Errorf("open the alloc's folder: %w", err)
 	}
 	st := &stage{f: f, alloc: root, child: f.childIdentity(alloc, binary)}
+	for _, name := range f.stale(alloc) {
+		if err := removeAll(root, name); err != nil {
+			f.log.Warn("a staging folder of an earlier run cannot be removed; it goes with the alloc", "folder", name, "error", err)
+		}
+	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.removeStale(root, alloc)
 	path, err := os.MkdirTemp(alloc, stagePrefix)
+	if err == nil {
+		f.active[path] = true
+	}
+	f.mu.Unlock()
 	if err != nil {
 		_ = root.Close()
 		return nil, fmt.Errorf("make a staging folder: %w", err)
 	}
 	st.path, st.name = path, filepath.Base(path)
-	f.active[path] = true
 	if err := st.furnish(); err != nil {
-		st.removeLocked()
+		st.remove()
 		return nil, fmt.Errorf("make a staging folder: %w", err)
 	}
 	return st, nil
@@ -65,33 +71,32 @@ func (st *stage) furnish() error {
 	return st.child.own(st.path)
 }
 
-func (f *Fetcher) removeStale(root *os.Root, alloc string) {
+// stale lists the staging folders of an alloc that no fetch of this agent uses.
+func (f *Fetcher) stale(alloc string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	entries, err := os.ReadDir(alloc)
 	if err != nil {
-		return // what is wrong shows when the folder is made
+		return nil // what is wrong shows when the folder is made
 	}
+	var out []string
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), stagePrefix) && !f.active[filepath.Join(alloc, e.Name())] {
-			if err := root.RemoveAll(e.Name()); err != nil {
-				f.log.Warn("a staging folder of an earlier run cannot be removed", "folder", e.Name(), "error", err)
-			}
+			out = append(out, e.Name())
 		}
 	}
+	return out
 }
 
 // remove deletes the staging folder with what is left in it.
 func (st *stage) remove() {
-	st.f.mu.Lock()
-	defer st.f.mu.Unlock()
-	st.removeLocked()
-}
-
-func (st *stage) removeLocked() {
 	if err := removeAll(st.alloc, st.name); err != nil {
 		st.f.log.Warn("a staging folder cannot be removed; it goes with the alloc", "folder", st.path, "error", err)
 	}
-	delete(st.f.active, st.path)
 	_ = st.alloc.Close()
+	st.f.mu.Lock()
+	defer st.f.mu.Unlock()
+	delete(st.f.active, st.path)
 }
 
 // removeAll removes a tree whose folders may forbid writing.
