@@ -6,6 +6,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -62,14 +63,33 @@ func New(cfg Config) *Worker { return &Worker{cfg} }
 // types that workers take; those that were delivered too often come in a lane of their own.
 var types = []string{model.JobTypeService, model.JobTypeBatch, model.JobTypeSystem, model.JobTypeSysBatch}
 
-// Run works until ctx ends.
+// unfinished bounds the evaluations that are decided and whose end is on its way
+// into the log while the worker goes on with the next one.
+const unfinished = 32
+
+// Run works until ctx ends. What an evaluation came to is stored behind its
+// back: many ends go into the log together, and the next decision does not wait
+// for them. The evaluation is held until its end is stored, so that no other one
+// of its job is decided before.
 func (w *Worker) Run(ctx context.Context) {
+	var ends sync.WaitGroup
+	defer ends.Wait()
+	slots := make(chan struct{}, unfinished)
 	for {
 		eval, token, err := w.Broker.Dequeue(ctx, types...)
 		if err != nil {
 			return
 		}
-		w.handle(ctx, eval, token, w.Process)
+		out, err := w.decide(ctx, eval, token)
+		if err != nil {
+			w.release(ctx, eval, token, err)
+			continue
+		}
+		slots <- struct{}{}
+		ends.Go(func() {
+			defer func() { <-slots }()
+			w.release(ctx, eval, token, w.finish(ctx, out))
+		})
 		w.cancelSuperseded(ctx)
 	}
 }
@@ -81,12 +101,12 @@ func (w *Worker) RunFailed(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		w.handle(ctx, eval, token, w.fail)
+		w.release(ctx, eval, token, w.fail(ctx, eval))
 	}
 }
 
-func (w *Worker) handle(ctx context.Context, eval *model.Evaluation, token string, do func(context.Context, *model.Evaluation, string) error) {
-	err := do(ctx, eval, token)
+// release lets an evaluation go: for good, or to be tried again after an error.
+func (w *Worker) release(ctx context.Context, eval *model.Evaluation, token string, err error) {
 	if err == nil {
 		err = w.Broker.Ack(eval.ID, token)
 	}
@@ -101,27 +121,38 @@ func (w *Worker) handle(ctx context.Context, eval *model.Evaluation, token strin
 
 // Process handles one evaluation. It returns an error if it shall be tried again.
 func (w *Worker) Process(ctx context.Context, eval *model.Evaluation, token string) error {
+	out, err := w.decide(ctx, eval, token)
+	if err != nil {
+		return err
+	}
+	return w.finish(ctx, out)
+}
+
+// decide has the scheduler decide and its plan committed, again on newer state
+// while parts of it are refused.
+func (w *Worker) decide(ctx context.Context, eval *model.Evaluation, token string) (*schedule.Outcome, error) {
 	need := max(eval.ModifyIndex, eval.SnapshotIndex)
 	for attempt := 1; ; attempt++ {
 		if err := w.WaitFor(ctx, need); err != nil {
-			return err
+			return nil, err
 		}
 		start := w.Now()
 		out := schedule.Process(w.View(), eval, start, w.IDs)
 		w.timePlacements(out, w.Now().Sub(start))
 		if err := w.Broker.Extend(eval.ID, token); err != nil {
-			return err
+			return nil, err
 		}
 		result, err := w.submit(ctx, out)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if result == nil || len(result.Rejections) == 0 {
-			return w.finish(ctx, out)
+			return out, nil
 		}
 		w.Logger.Debug("part of a plan was refused", "eval_id", eval.ID, "attempt", attempt, "rejections", result.Rejections)
 		if attempt == maxAttempts {
-			return w.giveUp(ctx, out, result)
+			w.giveUp(out, result)
+			return out, nil
 		}
 		need = max(need, result.RefreshIndex)
 	}
@@ -180,7 +211,7 @@ func (w *Worker) finish(ctx context.Context, out *schedule.Outcome) error {
 
 // giveUp ends an evaluation whose plans were refused again and again. What is
 // left waits as a blocked one; the reasons stay readable.
-func (w *Worker) giveUp(ctx context.Context, out *schedule.Outcome, result *model.PlanResult) error {
+func (w *Worker) giveUp(out *schedule.Outcome, result *model.PlanResult) {
 	e := out.Eval
 	e.Status, e.StatusDescription = model.EvalStatusFailed, DescMaxPlans
 	for _, r := range result.Rejections {
@@ -197,11 +228,10 @@ func (w *Worker) giveUp(ctx context.Context, out *schedule.Outcome, result *mode
 		e.BlockedEval = out.Blocked.ID
 	}
 	out.Blocked.TriggeredBy, out.Blocked.StatusDescription = model.EvalTriggerMaxPlans, DescConflicts
-	return w.finish(ctx, out)
 }
 
 // fail ends an evaluation that was delivered too often and makes one to come later.
-func (w *Worker) fail(ctx context.Context, eval *model.Evaluation, _ string) error {
+func (w *Worker) fail(ctx context.Context, eval *model.Evaluation) error {
 	now := w.Now()
 	e := eval.Copy()
 	e.Status, e.StatusDescription, e.ModifyTime = model.EvalStatusFailed, DescFailedTry, now.UnixNano()
