@@ -71,7 +71,7 @@ func TestHostModesShareTheMachinesNamespaces(t *testing.T) {
 		}
 		return link
 	}
-	const look = "readlink /proc/self/ns/pid /proc/self/ns/ipc /proc/self/ns/mnt"
+	const look = "for n in pid ipc mnt; do readlink /proc/self/ns/$n; done"
 	out := c.script("private", look)
 	if strings.Contains(out, here("pid")) || strings.Contains(out, here("ipc")) || strings.Contains(out, here("mnt")) {
 		t.Fatalf("private: %q", out)
@@ -349,7 +349,7 @@ func TestOrphansOfATaskAreReapedAndDieWithIt(t *testing.T) {
 
 func TestACommandThatIsRunInATaskIsInsideIt(t *testing.T) {
 	c := newCell(t, nil)
-	const look = "readlink /proc/self/ns/*; cat /proc/self/cgroup; id -u; pwd; ls /; echo $COLOUR; grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status"
+	const look = "for n in /proc/self/ns/*; do readlink $n; done; cat /proc/self/cgroup; id -u; pwd; ls /; echo $COLOUR; grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status"
 	task := c.task("a", sh(look+"; echo up; exec sleep 1000"))
 	task.Env["COLOUR"] = "blue"
 	c.start(task)

@@ -65,7 +65,7 @@ var probes = map[string]func() error{
 	"set the clock":                 func() error { return unix.ClockSettime(unix.CLOCK_REALTIME, &unix.Timespec{Sec: 1}) },
 	"load a kernel module":          func() error { return unix.InitModule([]byte("x"), "") },
 	"write a kernel setting":        func() error { return openFor("/proc/sys/kernel/core_pattern", unix.O_WRONLY) },
-	"use the system request key":    func() error { return openFor("/proc/sysrq-trigger", unix.O_WRONLY|unix.O_TRUNC) },
+	"use the system request key":    func() error { return openUncovered("/proc/sysrq-trigger") },
 	"read the kernel's memory":      func() error { return openFor("/dev/mem", unix.O_RDONLY) },
 	"write a program":               func() error { return openFor("/usr/bin/mine", unix.O_CREAT|unix.O_WRONLY) },
 	"write a setting":               func() error { return openFor("/etc/mine", unix.O_CREAT|unix.O_WRONLY) },
@@ -127,6 +127,18 @@ func openFor(path string, flags int) error {
 		err = unix.Close(fd)
 	}
 	return err
+}
+
+// openUncovered opens a file for writing, unless it is /dev/null by another name.
+func openUncovered(path string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return err
+	}
+	if st.Rdev == unix.Mkdev(1, 3) {
+		return errors.New("it is covered")
+	}
+	return openFor(path, unix.O_WRONLY)
 }
 
 // openFirst opens the first of the paths that exists.

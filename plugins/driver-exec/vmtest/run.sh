@@ -43,6 +43,8 @@ export PATH=/bin HOME=/
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
+ln -s /proc/self/fd /dev/fd
+ln -s fd/1 /dev/stdout
 mkdir -p /dev/pts /dev/shm /dev/net
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm

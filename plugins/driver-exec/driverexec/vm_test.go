@@ -1,0 +1,37 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package driverexec_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTheSameHoldsWithCgroupVersion2 runs what depends on cgroups again in a
+// virtual machine, which has version 2 only; see ../vmtest/run.sh for the rest.
+func TestTheSameHoldsWithCgroupVersion2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a virtual machine")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	const what = "NoTaskBreaksOut|TooMuchMemory|BecomeLimits|StatsOfAn|OutliveTheSupervisor|OrphansOf|IsInsideIt"
+	cmd := exec.CommandContext(ctx, "../vmtest/run.sh", "-test.v", "-test.run", what)
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	const missing = 77
+	if errors.As(err, &exit) && exit.ExitCode() == missing {
+		t.Skip(strings.TrimSpace(string(out)))
+	}
+	if err != nil || strings.Contains(string(out), "--- SKIP") || strings.Count(string(out), "--- PASS") < 8 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
