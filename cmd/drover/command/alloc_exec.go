@@ -146,13 +146,13 @@ type escapeReader struct {
 
 // Read passes input on without what the escape character means.
 func (e *escapeReader) Read(p []byte) (int, error) {
+	if len(e.held) == 0 && e.ended {
+		return 0, io.EOF
+	}
 	if len(e.held) == 0 {
 		buf := make([]byte, max(len(p)/2, 1)) // one byte may become two
 		n, err := e.in.Read(buf)
 		e.held = e.filter(buf[:n])
-		if e.ended {
-			return 0, io.EOF
-		}
 		if err != nil && len(e.held) == 0 {
 			return 0, err
 		}
@@ -169,7 +169,7 @@ func (e *escapeReader) filter(in []byte) []byte {
 		case e.escaped && b == '.':
 			e.ended = true
 			e.leave()
-			return nil
+			return out
 		case e.escaped:
 			e.escaped = false
 			out = append(out, e.escape)

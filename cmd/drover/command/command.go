@@ -193,7 +193,7 @@ func advice(err error) string {
 			return "\nThe agent does not know this request; compare `drover version` with `drover server members`."
 		}
 	}
-	if answer.Status >= 500 {
+	if answer.Status >= 500 && answer.Text == "" {
 		return "\nThe agent's log says more: drover monitor"
 	}
 	return ""

@@ -4,16 +4,10 @@
 package command_test
 
 import (
-	"bytes"
-	"context"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/hashicorp/cli"
 
 	"github.com/drover-project/drover/cmd/drover/command"
 )
@@ -26,37 +20,6 @@ const jobFile = `job "web" {
   }
 }
 `
-
-// result is what a command left behind.
-type result struct {
-	code     int
-	out, err string
-}
-
-// execute runs a command line against an agent that gives the answers by path.
-func execute(t *testing.T, answers map[string]string, args ...string) result {
-	t.Helper()
-	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, ok := answers[r.Method+" "+r.URL.Path]
-		if !ok {
-			http.Error(w, "no answer for "+r.Method+" "+r.URL.Path, http.StatusNotFound)
-			return
-		}
-		w.Header().Set("X-Nomad-Index", "7")
-		_, _ = w.Write([]byte(body)) // the client may have gone
-	}))
-	defer agent.Close()
-	var out, errOut bytes.Buffer
-	app := &cli.CLI{
-		Name: "drover", Args: append(args, "-address", agent.URL), HelpWriter: &out, ErrorWriter: &errOut,
-		Commands: command.All(command.IO{In: strings.NewReader(jobFile), Out: &out, Err: &errOut, Env: map[string]string{}, Context: context.Background(), Version: "1"}),
-	}
-	code, err := app.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result{code, out.String(), errOut.String()}
-}
 
 func TestPlanExitsWithOneIfAllocationsWouldChange(t *testing.T) {
 	for name, c := range map[string]struct {

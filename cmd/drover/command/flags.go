@@ -23,7 +23,7 @@ type common struct {
 
 // generalFlags are the flags of every command; help shows them at its end.
 var generalFlags = map[string]bool{"address": true, "token": true, "region": true, "namespace": true, "ca-cert": true, "ca-path": true,
-	"client-cert": true, "client-key": true, "tls-server-name": true, "tls-skip-verify": true, "no-color": true, "force-color": true}
+	"client-cert": true, "client-key": true, "tls-server-name": true, "tls-skip-verify": true, "no-color": true, "force-color": true, "verbose": true}
 
 func (c *common) declare(fs *flag.FlagSet, sp spec, env map[string]string) {
 	fs.BoolVar(&c.noColor, "no-color", false, "Disables colours. NO_COLOR and DROVER_CLI_NO_COLOR do the same.")

@@ -1,0 +1,94 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"flag"
+	"io"
+	"slices"
+)
+
+// Entry is what the reference says of a command.
+type Entry struct {
+	Name, Usage, Synopsis, Help string
+	Aliases                     []string
+	Flags                       []*flag.Flag // its own ones
+	Offline                     bool
+}
+
+// Describe lists every command, by name.
+func Describe() []Entry {
+	all := specs()
+	var out []Entry
+	for _, name := range sortedKeys(all) {
+		sp := all[name]()
+		e := Entry{Name: name, Usage: sp.usage, Synopsis: sp.synopsis, Help: sp.help, Offline: sp.offline}
+		fs := flag.NewFlagSet(name, flag.ContinueOnError)
+		fs.SetOutput(io.Discard)
+		(&common{}).declare(fs, sp, nil)
+		sp.setup(fs)
+		fs.VisitAll(func(f *flag.Flag) {
+			if !generalFlags[f.Name] {
+				e.Flags = append(e.Flags, f)
+			}
+		})
+		for _, alias := range sortedKeys(aliases) {
+			if aliases[alias] == name {
+				e.Aliases = append(e.Aliases, alias)
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// GeneralFlags are the flags of every command that talks to an agent.
+func GeneralFlags() []*flag.Flag {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	(&common{}).declare(fs, spec{}, nil)
+	var out []*flag.Flag
+	fs.VisitAll(func(f *flag.Flag) {
+		if generalFlags[f.Name] {
+			out = append(out, f)
+		}
+	})
+	return out
+}
+
+// GroupSynopsis says what a group of commands is about.
+func GroupSynopsis(name string) string { return groups[name] }
+
+// BuiltinJobs are the names of the built-in job files and their texts.
+func BuiltinJobs() map[string]string {
+	out := map[string]string{}
+	for _, name := range builtinNames() {
+		out[name] = builtin(name)
+	}
+	return out
+}
+
+// NewEscapeReader reads from in until the escape character ends it, which calls leave.
+func NewEscapeReader(in io.Reader, escape byte, leave func()) io.Reader {
+	return &escapeReader{in: in, escape: escape, lineStart: true, leave: leave}
+}
+
+// LastLines is what the last n lines of data are.
+func LastLines(data []byte, n int) []byte {
+	start, _ := startOfLines(data, n)
+	return data[start:]
+}
+
+// BatchSize reads the -batch-size of job restart.
+var BatchSize = batchSize
+
+// KnownContexts are what arguments can be completed from.
+func KnownContexts() []string {
+	var out []string
+	for _, make := range specs() {
+		if t := make().takes; !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}

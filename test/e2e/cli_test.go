@@ -1,0 +1,244 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// shows runs a command that has to succeed and to print all of what.
+func (a *agent) shows(what []string, args ...string) string {
+	a.t.Helper()
+	out := a.must(args...)
+	for _, w := range what {
+		if !strings.Contains(out, w) {
+			a.t.Errorf("drover %s does not show %q:\n%s", strings.Join(args, " "), w, out)
+		}
+	}
+	return out
+}
+
+// fails runs a command that has to fail with the code and to say what.
+func (a *agent) fails(code int, what string, args ...string) {
+	a.t.Helper()
+	if out, got := a.cli(args...); got != code || !strings.Contains(out, what) {
+		a.t.Errorf("drover %s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), got, code, what, out)
+	}
+}
+
+// script runs a shell script with drover in its path and returns what it prints.
+func (a *agent) script(name, script string, args ...string) string {
+	a.t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		a.t.Skip(name + " is not installed")
+	}
+	cmd := exec.CommandContext(a.ctx(), path, append([]string{"-c", script, name}, args...)...)
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "DROVER_ADDR="+a.addr, "HOME="+a.dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		a.t.Fatalf("%v\n%s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestCLIOfJobsAndAllocations(t *testing.T) {
+	a := newAgent(t).start()
+	file := a.write("web.nomad.hcl", 0o644, `variable "word" { default = "one" }
+`+strings.Replace(shell("web", "service", 1, quick, "echo said-$WORD; echo oops >&2; exec sleep 600"), `config {`, `env {
+        WORD = var.word
+      }
+      action "greet" {
+        command = "/bin/sh"
+        args    = ["-c", "echo greetings; exit 3"]
+      }
+      config {`, 1))
+	a.fails(1, "Task Group: \"g\" (1 create)", "job", "plan", file)
+	a.shows([]string{"successful"}, "job", "run", file)
+	a.fails(0, "Scheduler dry-run", "job", "plan", file)
+	a.shows([]string{"Job validation successful"}, "validate", file)
+	a.shows([]string{"web", "service", "running"}, "status")
+	id := a.await("web", model.AllocClientStatusRunning, 1)[0].ID
+	a.shows([]string{"Latest Deployment", id[:8]}, "status", "we")
+	a.shows([]string{`Task "t" is "running"`, "Task started by client"}, "alloc", "status", id[:8])
+	a.eventually(10*time.Second, "the task has written", func() bool { return strings.Contains(a.must("logs", id[:6]), "said-one") })
+	if out := a.must("alloc", "logs", "-stderr", "-job", "web", "t"); out != "oops\n" {
+		t.Errorf("standard error is %q", out)
+	}
+	a.shows([]string{"alloc/", "t/"}, "alloc", "fs", id)
+	if out := a.must("alloc", "fs", "-tail", "-n", "1", id, "alloc/logs/t.stdout.0"); out != "said-one\n" {
+		t.Errorf("the last line is %q", out)
+	}
+	a.fails(7, "from-inside", "alloc", "exec", id[:8], "sh", "-c", "echo from-inside; exit 7")
+	a.fails(3, "greetings", "job", "action", "-job", "web", "greet")
+	a.shows(nil, "alloc", "signal", "-s", "SIGCONT", id)
+
+	a.shows([]string{"successful"}, "job", "run", "-var", "word=two", file)
+	a.shows([]string{"Version     = 1", `Env[WORD]: "one" => "two"`}, "job", "history", "-p", "web")
+	a.shows([]string{`variable "word"`, "-var word=two"}, "job", "inspect", "-hcl", "-with-vars", "web")
+	a.shows([]string{"tagged"}, "job", "tag", "apply", "-version", "0", "-name", "first", "web")
+	a.shows([]string{"successful"}, "job", "revert", "web", "first")
+	a.shows([]string{"successful"}, "job", "scale", "web", "2")
+	a.await("web", model.AllocClientStatusRunning, 2)
+	a.shows([]string{"restarted", "finished"}, "job", "restart", "-batch-size", "50%", "-on-error", "fail", "web")
+	a.shows([]string{"finished"}, "job", "restart", "-reschedule", "-on-error", "fail", "web")
+	a.fails(1, "matches several", "alloc", "status", commonPrefix(a))
+	a.fails(1, `no job(s) with prefix or ID "nothing" found`, "job", "status", "nothing")
+	a.shows([]string{"finished"}, "job", "stop", "web")
+	a.shows([]string{"successful"}, "job", "start", "web")
+	a.shows(nil, "job", "stop", "-purge", "-detach", "web")
+}
+
+// commonPrefix runs a job of so many allocs that two of them share the start of
+// their ids, and returns it.
+func commonPrefix(a *agent) string {
+	a.t.Helper()
+	a.run(shell("many", "batch", 60, "", "true"))
+	var ids []string
+	a.eventually(20*time.Second, "60 allocs", func() bool {
+		ids = ids[:0]
+		for _, x := range a.allocs("many", "") {
+			ids = append(ids, x.ID[:2])
+		}
+		return len(ids) == 60
+	})
+	slices.Sort(ids)
+	for i := range ids[1:] {
+		if ids[i] == ids[i+1] {
+			return ids[i]
+		}
+	}
+	a.t.Skip("60 random ids all differ in their first two digits")
+	return ""
+}
+
+func TestCLIOfTheCluster(t *testing.T) {
+	a := newAgent(t).start()
+	a.shows([]string{"ready", "eligible"}, "node", "status")
+	a.shows([]string{"raw_exec", "Node registered", "cpu.arch"}, "node", "status", "-self", "-verbose", "-stats")
+	a.shows([]string{"ineligible"}, "node", "eligibility", "-disable", "-self")
+	a.shows([]string{"drain strategy set", "complete"}, "node", "drain", "-enable", "-self", "-yes")
+	a.shows([]string{"unset"}, "node", "drain", "-disable", "-self", "-yes")
+	a.shows([]string{"node1"}, "node", "pool", "init", filepath.Join(a.dir, "node1.hcl"))
+	a.shows([]string{"Successfully applied"}, "node", "pool", "apply", filepath.Join(a.dir, "node1.hcl"))
+	a.shows([]string{"owner", "sre"}, "node", "pool", "info", "exa")
+	a.shows([]string{"Successfully deleted"}, "node", "pool", "delete", "example")
+	a.shows([]string{"Successfully applied"}, "namespace", "apply", "-description", "for tests", "dev")
+	a.shows([]string{"for tests"}, "namespace", "status", "dev")
+	a.shows([]string{"Successfully deleted"}, "namespace", "delete", "dev")
+	a.shows([]string{"alive", "true"}, "server", "members")
+	a.shows([]string{"leader"}, "operator", "raft", "list-peers")
+	a.shows([]string{"Healthy"}, "operator", "autopilot", "health")
+	a.shows([]string{"updated"}, "operator", "scheduler", "set-config", "-scheduler-algorithm", "spread")
+	a.shows([]string{"spread"}, "operator", "scheduler", "get-config")
+	a.shows([]string{"127.0.0.1"}, "operator", "api", "/v1/status/leader")
+	a.fails(1, "404", "operator", "api", "/v1/nothing")
+	a.shows([]string{"nomad_"}, "operator", "metrics", "-format", "prometheus")
+	a.shows([]string{"broker"}, "agent-info")
+	a.shows(nil, "system", "gc")
+	a.shows(nil, "system", "reconcile", "summaries")
+	a.shows([]string{"Configuration is valid"}, "config", "validate", filepath.Join(a.dir, "agent.hcl"))
+	a.shows([]string{"/ui/"}, "ui", "-show-url")
+	a.fails(1, "is it running", "node", "status", "-address", "http://127.0.0.1:1")
+	a.fails(127, "Everyday commands", "nonsense")
+	a.fails(1, "Subcommands", "node", "pool")
+	if out, code := a.cli("node", "status", "-quiet", "-verbose"); code != 0 || !regexp.MustCompile(`^[0-9a-f-]{36}\n$`).MatchString(out) {
+		t.Errorf("-quiet prints %q", out)
+	}
+	var nodes []struct{ ID string }
+	if err := json.Unmarshal([]byte(a.must("node", "status", "-json")), &nodes); err != nil || len(nodes) != 1 {
+		t.Errorf("-json: %v, %v", nodes, err)
+	}
+}
+
+func TestEveryBuiltInExampleRuns(t *testing.T) {
+	a := newAgent(t).start()
+	for _, name := range strings.Fields(a.must("job", "init", "-list-templates")) {
+		file := filepath.Join(a.dir, name+".nomad.hcl")
+		a.shows([]string{file}, "job", "init", "-template", name, file)
+		if out := a.must("fmt", "-check", file); out != "" {
+			t.Errorf("%s is not in canonical layout", name)
+		}
+		a.must("job", "run", "-detach", file)
+		switch name {
+		case "periodic":
+			a.shows([]string{"successful"}, "job", "periodic", "force", "example")
+			a.instance("example/periodic-")
+		case "parameterized":
+			a.must("job", "dispatch", "-meta", "name=one", "example", file)
+			a.instance("example/dispatch-")
+		case "batch":
+			a.await("example", model.AllocClientStatusComplete, 3)
+		default:
+			a.await("example", model.AllocClientStatusRunning, 1)
+		}
+		a.must("job", "stop", "-purge", "-detach", "example")
+	}
+	a.fails(1, "exists already", "job", "init", filepath.Join(a.dir, "full.nomad.hcl"))
+}
+
+// instance waits until an instance of a job has done its work.
+func (a *agent) instance(prefix string) {
+	a.t.Helper()
+	a.eventually(20*time.Second, "an instance "+prefix+" has completed", func() bool {
+		jobs, _, err := a.Jobs(a.ctx(), nil)
+		if err != nil {
+			return false
+		}
+		for _, j := range jobs {
+			if strings.HasPrefix(j.ID, prefix) && len(a.allocs(j.ID, model.AllocClientStatusComplete)) == 1 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func TestBashCompletesCommandsOptionsAndIDs(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(shell("web-1", "service", 1, "", "exec sleep 600"))
+	a.run(shell("web-2", "service", 1, "", "exec sleep 600"))
+	node := strings.TrimSpace(a.must("node", "status", "-quiet", "-verbose"))
+	for line, want := range map[string]string{
+		"drover deploy":                       "deployment",
+		"drover job per":                      "periodic",
+		"drover job periodic ":                "force",
+		"drover job run -preserve-":           "-preserve-counts -preserve-resources",
+		"drover job status we":                "web-1 web-2",
+		"drover job status -verbose web-1":    "web-1",
+		"drover job eval -force-reschedule w": "web-1 web-2",
+		"drover node status " + node[:4]:      node,
+		"drover completion ":                  "bash fish zsh",
+		"drover alloc-st":                     "",
+		"drover operator root keyring rot":    "rotate",
+		"drover job scaling-events -addr":     "-address",
+	} {
+		script := `source <(drover completion bash); COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _drover; printf '%s\n' "${COMPREPLY[@]}" | sort | xargs`
+		if got := a.script("bash", script, strings.Split(line, " ")...); got != want {
+			t.Errorf("after %q bash proposes %q, want %q", line, got, want)
+		}
+	}
+	a.script("bash", "touch ~/.bashrc; drover -autocomplete-install && grep -q drover ~/.bashrc && drover -autocomplete-uninstall && ! grep -q drover ~/.bashrc")
+}
+
+func TestOperatorDebugMakesAnArchive(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(shell("web", "service", 1, "", "exec sleep 600"))
+	out := a.script("bash", "cd ~ && drover operator debug -duration 2s -interval 1s -pprof-duration 1s && tar -xzf drover-debug-*.tar.gz && cd drover-debug-*Z && find . -type f -size +0 | sort")
+	for _, want := range []string{"./index.json", "./cluster/agent-self.json", "./cluster/raft-configuration.json", "./interval/0000/jobs.json", "./interval/0001/nodes.json", "./interval/0000/metrics.json"} {
+		if !strings.Contains(out, want+"\n") && !strings.HasSuffix(out, want) {
+			t.Errorf("the archive lacks %s:\n%s", want, out)
+		}
+	}
+}
