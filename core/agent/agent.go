@@ -67,7 +67,9 @@ type Config struct {
 // Plugins is what the agent needs of the plugin host.
 type Plugins interface {
 	alloc.Drivers
+	alloc.Devices
 	Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{})
+	Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{})
 }
 
 // Agent is the node side of an agent process.
@@ -184,7 +186,7 @@ func (a *Agent) open(ctx context.Context) error {
 	a.stats = newTaskStats()
 	a.sampler = &hostStats{sampler: fingerprint.NewStatsSampler(a.facts, a.cfg.AllocDir)}
 	a.runCfg = &alloc.Config{
-		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Store: a.store,
+		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.plugins, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
 		Ended:   func(id string) { go a.ended(id) }, // the runner holds its lock
 		Starts:  make(chan struct{}, a.cfg.ParallelStarts),

@@ -6,11 +6,13 @@ package agent_test
 import (
 	"context"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -44,6 +46,14 @@ func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 
 func (d *fakeDriver) Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{}) {
 	return []pluginhost.DriverFingerprint{{Name: "fake", Health: driver.HealthHealthy, Attributes: map[string]string{"driver.fake": "1"}}}, make(chan struct{})
+}
+
+func (d *fakeDriver) Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{}) {
+	return []pluginhost.DeviceFingerprint{{Name: "fake", Groups: []device.Group{{Vendor: "acme", Type: "gpu", Name: "x", Instances: []device.Instance{{ID: "g0", Healthy: true}}}}}}, make(chan struct{})
+}
+
+func (d *fakeDriver) ReserveDevices(_ context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
+	return &device.Reservation{Env: map[string]string{"ACME_VISIBLE": vendor + "/" + typ + "/" + name + ":" + strings.Join(ids, ",")}}, nil
 }
 
 func (d *fakeDriver) Info() driver.Info {

@@ -69,7 +69,8 @@ func (a *Agent) describe() *model.Node {
 	}
 	n.CgroupParent = fingerprint.CgroupParent()
 	n.Attributes = maps.Clone(a.facts.Attributes)
-	n.NodeResources = a.facts.Resources
+	resources := *a.facts.Resources
+	n.NodeResources = &resources
 	if n.ReservedResources == nil {
 		n.ReservedResources = &model.NodeReservedResources{}
 	}
@@ -84,6 +85,8 @@ func (a *Agent) describe() *model.Node {
 	n.Status, n.SchedulingEligibility = model.NodeStatusInit, model.NodeSchedulingEligible
 	prints, _ := a.plugins.Fingerprints()
 	addDrivers(n, prints)
+	devices, _ := a.plugins.Devices()
+	addDevices(n, devices)
 	return n
 }
 
@@ -126,6 +129,7 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 	listening := map[string]bool{}
 	for {
 		prints, changed := a.plugins.Fingerprints()
+		_, devicesChanged := a.plugins.Devices()
 		for _, p := range prints {
 			if !listening[p.Name] {
 				listening[p.Name] = true
@@ -134,7 +138,7 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 		}
 		next := a.describe()
 		a.mu.Lock()
-		differs := !sameDrivers(a.node, next)
+		differs := !sameDrivers(a.node, next) || !sameDevices(a.node, next)
 		if differs {
 			a.node = next
 		}
@@ -144,6 +148,7 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 		}
 		select {
 		case <-changed:
+		case <-devicesChanged:
 		case <-ctx.Done():
 			return
 		}

@@ -55,7 +55,8 @@ type Config struct {
 	Ended  func(allocID string)
 	Starts chan struct{} // bounds how many tasks start at the same time
 	Limits Limits
-	// Artifacts and Templates are nil where a node has none.
+	// Devices, Artifacts and Templates are nil where a node has none.
+	Devices   Devices
 	Artifacts Artifacts
 	Templates Templates
 	// SecretsInMemory: secrets folders are memory file systems.

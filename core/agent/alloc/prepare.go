@@ -37,6 +37,9 @@ func (r *Runner) prepareAndStart(ctx context.Context, name string, run uint64) (
 	if err := r.inTurn(ctx, name, func() error { return p.folders(ctx) }); err != nil {
 		return nil, err
 	}
+	if err := p.reserve(ctx); err != nil {
+		return nil, err
+	}
 	p.env = r.environment(p.alloc, p.task, p.info.Capabilities, nil)
 	if err := p.fetch(ctx); err != nil {
 		return nil, err
@@ -90,6 +93,7 @@ func (p *preparation) taskConfig() (*driver.TaskConfig, error) {
 	}
 	out := p.Runner.taskConfig(p.alloc, p.group, p.task, p.run)
 	out.DriverConfig, out.Env, out.User, out.Mounts = config, p.env.Map(), p.env.Replace(p.task.User), mounts
+	p.addDevices(out)
 	return out, nil
 }
 
@@ -107,7 +111,7 @@ func supported(tg *model.TaskGroup, c driver.Capabilities) error {
 
 // environment is what the task sees; rendered are the variables of its templates.
 func (r *Runner) environment(a *model.Allocation, t *model.Task, c driver.Capabilities, rendered map[string]string) *taskenv.Env {
-	in := taskenv.Input{Node: r.cfg.Node(), Alloc: a, Task: t, Region: r.cfg.Region, Rendered: rendered}
+	in := taskenv.Input{Node: r.cfg.Node(), Alloc: a, Task: t, Region: r.cfg.Region, Devices: r.reservedEnv(t.Name), Rendered: rendered}
 	if in.Node != nil {
 		in.ParentCgroup = in.Node.CgroupParent
 	}

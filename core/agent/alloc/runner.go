@@ -13,6 +13,7 @@ import (
 	"context"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -20,6 +21,7 @@ import (
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -36,6 +38,7 @@ type Runner struct {
 
 	building sync.Mutex // held while the alloc's folders are made
 	built    bool
+	tookOver bool // the data of the alloc before
 
 	mu       sync.Mutex
 	alloc    *model.Allocation
@@ -68,6 +71,7 @@ type taskRun struct {
 	at           StepStatus            // where a start is
 	detail       func() string         // what the step there waits for
 	left         <-chan struct{}       // closed when a step that was left behind has ended
+	reserved     atomic.Pointer[device.Reservation]
 }
 
 // New makes the runner of an alloc that has just arrived, with its Job.

@@ -22,9 +22,9 @@ const (
 	StepPrevious  = "previous alloc's data"
 	StepSecrets   = "secrets"
 	StepPayload   = "dispatch payload"
+	StepDevices   = "devices"
 	StepArtifacts = "artifacts"
 	StepTemplates = "templates"
-	StepConfig    = "driver config"
 	StepDriver    = "driver start"
 )
 

@@ -31,6 +31,9 @@ type Input struct {
 	SecretsDir   string
 	ParentCgroup string
 
+	// Devices are the variables that name the task's devices to it.
+	Devices map[string]string
+
 	// Rendered are the variables of the task's templates. They win over all others.
 	Rendered map[string]string
 
@@ -60,6 +63,7 @@ func Build(in Input) *Env {
 	addResources(own, in)
 	addPorts(own, in)
 	addMeta(own, in.Alloc.Job, in.Alloc.TaskGroup, in.Task)
+	maps.Copy(own, in.Devices)
 	maps.Copy(e.vars, own)
 	builtin := &Env{vars: maps.Clone(e.vars), facts: e.facts}
 	for k, v := range in.Task.Env {

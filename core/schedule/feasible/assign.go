@@ -261,7 +261,7 @@ func (c *Checker) deviceMatches(ask *model.RequestedDevice, d *model.NodeDeviceR
 	for _, k := range ask.Constraints {
 		l, lok := deviceValue(k.LTarget, d)
 		r, rok := deviceValue(k.RTarget, d)
-		if !c.m.match(k.Operand, l, r, lok, rok) {
+		if !c.matchDevice(k.Operand, l, r, lok, rok) {
 			return false
 		}
 	}
@@ -273,7 +273,7 @@ func (c *Checker) deviceScore(ask *model.RequestedDevice, d *model.NodeDeviceRes
 	for _, a := range ask.Affinities {
 		l, lok := deviceValue(a.LTarget, d)
 		r, rok := deviceValue(a.RTarget, d)
-		if c.m.match(a.Operand, l, r, lok, rok) {
+		if c.matchDevice(a.Operand, l, r, lok, rok) {
 			sum += float64(a.Weight)
 		}
 	}
