@@ -126,7 +126,6 @@ func (n *notes) task(where string, t *model.Task) {
 	n.add(t.Vault != nil, where+"vault")
 	n.add(t.Consul != nil, where+"consul")
 	n.add(t.CSIPluginConfig != nil, where+"csi_plugin")
-	n.add(t.DispatchPayload != nil, where+"dispatch_payload")
 	n.add(t.Schedule != nil, where+"schedule")
 	n.add(len(t.Secrets) > 0, where+"secret")
 	n.add(len(t.ScalingPolicies) > 0, where+"scaling")

@@ -55,7 +55,7 @@ func TestArtifactsAreFetchedBeforeTheTaskStartsAndOnlyOnce(t *testing.T) {
 	with(t, func(t *testing.T, b *bed) {
 		f := &fetcher{do: func(_ context.Context, n int) error {
 			if n == 1 {
-				return errdefs.Unavailablef("connection refused")
+				return errdefs.Unavailablef("artifact https://x/web.tgz: connection refused")
 			}
 			return nil
 		}}
@@ -65,7 +65,7 @@ func TestArtifactsAreFetchedBeforeTheTaskStartsAndOnlyOnce(t *testing.T) {
 		synctest.Wait()
 		b.wants("web", "running")
 		b.hasEvent("web", "Client is downloading artifacts")
-		b.hasEvent("web", `failed to download artifact "https://x/${NOMAD_TASK_NAME}.tgz": connection refused`)
+		b.hasEvent("web", `failed to download artifact https://x/web.tgz: connection refused`)
 		if q := f.asks[1]; q.Artifact.GetterSource != "https://x/web.tgz" || q.Artifact.GetterOptions["checksum"] != "j" || q.TaskDir != b.r.Dir().Task("web") {
 			t.Errorf("%+v", q)
 		}
@@ -108,10 +108,10 @@ func TestAnArtifactThatNeverEndsIsGivenUpAndTriedAgain(t *testing.T) {
 		b.run(newAlloc(artifactTask()))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if s := b.r.Steps()[0]; s.Step != alloc.StepArtifacts || s.Detail != "https://x/${NOMAD_TASK_NAME}.tgz, 42 bytes so far" {
+		if s := b.r.Steps()[0]; s.Step != alloc.StepArtifacts || s.Detail != "https://x/web.tgz, 42 bytes so far" {
 			t.Errorf("%+v", s)
 		}
-		b.hasEvent("web", `step "artifacts" has taken 30s; it ends at the latest after 35m0s: https://x/${NOMAD_TASK_NAME}.tgz, 42 bytes so far`)
+		b.hasEvent("web", `step "artifacts" has taken 30s; it ends at the latest after 35m0s: https://x/web.tgz, 42 bytes so far`)
 		time.Sleep(b.cfg.Limits.Artifacts)
 		synctest.Wait()
 		if f.count() != 2 {

@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/artifact"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Artifacts fetches what a task needs before it starts. An error of class
-// InvalidArgument stays; any other may pass.
+// Artifacts fetches what a task needs before it starts. An error names the
+// artifact without its secrets; of class InvalidArgument it stays, any other may
+// pass.
 type Artifacts interface {
 	Fetch(ctx context.Context, req ArtifactRequest, progress func(bytes int64)) error
 }
@@ -35,6 +37,9 @@ type ArtifactRequest struct {
 // itself puts into them.
 func (p *preparation) folders(ctx context.Context) error {
 	if err := p.step(ctx, StepDirectory, p.cfg.Limits.Disk, p.build); err != nil {
+		return err
+	}
+	if err := p.takeOver(ctx); err != nil {
 		return err
 	}
 	if p.cfg.SecretsInMemory {
@@ -56,15 +61,12 @@ func (p *preparation) folders(ctx context.Context) error {
 }
 
 // build makes the folders. Those of the alloc are made by one of its tasks at a
-// time, and data of the alloc before is taken over first.
+// time.
 func (p *preparation) build(context.Context) error {
 	p.building.Lock()
 	defer p.building.Unlock()
 	if !p.built {
 		if err := p.dir.Build(); err != nil {
-			return err
-		}
-		if err := p.takeOver(); err != nil {
 			return err
 		}
 		p.built = true
@@ -73,17 +75,28 @@ func (p *preparation) build(context.Context) error {
 }
 
 // takeOver moves the data of a sticky disk here from the alloc before, if that
-// was on this node.
-func (p *preparation) takeOver() error {
+// was on this node. The first of the alloc's tasks does it for all.
+func (p *preparation) takeOver(ctx context.Context) error {
 	disk := p.group.EphemeralDisk
 	if p.alloc.PreviousAllocation == "" || disk == nil || !disk.Sticky {
 		return nil
 	}
-	var tasks []string
-	for _, t := range p.group.Tasks {
-		tasks = append(tasks, t.Name)
-	}
-	return p.dir.TakeOver(allocdir.New(p.cfg.Root, p.alloc.PreviousAllocation), tasks)
+	return p.step(ctx, StepPrevious, p.cfg.Limits.Disk, func(context.Context) error {
+		p.building.Lock()
+		defer p.building.Unlock()
+		if p.tookOver {
+			return nil
+		}
+		var tasks []string
+		for _, t := range p.group.Tasks {
+			tasks = append(tasks, t.Name)
+		}
+		if err := p.dir.TakeOver(allocdir.New(p.cfg.Root, p.alloc.PreviousAllocation), tasks); err != nil {
+			return err
+		}
+		p.tookOver = true
+		return nil
+	})
 }
 
 // fetch fetches the task's artifacts, once in the life of the alloc.
@@ -102,9 +115,9 @@ func (p *preparation) fetch(ctx context.Context) error {
 	err := p.runStep(ctx, p.name, step{name: StepArtifacts, limit: p.cfg.Limits.Artifacts * time.Duration(len(p.task.Artifacts)), detail: progress.String, do: func(ctx context.Context) error {
 		for _, a := range p.task.Artifacts {
 			x := p.replaceArtifact(a)
-			progress.begin(a.GetterSource) // as written: what is put in may be secret
+			progress.begin(artifact.Redact(x.GetterSource))
 			if err := p.cfg.Artifacts.Fetch(ctx, ArtifactRequest{Artifact: x, TaskDir: p.dir.Task(p.name), User: p.env.Replace(p.task.User)}, progress.add); err != nil {
-				return fmt.Errorf("failed to download artifact %q: %w", a.GetterSource, err)
+				return fmt.Errorf("failed to download %w", err)
 			}
 		}
 		return nil
