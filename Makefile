@@ -5,7 +5,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GO      ?= go
-PLUGINS := driver-exec
+PLUGINS := driver-exec driver-docker
 export CGO_ENABLED ?= 0
 COMPAT  ?= ../shared/compat
 COMPAT_MODULE := test/compat

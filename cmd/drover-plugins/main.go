@@ -15,12 +15,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 )
 
 // plugins has the main function of each plugin by its name.
 var plugins = map[string]func() error{
-	"driver-exec": driverexec.Main,
+	"driver-docker": driverdocker.Main,
+	"driver-exec":   driverexec.Main,
 }
 
 func main() {

@@ -1,0 +1,239 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dockertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Daemon is a dockerd of the tests' own. It keeps containers running over its
+// own restart (live-restore).
+type Daemon struct {
+	dir    string
+	bridge string
+	cmd    *exec.Cmd
+	exited chan struct{}
+	http   *http.Client
+}
+
+// BusyBox is the name of the image that every Daemon has.
+const BusyBox = "busybox:drover"
+
+const (
+	startLimit = 40 * time.Second
+	stopLimit  = 20 * time.Second
+)
+
+// Start starts a daemon; the error says what is missing on this machine.
+func Start() (*Daemon, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("a private dockerd needs root")
+	}
+	for _, program := range []string{"dockerd", "containerd", "runc", "ip"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, fmt.Errorf("no private dockerd: %w; install the packages docker.io and iproute2", err)
+		}
+	}
+	image, err := NewImage("busybox")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("/tmp", "dvrdock") // sockets need a short path
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{dir: dir}
+	d.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", d.socket())
+	}}}
+	if err := d.makeBridge(); err != nil {
+		d.Remove()
+		return nil, err
+	}
+	if err := d.Run(); err != nil {
+		d.Remove()
+		return nil, err
+	}
+	archive, err := image.Archive(BusyBox)
+	if err == nil {
+		err = d.post("/images/load?quiet=1", archive)
+	}
+	if err != nil {
+		d.Remove()
+		return nil, err
+	}
+	return d, nil
+}
+
+// makeBridge makes a network of its own, so that daemons of several tests share no addresses.
+func (d *Daemon) makeBridge() error {
+	d.bridge = fmt.Sprintf("dvr%d", os.Getpid()%1000000)
+	n := os.Getpid() % 4000
+	for _, args := range [][]string{
+		{"link", "add", "name", d.bridge, "type", "bridge"},
+		{"addr", "add", fmt.Sprintf("10.%d.%d.1/24", 210+n/250, n%250), "dev", d.bridge},
+		{"link", "set", d.bridge, "up"},
+	} {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("no private dockerd: ip %s: %s", strings.Join(args, " "), bytes.TrimSpace(out))
+		}
+	}
+	return nil
+}
+
+func (d *Daemon) socket() string { return filepath.Join(d.dir, "docker.sock") }
+
+// Endpoint is the daemon's address.
+func (d *Daemon) Endpoint() string { return "unix://" + d.socket() }
+
+// Run starts the daemon's process and waits until it answers.
+func (d *Daemon) Run() error {
+	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	d.cmd = exec.Command("dockerd", "--data-root", filepath.Join(d.dir, "data"), "--exec-root", filepath.Join(d.dir, "x"),
+		"--pidfile", filepath.Join(d.dir, "pid"), "-H", d.Endpoint(), "--bridge", d.bridge, "--live-restore",
+		"--iptables=false", "--ip6tables=false", "--ip-masq=false", "--config-file", filepath.Join(d.dir, "none.json"))
+	if err := os.WriteFile(filepath.Join(d.dir, "none.json"), []byte("{}"), 0o600); err != nil {
+		return err
+	}
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := d.cmd.Start(); err != nil {
+		return fmt.Errorf("start dockerd: %w", err)
+	}
+	exited := make(chan struct{})
+	d.exited = exited
+	go func() {
+		_ = d.cmd.Wait() // it is told to end
+		close(exited)
+	}()
+	return d.awaitAnswer(exited)
+}
+
+func (d *Daemon) awaitAnswer(exited chan struct{}) error {
+	deadline := time.Now().Add(startLimit)
+	for {
+		r, err := d.http.Get("http://docker/_ping")
+		if err == nil {
+			_ = r.Body.Close() // only read from
+			if r.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-exited:
+			return fmt.Errorf("dockerd cannot run here: %s", d.lastWords())
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("dockerd does not answer: %s", d.lastWords())
+		}
+	}
+}
+
+func (d *Daemon) lastWords() string {
+	body, err := os.ReadFile(filepath.Join(d.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(body[max(0, len(body)-600):]))
+}
+
+// Signal sends a signal to the daemon's process only.
+func (d *Daemon) Signal(s syscall.Signal) error { return d.cmd.Process.Signal(s) }
+
+// Stop ends the daemon's process; containers go on.
+func (d *Daemon) Stop() error {
+	if err := d.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-d.exited:
+		return nil
+	case <-time.After(stopLimit):
+		return errors.New("dockerd does not end")
+	}
+}
+
+// Kill ends the daemon's process at once.
+func (d *Daemon) Kill() error {
+	err := d.cmd.Process.Kill()
+	<-d.exited
+	return err
+}
+
+func (d *Daemon) post(path string, body []byte) error {
+	r, err := d.http.Post("http://docker"+path, "application/x-tar", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	var said bytes.Buffer
+	if _, err := said.ReadFrom(r.Body); err != nil {
+		return err
+	}
+	if r.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %s", path, r.Status, bytes.TrimSpace(said.Bytes()))
+	}
+	return nil
+}
+
+// CLI runs a command of Docker's own client at this daemon.
+func (d *Daemon) CLI(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "docker", args...)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST="+d.Endpoint())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Remove ends the daemon with all its containers and removes what it has on disk.
+func (d *Daemon) Remove() {
+	if d.cmd != nil && d.cmd.Process != nil {
+		_ = d.Signal(syscall.SIGCONT) // it may be stopped, or gone
+		if ids, err := d.CLI("ps", "-aq"); err == nil && ids != "" {
+			_, _ = d.CLI(append([]string{"rm", "-f", "-v"}, strings.Fields(ids)...)...) // what is left ends below
+		}
+		_ = d.Stop()                                          // else it is killed
+		_ = syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL) // with its containerd
+		<-d.exited
+	}
+	if d.bridge != "" {
+		_ = exec.Command("ip", "link", "del", d.bridge).Run() // it may not be there
+	}
+	d.unmount()
+	_ = os.RemoveAll(d.dir) // what cannot go stays in /tmp
+}
+
+// unmount takes away what a daemon that was killed has left mounted.
+func (d *Daemon) unmount() {
+	body, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return
+	}
+	lines := strings.Split(string(body), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if f := strings.Fields(lines[i]); len(f) > 1 && strings.HasPrefix(f[1], d.dir+"/") {
+			_ = syscall.Unmount(f[1], syscall.MNT_DETACH) // what cannot go stays
+		}
+	}
+}

@@ -1,0 +1,167 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/distribution/reference"
+	"github.com/moby/moby/api/types/registry"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	helperLimit   = 30 * time.Second
+	maxHelperText = 64 << 10
+	maxAuthFile   = 4 << 20
+)
+
+// credentials returns what to log in with at the registry of an image: the
+// task's own, those of the agent's file, or those of the agent's helper. It is
+// nil where there are none.
+func credentials(ctx context.Context, agent agentConfig, c taskConfig, image reference.Named, index string) (*registry.AuthConfig, error) {
+	if a := c.Auth; a != nil && (a.Username != "" || a.Password != "") {
+		return &registry.AuthConfig{Username: a.Username, Password: a.Password, ServerAddress: a.ServerAddress}, nil
+	}
+	server := serverOf(image, index)
+	found, err := (*registry.AuthConfig)(nil), error(nil)
+	if agent.Auth.Config != "" {
+		found, err = fromFile(ctx, agent.Auth.Config, server)
+	}
+	if found == nil && err == nil && agent.Auth.Helper != "" {
+		found, err = fromHelper(ctx, agent.Auth.Helper, server)
+	}
+	if err != nil && c.AuthSoftFail {
+		return nil, nil
+	}
+	return found, err
+}
+
+// serverOf returns the name by which Docker clients keep the credentials for an
+// image: that of its registry, and the index's address for the default registry.
+func serverOf(image reference.Named, index string) string {
+	domain := reference.Domain(image)
+	if plain, err := reference.ParseNormalizedNamed("a"); err == nil && reference.Domain(plain) == domain && index != "" {
+		return index
+	}
+	return domain
+}
+
+// host is a server's name without what people write around it.
+func host(server string) string {
+	if _, rest, ok := strings.Cut(server, "://"); ok {
+		server = rest
+	}
+	name, _, _ := strings.Cut(server, "/")
+	return name
+}
+
+// clientFile is what is read of a Docker client's config.json.
+type clientFile struct {
+	Auths map[string]struct {
+		Auth          string `json:"auth"`
+		Username      string `json:"username"`
+		Password      string `json:"password"`
+		IdentityToken string `json:"identitytoken"`
+		RegistryToken string `json:"registrytoken"`
+	} `json:"auths"`
+	CredsStore  string            `json:"credsStore"`
+	CredHelpers map[string]string `json:"credHelpers"`
+}
+
+// fromFile looks a server up as Docker's own client does: a helper for this
+// server, what the file itself has, then the helper for all servers.
+func fromFile(ctx context.Context, path, server string) (*registry.AuthConfig, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, errdefs.FailedPreconditionf("auth.config of the agent's plugin \"docker\" config: %w", err)
+	}
+	defer f.Close()
+	var file clientFile
+	if err := json.NewDecoder(io.LimitReader(f, maxAuthFile)).Decode(&file); err != nil {
+		return nil, errdefs.FailedPreconditionf("auth.config of the agent's plugin \"docker\" config: %s is no config.json of a Docker client: %w", path, err)
+	}
+	for name, helper := range file.CredHelpers {
+		if host(name) == host(server) {
+			return fromHelper(ctx, helper, server)
+		}
+	}
+	for name, a := range file.Auths {
+		if host(name) != host(server) {
+			continue
+		}
+		out := &registry.AuthConfig{
+			Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken, ServerAddress: server,
+		}
+		if a.Auth != "" {
+			plain, err := base64.StdEncoding.DecodeString(a.Auth)
+			user, password, ok := strings.Cut(strings.TrimRight(string(plain), "\x00"), ":")
+			if err != nil || !ok {
+				return nil, errdefs.FailedPreconditionf("auth.config of the agent's plugin \"docker\" config: the entry %q of %s cannot be read", name, path)
+			}
+			out.Username, out.Password = user, password
+		}
+		if *out != (registry.AuthConfig{ServerAddress: server}) {
+			return out, nil // an empty entry says that a helper has it
+		}
+	}
+	if file.CredsStore != "" {
+		return fromHelper(ctx, file.CredsStore, server)
+	}
+	return nil, nil
+}
+
+// tokenUser is what a helper says in place of a user's name when it has a token.
+const tokenUser = "<token>"
+
+// fromHelper asks a program docker-credential-NAME.
+func fromHelper(ctx context.Context, name, server string) (*registry.AuthConfig, error) {
+	program := "docker-credential-" + name
+	if strings.ContainsAny(name, `/\`) {
+		return nil, errdefs.FailedPreconditionf("credential helper %q: is no name; a helper is a program %s in the agent's PATH", name, program)
+	}
+	ctx, cancel := context.WithTimeout(ctx, helperLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "get")
+	cmd.Stdin = strings.NewReader(server)
+	cmd.WaitDelay = time.Second
+	out := &capped{limit: maxHelperText}
+	cmd.Stdout = out
+	if err := cmd.Run(); err != nil {
+		said := strings.TrimSpace(out.String())
+		return nil, errdefs.FailedPreconditionf("credential helper %s has nothing for %s (it said %q): %w; log in with it on this node, or set auth_soft_fail = true in the task's config for images that need no login", program, server, said, err)
+	}
+	var reply struct{ Username, Secret string }
+	if err := json.Unmarshal([]byte(out.String()), &reply); err != nil {
+		// Its text may hold a secret.
+		return nil, errdefs.FailedPreconditionf("credential helper %s: its answer for %s is not what the protocol of helpers says", program, server)
+	}
+	if reply.Username == tokenUser {
+		return &registry.AuthConfig{IdentityToken: reply.Secret, ServerAddress: server}, nil
+	}
+	return &registry.AuthConfig{Username: reply.Username, Password: reply.Secret, ServerAddress: server}, nil
+}
+
+// capped keeps the beginning of what is written to it.
+type capped struct {
+	bytes.Buffer
+	limit int
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	if c.Len()+len(p) > c.limit {
+		return 0, fmt.Errorf("more than %d bytes", c.limit)
+	}
+	return c.Buffer.Write(p)
+}

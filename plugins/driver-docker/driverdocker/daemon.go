@@ -1,0 +1,252 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/hashicorp/go-hclog"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/client"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	// callLimit bounds a request that the daemon answers from memory, and
+	// workLimit one for which it works: create, start, remove.
+	callLimit = 30 * time.Second
+	workLimit = 2 * time.Minute
+)
+
+// daemon is one Docker daemon with the tasks that run at it.
+type daemon struct {
+	endpoint string
+	api      *client.Client
+	log      hclog.Logger
+	events   *broadcast
+	images   *images
+	pulls    *pulls
+
+	mu          sync.Mutex
+	byContainer map[string]*task
+	facts       facts
+	// kick is signalled when the daemon may have come or gone.
+	kick chan struct{}
+}
+
+// facts are what the driver needs to know of a daemon to make containers.
+type facts struct {
+	known bool
+	cpus  int
+	os    string
+}
+
+// newClient connects to nothing yet: a daemon may be away.
+func newClient(c agentConfig) (*client.Client, error) {
+	opts := []client.Opt{client.FromEnv, client.WithUserAgent("drover-driver-docker/" + Version)}
+	if c.Endpoint != "" {
+		opts = append(opts, client.WithHost(c.Endpoint))
+	}
+	if c.TLS.Cert != "" || c.TLS.CA != "" {
+		opts = append(opts, client.WithTLSClientConfig(c.TLS.CA, c.TLS.Cert, c.TLS.Key))
+	}
+	api, err := client.New(opts...)
+	if err != nil {
+		return nil, errdefs.InvalidArgumentf("endpoint %q: %w; correct endpoint and tls in the agent's plugin \"docker\" config", c.Endpoint, err)
+	}
+	return api, nil
+}
+
+// failed says what an error of the daemon means to our callers. ctx is the
+// caller's own: a limit of ours that has passed is the daemon's fault.
+func (d *daemon) failed(ctx context.Context, err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	what := fmt.Sprintf(format, args...)
+	if gone := ctx.Err(); gone != nil {
+		return fmt.Errorf("%s: %w", what, gone)
+	}
+	if class := classOf(err); class == errdefs.Unavailable {
+		d.wake()
+		return errdefs.Unavailablef("%s: the Docker daemon at %s does not answer; see whether it runs: %w", what, d.endpoint, err)
+	} else if class != errdefs.Internal {
+		return errdefs.New(class, fmt.Errorf("%s: %w", what, err))
+	}
+	return errdefs.Internalf("%s: %w", what, err)
+}
+
+func classOf(err error) errdefs.Class {
+	var netErr net.Error
+	var said *jsonstream.Error
+	if errors.As(err, &said) {
+		return classOfStatus(said.Code)
+	}
+	switch {
+	case cerrdefs.IsNotFound(err):
+		return errdefs.NotFound
+	case cerrdefs.IsInvalidArgument(err):
+		return errdefs.InvalidArgument
+	case cerrdefs.IsConflict(err), cerrdefs.IsAlreadyExists(err):
+		return errdefs.Conflict
+	case cerrdefs.IsUnauthorized(err), cerrdefs.IsPermissionDenied(err):
+		return errdefs.PermissionDenied
+	case cerrdefs.IsNotImplemented(err):
+		return errdefs.Unimplemented
+	case client.IsErrConnectionFailed(err), cerrdefs.IsUnavailable(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.As(err, &netErr):
+		return errdefs.Unavailable
+	}
+	return errdefs.Internal
+}
+
+// classOfStatus: what fails within a stream says so by the number of its status.
+func classOfStatus(code int) errdefs.Class {
+	switch code {
+	case http.StatusNotFound:
+		return errdefs.NotFound
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return errdefs.PermissionDenied
+	}
+	return errdefs.Internal
+}
+
+// wake has the fingerprint looked at again soon.
+func (d *daemon) wake() {
+	select {
+	case d.kick <- struct{}{}:
+	default:
+	}
+}
+
+// inspect reads how a container is.
+func (d *daemon) inspect(ctx context.Context, id string) (container.InspectResponse, error) {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	r, err := d.api.ContainerInspect(limited, id, client.ContainerInspectOptions{})
+	if err == nil && (r.Container.State == nil || r.Container.Config == nil) {
+		return r.Container, errdefs.Internalf("inspect container %s: the Docker daemon's answer lacks its state", short(id))
+	}
+	return r.Container, d.failed(ctx, err, "inspect container %s", short(id))
+}
+
+// remove removes a container and its unnamed volumes, running or not. One that
+// is gone is no error.
+func (d *daemon) remove(ctx context.Context, id string) error {
+	limited, cancel := context.WithTimeout(ctx, workLimit)
+	defer cancel()
+	_, err := d.api.ContainerRemove(limited, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if err = d.failed(ctx, err, "remove container %s", short(id)); errdefs.IsNotFound(err) {
+		return nil
+	}
+	if errdefs.IsConflict(err) { // somebody removes it already
+		return d.awaitGone(ctx, id)
+	}
+	return err
+}
+
+// awaitGone returns when a container that is being removed is gone.
+func (d *daemon) awaitGone(ctx context.Context, id string) error {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	for {
+		_, err := d.inspect(limited, id)
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		if !pause(limited, 100*time.Millisecond) {
+			return errdefs.Unavailablef("remove container %s: the Docker daemon says that it is being removed, and does not finish", short(id))
+		}
+	}
+}
+
+// kill sends a signal to the container's main process; empty means SIGKILL.
+func (d *daemon) kill(ctx context.Context, id, signal string) error {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	_, err := d.api.ContainerKill(limited, id, client.ContainerKillOptions{Signal: signal})
+	return d.failed(ctx, err, "send %s to container %s", signal, short(id))
+}
+
+// learn asks the daemon for what is needed to make containers, once.
+func (d *daemon) learn(ctx context.Context) (facts, error) {
+	d.mu.Lock()
+	known := d.facts
+	d.mu.Unlock()
+	if known.known {
+		return known, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	info, err := d.api.Info(limited, client.InfoOptions{})
+	if err != nil {
+		return facts{}, d.failed(ctx, err, "ask the Docker daemon what it is")
+	}
+	f := facts{known: true, cpus: info.Info.NCPU, os: info.Info.OSType}
+	d.mu.Lock()
+	d.facts = f
+	d.mu.Unlock()
+	return f, nil
+}
+
+// forget has facts asked for again: a daemon that was away may be another one.
+func (d *daemon) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.facts = facts{}
+}
+
+func (d *daemon) adopt(t *task) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.byContainer[t.state.Container] = t
+}
+
+func (d *daemon) disown(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.byContainer, id)
+}
+
+func (d *daemon) task(container string) *task {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byContainer[container]
+}
+
+func (d *daemon) tasks() []*task {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]*task, 0, len(d.byContainer))
+	for _, t := range d.byContainer {
+		out = append(out, t)
+	}
+	return out
+}
+
+// short is an id as people know it.
+func short(id string) string { return id[:min(12, len(id))] }
+
+// pause waits; it returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

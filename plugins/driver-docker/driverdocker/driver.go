@@ -1,0 +1,236 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/moby/moby/client"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Driver is the driver docker.
+type Driver struct {
+	log   hclog.Logger
+	dir   string // what outlives this process
+	owner string // of this node's containers
+	ctx   context.Context
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+
+	events *broadcast
+
+	mu      sync.Mutex
+	config  agentConfig
+	current *daemon            // of new tasks; nil before the first SetConfig
+	daemons map[string]*daemon // by endpoint
+	known   map[string]*task
+	// starting has the tasks whose start is not done, and claimed those that
+	// somebody once asked for: neither is an orphan.
+	starting map[string]bool
+	claimed  map[string]bool
+	changed  chan struct{} // closed and replaced when the config changes
+}
+
+// New returns the driver. dir is where it keeps what outlives its process: who
+// this node's containers belong to, which images it fetched, and how far logs
+// have been read.
+func New(dir string, log hclog.Logger) (*Driver, error) {
+	if err := os.MkdirAll(filepath.Join(dir, cursorDir), 0o700); err != nil {
+		return nil, errdefs.FailedPreconditionf("make the state directory of the docker driver: %w", err)
+	}
+	owner, err := ownerOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &Driver{
+		log: log, dir: dir, owner: owner, ctx: ctx, stop: cancel, events: newBroadcast(), daemons: map[string]*daemon{},
+		known: map[string]*task{}, starting: map[string]bool{}, claimed: map[string]bool{}, changed: make(chan struct{}),
+	}
+	return d, nil
+}
+
+// ownerOf reads who owns this node's containers, and makes that up the first
+// time. Whoever loses the directory owns nothing any more, and removes nothing.
+func ownerOf(dir string) (string, error) {
+	path := filepath.Join(dir, "owner")
+	body, err := os.ReadFile(path)
+	if owner := strings.TrimSpace(string(body)); err == nil && len(owner) >= 16 {
+		return owner, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", errdefs.FailedPreconditionf("read whose containers this node's are: %w", err)
+	}
+	random := make([]byte, 16)
+	if _, err := rand.Read(random); err != nil {
+		return "", errdefs.Internalf("make up an owner of containers: %w", err)
+	}
+	owner := hex.EncodeToString(random)
+	return owner, replaceFile(path, []byte(owner+"\n"))
+}
+
+// replaceFile writes a file so that there is the old one or the new one.
+func replaceFile(path string, body []byte) error {
+	next := path + ".new"
+	if err := os.WriteFile(next, body, 0o600); err != nil {
+		return errdefs.FailedPreconditionf("write the driver's state: %w", err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		return errdefs.FailedPreconditionf("write the driver's state: %w", err)
+	}
+	return nil
+}
+
+// Close ends what the driver does in the background. Containers go on.
+func (d *Driver) Close() error {
+	d.stop()
+	d.work.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, x := range d.daemons {
+		errs = append(errs, x.api.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Info implements driver.Driver.
+func (d *Driver) Info() driver.Info {
+	return driver.Info{
+		Name: "docker",
+		Capabilities: driver.Capabilities{
+			SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationImage, MountConfigs: true,
+			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup, driver.NetworkTask, driver.NetworkNone},
+		},
+		ConfigSchema: agentSchema(), TaskConfigSchema: taskSchema(),
+	}
+}
+
+// SetConfig implements driver.Driver.
+func (d *Driver) SetConfig(_ context.Context, body []byte) error {
+	c, err := parseAgentConfig(body)
+	if err != nil {
+		return err
+	}
+	api, err := newClient(c)
+	if err != nil {
+		return err
+	}
+	endpoint := api.DaemonHost()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first := d.current == nil
+	if old := d.daemons[endpoint]; old != nil && old.api != nil && d.config.TLS == c.TLS {
+		_ = api.Close() // it has connected to nothing
+		d.current = old
+	} else {
+		if d.current, err = d.newDaemon(api, endpoint); err != nil {
+			return err
+		}
+	}
+	d.config = c
+	close(d.changed)
+	d.changed = make(chan struct{})
+	if first {
+		d.work.Go(func() { d.housekeep(d.ctx) })
+	}
+	return nil
+}
+
+// newDaemon begins to follow a daemon; d.mu is held.
+func (d *Driver) newDaemon(api *client.Client, endpoint string) (*daemon, error) {
+	imgs, err := openImages(d.dir, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	log := d.log.With("endpoint", endpoint)
+	x := &daemon{
+		endpoint: endpoint, api: api, log: log, events: d.events, images: imgs, pulls: newPulls(),
+		byContainer: map[string]*task{}, kick: make(chan struct{}, 1),
+	}
+	if old := d.daemons[endpoint]; old != nil { // the same with other certificates
+		x.byContainer, x.images = old.byContainer, old.images
+	}
+	d.daemons[endpoint] = x
+	d.work.Go(func() { x.follow(d.ctx) })
+	return x, nil
+}
+
+// now returns the config and the daemon of new tasks.
+func (d *Driver) now() (agentConfig, *daemon, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config, d.current, d.changed
+}
+
+// of returns a task that is known.
+func (d *Driver) of(id string) (*task, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.known[id]
+	if t == nil {
+		return nil, errdefs.NotFoundf("task %q is unknown to this driver; start or recover it first", id)
+	}
+	return t, nil
+}
+
+// TaskEvents implements driver.Driver.
+func (d *Driver) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
+	return d.events.subscribe(ctx), nil
+}
+
+// broadcast hands events of tasks to whoever listens.
+type broadcast struct {
+	mu   sync.Mutex
+	subs map[chan driver.TaskEvent]bool
+}
+
+func newBroadcast() *broadcast { return &broadcast{subs: map[chan driver.TaskEvent]bool{}} }
+
+// eventBuffer is how many events wait for a slow listener before they are dropped.
+const eventBuffer = 64
+
+func (b *broadcast) subscribe(ctx context.Context) <-chan driver.TaskEvent {
+	ch := make(chan driver.TaskEvent, eventBuffer)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.subs[ch] = true
+	context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.subs, ch)
+		close(ch)
+	})
+	return ch
+}
+
+func (b *broadcast) tell(taskID, message string, annotations map[string]string) {
+	e := driver.TaskEvent{TaskID: taskID, Time: time.Now(), Message: message, Annotations: annotations}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for ch := range b.subs {
+		select {
+		case ch <- e:
+		default:
+		}
+	}
+}
+
+func wrapTask(id string, err error) error {
+	return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("task %q: %w", id, err))
+}

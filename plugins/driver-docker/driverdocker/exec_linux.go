@@ -1,0 +1,26 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// killInside kills a process if it is in the container. The pidfd makes sure
+// that it is still the one that was looked at.
+func killInside(pid int, container string) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // it has ended, or is not of this machine
+	}
+	defer unix.Close(fd)
+	groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err == nil && bytes.Contains(groups, []byte(container)) {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // an error means that it has ended
+	}
+}

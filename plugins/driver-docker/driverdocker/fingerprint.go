@@ -1,0 +1,153 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+)
+
+const (
+	// lookAway is how often a daemon that is away is asked for, lookWell how
+	// often one that answers is asked whether it still does.
+	lookAway = 5 * time.Second
+	lookWell = 15 * time.Second
+	// pingLimit is when a daemon counts as hung.
+	pingLimit = 10 * time.Second
+)
+
+// Fingerprint implements driver.Driver.
+func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
+	out := make(chan driver.Fingerprint)
+	go func() {
+		defer close(out)
+		var last driver.Fingerprint
+		for sent := false; ; {
+			agent, x, changed := d.now()
+			f := undetected("the driver has no config yet")
+			var kick <-chan struct{}
+			if x != nil {
+				f, kick = x.fingerprint(ctx, agent, last), x.kick
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if !sent || !equal(f, last) {
+				select {
+				case out <- f:
+				case <-ctx.Done():
+					return
+				}
+				last, sent = f, true
+			}
+			wait := lookWell
+			if f.Health != driver.HealthHealthy {
+				wait = lookAway
+			}
+			if !until(ctx, wait, changed, kick) {
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+// until waits for the time or news; it returns false if ctx ends first.
+func until(ctx context.Context, wait time.Duration, changed, kick <-chan struct{}) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	case <-changed:
+		return true
+	case <-kick:
+		// Whoever saw the daemon fail may have seen it a moment too late or too early.
+		return pause(ctx, 500*time.Millisecond)
+	}
+}
+
+func equal(a, b driver.Fingerprint) bool {
+	return a.Health == b.Health && a.HealthDescription == b.HealthDescription && maps.Equal(a.Attributes, b.Attributes)
+}
+
+func undetected(why string) driver.Fingerprint {
+	return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: why}
+}
+
+// fingerprint asks the daemon what it is. One that was there and is away makes
+// the driver unhealthy; one that was never seen is not there.
+func (d *daemon) fingerprint(ctx context.Context, agent agentConfig, last driver.Fingerprint) driver.Fingerprint {
+	limited, cancel := context.WithTimeout(ctx, pingLimit)
+	defer cancel()
+	_, err := d.api.Ping(limited, client.PingOptions{NegotiateAPIVersion: true})
+	if err == nil {
+		if last.Health == driver.HealthHealthy && d.seen() && last.Attributes["driver.docker.endpoint"] == d.endpoint {
+			return d.configured(last.Attributes, agent)
+		}
+		var f driver.Fingerprint
+		if f, err = d.describe(limited, agent); err == nil {
+			return f
+		}
+	}
+	d.forget()
+	f := undetected("the Docker daemon at " + d.endpoint + " does not answer: " + err.Error() + "; start it, or set endpoint in the agent's plugin \"docker\" config")
+	if last.Health != driver.HealthUndetected && last.Health != "" {
+		f.Health, f.Attributes = driver.HealthUnhealthy, last.Attributes
+	}
+	return f
+}
+
+func (d *daemon) seen() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.facts.known
+}
+
+func (d *daemon) describe(ctx context.Context, agent agentConfig) (driver.Fingerprint, error) {
+	info, err := d.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return driver.Fingerprint{}, err
+	}
+	d.mu.Lock()
+	d.facts = facts{known: true, cpus: info.Info.NCPU, os: info.Info.OSType}
+	d.mu.Unlock()
+	attrs := map[string]string{
+		"driver.docker": "1", "driver.docker.version": info.Info.ServerVersion, "driver.docker.os_type": info.Info.OSType,
+		"driver.docker.runtimes": strings.Join(slices.Sorted(maps.Keys(info.Info.Runtimes)), ","),
+		"driver.docker.endpoint": d.endpoint, "driver.docker.api_version": d.api.ClientVersion(),
+		"driver.docker.live_restore": strconv.FormatBool(info.Info.LiveRestoreEnabled),
+	}
+	// A daemon may have no bridge.
+	if n, err := d.api.NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{}); err == nil {
+		for _, c := range n.Network.IPAM.Config {
+			if c.Gateway.IsValid() && c.Gateway.Is4() {
+				attrs["driver.docker.bridge_ip"] = c.Gateway.String()
+			}
+		}
+	}
+	return d.configured(attrs, agent), nil
+}
+
+// configured adds what follows from the agent's config.
+func (d *daemon) configured(attrs map[string]string, agent agentConfig) driver.Fingerprint {
+	attrs = maps.Clone(attrs)
+	for name, on := range map[string]bool{"privileged.enabled": agent.AllowPrivileged, "volumes.enabled": agent.Volumes.Enabled} {
+		delete(attrs, "driver.docker."+name)
+		if on {
+			attrs["driver.docker."+name] = "true"
+		}
+	}
+	return driver.Fingerprint{Attributes: attrs, Health: driver.HealthHealthy, HealthDescription: "Healthy"}
+}

@@ -1,0 +1,150 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/api/types/events"
+	"github.com/moby/moby/client"
+)
+
+const (
+	// resync is how often containers are looked at without an event: an event
+	// that was lost delays the end of a task by no more.
+	resync     = 30 * time.Second
+	backoffMin = 200 * time.Millisecond
+	backoffMax = 10 * time.Second
+	// settlers is how many containers are inspected at once.
+	settlers = 4
+	// recheck is when a container that has died by its event and runs by its
+	// state is looked at again.
+	recheck = 500 * time.Millisecond
+)
+
+// follow learns of the ends of all containers from one stream of events, and
+// opens it again whenever it breaks, until ctx ends.
+func (d *daemon) follow(ctx context.Context) {
+	for wait := backoffMin; ctx.Err() == nil; wait = min(2*wait, backoffMax) {
+		begin := time.Now()
+		err := d.watch(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begin) > resync {
+			wait = backoffMin
+		}
+		d.wake()
+		d.log.Debug("the stream of events of the Docker daemon broke and is opened again", "in", wait, "error", err)
+		if !pause(ctx, wait) {
+			return
+		}
+	}
+}
+
+// watch opens the stream, brings all tasks up to date, and goes on with what the
+// stream says until it breaks.
+func (d *daemon) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	patience := time.AfterFunc(callLimit, cancel)
+	stream := d.api.Events(ctx, client.EventsListOptions{Filters: client.Filters{}.
+		Add("type", string(events.ContainerEventType)).Add("label", labelTask).
+		Add("event", string(events.ActionDie), string(events.ActionOOM), string(events.ActionDestroy))})
+	if !patience.Stop() {
+		return errors.New("no answer to the request for events")
+	}
+	d.settleAll(ctx)
+	tick := time.NewTicker(resync)
+	defer tick.Stop()
+	slots := make(chan struct{}, settlers)
+	var work sync.WaitGroup
+	defer work.Wait()
+	for {
+		select {
+		case m := <-stream.Messages:
+			t := d.task(m.Actor.ID)
+			if t == nil {
+				continue
+			}
+			if m.Action == events.ActionOOM {
+				t.outOfMemory()
+				continue
+			}
+			slots <- struct{}{}
+			work.Go(func() {
+				d.died(ctx, t)
+				<-slots
+			})
+		case err := <-stream.Err:
+			return err
+		case <-tick.C:
+			d.settleAll(ctx)
+		}
+	}
+}
+
+// outOfMemory tells the user at once: it may be a child that was killed.
+func (t *task) outOfMemory() {
+	t.mu.Lock()
+	t.oom = true
+	t.mu.Unlock()
+	t.d.events.tell(t.id, "The kernel killed a process of the task: it used more memory than it may have", nil)
+}
+
+// died reads how a container ended.
+func (d *daemon) died(ctx context.Context, t *task) {
+	if err := t.settle(ctx); err != nil {
+		d.log.Warn("cannot see how a container ended; it is looked at again", "task_id", t.id, "error", err)
+	}
+	if t.result() == nil {
+		// Its state follows its event, or somebody started it again.
+		time.AfterFunc(recheck, func() {
+			_ = t.settle(ctx) // the next pass over all tells
+		})
+	}
+}
+
+// settleAll looks at the containers of all tasks that still run: one request for
+// all, and one each for those that have ended.
+func (d *daemon) settleAll(ctx context.Context) {
+	var open []*task
+	for _, t := range d.tasks() {
+		if t.result() == nil {
+			open = append(open, t)
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	list, err := d.api.ContainerList(limited, client.ContainerListOptions{Filters: client.Filters{}.Add("label", labelTask)})
+	if err != nil {
+		d.log.Warn("cannot look at the containers; it is tried again", "error", d.failed(ctx, err, "list containers"))
+		return
+	}
+	alive := make(map[string]bool, len(list.Items))
+	for _, c := range list.Items {
+		alive[c.ID] = true
+	}
+	for _, t := range open {
+		if alive[t.state.Container] || !t.wasStarted() {
+			continue
+		}
+		if err := t.settle(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("cannot see how a container ended; it is looked at again", "task_id", t.id, "error", err)
+		}
+	}
+}
+
+// wasStarted is false for a container that is still being started.
+func (t *task) wasStarted() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.startedAt.IsZero()
+}

@@ -1,0 +1,187 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/distribution/reference"
+	"github.com/moby/moby/api/pkg/authconfig"
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/client"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// prepareImage sees to it that the task's image is at the daemon, and returns
+// its id. From then on the task uses it.
+func (d *daemon) prepareImage(ctx context.Context, agent agentConfig, c taskConfig, task *driver.TaskConfig) (string, error) {
+	// An image that is there may be removed before it is used; that is tried again.
+	for range imageTries {
+		fetched := false
+		if fetch, err := d.mustFetch(ctx, c); err != nil {
+			return "", err
+		} else if fetch {
+			if fetched = true; c.Load != "" {
+				err = d.load(ctx, c, task)
+			} else {
+				err = d.pull(ctx, agent, c, task)
+			}
+			if err != nil {
+				return "", err
+			}
+		}
+		id, err := d.seize(ctx, c.Image, task.ID)
+		if err == nil && fetched {
+			if err := d.images.own(id, c.Image); err != nil {
+				d.log.Warn("an image that was fetched will not be removed", "image", c.Image, "error", err)
+			}
+		}
+		if !errdefs.IsNotFound(err) || fetched {
+			return id, err
+		}
+	}
+	return "", errdefs.Abortedf("image %s: is removed as often as it is fetched; see who removes it", c.Image)
+}
+
+const imageTries = 3
+
+// mustFetch: a task that asks for the newest image gets it; any other one only
+// if there is none.
+func (d *daemon) mustFetch(ctx context.Context, c taskConfig) (bool, error) {
+	if c.Load != "" || c.ForcePull {
+		return true, nil
+	}
+	if named, err := reference.ParseDockerRef(c.Image); err == nil {
+		if tagged, ok := named.(reference.Tagged); ok && tagged.Tag() == "latest" {
+			return true, nil
+		}
+	}
+	_, err := d.imageID(ctx, c.Image)
+	if errdefs.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+func (d *daemon) imageID(ctx context.Context, name string) (string, error) {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	r, err := d.api.ImageInspect(limited, name)
+	return r.ID, d.failed(ctx, err, "look up image %s", name)
+}
+
+// seize makes the task a user of the image.
+func (d *daemon) seize(ctx context.Context, name, taskID string) (string, error) {
+	d.images.gate.RLock()
+	defer d.images.gate.RUnlock()
+	id, err := d.imageID(ctx, name)
+	if err == nil {
+		d.images.use(id, taskID)
+	}
+	return id, err
+}
+
+func (d *daemon) pull(ctx context.Context, agent agentConfig, c taskConfig, task *driver.TaskConfig) error {
+	limit, err := c.pullLimit(agent)
+	if err != nil {
+		return err
+	}
+	named, err := reference.ParseDockerRef(c.Image)
+	if err != nil {
+		return invalidf("image: %q is no name of an image: %w", c.Image, err)
+	}
+	auth, err := credentials(ctx, agent, c, named, d.index(ctx))
+	if err != nil {
+		return err
+	}
+	key := pullKey{ref: named.String()}
+	if auth != nil {
+		if key.auth, err = authconfig.Encode(*auth); err != nil {
+			return errdefs.Internalf("encode the login for image %s: %w", c.Image, err)
+		}
+	}
+	return d.fetch(ctx, key, task.ID, limit, agent.activityTimeout)
+}
+
+// index is the address of the daemon's default registry, as Docker's own client
+// names it.
+func (d *daemon) index(ctx context.Context) string {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	info, err := d.api.Info(limited, client.InfoOptions{})
+	if err != nil {
+		return "" // the pull itself will tell
+	}
+	return info.Info.IndexServerAddress
+}
+
+// loadLimit bounds the reading of an archive.
+const loadLimit = 30 * time.Minute
+
+// load gives the daemon an archive of the task's directory.
+func (d *daemon) load(ctx context.Context, c taskConfig, task *driver.TaskConfig) error {
+	f, err := openArchive(task.TaskDir, c.Load)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	d.events.tell(task.ID, "Loading image", map[string]string{"image": c.Image, "archive": c.Load})
+	limited, cancel := context.WithTimeout(ctx, loadLimit)
+	defer cancel()
+	r, err := d.api.ImageLoad(limited, f, client.ImageLoadWithQuiet(true))
+	if err != nil {
+		return d.failed(ctx, err, "load image %s from %s", c.Image, c.Load)
+	}
+	defer r.Close()
+	if err := loaded(r); err != nil {
+		return errdefs.InvalidArgumentf("load image %s from %s: the Docker daemon does not take the archive: %w", c.Image, c.Load, err)
+	}
+	if _, err := d.imageID(ctx, c.Image); errdefs.IsNotFound(err) {
+		return invalidf("load: the archive %s has no image %q; set image to a name that it has", c.Load, c.Image)
+	}
+	return nil
+}
+
+// loaded reads to the end what the daemon says while it loads.
+func loaded(r io.Reader) error {
+	dec := json.NewDecoder(r)
+	for {
+		var m jsonstream.Message
+		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if m.Error != nil {
+			return m.Error
+		}
+	}
+}
+
+// openArchive opens a file beneath the task's directory, without following a
+// link out of it. Artifacts are in local/, so names begin there.
+func openArchive(taskDir, name string) (*os.File, error) {
+	root, err := os.OpenRoot(taskDir)
+	if err != nil {
+		return nil, errdefs.FailedPreconditionf("open the task's directory: %w", err)
+	}
+	defer root.Close()
+	f, err := root.Open(filepath.Join("local", name))
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = root.Open(filepath.Clean(name))
+	}
+	if err != nil {
+		return nil, invalidf("load: there is no archive %q in the task's directory; fetch it with an artifact: %w", name, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,45 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package driverdocker is the driver docker: tasks as containers of a Docker
+// daemon. It owns what a task's config means to Docker, images and their removal,
+// the following of containers, their logs, statistics and what is left of them.
+// It owns no container: those are the daemon's, so that nothing is lost when this
+// process dies. Only plugins/driver-docker and cmd/drover-plugins import it.
+package driverdocker
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// Version is the plugin's version.
+const Version = "0.1.0"
+
+// StateDirEnv names the variable by which the agent says where this node's
+// plugins keep what outlives their process.
+const StateDirEnv = "DROVER_PLUGIN_STATE_DIR"
+
+// Main is the plugin's main.
+func Main() error {
+	d, err := New(stateDir(), plugin.Logger("driver-docker"))
+	if err != nil {
+		return err
+	}
+	return plugin.Serve(plugin.Info{Name: "driver-docker", Version: Version}, driver.Service(d))
+}
+
+func stateDir() string {
+	if dir := os.Getenv(StateDirEnv); dir != "" {
+		return filepath.Join(dir, "driver-docker")
+	}
+	if runtime.GOOS == "linux" && os.Geteuid() == 0 {
+		return "/run/drover/driver-docker"
+	}
+	return filepath.Join(os.TempDir(), "drover-"+strconv.Itoa(os.Geteuid()), "driver-docker")
+}

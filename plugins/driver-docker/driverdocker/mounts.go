@@ -1,0 +1,226 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// sharedDir is the folder that the tasks of an alloc share. The node names it in
+// TaskConfig.AllocDir; others name the alloc's whole directory there.
+func sharedDir(task *driver.TaskConfig) string {
+	if filepath.Dir(filepath.Clean(task.TaskDir)) == filepath.Clean(task.AllocDir) {
+		return filepath.Join(task.AllocDir, "alloc")
+	}
+	return task.AllocDir
+}
+
+// mounts sets what of the machine the task sees: its own folders, the volumes of
+// the group, and what its config names.
+func mounts(in specInput, host *container.HostConfig) error {
+	label := in.agent.Volumes.SELinuxLabel
+	host.Binds = []string{
+		bind(sharedDir(in.task), "/alloc", label),
+		bind(filepath.Join(in.task.TaskDir, "local"), "/local", label),
+		bind(filepath.Join(in.task.TaskDir, "secrets"), "/secrets", label),
+	}
+	for _, v := range in.config.Volumes {
+		b, err := volume(in, v)
+		if err != nil {
+			return err
+		}
+		host.Binds = append(host.Binds, b)
+	}
+	if in.config.VolumeDriver != "" && !in.agent.Volumes.Enabled {
+		return denied("volume_driver: volume drivers")
+	}
+	for _, m := range in.task.Mounts {
+		host.Mounts = append(host.Mounts, groupMount(m, host))
+	}
+	host.Mounts = slices.DeleteFunc(host.Mounts, func(m mount.Mount) bool { return m.Target == "" })
+	for _, m := range append(slices.Clone(in.config.Mount), in.config.Mounts...) {
+		out, err := configMount(in, m)
+		if err != nil {
+			return err
+		}
+		host.Mounts = append(host.Mounts, out)
+	}
+	return nil
+}
+
+// groupMount mounts what the node has prepared. A label needs the form of a bind.
+func groupMount(m driver.Mount, host *container.HostConfig) mount.Mount {
+	propagation := propagations[m.PropagationMode]
+	if m.SELinuxLabel != "" {
+		options := []string{m.SELinuxLabel}
+		if m.ReadOnly {
+			options = append(options, "ro")
+		}
+		if propagation != "" {
+			options = append(options, string(propagation))
+		}
+		host.Binds = append(host.Binds, bind(m.HostPath, m.TaskPath, options...))
+		return mount.Mount{}
+	}
+	out := mount.Mount{Type: mount.TypeBind, Source: m.HostPath, Target: m.TaskPath, ReadOnly: m.ReadOnly}
+	if propagation != "" {
+		out.BindOptions = &mount.BindOptions{Propagation: propagation}
+	}
+	return out
+}
+
+// propagations has the names of job files and the daemon's own.
+var propagations = map[string]mount.Propagation{
+	"private": mount.PropagationRPrivate, "host-to-task": mount.PropagationRSlave, "bidirectional": mount.PropagationRShared,
+	"rprivate": mount.PropagationRPrivate, "rslave": mount.PropagationRSlave, "rshared": mount.PropagationRShared,
+}
+
+func bind(source, target string, options ...string) string {
+	options = slices.DeleteFunc(options, func(s string) bool { return s == "" })
+	out := source + ":" + target
+	if len(options) > 0 {
+		out += ":" + strings.Join(options, ",")
+	}
+	return out
+}
+
+func denied(what string) error {
+	return errdefs.PermissionDeniedf("config.%s are not allowed on this node; the operator can allow them with volumes { enabled = true } in the agent's plugin \"docker\" config", what)
+}
+
+// volume reads an entry of config.volumes.
+func volume(in specInput, text string) (string, error) {
+	parts := strings.Split(text, ":")
+	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || !strings.HasPrefix(parts[1], "/") {
+		return "", invalidf("volumes: %q is not SOURCE:TARGET[:OPTIONS] with an absolute target", text)
+	}
+	options := []string{in.agent.Volumes.SELinuxLabel}
+	if len(parts) == 3 {
+		options = append(options, parts[2])
+	}
+	source := parts[0]
+	if in.config.VolumeDriver != "" && !strings.ContainsRune(source, '/') {
+		return bind(source, parts[1], options...), nil // a volume of the driver
+	}
+	source, err := hostPath(in, "volumes", source, true)
+	if err != nil {
+		return "", err
+	}
+	return bind(source, parts[1], options...), nil
+}
+
+// hostPath returns the path of the machine that a config names: in the task's
+// directory or the shared one, or anywhere if the operator allows that.
+func hostPath(in specInput, name, source string, create bool) (string, error) {
+	path := filepath.Clean(source)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(in.task.TaskDir, path)
+	}
+	for _, dir := range []string{in.task.TaskDir, sharedDir(in.task)} {
+		rel, err := filepath.Rel(dir, path)
+		if err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		if err := beneath(dir, rel, create); err != nil {
+			return "", invalidf("%s: %w", name, err)
+		}
+		return path, nil
+	}
+	if !in.agent.Volumes.Enabled {
+		return "", denied(name + ": paths outside of the alloc's directory, as " + source + ",")
+	}
+	if !filepath.IsAbs(source) {
+		return "", invalidf("%s: %q leads out of the task's directory; give an absolute path", name, source)
+	}
+	return path, nil
+}
+
+// beneath checks that no part of rel is a link, since a task could have made it
+// to show its container what is not its own, and makes missing folders.
+func beneath(dir, rel string, create bool) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	path := ""
+	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
+		path = filepath.Join(path, part)
+		st, err := root.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			if !create {
+				return errors.New(joinPath(dir, rel) + " does not exist")
+			}
+			return root.MkdirAll(rel, 0o777)
+		}
+		if err != nil {
+			return err
+		}
+		if st.Mode()&fs.ModeSymlink != 0 {
+			return errors.New(joinPath(dir, path) + " is a link; mount what it leads to")
+		}
+	}
+	return nil
+}
+
+// configMount reads a mount block.
+func configMount(in specInput, m mountBlock) (mount.Mount, error) {
+	out := mount.Mount{Type: mount.Type(m.Type), Source: m.Source, Target: m.Target, ReadOnly: m.Readonly}
+	if m.Target == "" {
+		return out, invalidf("mount: one of type %q has no target", m.Type)
+	}
+	switch out.Type {
+	case mount.TypeBind:
+		source, err := hostPath(in, "mount", m.Source, false)
+		if err != nil {
+			return out, err
+		}
+		out.Source = source
+		if m.BindOptions != nil && m.BindOptions.Propagation != "" {
+			out.BindOptions = &mount.BindOptions{Propagation: mount.Propagation(m.BindOptions.Propagation)}
+		}
+	case mount.TypeTmpfs:
+		if m.Source != "" {
+			return out, invalidf("mount: %q is of type tmpfs, which has no source; remove it", m.Target)
+		}
+		if o := m.TmpfsOptions; o != nil {
+			out.TmpfsOptions = &mount.TmpfsOptions{SizeBytes: o.Size, Mode: fs.FileMode(o.Mode)}
+		}
+	case mount.TypeVolume:
+		return volumeMount(in, m, out)
+	default:
+		return out, invalidf("mount: type %q of %q is none of bind, tmpfs and volume", m.Type, m.Target)
+	}
+	return out, nil
+}
+
+func volumeMount(in specInput, m mountBlock, out mount.Mount) (mount.Mount, error) {
+	if strings.ContainsRune(m.Source, '/') {
+		return out, invalidf("mount: %q is no name of a volume; use type \"bind\" for a path", m.Source)
+	}
+	o := m.VolumeOptions
+	if o == nil {
+		return out, nil
+	}
+	out.VolumeOptions = &mount.VolumeOptions{NoCopy: o.NoCopy, Labels: nonEmpty(merged(o.Labels))}
+	if d := o.DriverConfig; d != nil {
+		// The options of a driver can name any path of the machine.
+		if !in.agent.Volumes.Enabled {
+			return out, denied("mount: volume drivers")
+		}
+		out.VolumeOptions.DriverConfig = &mount.Driver{Name: d.Name, Options: nonEmpty(merged(d.Options))}
+	}
+	return out, nil
+}

@@ -1,0 +1,132 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"context"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// housekeep removes images that are not used and containers that belong to
+// nobody, until ctx ends.
+func (d *Driver) housekeep(ctx context.Context) {
+	suspects := map[string]time.Time{} // since when a container belongs to nobody
+	agent, _, _ := d.now()
+	nextOrphans := time.Now().Add(min(agent.period, orphansSoon))
+	idleFrom := time.Now().Add(idleAfter)
+	for {
+		agent, current, changed := d.now()
+		now := time.Now()
+		next := nextOrphans
+		if now.After(idleFrom) {
+			// By now the tasks of before are recovered: what none of them uses is unused.
+			current.idleImages(now, agent)
+		}
+		for _, x := range d.all() {
+			if due := x.collect(ctx, now); !due.IsZero() && due.Before(next) {
+				next = due
+			}
+		}
+		if !now.Before(nextOrphans) {
+			if agent.GC.Dangling.Enabled {
+				d.removeOrphans(ctx, current, agent, suspects)
+			}
+			nextOrphans = now.Add(agent.period)
+			next = nextOrphans
+		}
+		if !until(ctx, max(min(time.Until(next), houseTick), 100*time.Millisecond), changed, nil) {
+			return
+		}
+	}
+}
+
+const (
+	orphansSoon = time.Minute
+	houseTick   = 10 * time.Second
+	idleAfter   = 10 * time.Minute
+)
+
+func (d *daemon) idleImages(now time.Time, agent agentConfig) {
+	if agent.GC.Image {
+		d.images.idle(now.Add(agent.imageDelay))
+	}
+}
+
+func (d *Driver) all() []*daemon {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]*daemon, 0, len(d.daemons))
+	for _, x := range d.daemons {
+		out = append(out, x)
+	}
+	return out
+}
+
+// removeOrphans removes containers of this node that belong to no task: by their
+// labels ours, older than the grace, and for as long as the grace not asked for
+// by anybody, since the agent may not have come to recover them yet.
+func (d *Driver) removeOrphans(ctx context.Context, x *daemon, agent agentConfig, suspects map[string]time.Time) {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	list, err := x.api.ContainerList(limited, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", labelOwner+"="+d.owner)})
+	if err != nil {
+		// Nobody was asked for while the daemon was away.
+		clear(suspects)
+		return
+	}
+	now := time.Now()
+	seen := map[string]bool{}
+	for _, c := range list.Items {
+		if !d.orphan(c) || !agent.GC.Container && c.State == container.StateExited {
+			continue
+		}
+		seen[c.ID] = true
+		since, known := suspects[c.ID]
+		if !known {
+			suspects[c.ID] = now
+			continue
+		}
+		if now.Sub(since) < agent.grace || now.Sub(time.Unix(c.Created, 0)) < agent.grace {
+			continue
+		}
+		d.removeOrphan(ctx, x, c, agent.GC.Dangling.DryRun)
+	}
+	for id := range suspects {
+		if !seen[id] {
+			delete(suspects, id)
+		}
+	}
+}
+
+// orphan reports whether a container is ours and nobody's.
+func (d *Driver) orphan(c container.Summary) bool {
+	id := c.Labels[labelTask]
+	if c.Labels[labelOwner] != d.owner || id == "" || c.Labels[labelAlloc] == "" {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.known[id] == nil && !d.starting[id] && !d.claimed[id]
+}
+
+func (d *Driver) removeOrphan(ctx context.Context, x *daemon, c container.Summary, dryRun bool) {
+	log := d.log.With("container", short(c.ID), "task_id", c.Labels[labelTask], "image", c.Image, "state", c.State)
+	if dryRun {
+		log.Info("a container belongs to no task; it would be removed if gc.dangling_containers.dry_run were false")
+		return
+	}
+	if !d.orphan(c) {
+		return // meanwhile somebody asked for it
+	}
+	if err := x.remove(ctx, c.ID); err != nil && !errdefs.IsNotFound(err) {
+		log.Warn("a container belongs to no task and cannot be removed", "error", err)
+		return
+	}
+	log.Info("removed a container that belongs to no task")
+}

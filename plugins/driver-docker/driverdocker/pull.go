@@ -1,0 +1,232 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/client"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	firstProgress = 5 * time.Second
+	nextProgress  = 30 * time.Second
+	// maxLayers bounds what is remembered of an image's layers.
+	maxLayers = 512
+)
+
+// pulls fetches each image once at a time, however many tasks wait for it.
+type pulls struct {
+	mu      sync.Mutex
+	running map[pullKey]*pull
+}
+
+func newPulls() *pulls { return &pulls{running: map[pullKey]*pull{}} }
+
+// pullKey: who has no right to an image does not get it by waiting for somebody
+// who has.
+type pullKey struct{ ref, auth string }
+
+// pull is one image on its way.
+type pull struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // set when done is closed
+
+	mu       sync.Mutex
+	waiters  map[string]bool // ids of tasks
+	progress progress
+}
+
+// fetch waits until the image is there, for limit at most. The fetching goes on
+// as long as somebody waits for it.
+func (d *daemon) fetch(ctx context.Context, key pullKey, taskID string, limit, activity time.Duration) error {
+	p := d.pulls.join(d, key, taskID, activity)
+	defer d.pulls.leave(key, p, taskID)
+	d.events.tell(taskID, "Downloading image", map[string]string{"image": key.ref})
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case <-p.done:
+		return p.err
+	case <-limited.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("fetch image %s: %w", key.ref, err)
+	}
+	return errdefs.DeadlineExceededf("fetch image %s: not done within %s (%s); raise image_pull_timeout in the task's config, or see why the registry is slow", key.ref, limit, p.said())
+}
+
+// join waits with whoever fetches the image already, or begins.
+func (x *pulls) join(d *daemon, key pullKey, taskID string, activity time.Duration) *pull {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p := x.running[key]
+	if p == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		p = &pull{cancel: cancel, done: make(chan struct{}), waiters: map[string]bool{}}
+		x.running[key] = p
+		go func() {
+			err := p.run(ctx, d, key, activity)
+			x.mu.Lock()
+			if x.running[key] == p {
+				delete(x.running, key)
+			}
+			x.mu.Unlock()
+			p.err = err
+			close(p.done)
+			cancel()
+		}()
+	}
+	p.mu.Lock()
+	p.waiters[taskID] = true
+	p.mu.Unlock()
+	return p
+}
+
+// leave ends a fetching that nobody waits for any more.
+func (x *pulls) leave(key pullKey, p *pull, taskID string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiters, taskID)
+	if len(p.waiters) == 0 {
+		p.cancel()
+		if x.running[key] == p {
+			delete(x.running, key)
+		}
+	}
+}
+
+// run fetches the image and tells the waiting tasks how far it is.
+func (p *pull) run(ctx context.Context, d *daemon, key pullKey, activity time.Duration) error {
+	idle, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := errdefs.DeadlineExceededf("no progress for %s", activity)
+	watchdog := time.AfterFunc(activity, func() { cancel(stalled) })
+	defer watchdog.Stop()
+	failed := func(err error) error {
+		if cause := context.Cause(idle); errors.Is(cause, stalled) {
+			return errdefs.DeadlineExceededf("fetch image %s: %w (%s); see whether the registry can be reached, or raise pull_activity_timeout in the agent's plugin \"docker\" config", key.ref, stalled, p.said())
+		}
+		return d.pullFailed(ctx, key.ref, err)
+	}
+	stream, err := d.api.ImagePull(idle, key.ref, client.ImagePullOptions{RegistryAuth: key.auth})
+	if err != nil {
+		return failed(err)
+	}
+	defer stream.Close()
+	due := time.Now().Add(firstProgress)
+	for m, err := range stream.JSONMessages(idle) {
+		if err != nil {
+			return failed(err)
+		}
+		if m.Error != nil {
+			return failed(m.Error)
+		}
+		if p.note(m) {
+			watchdog.Reset(activity)
+		}
+		if now := time.Now(); now.After(due) {
+			due = now.Add(nextProgress)
+			p.tell(d, key.ref)
+		}
+	}
+	return nil
+}
+
+// pullFailed: what the registry refuses stays refused until somebody acts, and
+// yet a retry is what people expect, as of an image that is being pushed.
+func (d *daemon) pullFailed(ctx context.Context, ref string, err error) error {
+	err = d.failed(ctx, err, "fetch image %s", ref)
+	switch errdefs.ClassOf(err) {
+	case errdefs.NotFound:
+		return errdefs.NotFoundf("%w; see whether the image's name and tag are right, and whether it needs a login (auth in the task's config)", err)
+	case errdefs.PermissionDenied:
+		return errdefs.PermissionDeniedf("%w; see whether the login for its registry is right (auth in the task's config or in the agent's plugin \"docker\" config)", err)
+	}
+	return err
+}
+
+func (p *pull) tell(d *daemon, ref string) {
+	p.mu.Lock()
+	said := p.progress.String()
+	waiters := make([]string, 0, len(p.waiters))
+	for id := range p.waiters {
+		waiters = append(waiters, id)
+	}
+	p.mu.Unlock()
+	for _, id := range waiters {
+		d.events.tell(id, "Docker image pull progress: "+said, map[string]string{"image": ref})
+	}
+}
+
+func (p *pull) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.progress.String()
+}
+
+func (p *pull) note(m jsonstream.Message) (moved bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.progress.note(m)
+}
+
+// progress is how far the fetching of an image is.
+type progress struct{ layers map[string]layer }
+
+type layer struct {
+	status         string
+	current, total int64
+}
+
+// note takes over a message and reports whether it is news.
+func (p *progress) note(m jsonstream.Message) bool {
+	if m.ID == "" {
+		return m.Status != ""
+	}
+	if p.layers == nil {
+		p.layers = map[string]layer{}
+	}
+	before, known := p.layers[m.ID]
+	if !known && len(p.layers) >= maxLayers {
+		return true
+	}
+	now := layer{status: m.Status, total: before.total, current: before.current}
+	if m.Progress != nil {
+		now.current = m.Progress.Current
+		now.total = max(m.Progress.Total, before.total)
+	}
+	p.layers[m.ID] = now
+	return now != before
+}
+
+// complete are the daemon's words for a layer that is there.
+var complete = map[string]bool{"Pull complete": true, "Already exists": true}
+
+func (p *progress) String() string {
+	if len(p.layers) == 0 {
+		return "the registry has not answered yet"
+	}
+	done, current, total := 0, int64(0), int64(0)
+	for _, l := range p.layers {
+		if complete[l.status] {
+			done++
+			current += l.total
+		} else {
+			current += min(l.current, l.total)
+		}
+		total += l.total
+	}
+	return fmt.Sprintf("%d of %d layers, %.1f of %.1f MiB", done, len(p.layers), float64(current)/mib, float64(total)/mib)
+}

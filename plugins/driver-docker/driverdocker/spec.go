@@ -1,0 +1,173 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"regexp"
+	"slices"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// specInput is everything that a container is made from.
+type specInput struct {
+	task   *driver.TaskConfig
+	config taskConfig
+	agent  agentConfig
+	owner  string // of the node's containers
+	image  string // its id
+	api    string // version of the daemon's API
+	cpus   int    // of the daemon's machine
+	os     string // of the daemon, as linux
+}
+
+// buildSpec says what the daemon is asked to create. It reads no state but the
+// alloc's directory, in which it makes the folders that volumes name.
+func buildSpec(in specInput) (client.ContainerCreateOptions, error) {
+	var none client.ContainerCreateOptions
+	if in.config.Isolation != "" && in.os != "windows" {
+		return none, invalidf("isolation: %q means something on Windows only; remove it", in.config.Isolation)
+	}
+	labels, err := labelsOf(in)
+	if err != nil {
+		return none, err
+	}
+	config := &container.Config{
+		Hostname: in.config.Hostname, User: in.task.User, Tty: in.config.TTY, OpenStdin: in.config.Interactive,
+		Env: environment(in.task.Env), Cmd: command(in.config), Entrypoint: in.config.Entrypoint, Image: in.image,
+		WorkingDir: in.config.WorkDir, Labels: labels, StopSignal: in.task.KillSignal,
+	}
+	if in.config.Healthchecks.Disable {
+		config.Healthcheck = &container.HealthConfig{Test: []string{"NONE"}}
+	}
+	host := &container.HostConfig{
+		GroupAdd: in.config.GroupAdd, SecurityOpt: in.config.SecurityOpt, StorageOpt: in.config.StorageOpt,
+		ReadonlyRootfs: in.config.ReadonlyRootfs, ShmSize: in.config.ShmSize, Sysctls: nonEmpty(merged(in.config.Sysctl)),
+		VolumeDriver: in.config.VolumeDriver, LogConfig: logConfig(in),
+	}
+	if in.config.Init {
+		host.Init = &in.config.Init
+	}
+	for _, step := range []func(specInput, *container.HostConfig) error{rights, limits, namespaces, mounts, devices} {
+		if err := step(in, host); err != nil {
+			return none, err
+		}
+	}
+	networking, err := network(in, config, host)
+	if err != nil {
+		return none, err
+	}
+	return client.ContainerCreateOptions{Config: config, HostConfig: host, NetworkingConfig: networking, Name: containerName(in.task)}, nil
+}
+
+// containerName is the name that the reference gives: people look for it.
+func containerName(task *driver.TaskConfig) string {
+	return notInName.ReplaceAllString(task.Name, "_") + "-" + task.AllocID
+}
+
+var notInName = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
+
+// command: a command replaces the image's, arguments alone go to its entrypoint.
+func command(c taskConfig) []string {
+	if c.Command == "" {
+		return c.Args
+	}
+	return append([]string{c.Command}, c.Args...)
+}
+
+func environment(env map[string]string) []string {
+	out := make([]string, 0, len(env))
+	for name, value := range env {
+		out = append(out, name+"="+value)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func nonEmpty[V any](m map[string]V) map[string]V {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+// logConfig is how the daemon keeps the output; a task's own choice of a driver
+// does not inherit options that are for another one.
+func logConfig(in specInput) container.LogConfig {
+	out := container.LogConfig{Type: in.agent.Logging.Type, Config: in.agent.Logging.Config}
+	own := in.config.Logging
+	if own == nil {
+		return out
+	}
+	kind := own.Driver
+	if kind == "" {
+		kind = own.Type
+	}
+	if kind != "" && kind != out.Type {
+		out = container.LogConfig{Type: kind}
+	}
+	if len(own.Config) > 0 {
+		out.Config = merged(own.Config)
+	}
+	return out
+}
+
+func devices(in specInput, host *container.HostConfig) error {
+	for _, d := range in.task.Devices {
+		host.Devices = append(host.Devices, device(d.HostPath, d.TaskPath, d.Permissions))
+	}
+	for _, d := range in.config.Devices {
+		if d.HostPath == "" {
+			return invalidf("devices: one has no host_path; name the device on the machine")
+		}
+		host.Devices = append(host.Devices, device(d.HostPath, d.ContainerPath, d.CgroupPermissions))
+	}
+	return nil
+}
+
+func device(host, inside, permissions string) container.DeviceMapping {
+	if inside == "" {
+		inside = host
+	}
+	if permissions == "" {
+		permissions = "rwm"
+	}
+	return container.DeviceMapping{PathOnHost: host, PathInContainer: inside, CgroupPermissions: permissions}
+}
+
+// namespaces shares with the machine only what the operator allows.
+func namespaces(in specInput, host *container.HostConfig) error {
+	modes := in.agent.AllowedModes
+	for _, m := range []struct {
+		name, value string
+		allowed     []string
+		free        bool // a value that takes nothing from the machine
+	}{
+		{"ipc_mode", in.config.IPCMode, modes.IPC, slices.Contains([]string{"private", "none", "shareable"}, in.config.IPCMode)},
+		{"pid_mode", in.config.PIDMode, modes.PID, in.config.PIDMode == "private"},
+		{"userns_mode", in.config.UsernsMode, modes.Userns, false},
+		{"uts_mode", in.config.UTSMode, modes.UTS, false},
+	} {
+		if m.value != "" && !m.free && !in.agent.AllowPrivileged && !slices.Contains(m.allowed, m.value) {
+			return errdefs.PermissionDeniedf("config.%s: %q is not allowed on this node; the operator can allow it with allowed_modes or allow_privileged in the agent's plugin \"docker\" config", m.name, m.value)
+		}
+	}
+	switch in.config.Cgroupns {
+	case "", "private", "host":
+		host.CgroupnsMode = container.CgroupnsMode(in.config.Cgroupns)
+	default:
+		return invalidf("cgroupns: %q is neither host nor private", in.config.Cgroupns)
+	}
+	host.IpcMode = container.IpcMode(in.config.IPCMode)
+	if in.config.PIDMode != "private" {
+		host.PidMode = container.PidMode(in.config.PIDMode)
+	}
+	host.UsernsMode = container.UsernsMode(in.config.UsernsMode)
+	host.UTSMode = container.UTSMode(in.config.UTSMode)
+	return nil
+}

@@ -1,0 +1,198 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// dockerCaps are what the daemon itself gives to a container.
+var dockerCaps = []string{
+	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE",
+	"NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+}
+
+const allCaps = "ALL"
+
+// rights sets what the task may do: capabilities, privileges, its runtime.
+func rights(in specInput, host *container.HostConfig) error {
+	if in.config.Privileged {
+		if !in.agent.AllowPrivileged {
+			return errdefs.PermissionDeniedf("config.privileged: privileged containers are not allowed on this node; the operator can allow them with allow_privileged in the agent's plugin \"docker\" config")
+		}
+		host.Privileged = true
+	}
+	caps, err := capabilities(in.agent.AllowCaps, in.config.CapAdd, in.config.CapDrop)
+	if err != nil {
+		return err
+	}
+	if !host.Privileged {
+		host.CapDrop, host.CapAdd = []string{allCaps}, caps
+	}
+	host.Runtime = in.config.Runtime
+	if host.Runtime == "" && in.task.Env["NVIDIA_VISIBLE_DEVICES"] != "" {
+		host.Runtime = in.agent.NvidiaRuntime
+	}
+	if host.Runtime != "" && !slices.Contains(in.agent.AllowRuntimes, host.Runtime) {
+		return errdefs.PermissionDeniedf("config.runtime: %q is not among the runtimes %v that this node allows; the operator can add it to allow_runtimes in the agent's plugin \"docker\" config", host.Runtime, in.agent.AllowRuntimes)
+	}
+	return nil
+}
+
+// capabilities returns what a task has: what the daemon gives and the operator
+// allows, without what it drops and with what it adds.
+func capabilities(allow, add, drop []string) ([]string, error) {
+	allow, add, drop = capNames(allow), capNames(add), capNames(drop)
+	anything := slices.Contains(allow, allCaps)
+	var denied, out []string
+	for _, name := range add {
+		if !anything && !slices.Contains(allow, name) {
+			denied = append(denied, strings.ToLower(name))
+		}
+	}
+	if len(denied) > 0 {
+		return nil, errdefs.PermissionDeniedf("config.cap_add: the capabilities %s are not allowed on this node; the operator can add them to allow_caps in the agent's plugin \"docker\" config", strings.Join(denied, ", "))
+	}
+	if slices.Contains(add, allCaps) {
+		out = []string{allCaps}
+		return out, nil
+	}
+	for _, name := range dockerCaps {
+		if (anything || slices.Contains(allow, name)) && !slices.Contains(drop, name) && !slices.Contains(drop, allCaps) {
+			out = append(out, name)
+		}
+	}
+	out = append(out, add...)
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// capNames writes names as CHOWN, whatever way they are given.
+func capNames(list []string) []string {
+	out := make([]string, len(list))
+	for i, name := range list {
+		out[i] = strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(name)), "CAP_")
+	}
+	return out
+}
+
+const (
+	mib = 1 << 20
+	// minQuota and the bounds of a period are the kernel's, in microseconds.
+	minQuota  = 1000
+	minPeriod = 1000
+	maxPeriod = 1000000
+)
+
+// limits sets what the task may use.
+func limits(in specInput, host *container.HostConfig) error {
+	if err := memory(in, host); err != nil {
+		return err
+	}
+	if err := cpu(in, host); err != nil {
+		return err
+	}
+	switch limit := in.agent.PidsLimit; {
+	case in.config.PidsLimit < 0:
+		return invalidf("pids_limit: %d is less than zero; leave it out for the node's own", in.config.PidsLimit)
+	case limit > 0 && in.config.PidsLimit > limit:
+		return invalidf("pids_limit: %d is more than the %d that this node allows", in.config.PidsLimit, limit)
+	case in.config.PidsLimit > 0:
+		host.PidsLimit = &in.config.PidsLimit
+	case limit > 0:
+		host.PidsLimit = &limit
+	}
+	host.OomScoreAdj = in.agent.OOMScoreAdj
+	if in.config.OOMScoreAdj != nil {
+		host.OomScoreAdj = *in.config.OOMScoreAdj
+	}
+	if host.OomScoreAdj < -1000 || host.OomScoreAdj > 1000 {
+		return invalidf("oom_score_adj: %d is not between -1000 and 1000", host.OomScoreAdj)
+	}
+	var err error
+	host.Ulimits, err = ulimits(merged(in.config.Ulimit))
+	return err
+}
+
+// memory: where there is a maximum, what the job asks for is reserved and the
+// maximum is the limit.
+func memory(in specInput, host *container.HostConfig) error {
+	reserved, most := in.task.Resources.MemoryMB, in.task.Resources.MemoryMaxMB
+	if most == 0 {
+		most = in.config.MemoryHardLimit
+	}
+	if most != 0 && most < reserved {
+		return invalidf("memory_hard_limit: %d MiB is less than the task's memory of %d MiB", most, reserved)
+	}
+	host.Memory = reserved * mib
+	if most > reserved {
+		host.Memory, host.MemoryReservation = most*mib, reserved*mib
+	}
+	if in.os != "windows" {
+		host.MemorySwap = host.Memory // no swap
+	}
+	return nil
+}
+
+func cpu(in specInput, host *container.HostConfig) error {
+	r := in.task.Resources
+	if in.os == "windows" {
+		host.CPUPercent = int64(r.CPUPercent)
+		return nil
+	}
+	host.CPUShares = min(max(r.CPUMHz, 2), 262144)
+	host.CpusetCpus = in.config.CpusetCPUs
+	if len(r.Cores) > 0 {
+		if in.config.CpusetCPUs != "" {
+			return invalidf("cpuset_cpus: the task has cores of its own by resources.cores; use one of the two")
+		}
+		host.CpusetCpus = cpuset(r.Cores)
+	}
+	if !in.config.CPUHardLimit {
+		return nil
+	}
+	if p := in.config.CPUCFSPeriod; p < minPeriod || p > maxPeriod {
+		return invalidf("cpu_cfs_period: %d is not between %d and %d microseconds", p, minPeriod, maxPeriod)
+	}
+	host.CPUPeriod = in.config.CPUCFSPeriod
+	host.CPUQuota = max(int64(r.CPUPercent/100*float64(host.CPUPeriod)*float64(max(in.cpus, 1))), minQuota)
+	return nil
+}
+
+func cpuset(cores []int) string {
+	list := make([]string, len(cores))
+	for i, c := range slices.Sorted(slices.Values(cores)) {
+		list[i] = strconv.Itoa(c)
+	}
+	return strings.Join(list, ",")
+}
+
+// ulimits reads SOFT:HARD, or one number for both.
+func ulimits(byName map[string]string) ([]*container.Ulimit, error) {
+	var out []*container.Ulimit
+	for name, text := range byName {
+		soft, hard, both := strings.Cut(text, ":")
+		if !both {
+			hard = soft
+		}
+		s, err := strconv.ParseInt(strings.TrimSpace(soft), 10, 64)
+		h, err2 := strconv.ParseInt(strings.TrimSpace(hard), 10, 64)
+		if err != nil || err2 != nil || name == "" || h >= 0 && s > h {
+			return nil, invalidf("ulimit: %s = %q is no limit; write it as \"1024\" or \"1024:2048\", the soft one first", name, text)
+		}
+		out = append(out, &container.Ulimit{Name: name, Soft: s, Hard: h})
+	}
+	slices.SortFunc(out, func(a, b *container.Ulimit) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// joinPath keeps error texts readable where a path is made of two parts.
+func joinPath(dir, rel string) string { return fmt.Sprintf("%s in %s", rel, dir) }

@@ -1,0 +1,231 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	dockernet "github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client/pkg/versions"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// sandboxLabel is how a network that a container holds is handed to a task.
+const sandboxLabel = "docker_sandbox_container_id"
+
+// network sets what the container is connected to and which ports are published.
+func network(in specInput, config *container.Config, host *container.HostConfig) (*dockernet.NetworkingConfig, error) {
+	mode, err := networkMode(in)
+	if err != nil {
+		return nil, err
+	}
+	host.NetworkMode = mode
+	if mode.IsContainer() || mode.IsHost() {
+		config.Hostname = "" // belongs to whoever has the network
+	}
+	if err := resolver(in, host); err != nil {
+		return nil, err
+	}
+	if err := publish(in, config, host); err != nil {
+		return nil, err
+	}
+	return endpoint(in, mode)
+}
+
+func networkMode(in specInput) (container.NetworkMode, error) {
+	mode := in.config.NetworkMode
+	if n := in.task.Network; n != nil {
+		switch n.Mode {
+		case driver.NetworkNone:
+			return "none", nil
+		case driver.NetworkGroup:
+			id := n.Labels[sandboxLabel]
+			if id == "" {
+				return "", errdefs.InvalidArgumentf("the group's network is a namespace of the machine, which the Docker daemon cannot join; use network_mode in config, or mode \"host\" in the group's network")
+			}
+			return container.NetworkMode("container:" + id), nil
+		}
+	}
+	if mode == "" || mode == "default" {
+		if in.os == "windows" {
+			return "nat", nil
+		}
+		return "bridge", nil
+	}
+	if rest, ok := strings.CutPrefix(mode, "container:"); ok && rest == "" {
+		return "", invalidf("network_mode: %q names no container", mode)
+	}
+	return container.NetworkMode(mode), nil
+}
+
+// resolver: what the task says about DNS wins over what its group says.
+func resolver(in specInput, host *container.HostConfig) error {
+	servers, search, options := in.config.DNSServers, in.config.DNSSearchDomains, in.config.DNSOptions
+	if d := in.task.DNS; d != nil {
+		if len(servers) == 0 {
+			servers = d.Servers
+		}
+		if len(search) == 0 {
+			search = d.Searches
+		}
+		if len(options) == 0 {
+			options = d.Options
+		}
+	}
+	for _, text := range servers {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return invalidf("dns_servers: %q is no IP address", text)
+		}
+		host.DNS = append(host.DNS, addr)
+	}
+	host.DNSSearch, host.DNSOptions = search, options
+	for _, text := range in.config.ExtraHosts {
+		name, addr, ok := strings.Cut(text, ":")
+		if !ok || name == "" || addr == "" {
+			return invalidf("extra_hosts: %q is not NAME:ADDRESS", text)
+		}
+	}
+	host.ExtraHosts = in.config.ExtraHosts
+	return nil
+}
+
+// mapped returns the port in the container of each label that the task maps.
+func mapped(in specInput) (map[string]int, error) {
+	byLabel := map[string]driver.Port{}
+	for _, p := range in.task.Ports {
+		byLabel[p.Label] = p
+	}
+	out := map[string]int{}
+	for _, label := range in.config.Ports {
+		p, ok := byLabel[label]
+		if !ok {
+			return nil, invalidf("ports: the group's network has no port %q", label)
+		}
+		out[label] = p.To
+		if p.To <= 0 {
+			out[label] = p.Value
+		}
+	}
+	for label, inside := range merged(in.config.PortMap) {
+		if _, ok := byLabel[label]; !ok {
+			return nil, invalidf("port_map: the group's network has no port %q", label)
+		}
+		if inside < 1 || inside > 65535 {
+			return nil, invalidf("port_map: %s = %d is no port", label, inside)
+		}
+		out[label] = inside
+	}
+	return out, nil
+}
+
+// publish binds ports of the machine to those in the container, for TCP and UDP.
+func publish(in specInput, config *container.Config, host *container.HostConfig) error {
+	inside, err := mapped(in)
+	if err != nil || len(inside) == 0 {
+		return err
+	}
+	if m := host.NetworkMode; m.IsHost() || m.IsContainer() || m.IsNone() {
+		return nil // the task itself listens on the machine's ports, or on none
+	}
+	config.ExposedPorts, host.PortBindings = dockernet.PortSet{}, dockernet.PortMap{}
+	for _, p := range in.task.Ports {
+		number, ok := inside[p.Label]
+		if !ok {
+			continue
+		}
+		binding := dockernet.PortBinding{HostPort: strconv.Itoa(p.Value)}
+		if p.HostIP != "" {
+			if binding.HostIP, err = netip.ParseAddr(p.HostIP); err != nil {
+				return errdefs.InvalidArgumentf("port %q: its address %q is no IP address", p.Label, p.HostIP)
+			}
+		}
+		for _, proto := range []dockernet.IPProtocol{dockernet.TCP, dockernet.UDP} {
+			port, _ := dockernet.PortFrom(uint16(number), proto) // both are valid
+			config.ExposedPorts[port] = struct{}{}
+			host.PortBindings[port] = append(host.PortBindings[port], binding)
+		}
+	}
+	return nil
+}
+
+// apiWithMac is the first version in which an address belongs to an endpoint.
+const apiWithMac = "1.44"
+
+// endpoint is the container's place in its network.
+func endpoint(in specInput, mode container.NetworkMode) (*dockernet.NetworkingConfig, error) {
+	c := in.config
+	if len(c.NetworkAliases) == 0 && c.IPv4Address == "" && c.IPv6Address == "" && c.MacAddress == "" {
+		return nil, nil
+	}
+	e := &dockernet.EndpointSettings{Aliases: c.NetworkAliases}
+	if c.IPv4Address != "" || c.IPv6Address != "" || len(c.NetworkAliases) > 0 {
+		if !mode.IsUserDefined() {
+			return nil, invalidf("network_aliases, ipv4_address and ipv6_address: need a network of the daemon in network_mode, which is %q", mode)
+		}
+	}
+	if c.MacAddress != "" {
+		mac, err := net.ParseMAC(c.MacAddress)
+		if err != nil {
+			return nil, invalidf("mac_address: %q is no hardware address", c.MacAddress)
+		}
+		if versions.LessThan(in.api, apiWithMac) {
+			return nil, errdefs.FailedPreconditionf("config.mac_address: needs a Docker daemon with API %s, this one has %s; upgrade it", apiWithMac, in.api)
+		}
+		e.MacAddress = dockernet.HardwareAddr(mac)
+	}
+	ipam := &dockernet.EndpointIPAMConfig{}
+	for _, a := range []struct {
+		name, text string
+		into       *netip.Addr
+		v6         bool
+	}{{"ipv4_address", c.IPv4Address, &ipam.IPv4Address, false}, {"ipv6_address", c.IPv6Address, &ipam.IPv6Address, true}} {
+		if a.text == "" {
+			continue
+		}
+		addr, err := netip.ParseAddr(a.text)
+		if err != nil || addr.Is6() != a.v6 {
+			return nil, invalidf("%s: %q is no such address", a.name, a.text)
+		}
+		*a.into, e.IPAMConfig = addr, ipam
+	}
+	return &dockernet.NetworkingConfig{EndpointsConfig: map[string]*dockernet.EndpointSettings{mode.NetworkName(): e}}, nil
+}
+
+// override is the address that the daemon gave to the container, nil where it
+// has none of its own.
+func override(c container.InspectResponse, advertiseV6 bool, ports map[string]int) *driver.NetworkOverride {
+	if c.NetworkSettings == nil || c.HostConfig == nil || c.HostConfig.NetworkMode.IsHost() {
+		return nil
+	}
+	names := make([]string, 0, len(c.NetworkSettings.Networks))
+	for name := range c.NetworkSettings.Networks {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		e := c.NetworkSettings.Networks[name]
+		if e == nil {
+			continue
+		}
+		// In a network of one's own the machine's ports mean nothing.
+		out := &driver.NetworkOverride{PortMap: ports, AutoAdvertise: c.HostConfig.NetworkMode.IsUserDefined()}
+		if advertiseV6 && e.GlobalIPv6Address.IsValid() {
+			out.IP, out.AutoAdvertise = e.GlobalIPv6Address.String(), true
+			return out
+		}
+		if e.IPAddress.IsValid() {
+			out.IP = e.IPAddress.String()
+			return out
+		}
+	}
+	return nil
+}

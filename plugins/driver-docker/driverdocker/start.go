@@ -1,0 +1,340 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// StartTask implements driver.Driver.
+func (d *Driver) StartTask(ctx context.Context, tc *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	c, err := parseTaskConfig(tc.DriverConfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	agent, x, _ := d.now()
+	if x == nil {
+		return nil, nil, errdefs.FailedPreconditionf("start task %q: the driver has no config yet", tc.ID)
+	}
+	if err := d.beginStart(tc.ID); err != nil {
+		return nil, nil, err
+	}
+	defer d.endStart(tc.ID)
+	s := &start{Driver: d, daemon: x, agent: agent, config: c, task: tc}
+	handle, address, err := s.run(ctx)
+	if err != nil {
+		s.undo()
+		return nil, nil, wrapTask(tc.ID, err)
+	}
+	return handle, address, nil
+}
+
+func (d *Driver) beginStart(id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known[id] != nil || d.starting[id] {
+		return errdefs.AlreadyExistsf("task %q: is there already; destroy it before it is started again", id)
+	}
+	d.starting[id] = true
+	return nil
+}
+
+func (d *Driver) endStart(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.starting, id)
+}
+
+// start is one start of a task.
+type start struct {
+	*Driver
+	daemon *daemon
+	agent  agentConfig
+	config taskConfig
+	task   *driver.TaskConfig
+
+	image     string
+	container string
+	started   *task
+}
+
+func (s *start) run(ctx context.Context) (*driver.Handle, *driver.NetworkOverride, error) {
+	spec, err := s.spec(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.create(ctx, spec); err != nil {
+		return nil, nil, err
+	}
+	t := newTask(s.task.ID, s.daemon, handleState{
+		Endpoint: s.daemon.endpoint, Container: s.container, Image: s.image, TTY: s.config.TTY, Logs: logsOf(s.task, s.agent),
+	})
+	s.daemon.adopt(t) // before it runs: it may end at once
+	s.started = t
+	limited, cancel := context.WithTimeout(ctx, workLimit)
+	defer cancel()
+	if _, err := s.daemon.api.ContainerStart(limited, s.container, client.ContainerStartOptions{}); err != nil {
+		return nil, nil, s.daemon.failed(ctx, err, "start container %s", short(s.container))
+	}
+	c, err := s.daemon.inspect(ctx, s.container)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.note(c)
+	ports, err := mapped(specInput{task: s.task, config: s.config})
+	if err != nil {
+		return nil, nil, err
+	}
+	handle, err := t.handle()
+	if err != nil {
+		return nil, nil, err
+	}
+	s.learnTask(t)
+	return handle, override(c, s.config.AdvertiseIPv6Address, nonEmpty(ports)), nil
+}
+
+// learnTask makes the task known and begins to read its output.
+func (d *Driver) learnTask(t *task) {
+	ctx, cancel := context.WithCancel(d.ctx)
+	t.stopLogs = cancel
+	d.mu.Lock()
+	d.known[t.id], d.claimed[t.id] = t, true
+	d.mu.Unlock()
+	d.work.Go(func() {
+		defer close(t.logged)
+		t.copyLogs(ctx, d.dir)
+	})
+}
+
+// spec checks the config before anything is fetched for it.
+func (s *start) spec(ctx context.Context) (client.ContainerCreateOptions, error) {
+	var none client.ContainerCreateOptions
+	f, err := s.daemon.learn(ctx)
+	if err != nil {
+		return none, err
+	}
+	in := specInput{
+		task: s.task, config: s.config, agent: s.agent, owner: s.owner, image: s.config.Image,
+		api: s.daemon.api.ClientVersion(), cpus: f.cpus, os: f.os,
+	}
+	if _, err := buildSpec(in); err != nil {
+		return none, err
+	}
+	if s.image, err = s.daemon.prepareImage(ctx, s.agent, s.config, s.task); err != nil {
+		return none, err
+	}
+	in.image = s.image
+	spec, err := buildSpec(in)
+	// People read the image's name in lists of containers.
+	if id, ierr := s.daemon.imageID(ctx, s.config.Image); err == nil && ierr == nil && id == s.image {
+		spec.Config.Image = s.config.Image
+	}
+	return spec, err
+}
+
+// create creates the container, taking its name over from an older one of this task.
+func (s *start) create(ctx context.Context, spec client.ContainerCreateOptions) error {
+	attempts := s.agent.ContainerExistsAttempts
+	if s.config.ContainerExistsAttempts > 0 {
+		attempts = s.config.ContainerExistsAttempts
+	}
+	for try := 0; ; try++ {
+		limited, cancel := context.WithTimeout(ctx, workLimit)
+		r, err := s.daemon.api.ContainerCreate(limited, spec)
+		cancel()
+		if err == nil {
+			s.container = r.ID
+			for _, w := range r.Warnings {
+				s.log.Warn("the Docker daemon warns of a container", "task_id", s.task.ID, "warning", w)
+			}
+			return nil
+		}
+		err = s.daemon.failed(ctx, err, "create container %s", spec.Name)
+		if !errdefs.IsConflict(err) || try >= attempts {
+			return err
+		}
+		if terr := s.takeName(ctx, spec.Name); terr != nil {
+			return errors.Join(terr, err)
+		}
+		if !pause(ctx, time.Duration(try)*500*time.Millisecond) {
+			return fmt.Errorf("create container %s: %w", spec.Name, ctx.Err())
+		}
+	}
+}
+
+// takeName removes the container that has the name, if its labels prove that it
+// is of an earlier run of this very task.
+func (s *start) takeName(ctx context.Context, name string) error {
+	c, err := s.daemon.inspect(ctx, name)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l := c.Config.Labels
+	if l[labelOwner] != s.owner || l[labelAlloc] != s.task.AllocID || l[labelName] != s.task.Name {
+		return errdefs.FailedPreconditionf("container %s (%s) has the name that the task's container needs, and is not of this node's; remove or rename it", name, short(c.ID))
+	}
+	if other := s.daemon.task(c.ID); other != nil && other.result() == nil {
+		return errdefs.FailedPreconditionf("container %s (%s) has the name that the task's container needs, and is of task %q, which still runs; stop that first", name, short(c.ID), other.id)
+	}
+	return s.daemon.remove(ctx, c.ID)
+}
+
+// undo removes what a start that failed has left.
+func (s *start) undo() {
+	ctx, cancel := context.WithTimeout(s.ctx, workLimit)
+	defer cancel()
+	if s.container != "" {
+		s.daemon.disown(s.container)
+		if err := s.daemon.remove(ctx, s.container); err != nil {
+			s.log.Warn("the container of a start that failed is left behind", "task_id", s.task.ID, "container", s.container, "error", err)
+		}
+	}
+	if s.image != "" {
+		s.daemon.images.release(s.image, s.task.ID, time.Now(), s.agent)
+	}
+}
+
+// RecoverTask implements driver.Driver.
+func (d *Driver) RecoverTask(ctx context.Context, h *driver.Handle) error {
+	if _, err := d.of(h.TaskID); err == nil {
+		return nil
+	}
+	state, err := parseHandle(h)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.claimed[h.TaskID] = true
+	d.mu.Unlock()
+	x, err := d.daemonOf(state.Endpoint)
+	if err != nil {
+		return err
+	}
+	c, err := x.inspect(ctx, state.Container)
+	switch {
+	case errdefs.IsNotFound(err):
+		d.unclaim(h.TaskID)
+		return errdefs.NotFoundf("recover task %q: its container %s is gone", h.TaskID, short(state.Container))
+	case err != nil:
+		return errdefs.Unavailablef("recover task %q: %w", h.TaskID, err)
+	case c.Config.Labels[labelTask] != h.TaskID:
+		d.unclaim(h.TaskID)
+		return errdefs.NotFoundf("recover task %q: container %s is not the task's", h.TaskID, short(state.Container))
+	}
+	t := newTask(h.TaskID, x, state)
+	t.recovered = true
+	x.images.use(state.Image, t.id)
+	x.adopt(t)
+	t.note(c)
+	d.mu.Lock()
+	other := d.known[h.TaskID]
+	d.mu.Unlock()
+	if other != nil { // somebody was faster
+		x.adopt(other)
+		return nil
+	}
+	d.learnTask(t)
+	return nil
+}
+
+func (d *Driver) unclaim(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.claimed, id)
+}
+
+// daemonOf returns the daemon at which a task was started, which may not be that
+// of new tasks any more.
+func (d *Driver) daemonOf(endpoint string) (*daemon, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.daemons[endpoint]; x != nil {
+		return x, nil
+	}
+	c := d.config
+	c.Endpoint = endpoint
+	api, err := newClient(c)
+	if err != nil {
+		return nil, errdefs.Unavailablef("%w", err)
+	}
+	return d.newDaemon(api, endpoint)
+}
+
+// InspectTask implements driver.Driver.
+func (d *Driver) InspectTask(ctx context.Context, id string) (*driver.TaskStatus, error) {
+	t, err := d.of(id)
+	if err != nil {
+		return nil, err
+	}
+	c, cerr := t.d.inspect(ctx, t.state.Container)
+	if cerr == nil {
+		t.note(c)
+	} else if errdefs.IsNotFound(cerr) {
+		_ = t.settle(ctx) // notes that it was removed
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := &driver.TaskStatus{ID: id, State: driver.TaskRunning, StartedAt: t.startedAt, Attributes: map[string]string{
+		"container_id": t.state.Container, "image_id": t.state.Image, "endpoint": t.state.Endpoint,
+	}}
+	if cerr == nil {
+		describe(c, out.Attributes)
+	}
+	if t.dropped > 0 {
+		out.Attributes["dropped_log_bytes"] = fmt.Sprint(t.dropped)
+	}
+	if t.exit != nil {
+		r := *t.exit
+		out.State, out.ExitedAt, out.Exit = driver.TaskExited, t.endedAt, &r
+	} else if cerr != nil {
+		out.State = driver.TaskUnknown // the daemon cannot be asked
+	}
+	return out, nil
+}
+
+// describe says what people want to know of a container.
+func describe(c container.InspectResponse, out map[string]string) {
+	if len(c.Name) > 1 {
+		out["container_name"] = c.Name[1:]
+	}
+	out["image"] = c.Config.Image
+	if c.State.Pid > 0 {
+		out["pid"] = fmt.Sprint(c.State.Pid)
+	}
+	if c.State.Health != nil {
+		out["health"] = string(c.State.Health.Status)
+	}
+	if c.HostConfig != nil {
+		out["network_mode"] = string(c.HostConfig.NetworkMode)
+		out["runtime"] = c.HostConfig.Runtime
+	}
+	if c.NetworkSettings == nil {
+		return
+	}
+	for name, e := range c.NetworkSettings.Networks {
+		if e != nil && e.IPAddress.IsValid() {
+			out["network."+name+".ip"] = e.IPAddress.String()
+		}
+		if e != nil && e.GlobalIPv6Address.IsValid() {
+			out["network."+name+".ipv6"] = e.GlobalIPv6Address.String()
+		}
+	}
+	for port, bindings := range c.NetworkSettings.Ports {
+		for _, b := range bindings {
+			out["port."+port.String()] = b.HostIP.String() + ":" + b.HostPort
+		}
+	}
+}

@@ -1,0 +1,318 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// handleState is what a handle holds.
+type handleState struct {
+	Endpoint  string     `json:"endpoint"`
+	Container string     `json:"container"`
+	Image     string     `json:"image"`
+	TTY       bool       `json:"tty,omitempty"`
+	Logs      logsTarget `json:"logs"`
+}
+
+// logsTarget is where a task's output goes.
+type logsTarget struct {
+	Disabled     bool   `json:"disabled,omitempty"`
+	Root         string `json:"root,omitempty"` // trusted
+	Stdout       string `json:"stdout,omitempty"`
+	Stderr       string `json:"stderr,omitempty"`
+	MaxFiles     int    `json:"max_files,omitempty"`
+	MaxFileBytes int64  `json:"max_file_bytes,omitempty"`
+}
+
+const handleVersion = 1
+
+// task is one container that belongs to a task.
+type task struct {
+	id    string
+	d     *daemon
+	state handleState
+	// recovered: another process has read its output before.
+	recovered bool
+
+	// ended is closed when exit is set.
+	ended chan struct{}
+	// logged is closed when all output is in its files.
+	logged   chan struct{}
+	stopLogs context.CancelFunc
+
+	mu        sync.Mutex
+	startedAt time.Time
+	endedAt   time.Time
+	exit      *driver.ExitResult
+	oom       bool
+	dropped   uint64
+}
+
+func newTask(id string, d *daemon, s handleState) *task {
+	t := &task{id: id, d: d, state: s, ended: make(chan struct{}), logged: make(chan struct{}), stopLogs: func() {}}
+	return t
+}
+
+func (t *task) handle() (*driver.Handle, error) {
+	state, err := json.Marshal(t.state)
+	if err != nil {
+		return nil, errdefs.Internalf("encode the handle of task %q: %w", t.id, err)
+	}
+	return &driver.Handle{TaskID: t.id, Version: handleVersion, State: state}, nil
+}
+
+func parseHandle(h *driver.Handle) (handleState, error) {
+	var s handleState
+	if h.Version < 1 || h.Version > handleVersion {
+		return s, errdefs.InvalidArgumentf("recover task %q: handle version %d is not known to this driver; install the plugin that made it", h.TaskID, h.Version)
+	}
+	if err := json.Unmarshal(h.State, &s); err != nil || s.Container == "" || s.Endpoint == "" {
+		return s, errdefs.InvalidArgumentf("recover task %q: its handle is not of this driver", h.TaskID)
+	}
+	return s, nil
+}
+
+func (t *task) result() *driver.ExitResult {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.exit
+}
+
+// settle reads the container and notes its end, if it has ended. It may be
+// called any number of times.
+func (t *task) settle(ctx context.Context) error {
+	if t.result() != nil {
+		return nil
+	}
+	c, err := t.d.inspect(ctx, t.state.Container)
+	if errdefs.IsNotFound(err) {
+		t.end(time.Now(), driver.ExitResult{ExitCode: -1, Err: "exit code unknown: container " + short(t.state.Container) + " was removed by someone else"})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t.note(c)
+	return nil
+}
+
+// note takes over what the daemon says of the container.
+func (t *task) note(c container.InspectResponse) {
+	if c.State.Status == container.StateCreated {
+		return // its start is not done
+	}
+	started, _ := time.Parse(time.RFC3339Nano, c.State.StartedAt) // the zero time if it cannot be read
+	t.mu.Lock()
+	t.startedAt = started
+	t.mu.Unlock()
+	if running(c.State) {
+		return
+	}
+	finished, err := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
+	if err != nil || finished.Before(started) {
+		finished = time.Now()
+	}
+	t.end(finished, exitResult(c.State))
+}
+
+func running(s *container.State) bool { return s.Running || s.Paused || s.Restarting }
+
+// exitResult is how a container ended. The daemon reports an end by signal n as
+// exit code 128+n, which is what a shell that ended so reports too.
+func exitResult(s *container.State) driver.ExitResult {
+	r := driver.ExitResult{ExitCode: s.ExitCode, Err: s.Error}
+	if n := s.ExitCode - 128; n > 0 && n <= maxSignal {
+		r.Signal = n
+	}
+	// A child that was killed for want of memory is no end of the task.
+	r.OOMKilled = s.OOMKilled && s.ExitCode != 0
+	return r
+}
+
+const maxSignal = 64
+
+func (t *task) end(at time.Time, r driver.ExitResult) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.exit != nil {
+		return
+	}
+	if t.oom && r.ExitCode == 128+9 {
+		r.OOMKilled = true // the event is there before the state of some daemons
+	}
+	t.endedAt, t.exit = at, &r
+	close(t.ended)
+}
+
+// await waits for the end of the task; false if ctx ends first.
+func (t *task) await(ctx context.Context) bool {
+	select {
+	case <-t.ended:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// WaitTask implements driver.Driver.
+func (d *Driver) WaitTask(ctx context.Context, id string) (driver.ExitResult, error) {
+	t, err := d.of(id)
+	if err != nil {
+		return driver.ExitResult{}, err
+	}
+	if !t.await(ctx) {
+		return driver.ExitResult{}, fmt.Errorf("wait for task %q: %w", id, ctx.Err())
+	}
+	// What it wrote last is worth a moment.
+	select {
+	case <-t.logged:
+	case <-time.After(logGrace):
+	case <-ctx.Done():
+	}
+	return *t.result(), nil
+}
+
+// logGrace is how long a wait waits for the rest of the output.
+const logGrace = 2 * time.Second
+
+// SignalTask implements driver.Driver.
+func (d *Driver) SignalTask(ctx context.Context, id string, signal string) error {
+	t, err := d.of(id)
+	if err != nil {
+		return err
+	}
+	if t.result() != nil {
+		return errdefs.FailedPreconditionf("signal task %q: it has ended", id)
+	}
+	if signal == "" {
+		return errdefs.InvalidArgumentf("signal task %q: no signal given", id)
+	}
+	err = t.d.kill(ctx, t.state.Container, signal)
+	if err == nil {
+		return nil
+	}
+	// The daemon refuses a container that has ended with a conflict.
+	if serr := t.settle(ctx); serr == nil && t.result() != nil {
+		return errdefs.FailedPreconditionf("signal task %q: it has ended", id)
+	}
+	return wrapTask(id, err)
+}
+
+// StopTask implements driver.Driver.
+func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
+	t, err := d.of(id)
+	if err != nil {
+		return err
+	}
+	if t.result() != nil {
+		return nil
+	}
+	if signal == "" {
+		signal = "SIGTERM"
+		if c, err := t.d.inspect(ctx, t.state.Container); err == nil && c.Config.StopSignal != "" {
+			signal = c.Config.StopSignal // the job's or the image's
+		}
+	}
+	if err := t.d.kill(ctx, t.state.Container, signal); err != nil {
+		if errdefs.IsInvalidArgument(err) {
+			return wrapTask(id, err)
+		}
+		if serr := t.settle(ctx); serr != nil || t.result() == nil && errdefs.IsUnavailable(err) {
+			return wrapTask(id, errors.Join(err, serr))
+		}
+	}
+	// The caller may give up; the kill is carried out all the same.
+	done := make(chan error, 1)
+	d.work.Go(func() { done <- t.killAfter(d.ctx, timeout) })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("stop task %q: %w", id, ctx.Err())
+	}
+}
+
+const (
+	killRetry = time.Second
+	killLimit = 5 * time.Minute // of trying, with a daemon that is away
+)
+
+// killAfter waits for the end of the task and kills it when timeout has passed.
+func (t *task) killAfter(ctx context.Context, timeout time.Duration) error {
+	grace, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if t.await(grace) {
+		return nil
+	}
+	limited, cancelKill := context.WithTimeout(ctx, killLimit)
+	defer cancelKill()
+	var err error
+	for limited.Err() == nil {
+		if err = t.d.kill(limited, t.state.Container, "SIGKILL"); err != nil {
+			_ = t.settle(limited) // err is what is reported
+		}
+		retry, cancel := context.WithTimeout(limited, killRetry)
+		over := t.await(retry)
+		cancel()
+		if over {
+			return nil
+		}
+		_ = t.settle(limited) // the next round tells
+	}
+	return errdefs.Unavailablef("stop task %q: the Docker daemon does not end its container: %w", t.id, errors.Join(err, limited.Err()))
+}
+
+// DestroyTask implements driver.Driver.
+func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
+	t, err := d.of(id)
+	if err != nil {
+		d.unclaim(id)
+		return nil
+	}
+	if t.result() == nil {
+		if err := t.settle(ctx); err != nil && !force {
+			return wrapTask(id, err)
+		}
+	}
+	if t.result() == nil && !force {
+		return errdefs.FailedPreconditionf("destroy task %q: it still runs; stop it first", id)
+	}
+	config, _, _ := d.now()
+	if t.result() == nil {
+		if err := t.killAfter(ctx, 0); err != nil {
+			return wrapTask(id, err)
+		}
+	}
+	t.drainLogs(ctx)
+	if config.GC.Container {
+		if err := t.d.remove(ctx, t.state.Container); err != nil {
+			return wrapTask(id, err)
+		}
+	}
+	d.forget(t, config)
+	return nil
+}
+
+// forget frees what the task held here.
+func (d *Driver) forget(t *task, config agentConfig) {
+	t.stopLogs()
+	d.mu.Lock()
+	delete(d.known, t.id)
+	delete(d.claimed, t.id)
+	d.mu.Unlock()
+	t.d.disown(t.state.Container)
+	removeCursor(d.dir, t.state.Container)
+	t.d.images.release(t.state.Image, t.id, time.Now(), config)
+}

@@ -1,0 +1,19 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Command driver-docker is the plugin of the driver that runs containers at a Docker daemon.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
+)
+
+func main() {
+	if err := driverdocker.Main(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
