@@ -13,7 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
@@ -207,4 +209,30 @@ func rawTask(t *testing.T, config map[string]any) (*driverexec.RawExec, *driver.
 		}
 	})
 	return d, task
+}
+
+func TestTheUserIsToldOfOutputThatCannotBeKept(t *testing.T) {
+	d, task := rawTask(t, map[string]any{"command": "/bin/sh", "args": []any{"-c", "head -c 1000000 /dev/zero; sleep 1000"}})
+	logs := filepath.Dir(task.Logs.StdoutPath)
+	if err := syscall.Mount("tmpfs", logs, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("a full disk needs the right to mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(logs, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	events, err := d.TaskEvents(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := <-events
+	if e.TaskID != task.ID || !strings.Contains(e.Message, "no space left") {
+		t.Fatalf("event %+v", e)
+	}
 }

@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
+	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
@@ -56,11 +58,48 @@ func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions
 	return d.tasks.exec(ctx, id, opts, stream)
 }
 
-// TaskEvents implements driver.Driver: these drivers have nothing to tell.
+// eventCheck is how often tasks are looked at for something to tell their users.
+const eventCheck = 5 * time.Second
+
+// TaskEvents implements driver.Driver: what these drivers have to tell is that
+// output of a task cannot be kept.
 func (d shared) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
 	out := make(chan driver.TaskEvent)
-	context.AfterFunc(ctx, func() { close(out) })
+	go func() {
+		defer close(out)
+		tick := time.NewTicker(eventCheck)
+		defer tick.Stop()
+		told := map[string]uint64{} // by task, how much was dropped
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			now := map[string]uint64{}
+			for _, s := range d.tasks.running(ctx) {
+				now[s.ID] = s.DroppedLogBytes
+				if s.DroppedLogBytes == told[s.ID] {
+					continue
+				}
+				select {
+				case out <- logEvent(s, s.DroppedLogBytes-told[s.ID]):
+				case <-ctx.Done():
+					return
+				}
+			}
+			told = now
+		}
+	}()
 	return out, nil
+}
+
+func logEvent(s supervisor.Status, dropped uint64) driver.TaskEvent {
+	return driver.TaskEvent{
+		TaskID: s.ID, Time: time.Now(),
+		Message:     fmt.Sprintf("%d bytes of output were dropped: %s; make room for the alloc's log files", dropped, s.LogError),
+		Annotations: map[string]string{"dropped_log_bytes": strconv.FormatUint(s.DroppedLogBytes, 10)},
+	}
 }
 
 // Close ends the connection to the supervisor; tasks go on.

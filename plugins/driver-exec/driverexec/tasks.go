@@ -200,6 +200,7 @@ func (t *tasks) inspect(ctx context.Context, id string) (*driver.TaskStatus, err
 	}
 	if s.DroppedLogBytes > 0 {
 		out.Attributes["dropped_log_bytes"] = strconv.FormatUint(s.DroppedLogBytes, 10)
+		out.Attributes["log_error"] = s.LogError
 	}
 	if s.Exit != nil {
 		r := exitResult(s.Exit)
@@ -244,8 +245,8 @@ func (t *tasks) stats(ctx context.Context, interval time.Duration) (<-chan []dri
 	return out, nil
 }
 
-// measure samples once; last is brought up to date.
-func (t *tasks) measure(ctx context.Context, last map[string]sample) []driver.TaskStats {
+// running lists this driver's running tasks, as far as their supervisors answer.
+func (t *tasks) running(ctx context.Context) []supervisor.Status {
 	t.mu.Lock()
 	clients := make([]*supervisor.Client, 0, len(t.clients))
 	for _, c := range t.clients {
@@ -256,7 +257,7 @@ func (t *tasks) measure(ctx context.Context, last map[string]sample) []driver.Ta
 	for _, c := range clients {
 		list, err := c.List(ctx)
 		if err != nil {
-			continue // no supervisor now, no samples now
+			continue // no supervisor now, no tasks now
 		}
 		for _, s := range list {
 			if owner, err := t.of(s.ID); err == nil && owner == c && s.Exit == nil {
@@ -264,6 +265,12 @@ func (t *tasks) measure(ctx context.Context, last map[string]sample) []driver.Ta
 			}
 		}
 	}
+	return running
+}
+
+// measure samples once; last is brought up to date.
+func (t *tasks) measure(ctx context.Context, last map[string]sample) []driver.TaskStats {
+	running := t.running(ctx)
 	usage, now := supervisor.Measure(running), time.Now()
 	batch := make([]driver.TaskStats, 0, len(usage))
 	for _, s := range running {

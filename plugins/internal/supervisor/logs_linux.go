@@ -25,6 +25,7 @@ type stream struct {
 	keep    int
 	max     int64
 	dropped uint64
+	failure error // why output was dropped last
 }
 
 // openLogDir opens the log directory beneath root without following a link in
@@ -98,7 +99,9 @@ func (s *stream) open() {
 	fd, err = unix.Openat(s.dir, s.name(s.index), flags|unix.O_EXCL, 0o644)
 	if err == nil {
 		s.file = fd
+		return
 	}
+	s.failure = err
 }
 
 func ownFile(fd int) bool {
@@ -164,6 +167,7 @@ func (s *stream) pump(n int, scratch []byte) bool {
 				return false
 			}
 		default: // full disk, quota, broken file system: the task must not wait
+			s.failure = err
 			if !s.drop(scratch) {
 				return false
 			}
@@ -187,6 +191,7 @@ func (s *stream) copy(offset int64, buf []byte) bool {
 			continue
 		}
 		if err != nil || w <= 0 {
+			s.failure = err
 			s.dropped += uint64(n - done)
 			break
 		}

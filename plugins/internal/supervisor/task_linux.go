@@ -43,6 +43,11 @@ func (t *task) status() *Status {
 		ID: t.id, PID: t.pid, StartedAt: t.startedAt, EndedAt: t.endedAt, Exit: t.exit, Cgroup: t.cgroup,
 		DroppedLogBytes: t.out[0].dropped + t.out[1].dropped,
 	}
+	for i := range t.out {
+		if o := &t.out[i]; o.failure != nil {
+			s.LogError = fmt.Sprintf("write %s: %s", o.name(o.index), o.failure)
+		}
+	}
 	if t.isolated != nil {
 		s.Group = t.isolated.name
 	}

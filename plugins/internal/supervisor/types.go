@@ -71,6 +71,8 @@ type Status struct {
 	Group string `json:"group,omitempty"`
 	// DroppedLogBytes counts output that could not be written.
 	DroppedLogBytes uint64 `json:"dropped_log_bytes,omitempty"`
+	// LogError is why output was dropped last.
+	LogError string `json:"log_error,omitempty"`
 }
 
 // Usage is what a task's processes have used since they started.
