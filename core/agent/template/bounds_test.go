@@ -63,7 +63,9 @@ var hostile = map[string]struct {
 	"a text of else ifs":                   {"{{ if 1 }}" + strings.Repeat("{{ else if 1 }}", 40000) + "{{ end }}", "nested", 300},
 	"a text of too many bytes":             {strings.Repeat("x", 2*mib), "at most", 20},
 	"all of it under a name of the checks": {`{{ define "drover__checks" }}{{ end }}{{ range 1000000000000 }}{{ end }}`, "steps", 60},
-	"a loop that calls the checks' leave":  {`{{ define "a" }}{{ drover__leave }}{{ template "a" }}{{ end }}{{ template "a" }}`, "kept for checks", 20},
+	"a loop that calls the checks' leave":  {`{{ define "a" }}{{ drover__end }}{{ template "a" }}{{ end }}{{ template "a" }}`, "kept for checks", 20},
+	"a loop, with its place":               {"a\n {{ range 1000000000000 }}{{ end }}", "local/out:2:10", 60},
+	"much output, with its place":          {`{{ sprig_repeat 1000000 "x" }}{{ sprig_repeat 1000000 "x" }}`, `template "local/out"`, 20},
 }
 
 func TestHostileTemplatesEndWithAnErrorAndBoundedMemory(t *testing.T) {

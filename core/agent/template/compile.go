@@ -18,9 +18,9 @@ import (
 // Names of what is put into a parsed template.
 const (
 	checksPrefix = "drover__"
-	stepFunc     = checksPrefix + "step"
-	enterFunc    = checksPrefix + "enter"
-	leaveFunc    = checksPrefix + "leave"
+	stepFunc     = checksPrefix + "loop"
+	enterFunc    = checksPrefix + "call"
+	leaveFunc    = checksPrefix + "end"
 	printFunc    = checksPrefix + "print"
 	checks       = checksPrefix + "checks" // a named template that exists during parsing only
 )

@@ -65,7 +65,27 @@ func (f *files) find(path string) (place, error) {
 			return place{root: at.root, rel: rel}, err
 		}
 	}
-	return place{}, errdefs.PermissionDeniedf("the path %q is outside of the task's directory; use local/, secrets/ or the shared alloc/ directory", path)
+	return place{}, outside(path)
+}
+
+// findInput is find for files that are read: of absolute paths, those that the
+// agent knows and those of the folders that a task is given. Others mean files of
+// the node.
+func (f *files) findInput(path string) (place, error) {
+	full := filepath.Clean(filepath.FromSlash(f.expand(path)))
+	if f.open || !filepath.IsAbs(full) || within(f.taskDir, full) || within(f.allocDir, full) {
+		return f.find(path)
+	}
+	for _, dir := range []string{"local", "secrets", "alloc"} {
+		if within(string(filepath.Separator)+dir, full) {
+			return f.find(path)
+		}
+	}
+	return place{}, outside(path)
+}
+
+func outside(path string) error {
+	return errdefs.PermissionDeniedf("the path %q is outside of the task's directory; use local/, secrets/ or the shared alloc/ directory", path)
 }
 
 func within(dir, path string) bool {
@@ -117,7 +137,7 @@ func (f *files) lookup(name string) (string, bool) {
 // read returns a file of at most limit bytes. It never waits: what is no regular
 // file is refused.
 func (f *files) read(path string, limit int64) ([]byte, stamp, error) {
-	at, err := f.find(path)
+	at, err := f.findInput(path)
 	if err != nil {
 		return nil, stamp{}, err
 	}

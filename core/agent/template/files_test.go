@@ -127,6 +127,15 @@ func TestNoFileIsReadOutside(t *testing.T) {
 		}
 		r.Close()
 	}
+	for _, path := range []string{"/etc/passwd", outside, "../../x"} {
+		if _, err := w.render(`{{ file "` + path + `" }}`); !errdefs.IsPermissionDenied(err) {
+			t.Errorf("file %s is waited for: %v", path, err)
+		}
+	}
+	w.write("local/in", "in")
+	if got, err := w.render(`{{ file "/local/in" }}{{ file "local/in" }}{{ file "` + w.task.TaskDir + `/local/in" }}`); err != nil || got != "ininin" {
+		t.Errorf("%q, %v", got, err)
+	}
 	w.cfg.DisableSandbox = true
 	if got, err := w.render(`{{ file "` + outside + `" }}`); err != nil || got != "hidden" {
 		t.Errorf("without the sandbox: %q, %v", got, err)

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	texttemplate "text/template"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -296,6 +297,10 @@ func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
 		return nil, nil
 	}
 	t.miss = nil
+	var placed texttemplate.ExecError
+	if !errors.As(err, &placed) { // of the writer
+		err = fmt.Errorf("template %q: %w", t.name, err)
+	}
 	return nil, classedTemplate(err)
 }
 
