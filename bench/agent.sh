@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures a dev agent made of the real binaries: start, idle memory and
-# processor time, and 100 and 500 raw_exec tasks. Linux only: it reads /proc.
+# processor time, 100, 500 and 1,000 raw_exec tasks, 1 and 10 isolated ones. Linux only: it reads /proc.
 # DROVER_BENCH_VERBOSE=1 adds the memory of each process.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,3 +11,5 @@ run 'Agent/^ready$' 5x
 run 'Agent/^idle$' 1x
 run 'Agent/^tasks-100' 3x
 run 'Agent/^tasks-500' 1x
+run 'Agent/^tasks-1000' 1x
+run 'Agent/^isolated' 10x

@@ -62,11 +62,36 @@ func BenchmarkAgent(b *testing.B) {
 		}
 		b.ReportMetric(0, "ns/op")
 	})
-	for _, n := range []int{100, 500} {
+	for _, n := range []int{100, 500, 1000} {
 		for name, update := range map[string]bool{"update": true, "noupdate": false} {
 			b.Run(fmt.Sprintf("tasks-%d-%s", n, name), func(b *testing.B) { benchmarkTasks(b, bin, n, update) })
 		}
 	}
+	for _, n := range []int{1, 10} {
+		b.Run(fmt.Sprintf("isolated-%d", n), func(b *testing.B) { benchmarkIsolated(b, bin, n) })
+	}
+}
+
+// benchmarkIsolated runs n sleeps of the exec driver, one job after another in
+// one agent.
+func benchmarkIsolated(b *testing.B, bin string, n int) {
+	if os.Getuid() != 0 {
+		b.Skip("the exec driver needs root")
+	}
+	a := startAgent(b, bin)
+	defer a.stop()
+	a.runWith(b, "exec", "first", 1, true)
+	a.drop(b, "first")
+	var took []float64
+	for b.Loop() {
+		id := fmt.Sprint("isolated-", len(took))
+		took = append(took, ms(a.runWith(b, "exec", id, n, true)))
+		a.drop(b, id)
+	}
+	slices.Sort(took)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(took[len(took)/2], "running-ms")
+	b.ReportMetric(took[len(took)-1], "running-max-ms")
 }
 
 // benchmarkTasks runs n sleeps in one service job, three agents one after another.
@@ -205,10 +230,15 @@ func (a *agent) summary(job string) map[string]int {
 // run registers a service job of n sleeps and says how long it took until all ran.
 func (a *agent) run(b *testing.B, id string, n int, update bool) time.Duration {
 	b.Helper()
+	return a.runWith(b, "raw_exec", id, n, update)
+}
+
+func (a *agent) runWith(b *testing.B, driver, id string, n int, update bool) time.Duration {
+	b.Helper()
 	group := map[string]any{
 		"Name": "sleep", "Count": n, "EphemeralDisk": map[string]any{"SizeMB": 10},
 		"Tasks": []any{map[string]any{
-			"Name": "sleep", "Driver": "raw_exec", "Config": map[string]any{"command": "/bin/sleep", "args": []string{"3600"}},
+			"Name": "sleep", "Driver": driver, "Config": map[string]any{"command": "/bin/sleep", "args": []string{"3600"}},
 			"Resources": map[string]any{"CPU": 10, "MemoryMB": 10}, "LogConfig": map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1},
 		}},
 	}
