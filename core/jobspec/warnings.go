@@ -105,6 +105,7 @@ func notActedOn(job *model.Job) []string {
 			n.add(network.Mode != "" && network.Mode != "host", where+"network mode "+network.Mode)
 		}
 		n.add(g.Consul != nil, where+"consul")
+		n.add(job.Type == model.JobTypeSystem && g.Update != nil && g.Update.Canary > 0, where+"canary of a system job")
 		n.add(g.StopAfterClientDisconnect != nil || g.Disconnect != nil && g.Disconnect.StopOnClientAfter != nil, where+"stop_on_client_after")
 		for _, t := range g.Tasks {
 			n.task(fmt.Sprintf("task %q: ", t.Name), t)

@@ -217,7 +217,7 @@ func (p *process) deploymentID() string {
 	if p.plan.Deployment != nil {
 		return p.plan.Deployment.ID
 	}
-	if p.job == nil || p.job.Stop || p.system() {
+	if p.job == nil || p.job.Stop || p.job.Type == model.JobTypeSysBatch {
 		return p.eval.DeploymentID
 	}
 	if d := p.view.LatestDeployment(p.eval.Namespace, p.eval.JobID); d != nil && d.JobVersion == p.job.Version {

@@ -310,7 +310,11 @@ func (s *script) tell(job string, o *schedule.Outcome) {
 		}
 	}
 	if d := o.Plan.Deployment; d != nil {
-		w("  new deployment: %s, total %d, canaries %d", d.StatusDescription, d.TaskGroups["g"].DesiredTotal, d.TaskGroups["g"].DesiredCanaries)
+		if g := d.TaskGroups["g"]; g != nil {
+			w("  new deployment: %s, total %d, canaries %d", d.StatusDescription, g.DesiredTotal, g.DesiredCanaries)
+		} else {
+			w("  new deployment: %s, no group", d.StatusDescription)
+		}
 	}
 	for _, u := range o.Plan.DeploymentUpdates {
 		w("  deployment %s: %s", u.Status, u.StatusDescription)

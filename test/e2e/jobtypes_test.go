@@ -230,3 +230,17 @@ func TestFailedAllocsAreReplacedWhenSomebodyForcesIt(t *testing.T) {
 		t.Errorf("the first alloc: next %q, %q, %v", x.NextAllocation, x.DesiredDescription, err)
 	}
 }
+
+func TestASystemJobIsDeployedByHealth(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(shell("sys", "system", 1, quick, "exec sleep 600"))
+	a.deployed("sys", 0, model.DeploymentStatusSuccessful)
+	a.run(shell("sys", "system", 1, quick, "exec sleep 601"))
+	a.deployed("sys", 1, model.DeploymentStatusSuccessful)
+	if x := a.await("sys", model.AllocClientStatusRunning, 1)[0]; x.JobVersion != 1 || x.DeploymentStatus == nil || !x.DeploymentStatus.IsHealthy() {
+		t.Errorf("version %d runs, health %+v", x.JobVersion, x.DeploymentStatus)
+	}
+	a.run(shell("plain", "system", 1, "", "exec sleep 600")) // no update block: nothing to wait for
+	a.deployed("plain", 0, model.DeploymentStatusSuccessful)
+	a.await("plain", model.AllocClientStatusRunning, 1)
+}

@@ -43,6 +43,11 @@ func (r *run) openDeployment() {
 		r.current = r.Deployment
 		return
 	}
+	r.draft()
+}
+
+// draft makes a deployment of the groups that have an update block.
+func (r *run) draft() {
 	j := r.Job
 	r.fresh = true
 	r.current = &model.Deployment{

@@ -385,3 +385,79 @@ func TestAttemptsCountWithinTheirInterval(t *testing.T) {
 		}
 	}
 }
+
+// rollout is a system job with an update block of which version 1 is being deployed.
+func rollout(t *testing.T) *bench {
+	t.Helper()
+	b := newBench("system", 1)
+	b.Job.TaskGroups[0].Update = &model.UpdateStrategy{MaxParallel: 1}
+	for i, n := range []string{"n3", "n1", "n2"} {
+		b.alloc(fmt.Sprint("a", i), 0, n)
+	}
+	b.version(env("2"))
+	return b
+}
+
+func TestASystemJobRollsOutFromNodeToNode(t *testing.T) {
+	b := rollout(t)
+	r := reconcile.System(b.Input, b.nodeList())
+	expect(t, r, "place j.g[0] v1 on n1 after a1 (update)")
+	if d := r.Deployment; d == nil || d.TaskGroups["g"].DesiredTotal != 3 || d.Status != model.DeploymentStatusRunning || r.Place[0].Deployment != d.ID {
+		t.Fatalf("the deployment is %+v", d)
+	}
+	b.Deployment = r.Deployment
+	b.Allocs[1].DesiredStatus = model.AllocDesiredStatusStop
+	first := b.alloc("b1", 0, "n1")
+	first.DeploymentID = b.Deployment.ID
+	expect(t, reconcile.System(b.Input, b.nodeList())) // its health is not known yet
+	no, yes := false, true
+	first.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &no}
+	expect(t, reconcile.System(b.Input, b.nodeList()))
+	first.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &yes}
+	expect(t, reconcile.System(b.Input, b.nodeList()), "place j.g[0] v1 on n2 after a2 (update)")
+}
+
+func TestASystemRollOutIsDoneWhenWhatIsLeftIsNewAndHealthy(t *testing.T) {
+	b := rollout(t)
+	b.Deployment = reconcile.System(b.Input, b.nodeList()).Deployment
+	b.Allocs = nil
+	yes := true
+	a := b.alloc("b1", 0, "n1")
+	a.DeploymentID, a.DeploymentStatus = b.Deployment.ID, &model.AllocDeploymentStatus{Healthy: &yes}
+	// Three nodes were wanted; two of them have gone.
+	r := reconcile.System(b.Input, b.nodeList()[:1])
+	if len(r.DeploymentUpdates) != 1 || r.DeploymentUpdates[0].Status != model.DeploymentStatusSuccessful {
+		t.Errorf("updates of the deployment: %+v", r.DeploymentUpdates)
+	}
+	a.DeploymentStatus = nil
+	if r := reconcile.System(b.Input, b.nodeList()[:1]); len(r.DeploymentUpdates) != 0 {
+		t.Errorf("done without health: %+v", r.DeploymentUpdates[0])
+	}
+}
+
+func TestASystemJobWithoutUpdateBlockIsDeployedAtOnce(t *testing.T) {
+	b := newBench("system", 1)
+	for i, n := range []string{"n1", "n2", "n3"} {
+		b.alloc(fmt.Sprint("a", i), 0, n)
+	}
+	if r := reconcile.System(b.Input, b.nodeList()); r.Deployment != nil {
+		t.Errorf("a version that runs already is deployed: %+v", r.Deployment)
+	}
+	b.version(env("2"))
+	r := reconcile.System(b.Input, b.nodeList())
+	if len(r.Place) != 3 || r.Deployment == nil || r.Deployment.Status != model.DeploymentStatusSuccessful || r.Place[0].Deployment != "" {
+		t.Errorf("%q, deployment %+v", told(r), r.Deployment)
+	}
+}
+
+func TestANewVersionOrAStopEndsTheRollOutOfASystemJob(t *testing.T) {
+	for name, change := range map[string]func(*model.Job){"version": env("3"), "stop": func(j *model.Job) { j.Stop = true }} {
+		b := rollout(t)
+		b.Deployment = reconcile.System(b.Input, b.nodeList()).Deployment
+		b.version(change)
+		r := reconcile.System(b.Input, b.nodeList())
+		if len(r.DeploymentUpdates) != 1 || r.DeploymentUpdates[0].Status != model.DeploymentStatusCancelled {
+			t.Errorf("%s: updates of the deployment: %+v", name, r.DeploymentUpdates)
+		}
+	}
+}

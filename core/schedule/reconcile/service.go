@@ -200,7 +200,7 @@ func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, p
 	case canarying || r.halted():
 		limit = 0
 	case !tg.Update.IsEmpty() && r.current != nil:
-		limit = min(limit, r.room(tg, s)-placed)
+		limit = min(limit, r.room(tg, s.live)-placed)
 	}
 	for i, a := range up.destructive {
 		if i >= limit {
@@ -217,9 +217,9 @@ func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, p
 
 // room returns how many more allocs of the group may be in the air: max_parallel
 // less those of this deployment that are not healthy yet; none once one is unhealthy.
-func (r *run) room(tg *model.TaskGroup, s *slots) int {
+func (r *run) room(tg *model.TaskGroup, live []*model.Allocation) int {
 	room := tg.Update.MaxParallel
-	for _, a := range s.live {
+	for _, a := range live {
 		if a.DeploymentID != r.current.ID || a.JobVersion != r.Job.Version {
 			continue
 		}

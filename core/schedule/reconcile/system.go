@@ -14,10 +14,12 @@ import (
 // every node of nodes that is feasible. Nodes that are not are no failure.
 func System(in Input, nodes []*model.Node) *Result {
 	r := &run{Input: in, res: &Result{Updates: map[string]*model.DesiredUpdates{}}}
+	r.cancelOldDeployment()
 	if in.Job.Stopped() {
 		r.stopEverything()
 		return r.res
 	}
+	r.openSystemDeployment(nodes)
 	groups := byGroup(in.Allocs)
 	for _, tg := range in.Job.TaskGroups {
 		r.systemGroup(tg, groups[tg.Name], nodes)
@@ -28,12 +30,14 @@ func System(in Input, nodes []*model.Node) *Result {
 			r.stopIfLive(a, DescNotNeeded)
 		}
 	}
+	r.closeSystemDeployment()
 	return r.res
 }
 
 func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes []*model.Node) {
 	u := r.counts(tg.Name)
 	held := map[string]bool{}
+	var live, outdated []*model.Allocation
 	previous := map[string]*model.Allocation{} // ended ones by node
 	for _, a := range allocs {
 		switch {
@@ -48,23 +52,38 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 		case tg.Count == 0:
 			r.stopIfLive(a, DescNotNeeded)
 		default:
-			held[a.NodeID] = r.systemAlloc(tg, a, u) || held[a.NodeID]
+			stops := len(r.res.Stop)
+			keeps, old := r.systemAlloc(tg, a, u)
+			held[a.NodeID] = keeps || held[a.NodeID]
+			if len(r.res.Stop) == stops {
+				live = append(live, a)
+			}
+			if old {
+				outdated = append(outdated, a)
+			}
 		}
 	}
 	if tg.Count == 0 {
 		return
 	}
+	placed := 0
 	for _, n := range nodes {
 		if held[n.ID] {
 			continue
 		}
 		p := Placement{Job: r.Job, Group: tg, Name: model.AllocName(r.Job.ID, tg.Name, 0), Node: n, Previous: previous[n.ID]}
+		if r.current != nil && r.Feasible(tg, n) { // else it is only asked for to be counted as filtered
+			p.Deployment, r.pending = r.join(tg), true
+			placed++
+		}
 		r.res.Place = append(r.res.Place, p)
 	}
+	r.replaceOutdated(tg, outdated, live, placed, u)
 }
 
-// systemAlloc decides about one running alloc and reports whether it keeps its node.
-func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.DesiredUpdates) bool {
+// systemAlloc decides about one running alloc and reports whether it keeps its
+// node, and whether it is to be replaced there by one of the new version.
+func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.DesiredUpdates) (keeps, outdated bool) {
 	n := r.Node(a.NodeID)
 	switch {
 	case n == nil || n.TerminalStatus():
@@ -72,27 +91,28 @@ func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.Des
 		u.Stop++
 	case n.Status == model.NodeStatusDisconnected:
 		u.Ignore++
-		return true // it comes back with its node
+		return true, false // it comes back with its node
 	case a.DesiredTransition.ShouldMigrate():
 		r.stop(a, DescMigrating, "")
 		u.Stop++
 	case !r.Feasible(tg, n):
 		r.stop(a, DescNotNeeded, "")
 		u.Stop++
-		return true
+		return true, false
 	case a.JobVersion == r.Job.Version:
 		u.Ignore++
-		return true
+		return true, false
 	case SameRuntime(r.JobOf(a), r.Job, tg.Name):
 		c := a.Copy()
 		c.JobVersion, c.Job = r.Job.Version, nil
+		if dep := r.join(tg); dep != "" {
+			c.DeploymentID, c.DeploymentStatus = dep, nil
+		}
 		r.res.Changed = append(r.res.Changed, c)
 		u.InPlaceUpdate++
-		return true
+		return true, false
 	default:
-		r.res.Place = append(r.res.Place, Placement{Job: r.Job, Group: tg, Name: a.Name, Previous: a, Node: n, Update: true})
-		u.DestructiveUpdate++
-		return true
+		return true, true
 	}
-	return false
+	return false, false
 }
