@@ -59,8 +59,8 @@ var hostile = map[string]struct {
 	"JSON that is deep":                    {`{{ parseJSON (sprig_repeat 100000 "[") }}`, "", 60},
 	"YAML that refers to itself":           {`{{ parseYAML "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: &d [*c, *c]\ne: &e [*d, *d]\nf: &f [*e, *e]\ng: &g [*f, *f]\nh: &h [*g, *g]\ni: &i [*h, *h]\nj: &j [*i, *i]\nk: &k [*j, *j]\nl: [*k, *k, *k, *k, *k, *k]\n" | toJSON | len | sprig_repeat 100000000 }}`, "", 60},
 	"a text of parentheses":                {"{{ " + strings.Repeat("(", 5000) + "1" + strings.Repeat(")", 5000) + " }}", "nested", 60},
-	"a text of blocks":                     {strings.Repeat("{{ if 1 }}", 40000) + strings.Repeat("{{ end }}", 40000), "nested", 300},
-	"a text of else ifs":                   {"{{ if 1 }}" + strings.Repeat("{{ else if 1 }}", 40000) + "{{ end }}", "nested", 300},
+	"a text of blocks":                     {strings.Repeat("{{ if 1 }}", 40000) + strings.Repeat("{{ end }}", 40000), "nested", 20},
+	"a text of else ifs":                   {"{{ if 1 }}" + strings.Repeat("{{ else if 1 }}", 40000) + "{{ end }}", "nested", 20},
 	"a text of too many bytes":             {strings.Repeat("x", 2*mib), "at most", 20},
 	"all of it under a name of the checks": {`{{ define "drover__checks" }}{{ end }}{{ range 1000000000000 }}{{ end }}`, "steps", 60},
 	"a loop that calls the checks' leave":  {`{{ define "a" }}{{ drover__end }}{{ template "a" }}{{ end }}{{ template "a" }}`, "kept for checks", 20},
@@ -116,5 +116,16 @@ func TestManyShortTemplatesMayBeLong(t *testing.T) {
 	got, err := newWorld(t).render("{{ range loop 20000 }}line {{ . }}\n{{ end }}")
 	if err != nil || len(got) != 208890 {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+func TestBlocksBesideEachOtherAreNotNested(t *testing.T) {
+	data := strings.Repeat("{{ if 1 }}{{- range 1 }}{{ with 1 }}x{{ end }}{{ end -}}{{ else if 2 }}y{{ else }}z{{ end }}{{/* if */}}", 500)
+	if got, err := newWorld(t).render(data); err != nil || got != strings.Repeat("x", 500) {
+		t.Errorf("%.100q, %v", got, err)
+	}
+	data = strings.Repeat("{{ if 1 }}", 150) + "x" + strings.Repeat("{{ end }}", 150)
+	if got, err := newWorld(t).render(data); err != nil || got != "x" {
+		t.Errorf("%.100q, %v", got, err)
 	}
 }

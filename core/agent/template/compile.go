@@ -80,6 +80,9 @@ func parseTrees(name, text, left, right string) (map[string]*parse.Tree, error) 
 	if right == "" {
 		right = "}}"
 	}
+	if err := checkNesting(name, text, left); err != nil {
+		return nil, err
+	}
 	if _, err := parse.Parse(name, text, left, right, names()); err != nil {
 		return nil, errdefs.New(errdefs.InvalidArgument, err)
 	}

@@ -5,6 +5,7 @@ package template
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"time"
@@ -84,7 +85,7 @@ type Task struct {
 type Engine struct {
 	cfg   Config
 	hub   *hub
-	slots chan struct{} // bounds how many templates run at once
+	slots chan struct{} // bounds how many templates are parsed or run at once
 }
 
 // New makes an engine. It needs no Close: what it runs belongs to Runners.
@@ -137,6 +138,19 @@ func (e *Engine) Open(ctx context.Context, task Task) (*Runner, error) {
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return r, nil
 }
+
+// enter waits for one of the places in which templates are parsed and run; exit
+// gives it back.
+func (e *Engine) enter(ctx context.Context) error {
+	select {
+	case e.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a template waits for others to be rendered: %w", context.Cause(ctx))
+	}
+}
+
+func (e *Engine) exit() { <-e.slots }
 
 // jitter takes up to a quarter off, so that what failed together does not come back together.
 func jitter(d time.Duration) time.Duration {

@@ -90,8 +90,9 @@ func (r *Runner) look(t *rendered, now time.Time) time.Time {
 	if r.ctx.Err() != nil {
 		return time.Time{}
 	}
+	t.err = err
 	r.prune()
-	if t.err = err; err != nil {
+	if err != nil {
 		return r.failed(t, now)
 	}
 	if t.failures > 0 {

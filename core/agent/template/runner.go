@@ -85,7 +85,11 @@ func (r *Runner) open(ctx context.Context, spec *model.Template) (*rendered, err
 	if err != nil {
 		return nil, err
 	}
+	if err := r.engine.enter(ctx); err != nil {
+		return nil, err
+	}
 	c, err := r.compile(spec, name, text)
+	r.engine.exit()
 	if err != nil {
 		return nil, err
 	}
@@ -271,12 +275,10 @@ func (r *Runner) adopt(t *rendered, out []byte, env map[string]string) ([]byte, 
 
 // execute gives what a template makes, and notes what it read and what is missing.
 func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
-	select {
-	case r.engine.slots <- struct{}{}:
-		defer func() { <-r.engine.slots }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("template %q waits for others to be rendered: %w", t.name, context.Cause(ctx))
+	if err := r.engine.enter(ctx); err != nil {
+		return nil, err
 	}
+	defer r.engine.exit()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.engine.cfg.MaxDuration, errTooLong)
 	defer cancel()
 	run := &execution{ctx: ctx, maxBytes: r.engine.cfg.MaxBytes, maxSteps: r.engine.cfg.MaxSteps, answers: map[Query]known{}, files: map[string]stamp{}}
@@ -338,6 +340,9 @@ func (r *Runner) prune() {
 	for _, t := range r.templates {
 		if t.done && t.spec.Once {
 			t.seen, t.read = nil, nil
+		}
+		if t.done && t.err == nil && len(t.seen)+len(t.read) == 0 {
+			t.tmpl = nil // never run again
 		}
 		for q := range t.seen {
 			needed[q] = true

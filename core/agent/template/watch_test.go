@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -329,6 +330,31 @@ func TestWhatCannotBeRenderedAnyMoreKeepsTheLastFile(t *testing.T) {
 		s.put("a", map[string]string{"n": "2"})
 		if _, ok := w.change(r, time.Minute); !ok || w.read("local/out") != "2" || r.LastError() != nil || len(r.Waiting()) > 0 {
 			t.Errorf("not recovered: %v", r.LastError())
+		}
+	})
+}
+
+func TestAFileThatCannotBeWrittenIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, s := watched(t)
+		w.add(`{{ (nomadVar "a").x }}`, nil)
+		s.put("a", map[string]string{"x": "1"})
+		r := w.open()
+		defer r.Close()
+		w.first(r)
+		away := w.task.TaskDir + ".away"
+		if err := os.Rename(w.task.TaskDir, away); err != nil {
+			t.Fatal(err)
+		}
+		s.put("a", map[string]string{"x": "2"})
+		if c, ok := w.change(r, time.Hour); ok || !errdefs.IsNotFound(r.LastError()) {
+			t.Errorf("told %+v, %v", c, r.LastError())
+		}
+		if err := os.Rename(away, w.task.TaskDir); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := w.change(r, 2*time.Minute); !ok || w.read("local/out") != "2" || r.LastError() != nil {
+			t.Errorf("not written: %v", r.LastError())
 		}
 	})
 }
