@@ -26,6 +26,7 @@ type stream struct {
 	max     int64
 	dropped uint64
 	failure error // why output was dropped last
+	grown   bool  // the pipe has been made larger
 }
 
 // openLogDir opens the log directory beneath root without following a link in
@@ -143,8 +144,12 @@ func (s *stream) room() (offset, room int64) {
 	return 0, 0
 }
 
-// chunk is what one splice moves at most: the size of a pipe.
-const chunk = 64 << 10
+// chunk is the size of a pipe, grownPipe that of one that was full: what one
+// splice moves at most.
+const (
+	chunk     = 64 << 10
+	grownPipe = 256 << 10
+)
 
 // pump moves what waits in the FIFO into the log, at most n chunks. It returns
 // true if there may be more.
@@ -157,9 +162,20 @@ func (s *stream) pump(n int, scratch []byte) bool {
 			}
 			continue
 		}
-		_, err := unix.Splice(s.fifo, nil, s.file, &offset, int(min(room, chunk)), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		want := min(room, grownPipe)
+		n, err := unix.Splice(s.fifo, nil, s.file, &offset, int(want), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
 		switch err {
-		case nil, unix.EINTR:
+		case nil:
+			if n >= chunk && !s.grown {
+				// A fast writer: a larger pipe spares both sides most wake-ups.
+				// Where the user may have no more pipe memory it stays as it is.
+				s.grown = true
+				_, _ = unix.FcntlInt(uintptr(s.fifo), unix.F_SETPIPE_SZ, grownPipe)
+			}
+			if int64(n) < want && n < chunk {
+				return false // that was all; asking again costs two calls
+			}
+		case unix.EINTR:
 		case unix.EAGAIN:
 			return false
 		case unix.EINVAL, unix.ENOSYS: // a file system without splice

@@ -46,6 +46,9 @@ type loop struct {
 	// socketAt is when the socket's name is looked for next.
 	socketAt time.Time
 	shutdown bool
+	// drained and flooded say of this turn whether some output was emptied, and
+	// whether some had more than its share.
+	drained, flooded bool
 }
 
 // watched is what a descriptor in the epoll set belongs to: a task's pidfd
@@ -56,6 +59,9 @@ type watched struct {
 	conn   *conn
 	wake   bool
 }
+
+// gather is how long output may wait for more of it.
+const gather = time.Millisecond
 
 // chunksPerTurn bounds what one output may move before others get their turn.
 const chunksPerTurn = 4
@@ -153,8 +159,14 @@ func (l *loop) run() error {
 		if err != nil && err != unix.EINTR {
 			return fmt.Errorf("wait for events: %w", err)
 		}
+		l.drained, l.flooded = false, false
 		for _, e := range events[:max(n, 0)] {
 			l.handle(int(e.Fd), e.Events)
+		}
+		if l.drained && !l.flooded {
+			// Somebody writes, slower than we copy: let more come together, so
+			// that a fast writer costs few wake-ups. A pipe holds what comes.
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: int64(gather)}, nil) // shorter is no matter
 		}
 		if (l.shutdown || l.idleFor(time.Now())) && len(l.trash) == 0 {
 			return nil
@@ -175,7 +187,11 @@ func (l *loop) handle(fd int, events uint32) {
 	case w.task == nil:
 		l.accept()
 	case w.output >= 0:
-		w.task.out[w.output].pump(chunksPerTurn, l.scratch)
+		if w.task.out[w.output].pump(chunksPerTurn, l.scratch) {
+			l.flooded = true
+		} else {
+			l.drained = true
+		}
 	default:
 		l.ended(w.task)
 	}

@@ -24,6 +24,10 @@ import (
 
 func TestMain(m *testing.M) {
 	supervisor.Main()
+	if os.Getenv(writerEnv) != "" {
+		paced()
+		return
+	}
 	if err := os.Setenv("DROVER_SUPERVISOR_IDLE", "2s"); err != nil {
 		panic(err)
 	}

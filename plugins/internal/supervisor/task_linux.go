@@ -350,7 +350,7 @@ func (l *loop) finish(t *task, e Exit) {
 	l.tell(t)
 }
 
-// drainChunks bounds what is read of a task that has ended: a pipe holds one chunk.
+// drainChunks bounds what is read of a task that has ended: more than a pipe holds.
 const drainChunks = 16
 
 // release gives back everything that a task holds. Its log files stay.
