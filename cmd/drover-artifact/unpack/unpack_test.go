@@ -113,7 +113,7 @@ func TestEveryKindOfArchiveIsUnpacked(t *testing.T) {
 		if _, err := unpacked(t, kind, archive, unpack.Limits{MaxBytes: 4}, false); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: five bytes under a limit of four: got %v", kind, err)
 		}
-		if out, err = unpacked(t, kind, archive, unpack.Limits{MaxBytes: 5, MaxFiles: 1}, true); err != nil {
+		if _, err = unpacked(t, kind, archive, unpack.Limits{MaxBytes: 5, MaxFiles: 1}, true); err != nil {
 			t.Errorf("%s to one file: %v", kind, err)
 		}
 	}

@@ -31,23 +31,31 @@ import (
 var child string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "drover-artifact-test")
-		if err != nil {
-			panic(err)
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		if err := os.Chmod(dir, 0o755); err != nil { // the child runs as nobody
-			panic(err)
-		}
-		child = filepath.Join(dir, "drover-artifact")
-		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", child, "../../../cmd/drover-artifact")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			panic(fmt.Sprintf("build drover-artifact: %v\n%s", err, out))
-		}
-		return m.Run()
-	}())
+	dir, err := os.MkdirTemp("", "drover-artifact-test")
+	if err == nil {
+		err = buildChild(dir)
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+	} else {
+		fmt.Fprintln(os.Stderr, "build drover-artifact:", err)
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func buildChild(dir string) error {
+	if err := os.Chmod(dir, 0o755); err != nil { // the child runs as nobody
+		return err
+	}
+	child = filepath.Join(dir, "drover-artifact")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", child, "../../../cmd/drover-artifact")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
 }
 
 // place is an alloc with one task.
