@@ -82,9 +82,9 @@ func TestADiskThatFillsWhileLogsRotateEndsNoTaskAndIsUsedAgainWhenItHasRoom(t *t
 	r := newRig(t)
 	r.smallDisk("size=256k")
 	ballast := filepath.Join(r.root, "alloc/logs/ballast")
-	r.must(os.WriteFile(ballast, make([]byte, 160<<10), 0o600))
+	r.must(os.WriteFile(ballast, make([]byte, 200<<10), 0o600))
 	spec := r.sh("a", `head -c 2000000 /dev/zero; echo full; while [ ! -e go ]; do sleep 0.01; done; echo again; exit 4`)
-	spec.Logs.MaxFiles, spec.Logs.MaxFileBytes = 20, 32<<10
+	spec.Logs.MaxFiles, spec.Logs.MaxFileBytes = 3, 32<<10
 	_, err := r.Start(r.ctx, spec)
 	r.must(err)
 	r.eventually("output is dropped", func() bool {
