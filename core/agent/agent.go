@@ -103,6 +103,7 @@ type Agent struct {
 	known  map[string]uint64 // by alloc: AllocModifyIndex that was acted upon
 	// waiting are assigned allocs whose predecessor still runs here.
 	waiting map[string]*model.Allocation
+	ending  bool // nothing begins any more
 	// orphans are allocs that servers have forgotten and that still run here.
 	orphans map[string]bool
 }
@@ -253,21 +254,52 @@ func (a *Agent) closeParts() error {
 	return a.store.Close()
 }
 
-// StopAll ends every alloc and waits for it until ctx ends.
+// StopAll ends every alloc and waits for it until ctx ends. What runs then is
+// ended by force, so that nothing is left behind.
 func (a *Agent) StopAll(ctx context.Context) {
+	a.mu.Lock()
+	a.ending = true // servers would replace what ends now
+	a.mu.Unlock()
 	runners := a.runners()
 	for _, r := range runners {
 		r.Stop()
 	}
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	for _, r := range runners {
+	for i, r := range runners {
 		for !r.Ended() {
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():
+				a.destroyAll(context.WithoutCancel(ctx), runners[i:])
 				return
 			}
 		}
 	}
+}
+
+// forceTimeout bounds the end by force of all tasks.
+const forceTimeout = 10 * time.Second
+
+func (a *Agent) destroyAll(ctx context.Context, runners []*alloc.Runner) {
+	ctx, cancel := context.WithTimeout(ctx, forceTimeout)
+	defer cancel()
+	var work sync.WaitGroup
+	slots := make(chan struct{}, a.cfg.ParallelStarts)
+	for _, r := range runners {
+		tasks, err := r.Running("")
+		if err != nil {
+			a.cfg.Logger.Warn("tasks may be left behind", "alloc_id", r.ID(), "error", err)
+		}
+		for _, t := range tasks {
+			slots <- struct{}{}
+			work.Go(func() {
+				defer func() { <-slots }()
+				if err := t.Driver.DestroyTask(ctx, t.ID, true); err != nil {
+					a.cfg.Logger.Warn("a task may be left behind", "task_id", t.ID, "error", err)
+				}
+			})
+		}
+	}
+	work.Wait()
 }

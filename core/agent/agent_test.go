@@ -424,6 +424,34 @@ func TestExecCarriesOutputAndExitCode(t *testing.T) {
 	}
 }
 
+func TestWhatDoesNotStopInTimeIsEndedByForce(t *testing.T) {
+	b := newBed(t)
+	b.driver.deaf = true
+	b.servers.assign(newAlloc("a1", newTask("web"), newTask("db")))
+	b.eventually("both run", func() bool { return b.driver.running() == 2 })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	b.agent.StopAll(ctx)
+	if n := b.driver.running(); n != 0 {
+		t.Errorf("%d tasks are left", n)
+	}
+}
+
+func TestNothingBeginsOnAnAgentThatStopsItsTasks(t *testing.T) {
+	b := newBed(t)
+	b.servers.assign(newAlloc("a1", newTask("web")))
+	b.status("a1", "running")
+	b.agent.StopAll(t.Context())
+	b.status("a1", "complete")
+	for _, id := range []string{"a2", "a3"} { // when it fetches the second, it is done with the first
+		b.servers.assign(newAlloc(id, newTask("replacement")))
+		b.eventually("the agent has fetched "+id, func() bool { return b.servers.fetched(id) })
+	}
+	if _, err := ask[any](t, b, rpc.MethodAllocStats, rpc.AllocRequest{AllocID: "a2"}); !errdefs.IsNotFound(err) {
+		t.Errorf("the agent runs a replacement: %v", err)
+	}
+}
+
 func TestAHundredTasksStartTogether(t *testing.T) {
 	b := newBed(t)
 	b.servers.set(func() {

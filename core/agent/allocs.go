@@ -188,8 +188,14 @@ func (a *Agent) begin(x *model.Allocation) {
 		return
 	}
 	a.mu.Lock()
-	a.allocs[x.ID] = r
+	ending := a.ending
+	if !ending {
+		a.allocs[x.ID] = r
+	}
 	a.mu.Unlock()
+	if ending {
+		return
+	}
 	a.work.Go(r.Start) // its first write to disk joins those of the others
 }
 

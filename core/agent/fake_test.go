@@ -27,6 +27,7 @@ type fakeDriver struct {
 	starts  []string
 	signals []string
 	failing error // of StartTask
+	deaf    bool  // StopTask ends nothing
 }
 
 type fakeTask struct {
@@ -139,7 +140,10 @@ func (d *fakeDriver) started() []string {
 
 func (d *fakeDriver) StopTask(_ context.Context, id string, _ time.Duration, _ string) error {
 	t, err := d.get(id)
-	if err == nil {
+	d.mu.Lock()
+	deaf := d.deaf
+	d.mu.Unlock()
+	if err == nil && !deaf {
 		d.end(t.config.Name, driver.ExitResult{ExitCode: 130, Signal: 2})
 	}
 	return err
@@ -200,10 +204,18 @@ type fakeServers struct {
 	nodes   []*model.Node
 	changed chan struct{}
 	behind  bool // answer with an old index
+	asked   map[string]bool
+}
+
+// fetched reports whether the node has fetched an alloc.
+func (s *fakeServers) fetched(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[id]
 }
 
 func newFakeServers() *fakeServers {
-	return &fakeServers{index: 10, allocs: map[string]*model.Allocation{}, reports: map[string]*model.Allocation{}, changed: make(chan struct{})}
+	return &fakeServers{index: 10, allocs: map[string]*model.Allocation{}, reports: map[string]*model.Allocation{}, changed: make(chan struct{}), asked: map[string]bool{}}
 }
 
 func (s *fakeServers) set(f func()) {
@@ -256,6 +268,7 @@ func (s *fakeServers) FetchAllocs(_ context.Context, _ rpc.Identity, ids []strin
 	defer s.mu.Unlock()
 	var out []*model.Allocation
 	for _, id := range ids {
+		s.asked[id] = true
 		if a := s.allocs[id]; a != nil {
 			out = append(out, a)
 		}
