@@ -162,6 +162,37 @@ func TestCLIOfTheCluster(t *testing.T) {
 	}
 }
 
+func TestCLIOfVariablesKeysAndSnapshots(t *testing.T) {
+	a := newAgent(t).start()
+	a.shows([]string{`"x": "1"`}, "var", "put", "app/db", "x=1", "y=2")
+	a.fails(1, "-check-index of its index or with -force", "var", "put", "app/db", "x=2")
+	file := a.write("db.nv.hcl", 0o600, a.must("var", "get", "-out", "hcl", "app/db"))
+	a.shows([]string{`"z": "3"`}, "var", "put", "@"+file, "z=3")
+	a.shows([]string{"app/db"}, "var", "list", "app/")
+	if out := a.must("var", "get", "-item", "y", "app/db"); out != "2\n" {
+		t.Errorf("-item prints %q", out)
+	}
+	a.fails(5, "holding app/lock", "var", "lock", "-ttl", "10s", "app/lock", "echo holding $DROVER_LOCK_PATH; exit 5")
+	a.shows([]string{"active"}, "operator", "root", "keyring", "rotate")
+	a.shows([]string{"inactive"}, "operator", "root", "keyring", "list")
+	snap := filepath.Join(a.dir, "state.snap")
+	a.shows([]string{snap}, "operator", "snapshot", "save", snap)
+	a.shows([]string{"Index"}, "operator", "snapshot", "inspect", snap)
+	a.shows([]string{"default"}, "operator", "snapshot", "state", snap)
+	a.shows([]string{"purged"}, "var", "purge", "app/db")
+	a.fails(1, "no variable", "var", "get", "app/db")
+	a.shows([]string{"Restored"}, "operator", "snapshot", "restore", snap)
+	a.shows([]string{"3"}, "var", "get", "-item", "z", "app/db")
+	a.shows(nil, "node", "meta", "apply", "rack=r1")
+	a.shows([]string{"rack = r1"}, "node", "meta", "read")
+	a.fails(1, "has to be stopped first", "operator", "raft", "info", a.data)
+	a.kill()
+	a.shows([]string{"Last Index"}, "operator", "raft", "info", a.data)
+	a.shows([]string{"RegisterNode", "PutVariable"}, "operator", "raft", "logs", a.data)
+	a.shows([]string{`"Name": "default"`}, "operator", "raft", "state", a.data)
+	a.shows([]string{"["}, "operator", "client-state", a.data)
+}
+
 func TestEveryBuiltInExampleRuns(t *testing.T) {
 	a := newAgent(t).start()
 	for _, name := range strings.Fields(a.must("job", "init", "-list-templates")) {

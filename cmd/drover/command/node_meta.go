@@ -72,7 +72,7 @@ func nodeMetaRead() spec {
 					return err
 				}
 				s.title("All Meta")
-				s.mapPairs(m.Meta)
+				s.metaOr("No metadata", m.Meta)
 				s.title("\nDynamic Meta")
 				dynamic := map[string]string{}
 				for k, v := range m.Dynamic {
@@ -81,9 +81,9 @@ func nodeMetaRead() spec {
 						dynamic[k] = *v
 					}
 				}
-				s.mapPairs(dynamic)
+				s.metaOr("No metadata", dynamic)
 				s.title("\nStatic Meta")
-				s.mapPairs(m.Static)
+				s.metaOr("No metadata", m.Static)
 				return nil
 			}
 		},

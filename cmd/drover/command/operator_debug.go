@@ -114,6 +114,9 @@ func (c *capture) run(ctx context.Context) error {
 func (c *capture) complain() error {
 	if len(c.problems) > 0 {
 		c.printf("%d things could not be read; index.json in it names them", len(c.problems))
+		if slices.ContainsFunc(c.problems, func(p string) bool { return strings.Contains(p, ".prof: ") }) {
+			c.printf("Agents give profiles only with enable_debug in their configuration")
+		}
 	}
 	if c.files <= 1 {
 		return errors.New("nothing could be collected: " + c.problems[0])
@@ -354,7 +357,7 @@ func (c *capture) write(name string, data []byte) {
 	var err error
 	c.writing.Lock()
 	if c.archive != nil {
-		if err = c.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), ModTime: time.Now()}); err == nil {
+		if err = c.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), ModTime: time.Now().Truncate(time.Second)}); err == nil {
 			_, err = c.archive.Write(data)
 		}
 	} else {

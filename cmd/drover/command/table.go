@@ -64,10 +64,12 @@ func specs() map[string]func() spec {
 		"operator api": operatorAPI, "operator metrics": operatorMetrics, "operator debug": operatorDebug,
 
 		"operator raft list-peers": raftListPeers, "operator raft remove-peer": raftRemovePeer,
+		"operator raft info": raftInfo, "operator raft logs": raftLogs, "operator raft state": raftState, "operator client-state": operatorClientState,
 		"operator raft transfer-leadership": raftTransferLeadership,
 		"operator autopilot get-config":     autopilotGet, "operator autopilot set-config": autopilotSet, "operator autopilot health": autopilotHealth,
 		"operator scheduler get-config": schedulerGet, "operator scheduler set-config": schedulerSet,
 		"operator snapshot save": snapshotSave, "operator snapshot restore": snapshotRestore,
+		"operator snapshot inspect": snapshotInspect, "operator snapshot state": snapshotState,
 		"operator gossip keyring generate": gossipGenerate,
 		"operator root keyring list":       keyringList, "operator root keyring rotate": keyringRotate, "operator root keyring remove": keyringRemove,
 

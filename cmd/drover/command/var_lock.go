@@ -80,9 +80,15 @@ func (l *locker) run(ctx context.Context, path string, command []string) error {
 
 // acquire takes the lock; nil means that somebody else has it and -early-return was given.
 func (l *locker) acquire(ctx context.Context, path string) (*client.Variable, error) {
+	want := &client.Variable{Path: path, Lock: &client.VariableLock{TTL: l.ttl.String(), LockDelay: l.delay.String()}}
+	switch _, err := l.client.Variable(ctx, path); {
+	case errdefs.IsNotFound(err): // a variable needs an item
+		want.Items = map[string]string{"created_by": "drover var lock"}
+	case err != nil:
+		return nil, err
+	}
 	pause := l.backoff
 	for try := 0; ; try++ {
-		want := &client.Variable{Path: path, Lock: &client.VariableLock{TTL: l.ttl.String(), LockDelay: l.delay.String()}}
 		held, err := l.client.LockVariable(ctx, "acquire", want)
 		switch {
 		case err == nil:
@@ -92,7 +98,10 @@ func (l *locker) acquire(ctx context.Context, path string) (*client.Variable, er
 		case !errdefs.IsConflict(err) && !errdefs.IsUnavailable(err):
 			return nil, err
 		case l.retries >= 0 && try >= l.retries:
-			return nil, fmt.Errorf("the lock of %q was not free in %d tries; try more often with -max-retry: %w", path, try+1, err)
+			if errdefs.IsConflict(err) {
+				return nil, fmt.Errorf("somebody else holds the lock of %q; wait longer with -max-retry", path)
+			}
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():

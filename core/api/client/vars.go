@@ -70,5 +70,5 @@ func (c *Client) DeleteVariable(ctx context.Context, path string, cas *uint64) e
 
 // LockVariable does an operation on the lock of a variable: acquire, renew or release.
 func (c *Client) LockVariable(ctx context.Context, operation string, v *Variable) (*Variable, error) {
-	return put[Variable](ctx, c, varPath(v.Path), withParam(nil, "lock-operation", operation), v)
+	return put[Variable](ctx, c, varPath(v.Path), withParam(nil, "lock-"+operation, ""), v)
 }

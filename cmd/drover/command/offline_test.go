@@ -1,0 +1,141 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/consensus"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+)
+
+// stoppedServer is the data directory of a server that stored two namespaces
+// and a node, with a snapshot between them, and stopped. It returns the
+// snapshot's archive, too.
+func stoppedServer(t *testing.T) (dir, archive string) {
+	t.Helper()
+	dir = t.TempDir()
+	archive = filepath.Join(t.TempDir(), "state.snap")
+	n, err := consensus.Open(consensus.Config{NodeID: "s1", DataDir: filepath.Join(dir, "server", "raft"), Dev: true, Machine: fsm.New(state.New(), hclog.NewNullLogger()), Logger: hclog.NewNullLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	propose := func(c fsm.Command) {
+		t.Helper()
+		b, err := fsm.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for { // until it has elected itself
+			if _, _, err = n.Propose(ctx, b); err == nil {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	propose(&fsm.UpsertNamespaces{Namespaces: []*model.Namespace{{Name: "first"}}})
+	a, err := n.SaveArchive(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(archive, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	propose(&fsm.UpsertNamespaces{Namespaces: []*model.Namespace{{Name: "second"}}})
+	propose(&fsm.RegisterNode{Node: &model.Node{ID: nodeID, Name: "n1", SecretID: "hush", NodePool: "default", Status: "ready"}})
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir, archive
+}
+
+// stateOf reads what a command prints of a state.
+func stateOf(t *testing.T, args ...string) (out struct {
+	Index      uint64
+	Namespaces []struct{ Name string }
+	Nodes      []struct{ ID string }
+}, text string) {
+	t.Helper()
+	r := execute(t, nil, args...)
+	if r.code != 0 {
+		t.Fatalf("%v: exit code %d: %s", args, r.code, r.err)
+	}
+	if err := json.Unmarshal([]byte(r.out), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out, r.out
+}
+
+func TestTheDataOfAStoppedServerCanBeRead(t *testing.T) {
+	dir, archive := stoppedServer(t)
+	if r := execute(t, nil, "operator", "raft", "info", dir); r.code != 0 || !strings.Contains(r.out, "Current Term = 2") {
+		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+	logs := execute(t, nil, "operator", "raft", "logs", dir)
+	lines := strings.Split(strings.TrimSpace(logs.out), "\n")
+	index := uint64(0)
+	for _, l := range lines {
+		var e struct {
+			Index       uint64
+			CommandType string
+			Error       string
+		}
+		if err := json.Unmarshal([]byte(l), &e); err != nil || e.Error != "" || index != 0 && e.Index != index+1 {
+			t.Errorf("entry %s: %v", l, err)
+		}
+		index = e.Index
+	}
+	if !strings.Contains(logs.out, `"CommandType":"UpsertNamespaces"`) || strings.Contains(logs.out, "hush") {
+		t.Errorf("the log lacks a command or shows a secret:\n%s", logs.out)
+	}
+
+	whole, text := stateOf(t, "operator", "raft", "state", dir)
+	if len(whole.Namespaces) != 3 || len(whole.Nodes) != 1 || strings.Contains(text, "hush") {
+		t.Errorf("the state is\n%s", text)
+	}
+	saved, _ := stateOf(t, "operator", "snapshot", "state", archive)
+	if len(saved.Namespaces) != 2 || len(saved.Nodes) != 0 {
+		t.Errorf("the snapshot holds %+v", saved)
+	}
+	some, _ := stateOf(t, "operator", "snapshot", "state", "-filter", `Name == "first"`, archive)
+	if len(some.Namespaces) != 1 {
+		t.Errorf("the filter leaves %+v", some)
+	}
+	if r := execute(t, nil, "operator", "snapshot", "inspect", archive); r.code != 0 || !strings.Contains(r.out, "Index") {
+		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+	if err := os.Truncate(archive, 100); err != nil {
+		t.Fatal(err)
+	}
+	if r := execute(t, nil, "operator", "snapshot", "inspect", archive); r.code != 1 || !strings.Contains(r.err, "no whole snapshot") {
+		t.Errorf("a damaged snapshot: exit code %d: %s", r.code, r.err)
+	}
+	for _, args := range [][]string{{"operator", "raft", "info"}, {"operator", "client-state"}} {
+		if r := execute(t, nil, append(args, t.TempDir())...); r.code != 1 || !strings.Contains(r.err, "holds no") {
+			t.Errorf("%v of an empty folder: exit code %d: %s", args, r.code, r.err)
+		}
+	}
+}
