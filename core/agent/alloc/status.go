@@ -41,7 +41,7 @@ type healthRule struct {
 // ruleOf returns the rule for an alloc that was received at a time; ok is false
 // where nobody needs its health.
 func ruleOf(a *model.Allocation, tg *model.TaskGroup, received time.Time) (healthRule, bool) {
-	if a.Job.Type != model.JobTypeService {
+	if a.Job.Type != model.JobTypeService && a.Job.Type != model.JobTypeSystem {
 		return healthRule{}, false
 	}
 	check, minimum, window := "", time.Duration(0), time.Duration(0)
