@@ -8,6 +8,7 @@ package driverexec_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -81,6 +82,17 @@ func TestHostModesShareTheMachinesNamespaces(t *testing.T) {
 	out, r := c.run(c.task("host", config))
 	if !r.Successful() || !strings.Contains(out, here("pid")) || !strings.Contains(out, here("ipc")) || strings.Contains(out, here("mnt")) {
 		t.Fatalf("host: %+v, %q", r, out)
+	}
+	config = sh("setsid sleep 1000 & echo up; exec sleep 1000")
+	config["pid_mode"] = "host"
+	task := c.task("long", config)
+	c.start(task)
+	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up") })
+	if out, _, err := c.exec(task, "readlink", "/proc/self/ns/pid"); err != nil || strings.TrimSpace(out) != here("pid") {
+		t.Fatalf("a command in a task of the machine's pid namespace: %q, %v", out, err)
+	}
+	if err := c.StopTask(c.ctx, task.ID, 10*time.Second, "SIGTERM"); err != nil {
+		t.Fatal(err)
 	}
 	bad := sh("true")
 	bad["pid_mode"] = "shared"
@@ -212,25 +224,26 @@ func TestDevicesAndMountsOfATaskAreThereAndNoOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	device := ""
-	for _, d := range []string{"/dev/net/tun", "/dev/fuse", "/dev/loop-control"} {
+	for _, d := range []string{"/dev/net/tun", "/dev/fuse", "/dev/loop-control", "/dev/vcs"} {
 		if _, err := os.Stat(d); err == nil && device == "" {
 			device = d
 		}
 	}
 	task := c.task("a", sh(`
 		echo hello > /data/deep/here && touch /frozen/x
-		[ -c /dev/mine/it ] && : < /dev/mine/it && echo opened
-		[ -e /dev/net ] || [ -e /dev/fuse ] || [ -e /dev/loop-control ] || echo no others
+		[ -c /dev/mine/it ] && (: < /dev/mine/it) && echo opened
+		[ -c /dev/mine/it ] && (: > /dev/mine/it) && echo WRITTEN
+		[ -e /dev/net ] || [ -e /dev/fuse ] || [ -e /dev/loop-control ] || [ -e /dev/vcs ] || echo no others
 		exit 0`))
 	task.User = "root"
 	task.Mounts = []driver.Mount{{HostPath: volume, TaskPath: "/data/deep"}, {HostPath: volume, TaskPath: "frozen", ReadOnly: true}}
 	want := "no others\n"
 	if device != "" {
-		task.Devices = []driver.Device{{HostPath: device, TaskPath: "/dev/mine/it", Permissions: "rw"}}
+		task.Devices = []driver.Device{{HostPath: device, TaskPath: "/dev/mine/it", Permissions: "r"}}
 		want = "opened\nno others\n"
 	}
 	out, r := c.run(task)
-	if !r.Successful() || !strings.Contains(out, want) || !strings.Contains(out, "Read-only file system") {
+	if !r.Successful() || !strings.Contains(out, want) || strings.Contains(out, "WRITTEN") || !strings.Contains(out, "Read-only file system") {
 		t.Fatalf("%+v, %q", r, out)
 	}
 	if raw, err := os.ReadFile(filepath.Join(volume, "here")); err != nil || string(raw) != "hello\n" {
@@ -457,5 +470,37 @@ func TestIsolatedTasksOutliveSupervisorAndKeeperAndAreStoppedAsAWhole(t *testing
 		if got, err := os.Readlink(link); err == nil && got == ns && !strings.Contains(string(stat), ") Z ") {
 			t.Errorf("%s is left of the stopped task", link)
 		}
+	}
+}
+
+func TestATaskJoinsANetworkNamespaceAndHasItsHostname(t *testing.T) {
+	c := newCell(t, nil)
+	other := exec.Command("unshare", "-n", "sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Skipf("no network namespace can be made: %v", err)
+	}
+	defer func() {
+		_ = other.Process.Kill() // it sleeps
+		_ = other.Wait()
+	}()
+	file := fmt.Sprintf("/proc/%d/ns/net", other.Process.Pid)
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ""
+	c.eventually("the namespace is made", func() bool {
+		want, err = os.Readlink(file)
+		return err == nil && want != own
+	})
+	task := c.task("a", sh("readlink /proc/self/ns/net; hostname"))
+	task.Network = &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: file, Hostname: "inside"}
+	if out, r := c.run(task); !r.Successful() || out != want+"\ninside\n" {
+		t.Fatalf("%+v, %q, want %s", r, out, want)
+	}
+	task = c.task("b", sh("true"))
+	task.Network = &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: "/no/such/namespace"}
+	if _, _, err := c.StartTask(c.ctx, task); err == nil || !strings.Contains(err.Error(), "/no/such/namespace") {
+		t.Fatalf("a namespace that does not exist: %v", err)
 	}
 }

@@ -159,6 +159,17 @@ func (c *Cgroups) Make(name string, limits Limits, devices []Device) (*Group, er
 			return nil, errors.Join(fmt.Errorf("limit the task: write %q to %s: %w; the machine's kernel must offer it, and the value must suit the machine", s.value, filepath.Join(dir, s.file), err), g.Remove())
 		}
 	}
+	if g.Dir == "" || g.dirs["devices"] != "" {
+		return g, nil
+	}
+	fd, err := g.open()
+	if err == nil {
+		err = limitDevices(fd, deviceRules(devices))
+		closeFD(fd)
+	}
+	if err != nil {
+		return nil, errors.Join(err, g.Remove())
+	}
 	return g, nil
 }
 
@@ -255,7 +266,7 @@ func (g *Group) settings(l Limits, devices []Device) []setting {
 	if g.dirs["devices"] != "" {
 		try("devices", "devices.deny", "a")
 		for _, rule := range deviceRules(devices) {
-			set("devices", "devices.allow", rule)
+			set("devices", "devices.allow", rule.String())
 		}
 	}
 	return out
@@ -267,22 +278,6 @@ func coreList(cores []int) string {
 		text[i] = strconv.Itoa(c)
 	}
 	return strings.Join(text, ",")
-}
-
-// deviceRules are what a task may use, as version 1 writes it: the standard
-// nodes, terminals, and its own devices. Nothing else can be made or opened.
-func deviceRules(devices []Device) []string {
-	rules := []string{"c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 5:0 rwm", "c 5:2 rwm", "c 136:* rwm"}
-	for _, d := range devices {
-		for _, n := range nodesOf(d) {
-			kind := "c"
-			if n.mode&unix.S_IFMT == unix.S_IFBLK {
-				kind = "b"
-			}
-			rules = append(rules, fmt.Sprintf("%s %d:%d %s", kind, unix.Major(n.rdev), unix.Minor(n.rdev), d.Permissions))
-		}
-	}
-	return rules
 }
 
 // enterThread puts the calling thread into the group's version 1 hierarchies,
