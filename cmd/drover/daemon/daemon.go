@@ -63,6 +63,7 @@ var _ api.Backend = (*Daemon)(nil)
 // node has registered.
 func Start(ctx context.Context, cfg *config.Config, version string, log hclog.InterceptLogger, reload func() error) (_ *Daemon, err error) {
 	d := &Daemon{cfg: cfg, version: version, log: log, dataDir: cfg.DataDir, reload: reload}
+	measured() // from the beginning
 	defer func() {
 		if err != nil {
 			d.Stop()

@@ -200,37 +200,3 @@ func (d *Daemon) stats() map[string]map[string]string {
 	}
 	return out
 }
-
-// Metrics are gauges of the process and of the server, with the reference's names.
-func (d *Daemon) Metrics() *api.MetricsSummary {
-	var mem runtime.MemStats
-	runtime.ReadMemStats(&mem)
-	broker, blocked, _, rows := d.server.Stats()
-	labels := map[string]string{"host": d.cfg.Name}
-	gauge := func(name string, v float64) api.MetricGauge {
-		return api.MetricGauge{Name: name, Value: v, Labels: labels}
-	}
-	out := &api.MetricsSummary{
-		Timestamp: time.Now().UTC().Format("2006-01-02 15:04:05 +0000 UTC"),
-		Points:    []api.MetricPoint{}, Counters: []api.MetricSample{}, Samples: []api.MetricSample{},
-		Gauges: []api.MetricGauge{
-			gauge("nomad.runtime.num_goroutines", float64(runtime.NumGoroutine())),
-			gauge("nomad.runtime.alloc_bytes", float64(mem.Alloc)),
-			gauge("nomad.runtime.sys_bytes", float64(mem.Sys)),
-			gauge("nomad.runtime.heap_objects", float64(mem.HeapObjects)),
-			gauge("nomad.runtime.total_gc_runs", float64(mem.NumGC)),
-			gauge("nomad.runtime.total_gc_pause_ns", float64(mem.PauseTotalNs)),
-			gauge("nomad.nomad.broker.total_ready", float64(broker.Ready)),
-			gauge("nomad.nomad.broker.total_unacked", float64(broker.Unacked)),
-			gauge("nomad.nomad.broker.total_pending", float64(broker.Waiting)),
-			gauge("nomad.nomad.broker.total_waiting", float64(broker.Delayed)),
-			gauge("nomad.nomad.blocked_evals.total_blocked", float64(blocked)),
-			gauge("nomad.raft.appliedIndex", float64(d.server.Raft().AppliedIndex())),
-			gauge("nomad.raft.lastIndex", float64(d.server.Raft().LastIndex())),
-		},
-	}
-	for name, n := range rows {
-		out.Gauges = append(out.Gauges, gauge("nomad.state."+name+".rows", float64(n)))
-	}
-	return out
-}

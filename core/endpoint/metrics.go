@@ -1,0 +1,178 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"maps"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+)
+
+// gauges collects gauges that have labels in common.
+type gauges struct {
+	labels map[string]string
+	out    []api.MetricGauge
+}
+
+// add appends a gauge; more are pairs of further labels.
+func (g *gauges) add(name string, value float64, more ...string) {
+	labels := g.labels
+	if len(more) > 0 {
+		labels = maps.Clone(labels)
+		for i := 0; i+1 < len(more); i += 2 {
+			labels[more[i]] = more[i+1]
+		}
+	}
+	g.out = append(g.out, api.MetricGauge{Name: name, Value: value, Labels: labels})
+}
+
+// ServerGauges are the figures of the cluster's jobs, derived from state when
+// they are asked for, with the reference's names.
+func ServerGauges(view *state.View, labels map[string]string) []api.MetricGauge {
+	g := &gauges{labels: labels}
+	status := map[string]int{model.JobStatusPending: 0, model.JobStatusRunning: 0, model.JobStatusDead: 0}
+	for job := range view.Jobs("") {
+		status[job.Status]++
+		g.summary(job, view.JobSummary(job.Namespace, job.ID))
+	}
+	for name, n := range status {
+		g.add("nomad.nomad.job_status."+name, float64(n))
+	}
+	ready := 0
+	for n := range view.Nodes() {
+		if n.Status == model.NodeStatusReady {
+			ready++
+		}
+	}
+	g.add("nomad.nomad.heartbeat.active", float64(ready))
+	return g.out
+}
+
+func (g *gauges) summary(job *model.Job, s *model.JobSummary) {
+	if s == nil {
+		return
+	}
+	names := []string{"job", job.ID, "namespace", job.Namespace}
+	if job.ParentID != "" {
+		names = append(names, "parent_id", job.ParentID)
+	}
+	for group, n := range s.Summary {
+		of := append([]string{"task_group", group}, names...)
+		for name, value := range map[string]int{
+			"queued": n.Queued, "complete": n.Complete, "failed": n.Failed, "running": n.Running, "starting": n.Starting, "lost": n.Lost, "unknown": n.Unknown,
+		} {
+			g.add("nomad.nomad.job_summary."+name, float64(value), of...)
+		}
+	}
+	if c := s.Children; c != nil && (job.IsPeriodic() || job.IsParameterized()) {
+		for name, value := range map[string]int64{"pending": c.Pending, "running": c.Running, "dead": c.Dead} {
+			g.add("nomad.nomad.job_summary."+name, float64(value), names...)
+		}
+	}
+}
+
+// NodeGauges are the figures of a node's allocs and resources. A node that state
+// does not know has none.
+func NodeGauges(view *state.View, nodeID string, labels map[string]string) []api.MetricGauge {
+	node := view.NodeByID(nodeID)
+	if node == nil {
+		return nil
+	}
+	g := &gauges{labels: nodeLabels(node, labels)}
+	allocs := map[string]int{"blocked": 0, "migrating": 0, "pending": 0, "running": 0, "terminal": 0}
+	tasks := map[string]int{model.TaskStatePending: 0, model.TaskStateRunning: 0, model.TaskStateDead: 0}
+	var used model.NodeUse
+	for _, a := range view.AllocsByNode(nodeID) {
+		allocs[allocKind(a)]++
+		for _, t := range a.TaskStates {
+			tasks[t.State]++
+		}
+		if !a.ClientTerminalStatus() && a.AllocatedResources != nil {
+			r := a.AllocatedResources.Comparable()
+			used.CPU, used.MemoryMB, used.DiskMB = used.CPU+r.CPUShares, used.MemoryMB+r.MemoryMB, used.DiskMB+r.DiskMB
+		}
+	}
+	for name, n := range allocs {
+		g.add("nomad.client.allocations."+name, float64(n))
+	}
+	for name, n := range tasks {
+		g.add("nomad.client.tasks."+name, float64(n))
+	}
+	g.add("nomad.client.allocated.cpu", float64(used.CPU))
+	g.add("nomad.client.allocated.memory", float64(used.MemoryMB))
+	g.add("nomad.client.allocated.disk", float64(used.DiskMB))
+	if total, kept := node.NodeResources, node.ReservedResources; total != nil && kept != nil {
+		g.add("nomad.client.unallocated.cpu", float64(int64(total.Cpu.CpuShares)-int64(kept.Cpu.CpuShares)-used.CPU))
+		g.add("nomad.client.unallocated.memory", float64(int64(total.Memory.MemoryMB)-int64(kept.Memory.MemoryMB)-used.MemoryMB))
+		g.add("nomad.client.unallocated.disk", float64(int64(total.Disk.DiskMB)-int64(kept.Disk.DiskMB)-used.DiskMB))
+	}
+	return g.out
+}
+
+// HostGauges are the figures of a node's machine.
+func HostGauges(node *model.Node, h *HostUse, labels map[string]string) []api.MetricGauge {
+	g := &gauges{labels: nodeLabels(node, labels)}
+	g.add("nomad.client.uptime", float64(h.Uptime))
+	if m := h.Memory; m != nil {
+		g.add("nomad.client.host.memory.total", float64(m.Total))
+		g.add("nomad.client.host.memory.available", float64(m.Available))
+		g.add("nomad.client.host.memory.used", float64(m.Used))
+		g.add("nomad.client.host.memory.free", float64(m.Free))
+	}
+	for _, c := range h.CPU {
+		g.add("nomad.client.host.cpu.total_percent", c.TotalPercent, "cpu", c.CPU)
+		g.add("nomad.client.host.cpu.total_ticks", c.TotalTicks, "cpu", c.CPU)
+		g.add("nomad.client.host.cpu.user", c.User, "cpu", c.CPU)
+		g.add("nomad.client.host.cpu.idle", c.Idle, "cpu", c.CPU)
+		g.add("nomad.client.host.cpu.system", c.System, "cpu", c.CPU)
+	}
+	for _, d := range h.DiskStats {
+		g.add("nomad.client.host.disk.size", float64(d.Size), "disk", d.Device)
+		g.add("nomad.client.host.disk.used", float64(d.Used), "disk", d.Device)
+		g.add("nomad.client.host.disk.available", float64(d.Available), "disk", d.Device)
+		g.add("nomad.client.host.disk.used_percent", d.UsedPercent, "disk", d.Device)
+		g.add("nomad.client.host.disk.inodes_percent", d.InodesUsedPercent, "disk", d.Device)
+	}
+	return g.out
+}
+
+// HostUse is what metrics read of the answer to host.stats.
+type HostUse struct {
+	Uptime uint64
+	Memory *struct{ Total, Available, Used, Free uint64 }
+	CPU    []struct {
+		CPU                                          string
+		User, System, Idle, TotalPercent, TotalTicks float64
+	}
+	DiskStats []struct {
+		Device                         string
+		Size, Used, Available          uint64
+		UsedPercent, InodesUsedPercent float64
+	}
+}
+
+func allocKind(a *model.Allocation) string {
+	switch {
+	case a.ClientTerminalStatus():
+		return "terminal"
+	case a.ClientStatus == model.AllocClientStatusRunning:
+		return "running"
+	}
+	return "pending"
+}
+
+func nodeLabels(n *model.Node, labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	class := n.NodeClass
+	if class == "" {
+		class = "none"
+	}
+	maps.Copy(out, map[string]string{
+		"node_id": n.ID, "datacenter": n.Datacenter, "node_class": class, "node_pool": n.NodePool, "node_status": n.Status,
+		"node_scheduling_eligibility": n.SchedulingEligibility,
+	})
+	return out
+}
