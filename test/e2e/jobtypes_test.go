@@ -59,14 +59,15 @@ func TestSysbatchRunsOnceToItsEndAndAgainWhenItChanges(t *testing.T) {
 
 func TestADispatchedJobGetsItsMetaAndPayloadOnceForEachToken(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(kind("hook", "batch", `parameterized {
+	file := kind("hook", "batch", `parameterized {
     payload       = "required"
     meta_required = ["who"]
     meta_optional = ["why"]
   }
   meta {
     why = "no reason"
-  }`, `echo "$NOMAD_META_who: $NOMAD_META_why" > $NOMAD_ALLOC_DIR/said`))
+  }`, `echo "$NOMAD_META_who: $NOMAD_META_why: $(cat $NOMAD_TASK_DIR/in/put)" > $NOMAD_ALLOC_DIR/said`)
+	a.run(strings.Replace(file, "config {", "dispatch_payload {\n file = \"in/put\"\n}\nconfig {", 1))
 	dispatch := func(token string, payload string, meta map[string]string) (*api.JobDispatchResponse, error) {
 		return a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: "hook", Payload: []byte(payload), Meta: meta, IdempotencyToken: token, IdPrefixTemplate: "ci"})
 	}
@@ -83,7 +84,7 @@ func TestADispatchedJobGetsItsMetaAndPayloadOnceForEachToken(t *testing.T) {
 		t.Errorf("the same token gives %+v, %v", again, err)
 	}
 	x := a.await(first.DispatchedJobID, model.AllocClientStatusComplete, 1)[0]
-	if b, err := os.ReadFile(a.path(x.ID, "alloc/said")); err != nil || string(b) != "me: no reason\n" {
+	if b, err := os.ReadFile(a.path(x.ID, "alloc/said")); err != nil || string(b) != "me: no reason: hello\n" {
 		t.Errorf("the task said %q, %v", b, err)
 	}
 	if j, _, err := a.Job(a.ctx(), first.DispatchedJobID, nil); err != nil || string(j.Payload) != "hello" || j.ParentID != "hook" || !j.Dispatched {
