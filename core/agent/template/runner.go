@@ -6,12 +6,10 @@ package template
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
-	texttemplate "text/template"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -215,104 +213,6 @@ func (r *Runner) await(ctx context.Context) error {
 		return fmt.Errorf("templates wait for data that is missing: %v: %w", r.Waiting(), context.Cause(ctx))
 	}
 	return nil
-}
-
-// render runs a template and writes its file if its bytes are new. Without an
-// error it may still not be done: then data is missing.
-func (r *Runner) render(ctx context.Context, t *rendered) (changed bool, err error) {
-	out, err := r.execute(ctx, t)
-	if err != nil || len(t.miss) > 0 {
-		return false, err
-	}
-	sum := sha256.Sum256(out)
-	if t.done && sum == t.sum {
-		return false, nil
-	}
-	var env map[string]string
-	if t.spec.Envvars {
-		if env, err = parseEnv(string(out)); err != nil {
-			return false, fmt.Errorf("template %q: %w", t.name, err)
-		}
-	}
-	if r.task.Running && !t.done {
-		out, env, changed = r.adopt(t, out, env)
-	} else {
-		changed = true
-	}
-	if changed {
-		if err := r.files.write(t.at, out, t.mode.mode, t.mode.owner); err != nil {
-			return false, err
-		}
-	}
-	t.done, t.sum, t.env = true, sum, env
-	r.joinEnv()
-	return changed, nil
-}
-
-// adopt looks at the file that a running task was started with. It is kept if it
-// is the same, or if it can only differ by what is other at each run, such as the
-// time: that is no reason to restart a task because its agent was restarted.
-func (r *Runner) adopt(t *rendered, out []byte, env map[string]string) ([]byte, map[string]string, bool) {
-	if !r.files.differs(t.at, out) {
-		return out, env, false
-	}
-	if t.watches && !t.volatile {
-		return out, env, true
-	}
-	old, _, err := r.files.readAt(t.at, t.spec.DestPath, r.engine.cfg.MaxBytes)
-	if err != nil {
-		return out, env, true
-	}
-	if t.spec.Envvars {
-		oldEnv, err := parseEnv(string(old))
-		if err != nil {
-			return out, env, true
-		}
-		env = oldEnv
-	}
-	return old, env, false
-}
-
-// execute gives what a template makes, and notes what it read and what is missing.
-func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
-	if err := r.engine.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer r.engine.exit()
-	ctx, cancel := context.WithTimeoutCause(ctx, r.engine.cfg.MaxDuration, errTooLong)
-	defer cancel()
-	run := &execution{ctx: ctx, maxBytes: r.engine.cfg.MaxBytes, maxSteps: r.engine.cfg.MaxSteps, answers: map[Query]known{}, files: map[string]stamp{}}
-	t.run = run
-	out := &limited{max: run.maxBytes}
-	err := t.tmpl.Execute(out, nil)
-	t.run = nil
-	t.tried, t.seen, t.read, t.miss = true, make(map[Query]uint64, len(run.answers)), run.files, run.missing
-	for q, k := range run.answers {
-		t.seen[q] = k.version
-	}
-	if err == nil {
-		return out.Bytes(), nil
-	}
-	// A template that goes on without its data fails for that; what is over the
-	// bounds does not get better by waiting.
-	if len(run.missing) > 0 && errdefs.ClassOf(err) != errdefs.ResourceExhausted && ctx.Err() == nil {
-		return nil, nil
-	}
-	t.miss = nil
-	var placed texttemplate.ExecError
-	if !errors.As(err, &placed) { // of the writer
-		err = fmt.Errorf("template %q: %w", t.name, err)
-	}
-	return nil, classedTemplate(err)
-}
-
-// classedTemplate keeps the class that a check gave, and makes the rest a wrong template.
-func classedTemplate(err error) error {
-	var class errdefs.Class
-	if errors.As(err, &class) || errdefs.ClassOf(err) != errdefs.Internal {
-		return err
-	}
-	return errdefs.New(errdefs.InvalidArgument, err)
 }
 
 // stale tells whether what a template read has changed since.
