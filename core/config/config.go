@@ -147,6 +147,10 @@ type Server struct {
 	EvalGCThreshold       string `json:"eval_gc_threshold,omitempty"`
 	BatchEvalGCThreshold  string `json:"batch_eval_gc_threshold,omitempty"`
 	DeploymentGCThreshold string `json:"deployment_gc_threshold,omitempty"`
+	JobDefaultPriority    int    `json:"job_default_priority,omitempty"`
+	JobMaxPriority        int    `json:"job_max_priority,omitempty"`
+	JobMaxCount           int    `json:"job_max_count,omitempty"`
+	JobMaxSourceSize      string `json:"job_max_source_size,omitempty"`
 	HeartbeatGrace        string `json:"heartbeat_grace,omitempty"`
 	RaftSnapshotThreshold int    `json:"raft_snapshot_threshold,omitempty"`
 	RaftTrailingLogs      int    `json:"raft_trailing_logs,omitempty"`
@@ -253,6 +257,7 @@ func (c *Config) Finish() error {
 		}
 	}
 	problems = append(problems, c.Client.Artifact.problems()...)
+	problems = append(problems, c.Server.jobProblems()...)
 	problems = append(problems, c.Client.Template.problems()...)
 	if len(problems) > 0 {
 		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))

@@ -214,7 +214,7 @@ var unused = map[string][]string{
 		"rejoin_after_leave", "non_voting_server", "redundancy_zone", "upgrade_version", "encrypt", "server_join",
 		"default_scheduler_config", "plan_rejection_tracker", "plan_apply_pipeline", "enable_event_broker", "event_buffer_size",
 		"license_path", "search", "deploy_query_rate_limit", "raft_logstore", "raft_boltdb", "raft_snapshot_interval",
-		"job_default_priority", "job_max_priority", "job_max_count", "job_max_source_size", "job_tracked_versions", "oidc_issuer",
+		"job_tracked_versions", "oidc_issuer",
 		"start_timeout", "log_file", "non_production",
 	},
 	"client.template": {"consul_retry", "vault_retry", "vault_default_lease_duration", "use_client_consul_token"},

@@ -37,7 +37,7 @@ func (e *Endpoint) DispatchJob(ctx context.Context, req *api.JobDispatchRequest)
 	case parent.Stop:
 		return nil, errdefs.FailedPreconditionf("Specified job %q is stopped", req.JobID)
 	}
-	if err := checkDispatch(parent, req); err != nil {
+	if err := e.checkDispatch(parent, req); err != nil {
 		return nil, err
 	}
 	if earlier := e.dispatched(req); earlier != nil {
@@ -96,7 +96,7 @@ func (e *Endpoint) dispatched(req *api.JobDispatchRequest) *api.JobDispatchRespo
 	return out
 }
 
-func checkDispatch(parent *model.Job, req *api.JobDispatchRequest) error {
+func (e *Endpoint) checkDispatch(parent *model.Job, req *api.JobDispatchRequest) error {
 	p := parent.ParameterizedJob
 	switch {
 	case p.Payload == "required" && len(req.Payload) == 0:
@@ -105,8 +105,8 @@ func checkDispatch(parent *model.Job, req *api.JobDispatchRequest) error {
 		return errdefs.InvalidArgumentf("Payload provided but forbidden by parameterized job")
 	case len(req.Payload) > maxPayload:
 		return errdefs.InvalidArgumentf("Payload exceeds maximum size; %d > %d", len(req.Payload), maxPayload)
-	case req.Priority < 0 || req.Priority > model.JobMaxPriority:
-		return errdefs.InvalidArgumentf("dispatch priority must be between [%d, %d], or 0 for that of the job", model.JobMinPriority, model.JobMaxPriority)
+	case req.Priority < 0 || req.Priority > e.Jobs.maxPriority():
+		return errdefs.InvalidArgumentf("dispatch priority must be between [%d, %d], or 0 for that of the job", model.JobMinPriority, e.Jobs.maxPriority())
 	case req.IdPrefixTemplate != "" && !dispatchPrefix.MatchString(req.IdPrefixTemplate):
 		return errdefs.InvalidArgumentf("id prefix template %q is invalid: it must match %s", req.IdPrefixTemplate, dispatchPrefix)
 	case len(req.IdempotencyToken) > maxToken || strings.ContainsRune(req.IdempotencyToken, 0):

@@ -50,6 +50,8 @@ type Config struct {
 	CollectGarbage func(ctx context.Context) error
 	// Keyring seals variables.
 	Keyring *keyring.Keyring
+	// Jobs are the limits of jobs.
+	Jobs JobLimits
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }

@@ -6,9 +6,6 @@ package endpoint
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-
-	"github.com/dustin/go-humanize"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
@@ -42,6 +39,9 @@ func (e *Endpoint) canonical(body json.RawMessage, ns string) (*model.Job, error
 	draft, err := jobspec.ParseJSON(body)
 	if err != nil {
 		return nil, &api.ShapeError{Err: err}
+	}
+	if p := e.Jobs.DefaultPriority; p > 0 && (draft.Priority == nil || *draft.Priority == 0) {
+		draft.Priority = &p
 	}
 	if ns != "" && (draft.Namespace == nil || *draft.Namespace == "") {
 		draft.Namespace = &ns
@@ -98,7 +98,7 @@ func (e *Endpoint) ValidateJob(_ context.Context, req *api.JobValidateRequest) (
 		return nil, err
 	}
 	out := &api.JobValidateResponse{DriverConfigValidated: true, Warnings: jobspec.WarningText(job)}
-	if err := job.Validate(); err != nil {
+	if err := e.Jobs.validate(job); err != nil {
 		out.Error = err.Error()
 		out.ValidationErrors = model.Problems(err)
 	}
@@ -117,7 +117,7 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	if req.Region != "" && job.Region != req.Region && job.Region != model.DefaultRegion {
 		return nil, errdefs.InvalidArgumentf("No path to region")
 	}
-	if err := job.Validate(); err != nil {
+	if err := e.Jobs.validate(job); err != nil {
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}
 	if err := e.admit(job); err != nil {
@@ -126,34 +126,13 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	if req.PreserveCounts {
 		preserveCounts(job, e.Store.View().JobByID(job.Namespace, job.ID))
 	}
-	more := dropLargeSource(req)
+	more := e.Jobs.keepSource(req)
 	out, err := e.register(ctx, job, model.EvalTriggerJobRegister, req)
 	if err != nil {
 		return nil, err
 	}
 	out.Warnings = jobspec.WarningText(job, more...)
 	return out, nil
-}
-
-// maxSource is how large a job file is kept beside its job, variables included.
-const maxSource = 1 << 20
-
-// dropLargeSource forgets a job file that is too large to be kept, and says so:
-// the job itself is as good without.
-func dropLargeSource(req *api.JobRegisterRequest) []string {
-	s := req.Submission
-	if s == nil {
-		return nil
-	}
-	size := len(s.Source) + len(s.Variables)
-	for k, v := range s.VariableFlags {
-		size += len(k) + len(v)
-	}
-	if size <= maxSource {
-		return nil
-	}
-	req.Submission = nil
-	return []string{fmt.Sprintf("Job source size of %s exceeds maximum of %s and will be discarded", humanize.IBytes(uint64(size)), humanize.IBytes(maxSource))}
 }
 
 // preserveCounts keeps the counts that scaling gave to the groups of the old job.
@@ -361,6 +340,9 @@ func (e *Endpoint) ScaleJob(ctx context.Context, req *api.JobScaleRequest) (*api
 		return nil, err
 	}
 	tg.Count = int(*req.Count)
+	if err := e.Jobs.checkCount(job); err != nil {
+		return nil, err
+	}
 	if !req.EnforceIndex {
 		req.JobModifyIndex = cur.JobModifyIndex
 	}

@@ -53,7 +53,7 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 	if req.JobID != "" && req.JobID != job.ID {
 		return nil, errdefs.InvalidArgumentf("Job ID does not match")
 	}
-	if err := job.Validate(); err != nil {
+	if err := e.Jobs.validate(job); err != nil {
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}
 	if err := e.admit(job); err != nil {

@@ -20,15 +20,18 @@ const (
 )
 
 // Validate returns all problems of the job as a ValidationError, or nil.
-func (j *Job) Validate() error {
+func (j *Job) Validate() error { return j.ValidateUpTo(JobMaxPriority) }
+
+// ValidateUpTo is Validate for a cluster with another greatest priority.
+func (j *Job) ValidateUpTo(maxPriority int) error {
 	var p ValidationError
 	if j.Region == "" {
 		p.addf("Missing job region")
 	}
 	j.validateNames(&p)
 	j.validateType(&p)
-	if j.Priority < JobMinPriority || j.Priority > JobMaxPriority {
-		p.addf("Job priority must be between [%d, %d]", JobMinPriority, JobMaxPriority)
+	if j.Priority < JobMinPriority || j.Priority > maxPriority {
+		p.addf("Job priority must be between [%d, %d]", JobMinPriority, maxPriority)
 	}
 	if len(j.Datacenters) == 0 && !j.multiregionHasDatacenters() {
 		p.addf("Missing job datacenters")

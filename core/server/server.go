@@ -50,6 +50,7 @@ type Config struct {
 	// Workers is how many evaluations are scheduled at the same time.
 	Workers int
 	GC      gc.Thresholds
+	Jobs    endpoint.JobLimits
 	// HeartbeatTTL is the lease of a node; 0 is the default of core/dispatch.
 	HeartbeatTTL      time.Duration
 	SnapshotThreshold uint64
@@ -121,6 +122,7 @@ func New(cfg Config) (*Server, error) {
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: raft{s.raft}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
 		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: keys,
+		Jobs: cfg.Jobs,
 	})
 	return s, nil
 }

@@ -158,6 +158,7 @@ func (d *Daemon) serverConfig() server.Config {
 		dir = c.DataDir
 	}
 	keep := gc.DefaultThresholds()
+	source, _ := c.JobSource() // Finish has checked it
 	return server.Config{
 		DataDir: dir, Dev: d.cfg.Dev, Region: d.cfg.Region, Datacenter: d.cfg.Datacenter, Address: d.cfg.AdvertiseRPC(), Workers: workers,
 		GC: gc.Thresholds{
@@ -165,6 +166,7 @@ func (d *Daemon) serverConfig() server.Config {
 			Job: config.Duration(c.JobGCThreshold, keep.Job), Deployment: config.Duration(c.DeploymentGCThreshold, keep.Deployment),
 			Node: config.Duration(c.NodeGCThreshold, keep.Node), Interval: config.Duration(c.JobGCInterval, keep.Interval),
 		},
+		Jobs:              endpoint.JobLimits{DefaultPriority: c.JobDefaultPriority, MaxPriority: c.JobMaxPriority, MaxCount: c.JobMaxCount, MaxSource: source},
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), TrailingLogs: uint64(c.RaftTrailingLogs),
 		LocalNode: d.localNode, Logger: d.log,
 	}

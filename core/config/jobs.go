@@ -1,0 +1,47 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// jobProblems says what is wrong with the limits of jobs.
+func (s *Server) jobProblems() []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	highest := model.JobMaxPriority
+	if p := s.JobMaxPriority; p != 0 {
+		if highest = p; p < model.JobMaxPriority || p > math.MaxInt16-1 {
+			add("server.job_max_priority cannot be %d. Must be between %d and %d", p, model.JobMaxPriority, math.MaxInt16-1)
+		}
+	}
+	if p := s.JobDefaultPriority; p != 0 && (p < model.JobDefaultPriority || p > highest) {
+		add("server.job_default_priority cannot be %d. Must be between %d and %d", p, model.JobDefaultPriority, highest)
+	}
+	if s.JobMaxCount < 0 {
+		add("server.job_max_count %d is negative", s.JobMaxCount)
+	}
+	if _, err := s.JobSource(); err != nil {
+		add("server.job_max_source_size: %q is no size such as \"1M\"", s.JobMaxSourceSize)
+	}
+	return out
+}
+
+// JobSource is how many bytes of a job file are kept, 0 for the default.
+func (s *Server) JobSource() (int64, error) {
+	if s.JobMaxSourceSize == "" {
+		return 0, nil
+	}
+	n, err := humanize.ParseBytes(s.JobMaxSourceSize)
+	if err == nil && n > 1<<30 {
+		err = fmt.Errorf("%d bytes are more than a job file may have", n)
+	}
+	return int64(n), err
+}

@@ -1,0 +1,77 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// JobLimits are what operators say about the jobs of a cluster. Zero values are
+// the defaults.
+type JobLimits struct {
+	DefaultPriority int   // of jobs that name none; 50
+	MaxPriority     int   // 100
+	MaxCount        int   // allocs that a job may ask for in all its groups; no limit but the model's
+	MaxSource       int64 // bytes of a job file that is kept, variables included; 1 MiB
+}
+
+func (l JobLimits) maxPriority() int {
+	if l.MaxPriority <= 0 {
+		return model.JobMaxPriority
+	}
+	return l.MaxPriority
+}
+
+func (l JobLimits) maxSource() int64 {
+	if l.MaxSource <= 0 {
+		return 1 << 20
+	}
+	return l.MaxSource
+}
+
+// validate says what is wrong with a job by its own values and the cluster's limits.
+func (l JobLimits) validate(job *model.Job) error {
+	if err := job.ValidateUpTo(l.maxPriority()); err != nil {
+		return err
+	}
+	return l.checkCount(job)
+}
+
+func (l JobLimits) checkCount(job *model.Job) error {
+	if l.MaxCount <= 0 {
+		return nil
+	}
+	total := 0
+	for _, tg := range job.TaskGroups {
+		total += tg.Count
+	}
+	if total > l.MaxCount {
+		return errdefs.InvalidArgumentf("total count was greater than configured job_max_count: %d > %d", total, l.MaxCount)
+	}
+	return nil
+}
+
+// keepSource forgets a job file that is too large to be kept, and says so: the
+// job itself is as good without.
+func (l JobLimits) keepSource(req *api.JobRegisterRequest) []string {
+	s := req.Submission
+	if s == nil {
+		return nil
+	}
+	size := int64(len(s.Source) + len(s.Variables))
+	for k, v := range s.VariableFlags {
+		size += int64(len(k) + len(v))
+	}
+	if size <= l.maxSource() {
+		return nil
+	}
+	req.Submission = nil
+	return []string{fmt.Sprintf("Job source size of %s exceeds maximum of %s and will be discarded", humanize.IBytes(uint64(size)), humanize.IBytes(uint64(l.maxSource())))}
+}
