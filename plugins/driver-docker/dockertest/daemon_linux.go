@@ -23,6 +23,9 @@ import (
 type Daemon struct {
 	dir    string
 	bridge string
+	// shims has dockerd's containerd: a dockerd that is killed takes its own one
+	// with it where nobody reaps orphans, as in many containers.
+	shims  *exec.Cmd
 	cmd    *exec.Cmd
 	exited chan struct{}
 	http   *http.Client
@@ -58,13 +61,11 @@ func Start() (*Daemon, error) {
 	d.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", d.socket())
 	}}}
-	if err := d.makeBridge(); err != nil {
-		d.Remove()
-		return nil, err
-	}
-	if err := d.Run(); err != nil {
-		d.Remove()
-		return nil, err
+	for _, step := range []func() error{d.makeBridge, d.runContainerd, d.Run} {
+		if err := step(); err != nil {
+			d.Remove()
+			return nil, err
+		}
 	}
 	archive, err := image.Archive(BusyBox)
 	if err == nil {
@@ -98,15 +99,50 @@ func (d *Daemon) socket() string { return filepath.Join(d.dir, "docker.sock") }
 // Endpoint is the daemon's address.
 func (d *Daemon) Endpoint() string { return "unix://" + d.socket() }
 
+const containerdConfig = "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"
+
+func (d *Daemon) runContainerd() error {
+	config := filepath.Join(d.dir, "containerd.toml")
+	if err := os.WriteFile(config, []byte(containerdConfig), 0o600); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(d.dir, "containerd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	d.shims = exec.Command("containerd", "--config", config, "--address", d.containerd(),
+		"--root", filepath.Join(d.dir, "croot"), "--state", filepath.Join(d.dir, "c"), "--log-level", "warn")
+	d.shims.Stdout, d.shims.Stderr = log, log
+	d.shims.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := d.shims.Start(); err != nil {
+		return fmt.Errorf("start containerd: %w", err)
+	}
+	deadline := time.Now().Add(startLimit)
+	for {
+		conn, err := net.Dial("unix", d.containerd())
+		if err == nil {
+			return conn.Close()
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("containerd does not answer: %w", err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func (d *Daemon) containerd() string { return filepath.Join(d.dir, "containerd.sock") }
+
 // Run starts the daemon's process and waits until it answers.
 func (d *Daemon) Run() error {
+	_ = os.Remove(filepath.Join(d.dir, "pid")) // of a daemon that was killed
 	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	d.cmd = exec.Command("dockerd", "--data-root", filepath.Join(d.dir, "data"), "--exec-root", filepath.Join(d.dir, "x"),
-		"--pidfile", filepath.Join(d.dir, "pid"), "-H", d.Endpoint(), "--bridge", d.bridge, "--live-restore",
+		"--pidfile", filepath.Join(d.dir, "pid"), "--containerd", d.containerd(), "-H", d.Endpoint(), "--bridge", d.bridge, "--live-restore",
 		"--iptables=false", "--ip6tables=false", "--ip-masq=false", "--config-file", filepath.Join(d.dir, "none.json"))
 	if err := os.WriteFile(filepath.Join(d.dir, "none.json"), []byte("{}"), 0o600); err != nil {
 		return err
@@ -216,6 +252,10 @@ func (d *Daemon) Remove() {
 		_ = d.Stop()                                          // else it is killed
 		_ = syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL) // with its containerd
 		<-d.exited
+	}
+	if d.shims != nil && d.shims.Process != nil {
+		_ = syscall.Kill(-d.shims.Process.Pid, syscall.SIGKILL) // it has no containers any more
+		_ = d.shims.Wait()                                      // it was told to end
 	}
 	if d.bridge != "" {
 		_ = exec.Command("ip", "link", "del", d.bridge).Run() // it may not be there

@@ -104,7 +104,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Unlock()
 	if u, p, ok := q.BasicAuth(); user != "" && (!ok || u != user || p != password) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
-		http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"log in"}]}`, http.StatusUnauthorized)
+		refuse(w, http.StatusUnauthorized, `{"errors":[{"code":"UNAUTHORIZED","message":"log in"}]}`)
 		return
 	}
 	path := strings.TrimPrefix(q.URL.Path, "/v2/")
@@ -121,7 +121,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	blob, found := r.blobs[rest]
 	r.mu.Unlock()
 	if !ok || !found {
-		http.Error(w, `{"errors":[{"code":"BLOB_UNKNOWN","message":"no such blob"}]}`, http.StatusNotFound)
+		refuse(w, http.StatusNotFound, `{"errors":[{"code":"BLOB_UNKNOWN","message":"no such blob"}]}`)
 		return
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(blob)))
@@ -145,7 +145,7 @@ func (r *Registry) manifest(w http.ResponseWriter, q *http.Request, name, tag st
 	}
 	r.mu.Unlock()
 	if !ok {
-		http.Error(w, `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}`, http.StatusNotFound)
+		refuse(w, http.StatusNotFound, `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown","detail":{"Tag":"?"}}]}`)
 		return
 	}
 	w.Header().Set("Content-Type", manifestType)
@@ -162,4 +162,10 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 		return s, "", false
 	}
 	return s[:i], s[i+len(sep):], true
+}
+
+func refuse(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body)) // the client may be gone
 }

@@ -151,7 +151,8 @@ func script(s string) map[string]any {
 }
 
 func with(a, b map[string]any) map[string]any {
-	out := maps.Clone(a)
+	out := map[string]any{}
+	maps.Copy(out, a)
 	maps.Copy(out, b)
 	return out
 }
