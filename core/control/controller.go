@@ -30,6 +30,15 @@ type Controller interface {
 	Decide(in Input, key string) (Decision, error)
 }
 
+// Independent is a Controller whose decision about one key does not depend on what
+// is decided about another at the same time: decisions about many keys go into
+// the log as one entry.
+type Independent interface {
+	Controller
+	// Independent says so; it does nothing.
+	Independent()
+}
+
 // Input is what a decision may look at.
 type Input struct {
 	View  *state.View

@@ -29,6 +29,9 @@ const (
 	proposeTimeout = 30 * time.Second
 )
 
+// together bounds the keys of an Independent controller that are decided about at once.
+const together = 256
+
 // Supervisor runs controllers.
 type Supervisor struct {
 	store    *state.Store
@@ -85,9 +88,13 @@ func (s *Supervisor) loop(ctx context.Context, c Controller) {
 	defer feed.Close()
 	r := &run{Supervisor: s, c: c, logger: s.logger.Named(c.Name()), timers: timerHeap{at: map[string]*timer{}}, failures: map[string]int{}}
 	r.queue.addAll(c.All(s.store.View()))
+	atOnce := 1
+	if _, ok := c.(Independent); ok {
+		atOnce = together
+	}
 	for ctx.Err() == nil {
-		if key, ok := r.queue.take(); ok {
-			r.decide(ctx, key)
+		if keys := r.queue.take(atOnce); len(keys) > 0 {
+			r.decide(ctx, keys)
 			continue
 		}
 		// The only error is the end of the wait: a timer, or ctx.
@@ -129,12 +136,30 @@ func (r *run) take(batch state.Batch) {
 	}
 }
 
-func (r *run) decide(ctx context.Context, key string) {
-	now := time.Now()
-	d, err := r.safeDecide(Input{View: r.store.View(), Now: now, NewID: r.newID}, key)
-	if err == nil && len(d.Commands) > 0 {
-		err = r.propose(ctx, d.Commands)
+// decide decides about keys and proposes what that leads to as one entry.
+func (r *run) decide(ctx context.Context, keys []string) {
+	in := Input{View: r.store.View(), Now: time.Now(), NewID: r.newID}
+	decisions, errs := make([]Decision, len(keys)), make([]error, len(keys))
+	var commands []fsm.Command
+	for i, key := range keys {
+		if decisions[i], errs[i] = r.safeDecide(in, key); errs[i] == nil {
+			commands = append(commands, decisions[i].Commands...)
+		}
 	}
+	var refused error
+	if len(commands) > 0 {
+		refused = r.propose(ctx, commands)
+	}
+	for i, key := range keys {
+		if errs[i] == nil && len(decisions[i].Commands) > 0 {
+			errs[i] = refused
+		}
+		r.settle(ctx, key, in.Now, decisions[i], errs[i])
+	}
+}
+
+// settle counts what became of a decision and says when to decide again.
+func (r *run) settle(ctx context.Context, key string, now time.Time, d Decision, err error) {
 	r.count(len(d.Commands), err)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -206,14 +231,15 @@ func (q *dirtyQueue) addAll(keys []string) {
 	}
 }
 
-func (q *dirtyQueue) take() (string, bool) {
-	if len(q.keys) == 0 {
-		return "", false
+// take removes and returns the first n keys, or as many as there are.
+func (q *dirtyQueue) take(n int) []string {
+	n = min(n, len(q.keys))
+	keys := q.keys[:n:n]
+	q.keys = q.keys[n:]
+	for _, k := range keys {
+		delete(q.in, k)
 	}
-	k := q.keys[0]
-	q.keys = q.keys[1:]
-	delete(q.in, k)
-	return k, true
+	return keys
 }
 
 // timerHeap holds at most one time per key.

@@ -200,3 +200,52 @@ func TestARefusedCommandIsTriedAgain(t *testing.T) {
 		<-done
 	})
 }
+
+// independent is a fake whose decisions go together.
+type independent struct{ *fake }
+
+func (independent) Independent() {}
+
+func TestDecisionsOfAnIndependentControllerGoTogetherAndFailAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := state.New()
+		l := &log{machine: fsm.New(store, hclog.NewNullLogger()), index: 10, refuse: errors.New("no leader")}
+		if err := store.Update(5, func(tx *state.Tx) error {
+			for _, name := range []string{"a", "b", "bad"} {
+				tx.UpsertNamespace(&model.Namespace{Name: name})
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f := &fake{decide: func(_ control.Input, key string) (control.Decision, error) {
+			if key == "bad" {
+				return control.Decision{}, errors.New("bad")
+			}
+			return control.Decision{Commands: []fsm.Command{&fsm.UpsertNodePools{Pools: []*model.NodePool{{Name: "pool-" + key}}}}}, nil
+		}}
+		s := control.NewSupervisor(store, l, func() string { return "id" }, hclog.NewNullLogger())
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { s.Run(ctx, independent{f}) })
+		synctest.Wait()
+		if got := f.take(); !slices.Equal(got, []string{"a", "b", "bad", "default"}) || s.Stats()["fake"].Failures != 4 {
+			t.Fatalf("asked %q, %+v", got, s.Stats()["fake"])
+		}
+		l.mu.Lock()
+		l.refuse = nil
+		l.mu.Unlock()
+		time.Sleep(time.Second) // the bubble's clock: what was refused is tried again
+		synctest.Wait()
+		for _, name := range []string{"pool-a", "pool-b", "pool-default"} {
+			if store.View().NodePoolByName(name) == nil {
+				t.Errorf("no %s", name)
+			}
+		}
+		if n := l.index - 10; n != 1 {
+			t.Errorf("three commands took %d entries", n)
+		}
+		cancel()
+		wg.Wait()
+	})
+}

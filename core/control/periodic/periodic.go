@@ -34,7 +34,10 @@ const (
 // one timer for all of them.
 type Controller struct{}
 
-var _ control.Controller = Controller{}
+var _ control.Independent = Controller{}
+
+// Independent says that the launch of one job does not depend on that of another.
+func (Controller) Independent() {}
 
 // Name returns "periodic".
 func (Controller) Name() string { return "periodic" }

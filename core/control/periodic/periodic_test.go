@@ -4,8 +4,12 @@
 package periodic_test
 
 import (
+	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -233,4 +237,46 @@ func TestOnlyPeriodicJobsMakeTheControllerDecide(t *testing.T) {
 	if got := c.All(w.view()); len(got) != 1 {
 		t.Errorf("all keys are %q", got)
 	}
+}
+
+// counted applies commands at once and counts the entries.
+type counted struct {
+	mu      sync.Mutex
+	fsm     *fsm.FSM
+	entries int
+}
+
+func (c *counted) Propose(_ context.Context, data []byte) (uint64, any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries++
+	index := c.fsm.Store().View().Index() + 1
+	if err, ok := c.fsm.ApplyBatch([]fsm.Entry{{Index: index, Data: data}})[0].(error); ok {
+		return index, nil, err
+	}
+	return index, nil, nil
+}
+
+func TestManyJobsOfOneMinuteAreLaunchedInFewEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 1000
+		w := &world{t: t, fsm: fsm.New(state.New(), hclog.NewNullLogger()), now: time.Now()}
+		for i := range jobs {
+			w.register(func(j *model.Job) { j.ID, j.Periodic.Specs = fmt.Sprint("p", i), []string{"* * * * *"} })
+		}
+		log := &counted{fsm: w.fsm}
+		var ids atomic.Int64
+		s := control.NewSupervisor(w.fsm.Store(), log, func() string { return fmt.Sprint("e", ids.Add(1)) }, hclog.NewNullLogger())
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second) // of the bubble's clock
+		defer cancel()
+		s.Run(ctx, periodic.Controller{})
+		for i := range jobs {
+			if n := len(w.view().JobChildren("default", fmt.Sprint("p", i))); n != 2 {
+				t.Fatalf("job %d was launched %d times in two minutes and a half", i, n)
+			}
+		}
+		if log.entries > 2*(jobs/256+2) {
+			t.Errorf("%d launches took %d entries", 2*jobs, log.entries)
+		}
+	})
 }
