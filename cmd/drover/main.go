@@ -36,6 +36,14 @@ func run(args []string) int {
 	commands["agent"] = func() (cli.Command, error) {
 		return &daemon.Command{Version: version, Out: os.Stdout, Err: os.Stderr}, nil
 	}
+	if len(args) == 1 { // the library would write to the home of /etc/passwd
+		switch strings.TrimLeft(args[0], "-") {
+		case "autocomplete-install":
+			args = []string{"completion", "-install"}
+		case "autocomplete-uninstall":
+			args = []string{"completion", "-uninstall"}
+		}
+	}
 	program := &cli.CLI{
 		Name: "drover", Version: version, Args: args, Commands: commands, HiddenCommands: command.Hidden(),
 		Autocomplete: true, HelpFunc: command.Help, HelpWriter: os.Stdout, ErrorWriter: os.Stderr,

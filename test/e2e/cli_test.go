@@ -260,7 +260,7 @@ func TestBashCompletesCommandsOptionsAndIDs(t *testing.T) {
 			t.Errorf("after %q bash proposes %q, want %q", line, got, want)
 		}
 	}
-	a.script("bash", "touch ~/.bashrc; drover -autocomplete-install && grep -q drover ~/.bashrc && drover -autocomplete-uninstall && ! grep -q drover ~/.bashrc")
+	a.script("bash", "touch ~/.bashrc; drover -autocomplete-install && bash --norc -c 'source ~/.bashrc; complete -p drover' && drover -autocomplete-uninstall && ! grep -q drover ~/.bashrc")
 }
 
 func TestOperatorDebugMakesAnArchive(t *testing.T) {

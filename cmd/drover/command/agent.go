@@ -22,19 +22,14 @@ func agentInfo() spec {
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error {
 				self, err := s.client.AgentSelf(ctx)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(self); done {
-					return err
-				}
-				for _, group := range sortedKeys(self.Stats) {
-					s.title("%s", group)
-					for _, k := range sortedKeys(self.Stats[group]) {
-						s.printf("  %s = %s", k, self.Stats[group][k])
+				return s.show(self, err, func() {
+					for _, group := range sortedKeys(self.Stats) {
+						s.title("%s", group)
+						for _, k := range sortedKeys(self.Stats[group]) {
+							s.printf("  %s = %s", k, self.Stats[group][k])
+						}
 					}
-				}
-				return nil
+				})
 			}
 		},
 	}

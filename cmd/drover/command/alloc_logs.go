@@ -21,7 +21,7 @@ import (
 
 // source are the flags that pick an alloc and a place in its output.
 type source struct {
-	job, group   string
+	group        string
 	byJob        bool
 	follow, tail bool
 	lines, bytes int64

@@ -5,9 +5,14 @@ package command
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
 	"strings"
 	"time"
 
@@ -124,10 +129,18 @@ complete -c drover -f -a '(__drover_complete)'
 
 func completion() spec {
 	return spec{
-		usage: "completion bash|zsh|fish", synopsis: "Prints the completion of a shell", min: 1, max: 1, offline: true, takes: "bash zsh fish",
-		help: "Commands, options and ids of the cluster are completed.\n\n  bash: source <(drover completion bash)\n  zsh:  source <(drover completion zsh)\n  fish: drover completion fish | source\n\ndrover -autocomplete-install does it for good.",
-		setup: func(*flag.FlagSet) run {
+		usage: "completion [options] bash|zsh|fish", synopsis: "Prints the completion of a shell, or adds it to all shells for good", max: 1, offline: true, takes: "bash zsh fish",
+		help: "Commands, options and ids of the cluster are completed.\n\n  bash: source <(drover completion bash)\n  zsh:  source <(drover completion zsh)\n  fish: drover completion fish | source\n\n-install adds it to ~/.bashrc, ~/.zshrc and fish, as far as they are there.\ndrover -autocomplete-install and -autocomplete-uninstall are the same.",
+		setup: func(flags *flag.FlagSet) run {
+			install := flags.Bool("install", false, "Adds the completion to the shells of this user.")
+			uninstall := flags.Bool("uninstall", false, "Removes it from them.")
 			return func(_ context.Context, s *session, args []string) error {
+				switch {
+				case *install && *uninstall, (*install || *uninstall) == (len(args) == 1):
+					return errors.New("give a shell (bash, zsh or fish), -install or -uninstall")
+				case *install || *uninstall:
+					return s.installCompletion(*uninstall)
+				}
 				script, ok := completions[args[0]]
 				if !ok {
 					return fmt.Errorf("there is no completion of %q; write bash, zsh or fish", args[0])
@@ -137,4 +150,83 @@ func completion() spec {
 			}
 		},
 	}
+}
+
+// installed ends every line that installing writes.
+const installed = " # by drover -autocomplete-install"
+
+// installCompletion adds the completion to the shells of the user, or removes
+// it. The lines name this binary, so that nothing runs when a shell starts.
+func (s *session) installCompletion(remove bool) error {
+	home := s.Env["HOME"]
+	if home == "" {
+		return errors.New("HOME is not set; add the output of `drover completion <shell>` to the shell by hand")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("where drover lies is not known: %w", err)
+	}
+	line := "complete -o default -C " + quoteShell(exe) + " drover" + installed + "\n"
+	var done []string
+	for file, text := range map[string]string{".bashrc": line, ".zshrc": "autoload -U +X bashcompinit && bashcompinit" + installed + "\n" + line} {
+		path := filepath.Join(home, file)
+		if err := rewriteLines(path, text, remove); err == nil {
+			done = append(done, path)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot change %s: %w", path, err)
+		}
+	}
+	fish := filepath.Join(home, ".config", "fish")
+	if _, err := os.Stat(fish); err == nil {
+		path := filepath.Join(fish, "completions", "drover.fish")
+		if err := writeFish(path, remove); err != nil {
+			return fmt.Errorf("cannot change %s: %w", path, err)
+		}
+		done = append(done, path)
+	}
+	if len(done) == 0 {
+		return fmt.Errorf("%s has no .bashrc, no .zshrc and no .config/fish; see: drover completion -h", home)
+	}
+	sort.Strings(done)
+	s.printf("%s: %s", map[bool]string{false: "Completion added to", true: "Completion removed from"}[remove], strings.Join(done, ", "))
+	return nil
+}
+
+// rewriteLines takes our lines out of a file and, unless it is to be rid of
+// them, puts text at its end.
+func rewriteLines(path, text string, remove bool) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for l := range strings.Lines(string(old)) {
+		if !strings.HasSuffix(strings.TrimRight(l, "\n"), installed) {
+			b.WriteString(l)
+		}
+	}
+	if !remove {
+		if b.Len() > 0 && !strings.HasSuffix(b.String(), "\n") {
+			b.WriteString("\n")
+		}
+		b.WriteString(text)
+	}
+	return os.WriteFile(path, []byte(b.String()), info.Mode().Perm())
+}
+
+func writeFish(path string, remove bool) error {
+	if remove {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(completions["fish"]), 0o644)
 }

@@ -49,14 +49,9 @@ func deploymentList() spec {
 			q := filterFlags(fs, false)
 			return func(ctx context.Context, s *session, _ []string) error {
 				list, _, err := s.client.Deployments(ctx, &q.Query)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(list); done {
-					return err
-				}
-				s.deploymentTable(list)
-				return nil
+				return s.show(list, err, func() {
+					s.deploymentTable(list)
+				})
 			}
 		},
 	}
@@ -90,14 +85,9 @@ func deploymentStatus() spec {
 					return one(ctx, s, args)
 				}
 				list, _, err := s.client.Deployments(ctx, nil)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(list); done {
-					return err
-				}
-				s.deploymentTable(list)
-				return nil
+				return s.show(list, err, func() {
+					s.deploymentTable(list)
+				})
 			}
 		},
 	}

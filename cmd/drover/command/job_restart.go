@@ -129,8 +129,12 @@ func (r *restart) between(ctx context.Context, pause time.Duration, first bool) 
 	switch {
 	case first:
 	case r.wait == "ask":
-		if sure, err := r.confirm(r.answered, "Go on with the next batch?"); err != nil || !sure {
-			return errors.Join(err, errStopped)
+		sure, err := r.confirm(r.answered, "Go on with the next batch?")
+		switch {
+		case err != nil:
+			return err
+		case !sure:
+			return errStopped
 		}
 	case pause > 0:
 		r.step("Waiting %s before the next batch", pause)
@@ -154,8 +158,12 @@ func (r *restart) decide(errs []error) error {
 	if r.onError == "fail" {
 		return errs[0]
 	}
-	if sure, err := r.confirm(r.answered, "Go on after this error?"); err != nil || !sure {
-		return errors.Join(err, errStopped)
+	sure, err := r.confirm(r.answered, "Go on after this error?")
+	switch {
+	case err != nil:
+		return errors.Join(errs[0], err)
+	case !sure:
+		return errStopped
 	}
 	return nil
 }
@@ -188,7 +196,10 @@ func (r *restart) one(ctx context.Context, a *model.AllocListStub) error {
 		}
 		return r.awaitReplacement(ctx, a, res.EvalID)
 	case len(*r.tasks) == 0:
-		return r.client.RestartAllocation(ctx, a.ID, "", r.allTasks)
+		if err := r.client.RestartAllocation(ctx, a.ID, "", r.allTasks); err != nil {
+			return err
+		}
+		return r.awaitRestarted(ctx, a, nil)
 	}
 	for _, t := range *r.tasks {
 		if _, has := a.TaskStates[t]; has {
@@ -197,7 +208,37 @@ func (r *restart) one(ctx context.Context, a *model.AllocListStub) error {
 			}
 		}
 	}
-	return nil
+	return r.awaitRestarted(ctx, a, *r.tasks)
+}
+
+// awaitRestarted waits until the tasks (nil: all) that ran have been started anew.
+func (r *restart) awaitRestarted(ctx context.Context, old *model.AllocListStub, tasks []string) error {
+	q := &client.Query{}
+	for {
+		a, meta, err := r.client.Allocation(ctx, old.ID, q)
+		if err != nil {
+			return err
+		}
+		if a.TerminalStatus() {
+			return fmt.Errorf("it is %s after the restart; see: drover alloc status %s", a.ClientStatus, r.id(a.ID))
+		}
+		waits := false
+		for name, was := range old.TaskStates {
+			now := a.TaskStates[name]
+			if was.State != model.TaskStateRunning || len(tasks) > 0 && !slices.Contains(tasks, name) {
+				continue
+			}
+			waits = waits || now == nil || now.State != model.TaskStateRunning || !laterStart(now, was)
+		}
+		if !waits {
+			return nil
+		}
+		q.WaitIndex, q.WaitTime = meta.Index, 5*time.Second
+	}
+}
+
+func laterStart(now, was *model.TaskState) bool {
+	return now.StartedAt != nil && (was.StartedAt == nil || now.StartedAt.After(*was.StartedAt))
 }
 
 // awaitReplacement waits until the alloc that the evaluation placed for a

@@ -55,14 +55,9 @@ func jobAllocs() spec {
 			all := fs.Bool("all", false, "Also those of earlier jobs of this id.")
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				allocs, _, err := s.client.JobAllocations(ctx, job.ID, *all, nil)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(allocs); done {
-					return err
-				}
-				s.allocTable(allocs)
-				return nil
+				return s.show(allocs, err, func() {
+					s.allocTable(allocs)
+				})
 			})
 		},
 	}
@@ -91,14 +86,9 @@ func jobDeployments() spec {
 					return nil
 				}
 				list, _, err := s.client.JobDeployments(ctx, job.ID, *all, nil)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(list); done {
-					return err
-				}
-				s.deploymentTable(list)
-				return nil
+				return s.show(list, err, func() {
+					s.deploymentTable(list)
+				})
 			})
 		},
 	}

@@ -32,18 +32,13 @@ func namespaceList() spec {
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error {
 				list, _, err := s.client.Namespaces(ctx, nil)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(list); done {
-					return err
-				}
-				var rows [][]string
-				for _, n := range list {
-					rows = append(rows, []string{n.Name, n.Description})
-				}
-				s.tableOr("No namespaces found", []string{"Name", "Description"}, rows)
-				return nil
+				return s.show(list, err, func() {
+					var rows [][]string
+					for _, n := range list {
+						rows = append(rows, []string{n.Name, n.Description})
+					}
+					s.tableOr("No namespaces found", []string{"Name", "Description"}, rows)
+				})
 			}
 		},
 	}
@@ -55,14 +50,9 @@ func namespaceStatus() spec {
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, args []string) error {
 				n, err := s.findNamespace(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(n); done {
-					return err
-				}
-				s.describeNamespace(n)
-				return nil
+				return s.show(n, err, func() {
+					s.describeNamespace(n)
+				})
 			}
 		},
 	}

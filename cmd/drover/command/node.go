@@ -81,8 +81,12 @@ func (s *session) listNodes(ctx context.Context, o *nodeList) error {
 		header = append(header, "OS")
 	}
 	header = append(header, "Drain", "Eligibility", "Status")
+	var running map[string]int
 	if o.allocs {
 		header = append(header, "Running Allocs")
+		if running, err = s.runningByNode(ctx); err != nil {
+			return err
+		}
 	}
 	var rows [][]string
 	for _, n := range nodes {
@@ -95,11 +99,7 @@ func (s *session) listNodes(ctx context.Context, o *nodeList) error {
 		}
 		row = append(row, text(n.Drain), n.SchedulingEligibility, n.Status)
 		if o.allocs {
-			running, err := s.runningOn(ctx, n.ID)
-			if err != nil {
-				return err
-			}
-			row = append(row, text(running))
+			row = append(row, text(running[n.ID]))
 		}
 		rows = append(rows, row)
 	}
@@ -108,14 +108,14 @@ func (s *session) listNodes(ctx context.Context, o *nodeList) error {
 	return nil
 }
 
-func (s *session) runningOn(ctx context.Context, nodeID string) (n int, err error) {
-	list, _, err := s.client.NodeAllocations(ctx, nodeID, nil)
+// runningByNode counts the running allocations of each node.
+func (s *session) runningByNode(ctx context.Context) (map[string]int, error) {
+	list, _, err := s.anyNamespace().Allocations(ctx, &client.Query{Filter: `ClientStatus == "running"`})
+	out := map[string]int{}
 	for _, a := range list {
-		if a.ClientStatus == model.AllocClientStatusRunning {
-			n++
-		}
+		out[a.NodeID]++
 	}
-	return n, err
+	return out, err
 }
 
 func (s *session) describeNode(ctx context.Context, n *model.Node, short, stats bool) error {

@@ -16,14 +16,14 @@ import (
 
 // drain is one run of "node drain".
 type drain struct {
-	enable, disable, self      bool
-	force, noDeadline          bool
-	detach, monitorOnly, yes   bool
-	ignoreSystem, keepOff      bool
-	deadline                   time.Duration
-	meta                       keyValues
-	message                    string
-	deadlineGiven, optionGiven bool
+	enable, disable, self    bool
+	force, noDeadline        bool
+	detach, monitorOnly, yes bool
+	ignoreSystem, keepOff    bool
+	deadline                 time.Duration
+	meta                     keyValues
+	message                  string
+	deadlineGiven            bool
 }
 
 func nodeDrain() spec {

@@ -65,26 +65,21 @@ func nodeMetaRead() spec {
 					return err
 				}
 				m, err := s.client.NodeMeta(ctx, id)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(m); done {
-					return err
-				}
-				s.title("All Meta")
-				s.metaOr("No metadata", m.Meta)
-				s.title("\nDynamic Meta")
-				dynamic := map[string]string{}
-				for k, v := range m.Dynamic {
-					dynamic[k] = "<unset>"
-					if v != nil {
-						dynamic[k] = *v
+				return s.show(m, err, func() {
+					s.title("All Meta")
+					s.metaOr("No metadata", m.Meta)
+					s.title("\nDynamic Meta")
+					dynamic := map[string]string{}
+					for k, v := range m.Dynamic {
+						dynamic[k] = "<unset>"
+						if v != nil {
+							dynamic[k] = *v
+						}
 					}
-				}
-				s.metaOr("No metadata", dynamic)
-				s.title("\nStatic Meta")
-				s.metaOr("No metadata", m.Static)
-				return nil
+					s.metaOr("No metadata", dynamic)
+					s.title("\nStatic Meta")
+					s.metaOr("No metadata", m.Static)
+				})
 			}
 		},
 	}

@@ -55,19 +55,14 @@ func nodePoolList() spec {
 			q := filterFlags(fs, true)
 			return func(ctx context.Context, s *session, _ []string) error {
 				list, meta, err := s.client.NodePools(ctx, &q.Query)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(list); done {
-					return err
-				}
-				var rows [][]string
-				for _, p := range list {
-					rows = append(rows, []string{p.Name, p.Description})
-				}
-				s.tableOr("No node pools", []string{"Name", "Description"}, rows)
-				q.more(s, meta)
-				return nil
+				return s.show(list, err, func() {
+					var rows [][]string
+					for _, p := range list {
+						rows = append(rows, []string{p.Name, p.Description})
+					}
+					s.tableOr("No node pools", []string{"Name", "Description"}, rows)
+					q.more(s, meta)
+				})
 			}
 		},
 	}
@@ -79,26 +74,21 @@ func nodePoolInfo() spec {
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, args []string) error {
 				p, err := s.findPool(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(p); done {
-					return err
-				}
-				s.pairs("Name", p.Name, "Description", p.Description)
-				s.title("\nMetadata")
-				s.metaOr("No metadata", p.Meta)
-				s.title("\nScheduler Configuration")
-				if c := p.SchedulerConfiguration; c == nil {
-					s.printf("No scheduler configuration")
-				} else {
-					oversubscription := ""
-					if c.MemoryOversubscriptionEnabled != nil {
-						oversubscription = text(*c.MemoryOversubscriptionEnabled)
+				return s.show(p, err, func() {
+					s.pairs("Name", p.Name, "Description", p.Description)
+					s.title("\nMetadata")
+					s.metaOr("No metadata", p.Meta)
+					s.title("\nScheduler Configuration")
+					if c := p.SchedulerConfiguration; c == nil {
+						s.printf("No scheduler configuration")
+					} else {
+						oversubscription := ""
+						if c.MemoryOversubscriptionEnabled != nil {
+							oversubscription = text(*c.MemoryOversubscriptionEnabled)
+						}
+						s.pairs("Scheduler Algorithm", c.SchedulerAlgorithm, "Memory Oversubscription Enabled", oversubscription)
 					}
-					s.pairs("Scheduler Algorithm", c.SchedulerAlgorithm, "Memory Oversubscription Enabled", oversubscription)
-				}
-				return nil
+				})
 			}
 		},
 	}
@@ -124,19 +114,14 @@ func nodePoolNodes() spec {
 					return err
 				}
 				list, meta, err := s.client.NodePoolNodes(ctx, p.Name, &q.Query)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(list); done {
-					return err
-				}
-				var rows [][]string
-				for _, n := range list {
-					rows = append(rows, []string{s.id(n.ID), n.Datacenter, n.Name, n.NodeClass, text(n.Drain), n.SchedulingEligibility, n.Status})
-				}
-				s.tableOr("No nodes", []string{"ID", "DC", "Name", "Class", "Drain", "Eligibility", "Status"}, rows)
-				q.more(s, meta)
-				return nil
+				return s.show(list, err, func() {
+					var rows [][]string
+					for _, n := range list {
+						rows = append(rows, []string{s.id(n.ID), n.Datacenter, n.Name, n.NodeClass, text(n.Drain), n.SchedulingEligibility, n.Status})
+					}
+					s.tableOr("No nodes", []string{"ID", "DC", "Name", "Class", "Drain", "Eligibility", "Status"}, rows)
+					q.more(s, meta)
+				})
 			}
 		},
 	}
@@ -242,36 +227,48 @@ const examplePool = `node_pool "example" {
 `
 
 func nodePoolInit() spec {
+	return exampleOf("node pool init", "node pool", "pool.nomad", examplePool, func() (any, error) {
+		pools, err := jobspec.ParseNodePools([]byte(examplePool), "pool.nomad.hcl")
+		if err != nil {
+			return nil, err
+		}
+		return pools[0], nil
+	})
+}
+
+// exampleOf makes a command that writes an example into name.hcl, or into
+// name.json what inJSON returns.
+func exampleOf(command, what, name, hcl string, inJSON func() (any, error)) spec {
 	return spec{
-		usage: "node pool init [options] [<filename>]", synopsis: "Writes an example of a node pool", max: 1, offline: true,
+		usage: command + " [options] [<filename>]", synopsis: "Writes an example of a " + what, max: 1, offline: true,
 		setup: func(fs *flag.FlagSet) run {
 			out := fs.String("out", "hcl", "Form of the example: hcl or json.")
 			quiet := fs.Bool("quiet", false, "Prints nothing.")
 			return func(_ context.Context, s *session, args []string) error {
-				name, content := "pool.nomad.hcl", examplePool
+				file, content := name+"."+*out, hcl
 				switch *out {
 				case "hcl":
 				case "json":
-					pools, err := jobspec.ParseNodePools([]byte(examplePool), name)
+					v, err := inJSON()
 					if err != nil {
 						return err
 					}
-					b, err := json.MarshalIndent(pools[0], "", "    ")
+					b, err := json.MarshalIndent(v, "", "    ")
 					if err != nil {
 						return fmt.Errorf("the example cannot be written as JSON: %w", err)
 					}
-					name, content = "pool.nomad.json", string(b)+"\n"
+					content = string(b) + "\n"
 				default:
 					return fmt.Errorf("-out %q: write hcl or json", *out)
 				}
 				if len(args) == 1 {
-					name = args[0]
+					file = args[0]
 				}
-				if err := writeNew(name, content); err != nil {
+				if err := writeNew(file, content); err != nil {
 					return err
 				}
 				if !*quiet {
-					s.printf("Example node pool specification written to %s", name)
+					s.printf("Example %s specification written to %s", what, file)
 				}
 				return nil
 			}

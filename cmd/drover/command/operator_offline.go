@@ -170,14 +170,9 @@ func snapshotInspect() spec {
 		setup: func(*flag.FlagSet) run {
 			return func(_ context.Context, s *session, args []string) error {
 				info, err := extract(args[0], io.Discard)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(info); done {
-					return err
-				}
-				s.pairs("ID", info.ID, "Size", text(info.Size), "Index", text(info.Index), "Term", text(info.Term))
-				return nil
+				return s.show(info, err, func() {
+					s.pairs("ID", info.ID, "Size", text(info.Size), "Index", text(info.Index), "Term", text(info.Term))
+				})
 			}
 		},
 	}

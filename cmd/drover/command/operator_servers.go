@@ -86,20 +86,15 @@ func autopilotHealth() spec {
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error {
 				h, err := s.client.AutopilotHealth(ctx)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(h); done {
-					return err
-				}
-				s.pairs("Healthy", text(h.Healthy), "FailureTolerance", text(h.FailureTolerance), "Leader", h.Leader)
-				s.printf("")
-				var rows [][]string
-				for _, x := range h.Servers {
-					rows = append(rows, []string{x.ID, x.Name, x.Address, x.SerfStatus, x.Version, text(x.Leader), text(x.Voter), text(x.Healthy), x.LastContact, text(x.LastTerm), text(x.LastIndex), when(x.StableSince)})
-				}
-				s.table([]string{"ID", "Name", "Address", "SerfStatus", "Version", "Leader", "Voter", "Healthy", "LastContact", "LastTerm", "LastIndex", "StableSince"}, rows)
-				return nil
+				return s.show(h, err, func() {
+					s.pairs("Healthy", text(h.Healthy), "FailureTolerance", text(h.FailureTolerance), "Leader", h.Leader)
+					s.printf("")
+					var rows [][]string
+					for _, x := range h.Servers {
+						rows = append(rows, []string{x.ID, x.Name, x.Address, x.SerfStatus, x.Version, text(x.Leader), text(x.Voter), text(x.Healthy), x.LastContact, text(x.LastTerm), text(x.LastIndex), when(x.StableSince)})
+					}
+					s.table([]string{"ID", "Name", "Address", "SerfStatus", "Version", "Leader", "Voter", "Healthy", "LastContact", "LastTerm", "LastIndex", "StableSince"}, rows)
+				})
 			}
 		},
 	}
@@ -111,16 +106,11 @@ func autopilotGet() spec {
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error {
 				c, err := s.client.AutopilotConfig(ctx)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(c); done {
-					return err
-				}
-				s.pairs("CleanupDeadServers", text(c.CleanupDeadServers), "LastContactThreshold", c.LastContactThreshold, "MaxTrailingLogs", text(c.MaxTrailingLogs),
-					"MinQuorum", text(int(c.MinQuorum)), "ServerStabilizationTime", c.ServerStabilizationTime, "EnableRedundancyZones", text(c.EnableRedundancyZones),
-					"DisableUpgradeMigration", text(c.DisableUpgradeMigration), "EnableCustomUpgrades", text(c.EnableCustomUpgrades))
-				return nil
+				return s.show(c, err, func() {
+					s.pairs("CleanupDeadServers", text(c.CleanupDeadServers), "LastContactThreshold", c.LastContactThreshold, "MaxTrailingLogs", text(c.MaxTrailingLogs),
+						"MinQuorum", text(int(c.MinQuorum)), "ServerStabilizationTime", c.ServerStabilizationTime, "EnableRedundancyZones", text(c.EnableRedundancyZones),
+						"DisableUpgradeMigration", text(c.DisableUpgradeMigration), "EnableCustomUpgrades", text(c.EnableCustomUpgrades))
+				})
 			}
 		},
 	}
@@ -181,19 +171,14 @@ func schedulerGet() spec {
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error {
 				c, err := s.client.SchedulerConfig(ctx)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(c); done {
-					return err
-				}
-				p := c.PreemptionConfig
-				s.pairs("Scheduler Algorithm", c.SchedulerAlgorithm, "Memory Oversubscription", text(c.MemoryOversubscriptionEnabled),
-					"Reject Job Registration", text(c.RejectJobRegistration), "Pause Eval Broker", text(c.PauseEvalBroker),
-					"Preemption System Scheduler", text(p.SystemSchedulerEnabled), "Preemption Service Scheduler", text(p.ServiceSchedulerEnabled),
-					"Preemption Batch Scheduler", text(p.BatchSchedulerEnabled), "Preemption SysBatch Scheduler", text(p.SysBatchSchedulerEnabled),
-					"Node Limit For Feasibility Checks", text(c.NodeLimitForFeasibilityChecks), "Modify Index", text(c.ModifyIndex))
-				return nil
+				return s.show(c, err, func() {
+					p := c.PreemptionConfig
+					s.pairs("Scheduler Algorithm", c.SchedulerAlgorithm, "Memory Oversubscription", text(c.MemoryOversubscriptionEnabled),
+						"Reject Job Registration", text(c.RejectJobRegistration), "Pause Eval Broker", text(c.PauseEvalBroker),
+						"Preemption System Scheduler", text(p.SystemSchedulerEnabled), "Preemption Service Scheduler", text(p.ServiceSchedulerEnabled),
+						"Preemption Batch Scheduler", text(p.BatchSchedulerEnabled), "Preemption SysBatch Scheduler", text(p.SysBatchSchedulerEnabled),
+						"Node Limit For Feasibility Checks", text(c.NodeLimitForFeasibilityChecks), "Modify Index", text(c.ModifyIndex))
+				})
 			}
 		},
 	}

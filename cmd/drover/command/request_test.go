@@ -144,6 +144,8 @@ func TestUsesThatMakeNoSenseAreRefusedBeforeAnythingIsAsked(t *testing.T) {
 		"var put p":                                   "the variable has no items",
 		"var put -force -check-index 1 p a=b":         "give either -force or -check-index",
 		"var get -item a -out json p":                 "leave -out and -template out",
+		"completion":                                  "give a shell (bash, zsh or fish)",
+		"completion -install zsh":                     "give a shell (bash, zsh or fish)",
 		"completion tcsh":                             "write bash, zsh or fish",
 		"job run -address ftp://x -":                  "use http, https or unix",
 		"job run -ca-cert /nowhere -":                 "read the CA certificate",

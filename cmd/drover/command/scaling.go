@@ -29,18 +29,13 @@ func scalingList() spec {
 					}
 				}
 				list, _, err := s.client.ScalingPolicies(ctx, q)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(list); done {
-					return err
-				}
-				var rows [][]string
-				for _, p := range list {
-					rows = append(rows, []string{s.id(p.ID), text(p.Enabled), p.Type, targetOf(p.Target)})
-				}
-				s.tableOr("No policies found", []string{"ID", "Enabled", "Type", "Target"}, rows)
-				return nil
+				return s.show(list, err, func() {
+					var rows [][]string
+					for _, p := range list {
+						rows = append(rows, []string{s.id(p.ID), text(p.Enabled), p.Type, targetOf(p.Target)})
+					}
+					s.tableOr("No policies found", []string{"ID", "Enabled", "Type", "Target"}, rows)
+				})
 			}
 		},
 	}

@@ -16,29 +16,24 @@ func serviceList() spec {
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error {
 				list, _, err := s.client.Services(ctx, nil)
-				if err != nil {
-					return err
-				}
-				if done, err := s.formatted(list); done {
-					return err
-				}
-				header := []string{"Service Name", "Tags"}
-				many := s.cfg.Namespace == "*"
-				if many {
-					header = []string{"Service Name", "Namespace", "Tags"}
-				}
-				var rows [][]string
-				for _, ns := range list {
-					for _, svc := range ns.Services {
-						row := []string{svc.ServiceName}
-						if many {
-							row = append(row, ns.Namespace)
-						}
-						rows = append(rows, append(row, "["+strings.Join(svc.Tags, ",")+"]"))
+				return s.show(list, err, func() {
+					header := []string{"Service Name", "Tags"}
+					many := s.cfg.Namespace == "*"
+					if many {
+						header = []string{"Service Name", "Namespace", "Tags"}
 					}
-				}
-				s.tableOr("No service registrations found", header, rows)
-				return nil
+					var rows [][]string
+					for _, ns := range list {
+						for _, svc := range ns.Services {
+							row := []string{svc.ServiceName}
+							if many {
+								row = append(row, ns.Namespace)
+							}
+							rows = append(rows, append(row, "["+strings.Join(svc.Tags, ",")+"]"))
+						}
+					}
+					s.tableOr("No service registrations found", header, rows)
+				})
 			}
 		},
 	}

@@ -137,6 +137,18 @@ func (s *session) formatted(v any) (bool, error) {
 	return false, nil
 }
 
+// show prints what was read as -json or -t ask, else as print does it.
+func (s *session) show(v any, err error, print func()) error {
+	if err != nil {
+		return err
+	}
+	done, err := s.formatted(v)
+	if !done {
+		print()
+	}
+	return err
+}
+
 func (s *session) printJSON(v any) error {
 	b, err := json.MarshalIndent(v, "", "    ")
 	if err != nil {

@@ -314,31 +314,11 @@ items = {
 `
 
 func varInit() spec {
-	return spec{
-		usage: "var init [options] [<filename>]", synopsis: "Writes an example of a variable", max: 1, offline: true,
-		setup: func(fs *flag.FlagSet) run {
-			out := fs.String("out", "hcl", "Form of the example: hcl or json.")
-			quiet := fs.Bool("quiet", false, "Prints nothing.")
-			return func(_ context.Context, s *session, args []string) error {
-				name, content := "spec.nv.hcl", exampleVariable
-				switch *out {
-				case "hcl":
-				case "json":
-					name, content = "spec.nv.json", "{\n  \"Path\": \"path/to/variable\",\n  \"Items\": {\n    \"key1\": \"value 1\",\n    \"key2\": \"value 2\"\n  }\n}\n"
-				default:
-					return fmt.Errorf("-out %q: write hcl or json", *out)
-				}
-				if len(args) == 1 {
-					name = args[0]
-				}
-				if err := writeNew(name, content); err != nil {
-					return err
-				}
-				if !*quiet {
-					s.printf("Example variable specification written to %s", name)
-				}
-				return nil
-			}
-		},
-	}
+	return exampleOf("var init", "variable", "spec.nv", exampleVariable, func() (any, error) {
+		v, err := parseVariable([]byte(exampleVariable), "spec.nv.hcl", "hcl")
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"Path": v.Path, "Items": v.Items}, nil
+	})
 }

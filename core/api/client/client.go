@@ -263,11 +263,12 @@ func classOf(status int) errdefs.Class {
 	return errdefs.Internal
 }
 
-// Text returns the agent's own words of an error, or the error's text.
+// Text is the text of an error with the agent's own words alone, where it is an
+// answer of the agent.
 func Text(err error) string {
 	var e *Error
 	if errors.As(err, &e) && e.Text != "" {
-		return e.Text
+		return strings.Replace(err.Error(), e.Error(), e.Text, 1)
 	}
 	return err.Error()
 }
