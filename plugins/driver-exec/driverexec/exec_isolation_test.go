@@ -504,3 +504,51 @@ func TestATaskJoinsANetworkNamespaceAndHasItsHostname(t *testing.T) {
 		t.Fatalf("a namespace that does not exist: %v", err)
 	}
 }
+
+func TestMountsPropagateAsTheVolumeSays(t *testing.T) {
+	c := newCell(t, map[string]any{"allow_caps": []any{"all"}})
+	volume := filepath.Join(c.dir, "volume")
+	for _, sub := range []string{"from-host", "from-task"} {
+		if err := os.MkdirAll(filepath.Join(volume, sub), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mount(volume, volume, "", syscall.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		for _, dir := range []string{"from-host", "from-task", "."} {
+			_ = syscall.Unmount(filepath.Join(volume, dir), syscall.MNT_DETACH) // as far as it is one
+		}
+	}()
+	if err := syscall.Mount("", volume, "", syscall.MS_SHARED, ""); err != nil {
+		t.Fatal(err)
+	}
+	config := sh(`mount -t tmpfs tmpfs /both/from-task || echo NOT MOUNTED; touch /both/from-task/x; echo up
+		until [ -e /slave/from-host/y ] && [ -e /both/from-host/y ]; do sleep 0.01; done; ls -A /private-one/from-host /private-one/from-task`)
+	config["cap_add"] = []any{"sys_admin"}
+	task := c.task("a", config)
+	task.User = "root"
+	for at, mode := range map[string]string{"/both": "bidirectional", "/slave": "host-to-task", "/private-one": "private"} {
+		task.Mounts = append(task.Mounts, driver.Mount{HostPath: volume, TaskPath: at, PropagationMode: mode})
+	}
+	c.start(task)
+	c.eventually("it is up", func() bool { return strings.Contains(c.output(task), "up\n") })
+	if _, err := os.Stat(filepath.Join(volume, "from-task", "x")); err != nil {
+		t.Errorf("the task's mount is not on the machine: %v; %s", err, c.output(task))
+	}
+	if err := syscall.Mount("tmpfs", filepath.Join(volume, "from-host"), "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(volume, "from-host", "y"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.WaitTask(c.ctx, task.ID); err != nil || !r.Successful() || c.output(task) != "up\n/private-one/from-host:\n\n/private-one/from-task:\n" {
+		t.Fatalf("%+v, %v, %q", r, err, c.output(task))
+	}
+	odd := c.task("b", sh("true"))
+	odd.Mounts = []driver.Mount{{HostPath: volume, TaskPath: "/odd", PropagationMode: "sideways"}}
+	if _, _, err := c.StartTask(c.ctx, odd); !errdefs.IsInvalidArgument(err) {
+		t.Fatalf("an unknown mode: %v", err)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -112,6 +113,27 @@ func (c *Cgroups) Find(prefix string) []string {
 		}
 	}
 	return names
+}
+
+// Sweep removes groups that were made before a time and have no processes: those
+// of tasks whose supervisor was killed for good. It removes so many at most.
+func (c *Cgroups) Sweep(before time.Time, most int) {
+	for _, all := range c.Open("*").Paths() {
+		entries, _ := os.ReadDir(filepath.Dir(all)) // none is as good
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || !e.IsDir() || info.ModTime().After(before) || !strings.Contains(e.Name(), ".") {
+				continue
+			}
+			// The kernel refuses it where there is a process.
+			if unix.Rmdir(filepath.Join(filepath.Dir(all), e.Name())) == nil {
+				most--
+			}
+			if most == 0 {
+				return
+			}
+		}
+	}
 }
 
 // Paths are the group's directories, each once.

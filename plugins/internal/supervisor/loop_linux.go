@@ -105,7 +105,13 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 	if err := l.watch(l.listener, unix.EPOLLIN, watched{}); err != nil {
 		return nil, err
 	}
-	return l, l.adopt()
+	if err := l.adopt(); err != nil {
+		return nil, err
+	}
+	// An ended task's group is of use to nobody but its own supervisor, and that
+	// for seconds. It is not waited for.
+	go l.groups.Sweep(time.Now().Add(-time.Hour), 1000)
+	return l, nil
 }
 
 // askKeeper asks the keeper to hold the FIFOs of a task, or to let them go. It
