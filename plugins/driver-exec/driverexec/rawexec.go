@@ -186,7 +186,7 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	return supervisor.Spec{
 		ID: task.ID, Path: program, Args: append([]string{c.Command}, c.Args...), Dir: dir,
 		Env: environment(task.Env, append(agent.DeniedEnvvars, c.DeniedEnvvars...)), User: user, Logs: logs,
-		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups,
+		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups, Cores: task.Resources.Cores,
 	}, nil
 }
 

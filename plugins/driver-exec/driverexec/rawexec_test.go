@@ -211,6 +211,25 @@ func rawTask(t *testing.T, config map[string]any) (*driverexec.RawExec, *driver.
 	return d, task
 }
 
+func TestATaskWithCoresOfItsOwnRunsOnThemOnly(t *testing.T) {
+	d, task := rawTask(t, map[string]any{"command": "/bin/grep", "args": []any{"Cpus_allowed_list", "/proc/self/status"}})
+	task.Resources.Cores = []int{0}
+	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.WaitTask(t.Context(), task.ID); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != "Cpus_allowed_list:\t0\n" {
+		t.Fatalf("log %q, %v", out, err)
+	}
+	task.ID, task.Resources.Cores = "alloc/web/2", []int{1000}
+	if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "cores") {
+		t.Fatalf("a core that does not exist: %v", err)
+	}
+	task.ID = "alloc/web/1"
+}
+
 func TestTheUserIsToldOfOutputThatCannotBeKept(t *testing.T) {
 	d, task := rawTask(t, map[string]any{"command": "/bin/sh", "args": []any{"-c", "head -c 1000000 /dev/zero; sleep 1000"}})
 	logs := filepath.Dir(task.Logs.StdoutPath)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -220,6 +221,11 @@ func (l *loop) fork(t *task, spec *Spec, files []uintptr) error {
 	}
 	attr.Sys.PidFD = &t.pidfd
 	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = t.cgroup != "", cgroup
+	back, err := onCores(spec.Cores)
+	if err != nil {
+		return errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
+	}
+	defer back()
 	pid, err := syscall.ForkExec(spec.Path, spec.Args, attr)
 	if err != nil && attr.Sys.UseCgroupFD && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ENOEXEC) {
 		// The cgroup is a help, not a condition.
@@ -240,6 +246,32 @@ func (l *loop) fork(t *task, spec *Spec, files []uintptr) error {
 		}
 	}
 	return nil
+}
+
+// onCores binds the calling thread to cores, so that what it forks is bound from
+// its first instruction on, and returns what undoes it.
+func onCores(cores []int) (back func(), err error) {
+	if len(cores) == 0 {
+		return func() {}, nil
+	}
+	var before, set unix.CPUSet
+	for _, c := range cores {
+		set.Set(c)
+	}
+	runtime.LockOSThread()
+	err = unix.SchedGetaffinity(0, &before)
+	if err == nil {
+		err = unix.SchedSetaffinity(0, &set)
+	}
+	if err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("use the cores %v only: %w; they must exist and be free for the agent to use", cores, err)
+	}
+	return func() {
+		if unix.SchedSetaffinity(0, &before) == nil {
+			runtime.UnlockOSThread() // else the thread stays as it is, and ours alone
+		}
+	}, nil
 }
 
 func forkError(id string, spec *Spec, err error) error {

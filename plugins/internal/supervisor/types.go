@@ -22,6 +22,8 @@ type Spec struct {
 	Logs Logs  `json:"logs"`
 	// OOMScoreAdj is written for the task if it is not nil.
 	OOMScoreAdj *int `json:"oom_score_adj,omitempty"`
+	// Cores are the only ones that the task runs on; empty for all. Linux only.
+	Cores []int `json:"cores,omitempty"`
 	// CgroupDirs are existing cgroups that the task is put into instead of one
 	// of its own. They may hold others too and are never killed as a whole.
 	CgroupDirs []string `json:"cgroup_dirs,omitempty"`
