@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -78,10 +79,13 @@ func Start() (*Daemon, error) {
 	return d, nil
 }
 
+// bridges counts the networks of this process.
+var bridges atomic.Int64
+
 // makeBridge makes a network of its own, so that daemons of several tests share no addresses.
 func (d *Daemon) makeBridge() error {
-	d.bridge = fmt.Sprintf("dvr%d", os.Getpid()%1000000)
-	n := os.Getpid() % 4000
+	n := (os.Getpid()*7 + int(bridges.Add(1))) % 4000
+	d.bridge = fmt.Sprintf("dvr%d", n)
 	for _, args := range [][]string{
 		{"link", "add", "name", d.bridge, "type", "bridge"},
 		{"addr", "add", fmt.Sprintf("10.%d.%d.1/24", 210+n/250, n%250), "dev", d.bridge},

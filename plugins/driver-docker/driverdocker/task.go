@@ -137,8 +137,18 @@ func exitResult(s *container.State) driver.ExitResult {
 		r.Signal = n
 	}
 	// A child that was killed for want of memory is no end of the task.
-	r.OOMKilled = s.OOMKilled && s.ExitCode != 0
+	if s.OOMKilled && s.ExitCode != 0 {
+		outOfMemory(&r)
+	}
 	return r
+}
+
+// outOfMemory says so in the words that people know from the reference.
+func outOfMemory(r *driver.ExitResult) {
+	r.OOMKilled = true
+	if r.Err == "" {
+		r.Err = "OOM Killed"
+	}
 }
 
 const maxSignal = 64
@@ -150,7 +160,7 @@ func (t *task) end(at time.Time, r driver.ExitResult) {
 		return
 	}
 	if t.oom && r.ExitCode == 128+9 {
-		r.OOMKilled = true // the event is there before the state of some daemons
+		outOfMemory(&r) // the event is there before the state of some daemons
 	}
 	t.endedAt, t.exit = at, &r
 	close(t.ended)

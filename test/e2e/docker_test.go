@@ -1,0 +1,168 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
+)
+
+// dockerAgent starts a Docker daemon and an agent whose docker driver uses it.
+func dockerAgent(t *testing.T) (*agent, *dockertest.Daemon) {
+	t.Helper()
+	a := newAgent(t)
+	d, err := dockertest.Start()
+	if err != nil {
+		t.Skipf("no Docker daemon: %v", err)
+	}
+	t.Cleanup(d.Remove)
+	a.plugin("driver-docker", fmt.Sprintf("exec %s/drover-plugins driver-docker", bin))
+	file := filepath.Join(a.dir, "agent.hcl")
+	config, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write("agent.hcl", 0o600, string(config)+fmt.Sprintf("plugin \"docker\" {\n  config { endpoint = %q }\n}\n", d.Endpoint()))
+	a.start()
+	a.eventually(20*time.Second, "the docker driver is healthy", func() bool {
+		nodes, _, err := a.Nodes(a.ctx(), nil)
+		return err == nil && len(nodes) == 1 && nodes[0].Drivers["docker"] != nil && nodes[0].Drivers["docker"].Healthy
+	})
+	return a, d
+}
+
+const dockerWeb = `job "web" {
+  type = "service"
+  group "g" {
+    network {
+      port "http" { to = 8080 }
+    }
+    task "t" {
+      driver = "docker"
+      config {
+        image   = "busybox:drover"
+        command = "/bin/sh"
+        args    = ["-c", "echo hello from ${NOMAD_ALLOC_ID} at $NOMAD_TASK_DIR; echo served > /local/page; exec httpd -f -p 8080 -h /local"]
+        ports   = ["http"]
+      }
+      env { GREETING = "hi ${NOMAD_PORT_http}" }
+      resources {
+        cpu    = 50
+        memory = 32
+      }
+    }
+  }
+}`
+
+func TestAContainerServesIsReachedAndOutlivesTheAgentAndItsPlugin(t *testing.T) {
+	a, d := dockerAgent(t)
+	a.run(dockerWeb)
+	alloc := a.await("web", model.AllocClientStatusRunning, 1)[0].ID
+	full, _, err := a.Allocation(a.ctx(), alloc, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := full.AllocatedResources.Shared.Ports[0]
+	served := func() bool {
+		r, err := http.Get(fmt.Sprintf("http://%s:%d/page", port.HostIP, port.Value))
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		return err == nil && string(body) == "served\n"
+	}
+	a.eventually(20*time.Second, "the page is served at the alloc's port", served)
+	hello := "hello from " + alloc + " at /local\n"
+	a.eventually(10*time.Second, "the output is in the logs", func() bool { return a.must("alloc", "logs", alloc) == hello })
+	if out := a.must("alloc", "exec", alloc, "/bin/sh", "-c", "echo $GREETING; cat /local/page"); out != "hi 8080\nserved\n" {
+		t.Errorf("exec said %q", out)
+	}
+	pid := func() string {
+		out, err := d.CLI("inspect", "-f", "{{.State.Pid}}", "t-"+alloc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	before := pid()
+	a.kill()
+	for _, p := range a.processes("drover-plugins") { // the plugins too
+		if proc, err := os.FindProcess(p); err == nil {
+			_ = proc.Kill() // it may have ended
+		}
+	}
+	if !served() {
+		t.Error("the container does not serve without its agent")
+	}
+	a.start()
+	a.eventually(20*time.Second, "the alloc is managed again", func() bool {
+		out, code := a.cli("alloc", "exec", alloc, "cat", "/local/page")
+		return code == 0 && out == "served\n"
+	})
+	if after := pid(); after != before {
+		t.Errorf("the container's process is %s, was %s", after, before)
+	}
+	if got := a.await("web", model.AllocClientStatusRunning, 1); got[0].ID != alloc {
+		t.Errorf("alloc %s runs, want %s", got[0].ID, alloc)
+	}
+	if got := a.must("alloc", "logs", alloc); got != hello {
+		t.Errorf("the logs are now %q", got)
+	}
+	a.must("job", "stop", "-detach", "web")
+	a.await("web", model.AllocClientStatusComplete, 1)
+	a.eventually(20*time.Second, "the container is removed", func() bool {
+		out, err := d.CLI("ps", "-aq", "--filter", "name=t-"+alloc)
+		return err == nil && out == ""
+	})
+}
+
+func TestADockerTaskThatFailsSaysWhy(t *testing.T) {
+	a, _ := dockerAgent(t)
+	job := func(id, config string) string {
+		return fmt.Sprintf(`job %q {
+  type = "batch"
+  group "g" {
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }
+    task "t" {
+      driver = "docker"
+      config {
+        %s
+      }
+      resources {
+        cpu    = 20
+        memory = 20
+      }
+    }
+  }
+}`, id, config)
+	}
+	a.run(job("exit", "image = \"busybox:drover\"\n command = \"sh\"\n args = [\"-c\", \"exit 7\"]"))
+	a.run(job("oom", "image = \"busybox:drover\"\n command = \"tail\"\n args = [\"/dev/zero\"]"))
+	a.run(job("refused", "image = \"busybox:drover\"\n privileged = true"))
+	for id, says := range map[string]string{"exit": "Exit Code: 7", "oom": "OOM Killed", "refused": "allow_privileged"} {
+		alloc := a.await(id, model.AllocClientStatusFailed, 1)[0].ID
+		a.eventually(10*time.Second, id+" says why", func() bool { return strings.Contains(a.must("alloc", "status", alloc), says) })
+	}
+	a.run(job("fine", "image = \"busybox:drover\"\n command = \"true\""))
+	a.await("fine", model.AllocClientStatusComplete, 1)
+}
