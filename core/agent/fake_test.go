@@ -276,6 +276,14 @@ func (s *fakeServers) FetchAllocs(_ context.Context, _ rpc.Identity, ids []strin
 	return out, nil
 }
 
+func (s *fakeServers) Variables(ctx context.Context, _ rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
+	if q.Since > 0 {
+		<-ctx.Done()
+		return rpc.VariableAnswer{}, ctx.Err()
+	}
+	return rpc.VariableAnswer{Index: 5, Variables: []rpc.Variable{{Namespace: q.Namespace, Path: q.Path, Items: map[string]string{"user": q.JobID}}}}, nil
+}
+
 func (s *fakeServers) Attach(ctx context.Context, _ rpc.Identity, _ rpc.Node, push func(*rpc.Assignments) error) error {
 	for {
 		s.mu.Lock()

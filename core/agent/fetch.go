@@ -29,7 +29,7 @@ type templates struct{ *template.Engine }
 func (t templates) Open(ctx context.Context, q alloc.TemplateTask) (alloc.Rendering, error) {
 	return t.Engine.Open(ctx, template.Task{
 		Templates: q.Templates, Env: q.Env, TaskDir: q.TaskDir, AllocDir: q.AllocDir, UID: os.Getuid(), GID: os.Getgid(),
-		Scope: q.Alloc.Namespace + "/" + q.Alloc.JobID, Running: q.Running,
+		Scope: scopeOf(q.Alloc.Namespace, q.Alloc.JobID), Running: q.Running,
 	})
 }
 
@@ -44,6 +44,7 @@ func (a *Agent) prepares(run *alloc.Config) {
 	if render.Logger == nil {
 		render.Logger = a.cfg.Logger.Named("template")
 	}
+	render.Source = source{a}
 	run.Templates = templates{template.New(render)}
 	run.Limits, run.MaxKillTimeout = alloc.DefaultLimits(), a.cfg.MaxKillTimeout
 	if !a.cfg.SecretsInMemory {

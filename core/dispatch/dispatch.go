@@ -39,6 +39,8 @@ type Config struct {
 	NewID func() string
 	// NodeEvals makes the evals that a change of a node's status asks for.
 	NodeEvals func(view *state.View, node *model.Node, trigger string, now time.Time) []*model.Evaluation
+	// OpenVariable decrypts a stored variable.
+	OpenVariable func(view *state.View, row *model.Variable) (items map[string]string, err error)
 	// Addresses lists the servers for nodes; nil is none.
 	Addresses func() []string
 	// TTL is the lease of a node; 0 means DefaultTTL.

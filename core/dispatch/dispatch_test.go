@@ -78,6 +78,9 @@ func start(t *testing.T, ctx context.Context) *servers {
 	d := dispatch.New(dispatch.Config{
 		Store: store, Raft: l, Logger: hclog.NewNullLogger(), TTL: 8 * time.Second,
 		NewID: func() string { return fmt.Sprintf("eval-%d", ids.Add(1)) },
+		OpenVariable: func(_ *state.View, row *model.Variable) (map[string]string, error) {
+			return map[string]string{"data": string(row.Data)}, nil
+		},
 		NodeEvals: func(_ *state.View, n *model.Node, trigger string, now time.Time) []*model.Evaluation {
 			return []*model.Evaluation{{
 				ID: fmt.Sprintf("node-eval-%d", ids.Add(1)), Namespace: "default", JobID: "web", Type: model.JobTypeService,
@@ -360,6 +363,58 @@ func TestCallsReachTheNewestSessionOfANode(t *testing.T) {
 		<-ended
 		if _, err := s.Node("n1"); !errdefs.IsUnavailable(err) {
 			t.Fatalf("after its session the node gave %v", err)
+		}
+	})
+}
+
+func TestANodeReadsVariablesForJobsThatItRunsOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, "n1")
+		s.register(t, "n2")
+		s.place(t, "n1", "a1")
+		put := func(path, value string) {
+			s.log.write(t, &fsm.PutVariable{Variable: &model.Variable{Namespace: "default", Path: path, KeyID: "k", Data: []byte(value)}})
+		}
+		put("app", "one")
+		ask := rpc.VariableQuery{JobNamespace: "default", JobID: "web", Namespace: "default", Path: "app"}
+		first, err := s.Variables(ctx, identity("n1"), ask)
+		if err != nil || len(first.Variables) != 1 || first.Variables[0].Items["data"] != "one" {
+			t.Fatalf("read %+v, %v", first, err)
+		}
+		if _, err := s.Variables(ctx, identity("n2"), ask); !errdefs.IsPermissionDenied(err) {
+			t.Fatalf("a node that does not run the job: %v", err)
+		}
+		if _, err := s.Variables(ctx, rpc.Identity{NodeID: "n1", SecretID: "guess"}, ask); !errdefs.IsPermissionDenied(err) {
+			t.Fatalf("a wrong secret: %v", err)
+		}
+
+		ask.Since, ask.Wait = first.Index, time.Minute
+		answers := make(chan rpc.VariableAnswer, 1)
+		go func() {
+			answer, err := s.Variables(ctx, identity("n1"), ask)
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- answer
+		}()
+		synctest.Wait()
+		put("other", "x")
+		synctest.Wait()
+		if len(answers) > 0 {
+			t.Fatal("another variable's change was answered")
+		}
+		put("app", "two")
+		next := <-answers
+		if next.Index <= first.Index || next.Variables[0].Items["data"] != "two" {
+			t.Fatalf("after the change came %+v", next)
+		}
+		ask.Since = next.Index
+		if same, err := s.Variables(ctx, identity("n1"), ask); err != nil || same.Index != next.Index {
+			t.Fatalf("after the wait came %+v, %v", same, err)
+		}
+		list, err := s.Variables(ctx, identity("n1"), rpc.VariableQuery{JobNamespace: "default", JobID: "web", Namespace: "default", Path: "a", List: true})
+		if err != nil || len(list.Variables) != 1 || list.Variables[0].Path != "app" || list.Variables[0].Items != nil {
+			t.Fatalf("listed %+v, %v", list, err)
 		}
 	})
 }

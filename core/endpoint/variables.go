@@ -123,11 +123,7 @@ func (e *Endpoint) DeleteVariable(ctx context.Context, req *api.VariableRequest)
 
 // OpenVariable decrypts a stored variable.
 func (e *Endpoint) OpenVariable(row *model.Variable) (*api.Variable, error) {
-	key := e.Store.View().RootKeyByID(row.KeyID)
-	if key == nil {
-		return nil, errdefs.FailedPreconditionf("the root key %s of the variable %q is not in the keyring", row.KeyID, row.Path)
-	}
-	items, err := e.Keyring.OpenItems(key, row)
+	items, err := e.Keyring.OpenRow(e.Store.View().RootKeyByID(row.KeyID), row)
 	if err != nil {
 		return nil, err
 	}

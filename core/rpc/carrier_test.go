@@ -54,6 +54,10 @@ func (f *fake) FetchAllocs(_ context.Context, _ rpc.Identity, ids []string) ([]*
 	return out, nil
 }
 
+func (f *fake) Variables(_ context.Context, id rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
+	return rpc.VariableAnswer{Index: q.Since + 1, Variables: []rpc.Variable{{Path: q.Path, Items: map[string]string{"node": id.NodeID}}}}, nil
+}
+
 func (f *fake) Attach(ctx context.Context, id rpc.Identity, n rpc.Node, push func(*rpc.Assignments) error) error {
 	if id.SecretID != "s" {
 		return errdefs.PermissionDeniedf("wrong secret")
@@ -276,5 +280,13 @@ func TestALostSessionEndsItsCallsAsUnavailable(t *testing.T) {
 	}
 	if err := <-ended; !errdefs.IsUnavailable(err) && !errdefs.IsCanceled(err) {
 		t.Fatalf("the session ended with %v", err)
+	}
+}
+
+func TestVariablesCrossTheCarrier(t *testing.T) {
+	_, c, _ := connect(t)
+	got, err := c.Variables(t.Context(), rpc.Identity{NodeID: "n"}, rpc.VariableQuery{Path: "nomad/jobs/web", Since: 6})
+	if err != nil || got.Index != 7 || len(got.Variables) != 1 || got.Variables[0].Path != "nomad/jobs/web" || got.Variables[0].Items["node"] != "n" {
+		t.Fatalf("got %+v, %v", got, err)
 	}
 }

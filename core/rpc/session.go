@@ -26,6 +26,9 @@ type Servers interface {
 	// FetchAllocs returns allocs of the node as a whole, each with its Job. Ids
 	// that are gone are left out.
 	FetchAllocs(ctx context.Context, id Identity, allocIDs []string) ([]*model.Allocation, error)
+	// Variables reads variables on behalf of a job that runs on the node. It may
+	// wait for a change, see VariableQuery.
+	Variables(ctx context.Context, id Identity, q VariableQuery) (VariableAnswer, error)
 	// Attach is the session: it calls push with what the node shall run, first
 	// with everything, then with what changes, and passes calls to node. It
 	// returns when ctx ends, when push fails, when the servers lose the node, or

@@ -169,6 +169,7 @@ func service() *grpc.ServiceDesc {
 				allocs, err := s.FetchAllocs(ctx, m.ID, m.AllocIDs)
 				return packAllocs(allocs), err
 			}),
+			variablesMethod(),
 		},
 		Streams: []grpc.StreamDesc{
 			{StreamName: methodAttach, ServerStreams: true, ClientStreams: true, Handler: func(s any, stream grpc.ServerStream) error {

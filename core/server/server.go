@@ -117,6 +117,9 @@ func New(cfg Config) (*Server, error) {
 		NodeEvals: func(v *state.View, n *model.Node, trigger string, now time.Time) []*model.Evaluation {
 			return endpoint.NodeEvals(v, n, trigger, now)
 		},
+		OpenVariable: func(v *state.View, row *model.Variable) (map[string]string, error) {
+			return keys.OpenRow(v.RootKeyByID(row.KeyID), row)
+		},
 	})
 	s.controls = control.NewSupervisor(s.store, s.raft, uuid.NewString, cfg.Logger.Named("control"))
 	s.endpoint = endpoint.New(endpoint.Config{

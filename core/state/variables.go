@@ -10,6 +10,9 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
+// VariableKey is the Value of a watch's Key for one variable.
+func VariableKey(ns, path string) string { return variableID(ns, path) }
+
 // variableID is the key of a variable: namespace and path, which have no zero byte.
 func variableID(ns, path string) string { return ns + "\x00" + path }
 

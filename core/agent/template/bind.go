@@ -22,7 +22,7 @@ type function struct {
 	before func(b *bound) error  // refuses arguments that would cost too much
 	raw    bool                  // arguments and result are not measured: it walks neither
 	watch  bool                  // reads what can change
-	source bool                  // reads from the Source
+	source Kind                  // reads from the Source
 	deny   string                // why it is refused
 	direct bool                  // not wrapped at all: it checks itself
 }
@@ -106,8 +106,8 @@ func (c *compiled) refusal(name string, f function) error {
 		return errdefs.PermissionDeniedf("function %q is disabled on this node (client.template.function_denylist)", name)
 	case f.deny != "":
 		return errdefs.Unimplementedf("function %q cannot be used: %s", name, f.deny)
-	case f.source && c.runner.engine.cfg.Source == nil:
-		return errdefs.Unimplementedf("function %q needs variables or services of the cluster, which this node has no access to", name)
+	case f.source != "" && !c.runner.engine.serves(f.source):
+		return errdefs.Unimplementedf("function %q reads %s, which this cluster does not offer to templates yet", name, f.source)
 	}
 	return nil
 }

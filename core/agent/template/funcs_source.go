@@ -15,18 +15,18 @@ import (
 
 // sourceFunctions read variables and services of the cluster.
 func sourceFunctions() map[string]function {
-	of := func(make func(c *compiled) any) function { return function{make: make, watch: true, source: true} }
+	of := func(kind Kind, make func(c *compiled) any) function { return function{make: make, watch: true, source: kind} }
 	return map[string]function{
-		"nomadVar":       of(func(c *compiled) any { return c.variable }),
-		"nomadVarExists": of(func(c *compiled) any { return c.variableExists }),
-		"nomadVarList": of(func(c *compiled) any {
+		"nomadVar":       of(KindVariable, func(c *compiled) any { return c.variable }),
+		"nomadVarExists": of(KindVariable, func(c *compiled) any { return c.variableExists }),
+		"nomadVarList": of(KindVariables, func(c *compiled) any {
 			return func(p ...string) ([]VariableMeta, error) { return c.variables(p, false) }
 		}),
-		"nomadVarListSafe": of(func(c *compiled) any {
+		"nomadVarListSafe": of(KindVariables, func(c *compiled) any {
 			return func(p ...string) ([]VariableMeta, error) { return c.variables(p, true) }
 		}),
-		"nomadService":  of(func(c *compiled) any { return c.service }),
-		"nomadServices": of(func(c *compiled) any { return c.services }),
+		"nomadService":  of(KindService, func(c *compiled) any { return c.service }),
+		"nomadServices": of(KindServices, func(c *compiled) any { return c.services }),
 	}
 }
 

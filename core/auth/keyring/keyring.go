@@ -195,6 +195,14 @@ func (k *Keyring) Seal(root *model.RootKey, namespace, path string, items map[st
 	return a.Seal(nil, nil, plain, bound(namespace, path)), nil
 }
 
+// OpenRow is OpenItems for a root key that may not be there.
+func (k *Keyring) OpenRow(root *model.RootKey, v *model.Variable) (map[string]string, error) {
+	if root == nil {
+		return nil, errdefs.FailedPreconditionf("the root key %s of the variable %q is not in the keyring", v.KeyID, v.Path)
+	}
+	return k.OpenItems(root, v)
+}
+
 // OpenItems decrypts the items of a variable with the root key that sealed them.
 func (k *Keyring) OpenItems(root *model.RootKey, v *model.Variable) (map[string]string, error) {
 	a, err := k.aead(root)

@@ -1,0 +1,58 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/template"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// source is where templates get data that changes: the servers.
+type source struct{ agent *Agent }
+
+// scopeOf says on whose behalf an alloc's templates ask. Neither name holds a zero byte.
+func scopeOf(namespace, jobID string) string { return namespace + "\x00" + jobID }
+
+// Serves implements template.Partial: services are not registered yet.
+func (s source) Serves(kind template.Kind) bool {
+	return kind == template.KindVariable || kind == template.KindVariables
+}
+
+// Fetch implements template.Source.
+func (s source) Fetch(ctx context.Context, q template.Query, opts template.FetchOptions) (template.Answer, error) {
+	namespace, jobID, _ := strings.Cut(q.Scope, "\x00")
+	if q.Region != "" && q.Region != s.agent.cfg.Region {
+		return template.Answer{}, errdefs.Unimplementedf("%s: this node is of region %q and cannot ask another one", q, s.agent.cfg.Region)
+	}
+	ask := rpc.VariableQuery{JobNamespace: namespace, JobID: jobID, Namespace: q.Namespace, Path: q.Name, Since: opts.Since, Wait: opts.Wait}
+	if ask.Namespace == "" {
+		ask.Namespace = namespace
+	}
+	ask.List = q.Kind == template.KindVariables
+	got, err := s.agent.cfg.Servers.Variables(ctx, s.agent.identity(), ask)
+	if err != nil {
+		return template.Answer{}, err
+	}
+	return answerOf(q.Kind, got), nil
+}
+
+func answerOf(kind template.Kind, got rpc.VariableAnswer) template.Answer {
+	out := template.Answer{Index: got.Index}
+	for _, v := range got.Variables {
+		meta := template.VariableMeta{
+			Namespace: v.Namespace, Path: v.Path, CreateIndex: v.CreateIndex, ModifyIndex: v.ModifyIndex,
+			CreateTime: time.Unix(0, v.CreateTime).UTC(), ModifyTime: time.Unix(0, v.ModifyTime).UTC(),
+		}
+		if kind == template.KindVariable {
+			out.Found, out.Variable = true, template.Variable{Meta: meta, Items: v.Items}
+		}
+		out.Variables = append(out.Variables, meta)
+	}
+	return out
+}

@@ -1,0 +1,105 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	// variableWait bounds how long one question for variables waits.
+	variableWait = 10 * time.Minute
+	// listMost bounds the answer to a list.
+	listMost = 10_000
+)
+
+// Variables answers a node that renders templates: see rpc.Servers. The node gets
+// them only on behalf of a job that it runs.
+func (d *Dispatcher) Variables(ctx context.Context, id rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(min(q.Wait, variableWait), 0)+proposeTimeout)
+	defer cancel()
+	key := state.Key{Table: state.TableVariables}
+	if !q.List {
+		key.Value = state.VariableKey(q.Namespace, q.Path)
+	}
+	timer := time.NewTimer(q.Wait)
+	defer timer.Stop()
+	for {
+		watch, stop := context.WithCancel(ctx)
+		changed := d.cfg.Store.Watch(watch, key)
+		answer, err := d.variables(id, q)
+		if err != nil || answer.Index != q.Since || q.Since == 0 {
+			stop()
+			return answer, err
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			stop()
+			return answer, nil
+		case <-ctx.Done():
+			stop()
+			return rpc.VariableAnswer{}, ctx.Err()
+		}
+		stop()
+	}
+}
+
+func (d *Dispatcher) variables(id rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
+	view := d.cfg.Store.View()
+	if _, err := d.known(view, id); err != nil {
+		return rpc.VariableAnswer{}, err
+	}
+	if !runs(view, id.NodeID, q.JobNamespace, q.JobID) {
+		return rpc.VariableAnswer{}, errdefs.PermissionDeniedf("node %q runs no alloc of job %q in namespace %q, so it reads no variables for it", id.NodeID, q.JobID, q.JobNamespace)
+	}
+	if q.List {
+		return listVariables(view, q)
+	}
+	row := view.VariableByPath(q.Namespace, q.Path)
+	if row == nil {
+		return rpc.VariableAnswer{Index: 1}, nil
+	}
+	items, err := d.cfg.OpenVariable(view, row)
+	if err != nil {
+		return rpc.VariableAnswer{}, err
+	}
+	v := describe(row)
+	v.Items = items
+	return rpc.VariableAnswer{Index: row.ModifyIndex, Variables: []rpc.Variable{v}}, nil
+}
+
+func listVariables(view *state.View, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
+	out := rpc.VariableAnswer{Index: max(view.TableIndex(state.TableVariables), 1)}
+	for row := range view.Variables(q.Namespace, q.Path) {
+		if len(out.Variables) == listMost {
+			return out, errdefs.ResourceExhaustedf("more than %d variables begin with %q; ask for a longer prefix", listMost, q.Path)
+		}
+		out.Variables = append(out.Variables, describe(row))
+	}
+	return out, nil
+}
+
+func describe(row *model.Variable) rpc.Variable {
+	return rpc.Variable{
+		Namespace: row.Namespace, Path: row.Path, CreateIndex: row.CreateIndex, ModifyIndex: row.ModifyIndex,
+		CreateTime: row.CreateTime, ModifyTime: row.ModifyTime,
+	}
+}
+
+// runs reports whether an alloc of the job is on the node that has not ended.
+func runs(view *state.View, nodeID, namespace, jobID string) bool {
+	for _, a := range view.AllocsByNode(nodeID) {
+		if a.Namespace == namespace && a.JobID == jobID && !a.ClientTerminalStatus() {
+			return true
+		}
+	}
+	return false
+}
