@@ -5,6 +5,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -98,6 +101,34 @@ func TestCLIOfJobsAndAllocations(t *testing.T) {
 	a.shows([]string{"finished"}, "job", "stop", "web")
 	a.shows([]string{"successful"}, "job", "start", "web")
 	a.shows(nil, "job", "stop", "-purge", "-detach", "web")
+}
+
+func TestExecOnARealTerminal(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(shell("web", "service", 1, "", "exec sleep 600"))
+	id := a.await("web", model.AllocClientStatusRunning, 1)[0].ID
+	cmd := exec.CommandContext(a.ctx(), filepath.Join(bin, "drover"), "alloc", "exec", id, "/bin/sh")
+	cmd.Env = append(os.Environ(), "DROVER_ADDR="+a.addr, "PS1=ready> ")
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 33, Cols: 99})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	shown := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(tty) // ends with an error when the command has ended
+		shown <- string(b)
+	}()
+	// The terminal keeps what is typed until the shell of the task reads it; its
+	// size may come after the shell has started.
+	if _, err := tty.WriteString("test -t 0 && echo on-a-$((1+1))-terminal\runtil stty size | grep '33 99'; do sleep 0.1; done\rexit 9\r"); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the exit code is looked at
+	out := <-shown
+	if code := cmd.ProcessState.ExitCode(); code != 9 || !strings.Contains(out, "on-a-2-terminal") || !strings.Contains(out, "33 99") {
+		t.Errorf("exit code %d, shows:\n%s", code, out)
+	}
 }
 
 // commonPrefix runs a job of so many allocs that two of them share the start of

@@ -163,11 +163,29 @@ func (v *deploymentView) draw(d *model.Deployment) {
 	if text == v.last {
 		return
 	}
-	if v.Terminal && v.lines > 0 {
-		fmt.Fprintf(v.Out, "\x1b[%dA\x1b[J", v.lines)
+	v.last = text
+	if v.Terminal {
+		if v.lines > 0 {
+			fmt.Fprintf(v.Out, "\x1b[%dA\x1b[J", v.lines)
+		}
+		if size, ok := sizeOf(v.Out); ok {
+			text = cut(lines, size.Width-1) // a line that wraps would be two
+		}
 	}
 	v.printf("%s", text)
-	v.lines, v.last = len(lines), text
+	v.lines = len(lines)
+}
+
+// cut joins lines of at most width characters.
+func cut(lines []string, width int) string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		if r := []rune(l); width > 0 && len(r) > width {
+			l = string(r[:width])
+		}
+		out[i] = l
+	}
+	return strings.Join(out, "\n")
 }
 
 // placementFailures explains, per group, why allocs could not be placed.

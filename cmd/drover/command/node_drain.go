@@ -29,6 +29,7 @@ type drain struct {
 func nodeDrain() spec {
 	return spec{
 		usage: "node drain [options] <node>", synopsis: "Moves all work off a node, or ends that", max: 1, takes: "nodes",
+		help: "A prefix of a node's id is asked about first.",
 		setup: func(fs *flag.FlagSet) run {
 			d := &drain{meta: keyValues{}}
 			fs.BoolVar(&d.enable, "enable", false, "Begins the drain.")
@@ -43,7 +44,7 @@ func nodeDrain() spec {
 			fs.Var(d.meta, "meta", "KEY=VALUE that is kept with the drain. May be given several times.")
 			fs.BoolVar(&d.detach, "detach", false, "Returns at once instead of following the drain.")
 			fs.BoolVar(&d.monitorOnly, "monitor", false, "Only follows the drain that goes on.")
-			fs.BoolVar(&d.yes, "yes", false, "Answers yes to the question whether to drain.")
+			fs.BoolVar(&d.yes, "yes", false, "Answers yes to the question whether a prefix means the right node.")
 			return func(ctx context.Context, s *session, args []string) error {
 				fs.Visit(func(f *flag.Flag) {
 					d.deadlineGiven = d.deadlineGiven || f.Name == "deadline"
@@ -55,7 +56,7 @@ func nodeDrain() spec {
 				if err != nil {
 					return err
 				}
-				return d.run(ctx, s, n, len(args) == 1 && args[0] == n.ID)
+				return d.run(ctx, s, n, d.self || args[0] == n.ID)
 			}
 		},
 	}
@@ -108,11 +109,9 @@ func (d *drain) run(ctx context.Context, s *session, n *model.Node, exact bool) 
 	if d.monitorOnly && !d.enable {
 		return s.watchDrain(ctx, n.ID, d.ignoreSystem)
 	}
-	if d.enable || !exact {
-		verb := map[bool]string{true: "enable", false: "disable"}[d.enable]
-		if sure, err := s.confirm(d.yes, "Are you sure you want to %s drain mode for node %q (%s)?", verb, s.id(n.ID), n.Name); !sure {
-			return err
-		}
+	verb := map[bool]string{true: "enable", false: "disable"}[d.enable]
+	if sure, err := s.confirm(d.yes || exact, "Are you sure you want to %s drain mode for node %q (%s)?", verb, s.id(n.ID), n.Name); !sure {
+		return err
 	}
 	if _, err := s.client.DrainNode(ctx, d.request(n.ID)); err != nil {
 		return err

@@ -68,7 +68,7 @@ func TestCommandsAskTheAPIForWhatTheirFlagsSay(t *testing.T) {
 		"alloc restart -all-tasks bbbb":                          `PUT /v1/client/allocation/` + allocID + `/restart {"AllTasks":true,"TaskName":""}`,
 		"alloc signal -s SIGHUP bbbb t":                          `PUT /v1/client/allocation/` + allocID + `/signal {"Signal":"SIGHUP","Task":"t"}`,
 		"node eligibility -disable aaaa":                         `PUT /v1/node/` + nodeID + `/eligibility {"NodeID":"` + nodeID + `","Eligibility":"ineligible"}`,
-		"node drain -enable -force -yes -detach -m why -self":    `PUT /v1/node/` + nodeID + `/drain {"NodeID":"` + nodeID + `","DrainSpec":{"Deadline":-1,"IgnoreSystemJobs":false},"MarkEligible":false,"Meta":{"message":"why"}}`,
+		"node drain -enable -force -detach -m why -self":         `PUT /v1/node/` + nodeID + `/drain {"NodeID":"` + nodeID + `","DrainSpec":{"Deadline":-1,"IgnoreSystemJobs":false},"MarkEligible":false,"Meta":{"message":"why"}}`,
 		"node drain -enable -no-deadline -yes -detach aaaa":      `PUT /v1/node/` + nodeID + `/drain {"NodeID":"` + nodeID + `","DrainSpec":{"Deadline":0,"IgnoreSystemJobs":false},"MarkEligible":false,"Meta":{}}`,
 		"node drain -disable -yes aaaa":                          `PUT /v1/node/` + nodeID + `/drain {"NodeID":"` + nodeID + `","DrainSpec":null,"MarkEligible":true,"Meta":{}}`,
 		"deployment fail -detach dddd":                           `PUT /v1/deployment/fail/` + deplID + ` {"DeploymentID":"` + deplID + `"}`,

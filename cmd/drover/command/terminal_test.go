@@ -79,6 +79,24 @@ func TestADeploymentIsDrawnOverItselfOnATerminal(t *testing.T) {
 	}
 }
 
+func TestANarrowTerminalIsDrawnOverWithoutRests(t *testing.T) {
+	f := newFake(t, world())
+	progress(f)
+	x := newTerminal(t)
+	if err := pty.Setsize(x.keys, &pty.Winsize{Rows: 24, Cols: 20}); err != nil {
+		t.Fatal(err)
+	}
+	f.at(t, x.attach, "deployment", "status", "-monitor", "-wait", "0s", "-no-color", "dddd")
+	_, drawn, _ := strings.Cut(x.seen(), "Monitoring")
+	_, drawn, _ = strings.Cut(drawn, "\n")
+	drawn, _, _ = strings.Cut(drawn, "==>")
+	for _, line := range strings.Split(drawn, "\r\n") {
+		if line = strings.TrimPrefix(line, "\x1b[2A\x1b[J"); len(line) > 19 {
+			t.Errorf("a line of %d characters wraps: %q", len(line), line)
+		}
+	}
+}
+
 func TestADeploymentIsPlainLinesElsewhere(t *testing.T) {
 	f := newFake(t, world())
 	progress(f)
