@@ -46,7 +46,7 @@ func Serve(t *testing.T, services ...plugin.Service) (conn *grpc.ClientConn, die
 
 // Launch starts a plugin's process as a host does and returns a connection to
 // it. die ends it with SIGKILL; the end of the test ends it too.
-func Launch(t *testing.T, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
+func Launch(t testing.TB, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
 	t.Helper()
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig: plugin.Handshake(), VersionedPlugins: plugin.ClientSet(),
