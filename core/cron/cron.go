@@ -72,11 +72,11 @@ func New(expressions []string, zone string) (*Schedule, error) {
 	return s, nil
 }
 
+// Local is the zone of the machine that asks: servers may differ in it.
+const Local = "Local"
+
 // Zone returns a time zone by its IANA name; "" is UTC.
 func Zone(name string) (*time.Location, error) {
-	if name == "Local" {
-		return nil, fmt.Errorf("time zone %q differs between servers: use an IANA name such as Europe/Berlin", name)
-	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, fmt.Errorf("time zone %q is unknown: use an IANA name such as Europe/Berlin: %w", name, err)

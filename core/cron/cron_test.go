@@ -78,7 +78,7 @@ func TestBadExpressionsAndZonesAreRefused(t *testing.T) {
 			t.Errorf("%q was read", expr)
 		}
 	}
-	for _, zone := range []string{"Nowhere/Town", "Local", "../etc/passwd"} {
+	for _, zone := range []string{"Nowhere/Town", "../etc/passwd"} {
 		if _, err := cron.New([]string{"@daily"}, zone); err == nil {
 			t.Errorf("zone %q was taken", zone)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-project/drover/core/cron"
 	"github.com/drover-project/drover/core/model"
 )
 
@@ -24,6 +25,9 @@ func Warnings(job *model.Job) []string {
 	}
 	if p := job.Periodic; p != nil && p.Spec != "" {
 		out = append(out, "cron is deprecated and may be removed in a future release. Use crons instead")
+	}
+	if p := job.Periodic; p != nil && p.TimeZone == cron.Local {
+		out = append(out, "periodic time_zone \"Local\" is that of the server that leads, and servers may differ: an IANA name such as \"Europe/Berlin\" does not")
 	}
 	if every := interval(job); every > 0 && every < frequent {
 		out = append(out, fmt.Sprintf("periodic launches the job every %s; each launch is a job of its own, kept until it is garbage collected", every))
