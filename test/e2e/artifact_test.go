@@ -1,0 +1,110 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// buildFetcher puts drover-artifact beside the agent.
+func buildFetcher(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command("go", "build", "-o", filepath.Join(bin, "drover-artifact"), "../../cmd/drover-artifact")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build drover-artifact: %v\n%s", err, out)
+	}
+}
+
+// archive is a .tar.gz of one script.
+func archive(t *testing.T, name, script string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(script))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(script)); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []func() error{w.Close, z.Close} {
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+func TestArtifactsAreFetchedOnceAndOneThatHangsBlocksNobody(t *testing.T) {
+	a := newAgent(t)
+	buildFetcher(t)
+	a.start()
+	body := archive(t, "run.sh", "echo $$ > $NOMAD_TASK_DIR/pid; exec sleep 600")
+	var fetched atomic.Int32
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/run.tgz" {
+			if r.Method == http.MethodGet {
+				fetched.Add(1)
+			}
+			_, _ = w.Write(body)
+			return
+		}
+		_, _ = w.Write([]byte("and so on")) // and never ends
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	defer web.Close()
+	defer web.CloseClientConnections()
+	with := func(id, file string) string {
+		return job(id, "service", part("t", "exec /bin/sh local/run.sh", fmt.Sprintf("artifact { source = %q }", web.URL+file)))
+	}
+	a.run(with("hung", "/endless"))
+	a.await("hung", model.AllocClientStatusPending, 1)
+	a.run(with("good", "/run.tgz"))
+	running := a.await("good", model.AllocClientStatusRunning, 1)
+	before := a.pids(running)
+	got := fetched.Load()
+	a.kill()
+	a.start()
+	if now := a.pids(a.await("good", model.AllocClientStatusRunning, 1)); fmt.Sprint(now) != fmt.Sprint(before) || fetched.Load() != got {
+		t.Errorf("pids before %v, after %v; fetched %d times, then %d", before, now, got, fetched.Load())
+	}
+	if err := a.RestartAllocation(a.ctx(), running[0].ID, "", false); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(20*time.Second, "the task runs again", func() bool {
+		x := a.allocs("good", model.AllocClientStatusRunning)
+		return len(x) == 1 && x[0].TaskStates["t"].Restarts == 1 && x[0].TaskStates["t"].State == model.TaskStateRunning
+	})
+	if fetched.Load() != got {
+		t.Errorf("the restart fetched again: %d times, then %d", got, fetched.Load())
+	}
+	a.await("hung", model.AllocClientStatusPending, 1)
+	a.must("job", "stop", "-detach", "hung")
+	for _, x := range a.await("hung", model.AllocClientStatusComplete, 1) {
+		var events []string
+		for _, e := range x.TaskStates["t"].Events {
+			events = append(events, e.DisplayMessage)
+		}
+		if s := strings.Join(events, "; "); !strings.Contains(s, "Client is downloading artifacts") || strings.Contains(s, "failed") {
+			t.Errorf("events: %s", s)
+		}
+	}
+	a.eventually(10*time.Second, "no fetch is left", func() bool { return len(a.processes("drover-artifact")) == 0 })
+}
