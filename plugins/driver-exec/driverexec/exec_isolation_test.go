@@ -552,3 +552,81 @@ func TestMountsPropagateAsTheVolumeSays(t *testing.T) {
 		t.Fatalf("an unknown mode: %v", err)
 	}
 }
+
+func TestIsolatedTasksOutliveAnUpgradeOfTheSupervisor(t *testing.T) {
+	c := newCell(t, nil)
+	task := c.task("a", sh(`echo up; trap 'exit 5' TERM; while :; do sleep 0.01; done`))
+	c.start(task)
+	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up\n") })
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := filepath.Join(c.dir, "next")
+	if err := os.WriteFile(next, raw, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	client, before := c.supervised()
+	defer client.Close()
+	if err := client.Upgrade(c.ctx, next); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := client.Hello(c.ctx); err != nil || now.PID != before.PID || now.Binary == before.Binary {
+		t.Fatalf("before %+v, after %+v, %v", before, now, err)
+	}
+	if err := c.StopTask(c.ctx, task.ID, 10*time.Second, "SIGTERM"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.WaitTask(c.ctx, task.ID); err != nil || r.ExitCode != 5 || r.Err != "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, pid := range processesCalled(t, "drover-init") {
+		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && strings.Contains(string(stat), fmt.Sprintf(") Z %d ", before.PID)) {
+			t.Errorf("process %d is a zombie of the supervisor", pid)
+		}
+	}
+}
+
+func TestManyTasksThatAreStartedAtOnceAllRunAndLeaveNothing(t *testing.T) {
+	c := newCell(t, nil)
+	const n = 30
+	errs := make(chan error, n)
+	var tasks []*driver.TaskConfig
+	for i := range n {
+		tasks = append(tasks, c.sleeper(fmt.Sprintf("t%d", i)))
+	}
+	for _, task := range tasks {
+		go func() {
+			_, _, err := c.StartTask(c.ctx, task)
+			errs <- err
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	client, hello := c.supervised()
+	defer client.Close()
+	for _, task := range tasks {
+		if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+			t.Error(err)
+		}
+	}
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", hello.PID))
+	if err != nil || len(fds) > 25 {
+		t.Errorf("%d descriptors are open after all tasks are gone, %v", len(fds), err)
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", hello.PID))
+	if err != nil || len(threads) > 20 {
+		t.Errorf("%d threads, %v", len(threads), err)
+	}
+	list, err := client.List(c.ctx)
+	if err != nil || len(list) != 0 {
+		t.Errorf("tasks %v, %v", list, err)
+	}
+}
