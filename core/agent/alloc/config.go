@@ -90,7 +90,7 @@ func (c *Config) specOf(job *model.Job, tg *model.TaskGroup, t *model.Task) task
 		batch = !t.Lifecycle.Sidecar
 	}
 	delay := t.ShutdownDelay
-	if tg.ShutdownDelay != nil {
+	if tg.ShutdownDelay != nil && !task.Sidecar(t) { // a sidecar's end follows that of others, who have waited
 		delay = max(delay, *tg.ShutdownDelay)
 	}
 	return task.Spec{

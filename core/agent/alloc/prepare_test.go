@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -436,5 +437,57 @@ func TestAStickyDiskIsTakenOverFromTheAllocBefore(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(b.r.Dir().Shared(), "tmp", "t")); !os.IsNotExist(err) {
 			t.Errorf("tmp was taken over, too: %v", err)
 		}
+	})
+}
+
+func TestSecretsInMemoryAreThereAndWhatWasLostWithThemIsFetchedAgain(t *testing.T) {
+	if err := allocdir.ProbeSecrets(t.TempDir()); err != nil {
+		t.Skip(err)
+	}
+	with(t, func(t *testing.T, b *bed) {
+		f := &fetcher{}
+		b.cfg.Artifacts, b.cfg.SecretsInMemory = f, true
+		b.run(newAlloc(artifactTask()))
+		defer func() {
+			if err := allocdir.Detach(b.r.Dir().Path); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		b.wants("web", "running")
+		b.driver.end(t, "web", 1)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if f.count() != 1 {
+			t.Fatalf("fetched %d times", f.count())
+		}
+		b.driver.end(t, "web", 1)
+		synctest.Wait()
+		if err := allocdir.Detach(b.r.Dir().Path); err != nil { // as the start of a machine does
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		b.wants("web", "running")
+		if f.count() != 2 {
+			t.Errorf("fetched %d times", f.count())
+		}
+	})
+}
+
+func TestTheGroupsShutdownDelayIsWaitedForOnce(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		a := newAlloc(newTask("main"), newTask("proxy:prestart:sidecar"))
+		delay := 10 * time.Second
+		a.Job.TaskGroups[0].ShutdownDelay = &delay
+		b.run(a)
+		synctest.Wait()
+		b.r.Update(stopped(a))
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		b.wants("main proxy", "running")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		b.wants("", "complete")
 	})
 }

@@ -43,12 +43,7 @@ func (p *preparation) folders(ctx context.Context) error {
 		return err
 	}
 	if p.cfg.SecretsInMemory {
-		size := 0
-		if p.task.Resources != nil {
-			size = p.task.Resources.SecretsMB
-		}
-		err := p.step(ctx, StepSecrets, p.cfg.Limits.Disk, func(context.Context) error { return p.dir.MountSecrets(p.name, size) })
-		if err != nil {
+		if err := p.step(ctx, StepSecrets, p.cfg.Limits.Disk, p.mountSecrets); err != nil {
 			return err
 		}
 	}
@@ -58,6 +53,20 @@ func (p *preparation) folders(ctx context.Context) error {
 	return p.step(ctx, StepPayload, p.cfg.Limits.Disk, func(context.Context) error {
 		return writePayload(p.dir, p.alloc.Job.Payload, p.task)
 	})
+}
+
+func (p *preparation) mountSecrets(context.Context) error {
+	size := 0
+	if p.task.Resources != nil {
+		size = p.task.Resources.SecretsMB
+	}
+	fresh, err := p.dir.MountSecrets(p.name, size)
+	if err == nil && fresh {
+		p.mu.Lock()
+		p.tasks[p.name].fetched = false // a machine that was started anew has lost what was in it
+		p.mu.Unlock()
+	}
+	return err
 }
 
 // build makes the folders. Those of the alloc are made by one of its tasks at a

@@ -26,27 +26,30 @@ const inodesPerMB = 1024
 
 // MountSecrets puts a task's secrets folder into memory, so that secrets never
 // reach a disk: at most sizeMB (0: DefaultSecretsMB), nothing executable, no
-// devices, no set-user-id. It finds a folder that an earlier agent has mounted.
-// BuildTask comes first.
-func (d Dir) MountSecrets(task string, sizeMB int) error {
+// devices, no set-user-id. It finds a folder that an earlier agent has mounted;
+// fresh is false then. BuildTask comes first.
+func (d Dir) MountSecrets(task string, sizeMB int) (fresh bool, err error) {
 	if err := checkTaskName(task); err != nil {
-		return err
+		return false, err
 	}
 	root, err := os.OpenRoot(d.Path)
 	if err != nil {
-		return fmt.Errorf("open the alloc directory: %w", err)
+		return false, fmt.Errorf("open the alloc directory: %w", err)
 	}
 	defer root.Close()
 	f, err := root.OpenFile(task+"/"+SecretsDir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return fmt.Errorf("open the secrets folder of task %q: %w", task, err)
+		return false, fmt.Errorf("open the secrets folder of task %q: %w", task, err)
 	}
 	defer f.Close()
 	mounted, err := onOtherDevice(root, f)
 	if err != nil || mounted {
-		return err
+		return false, err
 	}
-	return mountMemory(f, sizeMB)
+	if err := mountMemory(f, sizeMB); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 // onOtherDevice reports whether a folder is on another file system than the root.

@@ -30,8 +30,8 @@ func inMemory(t *testing.T) allocdir.Dir {
 			t.Error(err)
 		}
 	})
-	if err := d.MountSecrets("web", 0); err != nil {
-		t.Fatal(err)
+	if fresh, err := d.MountSecrets("web", 0); err != nil || !fresh {
+		t.Fatal(fresh, err)
 	}
 	return d
 }
@@ -59,8 +59,8 @@ func TestSecretsThatAreInMemoryAreFoundAgain(t *testing.T) {
 	d := inMemory(t)
 	token := filepath.Join(d.Secrets("web"), "token")
 	write(t, token, "s3cret")
-	if err := d.MountSecrets("web", 5); err != nil {
-		t.Fatal(err)
+	if fresh, err := d.MountSecrets("web", 5); err != nil || fresh {
+		t.Fatal(fresh, err)
 	}
 	if b, err := os.ReadFile(token); err != nil || string(b) != "s3cret" {
 		t.Errorf("%q %v: another file system covers the first", b, err)
@@ -76,7 +76,7 @@ func TestSecretsAreNotMountedThroughALink(t *testing.T) {
 	if err := os.Symlink(outside, d.Secrets("web")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.MountSecrets("web", 1); err == nil {
+	if _, err := d.MountSecrets("web", 1); err == nil {
 		t.Error("mounted through a link")
 	}
 }

@@ -8,7 +8,7 @@ package allocdir
 import "github.com/drover-project/drover/sdk/errdefs"
 
 // MountSecrets puts a task's secrets folder into memory; it works on Linux.
-func (d Dir) MountSecrets(string, int) error { return ProbeSecrets(d.Path) }
+func (d Dir) MountSecrets(string, int) (bool, error) { return false, ProbeSecrets(d.Path) }
 
 // ProbeSecrets says by its error why MountSecrets cannot work below a folder.
 func ProbeSecrets(string) error {
