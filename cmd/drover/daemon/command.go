@@ -100,6 +100,7 @@ func newOptions() *options {
 		c.Client.Servers = append(c.Client.Servers, strings.Split(v, ",")...)
 		return nil
 	})
+	o.refuse()
 	return o
 }
 

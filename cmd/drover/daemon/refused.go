@@ -1,0 +1,66 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/core/config"
+)
+
+// refusals are the flags of the reference that this version knows and cannot
+// honour, by the reason. They are not ignored: who gives them relies on them.
+var refusals = []struct{ why, texts, bools string }{
+	{"there are no ACLs yet", "acl-replication-token client-intro-token", "acl-enabled"},
+	{"there is no Consul integration", `consul-address consul-auth consul-ca-file consul-cert-file
+		consul-client-failures-before-critical consul-client-failures-before-warning consul-client-http-check-name
+		consul-client-service-name consul-key-file consul-server-failures-before-critical
+		consul-server-failures-before-warning consul-server-http-check-name consul-server-rpc-check-name
+		consul-server-serf-check-name consul-server-service-name consul-token`,
+		`consul-auto-advertise consul-checks-use-advertise consul-client-auto-join consul-server-auto-join consul-ssl
+		consul-verify-ssl dev-connect dev-consul`},
+	{"there is no Vault integration", `vault-address vault-ca-file vault-ca-path vault-cert-file vault-create-from-role
+		vault-key-file vault-tls-server-name vault-token`, "vault-allow-unauthenticated vault-enabled vault-tls-skip-verify dev-vault"},
+	{"this release runs one server, which joins nobody and gossips with nobody", "join retry-join retry-interval retry-max encrypt", "rejoin"},
+	{"there are no dynamic host volumes yet", "host-volumes-dir host-volume-plugin-dir", ""},
+	{"the agent does not write to the event log of Windows", "eventlog-level", "eventlog"},
+	{"the address of tasks is that of -network-interface", "preferred-address-family", ""},
+}
+
+// refuse declares the flags that are refused.
+func (o *options) refuse() {
+	for _, r := range refusals {
+		refusal := func(isBool bool) func(*config.Config, string) error {
+			return func(_ *config.Config, v string) error {
+				if isBool && v == "false" {
+					return nil
+				}
+				return errors.New(r.why + "; leave the flag out")
+			}
+		}
+		for _, name := range strings.Fields(r.texts) {
+			o.add(name, "Refused: "+r.why+".", false, refusal(false))
+		}
+		for _, name := range strings.Fields(r.bools) {
+			o.add(name, "Refused: "+r.why+".", true, refusal(true))
+		}
+	}
+	o.add("raft-protocol", "Version of the consensus between servers: 3 is the only one.", false, func(_ *config.Config, v string) error {
+		if v != "3" {
+			return fmt.Errorf("%q is not 3, the only version; leave the flag out", v)
+		}
+		return nil
+	})
+	o.add("network-speed", "Speed of the network interface in MBit/s, where it cannot be found out.", false, func(c *config.Config, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 {
+			return fmt.Errorf("%q is no speed in MBit/s", v)
+		}
+		c.Client.NetworkSpeed = n
+		return nil
+	})
+}
