@@ -5,6 +5,7 @@ package fsm_test
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -253,5 +254,36 @@ func TestARecountChangesNoCountAndLeavesTheGroupsOfTemplatesOut(t *testing.T) {
 	mustApply(t, f, &fsm.UpsertJob{Job: again})
 	if s := f.Store().View().JobSummary("default", "p"); len(s.Summary) != 1 {
 		t.Errorf("a template that is registered again has no groups: %+v", s.Summary)
+	}
+}
+
+func TestChildrenAndVersionsShareTheirGroupsAlsoAfterARestore(t *testing.T) {
+	f := newFSM()
+	mustApply(t, f, &fsm.UpsertJob{Job: parameterized("p")})
+	for i := range 100 {
+		mustApply(t, f, dispatch(fmt.Sprint("p/dispatch-1-", i), ""))
+	}
+	again := parameterized("p")
+	again.Priority = 70
+	mustApply(t, f, &fsm.UpsertJob{Job: again})
+	snap := snapshotOf(t, f)
+	alone := newFSM()
+	mustApply(t, alone, &fsm.UpsertJob{Job: parameterized("p")})
+	if perChild := (len(snap) - len(snapshotOf(t, alone))) / 101; perChild > 600 {
+		t.Errorf("a child takes %d bytes of a snapshot", perChild)
+	}
+	g := newFSM()
+	if err := g.Restore(bytes.NewReader(snap)); err != nil {
+		t.Fatal(err)
+	}
+	v := g.Store().View()
+	parent := v.JobByID("default", "p")
+	for _, child := range append(v.JobChildren("default", "p"), v.JobByVersion("default", "p", 0)) {
+		if child.TaskGroups[0] != parent.TaskGroups[0] {
+			t.Fatalf("%s version %d has groups of its own", child.ID, child.Version)
+		}
+	}
+	if diff := cmp.Diff(f.Store().View().JobByID("default", "p").TaskGroups, parent.TaskGroups); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -40,6 +40,8 @@ const (
 	recVariable   = 40
 	recRootKey    = 41
 	recLaunch     = 14
+	recGroup      = 15 // referred to by the jobs after it, numbered from 1
+	recJobShared  = 16
 )
 
 // savedHeader begins a stream. Tables holds the index of the last change by the
@@ -71,7 +73,7 @@ func (v *View) Save(w io.Writer, codec Codec) error {
 		s.record(recConfig, v.t.config)
 	}
 	saveTable(s, recNode, v.t.nodes)
-	saveTable(s, recJob, v.t.jobs)
+	s.jobs(v.t.jobs)
 	saveTable(s, recSummary, v.t.summaries)
 	saveTable(s, recEval, v.t.evals)
 	saveTable(s, recDeployment, v.t.deployments)
@@ -196,6 +198,7 @@ type loader struct {
 	r         *bufio.Reader
 	codec     Codec
 	header    savedHeader
+	groups    []*model.TaskGroup
 	resources []*model.AllocatedResources
 	metrics   []*model.AllocMetric
 	strings   map[string]string
@@ -261,7 +264,13 @@ func (l *loader) row(kind byte, data []byte) error {
 		return l.codec.Decode(data, t.config)
 	case recNode:
 		return loadRow(l, t.nodes, data)
-	case recJob:
+	case recGroup:
+		g := &model.TaskGroup{}
+		l.groups = append(l.groups, g)
+		return l.codec.Decode(data, g)
+	case recJobShared:
+		return l.job(data)
+	case recJob: // of snapshots of earlier builds
 		return loadRow(l, t.jobs, data)
 	case recSummary:
 		return loadRow(l, t.summaries, data)
