@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -121,7 +122,14 @@ func (s *Server) serveUpTo(limit int64, h handler) http.HandlerFunc {
 var done any
 
 func (s *Server) writeJSON(w http.ResponseWriter, r *http.Request, v any) {
-	body, err := encodeJSON(v, pretty(r))
+	buf := buffers.Get().(*bytes.Buffer)
+	defer func() {
+		if buf.Cap() <= maxKeptBuffer {
+			buf.Reset()
+			buffers.Put(buf)
+		}
+	}()
+	body, err := encodeInto(buf, v, pretty(r))
 	if err != nil {
 		s.log.Error("an answer cannot be encoded; this is a defect of drover", "path", r.URL.Path, "error", err)
 		writeError(w, http.StatusInternalServerError, "cannot encode the answer: "+err.Error())
@@ -136,9 +144,16 @@ func pretty(r *http.Request) bool {
 	return ok && (len(v) == 0 || v[0] != "false")
 }
 
-func encodeJSON(v any, indent bool) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
+// buffers are kept for answers: a list of 1,000 allocs is some 3 MB of JSON.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+const maxKeptBuffer = 8 << 20
+
+func encodeJSON(v any, indent bool) ([]byte, error) { return encodeInto(new(bytes.Buffer), v, indent) }
+
+// encodeInto writes v into the empty buffer and returns its bytes.
+func encodeInto(buf *bytes.Buffer, v any, indent bool) ([]byte, error) {
+	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
 	if indent {
 		enc.SetIndent("", "    ")
