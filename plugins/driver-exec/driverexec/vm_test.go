@@ -22,7 +22,7 @@ func TestTheSameHoldsWithCgroupVersion2(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	const what = "NoTaskBreaksOut|TooMuchMemory|BecomeLimits|StatsOfAn|OutliveTheSupervisor|OrphansOf|IsInsideIt|DevicesAndMounts"
+	const what = "NoTaskBreaksOut|TooMuchMemory|BecomeLimits|StatsOfAn|OutliveTheSupervisor|OrphansOf|IsInsideIt|DevicesAndMounts|CoresOfItsOwn"
 	cmd := exec.CommandContext(ctx, "../vmtest/run.sh", "-test.v", "-test.run", what)
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
@@ -31,7 +31,7 @@ func TestTheSameHoldsWithCgroupVersion2(t *testing.T) {
 	if errors.As(err, &exit) && exit.ExitCode() == missing {
 		t.Skip(strings.TrimSpace(string(out)))
 	}
-	if err != nil || strings.Contains(string(out), "--- SKIP") || strings.Count(string(out), "--- PASS") < 9 {
+	if err != nil || strings.Contains(string(out), "--- SKIP") || strings.Count(string(out), "--- PASS") < 10 {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }

@@ -294,6 +294,19 @@ func (g *Group) settings(l Limits, devices []Device) []setting {
 	return out
 }
 
+// BindCores gives cores to a version 2 cgroup that has the cpuset controller. One
+// without it leaves a process that is forked into it the cores it had.
+func BindCores(dir string, cores []int) error {
+	file := filepath.Join(dir, "cpuset.cpus")
+	if dir == "" || len(cores) == 0 || unix.Access(file, unix.F_OK) != nil {
+		return nil
+	}
+	if err := os.WriteFile(file, []byte(coreList(cores)), 0); err != nil {
+		return fmt.Errorf("use the cores %v only: %w; they must exist on this machine", cores, err)
+	}
+	return nil
+}
+
 func coreList(cores []int) string {
 	text := make([]string, len(cores))
 	for i, c := range cores {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -31,6 +32,9 @@ func (l *loop) fork(t *task, spec *Spec, files []uintptr) error {
 	}
 	attr.Sys.PidFD = &t.pidfd
 	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = t.cgroup != "", cgroup
+	if err := sandbox.BindCores(t.cgroup, spec.Cores); err != nil {
+		return errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
+	}
 	back, err := onCores(spec.Cores)
 	if err != nil {
 		return errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
