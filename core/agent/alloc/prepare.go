@@ -151,6 +151,9 @@ func (r *Runner) taskConfig(a *model.Allocation, tg *model.TaskGroup, t *model.T
 			out.Ports = append(out.Ports, driver.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})
 		}
 	}
+	if len(tg.Networks) > 0 && tg.Networks[0].Mode == "none" {
+		out.Network = &driver.NetworkIsolation{Mode: driver.NetworkMode("none")}
+	}
 	if len(tg.Networks) > 0 && tg.Networks[0].DNS != nil {
 		d := tg.Networks[0].DNS
 		out.DNS = &driver.DNSConfig{Servers: d.Servers, Searches: d.Searches, Options: d.Options}

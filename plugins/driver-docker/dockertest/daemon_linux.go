@@ -45,7 +45,7 @@ func Start() (*Daemon, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a private dockerd needs root")
 	}
-	for _, program := range []string{"dockerd", "containerd", "runc", "ip"} {
+	for _, program := range []string{"dockerd", "containerd", "runc", "docker", "ip"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return nil, fmt.Errorf("no private dockerd: %w; install the packages docker.io and iproute2", err)
 		}

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
 	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -28,24 +26,6 @@ func contract(d *dockertest.Daemon) drivertest.Options {
 		Timeout: 2 * time.Minute,
 		Task:    func(tc *driver.TaskConfig) { tc.AllocID = tc.ID; delete(tc.Env, "PATH") },
 	}
-}
-
-func TestTheDriverKeepsTheContract(t *testing.T) {
-	opts := contract(dockerd(t))
-	dir := t.TempDir()
-	opts.New = func(t *testing.T) driver.Driver {
-		d, err := driverdocker.New(dir, hclog.NewNullLogger())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := d.Close(); err != nil {
-				t.Errorf("close the driver: %v", err)
-			}
-		})
-		return d
-	}
-	drivertest.Run(t, opts)
 }
 
 func TestThePluginProcessKeepsTheContract(t *testing.T) {

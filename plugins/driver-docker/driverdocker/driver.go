@@ -115,7 +115,7 @@ func (d *Driver) Info() driver.Info {
 		Name: "docker",
 		Capabilities: driver.Capabilities{
 			SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationImage, MountConfigs: true,
-			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup, driver.NetworkTask, driver.NetworkNone},
+			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkTask, driver.NetworkNone},
 		},
 		ConfigSchema: agentSchema(), TaskConfigSchema: taskSchema(),
 	}

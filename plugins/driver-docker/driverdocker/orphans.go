@@ -128,5 +128,6 @@ func (d *Driver) removeOrphan(ctx context.Context, x *daemon, c container.Summar
 		log.Warn("a container belongs to no task and cannot be removed", "error", err)
 		return
 	}
+	removeCursor(d.dir, c.ID)
 	log.Info("removed a container that belongs to no task")
 }

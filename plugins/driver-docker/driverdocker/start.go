@@ -227,6 +227,7 @@ func (d *Driver) RecoverTask(ctx context.Context, h *driver.Handle) error {
 	switch {
 	case errdefs.IsNotFound(err):
 		d.unclaim(h.TaskID)
+		removeCursor(d.dir, state.Container)
 		return errdefs.NotFoundf("recover task %q: its container %s is gone", h.TaskID, short(state.Container))
 	case err != nil:
 		return errdefs.Unavailablef("recover task %q: %w", h.TaskID, err)
