@@ -171,8 +171,7 @@ func (c *copier) since() string {
 // stream copies until the daemon's stream ends.
 func (c *copier) stream(ctx context.Context, follow bool) error {
 	for _, o := range c.out {
-		o.behind, o.skipSeen, o.skipBytes, o.buf = true, o.mark.seen, o.w.Since(o.mark.at), o.buf[:0]
-		o.held, o.heldSize = nil, 0
+		o.begin()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -193,6 +192,12 @@ func (c *copier) stream(ctx context.Context, follow bool) error {
 		defer limit.Stop()
 	}
 	return c.read(ctx, r)
+}
+
+// begin expects a stream that repeats what was copied before.
+func (o *output) begin() {
+	o.behind, o.skipSeen, o.skipBytes, o.buf = true, o.mark.seen, o.w.Since(o.mark.at), o.buf[:0]
+	o.held, o.heldSize = nil, 0
 }
 
 // read copies what the daemon sends.
