@@ -4,7 +4,9 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -20,10 +22,40 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
+// patient is a context for commands that wait for tasks, on a machine with much to do.
+func (a *agent) patient() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	a.t.Cleanup(cancel)
+	return ctx
+}
+
+// drover runs a command of the command line and returns what it prints and its exit code.
+func (a *agent) drover(args ...string) (out string, code int) {
+	a.t.Helper()
+	cmd := exec.CommandContext(a.patient(), filepath.Join(bin, "drover"), args...)
+	cmd.Env = append(os.Environ(), "DROVER_ADDR="+a.addr)
+	b, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		a.t.Fatal(err)
+	}
+	return string(b), cmd.ProcessState.ExitCode()
+}
+
+// output is what a command prints that has to succeed.
+func (a *agent) output(args ...string) string {
+	a.t.Helper()
+	out, code := a.drover(args...)
+	if code != 0 {
+		a.t.Fatalf("drover %s: exit code %d\n%s", strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
 // shows runs a command that has to succeed and to print all of what.
 func (a *agent) shows(what []string, args ...string) string {
 	a.t.Helper()
-	out := a.must(args...)
+	out := a.output(args...)
 	for _, w := range what {
 		if !strings.Contains(out, w) {
 			a.t.Errorf("drover %s does not show %q:\n%s", strings.Join(args, " "), w, out)
@@ -35,7 +67,7 @@ func (a *agent) shows(what []string, args ...string) string {
 // fails runs a command that has to fail with the code and to say what.
 func (a *agent) fails(code int, what string, args ...string) {
 	a.t.Helper()
-	if out, got := a.cli(args...); got != code || !strings.Contains(out, what) {
+	if out, got := a.drover(args...); got != code || !strings.Contains(out, what) {
 		a.t.Errorf("drover %s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), got, code, what, out)
 	}
 }
@@ -47,7 +79,7 @@ func (a *agent) script(name, script string, args ...string) string {
 	if err != nil {
 		a.t.Skip(name + " is not installed")
 	}
-	cmd := exec.CommandContext(a.ctx(), path, append([]string{"-c", script, name}, args...)...)
+	cmd := exec.CommandContext(a.patient(), path, append([]string{"-c", script, name}, args...)...)
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "DROVER_ADDR="+a.addr, "HOME="+a.dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -75,12 +107,12 @@ func TestCLIOfJobsAndAllocations(t *testing.T) {
 	id := a.await("web", model.AllocClientStatusRunning, 1)[0].ID
 	a.shows([]string{"Latest Deployment", id[:8]}, "status", "we")
 	a.shows([]string{`Task "t" is "running"`, "Task started by client"}, "alloc", "status", id[:8])
-	a.eventually(10*time.Second, "the task has written", func() bool { return strings.Contains(a.must("logs", id[:6]), "said-one") })
-	if out := a.must("alloc", "logs", "-stderr", "-job", "web", "t"); out != "oops\n" {
+	a.eventually(10*time.Second, "the task has written", func() bool { return strings.Contains(a.output("logs", id[:6]), "said-one") })
+	if out := a.output("alloc", "logs", "-stderr", "-job", "web", "t"); out != "oops\n" {
 		t.Errorf("standard error is %q", out)
 	}
 	a.shows([]string{"alloc/", "t/"}, "alloc", "fs", id)
-	if out := a.must("alloc", "fs", "-tail", "-n", "1", id, "alloc/logs/t.stdout.0"); out != "said-one\n" {
+	if out := a.output("alloc", "fs", "-tail", "-n", "1", id, "alloc/logs/t.stdout.0"); out != "said-one\n" {
 		t.Errorf("the last line is %q", out)
 	}
 	a.fails(7, "from-inside", "alloc", "exec", id[:8], "sh", "-c", "echo from-inside; exit 7")
@@ -107,7 +139,7 @@ func TestExecOnARealTerminal(t *testing.T) {
 	a := newAgent(t).start()
 	a.run(shell("web", "service", 1, "", "exec sleep 600"))
 	id := a.await("web", model.AllocClientStatusRunning, 1)[0].ID
-	cmd := exec.CommandContext(a.ctx(), filepath.Join(bin, "drover"), "alloc", "exec", id, "/bin/sh")
+	cmd := exec.CommandContext(a.patient(), filepath.Join(bin, "drover"), "alloc", "exec", id, "/bin/sh")
 	cmd.Env = append(os.Environ(), "DROVER_ADDR="+a.addr, "PS1=ready> ")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 33, Cols: 99})
 	if err != nil {
@@ -184,11 +216,11 @@ func TestCLIOfTheCluster(t *testing.T) {
 	a.fails(1, "is it running", "node", "status", "-address", "http://127.0.0.1:1")
 	a.fails(127, "Everyday commands", "nonsense")
 	a.fails(1, "Subcommands", "node", "pool")
-	if out, code := a.cli("node", "status", "-quiet", "-verbose"); code != 0 || !regexp.MustCompile(`^[0-9a-f-]{36}\n$`).MatchString(out) {
+	if out, code := a.drover("node", "status", "-quiet", "-verbose"); code != 0 || !regexp.MustCompile(`^[0-9a-f-]{36}\n$`).MatchString(out) {
 		t.Errorf("-quiet prints %q", out)
 	}
 	var nodes []struct{ ID string }
-	if err := json.Unmarshal([]byte(a.must("node", "status", "-json")), &nodes); err != nil || len(nodes) != 1 {
+	if err := json.Unmarshal([]byte(a.output("node", "status", "-json")), &nodes); err != nil || len(nodes) != 1 {
 		t.Errorf("-json: %v, %v", nodes, err)
 	}
 }
@@ -197,10 +229,10 @@ func TestCLIOfVariablesKeysAndSnapshots(t *testing.T) {
 	a := newAgent(t).start()
 	a.shows([]string{`"x": "1"`}, "var", "put", "app/db", "x=1", "y=2")
 	a.fails(1, "-check-index of its index or with -force", "var", "put", "app/db", "x=2")
-	file := a.write("db.nv.hcl", 0o600, a.must("var", "get", "-out", "hcl", "app/db"))
+	file := a.write("db.nv.hcl", 0o600, a.output("var", "get", "-out", "hcl", "app/db"))
 	a.shows([]string{`"z": "3"`}, "var", "put", "@"+file, "z=3")
 	a.shows([]string{"app/db"}, "var", "list", "app/")
-	if out := a.must("var", "get", "-item", "y", "app/db"); out != "2\n" {
+	if out := a.output("var", "get", "-item", "y", "app/db"); out != "2\n" {
 		t.Errorf("-item prints %q", out)
 	}
 	a.fails(5, "holding app/lock", "var", "lock", "-ttl", "10s", "app/lock", "echo holding $DROVER_LOCK_PATH; exit 5")
@@ -226,26 +258,26 @@ func TestCLIOfVariablesKeysAndSnapshots(t *testing.T) {
 
 func TestEveryBuiltInExampleRuns(t *testing.T) {
 	a := newAgent(t).start()
-	for _, name := range strings.Fields(a.must("job", "init", "-list-templates")) {
+	for _, name := range strings.Fields(a.output("job", "init", "-list-templates")) {
 		file := filepath.Join(a.dir, name+".nomad.hcl")
 		a.shows([]string{file}, "job", "init", "-template", name, file)
-		if out := a.must("fmt", "-check", file); out != "" {
+		if out := a.output("fmt", "-check", file); out != "" {
 			t.Errorf("%s is not in canonical layout", name)
 		}
-		a.must("job", "run", "-detach", file)
+		a.output("job", "run", "-detach", file)
 		switch name {
 		case "periodic":
 			a.shows([]string{"successful"}, "job", "periodic", "force", "example")
 			a.instance("example/periodic-")
 		case "parameterized":
-			a.must("job", "dispatch", "-meta", "name=one", "example", file)
+			a.output("job", "dispatch", "-meta", "name=one", "example", file)
 			a.instance("example/dispatch-")
 		case "batch":
 			a.await("example", model.AllocClientStatusComplete, 3)
 		default:
 			a.await("example", model.AllocClientStatusRunning, 1)
 		}
-		a.must("job", "stop", "-purge", "-detach", "example")
+		a.output("job", "stop", "-purge", "-detach", "example")
 	}
 	a.fails(1, "exists already", "job", "init", filepath.Join(a.dir, "full.nomad.hcl"))
 }
@@ -271,7 +303,7 @@ func TestBashCompletesCommandsOptionsAndIDs(t *testing.T) {
 	a := newAgent(t).start()
 	a.run(shell("web-1", "service", 1, "", "exec sleep 600"))
 	a.run(shell("web-2", "service", 1, "", "exec sleep 600"))
-	node := strings.TrimSpace(a.must("node", "status", "-quiet", "-verbose"))
+	node := strings.TrimSpace(a.output("node", "status", "-quiet", "-verbose"))
 	for line, want := range map[string]string{
 		"drover deploy":                       "deployment",
 		"drover job per":                      "periodic",
@@ -292,6 +324,55 @@ func TestBashCompletesCommandsOptionsAndIDs(t *testing.T) {
 		}
 	}
 	a.script("bash", "touch ~/.bashrc; drover -autocomplete-install && bash --norc -c 'source ~/.bashrc; complete -p drover' && drover -autocomplete-uninstall && ! grep -q drover ~/.bashrc")
+}
+
+func TestOtherShellsComplete(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(shell("web-1", "service", 1, "", "exec sleep 600"))
+	for name, script := range map[string]string{
+		"zsh":  `autoload -U compinit; compinit -u -d ~/zc; source <(drover completion zsh); compadd() { shift; print -l -- "$@" }; words=(drover job status we); CURRENT=4; _drover`,
+		"fish": `drover completion fish | source; complete -C "drover job status we"`,
+	} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Logf("%s is not installed", name)
+			continue
+		}
+		if got := a.script(name, script); got != "web-1" {
+			t.Errorf("%s proposes %q", name, got)
+		}
+	}
+}
+
+func TestFollowingEndsWithTheInterrupt(t *testing.T) {
+	a := newAgent(t).start()
+	a.run(shell("web", "service", 1, "", "echo first; while :; do sleep 0.2; echo more; done"))
+	id := a.await("web", model.AllocClientStatusRunning, 1)[0].ID
+	for _, args := range [][]string{
+		{"alloc", "logs", "-f", id}, {"alloc", "logs", "-f", "-tail", "-n", "1", "-job", "web"}, {"alloc", "fs", "-f", id, "alloc/logs/t.stdout.0"},
+	} {
+		cmd := exec.CommandContext(a.patient(), filepath.Join(bin, "drover"), args...)
+		cmd.Env = append(os.Environ(), "DROVER_ADDR="+a.addr)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		seen := ""
+		for buf := make([]byte, 1024); strings.Count(seen, "more\n") < 3; {
+			n, err := out.Read(buf)
+			if seen += string(buf[:n]); err != nil {
+				t.Fatalf("%v ends after %q: %v", args, seen, err)
+			}
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
 }
 
 func TestOperatorDebugMakesAnArchive(t *testing.T) {
