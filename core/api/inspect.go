@@ -216,6 +216,8 @@ func (s *Server) agentProfile(w http.ResponseWriter, r *http.Request) (any, erro
 	return done, nil
 }
 
+var logLevels = []string{"trace", "debug", "info", "warn", "error"}
+
 // agentMonitor streams log lines: as frames, or as they are with plain=true.
 func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, error) {
 	req := &MonitorRequest{Level: cmp.Or(r.URL.Query().Get("log_level"), "INFO")}
@@ -233,7 +235,14 @@ func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, erro
 	if err := s.isHere(r); err != nil {
 		return nil, err
 	}
+	if !slices.Contains(logLevels, strings.ToLower(req.Level)) {
+		return nil, fail(http.StatusBadRequest, "Unknown log level: "+req.Level)
+	}
 	out := newStream(r.Context(), w, plain)
+	out.start() // clients wait for the head of the answer, lines may be long in coming
+	if err := out.flush(); err != nil {
+		return done, nil
+	}
 	err = s.backend.Monitor(r.Context(), req, func(line []byte) error {
 		return out.frame(&StreamFrame{Data: line, File: "log"})
 	})

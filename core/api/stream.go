@@ -57,6 +57,11 @@ func (s *stream) frame(f *StreamFrame) error {
 			return err
 		}
 	}
+	return s.flush()
+}
+
+// flush sends what is written.
+func (s *stream) flush() error {
 	if err := s.ctl.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
