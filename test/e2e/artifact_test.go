@@ -85,9 +85,9 @@ func TestArtifactsAreFetchedOnceAndOneThatHangsBlocksNobody(t *testing.T) {
 	if now := a.pids(a.await("good", model.AllocClientStatusRunning, 1)); fmt.Sprint(now) != fmt.Sprint(before) || fetched.Load() != got {
 		t.Errorf("pids before %v, after %v; fetched %d times, then %d", before, now, got, fetched.Load())
 	}
-	if err := a.RestartAllocation(a.ctx(), running[0].ID, "", false); err != nil {
-		t.Fatal(err)
-	}
+	a.eventually(10*time.Second, "the node takes a restart", func() bool { // its session begins after the API
+		return a.RestartAllocation(a.ctx(), running[0].ID, "", false) == nil
+	})
 	a.eventually(20*time.Second, "the task runs again", func() bool {
 		x := a.allocs("good", model.AllocClientStatusRunning)
 		return len(x) == 1 && x[0].TaskStates["t"].Restarts == 1 && x[0].TaskStates["t"].State == model.TaskStateRunning
