@@ -230,3 +230,58 @@ func TestLabelsOfTheDriverCannotBeForged(t *testing.T) {
 		t.Errorf("class %s, %v", errdefs.ClassOf(err), err)
 	}
 }
+
+func TestAllKindsOfMountsAreThere(t *testing.T) {
+	n := newNode(t, map[string]any{"volumes": map[string]any{"enabled": true}})
+	defer n.cli("volume", "rm", "-f", "drover-test")
+	host := t.TempDir()
+	tc := n.task(with(script(`for d in /vol /bind /tmpfs /named /group; do touch $d/f 2>/dev/null && echo $d; done; grep -c ' /bind .*ro[ ,]' /proc/mounts; ls -ld /tmpfs | cut -c1-10`), map[string]any{
+		"volumes": []any{"local/new/folder:/vol"}, "mounts": []any{
+			map[string]any{"type": "bind", "source": host, "target": "/bind", "readonly": true, "bind_options": map[string]any{"propagation": "rprivate"}},
+			map[string]any{"type": "tmpfs", "target": "/tmpfs", "tmpfs_options": map[string]any{"size": 65536, "mode": 0o700}},
+			map[string]any{"source": "drover-test", "target": "/named", "volume_options": map[string]any{"labels": map[string]any{"a": "b"}}},
+		},
+	}))
+	tc.Mounts = []driver.Mount{{HostPath: host, TaskPath: "/group"}}
+	if got, want := n.output(tc), "/vol\n/tmpfs\n/named\n/group\n1\ndrwx------\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := os.Stat(filepath.Join(host, "f")); err != nil {
+		t.Errorf("the volume of the group: %v", err)
+	}
+}
+
+func TestALogDriverThatCannotBeReadBackIsSaid(t *testing.T) {
+	n := newNode(t, nil)
+	events, err := n.d.TaskEvents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tc := n.task(with(script("echo lost"), map[string]any{"logging": map[string]any{"type": "none"}}))
+	n.run(tc)
+	if r := n.wait(tc); !r.Successful() {
+		t.Errorf("result %+v", r)
+	}
+	if e := <-events; e.TaskID != tc.ID || !strings.Contains(e.Message, "log driver") {
+		t.Errorf("event %+v", e)
+	}
+}
+
+func TestContainersAreKeptWhereTheOperatorWantsThat(t *testing.T) {
+	n := newNode(t, map[string]any{"gc": map[string]any{"container": false}})
+	tc := n.task(script("exit 3"))
+	n.run(tc)
+	n.wait(tc)
+	for range 2 {
+		if err := n.d.DestroyTask(limit(t), tc.ID, true); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.inspect(tc, "{{.State.ExitCode}}"); got != "3" {
+			t.Errorf("the kept container has exit code %s", got)
+		}
+		tc.ID += "+" // the next run takes the name over
+		n.run(tc)
+		n.wait(tc)
+	}
+	defer n.cli("rm", "-f", "web-"+tc.AllocID)
+}

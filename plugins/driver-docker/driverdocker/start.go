@@ -209,46 +209,57 @@ func (s *start) undo() {
 
 // RecoverTask implements driver.Driver.
 func (d *Driver) RecoverTask(ctx context.Context, h *driver.Handle) error {
-	if _, err := d.of(h.TaskID); err == nil {
-		return nil
-	}
 	state, err := parseHandle(h)
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	d.claimed[h.TaskID] = true
-	d.mu.Unlock()
+	if known, err := d.beginRecovery(h.TaskID); known || err != nil {
+		return err
+	}
+	defer d.endStart(h.TaskID)
 	x, err := d.daemonOf(state.Endpoint)
 	if err != nil {
 		return err
 	}
+	t := newTask(h.TaskID, x, state)
+	t.recovered = true
+	x.adopt(t) // before it is looked at: it may end in between
 	c, err := x.inspect(ctx, state.Container)
 	switch {
 	case errdefs.IsNotFound(err):
-		d.unclaim(h.TaskID)
+		err = errdefs.NotFoundf("recover task %q: its container %s is gone", h.TaskID, short(state.Container))
 		removeCursor(d.dir, state.Container)
-		return errdefs.NotFoundf("recover task %q: its container %s is gone", h.TaskID, short(state.Container))
 	case err != nil:
-		return errdefs.Unavailablef("recover task %q: %w", h.TaskID, err)
+		err = errdefs.Unavailablef("recover task %q: %w", h.TaskID, err)
 	case c.Config.Labels[labelTask] != h.TaskID:
-		d.unclaim(h.TaskID)
-		return errdefs.NotFoundf("recover task %q: container %s is not the task's", h.TaskID, short(state.Container))
+		err = errdefs.NotFoundf("recover task %q: container %s is not the task's", h.TaskID, short(state.Container))
 	}
-	t := newTask(h.TaskID, x, state)
-	t.recovered = true
+	if err != nil {
+		x.disown(state.Container)
+		if errdefs.IsNotFound(err) {
+			d.unclaim(h.TaskID)
+		}
+		return err
+	}
 	x.images.use(state.Image, t.id)
-	x.adopt(t)
 	t.note(c)
-	d.mu.Lock()
-	other := d.known[h.TaskID]
-	d.mu.Unlock()
-	if other != nil { // somebody was faster
-		x.adopt(other)
-		return nil
-	}
 	d.learnTask(t)
 	return nil
+}
+
+// beginRecovery keeps two recoveries of a task from both reading its output. From
+// now on its container is nobody's orphan.
+func (d *Driver) beginRecovery(id string) (known bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known[id] != nil {
+		return true, nil
+	}
+	if d.starting[id] {
+		return false, errdefs.Unavailablef("recover task %q: it is being started or recovered already; ask again", id)
+	}
+	d.starting[id], d.claimed[id] = true, true
+	return false, nil
 }
 
 func (d *Driver) unclaim(id string) {
