@@ -233,7 +233,7 @@ func TestLabelsOfTheDriverCannotBeForged(t *testing.T) {
 
 func TestAllKindsOfMountsAreThere(t *testing.T) {
 	n := newNode(t, map[string]any{"volumes": map[string]any{"enabled": true}})
-	defer n.cli("volume", "rm", "-f", "drover-test")
+	t.Cleanup(func() { n.cli("volume", "rm", "-f", "drover-test") })
 	host := t.TempDir()
 	tc := n.task(with(script(`for d in /vol /bind /tmpfs /named /group; do touch $d/f 2>/dev/null && echo $d; done; grep -c ' /bind .*ro[ ,]' /proc/mounts; ls -ld /tmpfs | cut -c1-10`), map[string]any{
 		"volumes": []any{"local/new/folder:/vol"}, "mounts": []any{
