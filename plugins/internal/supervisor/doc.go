@@ -20,6 +20,14 @@
 //     supervisor again when it dies, and is the subreaper that inherits its tasks
 //     then, so that their exit codes are still known.
 //
+// # Isolated tasks
+//
+// A spec with a Sandbox is started beside the loop, by plugins/internal/sandbox on
+// a thread that lives for that start only, and taken over by the loop when it runs.
+// Such a task has one process more, process 1 of its pid namespace; the journal
+// names it, and the task has ended when both have, that is, when no process of it
+// is left.
+//
 // # What survives what
 //
 // Agent or plugin killed: nothing happens to tasks or logs; the next client
@@ -46,7 +54,9 @@
 // next supervisor. The keeper holds the FIFOs open too, so that the last words of
 // a task that ends while there is no supervisor are kept. Output goes from pipe to
 // file by splice(2): what was taken from the pipe is in the file, whenever the
-// supervisor dies, with no byte lost or doubled. If the file cannot be written
+// supervisor dies, with no byte lost or doubled. After each turn in which output
+// came, the loop waits a millisecond for more, and a pipe that was once full is made
+// larger (256 KiB), so that fast writers cost few wake-ups. If the file cannot be written
 // (full disk), output is dropped and counted and the task never waits.
 //
 // Log files are opened component by component beneath the alloc directory
