@@ -37,7 +37,7 @@ test: check-fmt vet build ## what CI runs: formatting, vet, build, every test, t
 	cd $(COMPAT_MODULE) && $(GO) test -timeout 10m ./...
 
 .PHONY: check
-check: check-fmt vet lint test cross ## everything CI runs, the linters, and the other platforms
+check: check-fmt vet lint test clients cross ## everything CI runs, the linters, and the other platforms
 
 .PHONY: race
 race: ## every test with the race detector
@@ -59,6 +59,10 @@ bench: build ## run the benchmarks behind bench/RESULTS.md
 .PHONY: compat
 compat: build ## record our answers beside the reference's records (needs COMPAT)
 	@./test/compat/records.sh $(COMPAT)
+
+.PHONY: clients
+clients: build ## third-party programs (Prometheus) against a live agent, in a module of their own
+	cd $(COMPAT_MODULE)/prometheus && $(GO) test -count=1 -timeout 10m ./...
 
 .PHONY: cross
 cross: ## compile for the other platforms
