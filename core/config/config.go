@@ -75,13 +75,15 @@ type Addresses struct {
 
 // Client configures the node side.
 type Client struct {
-	Enabled           bool         `json:"enabled,omitempty"`
-	StateDir          string       `json:"state_dir,omitempty"`
-	AllocDir          string       `json:"alloc_dir,omitempty"`
-	Servers           []string     `json:"servers,omitempty"`
-	NodeClass         string       `json:"node_class,omitempty"`
-	NodePool          string       `json:"node_pool,omitempty"`
-	Meta              Strings      `json:"meta,omitempty"`
+	Enabled   bool     `json:"enabled,omitempty"`
+	StateDir  string   `json:"state_dir,omitempty"`
+	AllocDir  string   `json:"alloc_dir,omitempty"`
+	Servers   []string `json:"servers,omitempty"`
+	NodeClass string   `json:"node_class,omitempty"`
+	NodePool  string   `json:"node_pool,omitempty"`
+	Meta      Strings  `json:"meta,omitempty"`
+	// ChrootEnv is what isolated tasks see of the machine: its path = path in the task.
+	ChrootEnv         Strings      `json:"chroot_env,omitempty"`
 	NetworkInterface  string       `json:"network_interface,omitempty"`
 	NetworkSpeed      int          `json:"network_speed,omitempty"`
 	CPUTotalCompute   int          `json:"cpu_total_compute,omitempty"`

@@ -95,3 +95,31 @@ func FuzzMerge(f *testing.F) {
 		_ = config.Defaults().Merge(name, []byte(text)) // must not panic
 	})
 }
+
+func TestBlocksMayHaveQuotedKeysAsTheReferencesMay(t *testing.T) {
+	src := `
+name = "n1"
+client {
+  enabled = true
+  chroot_env { # what tasks see
+    "/bin"     = "/bin"
+    "/etc/ssl" = "/etc/ssl"
+  }
+  meta {
+    "rack-1" = "a"
+    plain    = "b"
+  }
+}
+`
+	c := config.Defaults()
+	if err := c.Merge("a.hcl", []byte(src)); err != nil {
+		t.Fatal(err)
+	}
+	if c.Client.ChrootEnv["/etc/ssl"] != "/etc/ssl" || c.Client.Meta["rack-1"] != "a" || c.Client.Meta["plain"] != "b" || !c.Client.Enabled {
+		t.Fatalf("read %+v", c.Client)
+	}
+	err := c.Merge("b.hcl", []byte("client {\n  meta {\n    \"a\" = \"b\"\n    broken = \n  }\n}\n"))
+	if err == nil || !strings.Contains(err.Error(), "b.hcl:4") {
+		t.Fatalf("a mistake behind a quoted key: %v", err)
+	}
+}

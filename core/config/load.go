@@ -121,7 +121,7 @@ func parseTree(name string, src []byte) (map[string]any, error) {
 		flattenLists(tree)
 		return tree, nil
 	}
-	file, diags := hclsyntax.ParseConfig(src, name, hcl.InitialPos)
+	file, diags := hclsyntax.ParseConfig(allowQuotedKeys(src, name), name, hcl.InitialPos)
 	if diags.HasErrors() {
 		return nil, errdefs.New(errdefs.InvalidArgument, diags)
 	}
@@ -200,7 +200,7 @@ var unused = map[string][]string{
 		"acl", "consul", "vault",
 	},
 	"client": {
-		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "chroot_env", "preferred_address_family",
+		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
 		"cpu_disable_dmidecode", "reservable_cores", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid", "server_join",
 		"cni_path", "cni_config_dir", "bridge_network_name", "bridge_network_subnet", "bridge_network_subnet_ipv6",
 		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent", "nomad_service_discovery",

@@ -189,13 +189,6 @@ func (d *Daemon) nodeConfig() agent.Config {
 	if c.AllocDir != "" {
 		allocs = c.AllocDir
 	}
-	plugins := map[string]map[string]any{}
-	for name, p := range d.cfg.Plugins {
-		plugins[name] = p.Config
-	}
-	if d.cfg.Dev && plugins["raw_exec"] == nil {
-		plugins["raw_exec"] = map[string]any{"enabled": true} // off by default: it isolates nothing
-	}
 	fetch := artifactConfig(c.Artifact)
 	return agent.Config{
 		DataDir: dir, AllocDir: allocs, Region: d.cfg.Region, Logger: d.log, Servers: d.server.Sessions(), Node: d.describeNode(),
@@ -203,13 +196,36 @@ func (d *Daemon) nodeConfig() agent.Config {
 			Interface: c.NetworkInterface, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
 			DiskTotalMB: c.DiskTotalMB, MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 		},
-		PluginDir: d.cfg.PluginDir, PluginConfig: plugins, LogCollector: logCollector(),
+		PluginDir: d.cfg.PluginDir, PluginConfig: d.pluginConfig(), LogCollector: logCollector(),
 		GC: agent.GC{
 			MaxAllocs: c.GCMaxAllocs, Interval: config.Duration(c.GCInterval, 0), Parallel: c.GCParallel,
 			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,
 		},
 		Artifact: &fetch, Template: templateConfig(c.Template), MaxKillTimeout: config.Duration(c.MaxKillTimeout, 0), SecretsInMemory: true,
 	}
+}
+
+// pluginConfig is the plugin blocks by name.
+func (d *Daemon) pluginConfig() map[string]map[string]any {
+	plugins := map[string]map[string]any{}
+	for name, p := range d.cfg.Plugins {
+		plugins[name] = p.Config
+	}
+	if d.cfg.Dev && plugins["raw_exec"] == nil {
+		plugins["raw_exec"] = map[string]any{"enabled": true} // off by default: it isolates nothing
+	}
+	if chroot := d.cfg.Client.ChrootEnv; len(chroot) > 0 && plugins["exec"]["chroot_env"] == nil {
+		seen := map[string]any{}
+		block := map[string]any{"chroot_env": seen}
+		for from, to := range chroot {
+			seen[from] = to
+		}
+		for name, v := range plugins["exec"] {
+			block[name] = v
+		}
+		plugins["exec"] = block
+	}
+	return plugins
 }
 
 // describeNode is what the operator says of the node.
