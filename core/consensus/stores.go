@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/drover-project/drover/core/consensus/badgerlog"
-	"github.com/drover-project/drover/core/freespace"
+	"github.com/drover-project/drover/core/durable"
 )
 
 // stores is what raft keeps on disk, or in memory for a server without one.
@@ -23,7 +23,7 @@ type stores struct {
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
 	closer    io.Closer
-	space     *freespace.Guard // nil in memory
+	space     *durable.Guard // nil in memory
 }
 
 // Free space that is kept: what the memory maps of badger's files may still
@@ -45,7 +45,7 @@ func openStores(cfg Config, logger hclog.Logger) (stores, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return stores{}, fmt.Errorf("make the directory of the log: %w", err)
 	}
-	space := freespace.New(cfg.DataDir, reserve)
+	space := durable.New(cfg.DataDir, reserve)
 	if err := space.Check(); err != nil {
 		return stores{}, err
 	}

@@ -17,11 +17,10 @@ import (
 	"sync"
 
 	"github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/options"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent/alloc"
-	"github.com/drover-project/drover/core/freespace"
+	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -35,7 +34,7 @@ const (
 // Store is the node's state on disk.
 type Store struct {
 	db     *badger.DB
-	space  *freespace.Guard
+	space  *durable.Guard
 	writes chan write
 	quit   chan struct{}
 	done   sync.WaitGroup
@@ -56,11 +55,11 @@ const reserve = 32 << 20
 
 // Open opens or makes the store in a directory of its own.
 func Open(dir string, logger hclog.Logger) (*Store, error) {
-	space := freespace.New(dir, reserve)
+	space := durable.New(dir, reserve)
 	if err := space.Check(); err != nil {
 		return nil, err
 	}
-	db, err := badger.Open(badgerOptions(dir, logger))
+	db, err := badger.Open(durable.Options(dir, durable.ProfileDev, logger))
 	if err != nil {
 		return nil, fmt.Errorf("open the node's state in %s (is another agent using it?): %w", dir, err)
 	}
@@ -68,39 +67,6 @@ func Open(dir string, logger hclog.Logger) (*Store, error) {
 	s.done.Go(s.writer)
 	return s, nil
 }
-
-// badgerOptions keep memory small: the memtable counts as live heap, and a
-// node writes little.
-func badgerOptions(dir string, logger hclog.Logger) badger.Options {
-	return badger.DefaultOptions(dir).
-		WithSyncWrites(true).
-		WithCompression(options.None).
-		WithDetectConflicts(false).
-		WithNumVersionsToKeep(1).
-		WithBlockCacheSize(0).
-		WithIndexCacheSize(0).
-		WithMetricsEnabled(false).
-		WithNumGoroutines(1).
-		WithNumCompactors(2).
-		WithNumMemtables(2).
-		WithValueThreshold(1 << 20).
-		WithCompactL0OnClose(false).
-		WithMemTableSize(8 << 20).
-		WithValueLogFileSize(16 << 20).
-		WithBaseTableSize(2 << 20).
-		WithLogger(badgerLogger{logger})
-}
-
-// badgerLogger passes badger's errors on; its other lines are of no use here.
-type badgerLogger struct{ to hclog.Logger }
-
-func (l badgerLogger) Errorf(format string, args ...any) {
-	l.to.Error("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
-}
-
-func (badgerLogger) Warningf(string, ...any) {}
-func (badgerLogger) Infof(string, ...any)    {}
-func (badgerLogger) Debugf(string, ...any)   {}
 
 // Close waits for the writes under way and closes the store. It may be repeated.
 func (s *Store) Close() error {

@@ -15,7 +15,9 @@ import (
 
 // sourceFunctions read variables and services of the cluster.
 func sourceFunctions() map[string]function {
-	of := func(kind Kind, make func(c *compiled) any) function { return function{make: make, watch: true, source: kind} }
+	of := func(kind Kind, make func(c *compiled) any) function {
+		return function{make: make, watch: true, source: kind}
+	}
 	return map[string]function{
 		"nomadVar":       of(KindVariable, func(c *compiled) any { return c.variable }),
 		"nomadVarExists": of(KindVariable, func(c *compiled) any { return c.variableExists }),

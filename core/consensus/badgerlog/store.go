@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -64,7 +65,7 @@ func Open(cfg Config) (*Store, error) {
 	if logger == nil {
 		logger = hclog.NewNullLogger()
 	}
-	db, err := badger.Open(badgerOptions(cfg.Dir, cfg.Profile, logger))
+	db, err := badger.Open(durable.Options(cfg.Dir, cfg.Profile, logger))
 	if err != nil {
 		return nil, fmt.Errorf("open the raft log in %s (is another agent using this directory?): %w", cfg.Dir, err)
 	}

@@ -1,12 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package freespace owns the answer to "is there room on this disk to write?".
-// Badger writes through memory maps of sparse files: when a disk is full, such
-// a write is no error but a fault that ends the process. So whoever writes to
-// badger asks a Guard first and refuses while less than a reserve is free. The
-// packages that hold a badger (core/consensus, core/agent/local) import it.
-package freespace
+package durable
 
 import (
 	"github.com/shirou/gopsutil/v4/disk"
@@ -14,7 +9,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Guard watches the file system of a directory. Safe for use by many goroutines.
+// Guard watches the file system of a directory. Badger writes through memory maps
+// of sparse files: when a disk is full, such a write is no error but a fault that
+// ends the process. So whoever writes to badger asks a Guard first and refuses
+// while less than a reserve is free.
+// It is safe for use by many goroutines.
 type Guard struct {
 	dir     string
 	reserve uint64 // bytes

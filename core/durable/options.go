@@ -1,0 +1,73 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package durable owns what every badger of Drover has in common: how it is
+// opened, and when its disk has room to write. It does not own what is stored.
+// The packages that hold one (core/consensus/badgerlog, core/agent/local) and
+// those that write to it import it.
+package durable
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"github.com/hashicorp/go-hclog"
+)
+
+// Profile chooses how much memory a store may take for its write buffer.
+type Profile int
+
+const (
+	// ProfileServer is for a server of a cluster: a memtable of 64 MiB, so
+	// that rotations, which stall a write for some milliseconds, are rare.
+	ProfileServer Profile = iota
+	// ProfileDev is for a node, and for an agent that shares a laptop with
+	// everything else: the memtable counts as live heap, so a small one keeps the
+	// garbage collector's target low.
+	ProfileDev
+)
+
+const mib = 1 << 20
+
+// Options are the settings measured in the spikes: no compression, no caches, no
+// metrics, no conflict detection, one version of each key, every commit synced,
+// every value below 1 MiB in the LSM path, whose sync errors are returned.
+func Options(dir string, profile Profile, logger hclog.Logger) badger.Options {
+	opts := badger.DefaultOptions(dir).
+		WithSyncWrites(true).
+		WithCompression(options.None).
+		WithDetectConflicts(false).
+		WithNumVersionsToKeep(1).
+		WithBlockCacheSize(0).
+		WithIndexCacheSize(0).
+		WithMetricsEnabled(false).
+		WithNumGoroutines(1).
+		WithNumCompactors(2).
+		WithNumMemtables(2).
+		WithValueThreshold(mib).
+		WithCompactL0OnClose(false).
+		WithLogger(badgerLogger{logger})
+	if profile == ProfileDev {
+		return opts.
+			WithMemTableSize(8 * mib).
+			WithValueLogFileSize(16 * mib).
+			WithBaseTableSize(2 * mib)
+	}
+	return opts.
+		WithMemTableSize(64 * mib).
+		WithValueLogFileSize(64 * mib)
+}
+
+// badgerLogger passes badger's errors on. Its other lines narrate compactions
+// and are of use to badger's authors only.
+type badgerLogger struct{ to hclog.Logger }
+
+func (l badgerLogger) Errorf(format string, args ...any) {
+	l.to.Error("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (badgerLogger) Warningf(string, ...any) {}
+func (badgerLogger) Infof(string, ...any)    {}
+func (badgerLogger) Debugf(string, ...any)   {}
