@@ -16,6 +16,8 @@ import (
 
 const (
 	destroyTimeout = time.Minute
+	// destroyGrace is how long after the end of the agent a task is still freed.
+	destroyGrace = 3 * time.Second
 	// retryMin and retryMax bound the pause before a plugin that does not
 	// answer is asked again.
 	retryMin = 200 * time.Millisecond
@@ -242,16 +244,18 @@ func (r *Runner) stopTask(driverName, name string, e task.Stop) {
 	}
 }
 
-// destroy frees what a run holds at its driver.
+// destroy frees what a run holds at its driver. The end of the agent does not
+// cut it short at once: what is not freed stays with the driver.
 func (r *Runner) destroy(driverName, name string, run uint64) {
 	drv, err := r.cfg.Drivers.Driver(driverName)
 	if err != nil {
 		return // without its driver nothing of it is held
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, destroyTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), destroyTimeout)
 	defer cancel()
-	if err := drv.DestroyTask(ctx, taskID(r.id, name, run), true); err != nil && r.ctx.Err() == nil {
-		r.logger.Warn("an ended task could not be freed at its driver", "task", name, "error", err)
+	defer context.AfterFunc(r.ctx, func() { time.AfterFunc(destroyGrace, cancel) })()
+	if err := drv.DestroyTask(ctx, taskID(r.id, name, run), true); err != nil && !errdefs.IsNotFound(err) {
+		r.logger.Warn("an ended task could not be freed at its driver; the next start of the agent tries again", "task", name, "error", err)
 	}
 }
 

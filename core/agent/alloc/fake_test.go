@@ -37,6 +37,8 @@ type fakeDriver struct {
 	onStop  func(t *fakeTask, timeout time.Duration) error // nil: it ends at once
 	onExec  func(ctx context.Context, command []string) (int, error)
 	away    error // every call answers it
+
+	destroying time.Duration // how long DestroyTask takes
 }
 
 type fakeTask struct {
@@ -136,7 +138,12 @@ func (d *fakeDriver) StopTask(_ context.Context, id string, timeout time.Duratio
 	return nil
 }
 
-func (d *fakeDriver) DestroyTask(_ context.Context, id string, _ bool) error {
+func (d *fakeDriver) DestroyTask(ctx context.Context, id string, _ bool) error {
+	select {
+	case <-time.After(d.destroying):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	t, err := d.get(id)
 	if err != nil {
 		return nil

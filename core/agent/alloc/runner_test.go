@@ -340,3 +340,21 @@ func TestAHungPrestartTaskIsKilledWithItsAlloc(t *testing.T) {
 		b.wants("", "complete")
 	})
 }
+
+func TestWhatAnEndedTaskHoldsIsFreedThoughTheAgentEnds(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		b.driver.destroying = time.Second
+		a := newAlloc(newTask("web"))
+		b.run(a)
+		synctest.Wait()
+		b.r.Update(stopped(a))
+		synctest.Wait()
+		if !b.r.Ended() {
+			t.Fatal("not ended")
+		}
+		b.r.Close()
+		if n := len(b.driver.tasks); n != 0 {
+			t.Errorf("the driver still holds %d tasks", n)
+		}
+	})
+}

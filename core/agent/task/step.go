@@ -31,7 +31,15 @@ func Resume(spec Spec, s State, now time.Time) (State, []Effect) {
 		} else {
 			m.start()
 		}
-	case Backoff, Delaying:
+	case Backoff:
+		m.do(WakeUp{At: s.WakeAt})
+		m.do(Destroy{Run: s.Run})
+	case Dead, Waiting:
+		// The agent may have ended before it freed what that run held.
+		if s.Run > 0 {
+			m.do(Destroy{Run: s.Run})
+		}
+	case Delaying:
 		m.do(WakeUp{At: s.WakeAt})
 	case Stopping:
 		m.stop()

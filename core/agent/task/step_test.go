@@ -297,3 +297,19 @@ func TestAfterAnAgentRestartAnUncertainStartIsMadeAnew(t *testing.T) {
 		t.Errorf("%v", effects)
 	}
 }
+
+func TestAfterAnAgentRestartWhatAnEndedRunHeldIsFreed(t *testing.T) {
+	s, _ := task.Step(spec(nil), task.New(t0), task.Begin{}, t0)
+	if _, effects := task.Resume(spec(nil), task.New(t0), t0); len(effects) != 0 {
+		t.Errorf("a task that never ran: %v", effects)
+	}
+	s, _ = task.Step(spec(nil), s, task.Started{Run: 1}, t0)
+	s, _ = task.Step(spec(nil), s, task.Exited{Run: 1, ExitCode: 1}, t0)
+	if _, effects := task.Resume(spec(nil), s, t0); len(effects) != 2 || describe(effects[0]) != "wake at 4s" || describe(effects[1]) != "destroy 1" {
+		t.Errorf("%s: %v", s.Phase, effects)
+	}
+	s, _ = task.Step(spec(nil), s, task.Kill{}, t0)
+	if _, effects := task.Resume(spec(nil), s, t0); len(effects) != 1 || describe(effects[0]) != "destroy 1" {
+		t.Errorf("%s: %v", s.Phase, effects)
+	}
+}
