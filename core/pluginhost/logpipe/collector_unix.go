@@ -140,7 +140,7 @@ func (c *Collector) Attach(p Pipe) error {
 	if err := unix.Mkfifo(p.Path, 0o600); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make the log FIFO %s: %w", p.Path, err)
 	}
-	w, err := p.open()
+	w, shut, err := p.open()
 	if err != nil {
 		return err
 	}
@@ -148,22 +148,25 @@ func (c *Collector) Attach(p Pipe) error {
 	// however often the plugin's side comes and goes.
 	f, err := os.OpenFile(p.Path, os.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		_ = w.Close() // nothing was written
+		shut()
 		return fmt.Errorf("open the log FIFO %s: %w", p.Path, err)
 	}
 	if st, err := f.Stat(); err != nil || st.Mode()&os.ModeNamedPipe == 0 {
-		_, _ = f.Close(), w.Close() // nothing was written
+		shut()
+		_ = f.Close() // nothing was read
 		return errdefs.FailedPreconditionf("log FIFO %s: something else lies there", p.Path)
 	}
 	cp := &copier{fifo: f, done: make(chan struct{})}
 	c.pipes[p.Path] = cp
-	c.wg.Go(func() { cp.run(w) })
+	c.wg.Go(func() {
+		defer close(cp.done)
+		defer shut()
+		cp.run(w)
+	})
 	return nil
 }
 
 func (cp *copier) run(w *tasklog.Writer) {
-	defer close(cp.done)
-	defer func() { _ = w.Close() }() // each write told its own error
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := cp.fifo.Read(buf)

@@ -10,6 +10,8 @@
 package logpipe
 
 import (
+	"path/filepath"
+
 	"github.com/drover-project/drover/sdk/tasklog"
 )
 
@@ -21,8 +23,18 @@ type Pipe struct {
 	MaxFileSizeMB int
 }
 
-func (p Pipe) open() (*tasklog.Writer, error) {
-	return tasklog.Open(p.Base, p.MaxFiles, p.MaxFileSizeMB)
+// open opens the log; close ends the writing.
+func (p Pipe) open() (w *tasklog.Writer, close func(), err error) {
+	at := filepath.Dir(p.Base)
+	dir, err := tasklog.OpenDir(at, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	w = tasklog.New(dir, filepath.Base(p.Base), tasklog.Limits{MaxFiles: p.MaxFiles, MaxFileBytes: int64(p.MaxFileSizeMB) << 20})
+	return w, func() {
+		w.Close()
+		_ = dir.Close() // only names were looked up in it
+	}, nil
 }
 
 // request is one line of JSON that the collector is sent, answer what it says.

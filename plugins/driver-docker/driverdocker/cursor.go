@@ -11,8 +11,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/drover-project/drover/plugins/driver-docker/logfile"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/tasklog"
 )
 
 // mark is how far an output has been copied: all messages before time and the
@@ -23,7 +23,7 @@ type mark struct {
 	time int64 // nanoseconds
 	seen uint32
 	sum  uint32 // of the last message
-	at   logfile.Position
+	at   tasklog.Position
 }
 
 // cursorDir has a file for each container. It is not in the task's directory,
@@ -61,7 +61,7 @@ func openCursor(dir, container string) (f *os.File, marks [2]mark, known bool, e
 		p := b[i*markSize:]
 		marks[i] = mark{
 			time: int64(binary.LittleEndian.Uint64(p)), seen: binary.LittleEndian.Uint32(p[8:]),
-			at:  logfile.Position{Index: int(binary.LittleEndian.Uint32(p[12:])), Offset: int64(binary.LittleEndian.Uint64(p[16:]))},
+			at:  tasklog.Position{Index: int(binary.LittleEndian.Uint32(p[12:])), Offset: int64(binary.LittleEndian.Uint64(p[16:]))},
 			sum: binary.LittleEndian.Uint32(p[24:]),
 		}
 	}

@@ -17,9 +17,9 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/drover-project/drover/plugins/driver-docker/logfile"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/tasklog"
 )
 
 // logsOf says where the task's output goes.
@@ -104,7 +104,7 @@ type copier struct {
 
 // output is one of the two.
 type output struct {
-	w    *logfile.Writer
+	w    *tasklog.Writer
 	mark mark
 	// While the stream is behind the mark, what it says was copied before. Then
 	// come skipSeen messages of the mark's own time, and then skipBytes that are
@@ -120,14 +120,14 @@ type output struct {
 
 func openCopier(t *task, stateDir string) (*copier, error) {
 	l := t.state.Logs
-	dir, err := logfile.OpenDir(l.Root, filepath.Dir(l.Stdout))
+	dir, err := tasklog.OpenDir(l.Root, filepath.Dir(l.Stdout))
 	if err != nil {
 		return nil, err
 	}
 	c := &copier{t: t, dir: dir}
-	limits := logfile.Limits{MaxFiles: l.MaxFiles, MaxFileBytes: l.MaxFileBytes}
+	limits := tasklog.Limits{MaxFiles: l.MaxFiles, MaxFileBytes: l.MaxFileBytes}
 	for i, path := range []string{l.Stdout, l.Stderr} {
-		c.out[i] = &output{w: logfile.New(dir, filepath.Base(path), limits)}
+		c.out[i] = &output{w: tasklog.New(dir, filepath.Base(path), limits)}
 	}
 	marks, known := [2]mark{}, false
 	if c.cursor, marks, known, err = openCursor(stateDir, t.state.Container); err != nil {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/drover-project/drover/plugins/driver-docker/logfile"
+	"github.com/drover-project/drover/sdk/tasklog"
 )
 
 func stamp(at int64) string {
@@ -198,7 +198,7 @@ func TestTheCursorSurvivesAndADamagedOneCountsAsUnknown(t *testing.T) {
 	if err != nil || known {
 		t.Fatalf("a new one: %v, %v", known, err)
 	}
-	want := [2]mark{{time: 7, seen: 2, sum: 9, at: logfile.Position{Index: 3, Offset: 1 << 40}}, {time: 8}}
+	want := [2]mark{{time: 7, seen: 2, sum: 9, at: tasklog.Position{Index: 3, Offset: 1 << 40}}, {time: 8}}
 	if err := writeCursor(f, want); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 
 //go:build windows
 
-package logfile
+package tasklog
 
 import "io/fs"
 

@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package logfile
+package tasklog
 
 import (
 	"io/fs"
