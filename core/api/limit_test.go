@@ -214,7 +214,8 @@ func TestASubscriberThatFallsBehindIsToldAndCutOff(t *testing.T) {
 		defer func() { ended <- recover() }()
 		s.Handler().ServeHTTP(slow, req)
 	}()
-	<-slow.stuck // in its first write: it reads nothing while events come
+	b.changes <- []api.Change{{Table: api.TableJobs, Index: 9, New: &model.Job{Namespace: "default", ID: "web"}}}
+	<-slow.stuck // in the write of that event: it reads nothing while others come
 	for i := range uint64(5000) {
 		b.changes <- []api.Change{{Table: api.TableJobs, Index: 10 + i, New: &model.Job{Namespace: "default", ID: "web"}}}
 	}
@@ -228,7 +229,7 @@ func TestASubscriberThatFallsBehindIsToldAndCutOff(t *testing.T) {
 	}
 }
 
-// slowWriter holds its first write up until it is released.
+// slowWriter holds the write of an event up until it is released.
 type slowWriter struct {
 	header         http.Header
 	stuck, release chan struct{}
@@ -245,7 +246,9 @@ func (w *slowWriter) Header() http.Header { return w.header }
 func (w *slowWriter) WriteHeader(int)     {}
 func (w *slowWriter) Flush()              {}
 func (w *slowWriter) Write(p []byte) (int, error) {
-	w.once.Do(func() { close(w.stuck); <-w.release })
+	if strings.Contains(string(p), "Events") {
+		w.once.Do(func() { close(w.stuck); <-w.release })
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.body.Write(p)
