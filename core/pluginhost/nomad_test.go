@@ -194,4 +194,7 @@ func TestTasksOfAPluginBuiltForNomadOutliveItAndTheAgent(t *testing.T) {
 	if err := d.StopTask(t.Context(), "t1", time.Second, ""); err != nil {
 		t.Fatal(err)
 	}
+	if err := d.DestroyTask(t.Context(), "t1", false); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"sync"
@@ -81,12 +82,29 @@ func (c *Collector) endWhenIdle(ctx context.Context, end func()) {
 		case <-c.busy:
 			timer.Reset(c.idle)
 		case <-timer.C:
+			c.forget()
 			if c.count() == 0 {
 				end()
 				return
 			}
 			timer.Reset(c.idle)
 		}
+	}
+}
+
+// forget detaches FIFOs that are no longer there: their alloc's directory was
+// removed without a word, as it happens when an agent is gone for good.
+func (c *Collector) forget() {
+	c.mu.Lock()
+	var gone []string
+	for path := range c.pipes {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			gone = append(gone, path)
+		}
+	}
+	c.mu.Unlock()
+	for _, path := range gone {
+		c.Detach(path)
 	}
 }
 

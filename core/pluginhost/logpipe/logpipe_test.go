@@ -152,6 +152,19 @@ func kill(t *testing.T, dir string) {
 	t.Fatal("no collector runs")
 }
 
+func TestACollectorForgetsFIFOsThatWereRemoved(t *testing.T) {
+	dir := t.TempDir()
+	p := logpipe.Pipe{Path: filepath.Join(dir, ".t.fifo"), Base: filepath.Join(dir, "t.stdout")}
+	if err := client(t, dir).Attach(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(p.Path); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, logpipe.SocketName)
+	until(t, "it ends", func() bool { _, err := os.Lstat(socket); return os.IsNotExist(err) })
+}
+
 func TestSomethingElseInTheFIFOsPlaceIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
