@@ -9,7 +9,7 @@ export DROVER_BENCH_BIN="$PWD/bin"
 run() { go test ./bench -run '^$' -bench "$1" -benchtime "$2" -timeout 15m ${DROVER_BENCH_VERBOSE:+-v} | grep -vE '^(goos|goarch|pkg|PASS|ok|===)'; }
 run 'Agent/^ready$' 5x
 run 'Agent/^idle$' 1x
-run 'Agent/^tasks-100' 3x
-run 'Agent/^tasks-500' 1x
-run 'Agent/^tasks-1000' 1x
+run 'Agent/^tasks-100-' 3x
+run 'Agent/^tasks-500-' 1x
+run 'Agent/^tasks-1000-' 1x
 run 'Agent/^isolated' 10x

@@ -239,7 +239,7 @@ func (a *agent) runWith(b *testing.B, driver, id string, n int, update bool) tim
 		"Name": "sleep", "Count": n, "EphemeralDisk": map[string]any{"SizeMB": 10},
 		"Tasks": []any{map[string]any{
 			"Name": "sleep", "Driver": driver, "Config": map[string]any{"command": "/bin/sleep", "args": []string{"3600"}},
-			"Resources": map[string]any{"CPU": 10, "MemoryMB": 10}, "LogConfig": map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1},
+			"Resources": map[string]any{"CPU": 2, "MemoryMB": 10}, "LogConfig": map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1},
 		}},
 	}
 	if !update {
