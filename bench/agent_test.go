@@ -84,6 +84,7 @@ func benchmarkIsolated(b *testing.B, bin string, n int) {
 	a.drop(b, "first")
 	var took []float64
 	for b.Loop() {
+		time.Sleep(500 * time.Millisecond) // what the job before made is told
 		id := fmt.Sprint("isolated-", len(took))
 		took = append(took, ms(a.runWith(b, "exec", id, n, true)))
 		a.drop(b, id)

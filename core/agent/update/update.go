@@ -20,10 +20,13 @@ import (
 )
 
 // Tick is how often the sender looks; NormalTicks ticks pass before what is not
-// urgent is sent.
+// urgent is sent. An urgent update after a pause of a tick leaves after Lead, in
+// which others that come with it join: it need not wait for a rate that nobody
+// has reached.
 const (
 	Tick        = 200 * time.Millisecond
 	NormalTicks = 5
+	Lead        = 10 * time.Millisecond
 )
 
 // maxPause is the most ticks that pass between two tries while sending fails.
@@ -41,6 +44,8 @@ type Buffer struct {
 	send   Send
 	logger hclog.Logger
 	wake   chan struct{} // of size 1
+	hurry  chan struct{} // of size 1: something urgent was put
+	last   time.Time     // of the last send; used by Run only
 
 	mu      sync.Mutex
 	waiting map[string]entry
@@ -56,7 +61,7 @@ type entry struct {
 // New returns a buffer; Run sends what is put into it.
 func New(send Send, logger hclog.Logger) *Buffer {
 	return &Buffer{
-		send: send, logger: logger, wake: make(chan struct{}, 1),
+		send: send, logger: logger, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		waiting: map[string]entry{}, acked: map[string]*model.Allocation{},
 	}
 }
@@ -74,9 +79,17 @@ func (b *Buffer) Put(a *model.Allocation, urgent bool) {
 		return
 	}
 	old := b.waiting[a.ID]
-	b.waiting[a.ID] = entry{alloc: a, urgent: urgent || old.urgent || isUrgent(known, a)}
+	e := entry{alloc: a, urgent: urgent || old.urgent || isUrgent(known, a)}
+	b.waiting[a.ID] = e
+	signal(b.wake)
+	if e.urgent {
+		signal(b.hurry)
+	}
+}
+
+func signal(ch chan struct{}) {
 	select {
-	case b.wake <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
 	}
 }
@@ -118,16 +131,27 @@ func (b *Buffer) Run(ctx context.Context) {
 func (b *Buffer) drain(ctx context.Context) {
 	ticker := time.NewTicker(Tick)
 	defer ticker.Stop()
-	pause, failures := 0, 0
-	for tick := 1; ; tick++ {
+	tick, pause, failures := 0, 0, 0
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		}
-		if pause > 0 {
-			pause--
-			continue
+			tick++
+			if pause > 0 {
+				pause--
+				continue
+			}
+		case <-b.hurry:
+			if time.Since(b.last) < Tick || failures > 0 {
+				continue // the next tick has it
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(Lead):
+			}
+			ticker.Reset(Tick)
 		}
 		batch, done := b.take(tick%NormalTicks == 0 || failures > 0)
 		if done {
@@ -189,6 +213,7 @@ func (b *Buffer) deliver(ctx context.Context, batch map[string]entry) error {
 		allocs = append(allocs, e.alloc)
 	}
 	err := b.send(ctx, allocs)
+	b.last = time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sending = nil
@@ -207,10 +232,13 @@ func (b *Buffer) deliver(ctx context.Context, batch map[string]entry) error {
 	return err
 }
 
-// isUrgent reports whether somebody waits for the change: a client status, the
-// health for a deployment, or a first update.
+// isUrgent reports whether somebody waits for the change: a client status or the
+// health for a deployment. That an alloc is pending is what servers think anyway.
 func isUrgent(known, a *model.Allocation) bool {
-	return known == nil || known.ClientStatus != a.ClientStatus || health(known) != health(a) ||
+	if known == nil {
+		known = &model.Allocation{ClientStatus: model.AllocClientStatusPending}
+	}
+	return known.ClientStatus != a.ClientStatus || health(known) != health(a) ||
 		!reflect.DeepEqual(known.NetworkStatus, a.NetworkStatus)
 }
 

@@ -6,6 +6,7 @@ package update_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,44 @@ func run(t *testing.T, f func(b *update.Buffer, s *server)) {
 func after(d time.Duration) {
 	time.Sleep(d) // virtual time of the bubble
 	synctest.Wait()
+}
+
+func TestAfterAPauseUrgentUpdatesLeaveAlmostAtOnceAndThenAtTicks(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		b.Put(alloc("a", "pending", ""), false)
+		after(50 * time.Millisecond)
+		b.Put(alloc("a", "running", ""), false)
+		b.Put(alloc("b", "running", ""), false)
+		after(update.Lead + time.Millisecond)
+		if len(s.sent()) != 1 || len(s.sent()[0]) != 2 {
+			t.Fatalf("batches: %v", s.sent())
+		}
+		for i := range 19 { // one every 10 ms: they share one batch
+			b.Put(alloc(fmt.Sprint("c", i), "running", ""), false)
+			after(10 * time.Millisecond)
+		}
+		if len(s.sent()) != 1 {
+			t.Fatalf("sent within a tick: %v", s.sent())
+		}
+		after(update.Tick)
+		if len(s.sent()) != 2 || len(s.sent()[1]) != 19 {
+			t.Fatalf("batches: %v", s.sent())
+		}
+	})
+}
+
+func TestAPendingAllocIsNoNews(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		b.Put(alloc("a", "pending", "received"), false)
+		after(4 * update.Tick)
+		if len(s.sent()) != 0 {
+			t.Fatalf("sent early: %v", s.sent())
+		}
+		after(2 * update.Tick)
+		if len(s.sent()) != 1 {
+			t.Fatalf("batches: %v", s.sent())
+		}
+	})
 }
 
 func TestUrgentUpdatesLeaveAtTheNextTick(t *testing.T) {
