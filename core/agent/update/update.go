@@ -236,7 +236,7 @@ func (b *Buffer) deliver(ctx context.Context, batch map[string]entry) error {
 // health for a deployment. That an alloc is pending is what servers think anyway.
 func isUrgent(known, a *model.Allocation) bool {
 	if known == nil {
-		known = &model.Allocation{ClientStatus: model.AllocClientStatusPending}
+		return a.ClientStatus != model.AllocClientStatusPending || health(a) != 0
 	}
 	return known.ClientStatus != a.ClientStatus || health(known) != health(a) ||
 		!reflect.DeepEqual(known.NetworkStatus, a.NetworkStatus)

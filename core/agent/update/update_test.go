@@ -100,7 +100,9 @@ func TestAfterAPauseUrgentUpdatesLeaveAlmostAtOnceAndThenAtTicks(t *testing.T) {
 
 func TestAPendingAllocIsNoNews(t *testing.T) {
 	run(t, func(b *update.Buffer, s *server) {
-		b.Put(alloc("a", "pending", "received"), false)
+		pending := alloc("a", "pending", "received")
+		pending.NetworkStatus = &model.AllocNetworkStatus{Address: "127.0.0.1"}
+		b.Put(pending, false)
 		after(4 * update.Tick)
 		if len(s.sent()) != 0 {
 			t.Fatalf("sent early: %v", s.sent())
