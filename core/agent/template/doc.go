@@ -9,7 +9,7 @@
 // and restarts nothing: core/agent/alloc acts on a Change. Only core/agent and
 // packages below it may import it.
 //
-// What bounds a template (docs/adr/0011-templates.md): steps, time, depth, bytes
+// What bounds a template (docs/adr/0006-templates.md): steps, time, depth, bytes
 // of output and bytes of all values made while it runs. Each loop body and each
 // named template of the parsed text begins with a check that is put in before it
 // runs, so no template runs on after its time and none is left behind in a

@@ -29,5 +29,5 @@
 // has the kernel reap orphans (SIGCHLD ignored) and pauses for good. Its end is
 // the end of every process of the namespace.
 //
-// docs/adr/0005-exec-isolation.md says why it is done this way.
+// docs/adr/0004-exec-isolation.md says why it is done this way.
 package sandbox
