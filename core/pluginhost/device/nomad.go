@@ -83,7 +83,8 @@ func receive[M, T any](ctx context.Context, recv func() (M, error), convert func
 			if err != nil && (ctx.Err() != nil || errors.Is(err, io.EOF)) {
 				return
 			}
-			v, ok := *new(T), true
+			var v T
+			ok := true
 			if err != nil {
 				v, ok = last(errdefs.FromGRPC(err))
 			} else {

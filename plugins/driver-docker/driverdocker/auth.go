@@ -143,7 +143,7 @@ func fromHelper(ctx context.Context, name, server string) (*registry.AuthConfig,
 		return nil, errdefs.FailedPreconditionf("credential helper %s has nothing for %s (it said %q): %w; log in with it on this node, or set auth_soft_fail = true in the task's config for images that need no login", program, server, said, err)
 	}
 	var reply struct{ Username, Secret string }
-	if err := json.Unmarshal([]byte(out.String()), &reply); err != nil {
+	if err := json.Unmarshal(out.Bytes(), &reply); err != nil {
 		// Its text may hold a secret.
 		return nil, errdefs.FailedPreconditionf("credential helper %s: its answer for %s is not what the protocol of helpers says", program, server)
 	}
