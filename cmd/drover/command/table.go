@@ -3,11 +3,14 @@
 
 package command
 
+import "maps"
+
 // groups are names that only have subcommands.
 var groups = map[string]string{
 	"alloc": "Work with allocations", "config": "Work with configuration files of agents", "deployment": "Work with deployments",
 	"eval": "Work with evaluations", "job": "Work with jobs", "job periodic": "Work with periodic jobs", "job tag": "Name versions of jobs",
 	"namespace": "Work with namespaces", "node": "Work with nodes", "node meta": "Work with the metadata of a node",
+	"node identity": "Work with the identity of a node", "node intro": "Let nodes join",
 	"node pool": "Work with node pools", "operator": "Tools for operators", "operator autopilot": "Work with the care for servers",
 	"operator gossip": "Work with the gossip of servers", "operator gossip keyring": "Work with the key of gossip",
 	"operator raft": "Work with the consensus of servers", "operator root": "Work with the keys of servers",
@@ -33,7 +36,7 @@ func Hidden() []string {
 
 // specs is every subcommand by name.
 func specs() map[string]func() spec {
-	return map[string]func() spec{
+	all := map[string]func() spec{
 		"job action": jobAction, "job allocs": jobAllocs, "job deployments": jobDeployments, "job dispatch": jobDispatch,
 		"job eval": jobEval, "job history": jobHistory, "job init": jobInit, "job inspect": jobInspect,
 		"job periodic force": jobPeriodicForce, "job plan": jobPlan, "job promote": jobPromote, "job restart": jobRestart,
@@ -81,4 +84,6 @@ func specs() map[string]func() spec {
 		"status": status, "ui": ui, "system gc": systemGC, "system reconcile summaries": reconcileSummaries,
 		"version": version, "fmt": format, "completion": completion,
 	}
+	maps.Copy(all, absentCommands())
+	return all
 }
