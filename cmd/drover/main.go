@@ -27,6 +27,9 @@ var version = "dev"
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
+	if len(args) == 2 && args[0] == daemon.LogCollectorCommand { // agents start it; it outlives them
+		return status(daemon.CollectLogs(context.Background(), args[1]))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	commands := command.All(command.IO{
@@ -50,10 +53,18 @@ func run(args []string) int {
 	}
 	code, err := program.Run()
 	if err != nil {
+		return status(err)
+	}
+	return code
+}
+
+// status prints an error and returns the exit status for it.
+func status(err error) int {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return code
+	return 0
 }
 
 func environment() map[string]string {
