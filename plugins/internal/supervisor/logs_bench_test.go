@@ -47,7 +47,7 @@ func paced() {
 const (
 	writers     = 4
 	writerRate  = 50_000_000
-	writerLasts = 5 // seconds
+	writerLasts = 20 // seconds
 )
 
 func writerEnviron() []string {
