@@ -7,6 +7,8 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -54,7 +56,7 @@ func promLabels(labels map[string]string) string {
 	}
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 	parts := make([]string, 0, len(labels))
-	for _, k := range sortedKeys(labels) {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		parts = append(parts, promName(k)+`="`+quote.Replace(labels[k])+`"`)
 	}
 	return "{" + strings.Join(parts, ",") + "}"

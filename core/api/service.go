@@ -4,6 +4,7 @@
 package api
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -142,24 +143,15 @@ func (s *Server) listServices(w http.ResponseWriter, r *http.Request) (any, erro
 			}
 		}
 		out := []*NamespaceServices{}
-		for _, ns := range sortedKeys(tags) {
+		for _, ns := range slices.Sorted(maps.Keys(tags)) {
 			group := &NamespaceServices{Namespace: ns}
-			for _, name := range sortedKeys(tags[ns]) {
+			for _, name := range slices.Sorted(maps.Keys(tags[ns])) {
 				group.Services = append(group.Services, &ServiceStub{ServiceName: name, Tags: sortedSet(tags[ns][name])})
 			}
 			out = append(out, group)
 		}
 		return answer{index: v.TableIndex(TableAllocs), value: out}
 	})
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func sortedSet(list []string) []string {

@@ -4,7 +4,8 @@
 package jobspec
 
 import (
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -130,7 +131,7 @@ func (d *decoder) set(v *variable, value cty.Value, r hcl.Range) {
 // setFromEnv ignores variables that are not declared: the environment is for many files.
 func (d *decoder) setFromEnv(declared map[string]*variable, env map[string]string, ctx *hcl.EvalContext) {
 	for _, prefix := range envPrefixes {
-		for _, key := range sortedKeys(env) {
+		for _, key := range slices.Sorted(maps.Keys(env)) {
 			if name, ok := strings.CutPrefix(key, prefix); ok && declared[name] != nil {
 				d.setText(declared[name], env[key], "<environment variable "+key+">", ctx)
 			}
@@ -139,7 +140,7 @@ func (d *decoder) setFromEnv(declared map[string]*variable, env map[string]strin
 }
 
 func (d *decoder) setFromArguments(declared map[string]*variable, vars map[string]string, lenient bool, ctx *hcl.EvalContext) {
-	for _, name := range sortedKeys(vars) {
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		source := "<value for var." + name + " from arguments>"
 		switch {
 		case declared[name] != nil:
@@ -179,7 +180,7 @@ func (d *decoder) setText(v *variable, text, source string, ctx *hcl.EvalContext
 func (d *decoder) setFromFile(declared map[string]*variable, f VarFile, lenient bool, ctx *hcl.EvalContext) {
 	attrs, diags := varFileAttributes(f)
 	d.diags = append(d.diags, diags...)
-	for _, name := range sortedKeys(attrs) {
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
 		a := attrs[name]
 		if declared[name] == nil && lenient {
 			continue
@@ -252,7 +253,7 @@ func (d *decoder) defineLocals(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) 
 	done := map[string]cty.Value{}
 	for len(pending) > 0 {
 		progress := false
-		for _, name := range sortedKeys(pending) {
+		for _, name := range slices.Sorted(maps.Keys(pending)) {
 			if waitsFor(pending[name].Expr, pending) {
 				continue
 			}
@@ -271,7 +272,7 @@ func (d *decoder) defineLocals(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) 
 			progress = true
 		}
 		if !progress {
-			for _, name := range sortedKeys(pending) {
+			for _, name := range slices.Sorted(maps.Keys(pending)) {
 				d.errorf(pending[name].NameRange, "Locals refer to each other", "local.%s depends on itself, directly or through other locals.", name)
 			}
 			break
@@ -291,13 +292,4 @@ func waitsFor(e hcl.Expression, pending map[string]*hclsyntax.Attribute) bool {
 		}
 	}
 	return false
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	sort.Strings(out)
-	return out
 }

@@ -6,7 +6,8 @@ package model
 import (
 	"fmt"
 	"hash/fnv"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -25,7 +26,7 @@ func (n *Node) ComputeClass() string {
 	}
 	add(n.Datacenter, n.NodePool, n.NodeClass)
 	addMap := func(m map[string]string) {
-		for _, k := range sortedKeys(m) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
 			if !strings.HasPrefix(k, "unique.") {
 				add(k, m[k])
 			}
@@ -34,15 +35,15 @@ func (n *Node) ComputeClass() string {
 	}
 	addMap(n.Attributes)
 	addMap(n.Meta)
-	for _, name := range sortedKeys(n.Drivers) {
+	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
 		if d := n.Drivers[name]; d != nil {
 			add(name, fmt.Sprint(d.Detected, d.Healthy))
 		}
 	}
-	for _, name := range sortedKeys(n.HostVolumes) {
+	for _, name := range slices.Sorted(maps.Keys(n.HostVolumes)) {
 		add(name, fmt.Sprint(n.HostVolumes[name].ReadOnly))
 	}
-	for _, name := range sortedKeys(n.CSINodePlugins) {
+	for _, name := range slices.Sorted(maps.Keys(n.CSINodePlugins)) {
 		add(name, fmt.Sprint(n.CSINodePlugins[name].Healthy))
 	}
 	addResources(n.NodeResources, add)
@@ -65,7 +66,7 @@ func addResources(r *NodeResources, add func(...string)) {
 	}
 	for _, d := range r.Devices {
 		add(d.Vendor, d.Type, d.Name)
-		for _, k := range sortedKeys(d.Attributes) {
+		for _, k := range slices.Sorted(maps.Keys(d.Attributes)) {
 			add(k, d.Attributes[k].String())
 		}
 	}
@@ -89,13 +90,4 @@ func (a *Attribute) String() string {
 		return ""
 	}
 	return strings.TrimSpace(fmt.Sprint(v, " ", a.Unit))
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

@@ -9,7 +9,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,9 +25,9 @@ func agentInfo() spec {
 			return func(ctx context.Context, s *session, _ []string) error {
 				self, err := s.client.AgentSelf(ctx)
 				return s.show(self, err, func() {
-					for _, group := range sortedKeys(self.Stats) {
+					for _, group := range slices.Sorted(maps.Keys(self.Stats)) {
 						s.title("%s", group)
-						for _, k := range sortedKeys(self.Stats[group]) {
+						for _, k := range slices.Sorted(maps.Keys(self.Stats[group])) {
 							s.printf("  %s = %s", k, self.Stats[group][k])
 						}
 					}

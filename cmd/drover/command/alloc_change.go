@@ -6,6 +6,8 @@ package command
 import (
 	"context"
 	"flag"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -79,7 +81,7 @@ func allocChecks() spec {
 					return nil
 				}
 				s.title("Status of %d Nomad Service Checks", len(checks))
-				for _, id := range sortedKeys(checks) {
+				for _, id := range slices.Sorted(maps.Keys(checks)) {
 					c := checks[id]
 					kv := []string{"ID", s.id(c.ID), "Name", c.Check, "Group", c.Group, "Task", c.Task, "Service", c.Service, "Status", c.Status}
 					if c.StatusCode > 0 {

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -232,7 +233,7 @@ func (s *session) logReader(allocID, task, kind string) reader {
 
 // onlyTask is the task of an alloc that has one.
 func onlyTask(a *model.Allocation) (string, error) {
-	names := sortedKeys(a.TaskStates)
+	names := slices.Sorted(maps.Keys(a.TaskStates))
 	if a.Job != nil {
 		if g := a.Job.LookupTaskGroup(a.TaskGroup); g != nil {
 			names = nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -137,7 +138,7 @@ func (s *session) describeAlloc(a *model.Allocation) {
 // taskTable is one line for each task.
 func (s *session) taskTable(a *model.Allocation) {
 	var rows [][]string
-	for _, name := range sortedKeys(a.TaskStates) {
+	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
 		t := a.TaskStates[name]
 		last := ""
 		if n := len(t.Events); n > 0 {
@@ -150,7 +151,7 @@ func (s *session) taskTable(a *model.Allocation) {
 }
 
 func (s *session) describeTasks(a *model.Allocation, uses map[string]*usage, stats bool) {
-	for _, name := range sortedKeys(a.TaskStates) {
+	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
 		t := a.TaskStates[name]
 		s.title("\nTask %q is %q", name, t.State)
 		s.describeUse(a, name, uses[name], stats)
@@ -210,7 +211,7 @@ func (s *session) describePlacement(m *model.AllocMetric) {
 	for _, n := range m.ScoreMetaData {
 		row := []string{s.id(n.NodeID), strconv.FormatFloat(n.NormScore, 'g', 4, 64)}
 		detail := ""
-		for _, k := range sortedKeys(n.Scores) {
+		for _, k := range slices.Sorted(maps.Keys(n.Scores)) {
 			detail += fmt.Sprintf("%s=%.3g ", k, n.Scores[k])
 		}
 		rows = append(rows, append(row, detail))

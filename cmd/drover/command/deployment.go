@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,7 +32,7 @@ func (s *session) describeDeployment(d *model.Deployment) {
 	s.pairs("ID", s.id(d.ID), "Job ID", d.JobID, "Job Version", strconv.FormatUint(d.JobVersion, 10), "Status", d.Status, "Description", d.StatusDescription)
 	s.title("\nDeployed")
 	var rows [][]string
-	for _, name := range sortedKeys(d.TaskGroups) {
+	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
 		g := d.TaskGroups[name]
 		by := "N/A"
 		if !g.RequireProgressBy.IsZero() {

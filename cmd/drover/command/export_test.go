@@ -6,6 +6,7 @@ package command
 import (
 	"flag"
 	"io"
+	"maps"
 	"slices"
 )
 
@@ -21,7 +22,7 @@ type Entry struct {
 func Describe() []Entry {
 	all := specs()
 	var out []Entry
-	for _, name := range sortedKeys(all) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		sp := all[name]()
 		e := Entry{Name: name, Usage: sp.usage, Synopsis: sp.synopsis, Help: sp.help, Offline: sp.offline}
 		fs := flag.NewFlagSet(name, flag.ContinueOnError)
@@ -33,7 +34,7 @@ func Describe() []Entry {
 				e.Flags = append(e.Flags, f)
 			}
 		})
-		for _, alias := range sortedKeys(aliases) {
+		for _, alias := range slices.Sorted(maps.Keys(aliases)) {
 			if aliases[alias] == name {
 				e.Aliases = append(e.Aliases, alias)
 			}

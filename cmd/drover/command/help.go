@@ -5,6 +5,8 @@ package command
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/cli"
@@ -32,7 +34,7 @@ func Help(commands map[string]cli.CommandFactory) string {
 			common = append(common, name)
 		}
 	}
-	for _, name := range sortedKeys(commands) {
+	for _, name := range slices.Sorted(maps.Keys(commands)) {
 		if !first[name] {
 			others = append(others, name)
 		}

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -143,7 +144,7 @@ func jobScalingEvents() spec {
 					header = append(header, "Eval ID", "Meta")
 				}
 				var rows [][]string
-				for _, name := range sortedKeys(st.TaskGroups) {
+				for _, name := range slices.Sorted(maps.Keys(st.TaskGroups)) {
 					for _, e := range st.TaskGroups[name].Events {
 						count := ""
 						if e.Count != nil {
@@ -152,7 +153,7 @@ func jobScalingEvents() spec {
 						row := []string{name, count, text(e.PreviousCount), text(e.Error), e.Message, date(int64(e.Time))}
 						if s.verbose {
 							var meta []string
-							for _, k := range sortedKeys(e.Meta) {
+							for _, k := range slices.Sorted(maps.Keys(e.Meta)) {
 								meta = append(meta, fmt.Sprintf("%s=%v", k, e.Meta[k]))
 							}
 							row = append(row, e.EvalID, strings.Join(meta, ","))

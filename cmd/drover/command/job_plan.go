@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/drover-project/drover/core/api"
@@ -123,7 +125,7 @@ func (s *session) jobDiff(d *model.JobDiff) string {
 		updates := ""
 		if len(g.Updates) > 0 {
 			var parts []string
-			for _, k := range sortedKeys(g.Updates) {
+			for _, k := range slices.Sorted(maps.Keys(g.Updates)) {
 				parts = append(parts, fmt.Sprintf("%d %s", g.Updates[k], k))
 			}
 			updates = " (" + strings.Join(parts, ", ") + ")"

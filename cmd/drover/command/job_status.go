@@ -6,6 +6,8 @@ package command
 import (
 	"context"
 	"flag"
+	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -199,7 +201,7 @@ func (s *session) describeJobRun(ctx context.Context, j *model.Job, withEvals, a
 	}
 	s.title("\nSummary")
 	var rows [][]string
-	for _, name := range sortedKeys(summary.Summary) {
+	for _, name := range slices.Sorted(maps.Keys(summary.Summary)) {
 		g := summary.Summary[name]
 		row := []string{name}
 		for _, n := range []int{g.Queued, g.Starting, g.Running, g.Failed, g.Complete, g.Lost, g.Unknown} {

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/drover-project/drover/core/api/client"
@@ -50,7 +52,7 @@ func (s *session) printSource(ctx context.Context, job *model.Job, withVars bool
 		return err
 	}
 	if withVars {
-		for _, k := range sortedKeys(sub.VariableFlags) {
+		for _, k := range slices.Sorted(maps.Keys(sub.VariableFlags)) {
 			s.printf("# -var %s=%s", k, sub.VariableFlags[k])
 		}
 		if sub.Variables != "" {

@@ -6,6 +6,8 @@ package command
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -150,7 +152,7 @@ type deploymentView struct {
 
 func (v *deploymentView) draw(d *model.Deployment) {
 	var lines []string
-	for _, name := range sortedKeys(d.TaskGroups) {
+	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
 		g := d.TaskGroups[name]
 		canaries := ""
 		if g.DesiredCanaries > 0 {
@@ -190,7 +192,7 @@ func cut(lines []string, width int) string {
 
 // placementFailures explains, per group, why allocs could not be placed.
 func (s *session) placementFailures(failed map[string]*model.AllocMetric) {
-	for _, group := range sortedKeys(failed) {
+	for _, group := range slices.Sorted(maps.Keys(failed)) {
 		m := failed[group]
 		s.printf("  Task Group %q (failed to place %d allocation(s)):", group, m.CoalescedFailures+1)
 		for _, line := range metricLines(m) {
@@ -205,37 +207,28 @@ func metricLines(m *model.AllocMetric) []string {
 	if m.NodesEvaluated == 0 {
 		out = append(out, "No nodes were eligible for evaluation")
 	}
-	for _, dc := range sortedKeys(m.NodesAvailable) {
+	for _, dc := range slices.Sorted(maps.Keys(m.NodesAvailable)) {
 		if m.NodesAvailable[dc] == 0 {
 			out = append(out, fmt.Sprintf("No nodes are available in datacenter %q", dc))
 		}
 	}
-	for _, class := range sortedKeys(m.ClassFiltered) {
+	for _, class := range slices.Sorted(maps.Keys(m.ClassFiltered)) {
 		out = append(out, fmt.Sprintf("Class %q: %d nodes excluded by filter", class, m.ClassFiltered[class]))
 	}
-	for _, c := range sortedKeys(m.ConstraintFiltered) {
+	for _, c := range slices.Sorted(maps.Keys(m.ConstraintFiltered)) {
 		out = append(out, fmt.Sprintf("Constraint %q: %d nodes excluded by filter", c, m.ConstraintFiltered[c]))
 	}
 	if m.NodesExhausted > 0 {
 		out = append(out, fmt.Sprintf("Resources exhausted on %d nodes", m.NodesExhausted))
 	}
-	for _, class := range sortedKeys(m.ClassExhausted) {
+	for _, class := range slices.Sorted(maps.Keys(m.ClassExhausted)) {
 		out = append(out, fmt.Sprintf("Class %q exhausted on %d nodes", class, m.ClassExhausted[class]))
 	}
-	for _, dim := range sortedKeys(m.DimensionExhausted) {
+	for _, dim := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
 		out = append(out, fmt.Sprintf("Dimension %q exhausted on %d nodes", dim, m.DimensionExhausted[dim]))
 	}
 	for _, quota := range m.QuotaExhausted {
 		out = append(out, fmt.Sprintf("Quota limit hit %q", quota))
 	}
-	return out
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	sort.Strings(out)
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -157,7 +158,7 @@ func (s *session) describeNode(ctx context.Context, n *model.Node, short, stats 
 func (s *session) describeNodeHealth(n *model.Node) {
 	s.title("\nDrivers")
 	var rows [][]string
-	for _, name := range sortedKeys(n.Drivers) {
+	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
 		d := n.Drivers[name]
 		rows = append(rows, []string{name, text(d.Detected), text(d.Healthy), d.HealthDescription, when(d.UpdateTime)})
 	}
@@ -165,7 +166,7 @@ func (s *session) describeNodeHealth(n *model.Node) {
 	if len(n.HostVolumes) > 0 {
 		s.title("\nHost Volumes")
 		rows = nil
-		for _, name := range sortedKeys(n.HostVolumes) {
+		for _, name := range slices.Sorted(maps.Keys(n.HostVolumes)) {
 			rows = append(rows, []string{name, text(n.HostVolumes[name].ReadOnly), n.HostVolumes[name].Path})
 		}
 		s.table([]string{"Name", "ReadOnly", "Source"}, rows)

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -128,7 +129,7 @@ func (s *session) sendAPI(ctx context.Context, req *client.Request) error {
 }
 
 func printHeaders(w io.Writer, mark string, h http.Header) {
-	for _, name := range sortedKeys(h) {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
 		for _, v := range h[name] {
 			fmt.Fprintf(w, "%s%s: %s\n", mark, name, v)
 		}
@@ -156,7 +157,7 @@ func (s *session) curl(req *client.Request, body string) string {
 	if s.cfg.Token != "" {
 		words = append(words, "-H", `"X-Nomad-Token: ${DROVER_TOKEN}"`) // never the secret itself
 	}
-	for _, name := range sortedKeys(req.Header) {
+	for _, name := range slices.Sorted(maps.Keys(req.Header)) {
 		for _, v := range req.Header[name] {
 			flag("-H", name+": "+v)
 		}

@@ -7,7 +7,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -39,7 +41,7 @@ func serverMembers() spec {
 					row := []string{x.Name, x.Addr, text(x.Port), x.Status, text(leader != "" && rpc == leader), x.Tags["raft_vsn"], x.Tags["build"], x.Tags["dc"], x.Tags["region"]}
 					if all {
 						tags := ""
-						for i, k := range sortedKeys(x.Tags) {
+						for i, k := range slices.Sorted(maps.Keys(x.Tags)) {
 							if i > 0 {
 								tags += ","
 							}

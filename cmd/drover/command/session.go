@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -110,7 +112,7 @@ func (s *session) pairs(kv ...string) {
 // mapPairs prints a map, by key.
 func (s *session) mapPairs(m map[string]string) {
 	var kv []string
-	for _, k := range sortedKeys(m) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
 		kv = append(kv, k, m[k])
 	}
 	s.pairs(kv...)

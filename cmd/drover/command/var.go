@@ -9,8 +9,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -66,7 +68,7 @@ func (o *varOutput) print(s *session, v any, hcl func() string, table func()) er
 func variableHCL(v *client.Variable) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "namespace    = %s\npath         = %s\ncreate_index = %d\nmodify_index = %d\n\nitems = {\n", jobspec.Quote(v.Namespace), jobspec.Quote(v.Path), v.CreateIndex, v.ModifyIndex)
-	for _, k := range sortedKeys(v.Items) {
+	for _, k := range slices.Sorted(maps.Keys(v.Items)) {
 		fmt.Fprintf(&b, "  %s = %s\n", jobspec.Quote(k), jobspec.Quote(v.Items[k]))
 	}
 	return b.String() + "}"

@@ -10,8 +10,6 @@ package hclspec
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -271,5 +269,3 @@ func Check(s *pb.Spec) error {
 	}
 	return nil
 }
-
-func sortedNames(m map[string]*pb.Spec) []string { return slices.Sorted(maps.Keys(m)) }

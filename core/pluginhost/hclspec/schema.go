@@ -5,6 +5,8 @@ package hclspec
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
@@ -18,7 +20,7 @@ import (
 func Schema(s *pb.Spec) schema.Schema {
 	var out schema.Schema
 	attrs := s.GetObject().GetAttributes()
-	for _, key := range sortedNames(attrs) {
+	for _, key := range slices.Sorted(maps.Keys(attrs)) {
 		if a, ok := attribute(attrs[key]); ok {
 			out.Attributes = append(out.Attributes, a)
 		}
