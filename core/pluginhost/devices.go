@@ -127,13 +127,7 @@ func (s *deviceSession) open(ctx context.Context, configs map[string]map[string]
 			continue
 		}
 		s.devices.update(name, func(e *deviceEntry) { e.backend = b })
-		first := make(chan struct{})
-		s.watchers.Go(func() { s.follow(ctx, b, sync.OnceFunc(func() { close(first) })) })
-		select { // Start returns with the first fingerprints in place, unless one is slow
-		case <-first:
-		case <-ctx.Done():
-		case <-time.After(firstFingerprint):
-		}
+		untilFirst(ctx, &s.watchers, func(first func()) { s.follow(ctx, b, first) })
 	}
 }
 

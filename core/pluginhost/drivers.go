@@ -213,18 +213,8 @@ func (d *drivers) open(ctx context.Context, s *driverSession, b driver.Backend, 
 		})
 		return
 	}
-	first := make(chan struct{})
-	s.watchers.Go(func() { d.follow(ctx, b, sync.OnceFunc(func() { close(first) })) })
-	// Start returns with the first fingerprints in place, unless one is slow.
-	select {
-	case <-first:
-	case <-ctx.Done():
-	case <-time.After(firstFingerprint):
-	}
+	untilFirst(ctx, &s.watchers, func(first func()) { d.follow(ctx, b, first) })
 }
-
-// firstFingerprint is how long a start waits for a driver's first fingerprint.
-const firstFingerprint = 2 * time.Second
 
 // configureBlock hands a block over that the plugin's schema accepts.
 func configureBlock(ctx context.Context, name string, accepts schema.Schema, config map[string]any, set func(context.Context, []byte) error) error {

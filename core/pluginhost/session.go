@@ -6,6 +6,8 @@ package pluginhost
 import (
 	"context"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -51,6 +53,21 @@ func (h *Host) attach(ctx context.Context, pluginName string, p *process) ([]par
 			p.file.path, p.info.Kinds, known)
 	}
 	return parts, nil
+}
+
+// firstFingerprint is how long a start waits for a first fingerprint.
+const firstFingerprint = 2 * time.Second
+
+// untilFirst runs follow until it ends and returns when it has called first: a
+// start returns with the first fingerprints in place, unless one is slow.
+func untilFirst(ctx context.Context, watchers *sync.WaitGroup, follow func(first func())) {
+	arrived := make(chan struct{})
+	watchers.Go(func() { follow(sync.OnceFunc(func() { close(arrived) })) })
+	select {
+	case <-arrived:
+	case <-ctx.Done():
+	case <-time.After(firstFingerprint):
+	}
 }
 
 // configOf returns the block for one name that a plugin serves: the one of that
