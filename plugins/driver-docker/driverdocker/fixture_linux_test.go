@@ -137,7 +137,7 @@ func newTask(t testing.TB, d driver.Driver, config map[string]any) *driver.TaskC
 		AllocID: allocID, AllocName: "shop.app[0]", NodeID: "node-1", NodeName: "host", DriverConfig: body,
 		Env:       map[string]string{"NOMAD_TASK_DIR": "/local", "NOMAD_ALLOC_DIR": "/alloc", "NOMAD_SECRETS_DIR": "/secrets"},
 		Resources: driver.Resources{CPUMHz: 100, CPUPercent: 10, MemoryMB: 64},
-		AllocDir:  filepath.Join(alloc, "alloc"), TaskDir: filepath.Join(alloc, "web"),
+		AllocDir:  alloc, TaskDir: filepath.Join(alloc, "web"),
 		Logs: driver.LogConfig{
 			StdoutPath: filepath.Join(alloc, "alloc", "logs", "web.stdout"), StderrPath: filepath.Join(alloc, "alloc", "logs", "web.stderr"),
 			MaxFiles: 5, MaxFileSizeMB: 10,

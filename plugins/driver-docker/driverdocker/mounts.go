@@ -18,14 +18,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// sharedDir is the folder that the tasks of an alloc share. The node names it in
-// TaskConfig.AllocDir; others name the alloc's whole directory there.
-func sharedDir(task *driver.TaskConfig) string {
-	if filepath.Dir(filepath.Clean(task.TaskDir)) == filepath.Clean(task.AllocDir) {
-		return filepath.Join(task.AllocDir, "alloc")
-	}
-	return task.AllocDir
-}
+// sharedDir is the folder that the tasks of an alloc share.
+func sharedDir(task *driver.TaskConfig) string { return filepath.Join(task.AllocDir, "alloc") }
 
 // mounts sets what of the machine the task sees: its own folders, the volumes of
 // the group, and what its config names.

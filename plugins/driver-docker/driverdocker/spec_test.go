@@ -60,7 +60,7 @@ func input(t *testing.T, agent, task map[string]any) specInput {
 			AllocID: "0c3e7a60-aaaa-bbbb-cccc-0123456789ab", NodeID: "n1", NodeName: "host", Env: map[string]string{"B": "2", "A": "1"},
 			Resources: driver.Resources{CPUMHz: 500, CPUPercent: 25, MemoryMB: 256},
 			Ports:     []driver.Port{{Label: "http", Value: 28081, To: 80, HostIP: "127.0.0.1"}, {Label: "raw", Value: 28082}},
-			AllocDir:  filepath.Join(dir, "alloc"), TaskDir: filepath.Join(dir, "web"),
+			AllocDir:  dir, TaskDir: filepath.Join(dir, "web"),
 		},
 		config: c, agent: a, owner: "owner-1", image: "sha256:abc", api: "1.45", cpus: 4, os: "linux",
 	}
@@ -232,7 +232,7 @@ func TestALinkThatATaskMadeIsNotMounted(t *testing.T) {
 	for name, volume := range map[string]string{"the path itself": "local/trap:/x", "beneath it": "local/trap/etc:/x", "in the shared folder": "../alloc/trap:/x"} {
 		t.Run(name, func(t *testing.T) {
 			in := input(t, nil, map[string]any{"volumes": []any{volume}})
-			for _, dir := range []string{filepath.Join(in.task.TaskDir, "local"), in.task.AllocDir} {
+			for _, dir := range []string{filepath.Join(in.task.TaskDir, "local"), filepath.Join(in.task.AllocDir, "alloc")} {
 				if err := os.Symlink("/", filepath.Join(dir, "trap")); err != nil {
 					t.Fatal(err)
 				}

@@ -40,12 +40,9 @@ type execAgentConfig struct {
 	AllowCaps      []string          `json:"allow_caps"`
 	DefaultPIDMode string            `json:"default_pid_mode"`
 	DefaultIPCMode string            `json:"default_ipc_mode"`
-	DeniedHostUIDs string            `json:"denied_host_uids"`
-	DeniedHostGIDs string            `json:"denied_host_gids"`
 	NoPivotRoot    bool              `json:"no_pivot_root"`
 	ChrootEnv      map[string]string `json:"chroot_env"`
-
-	uids, gids ranges
+	deniedUsers
 }
 
 // execTaskConfig is the config block of a task.
@@ -80,15 +77,13 @@ func (d *Exec) Info() driver.Info {
 			SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationChroot, MountConfigs: true,
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 		},
-		ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+		ConfigSchema: schema.Schema{Attributes: append([]schema.Attribute{
 			{Name: "allow_caps", Type: schema.ListString, Default: caps, Description: "capabilities that tasks may have, or all"},
 			{Name: "default_pid_mode", Type: schema.String, Default: private, Description: "pid namespace of tasks that say nothing: private or host"},
 			{Name: "default_ipc_mode", Type: schema.String, Default: private, Description: "ipc namespace of tasks that say nothing: private or host"},
-			{Name: "denied_host_uids", Type: schema.String, Description: "user ids, as 0,10-20, that no task may run as"},
-			{Name: "denied_host_gids", Type: schema.String, Description: "group ids, as 0,10-20, that no task may run with"},
 			{Name: "no_pivot_root", Type: schema.Bool, Default: false, Description: "change the root by chroot, on machines that run from a ram disk"},
 			{Name: "chroot_env", Type: schema.MapString, Description: "what tasks see of the machine: its path = path in the task; the usual system directories if empty"},
-		}},
+		}, deniedUsersSchema()...)},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 			{Name: "command", Type: schema.String, Required: true, Description: "program, as the task sees it: absolute, in its directory, or in its PATH"},
 			{Name: "args", Type: schema.ListString, Description: "arguments"},
@@ -107,12 +102,8 @@ func (d *Exec) SetConfig(_ context.Context, config []byte) error {
 	if err := schema.Unmarshal(config, &c); err != nil {
 		return err
 	}
-	var err error
-	if c.uids, err = parseRanges(c.DeniedHostUIDs); err != nil {
-		return errdefs.InvalidArgumentf("denied_host_uids: %w", err)
-	}
-	if c.gids, err = parseRanges(c.DeniedHostGIDs); err != nil {
-		return errdefs.InvalidArgumentf("denied_host_gids: %w", err)
+	if err := c.deniedUsers.parse(); err != nil {
+		return err
 	}
 	if err := sandbox.CheckCapabilities(c.AllowCaps); err != nil {
 		return errdefs.InvalidArgumentf("allow_caps: %w", err)
@@ -195,8 +186,7 @@ func execSpec(task *driver.TaskConfig, agent execAgentConfig, stateDir string) (
 	if err != nil {
 		return invalid(err)
 	}
-	denied := agentConfig{uids: agent.uids, gids: agent.gids}
-	if err := denied.allow(user); err != nil {
+	if err := agent.deniedUsers.allow(user); err != nil {
 		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: %w", task.Name, err)
 	}
 	bounding, named, err := sandbox.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop)
@@ -208,7 +198,7 @@ func execSpec(task *driver.TaskConfig, agent execAgentConfig, stateDir string) (
 		return invalid(err)
 	}
 	box := &sandbox.Config{
-		TaskDir: task.TaskDir, SharedDir: filepath.Join(filepath.Dir(task.TaskDir), "alloc"), Chroot: agent.chroot(), Hide: hidden(task, stateDir),
+		TaskDir: task.TaskDir, SharedDir: filepath.Join(task.AllocDir, "alloc"), Chroot: agent.chroot(), Hide: hidden(task, stateDir),
 		Command: c.Command, WorkDir: c.WorkDir, Bounding: bounding, Ambient: named, NoPivotRoot: agent.NoPivotRoot,
 		Limits: limits(task.Resources), ResolvConf: resolvConf(task.DNS),
 	}

@@ -154,7 +154,7 @@ func (c *cell) task(name string, config map[string]any) *driver.TaskConfig {
 	}
 	return &driver.TaskConfig{
 		ID: name + "/web/1", Name: "web", DriverConfig: body, Env: map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin"},
-		Resources: driver.Resources{CPUMHz: 100, MemoryMB: 64}, AllocDir: filepath.Join(alloc, "alloc"), TaskDir: filepath.Join(alloc, "web"),
+		Resources: driver.Resources{CPUMHz: 100, MemoryMB: 64}, AllocDir: alloc, TaskDir: filepath.Join(alloc, "web"),
 		Logs: driver.LogConfig{
 			StdoutPath: filepath.Join(alloc, "alloc/logs/web.stdout"), StderrPath: filepath.Join(alloc, "alloc/logs/web.stderr"),
 			MaxFiles: 2, MaxFileSizeMB: 1,

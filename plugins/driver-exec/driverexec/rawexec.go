@@ -34,12 +34,9 @@ func NewRawExec(dir string) *RawExec {
 
 // agentConfig is the block plugin "raw_exec" { config { } }.
 type agentConfig struct {
-	Enabled        bool     `json:"enabled"`
-	DeniedEnvvars  []string `json:"denied_envvars"`
-	DeniedHostUIDs string   `json:"denied_host_uids"`
-	DeniedHostGIDs string   `json:"denied_host_gids"`
-
-	uids, gids ranges
+	Enabled       bool     `json:"enabled"`
+	DeniedEnvvars []string `json:"denied_envvars"`
+	deniedUsers
 }
 
 // taskConfig is the config block of a task.
@@ -61,12 +58,10 @@ func (d *RawExec) Info() driver.Info {
 			SendSignals: runtime.GOOS != "windows", Exec: runtime.GOOS != "windows", FSIsolation: driver.FSIsolationNone,
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 		},
-		ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+		ConfigSchema: schema.Schema{Attributes: append([]schema.Attribute{
 			{Name: "enabled", Type: schema.Bool, Default: false, Description: "offer the driver; its tasks are not isolated from the machine"},
 			{Name: "denied_envvars", Type: schema.ListString, Description: "variables, also as name*, that no task gets"},
-			{Name: "denied_host_uids", Type: schema.String, Description: "user ids, as 0,10-20, that no task may run as"},
-			{Name: "denied_host_gids", Type: schema.String, Description: "group ids, as 0,10-20, that no task may run with"},
-		}},
+		}, deniedUsersSchema()...)},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 			{Name: "command", Type: schema.String, Required: true, Description: "program: absolute, in the task's directory, or in its PATH"},
 			{Name: "args", Type: schema.ListString, Description: "arguments"},
@@ -85,12 +80,8 @@ func (d *RawExec) SetConfig(_ context.Context, config []byte) error {
 	if err := schema.Unmarshal(config, &c); err != nil {
 		return err
 	}
-	var err error
-	if c.uids, err = parseRanges(c.DeniedHostUIDs); err != nil {
-		return errdefs.InvalidArgumentf("denied_host_uids: %w", err)
-	}
-	if c.gids, err = parseRanges(c.DeniedHostGIDs); err != nil {
-		return errdefs.InvalidArgumentf("denied_host_gids: %w", err)
+	if err := c.deniedUsers.parse(); err != nil {
+		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

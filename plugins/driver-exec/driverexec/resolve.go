@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/drover-project/drover/plugins/internal/supervisor"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
 )
 
 // lookUp finds a command: absolute, beneath the task's directory (local/ first),
@@ -105,8 +107,35 @@ func (r ranges) has(id uint32) bool {
 	return slices.ContainsFunc(r, func(x [2]uint64) bool { return x[0] <= uint64(id) && uint64(id) <= x[1] })
 }
 
+// deniedUsers is the part of an agent config that says who no task runs as. It is
+// the same for all drivers of this plugin.
+type deniedUsers struct {
+	DeniedHostUIDs string `json:"denied_host_uids"`
+	DeniedHostGIDs string `json:"denied_host_gids"`
+
+	uids, gids ranges
+}
+
+func deniedUsersSchema() []schema.Attribute {
+	return []schema.Attribute{
+		{Name: "denied_host_uids", Type: schema.String, Description: "user ids, as 0,10-20, that no task may run as"},
+		{Name: "denied_host_gids", Type: schema.String, Description: "group ids, as 0,10-20, that no task may run with"},
+	}
+}
+
+// parse reads the ranges that were configured.
+func (c *deniedUsers) parse() (err error) {
+	if c.uids, err = parseRanges(c.DeniedHostUIDs); err != nil {
+		return errdefs.InvalidArgumentf("denied_host_uids: %w", err)
+	}
+	if c.gids, err = parseRanges(c.DeniedHostGIDs); err != nil {
+		return errdefs.InvalidArgumentf("denied_host_gids: %w", err)
+	}
+	return nil
+}
+
 // allow checks who a task runs as; nil is the agent's own user.
-func (c agentConfig) allow(u *supervisor.User) error {
+func (c *deniedUsers) allow(u *supervisor.User) error {
 	if u == nil {
 		if os.Getuid() < 0 {
 			return nil // a system without such ids
