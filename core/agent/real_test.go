@@ -6,6 +6,8 @@ package agent_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +17,12 @@ import (
 	"github.com/drover-project/drover/core/agent"
 )
 
-// TestRealTasksGoOnOverARestartOfTheAgent runs on real plugins where
-// DROVER_TEST_PLUGINS names their folder.
 func TestRealTasksGoOnOverARestartOfTheAgent(t *testing.T) {
-	dir := os.Getenv("DROVER_TEST_PLUGINS")
-	if dir == "" {
-		t.Skip("DROVER_TEST_PLUGINS is not set")
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "driver-exec"), "../../cmd/drover-plugins")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the plugin: %v\n%s", err, out)
 	}
 	b := &bed{t: t, dir: t.TempDir(), driver: newFakeDriver(), servers: newFakeServers()}
 	open := func() *agent.Agent {
