@@ -70,6 +70,7 @@ type Plugins interface {
 	alloc.Devices
 	Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{})
 	Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{})
+	Plugins() ([]pluginhost.PluginStatus, <-chan struct{})
 }
 
 // Agent is the node side of an agent process.

@@ -53,6 +53,10 @@ func (d *fakeDriver) Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{})
 	return []pluginhost.DeviceFingerprint{{Name: "fake", Groups: []device.Group{{Vendor: "acme", Type: "gpu", Name: "x", Instances: []device.Instance{{ID: "g0", Healthy: true}}}}}}, make(chan struct{})
 }
 
+func (d *fakeDriver) Plugins() ([]pluginhost.PluginStatus, <-chan struct{}) {
+	return []pluginhost.PluginStatus{{Name: "driver-fake", Version: "1.0.0", State: pluginhost.StateRunning, Drivers: []string{"fake"}}}, make(chan struct{})
+}
+
 func (d *fakeDriver) ReserveDevices(_ context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
 	return &device.Reservation{Env: map[string]string{"ACME_VISIBLE": vendor + "/" + typ + "/" + name + ":" + strings.Join(ids, ",")}}, nil
 }

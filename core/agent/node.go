@@ -87,6 +87,8 @@ func (a *Agent) describe() *model.Node {
 	addDrivers(n, prints)
 	devices, _ := a.plugins.Devices()
 	addDevices(n, devices)
+	plugins, _ := a.plugins.Plugins()
+	addPlugins(n, plugins)
 	return n
 }
 
@@ -130,6 +132,7 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 	for {
 		prints, changed := a.plugins.Fingerprints()
 		_, devicesChanged := a.plugins.Devices()
+		_, pluginsChanged := a.plugins.Plugins()
 		for _, p := range prints {
 			if !listening[p.Name] {
 				listening[p.Name] = true
@@ -138,7 +141,7 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 		}
 		next := a.describe()
 		a.mu.Lock()
-		differs := !sameDrivers(a.node, next) || !sameDevices(a.node, next)
+		differs := !sameDrivers(a.node, next) || !sameDevices(a.node, next) || !samePlugins(a.node, next)
 		if differs {
 			a.node = next
 		}
@@ -146,10 +149,7 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 		if differs {
 			a.touch()
 		}
-		select {
-		case <-changed:
-		case <-devicesChanged:
-		case <-ctx.Done():
+		if !awaitChange(ctx, changed, devicesChanged, pluginsChanged) {
 			return
 		}
 	}

@@ -59,6 +59,9 @@ type Node struct {
 	LastAllocUpdateIndex     uint64
 	CreateIndex              uint64
 	ModifyIndex              uint64
+
+	// Plugins are the plugins of the node by the name of their file.
+	Plugins map[string]*NodePlugin `json:",omitempty"`
 }
 
 // Ready reports whether allocs may be placed on the node.
@@ -82,6 +85,18 @@ type DriverInfo struct {
 	Healthy           bool
 	HealthDescription string
 	UpdateTime        time.Time
+}
+
+// NodePlugin is what a node says about one of its plugins. No rule of placement
+// looks at it: that is what DriverInfo and NodeDeviceResource are for.
+type NodePlugin struct {
+	Version  string
+	Digest   string // "sha256:HEX" of its file, "" while it is not known
+	State    string // in the words of the node's plugin host
+	Error    string // why it does not run
+	Restarts int    // since the agent started
+	Drivers  []string
+	Devices  []string
 }
 
 // DrainStrategy says how a node drains.

@@ -103,6 +103,7 @@ type PluginStatus struct {
 	Name       string
 	Version    string
 	Path       string
+	Digest     string // "sha256:HEX" of the file; "" until it was read
 	PID        int
 	State      State
 	Restarts   int
@@ -120,6 +121,8 @@ type Host struct {
 	socketDir string
 	drivers   *drivers
 	devices   *devices
+	digests   *digests
+	changed   *signal // of any plugin's status
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -142,7 +145,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	return &Host{
 		cfg: cfg, socketDir: socketDir, drivers: newDrivers(cfg.Limits, &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}, cfg.Logger),
-		devices: newDevices(cfg.Logger), plugins: map[string]*supervised{},
+		devices: newDevices(cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
 	}, nil
 }
 
@@ -211,6 +214,13 @@ func (h *Host) Status() []PluginStatus {
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out
+}
+
+// Plugins returns what Status does and a channel that is closed when it has
+// changed, as Fingerprints does.
+func (h *Host) Plugins() ([]PluginStatus, <-chan struct{}) {
+	changed := h.changed.changed()
+	return h.Status(), changed
 }
 
 // Driver returns the driver of that name. It stays usable over restarts of its

@@ -39,8 +39,22 @@ func (s *supervised) snapshot() PluginStatus {
 
 func (s *supervised) set(f func(*PluginStatus)) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	f(&s.status)
+	s.mu.Unlock()
+	s.host.changed.raise()
+}
+
+// noteDigest reads the file's digest where it is not known yet. It is not waited
+// for when a plugin starts: the file may be large.
+func (s *supervised) noteDigest() {
+	digest, err := s.host.digests.of(s.file.path)
+	if err != nil {
+		s.host.cfg.Logger.Debug("the digest of a plugin cannot be told", "plugin", s.file.name, "error", err)
+		return
+	}
+	if s.snapshot().Digest != digest {
+		s.set(func(st *PluginStatus) { st.Digest = digest })
+	}
 }
 
 // steady is how long a process must have lived for its end to count as the first
@@ -68,6 +82,7 @@ func (s *supervised) run(ctx context.Context, firstDone func()) {
 			st.Restarts++
 		})
 		firstDone() // the outcome is in the status now
+		s.noteDigest()
 		select {
 		case <-ctx.Done():
 			return
@@ -153,6 +168,7 @@ func (s *supervised) serve(ctx context.Context, p *process, ready func()) error 
 		one.open(ctx, s.host.cfg.DriverConfig)
 	}
 	ready()
+	s.noteDigest()
 	reason := <-watched
 	cancel()
 	for _, one := range parts {

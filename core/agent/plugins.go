@@ -1,0 +1,63 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost"
+)
+
+// pluginSettle is how long a change of plugins waits for further ones before
+// servers hear of it.
+const pluginSettle = 500 * time.Millisecond
+
+// awaitChange returns once the node has to be described anew: at once for what
+// placement depends on, and a while after a change of plugins, since one failure
+// of a plugin is many changes. It returns false when ctx has ended.
+func awaitChange(ctx context.Context, drivers, devices, plugins <-chan struct{}) bool {
+	select {
+	case <-drivers:
+	case <-devices:
+	case <-plugins:
+		settled := time.NewTimer(pluginSettle)
+		defer settled.Stop()
+		select {
+		case <-drivers:
+		case <-devices:
+		case <-settled.C:
+		case <-ctx.Done():
+		}
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// addPlugins writes the plugins into the node.
+func addPlugins(n *model.Node, plugins []pluginhost.PluginStatus) {
+	n.Plugins = nil
+	for _, p := range plugins {
+		info := &model.NodePlugin{
+			Version: p.Version, Digest: p.Digest, State: string(p.State), Restarts: p.Restarts, Drivers: p.Drivers, Devices: p.Devices,
+		}
+		if p.LastError != nil {
+			info.Error = p.LastError.Error()
+		}
+		if n.Plugins == nil {
+			n.Plugins = map[string]*model.NodePlugin{}
+		}
+		n.Plugins[p.Name] = info
+	}
+}
+
+func samePlugins(a, b *model.Node) bool {
+	return maps.EqualFunc(a.Plugins, b.Plugins, func(x, y *model.NodePlugin) bool {
+		return x.Version == y.Version && x.Digest == y.Digest && x.State == y.State && x.Error == y.Error &&
+			x.Restarts == y.Restarts && slices.Equal(x.Drivers, y.Drivers) && slices.Equal(x.Devices, y.Devices)
+	})
+}
