@@ -50,6 +50,16 @@ type taskConfig struct {
 	DeniedEnvvars    []string            `json:"denied_envvars"`
 }
 
+// rawExecIgnores is what of a task the driver does not act on: it sets no limit of
+// memory, and a task has the resolver of the machine.
+func rawExecIgnores(goos string) []string {
+	ignores := []string{driver.IgnoresMemoryMax, driver.IgnoresDNS}
+	if goos != "linux" {
+		ignores = append(ignores, driver.IgnoresCores)
+	}
+	return ignores
+}
+
 // Info implements driver.Driver.
 func (d *RawExec) Info() driver.Info {
 	return driver.Info{
@@ -57,6 +67,7 @@ func (d *RawExec) Info() driver.Info {
 		Capabilities: driver.Capabilities{
 			SendSignals: runtime.GOOS != "windows", Exec: runtime.GOOS != "windows", FSIsolation: driver.FSIsolationNone,
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
+			Ignores:      rawExecIgnores(runtime.GOOS),
 		},
 		ConfigSchema: schema.Schema{Attributes: append([]schema.Attribute{
 			{Name: "enabled", Type: schema.Bool, Default: false, Description: "offer the driver; its tasks are not isolated from the machine"},

@@ -54,7 +54,21 @@ type Capabilities struct {
 	DisableLogCollection bool
 	// DynamicUsers: tasks may run as users that exist in no password file.
 	DynamicUsers bool
+	// Ignores lists what of a task the driver does not act on although its
+	// contract has it: the Ignores constants. Who submits a job that asks for one
+	// of them is warned. Words that the servers do not know are skipped.
+	Ignores []string
 }
+
+// What a driver may list in Capabilities.Ignores, in the words of a job file.
+const (
+	IgnoresUser       = "user"
+	IgnoresKillSignal = "kill_signal"
+	IgnoresCores      = "resources.cores"
+	IgnoresMemoryMax  = "resources.memory_max"
+	IgnoresDevices    = "resources.device"
+	IgnoresDNS        = "network.dns" // TaskConfig.DNS
+)
 
 // Health is what a driver thinks of itself.
 type Health string

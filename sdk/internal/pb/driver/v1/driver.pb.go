@@ -184,6 +184,7 @@ type Capabilities struct {
 	MountConfigs         bool                   `protobuf:"varint,5,opt,name=mount_configs,json=mountConfigs,proto3" json:"mount_configs,omitempty"`
 	DisableLogCollection bool                   `protobuf:"varint,6,opt,name=disable_log_collection,json=disableLogCollection,proto3" json:"disable_log_collection,omitempty"`
 	DynamicUsers         bool                   `protobuf:"varint,7,opt,name=dynamic_users,json=dynamicUsers,proto3" json:"dynamic_users,omitempty"`
+	Ignores              []string               `protobuf:"bytes,8,rep,name=ignores,proto3" json:"ignores,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -265,6 +266,13 @@ func (x *Capabilities) GetDynamicUsers() bool {
 		return x.DynamicUsers
 	}
 	return false
+}
+
+func (x *Capabilities) GetIgnores() []string {
+	if x != nil {
+		return x.Ignores
+	}
+	return nil
 }
 
 type SetConfigRequest struct {
@@ -3005,7 +3013,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12B\n" +
 	"\fcapabilities\x18\x02 \x01(\v2\x1e.drover.driver.v1.CapabilitiesR\fcapabilities\x12#\n" +
 	"\rconfig_schema\x18\x03 \x01(\fR\fconfigSchema\x12,\n" +
-	"\x12task_config_schema\x18\x04 \x01(\fR\x10taskConfigSchema\"\x8d\x02\n" +
+	"\x12task_config_schema\x18\x04 \x01(\fR\x10taskConfigSchema\"\xa7\x02\n" +
 	"\fCapabilities\x12!\n" +
 	"\fsend_signals\x18\x01 \x01(\bR\vsendSignals\x12\x12\n" +
 	"\x04exec\x18\x02 \x01(\bR\x04exec\x12!\n" +
@@ -3013,7 +3021,8 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\rnetwork_modes\x18\x04 \x03(\tR\fnetworkModes\x12#\n" +
 	"\rmount_configs\x18\x05 \x01(\bR\fmountConfigs\x124\n" +
 	"\x16disable_log_collection\x18\x06 \x01(\bR\x14disableLogCollection\x12#\n" +
-	"\rdynamic_users\x18\a \x01(\bR\fdynamicUsers\"B\n" +
+	"\rdynamic_users\x18\a \x01(\bR\fdynamicUsers\x12\x18\n" +
+	"\aignores\x18\b \x03(\tR\aignores\"B\n" +
 	"\x10SetConfigRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +
