@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/supervised"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -32,7 +33,7 @@ type Exec struct {
 
 // NewExec returns the driver; its supervisor is that of dir.
 func NewExec(dir string) *Exec {
-	return &Exec{shared: shared{newTasks(dir)}, changed: make(chan struct{})}
+	return &Exec{shared: newShared(dir), changed: make(chan struct{})}
 }
 
 // execAgentConfig is the block plugin "exec" { config { } }.
@@ -165,11 +166,11 @@ func (d *Exec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.
 		return nil, nil, errdefs.FailedPreconditionf("start task %q: exec cannot isolate tasks on this node: %s", task.ID, why)
 	}
 	agent, _ := d.current()
-	spec, err := execSpec(task, agent, d.tasks.dir)
+	spec, err := execSpec(task, agent, d.Dir())
 	if err != nil {
 		return nil, nil, err
 	}
-	handle, err := d.tasks.start(ctx, spec)
+	handle, err := d.Start(ctx, spec)
 	return handle, nil, err
 }
 
@@ -217,12 +218,12 @@ func execSpec(task *driver.TaskConfig, agent execAgentConfig, stateDir string) (
 	if n := task.Network; n != nil {
 		box.NetworkNS, box.Hostname = n.Path, n.Hostname
 	}
-	logs, err := logsOf(task)
+	logs, err := supervised.Logs(task)
 	if err != nil {
 		return invalid(err)
 	}
 	return supervisor.Spec{
-		ID: task.ID, Args: append([]string{c.Command}, c.Args...), Env: environment(task.Env, nil), User: user, Logs: logs, Sandbox: box,
+		ID: task.ID, Args: append([]string{c.Command}, c.Args...), Env: supervised.Environment(task.Env, nil), User: user, Logs: logs, Sandbox: box,
 	}, nil
 }
 
@@ -231,7 +232,7 @@ func execUser(name string) (*supervisor.User, error) {
 	if name == "" {
 		name = defaultUser
 	}
-	u, err := resolveUser(name)
+	u, err := supervised.ResolveUser(name)
 	if err != nil {
 		return nil, err
 	}

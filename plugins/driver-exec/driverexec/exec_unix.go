@@ -26,10 +26,10 @@ import (
 // processes behind that hold it open.
 const lingering = time.Second
 
-// exec runs a command beside the task: same user, environment, directory and
+// ExecTask implements driver.Driver: it runs a command beside the task: same user, environment, directory and
 // cgroup. It is this process's child and ends with its stream.
-func (t *tasks) exec(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
-	c, spec, err := t.execTarget(ctx, id, opts)
+func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
+	c, spec, err := d.execTarget(ctx, id, opts)
 	if err != nil {
 		return driver.ExitResult{}, err
 	}
@@ -63,8 +63,8 @@ func (t *tasks) exec(ctx context.Context, id string, opts driver.ExecOptions, st
 }
 
 // execTarget finds a running task.
-func (t *tasks) execTarget(ctx context.Context, id string, opts driver.ExecOptions) (*supervisor.Client, *supervisor.Spec, error) {
-	c, err := t.of(id)
+func (d shared) execTarget(ctx context.Context, id string, opts driver.ExecOptions) (*supervisor.Client, *supervisor.Spec, error) {
+	c, err := d.Of(id)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/drover-project/drover/plugins/internal/supervised"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -29,7 +30,7 @@ type RawExec struct {
 
 // NewRawExec returns the driver; its supervisor is that of dir.
 func NewRawExec(dir string) *RawExec {
-	return &RawExec{shared: shared{newTasks(dir)}, changed: make(chan struct{})}
+	return &RawExec{shared: newShared(dir), changed: make(chan struct{})}
 }
 
 // agentConfig is the block plugin "raw_exec" { config { } }.
@@ -144,7 +145,7 @@ func (d *RawExec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driv
 	if err != nil {
 		return nil, nil, err
 	}
-	handle, err := d.tasks.start(ctx, spec)
+	handle, err := d.Start(ctx, spec)
 	return handle, nil, err
 }
 
@@ -157,7 +158,7 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	invalid := func(err error) (supervisor.Spec, error) {
 		return supervisor.Spec{}, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
 	}
-	user, err := resolveUser(task.User)
+	user, err := supervised.ResolveUser(task.User)
 	if err != nil {
 		return invalid(err)
 	}
@@ -181,33 +182,13 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	if err != nil {
 		return invalid(err)
 	}
-	logs, err := logsOf(task)
+	logs, err := supervised.Logs(task)
 	if err != nil {
 		return invalid(err)
 	}
 	return supervisor.Spec{
 		ID: task.ID, Path: program, Args: append([]string{c.Command}, c.Args...), Dir: dir,
-		Env: environment(task.Env, append(agent.DeniedEnvvars, c.DeniedEnvvars...)), User: user, Logs: logs,
+		Env: supervised.Environment(task.Env, append(agent.DeniedEnvvars, c.DeniedEnvvars...)), User: user, Logs: logs,
 		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups, Cores: task.Resources.Cores,
 	}, nil
-}
-
-// logsOf tells the supervisor where the task's output goes: beneath the alloc's
-// directory, which is the last that no task can change.
-func logsOf(task *driver.TaskConfig) (supervisor.Logs, error) {
-	l := supervisor.Logs{
-		Disabled: task.Logs.Disabled, Root: task.AllocDir,
-		Stdout: filepath.Base(task.Logs.StdoutPath), Stderr: filepath.Base(task.Logs.StderrPath),
-		MaxFiles: task.Logs.MaxFiles, MaxFileBytes: int64(task.Logs.MaxFileSizeMB) << 20,
-	}
-	if l.Disabled {
-		return l, nil
-	}
-	dir := filepath.Dir(task.Logs.StdoutPath)
-	rel, err := filepath.Rel(task.AllocDir, dir)
-	if err != nil || !filepath.IsLocal(rel) || filepath.Dir(task.Logs.StderrPath) != dir {
-		return l, fmt.Errorf("the log files %s and %s must be in one directory beneath %s", task.Logs.StdoutPath, task.Logs.StderrPath, task.AllocDir)
-	}
-	l.Dir = filepath.ToSlash(rel)
-	return l, nil
 }

@@ -6,7 +6,6 @@ package driverexec
 import (
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -57,21 +56,6 @@ func executable(file string) error {
 		return fmt.Errorf("%s is not executable; set its mode", file)
 	}
 	return nil
-}
-
-// environment makes the process's environment, without what is denied.
-func environment(env map[string]string, denied []string) []string {
-	out := make([]string, 0, len(env))
-	for name, value := range env {
-		if !slices.ContainsFunc(denied, func(pattern string) bool {
-			ok, err := path.Match(pattern, name)
-			return ok && err == nil || pattern == name
-		}) {
-			out = append(out, name+"="+value)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // ranges are ids, as 0,10-20.

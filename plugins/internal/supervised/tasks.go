@@ -1,7 +1,13 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driverexec
+// Package supervised is what drivers have in common whose tasks are processes under
+// the node's supervisor: the whole contract of sdk/driver/v1 from start to destroy,
+// handles, statistics, events of lost output, and how a task's user, signals,
+// environment and log files are resolved. It owns no process (that is
+// plugins/internal/supervisor) and does not know what a task runs (that is the
+// driver's). Only drivers below plugins/ import it.
+package supervised
 
 import (
 	"context"
@@ -18,22 +24,28 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// tasks are the tasks of one driver, each with the supervisor that has it: a
-// handle may name another one than that of new tasks.
-type tasks struct {
-	dir string
+// Tasks are the tasks of one driver, each with the supervisor that has it: a
+// handle may name another one than that of new tasks. A driver embeds it.
+type Tasks struct {
+	plugin string
+	dir    string
 
 	mu      sync.Mutex
 	clients map[string]*supervisor.Client // by directory
 	known   map[string]*supervisor.Client // by task
 }
 
-func newTasks(dir string) *tasks {
-	return &tasks{dir: dir, clients: map[string]*supervisor.Client{}, known: map[string]*supervisor.Client{}}
+// New returns the tasks of a driver of the plugin; dir is that of the supervisor
+// that has new ones.
+func New(plugin, dir string) *Tasks {
+	return &Tasks{plugin: plugin, dir: dir, clients: map[string]*supervisor.Client{}, known: map[string]*supervisor.Client{}}
 }
 
+// Dir is the directory of the supervisor that has new tasks.
+func (t *Tasks) Dir() string { return t.dir }
+
 // client returns the client of a supervisor, which is started if need be.
-func (t *tasks) client(ctx context.Context, dir string) (*supervisor.Client, error) {
+func (t *Tasks) client(ctx context.Context, dir string) (*supervisor.Client, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c := t.clients[dir]; c != nil {
@@ -45,13 +57,14 @@ func (t *tasks) client(ctx context.Context, dir string) (*supervisor.Client, err
 	}
 	if err := c.UpToDate(ctx); err != nil {
 		// The old one goes on serving; what it cannot do it says itself.
-		plugin.Logger("driver-exec").Warn("the supervisor stays at its old version", "dir", dir, "error", err)
+		plugin.Logger(t.plugin).Warn("the supervisor stays at its old version", "dir", dir, "error", err)
 	}
 	t.clients[dir] = c
 	return c, nil
 }
 
-func (t *tasks) close() error {
+// Close ends the connections to supervisors; tasks go on.
+func (t *Tasks) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var errs []error
@@ -62,7 +75,8 @@ func (t *tasks) close() error {
 	return errors.Join(errs...)
 }
 
-func (t *tasks) of(id string) (*supervisor.Client, error) {
+// Of returns the client of the supervisor that has a task. NotFound: no such task.
+func (t *Tasks) Of(id string) (*supervisor.Client, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.known[id]
@@ -72,7 +86,7 @@ func (t *tasks) of(id string) (*supervisor.Client, error) {
 	return c, nil
 }
 
-func (t *tasks) learn(id string, c *supervisor.Client) {
+func (t *Tasks) learn(id string, c *supervisor.Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.known[id] = c
@@ -81,7 +95,8 @@ func (t *tasks) learn(id string, c *supervisor.Client) {
 // startLimit bounds the start of one task.
 const startLimit = 30 * time.Second
 
-func (t *tasks) start(ctx context.Context, spec supervisor.Spec) (*driver.Handle, error) {
+// Start starts a task and returns its handle.
+func (t *Tasks) Start(ctx context.Context, spec supervisor.Spec) (*driver.Handle, error) {
 	c, err := t.client(ctx, t.dir)
 	if err != nil {
 		return nil, err
@@ -101,8 +116,9 @@ func (t *tasks) start(ctx context.Context, spec supervisor.Spec) (*driver.Handle
 	return newHandle(spec.ID, handleState{Dir: t.dir, PID: status.PID})
 }
 
-func (t *tasks) recover(ctx context.Context, handle *driver.Handle) error {
-	if _, err := t.of(handle.TaskID); err == nil {
+// RecoverTask implements driver.Driver.
+func (t *Tasks) RecoverTask(ctx context.Context, handle *driver.Handle) error {
+	if _, err := t.Of(handle.TaskID); err == nil {
 		return nil
 	}
 	var state handleState
@@ -131,8 +147,9 @@ func exitResult(e *supervisor.Exit) driver.ExitResult {
 	return r
 }
 
-func (t *tasks) wait(ctx context.Context, id string) (driver.ExitResult, error) {
-	c, err := t.of(id)
+// WaitTask implements driver.Driver.
+func (t *Tasks) WaitTask(ctx context.Context, id string) (driver.ExitResult, error) {
+	c, err := t.Of(id)
 	if err != nil {
 		return driver.ExitResult{}, err
 	}
@@ -143,12 +160,13 @@ func (t *tasks) wait(ctx context.Context, id string) (driver.ExitResult, error) 
 	return exitResult(status.Exit), nil
 }
 
-func (t *tasks) stop(ctx context.Context, id string, timeout time.Duration, name string) error {
-	c, err := t.of(id)
+// StopTask implements driver.Driver.
+func (t *Tasks) StopTask(ctx context.Context, id string, timeout time.Duration, name string) error {
+	c, err := t.Of(id)
 	if err != nil {
 		return err
 	}
-	sig, err := signalNumber(name, defaultStopSignal)
+	sig, err := SignalNumber(name, defaultStopSignal)
 	if err != nil {
 		return err
 	}
@@ -156,20 +174,22 @@ func (t *tasks) stop(ctx context.Context, id string, timeout time.Duration, name
 	return err
 }
 
-func (t *tasks) signal(ctx context.Context, id string, name string) error {
-	c, err := t.of(id)
+// SignalTask implements driver.Driver.
+func (t *Tasks) SignalTask(ctx context.Context, id string, name string) error {
+	c, err := t.Of(id)
 	if err != nil {
 		return err
 	}
-	sig, err := signalNumber(name, "")
+	sig, err := SignalNumber(name, "")
 	if err != nil {
 		return err
 	}
 	return c.Signal(ctx, id, sig)
 }
 
-func (t *tasks) destroy(ctx context.Context, id string, force bool) error {
-	c, err := t.of(id)
+// DestroyTask implements driver.Driver.
+func (t *Tasks) DestroyTask(ctx context.Context, id string, force bool) error {
+	c, err := t.Of(id)
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
@@ -185,8 +205,9 @@ func (t *tasks) destroy(ctx context.Context, id string, force bool) error {
 	return nil
 }
 
-func (t *tasks) inspect(ctx context.Context, id string) (*driver.TaskStatus, error) {
-	c, err := t.of(id)
+// InspectTask implements driver.Driver.
+func (t *Tasks) InspectTask(ctx context.Context, id string) (*driver.TaskStatus, error) {
+	c, err := t.Of(id)
 	if err != nil {
 		return nil, err
 	}
@@ -215,8 +236,8 @@ type sample struct {
 	usage supervisor.Usage
 }
 
-// stats samples all running tasks in one pass per interval.
-func (t *tasks) stats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
+// TaskStats implements driver.Driver: all running tasks in one pass per interval.
+func (t *Tasks) TaskStats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
 	if interval <= 0 {
 		return nil, errdefs.InvalidArgumentf("stats interval %s: must be more than zero", interval)
 	}
@@ -245,8 +266,8 @@ func (t *tasks) stats(ctx context.Context, interval time.Duration) (<-chan []dri
 	return out, nil
 }
 
-// running lists this driver's running tasks, as far as their supervisors answer.
-func (t *tasks) running(ctx context.Context) []supervisor.Status {
+// Running lists this driver's running tasks, as far as their supervisors answer.
+func (t *Tasks) Running(ctx context.Context) []supervisor.Status {
 	t.mu.Lock()
 	clients := make([]*supervisor.Client, 0, len(t.clients))
 	for _, c := range t.clients {
@@ -260,7 +281,7 @@ func (t *tasks) running(ctx context.Context) []supervisor.Status {
 			continue // no supervisor now, no tasks now
 		}
 		for _, s := range list {
-			if owner, err := t.of(s.ID); err == nil && owner == c && s.Exit == nil {
+			if owner, err := t.Of(s.ID); err == nil && owner == c && s.Exit == nil {
 				running = append(running, s)
 			}
 		}
@@ -269,8 +290,8 @@ func (t *tasks) running(ctx context.Context) []supervisor.Status {
 }
 
 // measure samples once; last is brought up to date.
-func (t *tasks) measure(ctx context.Context, last map[string]sample) []driver.TaskStats {
-	running := t.running(ctx)
+func (t *Tasks) measure(ctx context.Context, last map[string]sample) []driver.TaskStats {
+	running := t.Running(ctx)
 	usage, now := supervisor.Measure(running), time.Now()
 	batch := make([]driver.TaskStats, 0, len(usage))
 	for _, s := range running {

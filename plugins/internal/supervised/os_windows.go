@@ -3,21 +3,19 @@
 
 //go:build windows
 
-package driverexec
+package supervised
 
 import (
-	"context"
 	"strconv"
 
 	"github.com/drover-project/drover/plugins/internal/supervisor"
-	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 const defaultStopSignal = "SIGKILL"
 
-// signalNumber knows what Windows knows: the kill.
-func signalNumber(name, fallback string) (int, error) {
+// SignalNumber knows what Windows knows: the kill.
+func SignalNumber(name, fallback string) (int, error) {
 	if name == "" {
 		name = fallback
 	}
@@ -31,13 +29,10 @@ func signalNumber(name, fallback string) (int, error) {
 	return 0, errdefs.InvalidArgumentf("signal %q is unknown; use SIGKILL", name)
 }
 
-func resolveUser(name string) (*supervisor.User, error) {
+// ResolveUser knows no user but the agent's own.
+func ResolveUser(name string) (*supervisor.User, error) {
 	if name != "" {
 		return nil, errdefs.Unimplementedf("running a task as another user is not possible on Windows; leave user empty")
 	}
 	return nil, nil
-}
-
-func (t *tasks) exec(context.Context, string, driver.ExecOptions, driver.ExecStream) (driver.ExitResult, error) {
-	return driver.ExitResult{}, errdefs.Unimplementedf("exec into a raw_exec task is not possible on Windows yet")
 }

@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package driverexec
+package supervised
 
 import (
 	"fmt"
@@ -20,8 +20,8 @@ import (
 
 const defaultStopSignal = "SIGINT"
 
-// signalNumber reads SIGTERM, TERM and 15.
-func signalNumber(name, fallback string) (int, error) {
+// SignalNumber reads SIGTERM, TERM and 15.
+func SignalNumber(name, fallback string) (int, error) {
 	if name == "" {
 		name = fallback
 	}
@@ -38,8 +38,8 @@ func signalNumber(name, fallback string) (int, error) {
 	return 0, errdefs.InvalidArgumentf("signal %q is unknown; name it as SIGTERM, TERM or 15", name)
 }
 
-// resolveUser finds a user by name or id; nil is the agent's own.
-func resolveUser(name string) (*supervisor.User, error) {
+// ResolveUser finds a user by name or id; nil is the agent's own.
+func ResolveUser(name string) (*supervisor.User, error) {
 	if name == "" {
 		return nil, nil
 	}
