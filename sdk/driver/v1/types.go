@@ -249,6 +249,12 @@ type TaskStatus struct {
 	Attributes map[string]string // for the user: pid, container id and so on
 }
 
+// The names that Measured may have.
+var (
+	CPUMeasures    = []string{"Percent", "System Mode", "User Mode", "Total Ticks", "Throttled Periods", "Throttled Time"}
+	MemoryMeasures = []string{"RSS", "Cache", "Swap", "Mapped File", "Usage", "Max Usage", "Kernel Usage", "Kernel Max Usage"}
+)
+
 // TaskStats is one sample of one task. A value that the driver does not measure
 // is absent from Measured and zero. Percent is of one core, so 200 is two cores.
 type TaskStats struct {

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/drover-project/drover/sdk/conformance"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
@@ -70,5 +71,16 @@ func Launch(t testing.TB, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
 			t.Errorf("kill the plugin: %v", err)
 		}
 		client.Kill()
+	}
+}
+
+// Report makes what came of a check what comes of the test.
+func Report(t testing.TB, r conformance.Result) {
+	t.Helper()
+	for _, p := range r.Problems {
+		t.Errorf("%s: %s", r.Rule, p)
+	}
+	if r.Outcome == conformance.Skipped {
+		t.Skipf("%s: %s", r.Rule, r.Reason)
 	}
 }

@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package drivertest checks that a task driver keeps the contract of
-// sdk/driver/v1. It owns the checks and the three ways to run them: in process,
-// over gRPC, and in a real plugin process that is killed. It owns no driver.
-// Only tests import it:
+// Package drivertest checks in tests that a task driver keeps the contract of
+// sdk/driver/v1: it runs the checks of drivercheck in three ways: in process,
+// over gRPC, and in a real plugin process that is killed. It owns no check and no
+// driver. Only tests import it:
 //
 //	func TestContract(t *testing.T) {
 //		drivertest.Run(t, drivertest.Options{
@@ -15,17 +15,14 @@
 package drivertest
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/sdk/conformance"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
@@ -55,9 +52,6 @@ type Options struct {
 // Run runs all checks in all ways that opts allows.
 func Run(t *testing.T, opts Options) {
 	t.Helper()
-	if opts.Timeout == 0 {
-		opts.Timeout = 30 * time.Second
-	}
 	if opts.New == nil && opts.Binary == "" {
 		t.Fatal("drivertest: set New, Binary or both")
 	}
@@ -70,168 +64,52 @@ func Run(t *testing.T, opts Options) {
 	}
 }
 
-// connected is a driver to check, and how its process dies.
-type connected struct {
-	driver.Driver
-	die func()
+// connect returns a fresh driver and what ends its process.
+type connect func(t *testing.T, opts Options) (driver.Driver, func())
+
+// all runs each check as a test of its name.
+func all(t *testing.T, opts Options, connect connect) {
+	for _, c := range drivercheck.Checks() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Setenv(drivercheck.SecretVariable, "of-the-agent")
+			plugintest.Report(t, c.Run(t.Context(), drivercheck.Subject{
+				Connect: func(*conformance.T) (driver.Driver, func()) { return connect(t, opts) },
+				Config:  opts.Config, Script: opts.Script, Task: opts.Task, Timeout: opts.Timeout, NoRotation: opts.NoRotation,
+			}))
+		})
+	}
 }
 
-type connect func(t *testing.T, opts Options) connected
-
-func inProcess(t *testing.T, opts Options) connected {
-	return connected{Driver: opts.New(t), die: func() {}}
+func inProcess(t *testing.T, opts Options) (driver.Driver, func()) {
+	return opts.New(t), func() {}
 }
 
-func overGRPC(t *testing.T, opts Options) connected {
+func overGRPC(t *testing.T, opts Options) (driver.Driver, func()) {
 	t.Helper()
 	conn, die := plugintest.Serve(t, driver.Service(opts.New(t)))
 	drivers, err := driver.Connect(t.Context(), conn)
 	if err != nil || len(drivers) != 1 {
 		t.Fatalf("connect: %d drivers, %v", len(drivers), err)
 	}
-	return connected{Driver: drivers[0], die: die}
+	return drivers[0], die
 }
 
-// bench is what one check works with.
-type bench struct {
-	t       *testing.T
-	ctx     context.Context
-	opts    Options
-	d       connected
-	connect connect
-	started []string
-}
-
-// sequence makes task IDs that no run before had: a driver may outlive the tests.
-var sequence atomic.Int64
-
-// task makes the config of a task that runs the script.
-func (b *bench) task(script string) *driver.TaskConfig {
-	b.t.Helper()
-	info := b.d.Info()
-	applied, err := info.TaskConfigSchema.Apply(b.opts.Script(script))
-	if err != nil {
-		b.t.Fatalf("the config of Options.Script does not fit the driver's schema: %v", err)
-	}
-	body, err := json.Marshal(applied)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	dir := b.t.TempDir()
-	// #nosec: a task may run as another user
-	if err := os.Chmod(dir, 0o755); err != nil {
-		b.t.Fatal(err)
-	}
-	taskDir, logDir := filepath.Join(dir, "web"), filepath.Join(dir, "alloc", "logs")
-	for _, sub := range []string{filepath.Join(taskDir, "local"), filepath.Join(taskDir, "secrets"), filepath.Join(taskDir, "tmp"), logDir} {
-		if err := os.MkdirAll(sub, 0o755); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	config := &driver.TaskConfig{
-		ID: fmt.Sprintf("drivertest-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), sequence.Add(1)), Name: "web",
-		Namespace: "default", JobID: "job", JobName: "job", TaskGroup: "group", AllocID: "0c3e7a60-0000-0000-0000-000000000000",
-		AllocName: "job.group[0]", NodeID: "node", NodeName: "node",
-		DriverConfig: body, Env: map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "DRIVERTEST": "yes", "NOMAD_TASK_DIR": filepath.Join(taskDir, "local")},
-		Resources: driver.Resources{CPUMHz: 100, MemoryMB: 64},
-		AllocDir:  dir, TaskDir: taskDir,
-		Logs: driver.LogConfig{
-			StdoutPath: filepath.Join(logDir, "web.stdout"), StderrPath: filepath.Join(logDir, "web.stderr"),
-			MaxFiles: 3, MaxFileSizeMB: 1,
-		},
-		KillTimeout: 5 * time.Second,
-	}
-	if b.opts.Task != nil {
-		b.opts.Task(config)
-	}
-	return config
-}
-
-// start starts the script and sees to its end.
-func (b *bench) start(script string) (*driver.TaskConfig, *driver.Handle) {
-	b.t.Helper()
-	config := b.task(script)
-	return config, b.startConfig(config)
-}
-
-// startConfig starts the task and sees to its end.
-func (b *bench) startConfig(config *driver.TaskConfig) *driver.Handle {
-	b.t.Helper()
-	handle, _, err := b.d.StartTask(b.ctx, config)
-	if err != nil {
-		b.t.Fatalf("StartTask: %v", err)
-	}
-	b.started = append(b.started, config.ID)
-	if handle.TaskID != config.ID {
-		b.t.Errorf("the handle is of task %q, want %q", handle.TaskID, config.ID)
-	}
-	return handle
-}
-
-// end destroys what the check started. It is deferred, not a cleanup of t: those
-// would close the newest connection first.
-func (b *bench) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	for _, id := range b.started {
-		if err := b.d.DestroyTask(ctx, id, true); err != nil {
-			b.t.Errorf("DestroyTask at the end: %v", err)
-		}
-	}
-}
-
-// wait returns how the task ended.
-func (b *bench) wait(id string) driver.ExitResult {
-	b.t.Helper()
-	r, err := b.d.WaitTask(b.ctx, id)
-	if err != nil {
-		b.t.Fatalf("WaitTask: %v", err)
-	}
-	return r
-}
-
-// eventually waits for cond until the check's time is up.
-func (b *bench) eventually(what string, cond func() bool) {
-	b.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-b.ctx.Done():
-			b.t.Fatalf("never happened: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
-// printed returns whether the log file has the text.
-func printed(path, text string) func() bool {
-	return func() bool {
-		body, err := os.ReadFile(path)
-		return err == nil && containsText(body, text)
-	}
-}
-
-// configure gives the driver its agent config, as the host does.
-func configure(t *testing.T, ctx context.Context, d driver.Driver, config map[string]any) {
+// asProcess launches the plugin as a host does; it dies by SIGKILL.
+func asProcess(t *testing.T, opts Options) (driver.Driver, func()) {
 	t.Helper()
-	info := d.Info()
-	full, err := info.ConfigSchema.Apply(config)
+	cmd := exec.Command(opts.Binary)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), drivercheck.SecretVariable + "=of-the-agent"}
+	cmd.Env = append(cmd.Env, opts.Env...)
+	conn, die := plugintest.Launch(t, cmd)
+	drivers, err := driver.Connect(t.Context(), conn)
 	if err != nil {
-		t.Fatalf("Options.Config does not fit the driver's schema: %v", err)
+		t.Fatalf("connect: %v", err)
 	}
-	body, err := json.Marshal(full)
-	if err != nil {
-		t.Fatal(err)
+	for _, d := range drivers {
+		if d.Info().Name == opts.Name || opts.Name == "" {
+			return d, die
+		}
 	}
-	if err := d.SetConfig(ctx, body); err != nil {
-		t.Fatalf("SetConfig: %v", err)
-	}
-}
-
-// command starts the plugin under test.
-func (o Options) command() *exec.Cmd {
-	cmd := exec.Command(o.Binary)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, o.Env...)
-	return cmd
+	t.Fatalf("plugin %s has no driver %q", opts.Binary, opts.Name)
+	return nil, nil
 }

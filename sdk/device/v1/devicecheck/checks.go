@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package devicetest
+package devicecheck
 
 import (
 	"context"
@@ -11,24 +11,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-project/drover/sdk/conformance"
 	device "github.com/drover-project/drover/sdk/device/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// check is one thing that the contract asks for.
-type check struct {
-	name string
-	run  func(*bench)
-}
-
-var checks = []check{
-	{"info is complete and its schema is sound", checkInfo},
-	{"the first fingerprint comes at once and the stream ends with its context", checkFingerprint},
-	{"groups and instances are named once, and their attributes have known units", checkGroups},
-	{"devices can be reserved again with the same answer", checkReserve},
-	{"an unknown device is refused as not found", checkUnknown},
-	{"stats come at once, name what the fingerprint names, and end with their context", checkStats},
-	{"another process finds the same devices", checkDeath},
+var checks = []Check{
+	{"info", "info is complete, always the same, and its schema is sound", checkInfo},
+	{"config-again", "the same config may be set again at any time", checkConfigAgain},
+	{"fingerprint", "the first fingerprint comes at once and the stream ends with its context", checkFingerprint},
+	{"groups", "groups and instances are named once, and their attributes have known units", checkGroups},
+	{"reserve", "devices can be reserved again with the same answer", checkReserve},
+	{"unknown-device", "an unknown device is refused as not found", checkUnknown},
+	{"stats", "stats come at once, name what the fingerprint names, and end with their context", checkStats},
+	{"fresh-process", "another process finds the same devices after the first was killed", checkDeath},
 }
 
 func checkInfo(b *bench) {
@@ -44,22 +40,29 @@ func checkInfo(b *bench) {
 	}
 }
 
+func checkConfigAgain(b *bench) {
+	if err := b.d.SetConfig(b.ctx, b.config); err != nil {
+		b.t.Errorf("SetConfig a second time: %v", err)
+	}
+}
+
 func checkFingerprint(b *bench) {
 	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
 	prints, err := b.d.Fingerprint(ctx)
 	if err != nil {
 		b.t.Fatalf("Fingerprint: %v", err)
 	}
-	if _, ok := receive(b, prints, "the first fingerprint"); !ok {
-		b.t.Fatal("the stream ended before the first fingerprint")
+	if _, ok := conformance.Receive(b.t, prints, "the first fingerprint"); !ok {
+		b.t.Fatalf("the stream ended before the first fingerprint")
 	}
 	cancel()
-	ended(b, prints, "the fingerprints")
+	conformance.Ended(b.t, prints, "the fingerprints")
 }
 
 func checkGroups(b *bench) {
 	groups, ids := map[string]bool{}, map[string]bool{}
-	for _, g := range b.groups(b.d) {
+	for _, g := range b.groups() {
 		name := g.Vendor + "/" + g.Type + "/" + g.Name
 		if g.Vendor == "" || g.Type == "" || g.Name == "" || strings.Contains(g.Vendor+g.Type, "/") {
 			b.t.Errorf("group %q: vendor, type and name must be set, the first two without a slash", name)
@@ -103,7 +106,7 @@ func checkAttribute(b *bench, name string, a device.Attribute) {
 
 // healthy returns the ids of the healthy instances of one group.
 func healthy(b *bench) []string {
-	for _, g := range b.groups(b.d) {
+	for _, g := range b.groups() {
 		var ids []string
 		for _, i := range g.Instances {
 			if i.Healthy {
@@ -114,7 +117,7 @@ func healthy(b *bench) []string {
 			return ids
 		}
 	}
-	b.t.Skip("no healthy device on this machine")
+	b.t.Skipf("no healthy device on this machine")
 	return nil
 }
 
@@ -125,7 +128,7 @@ func checkReserve(b *bench) {
 		b.t.Fatalf("Reserve(%q): %v", ids, err)
 	}
 	if len(first.Env)+len(first.Mounts)+len(first.Nodes) == 0 {
-		b.t.Error("the reservation gives the task nothing: no variable, mount or node")
+		b.t.Errorf("the reservation gives the task nothing: no variable, mount or node")
 	}
 	for _, m := range first.Mounts {
 		if !filepath.IsAbs(m.HostPath) || !filepath.IsAbs(m.TaskPath) {
@@ -148,7 +151,7 @@ func checkReserve(b *bench) {
 
 func checkUnknown(b *bench) {
 	for _, ids := range [][]string{{"no such device"}, append(slices.Clone(healthy(b)), "no such device")} {
-		if _, err := b.d.Reserve(b.ctx, ids); !errdefs.IsNotFound(err) {
+		if _, err := b.d.Reserve(b.ctx, ids); err == nil || !b.subject.Foreign && !errdefs.IsNotFound(err) {
 			b.t.Errorf("Reserve(%q): %v, want NotFound", ids, err)
 		}
 	}
@@ -156,7 +159,7 @@ func checkUnknown(b *bench) {
 
 func checkStats(b *bench) {
 	known := map[string]bool{}
-	for _, g := range b.groups(b.d) {
+	for _, g := range b.groups() {
 		for _, i := range g.Instances {
 			known[g.Vendor+"/"+g.Type+"/"+g.Name+"/"+i.ID] = true
 		}
@@ -165,14 +168,14 @@ func checkStats(b *bench) {
 	defer cancel()
 	stats, err := b.d.Stats(ctx, time.Hour)
 	if errdefs.IsUnimplemented(err) {
-		b.t.Skip("the plugin says that its devices cannot be measured")
+		b.t.Skipf("the plugin says that its devices cannot be measured")
 	}
 	if err != nil {
 		b.t.Fatalf("Stats: %v", err)
 	}
-	sample, ok := receive(b, stats, "the first sample")
+	sample, ok := conformance.Receive(b.t, stats, "the first sample")
 	if !ok || len(sample) == 0 {
-		b.t.Fatal("the first sample is empty")
+		b.t.Fatalf("the first sample is empty")
 	}
 	for _, g := range sample {
 		for id, s := range g.Instances {
@@ -188,13 +191,14 @@ func checkStats(b *bench) {
 		}
 	}
 	cancel()
-	ended(b, stats, "the stats")
+	conformance.Ended(b.t, stats, "the stats")
 }
 
 func checkDeath(b *bench) {
-	before := b.groups(b.d)
-	b.d.die()
-	after := b.groups(b.open())
+	before := b.groups()
+	b.die()
+	b.open()
+	after := b.groups()
 	if !reflect.DeepEqual(names(before), names(after)) {
 		b.t.Errorf("one process found %q and the next %q", names(before), names(after))
 	}

@@ -1,0 +1,107 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package devicecheck has the rules of sdk/device/v1 as named checks that any
+// device plugin can be put through, wherever it runs. It owns the checks and does
+// not link package testing: devicetest runs them in an author's tests, and
+// core/pluginhost/plugincheck for `drover plugin check`. Nobody else imports it.
+package devicecheck
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/drover-project/drover/sdk/conformance"
+	device "github.com/drover-project/drover/sdk/device/v1"
+)
+
+// Subject is the device plugin to check.
+type Subject struct {
+	// Connect returns the plugin as a fresh process has it. die ends the process,
+	// or what stands for it, without a farewell.
+	Connect func(*conformance.T) (d device.Device, die func())
+	// Config is the agent config; nil means empty.
+	Config map[string]any
+	// Timeout bounds each check; 0 means 30 s.
+	Timeout time.Duration
+	// MayBeAbsent allows that there is no device on this machine: then the plugin
+	// has to say so and the checks of devices are skipped.
+	MayBeAbsent bool
+	// Foreign: the plugin was built for Nomad, whose protocol has no error
+	// classes: that there is an error is then all that is asked for.
+	Foreign bool
+}
+
+// Check is one rule of the contract.
+type Check struct {
+	Name string // short; it stays the same from version to version
+	Rule string // in words
+	run  func(*bench)
+}
+
+// Checks returns all checks.
+func Checks() []Check { return append([]Check(nil), checks...) }
+
+// Run puts the subject through the check.
+func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
+	limit := s.Timeout
+	if limit == 0 {
+		limit = 30 * time.Second
+	}
+	return conformance.Run(ctx, c.Name, c.Rule, limit, func(t *conformance.T) {
+		b := &bench{t: t, ctx: t.Context(), subject: s}
+		b.open()
+		c.run(b)
+	})
+}
+
+// bench is what one check works with.
+type bench struct {
+	t       *conformance.T
+	ctx     context.Context
+	subject Subject
+	d       device.Device
+	die     func()
+	config  []byte
+}
+
+// open connects to a fresh plugin and configures it, as the host does.
+func (b *bench) open() {
+	b.d, b.die = b.subject.Connect(b.t)
+	accepts := b.d.Info().ConfigSchema
+	applied, err := accepts.Apply(b.subject.Config)
+	if err != nil {
+		b.t.Fatalf("the config to check with does not fit the plugin's schema: %v", err)
+	}
+	if b.config, err = json.Marshal(applied); err != nil {
+		b.t.Fatalf("encode the config: %v", err)
+	}
+	if err := b.d.SetConfig(b.ctx, b.config); err != nil {
+		b.t.Fatalf("SetConfig: %v", err)
+	}
+}
+
+// groups returns what the plugin finds first.
+func (b *bench) groups() []device.Group {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	prints, err := b.d.Fingerprint(ctx)
+	if err != nil {
+		b.t.Fatalf("Fingerprint: %v", err)
+	}
+	f, ok := conformance.Receive(b.t, prints, "the first fingerprint")
+	if !ok {
+		b.t.Fatalf("the stream of fingerprints ended at once")
+	}
+	if len(f.Groups) == 0 {
+		if f.Problem == "" {
+			b.t.Fatalf("no device, and no Problem that says why")
+		}
+		if !b.subject.MayBeAbsent {
+			b.t.Fatalf("no device on this machine: %s", f.Problem)
+		}
+		b.t.Skipf("no device on this machine: %s", f.Problem)
+	}
+	return f.Groups
+}

@@ -1,0 +1,59 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package drivercheck
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+)
+
+var describeChecks = []Check{
+	{"info", "info is complete, always the same, and its schemas are sound", nil, checkInfo},
+	{"config-again", "the same agent config may be set again at any time", nil, checkConfigAgain},
+}
+
+func checkInfo(b *bench) {
+	info := b.d.Info()
+	if info.Name == "" || strings.ContainsAny(info.Name, " /\"") {
+		b.t.Errorf("the name %q cannot be that of a driver in a job file", info.Name)
+	}
+	isolations := []driver.FSIsolation{driver.FSIsolationNone, driver.FSIsolationChroot, driver.FSIsolationImage}
+	if !slices.Contains(isolations, info.Capabilities.FSIsolation) {
+		b.t.Errorf("the file system isolation is %q, want one of %q", info.Capabilities.FSIsolation, isolations)
+	}
+	modes := []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup, driver.NetworkTask, driver.NetworkNone}
+	for _, m := range info.Capabilities.NetworkModes {
+		if !slices.Contains(modes, m) {
+			b.t.Errorf("the network mode %q is unknown; known are %q", m, modes)
+		}
+	}
+	if err := info.ConfigSchema.Check(); err != nil {
+		b.t.Errorf("config schema: %v", err)
+	}
+	if err := info.TaskConfigSchema.Check(); err != nil {
+		b.t.Errorf("task config schema: %v", err)
+	}
+	if again := b.d.Info(); !reflect.DeepEqual(again, info) {
+		b.t.Errorf("Info answers differently the second time: %+v", again)
+	}
+}
+
+func checkConfigAgain(b *bench) {
+	info := b.d.Info()
+	full, err := info.ConfigSchema.Apply(b.subject.Config)
+	if err != nil {
+		b.t.Fatalf("the agent config to check with does not fit the driver's schema: %v", err)
+	}
+	body, err := json.Marshal(full)
+	if err != nil {
+		b.t.Fatalf("encode the agent config: %v", err)
+	}
+	if err := b.d.SetConfig(b.ctx, body); err != nil {
+		b.t.Errorf("SetConfig a second time: %v", err)
+	}
+}

@@ -1,0 +1,79 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package drivercheck
+
+import (
+	"time"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+var recoverChecks = []Check{
+	{"fresh-process", "a process starts with no tasks: one that another started is unknown until it is recovered", nil, checkFreshProcess},
+	{"recover-running", "a running task is recovered after the plugin was killed, any number of times", nil, checkRecoverRunning},
+	{"recover-ended", "a task that ended while no plugin ran is recovered with its exit code", nil, checkRecoverEnded},
+	{"foreign-handle", "a foreign handle is refused", nil, checkForeignHandle},
+	{"small-handle", "a handle is small", nil, checkSmallHandle},
+}
+
+func checkFreshProcess(b *bench) {
+	config, handle := b.start(forever)
+	b.reborn()
+	_, err := b.d.InspectTask(b.ctx, config.ID)
+	b.refused("inspecting a task before it is recovered", err, errdefs.NotFound)
+	if err := b.d.RecoverTask(b.ctx, handle); err != nil {
+		b.t.Fatalf("RecoverTask: %v", err)
+	}
+	b.running(config.ID, "after it is recovered")
+	_, _, err = b.d.StartTask(b.ctx, config)
+	b.refused("starting a recovered task", err, errdefs.AlreadyExists)
+}
+
+func checkRecoverRunning(b *bench) {
+	config, handle := b.start("trap 'exit 6' TERM; echo up; while :; do sleep 0.05; done")
+	b.up(config)
+	for range 2 { // a task lives through more than one process
+		b.reborn()
+		for range 2 { // a second time is no error
+			if err := b.d.RecoverTask(b.ctx, handle); err != nil {
+				b.t.Fatalf("RecoverTask: %v", err)
+			}
+		}
+		b.running(config.ID, "after it is recovered")
+	}
+	if err := b.d.StopTask(b.ctx, config.ID, 5*time.Second, "SIGTERM"); err != nil {
+		b.t.Fatalf("StopTask: %v", err)
+	}
+	if r := b.wait(config.ID); r.ExitCode != 6 {
+		b.t.Errorf("result %+v, want exit code 6", r)
+	}
+}
+
+func checkRecoverEnded(b *bench) {
+	config, handle := b.start("echo up; sleep 0.3; exit 9")
+	b.up(config)
+	b.reborn()
+	if err := b.d.RecoverTask(b.ctx, handle); err != nil {
+		b.t.Fatalf("RecoverTask: %v", err)
+	}
+	if r := b.wait(config.ID); r.ExitCode != 9 || r.Signal != 0 {
+		b.t.Errorf("result %+v, want exit code 9", r)
+	}
+}
+
+func checkForeignHandle(b *bench) {
+	err := b.d.RecoverTask(b.ctx, &driver.Handle{TaskID: "drivertest-foreign", Version: 1 << 20, State: []byte("\x00not ours")})
+	b.refused("recovering a foreign handle", err, errdefs.InvalidArgument, errdefs.NotFound)
+}
+
+// maxHandle bounds a handle's state: the agent keeps one of each task on its disk.
+const maxHandle = 64 << 10
+
+func checkSmallHandle(b *bench) {
+	_, handle := b.start(forever)
+	if n := len(handle.State); n > maxHandle {
+		b.t.Errorf("the handle's state has %d bytes, want at most %d", n, maxHandle)
+	}
+}

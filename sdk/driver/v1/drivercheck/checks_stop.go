@@ -1,0 +1,115 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package drivercheck
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+var stopChecks = []Check{
+	{"signal", "a task that a signal ends reports it", canSignal, checkSignal},
+	{"stop-kills", "a stop that is ignored escalates to a kill when its timeout has passed", nil, checkKill},
+	{"stop-cancelled", "a stop whose context ends early still kills the task", nil, checkStopCancelled},
+	{"stop-signal", "a stop with an unknown signal is refused", nil, checkStopSignal},
+	{"stop-tree", "a stop ends the processes that a task started", nil, checkStopTree},
+	{"signal-defaults", "no signal is ignored in a task because its plugin ignores it", onMachine, checkSignalDefaults},
+}
+
+func checkSignal(b *bench) {
+	config, _ := b.start("echo up; exec sleep 600")
+	b.up(config)
+	b.refused("an unknown signal", b.d.SignalTask(b.ctx, config.ID, "SIGNONSENSE"), errdefs.InvalidArgument)
+	if err := b.d.SignalTask(b.ctx, config.ID, "SIGINT"); err != nil {
+		b.t.Fatalf("SignalTask: %v", err)
+	}
+	if r := b.wait(config.ID); r.Successful() || !b.subject.Foreign && (r.Signal != 2 || r.ExitCode != 130) {
+		b.t.Errorf("result %+v, want signal 2 and exit code 130", r)
+	}
+	b.refused("signalling a task that has ended", b.d.SignalTask(b.ctx, config.ID, "SIGINT"), errdefs.FailedPrecondition)
+}
+
+// up waits until a task has printed up; where there are no logs it is not awaited.
+func (b *bench) up(config *driver.TaskConfig) {
+	if canLog(b.d.Info().Capabilities) {
+		b.eventually("the task prints up", printed(config.Logs.StdoutPath+".0", "up"))
+	}
+}
+
+// stubborn is the script of a task that only SIGKILL ends.
+const stubborn = "trap '' TERM INT; echo up; while :; do sleep 0.05; done"
+
+func checkKill(b *bench) {
+	config, _ := b.start(stubborn)
+	b.up(config)
+	begin := time.Now()
+	if err := b.d.StopTask(b.ctx, config.ID, 200*time.Millisecond, "SIGTERM"); err != nil {
+		b.t.Fatalf("StopTask: %v", err)
+	}
+	if took := time.Since(begin); took < 200*time.Millisecond {
+		b.t.Errorf("killed after %s, before its timeout", took)
+	}
+	if r := b.wait(config.ID); r.Signal != 9 && !(b.subject.Foreign && r.ExitCode == 137) {
+		b.t.Errorf("result %+v, want signal 9", r)
+	}
+}
+
+func checkStopCancelled(b *bench) {
+	config, _ := b.start(stubborn)
+	b.up(config)
+	ctx, cancel := context.WithTimeout(b.ctx, 100*time.Millisecond)
+	defer cancel()
+	if err := b.d.StopTask(ctx, config.ID, 500*time.Millisecond, "SIGTERM"); err != nil {
+		b.refused("the stop", err, errdefs.DeadlineExceeded, errdefs.Canceled)
+	}
+	if r := b.wait(config.ID); r.Successful() {
+		b.t.Errorf("result %+v of a task that was killed", r)
+	}
+}
+
+func checkStopSignal(b *bench) {
+	config, _ := b.start(forever)
+	b.refused("a stop with an unknown signal", b.d.StopTask(b.ctx, config.ID, time.Second, "SIGNONSENSE"), errdefs.InvalidArgument)
+	b.running(config.ID, "after a stop that was refused")
+}
+
+// checkStopTree has the task start a child that ignores the signal and writes a
+// file for as long as it lives.
+func checkStopTree(b *bench) {
+	config, _ := b.start("cd local 2>/dev/null || cd \"$NOMAD_TASK_DIR\"; (trap '' TERM; while :; do echo x >> beat; sleep 0.02; done) & echo up; wait")
+	b.up(config)
+	size := func() int64 {
+		info, err := os.Stat(filepath.Join(config.TaskDir, "local", "beat"))
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	b.eventually("the child writes to the task's local directory", func() bool { return size() > 0 })
+	if err := b.d.StopTask(b.ctx, config.ID, 200*time.Millisecond, "SIGTERM"); err != nil {
+		b.t.Fatalf("StopTask: %v", err)
+	}
+	b.wait(config.ID)
+	// A kill may reach the child just after the stop, so it gets the check's time
+	// to fall silent for ten of its periods.
+	b.eventually("the child of the stopped task is gone", func() bool {
+		before := size()
+		<-time.After(200 * time.Millisecond)
+		return size() == before
+	})
+}
+
+func checkSignalDefaults(b *bench) {
+	for name, number := range map[string]int{"HUP": 1, "INT": 2, "PIPE": 13, "TERM": 15} {
+		config, _ := b.start("kill -" + name + " $$; exit 3")
+		if r := b.wait(config.ID); r.Signal != number && !(b.subject.Foreign && r.ExitCode == 128+number) {
+			b.t.Errorf("a task that sends itself SIG%s ended with %+v", name, r)
+		}
+	}
+}

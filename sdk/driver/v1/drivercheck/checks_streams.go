@@ -1,0 +1,154 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package drivercheck
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/drover-project/drover/sdk/conformance"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+var streamChecks = []Check{
+	{"fingerprint", "the first fingerprint comes at once and the stream ends with its context", nil, checkFingerprint},
+	{"stats", "stats come for all running tasks, none of ended ones, and end with their context", nil, checkStats},
+	{"stats-units", "what is measured is named and in range, what is not is zero", nil, checkStatsUnits},
+	{"events", "events end with their context", nil, checkEvents},
+}
+
+func checkFingerprint(b *bench) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	prints, err := b.d.Fingerprint(ctx)
+	if err != nil {
+		b.t.Fatalf("Fingerprint: %v", err)
+	}
+	f, ok := conformance.Receive(b.t, prints, "the first fingerprint")
+	if !ok {
+		b.t.Fatalf("the stream ended before the first fingerprint")
+	}
+	healths := []driver.Health{driver.HealthUndetected, driver.HealthUnhealthy, driver.HealthHealthy}
+	if !slices.Contains(healths, f.Health) {
+		b.t.Errorf("the health is %q, want one of %q", f.Health, healths)
+	}
+	if f.Health != driver.HealthHealthy && f.HealthDescription == "" {
+		b.t.Errorf("the driver is %s and does not say why", f.Health)
+	}
+	cancel()
+	conformance.Ended(b.t, prints, "the fingerprints")
+}
+
+// sample opens a stream of stats; a driver may have none.
+func (b *bench) samples(ctx context.Context) <-chan []driver.TaskStats {
+	samples, err := b.d.TaskStats(ctx, 20*time.Millisecond)
+	if errdefs.IsUnimplemented(err) {
+		b.t.Skipf("the driver says that it cannot measure its tasks")
+	}
+	if err != nil {
+		b.t.Fatalf("TaskStats: %v", err)
+	}
+	return samples
+}
+
+func checkStats(b *bench) {
+	one, _ := b.start(forever)
+	two, _ := b.start(forever)
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	samples := b.samples(ctx)
+	seen := map[string]bool{}
+	for !seen[one.ID] || !seen[two.ID] {
+		sample, ok := conformance.Receive(b.t, samples, "a sample of each task")
+		if !ok {
+			b.t.Fatalf("the stream ended without samples of both tasks: %v", seen)
+		}
+		for _, s := range sample {
+			seen[s.TaskID] = true
+		}
+	}
+	if err := b.d.StopTask(b.ctx, one.ID, time.Second, ""); err != nil {
+		b.t.Fatalf("StopTask: %v", err)
+	}
+	// What was under way when the task ended may still name it.
+	for named := true; named; {
+		sample, ok := conformance.Receive(b.t, samples, "a sample without the task that has ended")
+		if !ok {
+			b.t.Fatalf("the stream of stats ended though a task still runs")
+		}
+		named = slices.ContainsFunc(sample, func(s driver.TaskStats) bool { return s.TaskID == one.ID })
+	}
+	cancel()
+	conformance.Ended(b.t, samples, "the stats")
+}
+
+func checkStatsUnits(b *bench) {
+	config, _ := b.start(forever)
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	samples := b.samples(ctx)
+	for of := 0; of < 2; {
+		sample, ok := conformance.Receive(b.t, samples, "two samples of the task")
+		if !ok {
+			b.t.Fatalf("the stream ended after %d samples", of)
+		}
+		for _, s := range sample {
+			if s.TaskID != config.ID {
+				continue
+			}
+			of++
+			if s.Time.IsZero() || time.Since(s.Time).Abs() > time.Hour {
+				b.t.Errorf("the sample's time is %s", s.Time)
+			}
+			checkUsage(b, "the task", s.CPU, s.Memory)
+			for pid, u := range s.Pids {
+				checkUsage(b, "process "+pid, u.CPU, u.Memory)
+			}
+		}
+	}
+}
+
+func checkUsage(b *bench, of string, c driver.CPUStats, m driver.MemoryStats) {
+	measures(b, of+": cpu", c.Measured, driver.CPUMeasures, map[string]float64{
+		"Percent": c.Percent, "System Mode": c.SystemMode, "User Mode": c.UserMode, "Total Ticks": c.TotalTicks,
+		"Throttled Periods": float64(c.ThrottledPeriods), "Throttled Time": float64(c.ThrottledTime),
+	})
+	measures(b, of+": memory", m.Measured, driver.MemoryMeasures, map[string]float64{
+		"RSS": float64(m.RSS), "Cache": float64(m.Cache), "Swap": float64(m.Swap), "Mapped File": float64(m.MappedFile), "Usage": float64(m.Usage),
+		"Max Usage": float64(m.MaxUsage), "Kernel Usage": float64(m.KernelUsage), "Kernel Max Usage": float64(m.KernelMaxUsage),
+	})
+}
+
+func measures(b *bench, of string, measured, known []string, values map[string]float64) {
+	for _, name := range measured {
+		if !slices.Contains(known, name) {
+			b.t.Errorf("%s: Measured names %q; known are %q", of, name, known)
+		}
+	}
+	for name, v := range values {
+		switch {
+		case math.IsNaN(v) || math.IsInf(v, 0) || v < 0:
+			b.t.Errorf("%s: %s is %v", of, name, v)
+		case v != 0 && !slices.Contains(measured, name) && name != "Total Ticks":
+			b.t.Errorf("%s: %s is %v and not in Measured", of, name, v)
+		}
+	}
+}
+
+func checkEvents(b *bench) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	events, err := b.d.TaskEvents(ctx)
+	if errdefs.IsUnimplemented(err) {
+		b.t.Skipf("the driver says that it has no events")
+	}
+	if err != nil {
+		b.t.Fatalf("TaskEvents: %v", err)
+	}
+	cancel()
+	conformance.Ended(b.t, events, "the events")
+}

@@ -1,0 +1,269 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package drivercheck has the rules of sdk/driver/v1 as named checks that any
+// driver can be put through, wherever it runs. It owns the checks and does not
+// link package testing: drivertest runs them in an author's tests, and
+// core/pluginhost/plugincheck for `drover plugin check`. Nobody else imports it.
+package drivercheck
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-project/drover/sdk/conformance"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// SecretVariable is to be in the environment of the plugin under test, with any
+// value: a check looks that tasks do not get it.
+const SecretVariable = "DRIVERTEST_SECRET"
+
+// Subject is the driver to check.
+type Subject struct {
+	// Connect returns the driver as a fresh plugin process has it: tasks that an
+	// earlier one started are unknown to it until they are recovered. die ends
+	// the process, or what stands for it, without a farewell.
+	Connect func(*conformance.T) (d driver.Driver, die func())
+	// Config is the agent config; nil means empty.
+	Config map[string]any
+	// Script returns the task config that runs a /bin/sh script. Where it is nil,
+	// Forever may be the config of a task that runs until it is stopped; checks
+	// that need more are skipped. Where both are nil no task is started, because
+	// of NoTask.
+	Script  func(script string) map[string]any
+	Forever map[string]any
+	NoTask  string
+	// Task changes each task's config before it starts, if set.
+	Task func(*driver.TaskConfig)
+	// Timeout bounds each check; 0 means 30 s.
+	Timeout time.Duration
+	// NoRotation leaves out the check that log files rotate.
+	NoRotation bool
+	// Foreign: the driver was built for Nomad, whose protocol has no error
+	// classes: that there is an error is then all that is asked for.
+	Foreign bool
+}
+
+// Check is one rule of the contract.
+type Check struct {
+	Name string // short; it stays the same from version to version
+	Rule string // in words
+	// needs reports whether the driver claims to be able to do it; nil: all must.
+	needs func(driver.Capabilities) bool
+	run   func(*bench)
+}
+
+// Checks returns all checks, in the order in which they tell most.
+func Checks() []Check {
+	var out []Check
+	for _, group := range [][]Check{describeChecks, lifeChecks, stopChecks, recoverChecks, streamChecks, outputChecks, execChecks} {
+		out = append(out, group...)
+	}
+	return out
+}
+
+// Run puts the subject through the check.
+func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
+	limit := s.Timeout
+	if limit == 0 {
+		limit = 30 * time.Second
+	}
+	return conformance.Run(ctx, c.Name, c.Rule, limit, func(t *conformance.T) {
+		b := &bench{t: t, ctx: t.Context(), subject: s}
+		b.connect()
+		if c.needs != nil && !c.needs(b.d.Info().Capabilities) {
+			t.Skipf("the driver says that it cannot do this")
+		}
+		b.configure()
+		defer b.end()
+		c.run(b)
+	})
+}
+
+func canSignal(c driver.Capabilities) bool { return c.SendSignals }
+
+func canLog(c driver.Capabilities) bool { return !c.DisableLogCollection }
+
+func canExec(c driver.Capabilities) bool { return c.Exec }
+
+// onMachine is false where a task is process 1 of its own world, to which the
+// kernel applies no default action of a signal.
+func onMachine(c driver.Capabilities) bool { return c.FSIsolation == driver.FSIsolationNone }
+
+// bench is what one check works with.
+type bench struct {
+	t       *conformance.T
+	ctx     context.Context
+	subject Subject
+	d       driver.Driver
+	die     func()
+	started []string
+}
+
+func (b *bench) connect() { b.d, b.die = b.subject.Connect(b.t) }
+
+// configure gives the driver its agent config, as the host does.
+func (b *bench) configure() {
+	info := b.d.Info()
+	full, err := info.ConfigSchema.Apply(b.subject.Config)
+	if err != nil {
+		b.t.Fatalf("the agent config to check with does not fit the driver's schema: %v", err)
+	}
+	body, err := json.Marshal(full)
+	if err != nil {
+		b.t.Fatalf("encode the agent config: %v", err)
+	}
+	if err := b.d.SetConfig(b.ctx, body); err != nil {
+		b.t.Fatalf("SetConfig: %v", err)
+	}
+}
+
+// reborn lets the plugin die and connects to a new one.
+func (b *bench) reborn() {
+	b.die()
+	b.connect()
+	b.configure()
+}
+
+// refused notes it as a problem if err is not of the class that the contract names.
+func (b *bench) refused(what string, err error, classes ...errdefs.Class) {
+	if err == nil {
+		b.t.Errorf("%s: there was no error, want one of class %v", what, classes)
+		return
+	}
+	for _, c := range classes {
+		if b.subject.Foreign || errdefs.ClassOf(err) == c {
+			return
+		}
+	}
+	b.t.Errorf("%s: the error is of class %q (%v), want %v", what, errdefs.ClassOf(err), err, classes)
+}
+
+// forever is the script of a task that runs until it is stopped.
+const forever = "sleep 600"
+
+// config returns the task config that runs the script.
+func (b *bench) config(script string) map[string]any {
+	switch s := b.subject; {
+	case s.Script != nil:
+		return s.Script(script)
+	case s.Forever != nil && script == forever:
+		return s.Forever
+	case s.Forever != nil:
+		b.t.Skipf("needs a task config that runs any shell script, and there is one of a fixed task only")
+	default:
+		b.t.Skipf("no task is started: %s", s.NoTask)
+	}
+	return nil
+}
+
+// sequence makes task IDs that no run before had: a driver may outlive the checks.
+var sequence atomic.Int64
+
+// task makes the config of a task that runs the script.
+func (b *bench) task(script string) *driver.TaskConfig {
+	info := b.d.Info()
+	applied, err := info.TaskConfigSchema.Apply(b.config(script))
+	if err != nil {
+		b.t.Fatalf("the task config to check with does not fit the driver's schema: %v", err)
+	}
+	body, err := json.Marshal(applied)
+	if err != nil {
+		b.t.Fatalf("encode the task config: %v", err)
+	}
+	dir := b.t.TempDir()
+	taskDir, logDir := filepath.Join(dir, "web"), filepath.Join(dir, "alloc", "logs")
+	// #nosec: a task may run as another user
+	if err := os.Chmod(dir, 0o755); err != nil {
+		b.t.Fatalf("open the alloc's directory to the task: %v", err)
+	}
+	for _, sub := range []string{filepath.Join(taskDir, "local"), filepath.Join(taskDir, "secrets"), filepath.Join(taskDir, "tmp"), logDir} {
+		if err := os.MkdirAll(sub, 0o755); err != nil {
+			b.t.Fatalf("make the alloc's directory: %v", err)
+		}
+	}
+	config := &driver.TaskConfig{
+		ID: fmt.Sprintf("drivertest-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), sequence.Add(1)), Name: "web",
+		Namespace: "default", JobID: "job", JobName: "job", TaskGroup: "group", AllocID: "0c3e7a60-0000-0000-0000-000000000000",
+		AllocName: "job.group[0]", NodeID: "node", NodeName: "node",
+		DriverConfig: body, Env: map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "DRIVERTEST": "yes", "NOMAD_TASK_DIR": filepath.Join(taskDir, "local")},
+		Resources: driver.Resources{CPUMHz: 100, MemoryMB: 64},
+		AllocDir:  dir, TaskDir: taskDir,
+		Logs: driver.LogConfig{
+			StdoutPath: filepath.Join(logDir, "web.stdout"), StderrPath: filepath.Join(logDir, "web.stderr"),
+			MaxFiles: 3, MaxFileSizeMB: 1,
+		},
+		KillTimeout: 5 * time.Second,
+	}
+	if b.subject.Task != nil {
+		b.subject.Task(config)
+	}
+	return config
+}
+
+// start starts the script and sees to its end.
+func (b *bench) start(script string) (*driver.TaskConfig, *driver.Handle) {
+	config := b.task(script)
+	return config, b.startConfig(b.ctx, config)
+}
+
+// startConfig starts the task and sees to its end.
+func (b *bench) startConfig(ctx context.Context, config *driver.TaskConfig) *driver.Handle {
+	b.started = append(b.started, config.ID)
+	handle, _, err := b.d.StartTask(ctx, config)
+	if err != nil {
+		b.t.Fatalf("StartTask: %v", err)
+	}
+	if handle.TaskID != config.ID {
+		b.t.Errorf("the handle is of task %q, want %q", handle.TaskID, config.ID)
+	}
+	return handle
+}
+
+// end destroys what the check started, before its directories go.
+func (b *bench) end() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), 10*time.Second)
+	defer cancel()
+	for _, id := range b.started {
+		if err := b.d.DestroyTask(ctx, id, true); err != nil {
+			b.t.Errorf("DestroyTask at the end: %v", err)
+		}
+	}
+}
+
+// wait returns how the task ended.
+func (b *bench) wait(id string) driver.ExitResult {
+	r, err := b.d.WaitTask(b.ctx, id)
+	if err != nil {
+		b.t.Fatalf("WaitTask: %v", err)
+	}
+	return r
+}
+
+// running says as a problem if the task does not run.
+func (b *bench) running(id, when string) {
+	status, err := b.d.InspectTask(b.ctx, id)
+	if err != nil || status.State != driver.TaskRunning {
+		b.t.Errorf("%s the task should run and is %+v, %v", when, status, err)
+	}
+}
+
+// eventually waits for cond until the check's time is up.
+func (b *bench) eventually(what string, cond func() bool) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-b.ctx.Done():
+			b.t.Fatalf("never happened: %s", what)
+		case <-tick.C:
+		}
+	}
+}
