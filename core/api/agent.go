@@ -66,15 +66,31 @@ func (s *Server) agentForceLeave(_ http.ResponseWriter, r *http.Request) (any, e
 
 // metrics answers in JSON, or in the text format of Prometheus.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) (any, error) {
-	m := s.backend.Metrics()
-	if r.URL.Query().Get("format") == "prometheus" {
+	prometheus := r.URL.Query().Get("format") == "prometheus"
+	if prometheus && !s.cfg.Prometheus {
+		return nil, fail(http.StatusUnsupportedMediaType, "Prometheus is not enabled: set telemetry { prometheus_metrics = true } in the agent's configuration")
+	}
+	m := s.backend.Metrics(r.Context())
+	if prometheus {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
 		return done, writePrometheus(w, m)
 	}
 	c := *m
-	c.Gauges, c.Points, c.Counters, c.Samples = orEmpty(m.Gauges), orEmpty(m.Points), orEmpty(m.Counters), orEmpty(m.Samples)
+	c.Gauges, c.Points, c.Counters, c.Samples = orEmpty(m.Gauges), orEmpty(m.Points), recent(m.Counters), recent(m.Samples)
 	return &struct {
 		MetricsSummary
 		PrecisionGauges []MetricGauge
 	}{c, []MetricGauge{}}, nil
+}
+
+// recent are those that saw something in the newest interval, which is all that
+// the JSON tells of them.
+func recent(list []MetricSample) []MetricSample {
+	out := make([]MetricSample, 0, len(list))
+	for _, s := range list {
+		if s.Count > 0 {
+			out = append(out, s)
+		}
+	}
+	return out
 }

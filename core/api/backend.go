@@ -228,7 +228,7 @@ type Agent interface {
 	Health() *AgentHealth
 	JoinServers(ctx context.Context, addrs []string) (joined int, err error)
 	ForceLeave(ctx context.Context, name string) error
-	Metrics() *MetricsSummary
+	Metrics(ctx context.Context) *MetricsSummary
 	Identity() Identity
 }
 

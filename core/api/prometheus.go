@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// writePrometheus writes metrics in the text format of Prometheus.
+// writePrometheus writes metrics in the text format of Prometheus: what counts is
+// told as a total, of which Prometheus makes rates itself.
 func writePrometheus(w io.Writer, m *MetricsSummary) error {
 	out := bufio.NewWriter(w)
 	seen := map[string]bool{}
@@ -30,12 +31,12 @@ func writePrometheus(w io.Writer, m *MetricsSummary) error {
 	for _, c := range m.Counters {
 		n := promName(c.Name)
 		head(n, "counter")
-		fmt.Fprintf(out, "%s%s %v\n", n, promLabels(c.Labels), c.Sum)
+		fmt.Fprintf(out, "%s%s %v\n", n, promLabels(c.Labels), c.Total)
 	}
 	for _, s := range m.Samples {
 		n := promName(s.Name)
 		head(n, "summary")
-		fmt.Fprintf(out, "%s_sum%s %v\n%s_count%s %d\n", n, promLabels(s.Labels), s.Sum, n, promLabels(s.Labels), s.Count)
+		fmt.Fprintf(out, "%s_sum%s %v\n%s_count%s %d\n", n, promLabels(s.Labels), s.Total, n, promLabels(s.Labels), s.TotalCount)
 	}
 	return out.Flush()
 }

@@ -29,6 +29,7 @@ const (
 // Config is what a Server needs besides its Backend.
 type Config struct {
 	EnableDebug bool              // serve /debug/pprof
+	Prometheus  bool              // serve /v1/metrics?format=prometheus
 	Headers     map[string]string // added to every answer
 	// ConnsPerClient is how many connections one address may hold; 0 is the
 	// default, below 0 is without a limit.

@@ -237,6 +237,10 @@ type MetricSample struct {
 	Mean   float64
 	Stddev float64
 	Labels map[string]string
+	// Total and TotalCount are since the process began, for formats that want
+	// them; Count to Stddev are of the newest interval.
+	Total      float64 `json:"-"`
+	TotalCount uint64  `json:"-"`
 }
 
 // AllocFileInfo is a file of an alloc's directory.

@@ -158,15 +158,6 @@ type Server struct {
 	RaftTrailingLogs      int    `json:"raft_trailing_logs,omitempty"`
 }
 
-// Telemetry configures metrics.
-type Telemetry struct {
-	CollectionInterval       string `json:"collection_interval,omitempty"`
-	PublishAllocationMetrics bool   `json:"publish_allocation_metrics,omitempty"`
-	PublishNodeMetrics       bool   `json:"publish_node_metrics,omitempty"`
-	PrometheusMetrics        bool   `json:"prometheus_metrics,omitempty"`
-	DisableHostname          bool   `json:"disable_hostname,omitempty"`
-}
-
 // Limits are what clients of the agent may use.
 type Limits struct {
 	// HTTPMaxConnsPerClient is how many connections one address may hold to the
@@ -193,7 +184,7 @@ func Defaults() *Config {
 		Ports:      Ports{HTTP: 4646, RPC: 4647, Serf: 4648},
 		Client:     Client{NodePool: model.NodePoolDefault, MinDynamicPort: 20000, MaxDynamicPort: 32000, GCMaxAllocs: 50, GCInterval: "1m", GCParallel: 2, GCDiskUsage: 80, GCInodeUsage: 70, MaxKillTimeout: "30s", Artifact: defaultArtifact(), Template: defaultTemplate()},
 		Server:     Server{BootstrapExpect: 1},
-		Telemetry:  Telemetry{CollectionInterval: "1s"},
+		Telemetry:  Telemetry{CollectionInterval: "1s", InMemoryCollectionInterval: "10s", InMemoryRetentionPeriod: "1m"},
 	}
 }
 
@@ -205,6 +196,7 @@ func DevDefaults() *Config {
 	c.Client.Enabled, c.Server.Enabled = true, true
 	c.LogLevel = "DEBUG"
 	c.EnableDebug = true
+	c.Telemetry.PrometheusMetrics, c.Telemetry.PublishAllocationMetrics, c.Telemetry.PublishNodeMetrics = true, true, true
 	if runtime.GOOS == "linux" {
 		c.Client.NetworkInterface = "lo" // ports of a trial are for this machine only
 	}
@@ -261,6 +253,7 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.Client.Artifact.problems()...)
 	problems = append(problems, c.Server.jobProblems()...)
 	problems = append(problems, c.Client.Template.problems()...)
+	problems = append(problems, c.Telemetry.problems()...)
 	if len(problems) > 0 {
 		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))
 	}
@@ -279,6 +272,9 @@ func (c *Config) durations() map[string]string {
 		"server.deployment_gc_threshold": c.Server.DeploymentGCThreshold,
 		"server.heartbeat_grace":         c.Server.HeartbeatGrace,
 		"telemetry.collection_interval":  c.Telemetry.CollectionInterval,
+
+		"telemetry.in_memory_collection_interval": c.Telemetry.InMemoryCollectionInterval,
+		"telemetry.in_memory_retention_period":    c.Telemetry.InMemoryRetentionPeriod,
 	}
 }
 

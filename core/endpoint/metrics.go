@@ -6,15 +6,15 @@ package endpoint
 import (
 	"maps"
 
-	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/core/telemetry"
 )
 
 // gauges collects gauges that have labels in common.
 type gauges struct {
 	labels map[string]string
-	out    []api.MetricGauge
+	out    []telemetry.Sample
 }
 
 // add appends a gauge; more are pairs of further labels.
@@ -26,16 +26,20 @@ func (g *gauges) add(name string, value float64, more ...string) {
 			labels[more[i]] = more[i+1]
 		}
 	}
-	g.out = append(g.out, api.MetricGauge{Name: name, Value: value, Labels: labels})
+	g.out = append(g.out, telemetry.Sample{Name: name, Value: value, Labels: labels})
 }
 
 // ServerGauges are the figures of the cluster's jobs, derived from state when
-// they are asked for, with the reference's names.
-func ServerGauges(view *state.View, labels map[string]string) []api.MetricGauge {
+// they are asked for, with the reference's names. Without dispatched, the jobs
+// that were dispatched have no summaries.
+func ServerGauges(view *state.View, labels map[string]string, dispatched bool) []telemetry.Sample {
 	g := &gauges{labels: labels}
 	status := map[string]int{model.JobStatusPending: 0, model.JobStatusRunning: 0, model.JobStatusDead: 0}
 	for job := range view.Jobs("") {
 		status[job.Status]++
+		if job.Dispatched && !dispatched {
+			continue
+		}
 		g.summary(job, view.JobSummary(job.Namespace, job.ID))
 	}
 	for name, n := range status {
@@ -76,7 +80,7 @@ func (g *gauges) summary(job *model.Job, s *model.JobSummary) {
 
 // NodeGauges are the figures of a node's allocs and resources. A node that state
 // does not know has none.
-func NodeGauges(view *state.View, nodeID string, labels map[string]string) []api.MetricGauge {
+func NodeGauges(view *state.View, nodeID string, labels map[string]string) []telemetry.Sample {
 	node := view.NodeByID(nodeID)
 	if node == nil {
 		return nil
@@ -113,7 +117,7 @@ func NodeGauges(view *state.View, nodeID string, labels map[string]string) []api
 }
 
 // HostGauges are the figures of a node's machine.
-func HostGauges(node *model.Node, h *HostUse, labels map[string]string) []api.MetricGauge {
+func HostGauges(node *model.Node, h *HostUse, labels map[string]string) []telemetry.Sample {
 	g := &gauges{labels: nodeLabels(node, labels)}
 	g.add("nomad.client.uptime", float64(h.Uptime))
 	if m := h.Memory; m != nil {

@@ -6,8 +6,8 @@ package endpoint_test
 import (
 	"testing"
 
-	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/endpoint"
+	"github.com/drover-project/drover/core/telemetry"
 	"github.com/drover-project/drover/internal/testkit"
 )
 
@@ -16,7 +16,7 @@ func TestMetricsSayWhatStateSays(t *testing.T) {
 	n := c.Node(nil)
 	c.Run("web", 3)
 	view := c.Store.View()
-	value := func(list []api.MetricGauge, name string, labels ...string) float64 {
+	value := func(list []telemetry.Sample, name string, labels ...string) float64 {
 		t.Helper()
 		for _, g := range list {
 			if g.Name != name {
@@ -34,7 +34,7 @@ func TestMetricsSayWhatStateSays(t *testing.T) {
 		return -1
 	}
 	host := map[string]string{"host": "h"}
-	server := endpoint.ServerGauges(view, host)
+	server := endpoint.ServerGauges(view, host, true)
 	if v := value(server, "nomad.nomad.job_summary.running", "job", "web", "task_group", "g", "namespace", "default", "host", "h"); v != 3 {
 		t.Errorf("running: %v", v)
 	}

@@ -208,7 +208,7 @@ func (b *backend) Members() *api.AgentMembers                               { re
 func (b *backend) Health() *api.AgentHealth                                 { return &api.AgentHealth{} }
 func (b *backend) JoinServers(context.Context, []string) (int, error)       { return 0, errNobody }
 func (b *backend) ForceLeave(context.Context, string) error                 { return errNobody }
-func (b *backend) Metrics() *api.MetricsSummary                             { return &api.MetricsSummary{} }
+func (b *backend) Metrics(context.Context) *api.MetricsSummary              { return &api.MetricsSummary{} }
 func (b *backend) Identity() api.Identity                                   { return api.Identity{ServerID: b.server.ID()} }
 func (b *backend) Host(context.Context) (*api.HostReport, error)            { return nil, errAgent }
 func (b *backend) Reload(context.Context) error                             { return errAgent }

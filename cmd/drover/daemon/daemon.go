@@ -30,6 +30,7 @@ import (
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/server"
+	"github.com/drover-project/drover/core/telemetry"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -55,6 +56,10 @@ type Daemon struct {
 	cancel  context.CancelFunc
 	reload  func() error // reads the configuration again
 	work    sync.WaitGroup
+
+	recorder *telemetry.Recorder // of the whole process
+	metrics  *telemetry.Registry
+	labels   map[string]string // of every metric
 }
 
 var _ api.Backend = (*Daemon)(nil)
@@ -63,7 +68,9 @@ var _ api.Backend = (*Daemon)(nil)
 // node has registered.
 func Start(ctx context.Context, cfg *config.Config, version string, log hclog.InterceptLogger, reload func() error) (_ *Daemon, err error) {
 	d := &Daemon{cfg: cfg, version: version, log: log, dataDir: cfg.DataDir, reload: reload}
-	measured() // from the beginning
+	if err := d.measure(); err != nil { // from the beginning
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			d.Stop()
@@ -83,7 +90,11 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	}
 	run, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
-	d.api = api.New(d, log, api.Config{EnableDebug: cfg.EnableDebug, Headers: cfg.Headers, ConnsPerClient: connsPerClient(cfg)})
+	d.addSources()
+	d.work.Go(func() { d.metrics.Run(run) })
+	d.api = api.New(d, log, api.Config{
+		EnableDebug: cfg.EnableDebug, Prometheus: cfg.Telemetry.PrometheusMetrics, Headers: cfg.Headers, ConnsPerClient: connsPerClient(cfg),
+	})
 	d.work.Go(func() {
 		if err := d.api.Serve(run, d.http); err != nil {
 			log.Error("the HTTP API has ended", "error", err)

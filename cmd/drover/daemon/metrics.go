@@ -4,55 +4,106 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/armon/go-metrics"
-
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/endpoint"
-	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/telemetry"
 )
 
-// measured collects what libraries measure, which is raft's own times: they go
-// to the one global sink of go-metrics. What is Drover's own is derived from
-// state when it is asked for.
-var measured = sync.OnceValue(func() *metrics.InmemSink {
-	sink := metrics.NewInmemSink(10*time.Second, time.Minute)
-	cfg := metrics.DefaultConfig("nomad")
-	cfg.EnableHostname, cfg.EnableRuntimeMetrics = false, false
-	if _, err := metrics.NewGlobal(cfg, sink); err != nil {
-		return metrics.NewInmemSink(10*time.Second, time.Minute) // nothing arrives there
+// measure makes the registry of metrics and the recorder, which also hears what
+// libraries measure: raft's own times.
+func (d *Daemon) measure() error {
+	t := &d.cfg.Telemetry
+	filter, err := telemetry.NewFilter(t.PrefixFilter, t.FilterDefault == nil || *t.FilterDefault)
+	if err != nil {
+		return err
 	}
-	return sink
-})
+	labels, err := d.metricLabels()
+	if err != nil {
+		return err
+	}
+	d.labels = labels
+	d.recorder = telemetry.NewRecorder(labels, config.Duration(t.InMemoryCollectionInterval, 10*time.Second), config.Duration(t.InMemoryRetentionPeriod, time.Minute))
+	if err := d.recorder.ListenToLibraries("nomad"); err != nil {
+		return err
+	}
+	d.metrics = telemetry.New(telemetry.Config{
+		Interval: config.Duration(t.CollectionInterval, time.Second), Filter: filter, Labels: labels, Logger: d.log.Named("telemetry"),
+	})
+	return nil
+}
 
-// metricsTime bounds what a node may take to say how its machine does.
-const metricsTime = 2 * time.Second
-
-// Metrics are the figures of the process, of the server and of the node, with
-// the reference's names.
-func (d *Daemon) Metrics() *api.MetricsSummary {
+// metricLabels are those of every metric.
+func (d *Daemon) metricLabels() (map[string]string, error) {
 	labels := map[string]string{}
-	if !d.cfg.Telemetry.DisableHostname {
+	switch t := &d.cfg.Telemetry; {
+	case t.DisableHostname:
+	case t.UseNodeName:
 		labels["host"] = d.cfg.Name
+	default:
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("this machine has no host name for the metrics; set telemetry { use_node_name = true }: %w", err)
+		}
+		labels["host"] = host
 	}
+	return labels, nil
+}
+
+// addSources says what the agent measures, under the reference's names. What is
+// Drover's own is derived when it is asked for.
+func (d *Daemon) addSources() {
+	t, labels := &d.cfg.Telemetry, d.labels
+	d.metrics.Add(func(context.Context) []telemetry.Sample { return runtimeGauges(labels) })
+	d.metrics.Add(func(context.Context) []telemetry.Sample { return d.serverGauges(labels) })
+	d.metrics.Add(func(context.Context) []telemetry.Sample {
+		return endpoint.NodeGauges(d.Store.View(), d.localNode(), labels)
+	})
+	if t.PublishNodeMetrics {
+		d.metrics.Add(func(ctx context.Context) []telemetry.Sample { return d.hostGauges(ctx, labels) })
+	}
+	d.metrics.Add(d.recorder.Samples)
+}
+
+// Metrics are the figures of now.
+func (d *Daemon) Metrics(ctx context.Context) *api.MetricsSummary {
+	set := d.metrics.Collect(ctx)
 	out := &api.MetricsSummary{
-		Timestamp: time.Now().UTC().Format("2006-01-02 15:04:05 +0000 UTC"),
-		Points:    []api.MetricPoint{}, Counters: []api.MetricSample{}, Samples: []api.MetricSample{},
-		Gauges: slices.Concat(runtimeGauges(labels), d.serverGauges(labels), d.nodeGauges(labels)),
+		Timestamp: set.Time.UTC().Format("2006-01-02 15:04:05 +0000 UTC"),
+		Gauges:    []api.MetricGauge{}, Points: []api.MetricPoint{}, Counters: []api.MetricSample{}, Samples: []api.MetricSample{},
 	}
-	d.addMeasured(out, labels)
+	for _, s := range set.Samples {
+		switch s.Kind {
+		case telemetry.Gauge:
+			out.Gauges = append(out.Gauges, api.MetricGauge{Name: s.Name, Value: s.Value, Labels: s.Labels})
+		case telemetry.Counter:
+			out.Counters = append(out.Counters, sampleOf(s))
+		case telemetry.Summary:
+			out.Samples = append(out.Samples, sampleOf(s))
+		}
+	}
 	return out
 }
 
-func runtimeGauges(labels map[string]string) []api.MetricGauge {
+func sampleOf(s telemetry.Sample) api.MetricSample {
+	r := cmp.Or(s.Recent, &telemetry.Aggregate{})
+	return api.MetricSample{
+		Name: s.Name, Count: r.Count, Rate: r.Rate, Sum: r.Sum, Min: r.Min, Max: r.Max, Mean: r.Mean, Stddev: r.Stddev,
+		Labels: s.Labels, Total: s.Value, TotalCount: s.Count,
+	}
+}
+
+func runtimeGauges(labels map[string]string) []telemetry.Sample {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	return gaugesOf(labels, map[string]float64{
@@ -68,21 +119,22 @@ func runtimeGauges(labels map[string]string) []api.MetricGauge {
 }
 
 // gaugesOf turns named values into gauges, ordered by name.
-func gaugesOf(labels map[string]string, values map[string]float64) []api.MetricGauge {
-	out := make([]api.MetricGauge, 0, len(values))
+func gaugesOf(labels map[string]string, values map[string]float64) []telemetry.Sample {
+	out := make([]telemetry.Sample, 0, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		out = append(out, api.MetricGauge{Name: name, Value: values[name], Labels: labels})
+		out = append(out, telemetry.Sample{Name: name, Value: values[name], Labels: labels})
 	}
 	return out
 }
 
-func (d *Daemon) serverGauges(labels map[string]string) []api.MetricGauge {
+func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 	broker, blocked, _, rows := d.server.Stats()
 	raft := d.server.Raft()
 	leads := 0.0
 	if raft.IsLeader() {
 		leads = 1
 	}
+	view := d.Store.View()
 	values := map[string]float64{
 		"nomad.nomad.broker.total_ready":          float64(broker.Ready),
 		"nomad.nomad.broker.total_unacked":        float64(broker.Unacked),
@@ -93,27 +145,21 @@ func (d *Daemon) serverGauges(labels map[string]string) []api.MetricGauge {
 		"nomad.nomad.autopilot.failure_tolerance": 0,
 		"nomad.raft.appliedIndex":                 float64(raft.AppliedIndex()),
 		"nomad.raft.lastIndex":                    float64(raft.LastIndex()),
-		"nomad.state.latestIndex":                 float64(d.View().Index()),
+		"nomad.state.latestIndex":                 float64(view.Index()),
 	}
 	for name, n := range rows {
 		values["nomad.state."+name+".rows"] = float64(n)
 	}
-	return append(gaugesOf(labels, values), endpoint.ServerGauges(d.Store.View(), labels)...)
-}
-
-func (d *Daemon) nodeGauges(labels map[string]string) []api.MetricGauge {
-	id := d.localNode()
-	node := d.Store.View().NodeByID(id)
-	if id == "" || node == nil {
-		return nil
-	}
-	return append(endpoint.NodeGauges(d.Store.View(), id, labels), d.hostGauges(node, labels)...)
+	dispatched := !d.cfg.Telemetry.DisableDispatchedJobSummaryMetrics
+	return append(gaugesOf(labels, values), endpoint.ServerGauges(view, labels, dispatched)...)
 }
 
 // hostGauges are none while the node does not answer.
-func (d *Daemon) hostGauges(node *model.Node, labels map[string]string) []api.MetricGauge {
-	ctx, cancel := context.WithTimeout(context.Background(), metricsTime)
-	defer cancel()
+func (d *Daemon) hostGauges(ctx context.Context, labels map[string]string) []telemetry.Sample {
+	node := d.Store.View().NodeByID(d.localNode())
+	if node == nil {
+		return nil
+	}
 	answer, err := d.NodeStats(ctx, node.ID)
 	if err != nil {
 		return nil
@@ -128,44 +174,4 @@ func (d *Daemon) hostGauges(node *model.Node, labels map[string]string) []api.Me
 		return nil
 	}
 	return endpoint.HostGauges(node, &use, labels)
-}
-
-// addMeasured adds what libraries measured in the newest interval that has something.
-func (d *Daemon) addMeasured(out *api.MetricsSummary, labels map[string]string) {
-	own := map[string]bool{} // a name that is told twice is an error to who scrapes
-	for _, g := range out.Gauges {
-		own[g.Name] = true
-	}
-	intervals := measured().Data()
-	for i := len(intervals) - 1; i >= 0 && i >= len(intervals)-2; i-- {
-		iv := intervals[i]
-		iv.RLock()
-		for _, v := range iv.Counters {
-			out.Counters = append(out.Counters, sampleOf(v, labels))
-		}
-		for _, v := range iv.Samples {
-			out.Samples = append(out.Samples, sampleOf(v, labels))
-		}
-		for _, v := range iv.Gauges {
-			if own[v.Name] {
-				continue
-			}
-			out.Gauges = append(out.Gauges, api.MetricGauge{Name: v.Name, Value: float64(v.Value), Labels: labels})
-		}
-		found := len(iv.Counters)+len(iv.Samples) > 0
-		iv.RUnlock()
-		if found {
-			break
-		}
-	}
-	byName := func(a, b api.MetricSample) int { return strings.Compare(a.Name, b.Name) }
-	slices.SortFunc(out.Counters, byName)
-	slices.SortFunc(out.Samples, byName)
-}
-
-func sampleOf(v metrics.SampledValue, labels map[string]string) api.MetricSample {
-	return api.MetricSample{
-		Name: v.Name, Count: v.Count, Rate: v.Rate, Sum: v.Sum, Min: v.Min, Max: v.Max, Mean: v.AggregateSample.Mean(), Stddev: v.AggregateSample.Stddev(),
-		Labels: labels,
-	}
 }

@@ -1,0 +1,48 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// Telemetry configures metrics.
+type Telemetry struct {
+	CollectionInterval       string `json:"collection_interval,omitempty"`
+	PublishAllocationMetrics bool   `json:"publish_allocation_metrics,omitempty"`
+	PublishNodeMetrics       bool   `json:"publish_node_metrics,omitempty"`
+	PrometheusMetrics        bool   `json:"prometheus_metrics,omitempty"`
+	DisableHostname          bool   `json:"disable_hostname,omitempty"`
+	UseNodeName              bool   `json:"use_node_name,omitempty"`
+	// PrefixFilter has rules as "+nomad.raft" and "-nomad.client.allocs";
+	// FilterDefault is for names that none fits: true unless set.
+	PrefixFilter                       []string `json:"prefix_filter,omitempty"`
+	FilterDefault                      *bool    `json:"filter_default,omitempty"`
+	InMemoryCollectionInterval         string   `json:"in_memory_collection_interval,omitempty"`
+	InMemoryRetentionPeriod            string   `json:"in_memory_retention_period,omitempty"`
+	DisableDispatchedJobSummaryMetrics bool     `json:"disable_dispatched_job_summary_metrics,omitempty"`
+	IncludeAllocMetadataInMetrics      bool     `json:"include_alloc_metadata_in_metrics,omitempty"`
+	AllowedMetadataKeysInMetrics       []string `json:"allowed_metadata_keys_in_metrics,omitempty"`
+}
+
+// leastInterval is the shortest collection_interval: below it measuring is what
+// the machine does.
+const leastInterval = 100 * time.Millisecond
+
+func (t *Telemetry) problems() []string {
+	var out []string
+	if d, err := ParseDuration(t.CollectionInterval); err == nil && d < leastInterval {
+		out = append(out, fmt.Sprintf("telemetry.collection_interval: %q is less than %s", t.CollectionInterval, leastInterval))
+	}
+	if d, err := ParseDuration(t.InMemoryCollectionInterval); err == nil && d < time.Second {
+		out = append(out, fmt.Sprintf("telemetry.in_memory_collection_interval: %q is less than 1s", t.InMemoryCollectionInterval))
+	}
+	for _, rule := range t.PrefixFilter {
+		if len(rule) < 2 || rule[0] != '+' && rule[0] != '-' {
+			out = append(out, fmt.Sprintf("telemetry.prefix_filter: %q must begin with + or - and name a prefix, as \"-nomad.client.allocs\"", rule))
+		}
+	}
+	return out
+}

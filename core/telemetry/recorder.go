@@ -1,0 +1,114 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package telemetry
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/armon/go-metrics"
+)
+
+// maxSeries bounds what a recorder keeps: names come from code and labels from
+// jobs, and neither may fill the memory.
+const maxSeries = 10_000
+
+// Recorder keeps what is counted and timed as it happens: totals since the
+// process began, and what the newest interval saw. Libraries (raft) reach it as
+// the sink of go-metrics.
+type Recorder struct {
+	labels map[string]string
+	recent *metrics.InmemSink
+
+	mu     sync.Mutex
+	series map[string]*Sample
+}
+
+var _ metrics.MetricSink = (*Recorder)(nil)
+
+// NewRecorder makes a recorder whose samples have the labels. It looks at its
+// figures in intervals and keeps them for a time, as in_memory_collection_interval
+// and in_memory_retention_period say.
+func NewRecorder(labels map[string]string, interval, keep time.Duration) *Recorder {
+	return &Recorder{labels: labels, recent: metrics.NewInmemSink(interval, max(keep, 2*interval)), series: map[string]*Sample{}}
+}
+
+// Count adds to a counter.
+func (r *Recorder) Count(name string, n float64, labels map[string]string) {
+	r.record(name, Counter, labels, func(s *Sample) { s.Value += n })
+	r.recent.IncrCounterWithLabels([]string{name}, float32(n), pairs(labels))
+}
+
+func pairs(labels map[string]string) []metrics.Label {
+	out := make([]metrics.Label, 0, len(labels))
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, metrics.Label{Name: k, Value: labels[k]})
+	}
+	return out
+}
+
+// record changes a series, which it makes if there is room.
+func (r *Recorder) record(name string, kind Kind, labels map[string]string, change func(*Sample)) {
+	key := seriesKey(name, labels)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.series[key]
+	if s == nil {
+		if len(r.series) >= maxSeries {
+			return
+		}
+		all := maps.Clone(r.labels)
+		if all == nil {
+			all = map[string]string{}
+		}
+		maps.Copy(all, labels)
+		s = &Sample{Name: name, Kind: kind, Labels: all}
+		r.series[key] = s
+	}
+	change(s)
+}
+
+// Samples is the recorder's Source.
+func (r *Recorder) Samples(context.Context) []Sample {
+	recent := r.newest()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Sample, 0, len(r.series))
+	for key, s := range r.series {
+		c := *s
+		c.Recent = recent[key]
+		out = append(out, c)
+	}
+	return out
+}
+
+// newest is what the newest interval saw that has seen something, of the last two.
+func (r *Recorder) newest() map[string]*Aggregate {
+	out := map[string]*Aggregate{}
+	intervals := r.recent.Data()
+	for i := len(intervals) - 1; i >= 0 && i >= len(intervals)-2 && len(out) == 0; i-- {
+		iv := intervals[i]
+		iv.RLock()
+		for _, group := range []map[string]metrics.SampledValue{iv.Counters, iv.Samples} {
+			for _, v := range group {
+				out[seriesKey(v.Name, labelMap(v.Labels))] = &Aggregate{
+					Count: v.Count, Rate: v.Rate, Sum: v.Sum, Min: v.Min, Max: v.Max, Mean: v.AggregateSample.Mean(), Stddev: v.AggregateSample.Stddev(),
+				}
+			}
+		}
+		iv.RUnlock()
+	}
+	return out
+}
+
+func labelMap(labels []metrics.Label) map[string]string {
+	out := make(map[string]string, len(labels))
+	for _, l := range labels {
+		out[l.Name] = l.Value
+	}
+	return out
+}
