@@ -56,6 +56,10 @@ const (
 	kindDeleteVariable         = 41
 	kindUpsertRootKey          = 42
 	kindDeleteRootKey          = 43
+	kindRegisterPlugin         = 60
+	kindDeletePlugin           = 61
+	kindSteerPluginRollout     = 62
+	kindStepPluginRollout      = 63
 )
 
 // newCommand returns an empty command of the kind, nil if there is none.
@@ -125,6 +129,14 @@ func newCommand(kind byte) Command {
 		return &UpsertRootKey{}
 	case kindDeleteRootKey:
 		return &DeleteRootKey{}
+	case kindRegisterPlugin:
+		return &RegisterPlugin{}
+	case kindDeletePlugin:
+		return &DeletePlugin{}
+	case kindSteerPluginRollout:
+		return &SteerPluginRollout{}
+	case kindStepPluginRollout:
+		return &StepPluginRollout{}
 	}
 	return nil
 }

@@ -187,6 +187,7 @@ func TestStoredFieldsAreOnlyAppended(t *testing.T) {
 		fsm.UpdateNodeStatus{}, fsm.UpdateNodeDrain{}, fsm.UpdateNodeEligibility{}, fsm.UpdateDesiredTransitions{},
 		fsm.UpdateDeploymentStatus{}, fsm.PromoteDeployment{}, fsm.SetDeploymentAllocHealth{}, fsm.SetSchedulerConfig{},
 		fsm.PutVariable{}, fsm.DeleteVariable{}, fsm.UpsertRootKey{},
+		fsm.RegisterPlugin{}, fsm.DeletePlugin{}, fsm.SteerPluginRollout{}, fsm.StepPluginRollout{},
 	} {
 		walk(reflect.TypeOf(c))
 	}

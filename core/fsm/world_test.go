@@ -174,12 +174,19 @@ func (w *world) clientUpdate() *fsm.UpdateAllocsFromClient {
 	return c
 }
 
+func (w *world) plugin() *model.PluginSpec {
+	return &model.PluginSpec{
+		Name: []string{"p", "q"}[w.rng.IntN(2)], MaxParallel: 1 + w.rng.IntN(3), HealthyDeadline: time.Minute, NodePool: []string{"", "gpu"}[w.rng.IntN(2)],
+		Release: &model.PluginRelease{Version: fmt.Sprint(w.rng.IntN(3)), Digest: "sha256:0", Source: "/p", Config: map[string]any{"n": 1, "list": []any{"a", true, nil}}},
+	}
+}
+
 // next returns a random command.
 func (w *world) next() fsm.Command {
 	w.now += int64(time.Second)
 	job := pick(w, w.jobs)
 	yes := true
-	switch w.rng.IntN(29) {
+	switch w.rng.IntN(33) {
 	case 27:
 		return &fsm.RecountJobs{}
 	case 24:
@@ -231,6 +238,20 @@ func (w *world) next() fsm.Command {
 		return &fsm.UpdateDeploymentStatus{Update: &model.DeploymentStatusUpdate{DeploymentID: pick(w, w.deps), Status: "successful", UpdatedAt: w.now}}
 	case 21:
 		return &fsm.PromoteDeployment{DeploymentID: pick(w, w.deps), All: true, UpdatedAt: w.now}
+	case 29:
+		return &fsm.RegisterPlugin{Spec: w.plugin()}
+	case 30:
+		return &fsm.SteerPluginRollout{Name: pick(w, []string{"p", "q"}), Act: []string{"pause", "resume", "revert", "no"}[w.rng.IntN(4)]}
+	case 31:
+		step := &fsm.StepPluginRollout{Name: pick(w, []string{"p", "q"}), Index: uint64(w.rng.IntN(300))}
+		if w.rng.IntN(3) == 0 {
+			step.Revert = "why"
+		} else {
+			step.Rollout = &model.PluginRollout{Status: []string{"complete", "failed", "running"}[w.rng.IntN(3)], InFlight: []*model.PluginAdmission{{NodeID: pick(w, w.nodes), Deadline: w.now}}, Cursor: "~"}
+		}
+		return step
+	case 32:
+		return &fsm.DeletePlugin{Name: pick(w, []string{"p", "q"}), CAS: w.rng.IntN(2) == 0, Index: uint64(w.rng.IntN(300))}
 	case 22:
 		return &fsm.DeleteDeployments{IDs: []string{pick(w, w.deps)}}
 	}

@@ -62,6 +62,8 @@ type Node struct {
 
 	// Plugins are the plugins of the node by the name of their file.
 	Plugins map[string]*NodePlugin `json:",omitempty"`
+	// PluginReleases is, by name, what the cluster's registry of plugins gave it.
+	PluginReleases map[string]*NodeRelease `json:",omitempty"`
 }
 
 // Ready reports whether allocs may be placed on the node.

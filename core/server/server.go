@@ -25,6 +25,7 @@ import (
 	"github.com/drover-project/drover/core/control/drain"
 	"github.com/drover-project/drover/core/control/gc"
 	"github.com/drover-project/drover/core/control/periodic"
+	"github.com/drover-project/drover/core/control/plugins"
 	"github.com/drover-project/drover/core/dispatch"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/fsm"
@@ -147,7 +148,7 @@ func (s *Server) lead(ctx context.Context) {
 	term.Go(func() { s.applier.Run(ctx) })
 	term.Go(func() { s.dispatch.Lead(ctx) })
 	term.Go(func() {
-		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, periodic.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
+		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, periodic.Controller{}, plugins.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
 	})
 	term.Go(func() { s.workers.run(ctx, uuid.NewString, func(ctx context.Context) { s.worker().Run(ctx) }) })
 	term.Go(func() { s.worker().RunFailed(ctx) })

@@ -39,6 +39,7 @@ const (
 	recAlloc      = 13
 	recVariable   = 40
 	recRootKey    = 41
+	recPlugin     = 60
 	recLaunch     = 14
 	recGroup      = 15 // referred to by the jobs after it, numbered from 1
 	recJobShared  = 16
@@ -79,6 +80,7 @@ func (v *View) Save(w io.Writer, codec Codec) error {
 	saveTable(s, recDeployment, v.t.deployments)
 	saveTable(s, recVariable, v.t.variables)
 	saveTable(s, recRootKey, v.t.rootKeys)
+	saveTable(s, recPlugin, v.t.plugins)
 	saveTable(s, recLaunch, v.t.launches)
 	s.allocs(v.t.allocs)
 	s.record(recEnd, true)
@@ -284,6 +286,8 @@ func (l *loader) row(kind byte, data []byte) error {
 		return loadRow(l, t.variables, data)
 	case recRootKey:
 		return loadRow(l, t.rootKeys, data)
+	case recPlugin:
+		return loadRow(l, t.plugins, data)
 	case recResources:
 		r := &model.AllocatedResources{}
 		l.resources = append(l.resources, r)

@@ -26,12 +26,13 @@ const (
 	TablePeriodic        = "periodic_launches"
 	TableVariables       = "variables"
 	TableRootKeys        = "root_keys"
+	TablePluginSpecs     = "plugin_specs"
 )
 
 var tableNames = [...]string{
 	TableJobs, TableJobVersions, TableJobSummaries, TableAllocs, TableEvals,
 	TableDeployments, TableNodes, TableNamespaces, TableNodePools, TableSchedulerConfig, TablePeriodic,
-	TableVariables, TableRootKeys,
+	TableVariables, TableRootKeys, TablePluginSpecs,
 }
 
 // tables is everything that is stored. The Store has one that is written to;
@@ -49,6 +50,7 @@ type tables struct {
 	launches    *table[model.PeriodicLaunch]
 	variables   *table[model.Variable]
 	rootKeys    *table[model.RootKey]
+	plugins     *table[model.PluginSpec]
 	config      *model.SchedulerConfiguration
 	changed     [len(tableNames)]uint64 // by table: the index of its last change
 }
@@ -66,6 +68,7 @@ func newTables() *tables {
 		pools:       newTable(poolSchema),
 		variables:   newTable(variableSchema),
 		rootKeys:    newTable(rootKeySchema),
+		plugins:     newTable(pluginSchema),
 		launches:    newTable(launchSchema),
 	}
 }
@@ -85,6 +88,7 @@ func (t *tables) publish(before *tables) *tables {
 		pools:       publish(t.pools, before.pools),
 		variables:   publish(t.variables, before.variables),
 		rootKeys:    publish(t.rootKeys, before.rootKeys),
+		plugins:     publish(t.plugins, before.plugins),
 		launches:    publish(t.launches, before.launches),
 		config:      t.config,
 		changed:     t.changed,
@@ -112,6 +116,7 @@ func (t *tables) rollback(before *tables) *tables {
 		pools:       rollback(t.pools, before.pools),
 		variables:   rollback(t.variables, before.variables),
 		rootKeys:    rollback(t.rootKeys, before.rootKeys),
+		plugins:     rollback(t.plugins, before.plugins),
 		launches:    rollback(t.launches, before.launches),
 		config:      before.config,
 		changed:     before.changed,

@@ -95,6 +95,7 @@ const (
 	numLaunches
 	numVariables
 	numRootKeys
+	numPlugins
 )
 
 // seed writes what a fresh cluster starts with.

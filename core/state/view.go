@@ -44,5 +44,6 @@ func (v *View) Sizes() map[string]int {
 		TableNodePools:   v.t.pools.len(),
 		TableVariables:   v.t.variables.len(),
 		TableRootKeys:    v.t.rootKeys.len(),
+		TablePluginSpecs: v.t.plugins.len(),
 	}
 }

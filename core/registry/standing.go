@@ -1,0 +1,119 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package registry
+
+import (
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/feasible"
+)
+
+// Target says which nodes a plugin is for. It remembers answers by class of
+// node: make one per look at many nodes.
+type Target struct {
+	spec    *model.PluginSpec
+	checker *feasible.Checker
+}
+
+// NewTarget returns the target of a plugin.
+func NewTarget(p *model.PluginSpec) *Target {
+	return &Target{spec: p, checker: feasible.NewChecker(&model.Job{Constraints: p.Constraints}, &model.TaskGroup{})}
+}
+
+// Missing returns "" if the plugin is for the node, else why not.
+func (t *Target) Missing(n *model.Node) string {
+	switch p := t.spec; {
+	case len(p.Datacenters) > 0 && !feasible.InDatacenters(n.Datacenter, p.Datacenters):
+		return "datacenter " + n.Datacenter
+	case p.NodePool != "" && !feasible.InPool(n.NodePool, p.NodePool):
+		return "node pool " + n.NodePool
+	}
+	return t.checker.Check(n)
+}
+
+// Covers reports whether the plugin is for the node.
+func (t *Target) Covers(n *model.Node) bool { return t.Missing(n) == "" }
+
+// Standing is where a node stands with a plugin.
+type Standing string
+
+// The standings. Elsewhere is a node that the plugin is not for.
+const (
+	Done      Standing = "done"
+	InFlight  Standing = "in flight"
+	Waiting   Standing = "waiting"
+	Failed    Standing = "failed"
+	Down      Standing = "down"
+	Elsewhere Standing = "not targeted"
+)
+
+// Of returns where a node stands, and in words why if there is more to say.
+func (t *Target) Of(n *model.Node) (Standing, string) {
+	if missing := t.Missing(n); missing != "" {
+		return Elsewhere, missing
+	}
+	p, said := t.spec, n.PluginReleases[t.spec.Name]
+	switch {
+	case n.Status != model.NodeStatusReady:
+		return Down, "the node is " + n.Status
+	case said != nil && said.Failed == p.Release.Revision:
+		return Failed, said.Error
+	case settled(p, n):
+		return Done, ""
+	case p.Rollout.Admits(n.ID) != nil:
+		return InFlight, reason(said)
+	}
+	return Waiting, reason(said)
+}
+
+func reason(said *model.NodeRelease) string {
+	if said == nil {
+		return ""
+	}
+	return said.Error
+}
+
+// settled reports whether the node runs the release. A plugin that finds no
+// device is right where its node has none: that it is not kept running is no failure.
+func settled(p *model.PluginSpec, n *model.Node) bool {
+	said := n.PluginReleases[p.Name]
+	if said == nil || said.Revision != p.Release.Revision {
+		return false
+	}
+	plugin := n.Plugins[p.Name]
+	return plugin != nil && plugin.Digest == p.Release.Digest && (plugin.State == stateRunning || plugin.State == stateUndetected)
+}
+
+// States of a plugin in the words of the nodes' plugin host.
+const (
+	stateRunning    = "running"
+	stateUndetected = "undetected"
+)
+
+// Act is what a node should do about a plugin.
+type Act int
+
+// The acts.
+const (
+	Keep    Act = iota // leave it as it is
+	Install            // have the release
+	Remove             // not have what the registry gave it
+)
+
+// For returns what a node should do about the plugin, with the release to
+// install. A node that was not admitted keeps what it has; one that has nothing
+// gets the newest release that all nodes have had.
+func (t *Target) For(n *model.Node) (Act, *model.PluginRelease) {
+	if !t.Covers(n) {
+		return Remove, nil
+	}
+	p, said := t.spec, n.PluginReleases[t.spec.Name]
+	switch {
+	case p.Rollout.Status == model.PluginRolloutComplete, p.Rollout.Admits(n.ID) != nil,
+		said != nil && said.Revision == p.Release.Revision:
+		return Install, p.Release
+	case said != nil && said.Revision != 0 || p.Previous == nil:
+		return Keep, nil
+	}
+	return Install, p.Previous
+}
