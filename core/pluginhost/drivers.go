@@ -44,6 +44,10 @@ type drivers struct {
 	limits driver.Limits
 	logs   driver.Logs // of foreign drivers
 	log    hclog.Logger
+	// demand asks for a process of a plugin, answering tells that a driver has
+	// ceased to answer, or answers again.
+	demand    func(plugin string)
+	answering func()
 
 	mu      sync.Mutex
 	byName  map[string]*entry
@@ -60,8 +64,11 @@ type entry struct {
 	restarts map[int]func()
 }
 
-func newDrivers(limits driver.Limits, logs driver.Logs, log hclog.Logger) *drivers {
-	return &drivers{limits: limits, logs: logs, log: log, byName: map[string]*entry{}, changed: make(chan struct{})}
+func newDrivers(limits driver.Limits, logs driver.Logs, log hclog.Logger, demand func(plugin string), answering func()) *drivers {
+	return &drivers{
+		limits: limits, logs: logs, log: log, demand: demand, answering: answering,
+		byName: map[string]*entry{}, changed: make(chan struct{}),
+	}
 }
 
 func (d *drivers) get(name string) driver.Driver {
@@ -69,6 +76,21 @@ func (d *drivers) get(name string) driver.Driver {
 	defer d.mu.Unlock()
 	if e := d.byName[name]; e != nil && e.attached > 0 {
 		return e.proxy
+	}
+	return nil
+}
+
+// unanswering returns why calls of one of the drivers fail at once, nil if all
+// of them answer.
+func (d *drivers) unanswering(names []string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range names {
+		if e := d.byName[name]; e != nil && e.proxy != nil {
+			if since, why := e.proxy.Unanswering(); why != nil {
+				return errdefs.Unavailablef("driver %q has not answered since %s, so its calls fail at once: %w", name, since.UTC().Format(time.RFC3339), why)
+			}
+		}
 	}
 	return nil
 }
@@ -179,7 +201,7 @@ func (d *drivers) claim(info driver.Info, pluginName string, p *process) error {
 	}
 	e.plugin = pluginName
 	if e.proxy == nil {
-		e.proxy = driver.NewProxy(info, d.limits)
+		e.proxy = driver.NewProxy(info, d.limits, driver.Hooks{Demand: func() { d.demand(pluginName) }, Answering: d.answering})
 	}
 	e.print.Name, e.print.Plugin, e.print.PluginVersion = info.Name, pluginName, p.info.Version
 	e.print.Capabilities, e.print.TaskConfigSchema = info.Capabilities, info.TaskConfigSchema

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"sort"
 	"sync"
@@ -62,7 +61,17 @@ type Config struct {
 	PingFailures int           // in a row until a plugin counts as hung; default 3
 	BackoffMin   time.Duration // before the first restart; default 250 ms
 	BackoffMax   time.Duration // default 1 min
-	Limits       driver.Limits // of driver calls; default driver.DefaultLimits
+	// A plugin that fails CrashLoopFailures times (default 5) within
+	// CrashLoopWindow (default 5 min) is started only every BackoffMax, until a
+	// process has lived for Steady (default 1 min). A process that has ends the
+	// growth of the backoff, too.
+	CrashLoopFailures int
+	CrashLoopWindow   time.Duration
+	Steady            time.Duration
+	// AbsentInterval is the time between looks at a machine that lacks what a
+	// plugin is for; default 1 min.
+	AbsentInterval time.Duration
+	Limits         driver.Limits // of driver calls; default driver.DefaultLimits
 }
 
 func (c *Config) setDefaults() {
@@ -76,8 +85,14 @@ func (c *Config) setDefaults() {
 	set(&c.PingTimeout, 5*time.Second)
 	set(&c.BackoffMin, 250*time.Millisecond)
 	set(&c.BackoffMax, time.Minute)
+	set(&c.CrashLoopWindow, 5*time.Minute)
+	set(&c.Steady, time.Minute)
+	set(&c.AbsentInterval, time.Minute)
 	if c.PingFailures == 0 {
 		c.PingFailures = 3
+	}
+	if c.CrashLoopFailures == 0 {
+		c.CrashLoopFailures = 5
 	}
 	if c.Limits == (driver.Limits{}) {
 		c.Limits = driver.DefaultLimits()
@@ -90,12 +105,18 @@ func (c *Config) setDefaults() {
 // State is where a plugin process stands.
 type State string
 
-// The states. A backing off plugin has failed and will be started again.
+// The states. A plugin that is backing off or in a crash loop has failed and will
+// be started again; one that is undetected found nothing to serve, so it is not
+// kept running, and is asked again from time to time. One that is not answering
+// runs, but calls of one of its drivers fail.
 const (
-	StateStarting   State = "starting"
-	StateRunning    State = "running"
-	StateBackingOff State = "backing off"
-	StateStopped    State = "stopped"
+	StateStarting     State = "starting"
+	StateRunning      State = "running"
+	StateNotAnswering State = "not answering"
+	StateBackingOff   State = "backing off"
+	StateCrashLoop    State = "crash loop"
+	StateUndetected   State = "undetected"
+	StateStopped      State = "stopped"
 )
 
 // PluginStatus is what the host knows of one plugin file.
@@ -110,9 +131,14 @@ type PluginStatus struct {
 	Reattached bool
 	Drivers    []string
 	Devices    []string // names of device plugins
-	// LastError is why the last process ended or could not be used; it stays
-	// until the plugin runs again.
+	// LastError is why the plugin does not work; nil while it does.
 	LastError error
+	// LastFailure is why the newest of all failed processes ended or could not be
+	// used, and FailedPID which one that was, 0 if it did not come up.
+	LastFailure error
+	FailedPID   int
+	// CrashLoop: it failed often in a short time and has not run steadily since.
+	CrashLoop bool
 }
 
 // Host runs the plugins of one agent.
@@ -143,10 +169,22 @@ func New(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{
-		cfg: cfg, socketDir: socketDir, drivers: newDrivers(cfg.Limits, &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}, cfg.Logger),
-		devices: newDevices(cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
-	}, nil
+	h := &Host{
+		cfg: cfg, socketDir: socketDir, devices: newDevices(cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
+	}
+	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
+	h.drivers = newDrivers(cfg.Limits, logs, cfg.Logger, h.demand, h.changed.raise)
+	return h, nil
+}
+
+// demand has a plugin started at once that is not kept running.
+func (h *Host) demand(plugin string) {
+	h.mu.Lock()
+	s := h.plugins[plugin]
+	h.mu.Unlock()
+	if s != nil {
+		s.wake.ring()
+	}
 }
 
 // Start finds the plugins in the directory and returns when each has either
@@ -273,15 +311,6 @@ func (h *Host) DeviceStats(ctx context.Context, interval time.Duration) <-chan [
 // ends that.
 func (h *Host) OnRestart(driverName string, f func()) (stop func()) {
 	return h.drivers.onRestart(driverName, f)
-}
-
-// backoff is the pause before restart n (from 0), with up to a quarter of jitter.
-func backoff(n int, least, most time.Duration) time.Duration {
-	d := most
-	if n < 20 {
-		d = min(most, least<<n)
-	}
-	return d - time.Duration(rand.Int64N(int64(d)/4+1))
 }
 
 func storeKey(name string) string { return "pluginhost/" + filepath.Base(name) }

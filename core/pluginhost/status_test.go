@@ -9,12 +9,15 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // await reads the plugins after each change until cond is true of the only one.
@@ -53,5 +56,27 @@ func TestEveryChangeOfAPluginIsTold(t *testing.T) {
 	await(t, h, "the failure", func(st pluginhost.PluginStatus) bool { return st.Restarts == 1 })
 	await(t, h, "another process", func(now pluginhost.PluginStatus) bool {
 		return now.State == pluginhost.StateRunning && now.PID != st.PID && now.Digest == digest
+	})
+}
+
+func TestAPluginThatKeepsFailingIsInACrashLoopUntilItRunsSteadily(t *testing.T) {
+	cfg := config(t, "flag")
+	flag := filepath.Join(t.TempDir(), "run")
+	cfg.Env = []string{"TESTPLUGIN_FLAG=" + flag}
+	cfg.CrashLoopFailures, cfg.Steady = 3, 300*time.Millisecond
+	h := start(t, cfg)
+	st := await(t, h, "the crash loop", func(st pluginhost.PluginStatus) bool { return st.State == pluginhost.StateCrashLoop })
+	if st.Restarts < 3 || !st.CrashLoop || !errdefs.IsUnavailable(st.LastError) || !strings.Contains(st.LastError.Error(), "not now") {
+		t.Fatalf("status %+v", st)
+	}
+	if err := os.WriteFile(flag, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	st = await(t, h, "it runs", func(st pluginhost.PluginStatus) bool { return st.State == pluginhost.StateRunning })
+	if !st.CrashLoop || st.LastError != nil || st.LastFailure == nil {
+		t.Fatalf("a process that has just begun is no end of the loop: %+v", st)
+	}
+	await(t, h, "the end of the loop", func(st pluginhost.PluginStatus) bool {
+		return st.State == pluginhost.StateRunning && !st.CrashLoop
 	})
 }

@@ -20,13 +20,14 @@ import (
 type supervised struct {
 	host *Host
 	file file
+	wake bell // rings when the plugin is wanted
 
 	mu     sync.Mutex
 	status PluginStatus
 }
 
 func newSupervised(h *Host, f file) *supervised {
-	return &supervised{host: h, file: f, status: PluginStatus{Name: f.name, Path: f.path, State: StateStarting}}
+	return &supervised{host: h, file: f, wake: newBell(), status: PluginStatus{Name: f.name, Path: f.path, State: StateStarting}}
 }
 
 func (s *supervised) snapshot() PluginStatus {
@@ -34,6 +35,11 @@ func (s *supervised) snapshot() PluginStatus {
 	defer s.mu.Unlock()
 	out := s.status
 	out.Drivers, out.Devices = slices.Clone(out.Drivers), slices.Clone(out.Devices)
+	if out.State == StateRunning {
+		if why := s.host.drivers.unanswering(out.Drivers); why != nil {
+			out.State, out.LastError = StateNotAnswering, why
+		}
+	}
 	return out
 }
 
@@ -57,30 +63,20 @@ func (s *supervised) noteDigest() {
 	}
 }
 
-// steady is how long a process must have lived for its end to count as the first
-// failure again.
-const steady = time.Minute
-
 // run starts the plugin again and again until ctx ends. firstDone is called when
 // the first try has had its outcome.
 func (s *supervised) run(ctx context.Context, firstDone func()) {
 	defer firstDone()
 	defer s.set(func(st *PluginStatus) { st.State, st.PID = StateStopped, 0 })
-	for failures := 0; ; failures++ {
+	var past failures
+	for first := true; ; first = false {
 		begin := time.Now()
-		err := s.once(ctx, failures == 0, firstDone)
+		err := s.once(ctx, first, firstDone)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(begin) > steady {
-			failures = 0
-		}
-		pause := backoff(failures, s.host.cfg.BackoffMin, s.host.cfg.BackoffMax)
-		s.host.cfg.Logger.Error("plugin failed and will be started again", "plugin", s.file.name, "in", pause, "error", err)
-		s.set(func(st *PluginStatus) {
-			st.State, st.PID, st.LastError = StateBackingOff, 0, err
-			st.Restarts++
-		})
+		pause := past.add(begin, time.Now(), &s.host.cfg)
+		s.failed(err, pause, past.loop)
 		firstDone() // the outcome is in the status now
 		s.noteDigest()
 		select {
@@ -89,6 +85,19 @@ func (s *supervised) run(ctx context.Context, firstDone func()) {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// failed notes why a process failed and how the plugin goes on.
+func (s *supervised) failed(err error, pause time.Duration, loop bool) {
+	s.host.cfg.Logger.Error("plugin failed and will be started again", "plugin", s.file.name, "in", pause, "crash_loop", loop, "error", err)
+	s.set(func(st *PluginStatus) {
+		st.State, st.CrashLoop = StateBackingOff, loop
+		if loop {
+			st.State = StateCrashLoop
+		}
+		st.LastError, st.LastFailure, st.FailedPID, st.PID = err, err, st.PID, 0
+		st.Restarts++
+	})
 }
 
 // once runs one process of the plugin until it ends, is found hung, or ctx ends.
@@ -169,12 +178,21 @@ func (s *supervised) serve(ctx context.Context, p *process, ready func()) error 
 	}
 	ready()
 	s.noteDigest()
+	steady := time.AfterFunc(s.host.cfg.Steady, s.recovered)
 	reason := <-watched
+	steady.Stop()
 	cancel()
 	for _, one := range parts {
 		one.detach(reason)
 	}
 	return reason
+}
+
+// recovered ends a crash loop: a process has run steadily.
+func (s *supervised) recovered() {
+	if st := s.snapshot(); st.CrashLoop && st.PID != 0 {
+		s.set(func(st *PluginStatus) { st.CrashLoop = st.PID == 0 })
+	}
 }
 
 // watch returns when the process is gone or hung, or ctx ends.

@@ -5,9 +5,11 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/core/pluginhost/breaker"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -31,6 +33,12 @@ type Proxy struct {
 	closed  bool
 	reason  error
 	tasks   map[string]*task
+	// calls are under way, and the last one ended at used.
+	calls int
+	used  time.Time
+
+	hooks   Hooks
+	breaker *breaker.Breaker
 }
 
 // task is what the proxy remembers of one task.
@@ -54,6 +62,8 @@ type Limits struct {
 	// Retry is the pause before a task whose result the driver cannot tell now
 	// is asked for again.
 	Retry time.Duration
+	// Breaker says when calls of a driver that does not answer fail at once.
+	Breaker breaker.Config
 }
 
 // DefaultLimits are the bounds of a host that is not told otherwise.
@@ -61,9 +71,21 @@ func DefaultLimits() Limits {
 	return Limits{Ready: 5 * time.Second, Call: time.Minute, Start: 30 * time.Minute, StopExtra: 30 * time.Second, Retry: time.Second}
 }
 
+// Hooks tell whoever runs the process. Each may be nil, is called without a lock
+// of the proxy held, and must return at once.
+type Hooks struct {
+	// Demand: a call wants a process while there is none.
+	Demand func()
+	// Answering: the driver does not answer any more, or does again.
+	Answering func()
+}
+
 // NewProxy makes a proxy with no process yet.
-func NewProxy(info Info, limits Limits) *Proxy {
-	return &Proxy{name: info.Name, info: info, limits: limits, changed: make(chan struct{}), tasks: map[string]*task{}}
+func NewProxy(info Info, limits Limits, hooks Hooks) *Proxy {
+	return &Proxy{
+		name: info.Name, info: info, limits: limits, changed: make(chan struct{}), tasks: map[string]*task{},
+		hooks: hooks, breaker: breaker.New(fmt.Sprintf("driver %q", info.Name), limits.Breaker, hooks.Answering),
+	}
 }
 
 // Attach lets calls through to d, after the known tasks were recovered in it. A
@@ -78,6 +100,7 @@ func (p *Proxy) Attach(ctx context.Context, d Driver) {
 	}
 	p.mu.Unlock()
 
+	p.breaker.Reset()
 	p.recoverAll(ctx, d, gen, known)
 
 	p.mu.Lock()
@@ -123,6 +146,31 @@ func (p *Proxy) Close() {
 	p.signal()
 }
 
+// Idle reports whether no task is known and no call is under way, and when the
+// last call has ended (zero: there was none). Streams are no calls.
+func (p *Proxy) Idle() (since time.Time, idle bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used, p.calls == 0 && len(p.tasks) == 0
+}
+
+// Unanswering reports since when calls fail at once because the driver does not
+// answer, and why; nil where it does.
+func (p *Proxy) Unanswering() (since time.Time, why error) { return p.breaker.Open() }
+
+// begin notes a call; what it returns ends it.
+func (p *Proxy) begin() (end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.calls--
+		p.used = time.Now()
+	}
+}
+
 func (p *Proxy) signal() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -142,7 +190,8 @@ func (p *Proxy) state() (d Driver, gen uint64, changed <-chan struct{}, closed b
 	return p.current, p.generation, p.changed, p.closed
 }
 
-// acquire returns the driver's process, waiting up to wait for one (0: until ctx ends).
+// acquire returns the driver's process, waiting up to wait for one (0: until ctx
+// ends). It does not ask for one where none is kept running.
 func (p *Proxy) acquire(ctx context.Context, wait time.Duration) (Driver, uint64, error) {
 	var timeout <-chan time.Time
 	if wait > 0 {
@@ -172,15 +221,23 @@ func (p *Proxy) away() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reason != nil {
-		return errdefs.Unavailablef("driver %q: its plugin does not run and is being restarted: %w", p.name, p.reason)
+		return errdefs.Unavailablef("driver %q: its plugin does not run now: %w", p.name, p.reason)
 	}
 	return errdefs.Unavailablef("driver %q: its plugin does not run yet", p.name)
 }
 
+// forCall returns the driver's process for a call, asking for one if none runs.
+func (p *Proxy) forCall(ctx context.Context) (Driver, uint64, error) {
+	if d, _, _, _ := p.state(); d == nil && p.hooks.Demand != nil {
+		p.hooks.Demand()
+	}
+	return p.acquire(ctx, p.limits.Ready)
+}
+
 // forTask returns the process in which the task is known, recovering it first
 // where needed. A task that the proxy never saw is the driver's to judge.
-func (p *Proxy) forTask(ctx context.Context, taskID string, wait time.Duration) (Driver, uint64, error) {
-	d, gen, err := p.acquire(ctx, wait)
+func (p *Proxy) forTask(ctx context.Context, taskID string, acquire func(context.Context) (Driver, uint64, error)) (Driver, uint64, error) {
+	d, gen, err := acquire(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -200,9 +257,7 @@ func (p *Proxy) ensure(ctx context.Context, d Driver, gen uint64, t *task) error
 	if t.generation >= gen {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.limits.Call)
-	defer cancel()
-	err := settle(ctx, d.RecoverTask(ctx, t.handle))
+	err := p.call(ctx, p.limits.Call, func(ctx context.Context) error { return d.RecoverTask(ctx, t.handle) })
 	if errdefs.IsNotFound(err) {
 		p.forget(t.handle.TaskID)
 	}

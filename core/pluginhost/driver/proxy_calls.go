@@ -14,15 +14,29 @@ var _ Driver = (*Proxy)(nil)
 
 // StartTask starts a task in the driver's process and remembers its handle.
 func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *NetworkOverride, error) {
-	d, gen, err := p.acquire(ctx, p.limits.Ready)
+	defer p.begin()()
+	d, gen, err := p.forCall(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.limits.Start)
-	defer cancel()
-	handle, override, err := d.StartTask(ctx, config)
+	var handle *Handle
+	var override *NetworkOverride
+	var failed error
+	err = p.call(ctx, p.limits.Start, func(ctx context.Context) error {
+		handle, override, failed = d.StartTask(ctx, config)
+		if errdefs.IsUnavailable(failed) {
+			return nil // what this start needs may be away, as its image: other tasks need not care
+		}
+		return failed
+	})
+	if err == nil {
+		err = failed
+	}
 	if err != nil {
-		return nil, nil, settle(ctx, err)
+		return nil, nil, err
+	}
+	if handle == nil || handle.TaskID == "" {
+		return nil, nil, errdefs.Internalf("driver %q: it started task %s and gave no handle for it; the plugin is defective", p.name, config.ID)
 	}
 	p.remember(handle, gen)
 	return handle, override, nil
@@ -30,13 +44,12 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 
 // RecoverTask makes a task known to the driver's process, and to those after it.
 func (p *Proxy) RecoverTask(ctx context.Context, handle *Handle) error {
-	d, gen, err := p.acquire(ctx, p.limits.Ready)
+	defer p.begin()()
+	d, gen, err := p.forCall(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.limits.Call)
-	defer cancel()
-	if err := settle(ctx, d.RecoverTask(ctx, handle)); err != nil {
+	if err := p.call(ctx, p.limits.Call, func(ctx context.Context) error { return d.RecoverTask(ctx, handle) }); err != nil {
 		return err
 	}
 	p.remember(handle, gen)
@@ -47,7 +60,7 @@ func (p *Proxy) RecoverTask(ctx context.Context, handle *Handle) error {
 // returns Unavailable only when the host closes.
 func (p *Proxy) WaitTask(ctx context.Context, taskID string) (ExitResult, error) {
 	for {
-		d, gen, err := p.forTask(ctx, taskID, 0)
+		d, gen, err := p.forTask(ctx, taskID, p.patiently)
 		if err == nil {
 			var result ExitResult
 			result, err = d.WaitTask(ctx, taskID)
@@ -63,6 +76,19 @@ func (p *Proxy) WaitTask(ctx context.Context, taskID string) (ExitResult, error)
 			return ExitResult{}, err
 		}
 	}
+}
+
+// patiently waits for a process for as long as it takes.
+func (p *Proxy) patiently(ctx context.Context) (Driver, uint64, error) { return p.acquire(ctx, 0) }
+
+// call carries out one call with a deadline, unless the driver is known not to
+// answer.
+func (p *Proxy) call(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	return p.breaker.Do(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return settle(ctx, do(ctx))
+	})
 }
 
 // transient: the answer is not about the task, so the question is asked again.
@@ -107,13 +133,12 @@ func (p *Proxy) doubt(taskID string) {
 
 // onTask carries out one quick call about a task.
 func (p *Proxy) onTask(ctx context.Context, taskID string, limit time.Duration, call func(context.Context, Driver) error) error {
-	d, _, err := p.forTask(ctx, taskID, p.limits.Ready)
+	defer p.begin()()
+	d, _, err := p.forTask(ctx, taskID, p.forCall)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return settle(ctx, call(ctx, d))
+	return p.call(ctx, limit, func(ctx context.Context) error { return call(ctx, d) })
 }
 
 // StopTask stops a task.
@@ -156,7 +181,8 @@ func (p *Proxy) SignalTask(ctx context.Context, taskID string, signal string) er
 
 // ExecTask runs a command in a task; it ends with ctx, not by a limit of ours.
 func (p *Proxy) ExecTask(ctx context.Context, taskID string, opts ExecOptions, stream ExecStream) (ExitResult, error) {
-	d, _, err := p.forTask(ctx, taskID, p.limits.Ready)
+	defer p.begin()()
+	d, _, err := p.forTask(ctx, taskID, p.forCall)
 	if err != nil {
 		return ExitResult{}, err
 	}

@@ -88,7 +88,7 @@ func (p *process) recoveries() int {
 // started returns a proxy with a task "t" started in the first process.
 func started(t *testing.T, first *process) *driver.Proxy {
 	t.Helper()
-	p := driver.NewProxy(first.Info(), driver.DefaultLimits())
+	p := driver.NewProxy(first.Info(), driver.DefaultLimits(), driver.Hooks{})
 	p.Attach(t.Context(), first)
 	if _, _, err := p.StartTask(t.Context(), &driver.TaskConfig{ID: "t"}); err != nil {
 		t.Fatal(err)

@@ -45,6 +45,10 @@ func main() {
 		if name == "chatty" {
 			go chat()
 		}
+		if _, err := os.Stat(os.Getenv("TESTPLUGIN_FLAG")); name == "flag" && err != nil {
+			fmt.Fprintln(os.Stderr, "not now")
+			os.Exit(3)
+		}
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("shell"), shelldriver.New("shell2")))
 	}
 	if err != nil {
