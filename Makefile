@@ -6,6 +6,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GO      ?= go
 PLUGINS := driver-exec driver-docker
+# Plugins that open a library at run time are linked dynamically, so they are
+# binaries of their own.
+OWN_PLUGINS := device-nvidia
 export CGO_ENABLED ?= 0
 COMPAT  ?= ../shared/compat
 COMPAT_MODULE := test/compat
@@ -24,6 +27,7 @@ build: ## build bin/drover, bin/drover-artifact and bin/plugins/*
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-plugins ./cmd/drover-plugins
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-artifact ./cmd/drover-artifact
 	@for p in $(PLUGINS); do ln -sf ../drover-plugins bin/plugins/$$p; done
+	@for p in $(OWN_PLUGINS); do $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/$$p ./plugins/$$p || exit 1; done
 	@ls -1 bin bin/plugins
 
 .PHONY: demo
@@ -74,6 +78,7 @@ cross: ## compile for the other platforms
 dist: ## release archives for linux/amd64 and linux/arm64 under dist/
 	@for arch in amd64 arm64; do d=dist/drover_$(VERSION)_linux_$$arch; mkdir -p $$d/plugins; \
 	  for b in drover drover-plugins drover-artifact; do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/$$b ./cmd/$$b || exit 1; done; \
+	  for p in $(OWN_PLUGINS); do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/plugins/$$p ./plugins/$$p || exit 1; done; \
 	  for p in $(PLUGINS); do ln -sf ../drover-plugins $$d/plugins/$$p; done; cp LICENSE README.md $$d/; \
 	  tar -C dist -czf $$d.tar.gz $$(basename $$d); done; ls -lh dist/*.tar.gz
 

@@ -39,6 +39,7 @@ func (p *preparation) reserve(ctx context.Context) error {
 			}
 			maps.Copy(all.Env, one.Env)
 			all.Mounts, all.Nodes = append(all.Mounts, one.Mounts...), append(all.Nodes, one.Nodes...)
+			all.CDIDevices = append(all.CDIDevices, one.CDIDevices...)
 		}
 		return nil
 	})
@@ -71,6 +72,7 @@ func (p *preparation) addDevices(out *driver.TaskConfig) {
 	if all == nil || p.info.Capabilities.FSIsolation == "none" {
 		return
 	}
+	out.CDIDevices = all.CDIDevices
 	for _, m := range all.Mounts {
 		out.Mounts = append(out.Mounts, driver.Mount{HostPath: m.HostPath, TaskPath: m.TaskPath, ReadOnly: m.ReadOnly})
 	}

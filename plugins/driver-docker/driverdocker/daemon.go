@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -51,6 +54,14 @@ type facts struct {
 	known bool
 	cpus  int
 	os    string
+	// runtimes are those that it can start containers with, cdi whether it
+	// resolves names of the Container Device Interface.
+	runtimes []string
+	cdi      bool
+}
+
+func factsOf(i system.Info) facts {
+	return facts{known: true, cpus: i.NCPU, os: i.OSType, runtimes: slices.Sorted(maps.Keys(i.Runtimes)), cdi: len(i.CDISpecDirs) > 0}
 }
 
 // newClient connects to nothing yet: a daemon may be away.
@@ -194,7 +205,7 @@ func (d *daemon) learn(ctx context.Context) (facts, error) {
 	if err != nil {
 		return facts{}, d.failed(ctx, err, "ask the Docker daemon what it is")
 	}
-	f := facts{known: true, cpus: info.Info.NCPU, os: info.Info.OSType}
+	f := factsOf(info.Info)
 	d.mu.Lock()
 	d.facts = f
 	d.mu.Unlock()

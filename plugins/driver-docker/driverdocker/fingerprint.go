@@ -121,7 +121,7 @@ func (d *daemon) describe(ctx context.Context, agent agentConfig) (driver.Finger
 		return driver.Fingerprint{}, err
 	}
 	d.mu.Lock()
-	d.facts = facts{known: true, cpus: info.Info.NCPU, os: info.Info.OSType}
+	d.facts = factsOf(info.Info)
 	d.mu.Unlock()
 	attrs := map[string]string{
 		"driver.docker": "1", "driver.docker.version": info.Info.ServerVersion, "driver.docker.os_type": info.Info.OSType,

@@ -22,15 +22,14 @@ type specInput struct {
 	owner  string // of the node's containers
 	image  string // its id
 	api    string // version of the daemon's API
-	cpus   int    // of the daemon's machine
-	os     string // of the daemon, as linux
+	host   facts  // of the daemon
 }
 
 // buildSpec says what the daemon is asked to create. It reads no state but the
 // alloc's directory, in which it makes the folders that volumes name.
 func buildSpec(in specInput) (client.ContainerCreateOptions, error) {
 	var none client.ContainerCreateOptions
-	if in.config.Isolation != "" && in.os != "windows" {
+	if in.config.Isolation != "" && in.host.os != "windows" {
 		return none, invalidf("isolation: %q means something on Windows only; remove it", in.config.Isolation)
 	}
 	labels, err := labelsOf(in)
@@ -53,7 +52,7 @@ func buildSpec(in specInput) (client.ContainerCreateOptions, error) {
 	if in.config.Init {
 		host.Init = &in.config.Init
 	}
-	for _, step := range []func(specInput, *container.HostConfig) error{rights, limits, namespaces, mounts, devices} {
+	for _, step := range []func(specInput, *container.HostConfig) error{rights, limits, namespaces, mounts, devices, gpus} {
 		if err := step(in, host); err != nil {
 			return none, err
 		}
@@ -129,6 +128,31 @@ func devices(in specInput, host *container.HostConfig) error {
 	}
 	return nil
 }
+
+// gpus gives the task the GPUs that a device plugin reserved: by their names in
+// the Container Device Interface where the daemon knows it, else by NVIDIA's
+// runtime, which reads the variable. A runtime of the task's own is left to it.
+func gpus(in specInput, host *container.HostConfig) error {
+	if host.Runtime != "" {
+		return nil
+	}
+	if len(in.task.CDIDevices) > 0 && in.host.cdi {
+		host.DeviceRequests = append(host.DeviceRequests, container.DeviceRequest{Driver: "cdi", DeviceIDs: in.task.CDIDevices})
+		return nil
+	}
+	if in.task.Env[visibleGPUs] == "" {
+		return nil
+	}
+	name := in.agent.NvidiaRuntime
+	if in.host.known && !slices.Contains(in.host.runtimes, name) {
+		return errdefs.FailedPreconditionf("the task has GPUs (%s is set), and the Docker daemon has no runtime %q to give them with; install nvidia-container-toolkit on the node and register the runtime, or turn CDI on in the daemon", visibleGPUs, name)
+	}
+	host.Runtime = name
+	return allowRuntime(in.agent, name)
+}
+
+// visibleGPUs is the variable by which a device plugin names a task's GPUs.
+const visibleGPUs = "NVIDIA_VISIBLE_DEVICES"
 
 func device(host, inside, permissions string) container.DeviceMapping {
 	if inside == "" {

@@ -38,11 +38,12 @@ func rights(in specInput, host *container.HostConfig) error {
 		host.CapDrop, host.CapAdd = []string{allCaps}, caps
 	}
 	host.Runtime = in.config.Runtime
-	if host.Runtime == "" && in.task.Env["NVIDIA_VISIBLE_DEVICES"] != "" {
-		host.Runtime = in.agent.NvidiaRuntime
-	}
-	if host.Runtime != "" && !slices.Contains(in.agent.AllowRuntimes, host.Runtime) {
-		return errdefs.PermissionDeniedf("config.runtime: %q is not among the runtimes %v that this node allows; the operator can add it to allow_runtimes in the agent's plugin \"docker\" config", host.Runtime, in.agent.AllowRuntimes)
+	return allowRuntime(in.agent, host.Runtime)
+}
+
+func allowRuntime(agent agentConfig, name string) error {
+	if name != "" && !slices.Contains(agent.AllowRuntimes, name) {
+		return errdefs.PermissionDeniedf("config.runtime: %q is not among the runtimes %v that this node allows; the operator can add it to allow_runtimes in the agent's plugin \"docker\" config", name, agent.AllowRuntimes)
 	}
 	return nil
 }
@@ -136,7 +137,7 @@ func memory(in specInput, host *container.HostConfig) error {
 	if most > reserved {
 		host.Memory, host.MemoryReservation = most*mib, reserved*mib
 	}
-	if in.os != "windows" {
+	if in.host.os != "windows" {
 		host.MemorySwap = host.Memory // no swap
 	}
 	return nil
@@ -144,7 +145,7 @@ func memory(in specInput, host *container.HostConfig) error {
 
 func cpu(in specInput, host *container.HostConfig) error {
 	r := in.task.Resources
-	if in.os == "windows" {
+	if in.host.os == "windows" {
 		host.CPUPercent = int64(r.CPUPercent)
 		return nil
 	}
@@ -163,7 +164,7 @@ func cpu(in specInput, host *container.HostConfig) error {
 		return invalidf("cpu_cfs_period: %d is not between %d and %d microseconds", p, minPeriod, maxPeriod)
 	}
 	host.CPUPeriod = in.config.CPUCFSPeriod
-	host.CPUQuota = max(int64(r.CPUPercent/100*float64(host.CPUPeriod)*float64(max(in.cpus, 1))), minQuota)
+	host.CPUQuota = max(int64(r.CPUPercent/100*float64(host.CPUPeriod)*float64(max(in.host.cpus, 1))), minQuota)
 	return nil
 }
 

@@ -55,7 +55,7 @@ func networkMode(in specInput) (container.NetworkMode, error) {
 		}
 	}
 	if mode == "" || mode == "default" {
-		if in.os == "windows" {
+		if in.host.os == "windows" {
 			return "nat", nil
 		}
 		return "bridge", nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,7 +63,7 @@ func input(t *testing.T, agent, task map[string]any) specInput {
 			Ports:     []driver.Port{{Label: "http", Value: 28081, To: 80, HostIP: "127.0.0.1"}, {Label: "raw", Value: 28082}},
 			AllocDir:  dir, TaskDir: filepath.Join(dir, "web"),
 		},
-		config: c, agent: a, owner: "owner-1", image: "sha256:abc", api: "1.45", cpus: 4, os: "linux",
+		config: c, agent: a, owner: "owner-1", image: "sha256:abc", api: "1.45", host: facts{known: true, cpus: 4, os: "linux", runtimes: []string{"runc", "nvidia"}},
 	}
 }
 
@@ -300,6 +301,45 @@ func TestAgentConfigThatCannotWorkIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if _, err := parseAgentConfig(applied(t, agentSchema(), config)); !errdefs.IsInvalidArgument(err) {
 				t.Errorf("class %s, %v", errdefs.ClassOf(err), err)
+			}
+		})
+	}
+}
+
+func TestGPUsComeByTheWayThatTheDaemonKnows(t *testing.T) {
+	const names = "GPU-1,GPU-2"
+	for what, c := range map[string]struct {
+		host     facts
+		task     map[string]any
+		cdi      []string
+		runtime  string
+		requests int
+		fails    func(error) bool
+	}{
+		"CDI where the daemon resolves it": {host: facts{known: true, os: "linux", cdi: true}, cdi: []string{"nvidia.com/gpu=0"}, requests: 1},
+		"else NVIDIA's runtime":            {host: facts{known: true, os: "linux", runtimes: []string{"runc", "nvidia"}}, cdi: []string{"nvidia.com/gpu=0"}, runtime: "nvidia"},
+		"a task's own runtime is left":     {host: facts{known: true, os: "linux", cdi: true}, task: map[string]any{"runtime": "runc"}, cdi: []string{"nvidia.com/gpu=0"}, runtime: "runc"},
+		"and neither is an error":          {host: facts{known: true, os: "linux", runtimes: []string{"runc"}}, fails: errdefs.IsFailedPrecondition},
+	} {
+		t.Run(what, func(t *testing.T) {
+			in := input(t, nil, c.task)
+			in.host, in.task.CDIDevices = c.host, c.cdi
+			in.task.Env = map[string]string{visibleGPUs: names}
+			spec, err := buildSpec(in)
+			if c.fails != nil {
+				if !c.fails(err) || !strings.Contains(err.Error(), "nvidia-container-toolkit") {
+					t.Fatalf("want an error that says what to install, got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if spec.HostConfig.Runtime != c.runtime || len(spec.HostConfig.DeviceRequests) != c.requests {
+				t.Errorf("runtime %q and requests %+v", spec.HostConfig.Runtime, spec.HostConfig.DeviceRequests)
+			}
+			if c.requests > 0 && !slices.Equal(spec.HostConfig.DeviceRequests[0].DeviceIDs, c.cdi) {
+				t.Errorf("the daemon is asked for %+v", spec.HostConfig.DeviceRequests)
 			}
 		})
 	}

@@ -125,7 +125,7 @@ func (s *start) spec(ctx context.Context) (client.ContainerCreateOptions, error)
 	}
 	in := specInput{
 		task: s.task, config: s.config, agent: s.agent, owner: s.owner, image: s.config.Image,
-		api: s.daemon.api.ClientVersion(), cpus: f.cpus, os: f.os,
+		api: s.daemon.api.ClientVersion(), host: f,
 	}
 	if _, err := buildSpec(in); err != nil {
 		return none, err

@@ -92,7 +92,7 @@ func attributeFromPB(m *pb.Attribute) Attribute {
 }
 
 func reservationToPB(r *Reservation) *pb.ReserveResponse {
-	out := &pb.ReserveResponse{Env: r.Env}
+	out := &pb.ReserveResponse{Env: r.Env, CdiDevices: r.CDIDevices}
 	for _, m := range r.Mounts {
 		out.Mounts = append(out.Mounts, &pb.Mount{HostPath: m.HostPath, TaskPath: m.TaskPath, ReadOnly: m.ReadOnly})
 	}
@@ -103,7 +103,7 @@ func reservationToPB(r *Reservation) *pb.ReserveResponse {
 }
 
 func reservationFromPB(m *pb.ReserveResponse) *Reservation {
-	out := &Reservation{Env: m.GetEnv()}
+	out := &Reservation{Env: m.GetEnv(), CDIDevices: m.GetCdiDevices()}
 	for _, x := range m.GetMounts() {
 		out.Mounts = append(out.Mounts, Mount{HostPath: x.GetHostPath(), TaskPath: x.GetTaskPath(), ReadOnly: x.GetReadOnly()})
 	}

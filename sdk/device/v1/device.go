@@ -105,6 +105,10 @@ type Reservation struct {
 	Env    map[string]string
 	Mounts []Mount
 	Nodes  []Node
+	// CDIDevices are qualified names of the Container Device Interface, as
+	// "nvidia.com/gpu=0", for drivers whose runtime knows them. They say the same
+	// as Env, Mounts and Nodes do, which a driver without CDI uses.
+	CDIDevices []string
 }
 
 // Mount is a path of the machine to show inside the task.

@@ -116,6 +116,10 @@ type TaskConfig struct {
 	Resources Resources
 	Mounts    []Mount
 	Devices   []Device
+	// CDIDevices are the task's devices as names of the Container Device
+	// Interface, as "nvidia.com/gpu=0". A driver whose runtime resolves them may
+	// use them; Env, Mounts and Devices are there for one that does not.
+	CDIDevices []string
 	// Ports are all ports of the group, for drivers that map them.
 	Ports   []Port
 	Network *NetworkIsolation

@@ -665,6 +665,7 @@ type ReserveResponse struct {
 	Env           map[string]string      `protobuf:"bytes,1,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Mounts        []*Mount               `protobuf:"bytes,2,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	Nodes         []*Node                `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	CdiDevices    []string               `protobuf:"bytes,4,rep,name=cdi_devices,json=cdiDevices,proto3" json:"cdi_devices,omitempty"` // as "vendor.com/class=name"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -716,6 +717,13 @@ func (x *ReserveResponse) GetMounts() []*Mount {
 func (x *ReserveResponse) GetNodes() []*Node {
 	if x != nil {
 		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ReserveResponse) GetCdiDevices() []string {
+	if x != nil {
+		return x.CdiDevices
 	}
 	return nil
 }
@@ -1248,11 +1256,13 @@ const file_device_v1_device_proto_rawDesc = "" +
 	"\x05value\":\n" +
 	"\x0eReserveRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\tR\x03ids\"\xe6\x01\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\"\x87\x02\n" +
 	"\x0fReserveResponse\x12<\n" +
 	"\x03env\x18\x01 \x03(\v2*.drover.device.v1.ReserveResponse.EnvEntryR\x03env\x12/\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x17.drover.device.v1.MountR\x06mounts\x12,\n" +
-	"\x05nodes\x18\x03 \x03(\v2\x16.drover.device.v1.NodeR\x05nodes\x1a6\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x16.drover.device.v1.NodeR\x05nodes\x12\x1f\n" +
+	"\vcdi_devices\x18\x04 \x03(\tR\n" +
+	"cdiDevices\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"^\n" +

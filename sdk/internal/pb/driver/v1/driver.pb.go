@@ -1723,6 +1723,7 @@ type TaskConfig struct {
 	Logs          *LogConfig             `protobuf:"bytes,22,opt,name=logs,proto3" json:"logs,omitempty"`
 	KillSignal    string                 `protobuf:"bytes,23,opt,name=kill_signal,json=killSignal,proto3" json:"kill_signal,omitempty"`
 	KillTimeout   *durationpb.Duration   `protobuf:"bytes,24,opt,name=kill_timeout,json=killTimeout,proto3" json:"kill_timeout,omitempty"`
+	CdiDevices    []string               `protobuf:"bytes,25,rep,name=cdi_devices,json=cdiDevices,proto3" json:"cdi_devices,omitempty"` // as "vendor.com/class=name"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1921,6 +1922,13 @@ func (x *TaskConfig) GetKillSignal() string {
 func (x *TaskConfig) GetKillTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.KillTimeout
+	}
+	return nil
+}
+
+func (x *TaskConfig) GetCdiDevices() []string {
+	if x != nil {
+		return x.CdiDevices
 	}
 	return nil
 }
@@ -3108,7 +3116,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\vannotations\x18\x04 \x03(\v25.drover.driver.v1.TaskEventsResponse.AnnotationsEntryR\vannotations\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdd\a\n" +
 	"\n" +
 	"TaskConfig\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -3138,7 +3146,9 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x04logs\x18\x16 \x01(\v2\x1b.drover.driver.v1.LogConfigR\x04logs\x12\x1f\n" +
 	"\vkill_signal\x18\x17 \x01(\tR\n" +
 	"killSignal\x12<\n" +
-	"\fkill_timeout\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\vkillTimeout\x1a6\n" +
+	"\fkill_timeout\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\vkillTimeout\x12\x1f\n" +
+	"\vcdi_devices\x18\x19 \x03(\tR\n" +
+	"cdiDevices\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +

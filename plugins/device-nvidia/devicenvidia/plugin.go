@@ -1,0 +1,167 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package devicenvidia is the device plugin nvidia-gpu: GPUs of NVIDIA, and their
+// MIG instances, as devices of tasks. It owns what a GPU means to Drover: groups,
+// attributes, health, reservations and statistics. It owns no C interface (nvml
+// does) and no record of who has which GPU (the allocs are that). Only
+// plugins/device-nvidia imports it.
+package devicenvidia
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/plugins/device-nvidia/nvml"
+	device "github.com/drover-project/drover/sdk/device/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+// Version is the plugin's version.
+const Version = "0.1.0"
+
+// Name is what the agent's configuration calls the plugin: the name that the
+// reference gave it.
+const Name = "nvidia-gpu"
+
+// Main is the plugin's main.
+func Main() error {
+	d := New(plugin.Logger("device-nvidia"))
+	return plugin.Serve(plugin.Info{Name: "device-nvidia", Version: Version}, device.Service(d))
+}
+
+// config is the block plugin "nvidia-gpu" { config { } }.
+type config struct {
+	Enabled bool     `json:"enabled"`
+	Ignored []string `json:"ignored_gpu_ids"`
+	Period  string   `json:"fingerprint_period"`
+	Library string   `json:"library"`
+	CDI     bool     `json:"cdi"`
+
+	period time.Duration
+}
+
+// leastPeriod keeps a wrong unit from keeping a core busy.
+const leastPeriod = 100 * time.Millisecond
+
+func configSchema() schema.Schema {
+	return schema.Schema{Attributes: []schema.Attribute{
+		{Name: "enabled", Type: schema.Bool, Default: true, Description: "false offers no GPU"},
+		{Name: "ignored_gpu_ids", Type: schema.ListString, Default: []any{}, Description: "UUIDs of GPUs and MIG instances that tasks do not get"},
+		{Name: "fingerprint_period", Type: schema.String, Default: "1m", Description: "how often the GPUs are looked at, as 30s"},
+		{Name: "library", Type: schema.String, Description: "path of libnvidia-ml.so.1 where the dynamic linker does not find it"},
+		{Name: "cdi", Type: schema.Bool, Default: true, Description: "name GPUs to drivers by the Container Device Interface where this machine has a specification of them"},
+	}}
+}
+
+// Device implements device.Device.
+type Device struct {
+	log  hclog.Logger
+	nvml *asker
+	root string // before every path of the machine; for tests
+
+	mu      sync.Mutex
+	config  config
+	changed chan struct{} // closed when config or xids have changed
+	last    *inventory    // what the last scan found
+	xids    map[string]uint64
+}
+
+var _ device.Device = (*Device)(nil)
+
+// New returns the plugin. It opens the library when it is first asked.
+func New(log hclog.Logger) *Device {
+	return &Device{
+		log: log, nvml: newAsker(nvml.Open), changed: make(chan struct{}), xids: map[string]uint64{},
+		config: config{Enabled: true, CDI: true, period: time.Minute},
+	}
+}
+
+// Info implements device.Device.
+func (d *Device) Info() device.Info { return device.Info{Name: Name, ConfigSchema: configSchema()} }
+
+// SetConfig implements device.Device.
+func (d *Device) SetConfig(_ context.Context, body []byte) error {
+	var c config
+	if err := schema.Unmarshal(body, &c); err != nil {
+		return err
+	}
+	var err error
+	if c.period, err = time.ParseDuration(c.Period); err != nil || c.period < leastPeriod {
+		return errdefs.InvalidArgumentf("fingerprint_period: %q is no duration of at least %s, as 30s", c.Period, leastPeriod)
+	}
+	d.nvml.use(c.Library)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.config = c
+	d.news()
+	return nil
+}
+
+// news wakes what waits for a change; d.mu is held.
+func (d *Device) news() {
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+func (d *Device) now() (config, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config, d.changed
+}
+
+// Fingerprint implements device.Device.
+func (d *Device) Fingerprint(ctx context.Context) (<-chan device.Fingerprint, error) {
+	out := make(chan device.Fingerprint)
+	var watcher sync.WaitGroup
+	watcher.Go(func() { d.watchXids(ctx) })
+	go func() {
+		defer close(out)
+		defer watcher.Wait()
+		var last device.Fingerprint
+		for sent := false; ctx.Err() == nil; {
+			c, changed := d.now()
+			f := d.fingerprint(ctx, c)
+			if ctx.Err() == nil && (!sent || !same(f, last)) {
+				select {
+				case out <- f:
+					last, sent = f, true
+				case <-ctx.Done():
+				}
+			}
+			wait(ctx, c.period, changed)
+		}
+	}()
+	return out, nil
+}
+
+// wait returns after the time, at news, or when ctx ends.
+func wait(ctx context.Context, period time.Duration, changed <-chan struct{}) {
+	timer := time.NewTimer(period)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-changed:
+	}
+}
+
+func (d *Device) fingerprint(ctx context.Context, c config) device.Fingerprint {
+	if !c.Enabled {
+		return device.Fingerprint{Problem: "it is turned off: enabled = false in its config"}
+	}
+	inv, err := d.scan(ctx, c)
+	f := device.Fingerprint{Groups: inv.groups()}
+	switch {
+	case err != nil:
+		f.Problem = err.Error()
+	case len(f.Groups) == 0:
+		f.Problem = "the NVIDIA driver is there and has no GPU for tasks"
+	}
+	return f
+}

@@ -1,0 +1,136 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package devicenvidia
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	device "github.com/drover-project/drover/sdk/device/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// visible is the variable that CUDA's container runtime reads.
+const visible = "NVIDIA_VISIBLE_DEVICES"
+
+// controls are the nodes that every user of a GPU needs.
+var controls = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
+
+// Reserve implements device.Device. The variable is for NVIDIA's container
+// runtime, CDI names are for runtimes that resolve them, and the nodes are for
+// drivers that give a task exactly what is listed.
+func (d *Device) Reserve(ctx context.Context, ids []string) (*device.Reservation, error) {
+	c, _ := d.now()
+	inv, err := d.known(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	out := &device.Reservation{Env: map[string]string{visible: strings.Join(ids, ",")}}
+	var chosen []found
+	for _, id := range ids {
+		one, ok := inv.find(id)
+		switch {
+		case !ok:
+			return nil, errdefs.NotFoundf("there is no GPU %q on this node; it may have been taken out, divided anew or be among ignored_gpu_ids", id)
+		case !one.healthy:
+			return nil, errdefs.FailedPreconditionf("GPU %q cannot be used: %s", id, one.why)
+		}
+		chosen = append(chosen, one)
+	}
+	out.Nodes = d.nodes(chosen)
+	if c.CDI {
+		out.CDIDevices = d.cdiNames(chosen)
+	}
+	return out, nil
+}
+
+// known returns what the last scan found, or looks if there was none.
+func (d *Device) known(ctx context.Context, c config) (*inventory, error) {
+	d.mu.Lock()
+	last := d.last
+	d.mu.Unlock()
+	if last != nil {
+		return last, nil
+	}
+	if !c.Enabled {
+		return &inventory{}, nil
+	}
+	inv, err := d.scan(ctx, c)
+	if err != nil && len(inv.devices) == 0 {
+		return nil, err
+	}
+	return inv, nil
+}
+
+func (inv *inventory) find(id string) (found, bool) {
+	for _, one := range inv.devices {
+		if one.id == id {
+			return one, true
+		}
+	}
+	return found{}, false
+}
+
+// nodes are the device nodes of the chosen that this machine has, each once.
+func (d *Device) nodes(chosen []found) []device.Node {
+	var out []device.Node
+	seen := map[string]bool{}
+	add := func(path string) {
+		if st, err := os.Stat(d.root + path); err != nil || st.IsDir() || seen[path] {
+			return
+		}
+		seen[path] = true
+		out = append(out, device.Node{HostPath: path, TaskPath: path, Permissions: "rw"})
+	}
+	for _, one := range chosen {
+		if one.minor >= 0 {
+			add("/dev/nvidia" + strconv.Itoa(one.minor))
+		}
+		if one.mig != nil {
+			for _, path := range d.capabilities(one) {
+				add(path)
+			}
+		}
+	}
+	if len(out) > 0 {
+		for _, path := range controls {
+			add(path)
+		}
+	}
+	return out
+}
+
+// capabilities are the nodes by which a process may use a MIG instance. The
+// driver says in /proc which minor numbers they have.
+func (d *Device) capabilities(one found) []string {
+	dir := fmt.Sprintf("/proc/driver/nvidia/capabilities/gpu%d/mig/gi%d", one.minor, one.mig.gpu)
+	var out []string
+	for _, file := range []string{"access", fmt.Sprintf("ci%d/access", one.mig.compute)} {
+		if minor, ok := deviceFileMinor(filepath.Join(d.root+dir, file)); ok {
+			out = append(out, "/dev/nvidia-caps/nvidia-cap"+minor)
+		}
+	}
+	return out
+}
+
+// deviceFileMinor reads the line "DeviceFileMinor: 12".
+func deviceFileMinor(path string) (string, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if v, ok := strings.CutPrefix(s.Text(), "DeviceFileMinor:"); ok {
+			_, err := strconv.ParseUint(strings.TrimSpace(v), 10, 32)
+			return strings.TrimSpace(v), err == nil
+		}
+	}
+	return "", false
+}

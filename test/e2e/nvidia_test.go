@@ -1,0 +1,91 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/plugins/device-nvidia/nvml/nvmltest"
+)
+
+const gpuJob = `
+job "train" {
+  type = "batch"
+  group "g" {
+    count = 3
+    task "t" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "echo mine is $NVIDIA_VISIBLE_DEVICES; sleep 600"]
+      }
+      resources {
+        device "nvidia/gpu" {
+          constraint {
+            attribute = "${device.attr.memory}"
+            operator  = ">="
+            value     = "10 GiB"
+          }
+          constraint {
+            attribute = "${device.attr.mig}"
+            value     = "false"
+          }
+          affinity {
+            attribute = "${device.attr.compute_capability}"
+            value     = "7.5"
+            weight    = 50
+          }
+        }
+      }
+    }
+  }
+}
+`
+
+// The library is a stand-in (see nvmltest) whose machine has two whole GPUs.
+func TestJobsGetNVIDIAGPUsEachItsOwn(t *testing.T) {
+	a := newAgent(t)
+	plugin := filepath.Join(a.dir, "device-nvidia")
+	build := exec.Command("go", "build", "-o", plugin, "../../plugins/device-nvidia")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the plugin: %v\n%s", err, out)
+	}
+	a.plugin("device-nvidia", "exec "+plugin)
+	lib := nvmltest.Build(t)
+	body, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write("agent.hcl", 0o600, string(body)+"plugin \"nvidia-gpu\" {\n  config {\n    library = \""+lib+"\"\n    fingerprint_period = \"200ms\"\n  }\n}\n")
+	a.start()
+	a.run(gpuJob)
+	seen := map[string]bool{}
+	for _, one := range a.await("train", "running", 2) {
+		a.eventually(10*time.Second, "it sees its GPU", func() bool {
+			out, _ := a.cli("alloc", "logs", one.ID)
+			_, id, ok := strings.Cut(out, "mine is ")
+			seen[strings.TrimSpace(id)] = ok
+			return ok
+		})
+	}
+	if len(seen) != 2 {
+		t.Errorf("two tasks share a GPU: %v", seen)
+	}
+	if all := a.allocs("train", ""); len(all) != 2 {
+		t.Errorf("two whole GPUs, and %d allocs", len(all))
+	}
+	// A GPU that is lost is shown as such, and its task goes on.
+	nvmltest.Say(t, lib, "lost-1", "")
+	a.eventually(20*time.Second, "the lost GPU is shown as unhealthy", func() bool {
+		out, _ := a.cli("node", "status", "-self", "-json")
+		return strings.Contains(out, "GPU is lost")
+	})
+	a.await("train", "running", 2)
+}
