@@ -225,18 +225,28 @@ func (d *Daemon) pluginConfig() map[string]map[string]any {
 	if d.cfg.Dev && plugins["raw_exec"] == nil {
 		plugins["raw_exec"] = map[string]any{"enabled": true} // off by default: it isolates nothing
 	}
-	if chroot := d.cfg.Client.ChrootEnv; len(chroot) > 0 && plugins["exec"]["chroot_env"] == nil {
-		seen := map[string]any{}
-		block := map[string]any{"chroot_env": seen}
-		for from, to := range chroot {
-			seen[from] = to
+	if chroot := d.cfg.Client.ChrootEnv; len(chroot) > 0 {
+		for _, name := range []string{"exec", "java"} { // those that build a root directory
+			plugins[name] = withChroot(plugins[name], chroot)
 		}
-		for name, v := range plugins["exec"] {
-			block[name] = v
-		}
-		plugins["exec"] = block
 	}
 	return plugins
+}
+
+// withChroot adds client.chroot_env to a driver's block that has none of its own.
+func withChroot(block map[string]any, chroot config.Strings) map[string]any {
+	if block["chroot_env"] != nil {
+		return block
+	}
+	seen := map[string]any{}
+	out := map[string]any{"chroot_env": seen}
+	for from, to := range chroot {
+		seen[from] = to
+	}
+	for name, v := range block {
+		out[name] = v
+	}
+	return out
 }
 
 // describeNode is what the operator says of the node.

@@ -99,6 +99,19 @@ func TestAFailingTaskIsRestartedWithinItsPolicyAndThenFails(t *testing.T) {
 	}
 }
 
+func TestATaskThatRanOutOfMemorySaysSo(t *testing.T) {
+	s := play(t, spec(func(s *task.Spec) { s.EndsWell = true }), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{1, task.Started{Run: 1}, task.Running, "", started},
+		{2, task.Exited{Run: 1, ExitCode: 137, Signal: 9, OOMKilled: true}, task.Backoff, "destroy 1; wake at 6s", `Exit Code: 137, Signal: 9, Exit Message: "OOM Killed"; Task restarting in 4s`},
+	})
+	for _, e := range s.Report.Events {
+		if e.Type == "Terminated" && (e.Details["oom_killed"] != "true" || e.Message != "OOM Killed") {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
 func TestAttemptsCountAnewInANewInterval(t *testing.T) {
 	play(t, spec(nil), []at{
 		{0, task.Begin{}, task.Starting, "start 1", building},

@@ -41,6 +41,9 @@ func terminated(ev Exited) model.TaskEvent {
 	if ev.Signal != 0 {
 		text += ", Signal: " + strconv.Itoa(ev.Signal)
 	}
+	if ev.Err == "" && ev.OOMKilled {
+		ev.Err = "OOM Killed"
+	}
 	if ev.Err != "" {
 		text += fmt.Sprintf(", Exit Message: %q", ev.Err)
 	}

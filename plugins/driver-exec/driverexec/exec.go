@@ -5,16 +5,8 @@ package driverexec
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/drover-project/drover/plugins/internal/sandbox"
-	"github.com/drover-project/drover/plugins/internal/supervised"
-	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/schema"
@@ -22,115 +14,27 @@ import (
 
 // Exec is the driver exec: processes of the machine in a sandbox of their own, as
 // nobody unless the task names a user.
-type Exec struct {
-	shared
-
-	mu     sync.Mutex
-	config execAgentConfig
-	// changed is closed and replaced when the config changes.
-	changed chan struct{}
-}
+type Exec struct{ isolated }
 
 // NewExec returns the driver; its supervisor is that of dir.
-func NewExec(dir string) *Exec {
-	return &Exec{shared: newShared(dir), changed: make(chan struct{})}
-}
-
-// execAgentConfig is the block plugin "exec" { config { } }.
-type execAgentConfig struct {
-	AllowCaps      []string          `json:"allow_caps"`
-	DefaultPIDMode string            `json:"default_pid_mode"`
-	DefaultIPCMode string            `json:"default_ipc_mode"`
-	NoPivotRoot    bool              `json:"no_pivot_root"`
-	ChrootEnv      map[string]string `json:"chroot_env"`
-	deniedUsers
-}
+func NewExec(dir string) *Exec { return &Exec{newIsolated(dir)} }
 
 // execTaskConfig is the config block of a task.
 type execTaskConfig struct {
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
-	WorkDir string   `json:"work_dir"`
-	CapAdd  []string `json:"cap_add"`
-	CapDrop []string `json:"cap_drop"`
-	PIDMode string   `json:"pid_mode"`
-	IPCMode string   `json:"ipc_mode"`
-}
-
-// defaultUser is who tasks run as that name nobody else.
-const defaultUser = "nobody"
-
-// defaultChroot is what of the machine a task sees.
-var defaultChroot = []string{
-	"/bin", "/etc", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
+	isolation
 }
 
 // Info implements driver.Driver.
 func (d *Exec) Info() driver.Info {
-	const private = "private"
-	caps := make([]any, 0, len(sandbox.DefaultCapabilities()))
-	for _, c := range sandbox.DefaultCapabilities() {
-		caps = append(caps, c)
-	}
 	return driver.Info{
-		Name: "exec",
-		Capabilities: driver.Capabilities{
-			SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationChroot, MountConfigs: true,
-			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
-		},
-		ConfigSchema: schema.Schema{Attributes: append([]schema.Attribute{
-			{Name: "allow_caps", Type: schema.ListString, Default: caps, Description: "capabilities that tasks may have, or all"},
-			{Name: "default_pid_mode", Type: schema.String, Default: private, Description: "pid namespace of tasks that say nothing: private or host"},
-			{Name: "default_ipc_mode", Type: schema.String, Default: private, Description: "ipc namespace of tasks that say nothing: private or host"},
-			{Name: "no_pivot_root", Type: schema.Bool, Default: false, Description: "change the root by chroot, on machines that run from a ram disk"},
-			{Name: "chroot_env", Type: schema.MapString, Description: "what tasks see of the machine: its path = path in the task; the usual system directories if empty"},
-		}, deniedUsersSchema()...)},
-		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+		Name: "exec", Capabilities: isolatedCapabilities(), ConfigSchema: isolatedAgentSchema(),
+		TaskConfigSchema: schema.Schema{Attributes: append([]schema.Attribute{
 			{Name: "command", Type: schema.String, Required: true, Description: "program, as the task sees it: absolute, in its directory, or in its PATH"},
 			{Name: "args", Type: schema.ListString, Description: "arguments"},
-			{Name: "work_dir", Type: schema.String, Description: "absolute directory, as the task sees it; / if empty"},
-			{Name: "cap_add", Type: schema.ListString, Description: "capabilities beyond the default, as far as allow_caps has them"},
-			{Name: "cap_drop", Type: schema.ListString, Description: "capabilities to go without, or all"},
-			{Name: "pid_mode", Type: schema.String, Description: "private, or host to see all processes of the machine"},
-			{Name: "ipc_mode", Type: schema.String, Description: "private, or host to share memory and message queues with the machine"},
-		}},
+		}, isolationSchema()...)},
 	}
-}
-
-// SetConfig implements driver.Driver.
-func (d *Exec) SetConfig(_ context.Context, config []byte) error {
-	var c execAgentConfig
-	if err := schema.Unmarshal(config, &c); err != nil {
-		return err
-	}
-	if err := c.deniedUsers.parse(); err != nil {
-		return err
-	}
-	if err := sandbox.CheckCapabilities(c.AllowCaps); err != nil {
-		return errdefs.InvalidArgumentf("allow_caps: %w", err)
-	}
-	for name, mode := range map[string]string{"default_pid_mode": c.DefaultPIDMode, "default_ipc_mode": c.DefaultIPCMode} {
-		if _, err := isHost(mode, ""); err != nil {
-			return errdefs.InvalidArgumentf("%s: %w", name, err)
-		}
-	}
-	for from, to := range c.ChrootEnv {
-		if !filepath.IsAbs(from) || !filepath.IsAbs(to) || filepath.Clean(to) == "/" {
-			return errdefs.InvalidArgumentf("chroot_env: %q = %q: both must be absolute, and the second not /", from, to)
-		}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.config = c
-	close(d.changed)
-	d.changed = make(chan struct{})
-	return nil
-}
-
-func (d *Exec) current() (execAgentConfig, <-chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.config, d.changed
 }
 
 // Fingerprint implements driver.Driver. Whether a machine can isolate tasks does
@@ -165,173 +69,15 @@ func (d *Exec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.
 	if why := sandbox.Unavailable(); why != "" {
 		return nil, nil, errdefs.FailedPreconditionf("start task %q: exec cannot isolate tasks on this node: %s", task.ID, why)
 	}
-	agent, _ := d.current()
-	spec, err := execSpec(task, agent, d.Dir())
+	var c execTaskConfig
+	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
+		return nil, nil, err
+	}
+	spec, err := d.spec(task, c.isolation)
 	if err != nil {
 		return nil, nil, err
 	}
+	spec.Sandbox.Command, spec.Args = c.Command, append([]string{c.Command}, c.Args...)
 	handle, err := d.Start(ctx, spec)
 	return handle, nil, err
-}
-
-// execSpec resolves a task's config to what the supervisor runs.
-func execSpec(task *driver.TaskConfig, agent execAgentConfig, stateDir string) (supervisor.Spec, error) {
-	var c execTaskConfig
-	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
-		return supervisor.Spec{}, err
-	}
-	invalid := func(err error) (supervisor.Spec, error) {
-		return supervisor.Spec{}, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
-	}
-	user, err := execUser(task.User)
-	if err != nil {
-		return invalid(err)
-	}
-	if err := agent.deniedUsers.allow(user); err != nil {
-		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: %w", task.Name, err)
-	}
-	bounding, named, err := sandbox.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop)
-	var refused *sandbox.NotAllowedError
-	if errors.As(err, &refused) {
-		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: config.cap_add: %w", task.Name, err)
-	}
-	if err != nil {
-		return invalid(err)
-	}
-	box := &sandbox.Config{
-		TaskDir: task.TaskDir, SharedDir: filepath.Join(task.AllocDir, "alloc"), Chroot: agent.chroot(), Hide: hidden(task, stateDir),
-		Command: c.Command, WorkDir: c.WorkDir, Bounding: bounding, Ambient: named, NoPivotRoot: agent.NoPivotRoot,
-		Limits: limits(task.Resources), ResolvConf: resolvConf(task.DNS),
-	}
-	if c.WorkDir != "" && !filepath.IsAbs(c.WorkDir) {
-		return invalid(fmt.Errorf("config.work_dir: %q is not absolute", c.WorkDir))
-	}
-	if box.HostPID, err = isHost(c.PIDMode, agent.DefaultPIDMode); err != nil {
-		return invalid(fmt.Errorf("config.pid_mode: %w", err))
-	}
-	if box.HostIPC, err = isHost(c.IPCMode, agent.DefaultIPCMode); err != nil {
-		return invalid(fmt.Errorf("config.ipc_mode: %w", err))
-	}
-	if err := addHostPaths(box, task); err != nil {
-		return invalid(err)
-	}
-	if n := task.Network; n != nil {
-		box.NetworkNS, box.Hostname = n.Path, n.Hostname
-	}
-	logs, err := supervised.Logs(task)
-	if err != nil {
-		return invalid(err)
-	}
-	return supervisor.Spec{
-		ID: task.ID, Args: append([]string{c.Command}, c.Args...), Env: supervised.Environment(task.Env, nil), User: user, Logs: logs, Sandbox: box,
-	}, nil
-}
-
-// execUser finds the user of a task; root is named, never nil for "the agent's".
-func execUser(name string) (*supervisor.User, error) {
-	if name == "" {
-		name = defaultUser
-	}
-	u, err := supervised.ResolveUser(name)
-	if err != nil {
-		return nil, err
-	}
-	if u == nil { // the agent's own: root, as exec needs it
-		u = &supervisor.User{}
-	}
-	return u, nil
-}
-
-func (c execAgentConfig) chroot() []sandbox.Bind {
-	var out []sandbox.Bind
-	for from, to := range c.ChrootEnv {
-		out = append(out, sandbox.Bind{Source: filepath.Clean(from), Target: filepath.Clean(to)})
-	}
-	if len(out) == 0 {
-		for _, dir := range defaultChroot {
-			out = append(out, sandbox.Bind{Source: dir, Target: dir})
-		}
-	}
-	// A path after those above it: it is mounted in what they show.
-	sortBinds(out)
-	return out
-}
-
-// hidden are directories of the agent that no task may see, wherever the operator
-// has put them.
-func hidden(task *driver.TaskConfig, stateDir string) []string {
-	out := []string{filepath.Dir(filepath.Dir(task.TaskDir)), stateDir}
-	if dir := filepath.Dir(filepath.Dir(stateDir)); filepath.Base(filepath.Dir(stateDir)) == "plugin-state" {
-		out = append(out, dir) // the agent's data directory
-	}
-	return out
-}
-
-// addHostPaths adds the task's mounts and devices.
-func addHostPaths(box *sandbox.Config, task *driver.TaskConfig) error {
-	for _, m := range task.Mounts {
-		if !filepath.IsAbs(m.HostPath) || m.TaskPath == "" {
-			return fmt.Errorf("mount of %q on %q: the first must be absolute, the second not empty", m.HostPath, m.TaskPath)
-		}
-		switch m.PropagationMode {
-		case "", "private", "host-to-task", "bidirectional":
-		default:
-			return fmt.Errorf("mount of %q: propagation mode %q is none of private, host-to-task and bidirectional", m.HostPath, m.PropagationMode)
-		}
-		box.Mounts = append(box.Mounts, sandbox.Bind{Source: m.HostPath, Target: m.TaskPath, ReadOnly: m.ReadOnly, Propagation: m.PropagationMode})
-	}
-	for _, d := range task.Devices {
-		permissions := d.Permissions
-		if permissions == "" {
-			permissions = "rwm"
-		}
-		if !filepath.IsAbs(d.HostPath) || strings.Trim(permissions, "rwm") != "" {
-			return fmt.Errorf("device %q with permissions %q: the path must be absolute and permissions of r, w and m", d.HostPath, d.Permissions)
-		}
-		box.Devices = append(box.Devices, sandbox.Device{Source: d.HostPath, Target: d.TaskPath, Permissions: permissions})
-	}
-	return nil
-}
-
-func limits(r driver.Resources) sandbox.Limits {
-	out := sandbox.Limits{MemoryMax: r.MemoryMB << 20, CPUShares: r.CPUMHz, Cores: r.Cores}
-	if r.MemoryMaxMB > r.MemoryMB {
-		out.MemoryMax, out.MemoryLow = r.MemoryMaxMB<<20, r.MemoryMB<<20
-	}
-	return out
-}
-
-func resolvConf(dns *driver.DNSConfig) string {
-	if dns == nil || len(dns.Servers)+len(dns.Searches)+len(dns.Options) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	if len(dns.Searches) > 0 {
-		b.WriteString("search " + strings.Join(dns.Searches, " ") + "\n")
-	}
-	for _, s := range dns.Servers {
-		b.WriteString("nameserver " + s + "\n")
-	}
-	if len(dns.Options) > 0 {
-		b.WriteString("options " + strings.Join(dns.Options, " ") + "\n")
-	}
-	return b.String()
-}
-
-// isHost reads a namespace mode.
-func isHost(mode, fallback string) (bool, error) {
-	if mode == "" {
-		mode = fallback
-	}
-	switch mode {
-	case "", "private":
-		return false, nil
-	case "host":
-		return true, nil
-	}
-	return false, fmt.Errorf("%q is neither private nor host", mode)
-}
-
-func sortBinds(binds []sandbox.Bind) {
-	slices.SortFunc(binds, func(a, b sandbox.Bind) int { return strings.Compare(a.Target, b.Target) })
 }

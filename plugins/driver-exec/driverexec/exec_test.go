@@ -83,16 +83,28 @@ func endSupervisor(t testing.TB, dir string) {
 	}
 }
 
-// cell is an exec driver with a supervisor and an alloc directory of its own.
+// closer is a driver as this package makes them.
+type closer interface {
+	driver.Driver
+	Close() error
+}
+
+// cell is a driver with a supervisor and an alloc directory of its own.
 type cell struct {
-	*driverexec.Exec
+	closer
 	t    testing.TB
 	ctx  context.Context
 	dir  string // the alloc's directory is alloc in it
 	next int
 }
 
+// newCell returns a cell of exec.
 func newCell(t testing.TB, config map[string]any) *cell {
+	t.Helper()
+	return newCellOf(t, config, func(dir string) closer { return driverexec.NewExec(dir) })
+}
+
+func newCellOf(t testing.TB, config map[string]any, newDriver func(dir string) closer) *cell {
 	t.Helper()
 	needIsolation(t)
 	dir, err := os.MkdirTemp("", "exec") // t.TempDir is closed to other users
@@ -100,7 +112,7 @@ func newCell(t testing.TB, config map[string]any) *cell {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
-	c := &cell{Exec: driverexec.NewExec(filepath.Join(dir, "state")), t: t, ctx: ctx, dir: dir}
+	c := &cell{closer: newDriver(filepath.Join(dir, "state")), t: t, ctx: ctx, dir: dir}
 	t.Cleanup(func() {
 		err := c.Close()
 		endSupervisor(t, filepath.Join(dir, "state"))

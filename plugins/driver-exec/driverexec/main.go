@@ -31,7 +31,7 @@ const StateDirEnv = "DROVER_PLUGIN_STATE_DIR"
 func Main() error {
 	supervisor.Main()
 	dir := stateDir()
-	return plugin.Serve(plugin.Info{Name: "driver-exec", Version: Version}, driver.Service(NewRawExec(dir), NewExec(dir)))
+	return plugin.Serve(plugin.Info{Name: "driver-exec", Version: Version}, driver.Service(NewRawExec(dir), NewExec(dir), NewJava(dir)))
 }
 
 func stateDir() string {

@@ -140,6 +140,16 @@ func (c *deniedUsers) allow(u *supervisor.User) error {
 // cgroupMount is where cgroups are.
 const cgroupMount = "/sys/fs/cgroup"
 
+// unifiedMount is where version 2 of cgroups is, which a hybrid machine has beside
+// the hierarchies of version 1.
+func unifiedMount() string {
+	const hybrid = cgroupMount + "/unified"
+	if _, err := os.Stat(hybrid + "/cgroup.procs"); err == nil {
+		return hybrid
+	}
+	return cgroupMount
+}
+
 // overrides returns the cgroups that the config asks for.
 func overrides(c taskConfig) ([]string, error) {
 	var dirs []string
@@ -155,7 +165,7 @@ func overrides(c taskConfig) ([]string, error) {
 		return nil
 	}
 	if c.CgroupV2Override != "" {
-		if err := add(cgroupMount, c.CgroupV2Override); err != nil {
+		if err := add(unifiedMount(), c.CgroupV2Override); err != nil {
 			return nil, fmt.Errorf("config.cgroup_v2_override: %w", err)
 		}
 	}

@@ -61,6 +61,21 @@ func lookUp(command string, env []string) (string, error) {
 	return "", &CommandError{fmt.Errorf("there is no executable file %q in the task's directory or in its PATH %q; fetch it with an artifact, or give the path it has in the task's root file system", command, path)}
 }
 
+// present looks for files in the thread's root directory.
+func present(files []string) error {
+	for _, file := range files {
+		var st unix.Stat_t
+		err := unix.Stat(file, &st)
+		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+			err = errors.New("it is not a file")
+		}
+		if err != nil {
+			return &CommandError{fmt.Errorf("%s: %w; it must be in the task's root file system: fetch it with an artifact, or give the path that the task sees", file, err)}
+		}
+	}
+	return nil
+}
+
 func executable(file string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {

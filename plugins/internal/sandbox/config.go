@@ -26,6 +26,8 @@ type Config struct {
 	// Command is looked up inside: absolute, below /local or /, or in PATH.
 	Command string `json:"command"`
 	WorkDir string `json:"work_dir,omitempty"` // inside; "/" if empty
+	// Needs are files that must be there inside, or the start fails.
+	Needs []string `json:"needs,omitempty"`
 
 	// Bounding are the capabilities that the task may have at most, Ambient those
 	// that it has though its user is not root. Both by number.

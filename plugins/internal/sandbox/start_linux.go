@@ -106,6 +106,9 @@ func start(cfg *Config, group *Group, p Process, s *Started) error {
 		return err
 	}
 	command, err := lookUp(cfg.Command, p.Env)
+	if err == nil {
+		err = present(cfg.Needs)
+	}
 	if err != nil {
 		return err
 	}

@@ -268,7 +268,8 @@ func (l *loop) lookUp(t *task, now time.Time) {
 func (l *loop) finish(t *task, e Exit) {
 	killCgroup(t.cgroup)
 	t.isolated.kill()
-	e.OOM = e.Signal == int(unix.SIGKILL) && (oomKilled(t.cgroup) || t.isolated.oomKilled())
+	// Also when a shell tells of it that ran what was killed.
+	e.OOM = e.Code == 128+int(unix.SIGKILL) && (oomKilled(t.cgroup) || t.isolated.oomKilled())
 	for i := range t.out {
 		if t.out[i].fifo >= 0 {
 			t.out[i].pump(drainChunks, l.scratch)

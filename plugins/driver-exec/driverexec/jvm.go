@@ -1,0 +1,282 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverexec
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// jvm is an installed JVM and what it says of itself.
+type jvm struct {
+	File    jvmFile `json:"file"`
+	Version string  `json:"version"`
+	Runtime string  `json:"runtime"`
+	VM      string  `json:"vm"`
+	// Home is its directory, Parts are directories elsewhere that links in Home
+	// lead to, as distributions have its configuration in /etc.
+	Home  string   `json:"home"`
+	Parts []string `json:"parts,omitempty"`
+}
+
+// jvmFile is a program called java. While it stays the same it is not asked again.
+type jvmFile struct {
+	Path    string    `json:"path"` // no link
+	ModTime time.Time `json:"mod_time"`
+	Size    int64     `json:"size"`
+}
+
+func (f jvmFile) same(g jvmFile) bool {
+	return f.Path == g.Path && f.Size == g.Size && f.ModTime.Equal(g.ModTime)
+}
+
+// jvmFinder finds the JVM that is in the agent's PATH. What it said of itself is
+// kept in a file, for the next process of this plugin.
+type jvmFinder struct {
+	cache string
+
+	asking sync.Mutex // one at a time runs a JVM
+
+	mu       sync.Mutex
+	last     *jvm    // what was said last
+	failed   jvmFile // what could not say anything,
+	failure  error   // why,
+	retryAt  time.Time
+	fromDisk sync.Once
+}
+
+// A JVM has jvmLimit to answer, and is asked again after jvmRetry if it did not.
+const (
+	jvmLimit = 30 * time.Second
+	jvmRetry = 10 * time.Minute
+)
+
+func newJVMFinder(dir string) *jvmFinder { return &jvmFinder{cache: filepath.Join(dir, "jvm.json")} }
+
+// locate finds the program without running it.
+func locate() (jvmFile, error) {
+	const missing = "there is no java in the agent's PATH %q: %w; install a Java runtime to run java tasks here"
+	name, err := exec.LookPath("java")
+	if err == nil {
+		name, err = filepath.EvalSymlinks(name)
+	}
+	if err != nil {
+		return jvmFile{}, fmt.Errorf(missing, os.Getenv("PATH"), err)
+	}
+	st, err := os.Stat(name)
+	if err != nil {
+		return jvmFile{}, fmt.Errorf(missing, os.Getenv("PATH"), err)
+	}
+	return jvmFile{Path: name, ModTime: st.ModTime(), Size: st.Size()}, nil
+}
+
+// known returns the JVM without running it; errAskJVM if that takes a run.
+func (f *jvmFinder) known() (*jvm, error) {
+	file, err := locate()
+	if err != nil {
+		return nil, err
+	}
+	f.fromDisk.Do(f.load)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.last != nil && f.last.File.same(file):
+		return f.last, nil
+	case f.failure != nil && f.failed.same(file) && time.Now().Before(f.retryAt):
+		return nil, f.failure
+	}
+	return nil, errAskJVM
+}
+
+// find returns the JVM, which is run if it is not known.
+func (f *jvmFinder) find(ctx context.Context) (*jvm, error) {
+	v, err := f.known()
+	if !errors.Is(err, errAskJVM) {
+		return v, err
+	}
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	if v, err = f.known(); !errors.Is(err, errAskJVM) {
+		return v, err
+	}
+	file, err := locate()
+	if err != nil {
+		return nil, err
+	}
+	v, err = askJVM(ctx, file)
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // which says nothing about the JVM
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.failed, f.failure, f.retryAt = file, err, time.Now().Add(jvmRetry)
+		return nil, err
+	}
+	f.last, f.failure = v, nil
+	f.save(v)
+	return v, nil
+}
+
+func (f *jvmFinder) load() {
+	raw, err := os.ReadFile(f.cache)
+	var v jvm
+	if err != nil || json.Unmarshal(raw, &v) != nil || v.Version == "" {
+		return // it is asked again
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = &v
+}
+
+// save keeps what a JVM said. Where it cannot be kept, the next process asks again.
+func (f *jvmFinder) save(v *jvm) {
+	raw, err := json.Marshal(v)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(f.cache), 0o700)
+	}
+	temp := fmt.Sprintf("%s.%d", f.cache, os.Getpid())
+	if err == nil {
+		err = os.WriteFile(temp, raw, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(temp, f.cache)
+	}
+	if err != nil {
+		plugin.Logger("driver-exec").Debug("what the JVM said of itself is not kept", "error", err)
+	}
+}
+
+// askJVM runs a JVM to learn which one it is.
+func askJVM(ctx context.Context, file jvmFile) (*jvm, error) {
+	limited, cancel := context.WithTimeout(ctx, jvmLimit)
+	defer cancel()
+	cmd := exec.CommandContext(limited, file.Path, "-XshowSettings:properties", "-version")
+	// Nothing of ours: JAVA_TOOL_OPTIONS and the like change what it says.
+	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}, "/", time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%s -version: %w: %s; repair that Java runtime or take it out of the agent's PATH", file.Path, err, firstLine(out))
+	}
+	v, err := parseJVM(out)
+	if err != nil {
+		return nil, fmt.Errorf("%s -version: %w; repair that Java runtime or take it out of the agent's PATH", file.Path, err)
+	}
+	v.File = file
+	if v.Home == "" {
+		v.Home = filepath.Dir(filepath.Dir(file.Path))
+	}
+	v.Parts = linkedParts(v.Home)
+	return v, nil
+}
+
+func firstLine(out []byte) string {
+	line, _, _ := bytes.Cut(bytes.TrimSpace(out), []byte("\n"))
+	return string(line[:min(len(line), 200)])
+}
+
+var versionLine = regexp.MustCompile(`version "([^"]+)"`)
+
+// parseJVM reads what java -XshowSettings:properties -version prints: properties,
+// then the version, the runtime and the vm on a line each.
+func parseJVM(out []byte) (*jvm, error) {
+	v := &jvm{}
+	var rest []string // from the version on
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		name, value, isProperty := strings.Cut(line, " = ")
+		switch m := versionLine.FindStringSubmatch(line); {
+		case len(rest) > 0 && line != "":
+			rest = append(rest, line)
+		case isProperty && name == "java.home":
+			v.Home = value
+		case m != nil:
+			v.Version = m[1]
+			rest = append(rest, line)
+		}
+	}
+	if len(rest) < 3 {
+		return nil, fmt.Errorf("it tells no version, runtime and vm: %q", firstLine(out))
+	}
+	v.Runtime, v.VM = rest[1], rest[2]
+	return v, nil
+}
+
+// maxJVMFiles bounds the search for links; a JVM has some 500 files.
+const maxJVMFiles = 20_000
+
+// linkedParts are the directories outside of home that links in it lead to.
+func linkedParts(home string) []string {
+	var found []string
+	left := maxJVMFiles
+	// What cannot be read is not needed to run: the JVM says if it is.
+	_ = filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
+		if left--; left < 0 {
+			return fs.SkipAll
+		}
+		if err != nil || e.Type()&fs.ModeSymlink == 0 {
+			return nil
+		}
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil || within(home, target) {
+			return nil
+		}
+		if st, err := os.Stat(target); err == nil && !st.IsDir() {
+			target = filepath.Dir(target)
+		}
+		// Not all of /etc or /usr for one file in it: chroot_env is for that.
+		if strings.Count(target, "/") > 1 && !slices.Contains(found, target) {
+			found = append(found, target)
+		}
+		return nil
+	})
+	slices.Sort(found)
+	var parts []string
+	for _, dir := range found { // those above come first
+		if !slices.ContainsFunc(parts, func(p string) bool { return within(p, dir) }) {
+			parts = append(parts, dir)
+		}
+	}
+	return parts
+}
+
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// command is the program to run: the JVM's own, where what was found in PATH is a
+// script that chooses one.
+func (v *jvm) command() string {
+	if own := filepath.Join(v.Home, "bin", "java"); executable(own) == nil {
+		return own
+	}
+	return v.File.Path
+}
+
+// show adds to what a task sees what it needs of the JVM and does not see.
+func (v *jvm) show(binds []sandbox.Bind) []sandbox.Bind {
+	for _, dir := range append([]string{v.Home}, v.Parts...) {
+		if !slices.ContainsFunc(binds, func(b sandbox.Bind) bool { return b.Source == b.Target && within(b.Source, dir) }) {
+			binds = append(binds, sandbox.Bind{Source: dir, Target: dir})
+		}
+	}
+	sortBinds(binds)
+	return binds
+}
