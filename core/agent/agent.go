@@ -87,6 +87,7 @@ type Agent struct {
 	stats   *taskStats
 	sampler *hostStats
 	meta    dynamicMeta
+	schemas schemas
 
 	ready       chan struct{} // closed at the first registration
 	registered  sync.Once

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-project/drover/core/agent"
+	"github.com/drover-project/drover/core/driverschema"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/rpc"
@@ -469,4 +470,38 @@ func TestAHundredTasksStartTogether(t *testing.T) {
 		}
 		return true
 	})
+}
+
+func TestServersGetADriversSchemaOnceAndItsHashInEveryReport(t *testing.T) {
+	b := newBed(t)
+	var told *model.DriverInfo
+	b.eventually("the servers have the schema", func() bool {
+		b.servers.mu.Lock()
+		defer b.servers.mu.Unlock()
+		if len(b.servers.nodes) == 0 {
+			return false
+		}
+		told = b.servers.nodes[0].Drivers["fake"]
+		return len(b.servers.schemas[told.SchemaHash]) > 0
+	})
+	if told.PluginVersion != "1.0.0" {
+		t.Fatalf("the node tells of the driver %+v", told)
+	}
+	b.close()
+	b.start()
+	b.eventually("the node registers again", func() bool {
+		b.servers.mu.Lock()
+		defer b.servers.mu.Unlock()
+		return len(b.servers.nodes) > 1
+	})
+	b.servers.mu.Lock()
+	defer b.servers.mu.Unlock()
+	bodies := b.servers.schemas[told.SchemaHash]
+	if len(bodies) != 1 || b.servers.nodes[1].Drivers["fake"].SchemaHash != told.SchemaHash {
+		t.Fatalf("the schema came %d times, under the hashes %q and %q", len(bodies), told.SchemaHash, b.servers.nodes[1].Drivers["fake"].SchemaHash)
+	}
+	body, err := driverschema.Decode(bodies[0])
+	if err != nil || body.Driver != "fake" || body.Task.Validate(map[string]any{"sya": "x"}) == nil {
+		t.Fatalf("body %+v, %v", body, err)
+	}
 }

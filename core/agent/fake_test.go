@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/core/driverschema"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/device"
@@ -46,7 +47,8 @@ func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 }
 
 func (d *fakeDriver) Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{}) {
-	return []pluginhost.DriverFingerprint{{Name: "fake", Health: driver.HealthHealthy, Attributes: map[string]string{"driver.fake": "1"}}}, make(chan struct{})
+	return []pluginhost.DriverFingerprint{{Name: "fake", Health: driver.HealthHealthy, Attributes: map[string]string{"driver.fake": "1"},
+		PluginVersion: "1.0.0", Capabilities: d.Info().Capabilities, TaskConfigSchema: d.Info().TaskConfigSchema}}, make(chan struct{})
 }
 
 func (d *fakeDriver) Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{}) {
@@ -209,6 +211,7 @@ type fakeServers struct {
 	changed chan struct{}
 	behind  bool // answer with an old index
 	asked   map[string]bool
+	schemas map[string][][]byte // by hash, every time it came
 }
 
 // fetched reports whether the node has fetched an alloc.
@@ -219,7 +222,7 @@ func (s *fakeServers) fetched(id string) bool {
 }
 
 func newFakeServers() *fakeServers {
-	return &fakeServers{index: 10, allocs: map[string]*model.Allocation{}, reports: map[string]*model.Allocation{}, changed: make(chan struct{}), asked: map[string]bool{}}
+	return &fakeServers{index: 10, allocs: map[string]*model.Allocation{}, reports: map[string]*model.Allocation{}, changed: make(chan struct{}), asked: map[string]bool{}, schemas: map[string][][]byte{}}
 }
 
 func (s *fakeServers) set(f func()) {
@@ -251,7 +254,22 @@ func (s *fakeServers) Register(_ context.Context, n *model.Node) (rpc.Lease, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodes = append(s.nodes, n)
-	return rpc.Lease{TTL: 10 * time.Second}, nil
+	lease := rpc.Lease{TTL: 10 * time.Second}
+	for _, d := range n.Drivers {
+		if s.schemas[d.SchemaHash] == nil {
+			lease.Missing = append(lease.Missing, d.SchemaHash)
+		}
+	}
+	return lease, nil
+}
+
+func (s *fakeServers) PutDriverSchemas(_ context.Context, _ rpc.Identity, bodies [][]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, data := range bodies {
+		s.schemas[driverschema.Hash(data)] = append(s.schemas[driverschema.Hash(data)], data)
+	}
+	return nil
 }
 
 func (s *fakeServers) Beat(context.Context, rpc.Identity) (rpc.Lease, error) {

@@ -85,6 +85,9 @@ func (a *Agent) describe() *model.Node {
 	n.Status, n.SchedulingEligibility = model.NodeStatusInit, model.NodeSchedulingEligible
 	prints, _ := a.plugins.Fingerprints()
 	addDrivers(n, prints)
+	a.schemas.name(n, prints, func(driver string, err error) {
+		a.cfg.Logger.Warn("jobs cannot be checked against a driver's schema", "driver", driver, "error", err)
+	})
 	devices, _ := a.plugins.Devices()
 	addDevices(n, devices)
 	plugins, _ := a.plugins.Plugins()
@@ -117,9 +120,6 @@ func addDrivers(n *model.Node, prints []pluginhost.DriverFingerprint) {
 		if detected && n.Attributes["driver."+p.Name] == "" {
 			n.Attributes["driver."+p.Name] = "1"
 			info.Attributes["driver."+p.Name] = "true"
-		}
-		if p.SchemaHash != "" && detected {
-			n.Attributes["unique.driver."+p.Name+".schema"] = p.SchemaHash
 		}
 		n.Drivers[p.Name] = info
 	}
@@ -157,7 +157,8 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 
 func sameDrivers(a, b *model.Node) bool {
 	return maps.Equal(a.Attributes, b.Attributes) && maps.EqualFunc(a.Drivers, b.Drivers, func(x, y *model.DriverInfo) bool {
-		return x.Detected == y.Detected && x.Healthy == y.Healthy && x.HealthDescription == y.HealthDescription
+		return x.Detected == y.Detected && x.Healthy == y.Healthy && x.HealthDescription == y.HealthDescription &&
+			x.SchemaHash == y.SchemaHash && x.PluginVersion == y.PluginVersion
 	})
 }
 

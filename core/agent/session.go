@@ -57,6 +57,7 @@ func (a *Agent) register(ctx context.Context) (rpc.Lease, error) {
 			a.updates.Put(r.View(), true)
 		}
 	}
+	a.sendSchemas(ctx, lease)
 	return lease, nil
 }
 
@@ -111,6 +112,7 @@ func (a *Agent) sendBeat(ctx context.Context, old rpc.Lease) (rpc.Lease, error) 
 	if err != nil {
 		return old, err
 	}
+	a.sendSchemas(ctx, lease)
 	return lease, nil
 }
 

@@ -55,6 +55,7 @@ type Dispatcher struct {
 	cfg     Config
 	logger  hclog.Logger
 	updates chan *updateRequest
+	schemas chan struct{} // of size 1: held while schemas are stored
 
 	mu       sync.Mutex
 	sessions map[string]*session  // by node id
@@ -78,6 +79,7 @@ func New(cfg Config) *Dispatcher {
 		cfg:      cfg,
 		logger:   cfg.Logger.Named("dispatch"),
 		updates:  make(chan *updateRequest),
+		schemas:  make(chan struct{}, 1),
 		sessions: map[string]*session{},
 	}
 }

@@ -21,13 +21,14 @@ const (
 )
 
 // renew gives the node a fresh lease.
-func (d *Dispatcher) renew(nodeID string, now time.Time) rpc.Lease {
+func (d *Dispatcher) renew(node *model.Node, now time.Time) rpc.Lease {
 	d.mu.Lock()
 	if d.leases != nil {
-		d.leases[nodeID] = now.Add(d.cfg.TTL)
+		d.leases[node.ID] = now.Add(d.cfg.TTL)
 	}
 	d.mu.Unlock()
-	return rpc.Lease{TTL: d.cfg.TTL, Index: d.cfg.Store.View().Index(), Servers: d.cfg.Addresses()}
+	view := d.cfg.Store.View()
+	return rpc.Lease{TTL: d.cfg.TTL, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node)}
 }
 
 // shorten lets the lease of a node whose session broke off end earlier: it has

@@ -37,7 +37,7 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	if _, err := d.propose(ctx, cmd); err != nil {
 		return rpc.Lease{}, err
 	}
-	return d.renew(node.ID, now), nil
+	return d.renew(stored, now), nil
 }
 
 // asksForEvals says whether the scheduler must look at the node anew: it is
@@ -59,7 +59,7 @@ func (d *Dispatcher) Beat(ctx context.Context, id rpc.Identity) (rpc.Lease, erro
 			return rpc.Lease{}, err
 		}
 	}
-	return d.renew(node.ID, now), nil
+	return d.renew(node, now), nil
 }
 
 func (d *Dispatcher) setStatus(ctx context.Context, view *state.View, node *model.Node, status, message string, now time.Time) error {

@@ -60,6 +60,9 @@ const (
 	kindDeletePlugin           = 61
 	kindSteerPluginRollout     = 62
 	kindStepPluginRollout      = 63
+	kindAddDriverSchemas       = 64
+	kindMarkDriverSchemas      = 65
+	kindDeleteDriverSchemas    = 66
 )
 
 // newCommand returns an empty command of the kind, nil if there is none.
@@ -137,6 +140,12 @@ func newCommand(kind byte) Command {
 		return &SteerPluginRollout{}
 	case kindStepPluginRollout:
 		return &StepPluginRollout{}
+	case kindAddDriverSchemas:
+		return &AddDriverSchemas{}
+	case kindMarkDriverSchemas:
+		return &MarkDriverSchemas{}
+	case kindDeleteDriverSchemas:
+		return &DeleteDriverSchemas{}
 	}
 	return nil
 }

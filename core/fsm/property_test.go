@@ -67,6 +67,36 @@ func TestWhatIsDerivedIsWhatTheRowsSay(t *testing.T) {
 	}
 }
 
+// checkDriverUses counts the drivers of the nodes again.
+func checkDriverUses(t *testing.T, v *state.View) {
+	t.Helper()
+	want := map[model.DriverUse]int{}
+	for n := range v.Nodes() {
+		for name, info := range n.Drivers {
+			want[model.DriverUse{Driver: name, Hash: info.SchemaHash, Version: info.PluginVersion, Datacenter: n.Datacenter, NodePool: n.NodePool}]++
+		}
+	}
+	got := 0
+	for _, driver := range []string{"raw_exec", "docker"} {
+		for _, u := range v.DriverUses(driver) {
+			key := *u
+			key.Nodes = 0
+			if u.Nodes != want[key] {
+				t.Fatalf("%+v, but %d nodes have it", *u, want[key])
+			}
+			got++
+		}
+	}
+	if got != len(want) {
+		t.Fatalf("%d uses of drivers, want %d", got, len(want))
+	}
+	for s := range v.DriverSchemas() {
+		if s.UnusedSince != 0 && v.DriverSchemaInUse(s) {
+			t.Fatalf("schema %s is in use and marked as unused", s.Hash)
+		}
+	}
+}
+
 // checkDerived computes node usage, summaries and job versions again.
 func checkDerived(t *testing.T, v *state.View) {
 	t.Helper()
@@ -104,6 +134,7 @@ func checkDerived(t *testing.T, v *state.View) {
 			t.Fatalf("node %s uses %v, want %v", a.NodeID, got, used[a.NodeID])
 		}
 	}
+	checkDriverUses(t, v)
 	for j := range v.Jobs("") {
 		s := v.JobSummary(j.Namespace, j.ID)
 		if s == nil {

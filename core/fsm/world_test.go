@@ -181,12 +181,33 @@ func (w *world) plugin() *model.PluginSpec {
 	}
 }
 
+// driverSchema is one of few.
+func (w *world) driverSchema() *model.DriverSchema {
+	driver := []string{"raw_exec", "docker"}[w.rng.IntN(2)]
+	return &model.DriverSchema{Hash: fmt.Sprintf("%s-%d", driver, w.rng.IntN(3)), Driver: driver, Body: []byte(driver)}
+}
+
+func (w *world) drivers() map[string]*model.DriverInfo {
+	out := map[string]*model.DriverInfo{}
+	for range w.rng.IntN(3) {
+		s := w.driverSchema()
+		out[s.Driver] = &model.DriverInfo{Detected: true, SchemaHash: s.Hash, PluginVersion: []string{"1", "2"}[w.rng.IntN(2)]}
+	}
+	return out
+}
+
 // next returns a random command.
 func (w *world) next() fsm.Command {
 	w.now += int64(time.Second)
 	job := pick(w, w.jobs)
 	yes := true
-	switch w.rng.IntN(33) {
+	switch w.rng.IntN(37) {
+	case 34:
+		return &fsm.AddDriverSchemas{Schemas: []*model.DriverSchema{w.driverSchema()}}
+	case 35:
+		return &fsm.MarkDriverSchemas{Hashes: []string{w.driverSchema().Hash, w.driverSchema().Hash}, At: w.now}
+	case 36:
+		return &fsm.DeleteDriverSchemas{Hashes: []string{w.driverSchema().Hash, w.driverSchema().Hash}, UnusedSince: w.now * int64(w.rng.IntN(2))}
 	case 27:
 		return &fsm.RecountJobs{}
 	case 24:
@@ -225,7 +246,10 @@ func (w *world) next() fsm.Command {
 	case 14:
 		return &fsm.UpdateDesiredTransitions{Transitions: map[string]model.DesiredTransition{pick(w, w.allocs): {Migrate: &yes}}}
 	case 15, 16:
-		n := &model.Node{ID: w.id(), Name: "n", Datacenter: "dc1", NodePool: pick(w, []string{"default", "gpu"}), Status: "ready", StatusUpdatedAt: w.now / 1e9}
+		n := &model.Node{ID: w.id(), Name: "n", Datacenter: "dc1", NodePool: pick(w, []string{"default", "gpu"}), Status: "ready", StatusUpdatedAt: w.now / 1e9, Drivers: w.drivers()}
+		if w.rng.IntN(3) == 0 {
+			n.ID = pick(w, w.nodes) // again
+		}
 		w.nodes = append(w.nodes, n.ID)
 		return &fsm.RegisterNode{Node: n}
 	case 17:

@@ -87,6 +87,10 @@ type DriverInfo struct {
 	Healthy           bool
 	HealthDescription string
 	UpdateTime        time.Time
+
+	// SchemaHash names the DriverSchema that the driver publishes, "" for none.
+	SchemaHash    string `json:",omitempty"`
+	PluginVersion string `json:",omitempty"`
 }
 
 // NodePlugin is what a node says about one of its plugins. No rule of placement

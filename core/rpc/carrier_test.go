@@ -25,13 +25,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	node     *model.Node
 	allocs   []*model.Allocation
+	schemas  [][]byte
 	attached chan rpc.Node
 	pushes   chan *rpc.Assignments
 }
 
 func (f *fake) Register(_ context.Context, n *model.Node) (rpc.Lease, error) {
 	f.node = n
-	return rpc.Lease{TTL: time.Minute, Index: 7, Servers: []string{"a:1"}}, nil
+	return rpc.Lease{TTL: time.Minute, Index: 7, Servers: []string{"a:1"}, Missing: []string{"h"}}, nil
 }
 
 func (f *fake) Beat(_ context.Context, id rpc.Identity) (rpc.Lease, error) {
@@ -52,6 +53,11 @@ func (f *fake) FetchAllocs(_ context.Context, _ rpc.Identity, ids []string) ([]*
 		out = append(out, &model.Allocation{ID: id, JobID: "web", Job: job, JobVersion: 3})
 	}
 	return out, nil
+}
+
+func (f *fake) PutDriverSchemas(_ context.Context, _ rpc.Identity, bodies [][]byte) error {
+	f.schemas = bodies
+	return nil
 }
 
 func (f *fake) Variables(_ context.Context, id rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
@@ -288,5 +294,20 @@ func TestVariablesCrossTheCarrier(t *testing.T) {
 	got, err := c.Variables(t.Context(), rpc.Identity{NodeID: "n"}, rpc.VariableQuery{Path: "nomad/jobs/web", Since: 6})
 	if err != nil || got.Index != 7 || len(got.Variables) != 1 || got.Variables[0].Path != "nomad/jobs/web" || got.Variables[0].Items["node"] != "n" {
 		t.Fatalf("got %+v, %v", got, err)
+	}
+}
+
+func TestSchemasArriveAsTheyWereSent(t *testing.T) {
+	f, c, _ := connect(t)
+	lease, err := c.Register(t.Context(), &model.Node{ID: "n"})
+	if err != nil || !reflect.DeepEqual(lease.Missing, []string{"h"}) {
+		t.Fatalf("lease %+v, %v", lease, err)
+	}
+	sent := [][]byte{[]byte(`{"driver":"a"}`), {0, 0xff}}
+	if err := c.PutDriverSchemas(t.Context(), rpc.Identity{NodeID: "n"}, sent); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(f.schemas, sent) {
+		t.Fatalf("got %q, want %q", f.schemas, sent)
 	}
 }

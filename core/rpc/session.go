@@ -20,6 +20,9 @@ type Servers interface {
 	Register(ctx context.Context, node *model.Node) (Lease, error)
 	// Beat says that the node is alive. It is due before the lease ends.
 	Beat(ctx context.Context, id Identity) (Lease, error)
+	// PutDriverSchemas brings bodies that a lease asked for: see Lease.Missing. One
+	// that no driver of the node publishes is refused.
+	PutDriverSchemas(ctx context.Context, id Identity, bodies [][]byte) error
 	// UpdateAllocs reports what became of allocs. Only ID and the fields that a
 	// node owns are read. The batch is accepted or refused as a whole.
 	UpdateAllocs(ctx context.Context, id Identity, allocs []*model.Allocation) (index uint64, err error)
@@ -50,6 +53,9 @@ type Lease struct {
 	Index uint64
 	// Servers are the addresses of all servers, for a node that must change.
 	Servers []string
+	// Missing are the hashes of schemas that the node's drivers publish and that the
+	// servers do not have yet.
+	Missing []string
 }
 
 // Assignments is what a node shall run. A node drops one whose Index is below

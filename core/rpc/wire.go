@@ -170,6 +170,7 @@ func service() *grpc.ServiceDesc {
 				return packAllocs(allocs), err
 			}),
 			variablesMethod(),
+			schemasMethod(),
 		},
 		Streams: []grpc.StreamDesc{
 			{StreamName: methodAttach, ServerStreams: true, ClientStreams: true, Handler: func(s any, stream grpc.ServerStream) error {

@@ -71,7 +71,9 @@ func (v *View) NodeUsed(nodeID string) (cpu, mem, disk int64) {
 
 func (tx *Tx) writeNode(n *model.Node) {
 	n.ModifyIndex = tx.index
-	record(tx, numNodes, tx.t.nodes.put(n), n)
+	old := tx.t.nodes.put(n)
+	record(tx, numNodes, old, n)
+	tx.accountDrivers(old, n)
 }
 
 // RegisterNode stores what a node says about itself. What servers decide about
@@ -198,5 +200,6 @@ func (tx *Tx) DeleteNode(id string) error {
 		return nodeNotFound(id)
 	}
 	record(tx, numNodes, old, nil)
+	tx.accountDrivers(old, nil)
 	return nil
 }

@@ -24,25 +24,26 @@ type Codec interface {
 // Kinds of records in a saved stream. They are part of the snapshot format:
 // never change a number.
 const (
-	recHeader     = 1
-	recEnd        = 2
-	recNamespace  = 3
-	recPool       = 4
-	recConfig     = 5
-	recNode       = 6
-	recJob        = 7
-	recSummary    = 8
-	recEval       = 9
-	recDeployment = 10
-	recResources  = 11 // referred to by the allocs after it, numbered from 1
-	recMetrics    = 12 // the same
-	recAlloc      = 13
-	recVariable   = 40
-	recRootKey    = 41
-	recPlugin     = 60
-	recLaunch     = 14
-	recGroup      = 15 // referred to by the jobs after it, numbered from 1
-	recJobShared  = 16
+	recHeader       = 1
+	recEnd          = 2
+	recNamespace    = 3
+	recPool         = 4
+	recConfig       = 5
+	recNode         = 6
+	recJob          = 7
+	recSummary      = 8
+	recEval         = 9
+	recDeployment   = 10
+	recResources    = 11 // referred to by the allocs after it, numbered from 1
+	recMetrics      = 12 // the same
+	recAlloc        = 13
+	recVariable     = 40
+	recRootKey      = 41
+	recPlugin       = 60
+	recLaunch       = 14
+	recGroup        = 15 // referred to by the jobs after it, numbered from 1
+	recJobShared    = 16
+	recDriverSchema = 61
 )
 
 // savedHeader begins a stream. Tables holds the index of the last change by the
@@ -60,7 +61,7 @@ type savedAlloc struct {
 }
 
 // Save writes the view, table by table, each ordered by id. What is derived from
-// allocs alone (node usage) is left out.
+// allocs alone (node usage) or from nodes alone (uses of drivers) is left out.
 func (v *View) Save(w io.Writer, codec Codec) error {
 	s := &saver{w: bufio.NewWriterSize(w, 256<<10), codec: codec}
 	header := savedHeader{Index: v.index, Tables: map[string]uint64{}}
@@ -82,6 +83,7 @@ func (v *View) Save(w io.Writer, codec Codec) error {
 	saveTable(s, recRootKey, v.t.rootKeys)
 	saveTable(s, recPlugin, v.t.plugins)
 	saveTable(s, recLaunch, v.t.launches)
+	saveTable(s, recDriverSchema, v.t.driverSchemas)
 	s.allocs(v.t.allocs)
 	s.record(recEnd, true)
 	if s.err != nil {
@@ -265,7 +267,7 @@ func (l *loader) row(kind byte, data []byte) error {
 		t.config = &model.SchedulerConfiguration{}
 		return l.codec.Decode(data, t.config)
 	case recNode:
-		return loadRow(l, t.nodes, data)
+		return l.node(data)
 	case recGroup:
 		g := &model.TaskGroup{}
 		l.groups = append(l.groups, g)
@@ -286,6 +288,8 @@ func (l *loader) row(kind byte, data []byte) error {
 		return loadRow(l, t.variables, data)
 	case recRootKey:
 		return loadRow(l, t.rootKeys, data)
+	case recDriverSchema:
+		return loadRow(l, t.driverSchemas, data)
 	case recPlugin:
 		return loadRow(l, t.plugins, data)
 	case recResources:
@@ -308,6 +312,16 @@ func loadRow[R any](l *loader, t *table[R], data []byte) error {
 		return err
 	}
 	t.put(row)
+	return nil
+}
+
+func (l *loader) node(data []byte) error {
+	n := &model.Node{}
+	if err := l.codec.Decode(data, n); err != nil {
+		return err
+	}
+	l.tx.t.nodes.put(n)
+	l.tx.accountDrivers(nil, n)
 	return nil
 }
 

@@ -96,6 +96,7 @@ const (
 	numVariables
 	numRootKeys
 	numPlugins
+	numDriverSchemas
 )
 
 // seed writes what a fresh cluster starts with.

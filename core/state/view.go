@@ -35,15 +35,16 @@ func (v *View) TableIndex(names ...string) uint64 {
 // Sizes returns the number of rows by table.
 func (v *View) Sizes() map[string]int {
 	return map[string]int{
-		TableJobs:        v.t.jobs.len(),
-		TableAllocs:      v.t.allocs.len(),
-		TableEvals:       v.t.evals.len(),
-		TableDeployments: v.t.deployments.len(),
-		TableNodes:       v.t.nodes.len(),
-		TableNamespaces:  v.t.namespaces.len(),
-		TableNodePools:   v.t.pools.len(),
-		TableVariables:   v.t.variables.len(),
-		TableRootKeys:    v.t.rootKeys.len(),
-		TablePluginSpecs: v.t.plugins.len(),
+		TableJobs:          v.t.jobs.len(),
+		TableAllocs:        v.t.allocs.len(),
+		TableEvals:         v.t.evals.len(),
+		TableDeployments:   v.t.deployments.len(),
+		TableNodes:         v.t.nodes.len(),
+		TableNamespaces:    v.t.namespaces.len(),
+		TableNodePools:     v.t.pools.len(),
+		TableVariables:     v.t.variables.len(),
+		TableRootKeys:      v.t.rootKeys.len(),
+		TableDriverSchemas: v.t.driverSchemas.len(),
+		TablePluginSpecs:   v.t.plugins.len(),
 	}
 }

@@ -77,11 +77,12 @@ func (s *Schema) Check() error {
 // walker goes through a config beside its schema and collects what is wrong.
 type walker struct {
 	deferred bool
+	about    string // the description of the attribute that is looked at
 	problems Problems
 }
 
 func (w *walker) addf(path, format string, args ...any) {
-	w.problems = append(w.problems, Problem{Path: path, Text: fmt.Sprintf(format, args...)})
+	w.problems = append(w.problems, Problem{Path: path, Text: fmt.Sprintf(format, args...), Description: w.about})
 }
 
 func (w *walker) check(path string, s *Schema) {
@@ -115,22 +116,24 @@ var allTypes = []Type{String, Number, Bool, ListString, MapString, ListMapString
 
 func (w *walker) object(path string, s *Schema, config map[string]any) map[string]any {
 	out := make(map[string]any, len(s.Attributes))
+	outer := w.about
 	for i := range s.Attributes {
 		a := &s.Attributes[i]
-		p := path + "." + a.Name
 		v := config[a.Name]
-		if v == nil && a.Required {
-			w.addf(p, "required")
-			continue
-		}
-		if v == nil {
+		if v == nil && !a.Required {
 			v = a.Default
 		}
-		if v != nil {
-			out[a.Name] = w.value(p, a, v)
+		w.about = a.Description
+		switch {
+		case v == nil && a.Required:
+			w.addf(path+"."+a.Name, "required")
+		case v != nil:
+			out[a.Name] = w.value(path+"."+a.Name, a, v)
 		}
 	}
+	w.about = ""
 	w.unknown(path, s, config)
+	w.about = outer
 	return out
 }
 

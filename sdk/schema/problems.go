@@ -17,6 +17,9 @@ import (
 type Problem struct {
 	Path string
 	Text string
+	// Description is what the plugin says about the attribute, "" for one that it
+	// does not have.
+	Description string
 }
 
 func (p Problem) Error() string { return p.Path + ": " + p.Text }

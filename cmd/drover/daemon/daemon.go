@@ -176,6 +176,7 @@ func (d *Daemon) serverConfig() server.Config {
 			Eval: config.Duration(c.EvalGCThreshold, keep.Eval), BatchEval: config.Duration(c.BatchEvalGCThreshold, keep.BatchEval),
 			Job: config.Duration(c.JobGCThreshold, keep.Job), Deployment: config.Duration(c.DeploymentGCThreshold, keep.Deployment),
 			Node: config.Duration(c.NodeGCThreshold, keep.Node), Interval: config.Duration(c.JobGCInterval, keep.Interval),
+			DriverSchema: keep.DriverSchema,
 		},
 		Jobs:              endpoint.JobLimits{DefaultPriority: c.JobDefaultPriority, MaxPriority: c.JobMaxPriority, MaxCount: c.JobMaxCount, MaxSource: source},
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), TrailingLogs: uint64(c.RaftTrailingLogs),

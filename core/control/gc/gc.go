@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package gc owns the garbage collection of state: evals with their allocs,
-// deployments, dead jobs and nodes that are down, once they have been over for
-// longer than a threshold. Ages are taken from the objects' own times, so a
+// deployments, dead jobs, nodes that are down and schemas of drivers that no node
+// has, once they have been over for longer than a threshold. Ages are taken from the objects' own times, so a
 // restart or a new leader forgets nothing. Alloc directories are the business
 // of the nodes (core/agent). core/server imports it.
 package gc
@@ -25,12 +25,15 @@ type Thresholds struct {
 	Job        time.Duration
 	Deployment time.Duration
 	Node       time.Duration
-	Interval   time.Duration // how often the state is looked through; 0 is 5 minutes
+	// DriverSchema is how long jobs are checked against a driver that no node has
+	// any more.
+	DriverSchema time.Duration
+	Interval     time.Duration // how often the state is looked through; 0 is 5 minutes
 }
 
 // DefaultThresholds are those of the reference.
 func DefaultThresholds() Thresholds {
-	return Thresholds{Eval: time.Hour, BatchEval: 24 * time.Hour, Job: 4 * time.Hour, Deployment: time.Hour, Node: 24 * time.Hour}
+	return Thresholds{Eval: time.Hour, BatchEval: 24 * time.Hour, Job: 4 * time.Hour, Deployment: time.Hour, Node: 24 * time.Hour, DriverSchema: 72 * time.Hour}
 }
 
 const (
@@ -56,7 +59,7 @@ func (Controller) Reads() []string { return []string{state.TableSchedulerConfig}
 
 // Writes lists what its commands delete from.
 func (Controller) Writes() []string {
-	return []string{state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableJobs, state.TableNodes}
+	return []string{state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableJobs, state.TableNodes, state.TableDriverSchemas}
 }
 
 // Keys returns nothing: see Reads.
@@ -91,6 +94,7 @@ func collect(v *state.View, now time.Time, t Thresholds) *work {
 	w.evals()
 	w.deployments()
 	w.nodes()
+	w.driverSchemas()
 	return w
 }
 
@@ -105,6 +109,8 @@ type work struct {
 	allocIDs      []string
 	deploymentIDs []string
 	nodeIDs       []string
+	unusedSchemas []string // to be marked: seen without a node for the first time
+	oldSchemas    []string
 	allocGone     map[string]bool
 }
 
@@ -243,9 +249,31 @@ func (w *work) nodes() {
 	}
 }
 
+// driverSchemas finds schemas that no node has, as long as it is remembered since
+// when that is; with a threshold of zero at once.
+func (w *work) driverSchemas() {
+	for s := range w.view.DriverSchemas() {
+		switch {
+		case w.view.DriverSchemaInUse(s):
+		case w.t.DriverSchema == 0 || s.UnusedSince != 0 && w.over(s.UnusedSince, w.t.DriverSchema):
+			w.oldSchemas = append(w.oldSchemas, s.Hash)
+		case s.UnusedSince == 0:
+			w.unusedSchemas = append(w.unusedSchemas, s.Hash)
+		}
+	}
+}
+
+// since is the time until which a schema that goes must have become unused, 0 for any.
+func (w *work) since() int64 {
+	if w.t.DriverSchema == 0 {
+		return 0
+	}
+	return w.now.Add(-w.t.DriverSchema).UnixNano()
+}
+
 // left is how many objects are found and in no command yet.
 func (w *work) left() int {
-	return len(w.evalIDs) + len(w.allocIDs) + len(w.deploymentIDs) + len(w.purge) + len(w.nodeIDs)
+	return len(w.evalIDs) + len(w.allocIDs) + len(w.deploymentIDs) + len(w.purge) + len(w.nodeIDs) + len(w.unusedSchemas) + len(w.oldSchemas)
 }
 
 // commands returns the commands that remove about limit objects of what was
@@ -264,6 +292,10 @@ func (w *work) commands(limit int) []fsm.Command {
 			for _, j := range take(&w.purge) {
 				out = append(out, &fsm.DeregisterJob{Namespace: j.Namespace, ID: j.ID, Purge: true, IfModifyIndex: j.ModifyIndex})
 			}
+		case len(w.unusedSchemas) > 0:
+			out = append(out, &fsm.MarkDriverSchemas{Hashes: take(&w.unusedSchemas), At: w.now.UnixNano()})
+		case len(w.oldSchemas) > 0:
+			out = append(out, &fsm.DeleteDriverSchemas{Hashes: take(&w.oldSchemas), UnusedSince: w.since()})
 		default:
 			out = append(out, &fsm.DeregisterNodes{IDs: take(&w.nodeIDs), OnlyDown: true})
 		}

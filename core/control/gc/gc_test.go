@@ -182,3 +182,44 @@ func TestTheIntervalIsWhatIsConfigured(t *testing.T) {
 		}
 	}
 }
+
+func TestADriversSchemaGoesSomeTimeAfterItsLastNode(t *testing.T) {
+	s := state.New()
+	edit(t, s, func(tx *state.Tx) error {
+		tx.RegisterNode(&model.Node{ID: "n", Status: model.NodeStatusReady, Drivers: map[string]*model.DriverInfo{"docker": {SchemaHash: "h"}}})
+		return tx.AddDriverSchema(&model.DriverSchema{Hash: "h", Driver: "docker", Body: []byte("{}")})
+	})
+	f := fsm.New(s, hclog.NewNullLogger())
+	pass := func(at time.Time, th gc.Thresholds) {
+		t.Helper()
+		for _, c := range gc.Collect(s.View(), at, th) {
+			data, err := fsm.Encode(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer := f.ApplyBatch([]fsm.Entry{{Index: s.View().Index() + 1, Data: data}})[0]; answer != nil {
+				t.Fatal(answer)
+			}
+		}
+	}
+	known := func() bool { return s.View().DriverSchemaByHash("h") != nil }
+	keep := gc.DefaultThresholds()
+	pass(start.Add(1000*time.Hour), keep)
+	if pass(start.Add(1000*time.Hour), gc.Thresholds{}); !known() || s.View().DriverSchemaByHash("h").UnusedSince != 0 {
+		t.Fatal("the schema of a node was collected")
+	}
+	edit(t, s, func(tx *state.Tx) error { return tx.DeleteNode("n") })
+	pass(start, keep)
+	if pass(start.Add(72*time.Hour-time.Second), keep); !known() {
+		t.Fatal("a schema went before its time")
+	}
+	if pass(start.Add(72*time.Hour), keep); known() {
+		t.Fatal("a schema stays for ever")
+	}
+	edit(t, s, func(tx *state.Tx) error {
+		return tx.AddDriverSchema(&model.DriverSchema{Hash: "h", Driver: "docker", Body: []byte("{}")})
+	})
+	if pass(start, gc.Thresholds{}); known() {
+		t.Fatal("an operator's collection spares a schema that no node has")
+	}
+}

@@ -1,0 +1,129 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/driverschema"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	// schemaTimeout bounds the sending of schemas, which holds up beats.
+	schemaTimeout = 2 * time.Second
+	// schemaPause is how long after a failure nothing is sent.
+	schemaPause = 10 * time.Second
+)
+
+// schemas is what the node's drivers publish, for servers that lack it. Reports of
+// the node carry hashes; a body travels when a lease asks for it.
+type schemas struct {
+	mu      sync.Mutex
+	bodies  map[string][]byte // by hash
+	refused map[string]bool   // by hash: servers will not have it, or it cannot be written
+	notTill time.Time
+}
+
+// name writes the hashes of what the drivers publish into the node. A driver
+// whose schema cannot be published is one that jobs are not checked against.
+func (s *schemas) name(n *model.Node, prints []pluginhost.DriverFingerprint, warn func(driver string, err error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bodies := map[string][]byte{}
+	for _, p := range prints {
+		info := n.Drivers[p.Name]
+		if info == nil {
+			continue
+		}
+		info.PluginVersion = p.PluginVersion
+		body := bodyOf(p)
+		hash, data, err := body.Encode()
+		if err != nil {
+			if !s.refused[p.Name] {
+				warn(p.Name, err)
+			}
+			s.refuse(p.Name)
+			continue
+		}
+		info.SchemaHash, bodies[hash] = hash, data
+	}
+	s.bodies = bodies
+}
+
+func bodyOf(p pluginhost.DriverFingerprint) *driverschema.Body {
+	c := p.Capabilities
+	out := &driverschema.Body{Driver: p.Name, Task: p.TaskConfigSchema, Capabilities: driverschema.Capabilities{
+		SendSignals: c.SendSignals, Exec: c.Exec, MountConfigs: c.MountConfigs, DisableLogCollection: c.DisableLogCollection, Ignores: c.Ignores,
+	}}
+	for _, m := range c.NetworkModes {
+		out.Capabilities.NetworkModes = append(out.Capabilities.NetworkModes, string(m))
+	}
+	return out
+}
+
+// refuse remembers what nobody will have, so that it is told and tried once.
+func (s *schemas) refuse(key string) {
+	if s.refused == nil {
+		s.refused = map[string]bool{}
+	}
+	s.refused[key] = true
+}
+
+// wanted returns the bodies of the hashes that may be sent now.
+func (s *schemas) wanted(hashes []string, now time.Time) (bodies [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Before(s.notTill) {
+		return nil
+	}
+	for _, hash := range hashes {
+		if data := s.bodies[hash]; data != nil && !s.refused[hash] {
+			bodies = append(bodies, data)
+		}
+	}
+	return bodies
+}
+
+// sent takes note of how it went.
+func (s *schemas) sent(bodies [][]byte, err error, now time.Time) {
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notTill = now.Add(schemaPause)
+	if errdefs.IsInvalidArgument(err) {
+		for _, data := range bodies {
+			s.refuse(driverschema.Hash(data))
+		}
+	}
+}
+
+// sendSchemas brings the servers what a lease says they lack. If it fails a later
+// lease asks again.
+func (a *Agent) sendSchemas(ctx context.Context, lease rpc.Lease) {
+	if len(lease.Missing) == 0 {
+		return
+	}
+	for _, data := range a.schemas.wanted(lease.Missing, time.Now()) {
+		// One by one: one that is refused must not take others with it.
+		bodies := [][]byte{data}
+		call, cancel := context.WithTimeout(ctx, schemaTimeout)
+		err := a.cfg.Servers.PutDriverSchemas(call, a.identity(), bodies)
+		cancel()
+		a.schemas.sent(bodies, err, time.Now())
+		if err != nil {
+			a.cfg.Logger.Warn("the servers did not take a driver's schema; until they have it jobs are not checked against it", "error", err)
+			if !errdefs.IsInvalidArgument(err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch
+
+import (
+	"context"
+	"slices"
+
+	"github.com/drover-project/drover/core/driverschema"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// maxDrivers bounds the schemas that a node is asked for at a time.
+const maxDrivers = 64
+
+// missing returns the hashes of schemas that a node's drivers publish and that
+// nobody has brought yet. One for which there is no room is not asked for.
+func missing(view *state.View, node *model.Node) []string {
+	var out []string
+	for name, info := range node.Drivers {
+		if info == nil || info.SchemaHash == "" || len(out) == maxDrivers {
+			continue
+		}
+		if view.DriverSchemaByHash(info.SchemaHash) == nil && view.FitsDriverSchema(name) == nil {
+			out = append(out, info.SchemaHash)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// PutDriverSchemas stores what a node's drivers publish: see rpc.Servers. Many
+// nodes bring the same at the same time when a driver is new: they go one by one,
+// and all but the first find it there.
+func (d *Dispatcher) PutDriverSchemas(ctx context.Context, id rpc.Identity, bodies [][]byte) error {
+	select {
+	case d.schemas <- struct{}{}:
+		defer func() { <-d.schemas }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	view := d.cfg.Store.View()
+	node, err := d.known(view, id)
+	if err != nil {
+		return err
+	}
+	if len(bodies) > maxDrivers {
+		return errdefs.InvalidArgumentf("%d schemas of drivers at once; send at most %d", len(bodies), maxDrivers)
+	}
+	cmd := &fsm.AddDriverSchemas{}
+	for _, data := range bodies {
+		row, err := schemaRow(node, data)
+		if err != nil {
+			return err
+		}
+		if view.DriverSchemaByHash(row.Hash) == nil {
+			cmd.Schemas = append(cmd.Schemas, row)
+		}
+	}
+	if len(cmd.Schemas) == 0 {
+		return nil
+	}
+	_, err = d.propose(ctx, cmd)
+	return err
+}
+
+// schemaRow reads a body that a driver of the node must publish.
+func schemaRow(node *model.Node, data []byte) (*model.DriverSchema, error) {
+	body, err := driverschema.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	hash := driverschema.Hash(data)
+	if info := node.Drivers[body.Driver]; info == nil || info.SchemaHash != hash {
+		return nil, errdefs.InvalidArgumentf("driver %q of node %q publishes no schema %s; register the node first", body.Driver, node.ID, hash)
+	}
+	return &model.DriverSchema{Hash: hash, Driver: body.Driver, Body: data}, nil
+}

@@ -1,0 +1,109 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package driverschema is what servers and the CLI know of task drivers: the body
+// that each driver publishes (its capabilities and the schema of a task's config
+// block), its hash, and the check of a job against the bodies of a cluster. It
+// owns the form of the body and every word of the check. It does not own where
+// bodies are kept (core/state), how they get there (core/agent, core/dispatch) and
+// where in a job file a finding is (core/jobspec). core/agent, core/dispatch,
+// core/endpoint and cmd/drover import it.
+package driverschema
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+// Bounds of a body. The largest of a first-party driver has 8 KiB.
+const (
+	MaxBytes      = 128 << 10
+	maxDepth      = 16
+	maxAttributes = 2048
+	maxName       = 128
+)
+
+// Body is what a driver publishes.
+type Body struct {
+	Driver       string        `json:"driver"`
+	Capabilities Capabilities  `json:"capabilities"`
+	Task         schema.Schema `json:"task"`
+}
+
+// Capabilities are those of sdk/driver/v1 that a job can ask for.
+type Capabilities struct {
+	SendSignals          bool     `json:"send_signals,omitempty"`
+	Exec                 bool     `json:"exec,omitempty"`
+	NetworkModes         []string `json:"network_modes,omitempty"`
+	MountConfigs         bool     `json:"mount_configs,omitempty"`
+	DisableLogCollection bool     `json:"disable_log_collection,omitempty"`
+	Ignores              []string `json:"ignores,omitempty"`
+}
+
+// Encode returns the bytes of a body and their hash. A body that servers would
+// refuse gives the error that they would give.
+func (b *Body) Encode() (hash string, data []byte, err error) {
+	if data, err = json.Marshal(b); err != nil {
+		return "", nil, errdefs.InvalidArgumentf("the schema of driver %q cannot be written as JSON: %w", b.Driver, err)
+	}
+	if _, err := Decode(data); err != nil {
+		return "", nil, err
+	}
+	return Hash(data), data, nil
+}
+
+// Hash names a body: the same bytes have the same hash.
+func Hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Decode reads a body that another machine sent. What its schema has that this
+// version does not know stands for any value: a driver may be newer than we are.
+func Decode(data []byte) (*Body, error) {
+	if len(data) > MaxBytes {
+		return nil, errdefs.InvalidArgumentf("the schema of a driver has %d bytes; at most %d are kept: shorten its descriptions", len(data), MaxBytes)
+	}
+	b := &Body{}
+	if err := json.Unmarshal(data, b); err != nil {
+		return nil, errdefs.InvalidArgumentf("the schema of a driver cannot be read: %w", err)
+	}
+	if b.Driver == "" || len(b.Driver) > maxName {
+		return nil, errdefs.InvalidArgumentf("the schema of a driver names no driver, or one with more than %d bytes", maxName)
+	}
+	left := maxAttributes
+	if err := settle(&b.Task, b.Driver, 0, &left); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+var known = []schema.Type{
+	schema.String, schema.Number, schema.Bool, schema.ListString, schema.MapString, schema.ListMapString, schema.ListMapNumber,
+	schema.Any, schema.Block, schema.BlockList,
+}
+
+// settle bounds a schema and makes what cannot be checked accept any value.
+func settle(s *schema.Schema, driver string, depth int, left *int) error {
+	if *left -= len(s.Attributes); *left < 0 || depth > maxDepth {
+		return errdefs.InvalidArgumentf("the schema of driver %q has more than %d attributes or blocks nested more than %d deep", driver, maxAttributes, maxDepth)
+	}
+	for i := range s.Attributes {
+		a := &s.Attributes[i]
+		nested := a.Type == schema.Block || a.Type == schema.BlockList
+		if !slices.Contains(known, a.Type) || nested != (a.Block != nil) {
+			a.Type, a.Block = schema.Any, nil
+		}
+		if a.Block != nil {
+			if err := settle(a.Block, driver, depth+1, left); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

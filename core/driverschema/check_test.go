@@ -1,0 +1,159 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverschema_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/drover-project/drover/core/driverschema"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+func decodeMap(data []byte) map[string]any {
+	var m map[string]any
+	if json.Unmarshal(data, &m) != nil {
+		return nil
+	}
+	return m
+}
+
+func job(tasks ...*model.Task) *model.Job {
+	return &model.Job{ID: "j", Datacenters: []string{"eu-*"}, NodePool: "default", TaskGroups: []*model.TaskGroup{{Name: "web", Tasks: tasks}}}
+}
+
+func task(config map[string]any) *model.Task {
+	return &model.Task{Name: "server", Driver: "shell", Config: config}
+}
+
+func lines(findings []driverschema.Finding) []string {
+	var out []string
+	for _, f := range findings {
+		out = append(out, f.String())
+	}
+	return out
+}
+
+func with(bodies ...*driverschema.Body) func(string) driverschema.Found {
+	return func(string) driverschema.Found { return driverschema.Found{Bodies: bodies} }
+}
+
+func same(t *testing.T, got []driverschema.Finding, want ...string) {
+	t.Helper()
+	if !slices.Equal(lines(got), want) {
+		t.Errorf("got  %q\nwant %q", lines(got), want)
+	}
+}
+
+func TestEveryProblemIsNamedWithItsTaskAndTheDriversOwnWords(t *testing.T) {
+	r := driverschema.Check(job(task(map[string]any{"comand": "x", "args": "y"})), with(shell()))
+	same(t, r.Problems,
+		`task group "web" -> task "server" -> config.command: required (program to run)`,
+		`task group "web" -> task "server" -> config.args: must be a list, is "y" (its arguments)`,
+		`task group "web" -> task "server" -> config.comand: unknown attribute; did you mean "command"?`)
+	same(t, r.Ignored)
+}
+
+func TestAConfigIsRightIfOneVersionOfTheDriverAcceptsIt(t *testing.T) {
+	older, newer := shell(), shell()
+	newer.Task.Attributes = append(newer.Task.Attributes, attr("shell", schema.String, true, "which one"))
+	if r := driverschema.Check(job(task(map[string]any{"command": "x"})), with(newer, older)); len(r.Problems) > 0 {
+		t.Fatalf("problems %q", lines(r.Problems))
+	}
+	r := driverschema.Check(job(task(map[string]any{"command": "x", "shel": "y"})), with(newer, older))
+	same(t, r.Problems,
+		`task group "web" -> task "server" -> config.shell: required (which one)`,
+		`task group "web" -> task "server" -> config.shel: unknown attribute; did you mean "shell"?`)
+}
+
+func TestADriverOfWhichNothingIsKnownIsNotChecked(t *testing.T) {
+	r := driverschema.Check(job(task(map[string]any{"anything": 1})), with())
+	if len(r.Problems)+len(r.Ignored) > 0 {
+		t.Fatalf("%+v", r)
+	}
+	r = driverschema.Check(job(task(nil)), func(string) driverschema.Found { return driverschema.Found{Absent: true} })
+	same(t, r.Problems)
+	same(t, r.Ignored, `task group "web" -> task "server" -> driver: no node of the cluster has driver "shell"`)
+}
+
+func TestTheBodiesAreThoseOfTheNodesThatTheJobMayRunOn(t *testing.T) {
+	known := func(name string, created uint64, uses ...model.DriverUse) driverschema.Known {
+		b := shell()
+		b.Capabilities.Ignores = []string{name} // to tell them apart
+		return driverschema.Known{Body: b, CreateIndex: created, Uses: uses}
+	}
+	near := known("near", 1, model.DriverUse{Datacenter: "eu-1", NodePool: "default"})
+	newer := known("newer", 3, model.DriverUse{Datacenter: "eu-2", NodePool: "default"})
+	pool := known("pool", 4, model.DriverUse{Datacenter: "eu-1", NodePool: "gpu"})
+	far := known("far", 5, model.DriverUse{Datacenter: "us-1", NodePool: "default"})
+	gone := known("gone", 6)
+	for _, c := range []struct {
+		what string
+		all  []driverschema.Known
+		pool string
+		want []string
+	}{
+		{"near", []driverschema.Known{near, newer, pool, far, gone}, "default", []string{"newer", "near"}},
+		{"all pools", []driverschema.Known{near, pool, far, gone}, "all", []string{"pool", "near"}},
+		{"elsewhere", []driverschema.Known{gone, far, pool}, "default", []string{"far", "pool"}},
+		{"remembered", []driverschema.Known{gone}, "default", []string{"gone"}},
+		{"unknown", nil, "default", nil},
+	} {
+		j := job()
+		j.NodePool = c.pool
+		var got []string
+		for _, b := range driverschema.Choose(c.all, j) {
+			got = append(got, b.Capabilities.Ignores[0])
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+}
+
+func TestWhatTheDriverWillNotActOnIsSaid(t *testing.T) {
+	everything := func() *model.Job {
+		tk := task(map[string]any{"command": "x"})
+		tk.User, tk.KillSignal = "nobody", "SIGHUP"
+		tk.Resources = &model.Resources{Cores: 2, MemoryMaxMB: 100, Devices: []*model.RequestedDevice{{Name: "gpu"}}}
+		tk.VolumeMounts = []*model.VolumeMount{{Volume: "v"}}
+		tk.Templates = []*model.Template{{ChangeMode: "restart"}, {ChangeMode: "signal"}, {ChangeMode: "script"}}
+		tk.Actions = []*model.Action{{Name: "a"}}
+		tk.LogConfig = &model.LogConfig{MaxFiles: 3, MaxFileSizeMB: 10}
+		tk.Services = []*model.Service{{Checks: []*model.ServiceCheck{{Type: "tcp"}, {Type: "script"}}}}
+		j := job(tk)
+		j.TaskGroups[0].Networks = []*model.NetworkResource{{Mode: "bridge", DNS: &model.DNSConfig{Servers: []string{"10.0.0.1"}}}}
+		j.TaskGroups[0].Services = []*model.Service{{Checks: []*model.ServiceCheck{{Type: "script", TaskName: "server"}, {Type: "script", TaskName: "other"}}}}
+		return j
+	}
+	able := shell()
+	able.Capabilities = driverschema.Capabilities{SendSignals: true, Exec: true, MountConfigs: true, NetworkModes: []string{"host", "group"}}
+	same(t, driverschema.Check(everything(), with(able)).Ignored)
+
+	unable := shell()
+	unable.Capabilities = driverschema.Capabilities{DisableLogCollection: true, NetworkModes: []string{"host"},
+		Ignores: []string{"user", "resources.cores", "resources.memory_max", "resources.device", "network.dns", "a word of tomorrow"}}
+	const at, group = `task group "web" -> task "server" -> `, `task group "web" -> `
+	same(t, driverschema.Check(everything(), with(unable)).Ignored,
+		at+`user: driver "shell" does not act on it`,
+		at+`resources.cores: driver "shell" does not act on it`,
+		at+`resources.memory_max: driver "shell" does not act on it`,
+		at+`resources.device: driver "shell" does not act on it`,
+		group+`network[0].dns: task "server": driver "shell" does not act on it`,
+		at+`volume_mount[0]: driver "shell" cannot mount volumes: the task will not start`,
+		at+`kill_signal: driver "shell" sends no signals`,
+		at+`template[1].change_mode: driver "shell" sends no signals: a change of the template cannot be told to the task`,
+		at+`template[2].change_mode: driver "shell" runs no commands in tasks: the script cannot run`,
+		at+`action[0]: driver "shell" runs no commands in tasks: the action cannot run`,
+		at+`service[0].check[1]: driver "shell" runs no commands in tasks: the check cannot run`,
+		group+`service[0].check[0]: driver "shell" runs no commands in tasks: the check cannot run`,
+		at+`logs: driver "shell" keeps no logs of its tasks: the block is ignored`,
+		group+`network[0].mode: task "server": driver "shell" cannot join a network of mode "bridge"`)
+
+	plain := job(task(map[string]any{"command": "x"}))
+	plain.TaskGroups[0].Tasks[0].LogConfig = &model.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10}
+	same(t, driverschema.Check(plain, with(unable)).Ignored)
+}

@@ -1,0 +1,62 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverschema
+
+import (
+	"path"
+	"slices"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Known is one body of a driver that a cluster knows, and where it is in use.
+type Known struct {
+	Body        *Body
+	CreateIndex uint64 // when the cluster got to know it
+	Uses        []model.DriverUse
+}
+
+// Choose returns the bodies that a job is checked against, the newest first:
+// those of the nodes that the job may run on; if none has the driver, those of
+// all nodes; and if none of them has it, those that are still remembered.
+func Choose(all []Known, job *model.Job) []*Body {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Known) int {
+		switch {
+		case a.CreateIndex > b.CreateIndex:
+			return -1
+		case a.CreateIndex < b.CreateIndex:
+			return 1
+		}
+		return 0
+	})
+	within := func(k Known) bool {
+		return slices.ContainsFunc(k.Uses, func(u model.DriverUse) bool { return reaches(job, u) })
+	}
+	inUse := func(k Known) bool { return len(k.Uses) > 0 }
+	anywhere := func(Known) bool { return true }
+	for _, keep := range []func(Known) bool{within, inUse, anywhere} {
+		var out []*Body
+		for _, k := range all {
+			if keep(k) {
+				out = append(out, k.Body)
+			}
+		}
+		if len(out) > 0 {
+			return out
+		}
+	}
+	return nil
+}
+
+// reaches reports whether the job may run on nodes of the datacenter and pool.
+func reaches(job *model.Job, u model.DriverUse) bool {
+	if job.NodePool != model.NodePoolAll && job.NodePool != u.NodePool {
+		return false
+	}
+	return slices.ContainsFunc(job.Datacenters, func(glob string) bool {
+		ok, err := path.Match(glob, u.Datacenter)
+		return ok && err == nil
+	})
+}

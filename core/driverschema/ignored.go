@@ -1,0 +1,156 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverschema
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// ignored lists what of a task, and of its group, the driver will not act on.
+func (b *Body) ignored(g *model.TaskGroup, t *model.Task) []Finding {
+	n := &notes{at: Finding{Group: g.Name, Task: t.Name, Driver: b.Driver}}
+	n.listed(b.Capabilities.Ignores, g, t)
+	c := b.Capabilities
+	if !c.MountConfigs {
+		for i := range t.VolumeMounts {
+			n.addf(fmt.Sprintf("volume_mount[%d]", i), "driver %q cannot mount volumes: the task will not start", b.Driver)
+		}
+	}
+	if !c.SendSignals {
+		n.withoutSignals(t)
+	}
+	if !c.Exec {
+		n.withoutExec(g, t)
+	}
+	if c.DisableLogCollection && ownLogs(t.LogConfig) {
+		n.addf("logs", "driver %q keeps no logs of its tasks: the block is ignored", b.Driver)
+	}
+	n.networks(c.NetworkModes, g)
+	return n.findings
+}
+
+type notes struct {
+	at       Finding
+	findings []Finding
+}
+
+func (n *notes) addf(path, format string, args ...any) {
+	f := n.at
+	f.Path, f.Text = path, fmt.Sprintf(format, args...)
+	n.findings = append(n.findings, f)
+}
+
+// listed goes through what the driver itself says that it ignores.
+func (n *notes) listed(words []string, g *model.TaskGroup, t *model.Task) {
+	r := t.Resources
+	if r == nil {
+		r = &model.Resources{}
+	}
+	for _, word := range words {
+		set := false
+		switch word {
+		case "user":
+			set = t.User != ""
+		case "kill_signal":
+			set = t.KillSignal != ""
+		case "resources.cores":
+			set = r.Cores > 0
+		case "resources.memory_max":
+			set = r.MemoryMaxMB > 0
+		case "resources.device":
+			set = len(r.Devices) > 0
+		case "network.dns":
+			n.resolvers(g)
+		}
+		if set {
+			n.addf(word, "driver %q does not act on it", n.at.Driver)
+		}
+	}
+}
+
+func (n *notes) resolvers(g *model.TaskGroup) {
+	for i, network := range g.Networks {
+		if network.DNS != nil {
+			n.addf(fmt.Sprintf("network[%d].dns", i), "driver %q does not act on it", n.at.Driver)
+			n.ofGroup()
+		}
+	}
+}
+
+// ofGroup makes the last finding one about the group's block.
+func (n *notes) ofGroup() {
+	last := &n.findings[len(n.findings)-1]
+	last.Text = fmt.Sprintf("task %q: %s", last.Task, last.Text)
+	last.Task = ""
+}
+
+func (n *notes) withoutSignals(t *model.Task) {
+	if t.KillSignal != "" {
+		n.addf("kill_signal", "driver %q sends no signals", n.at.Driver)
+	}
+	for i, tmpl := range t.Templates {
+		if tmpl.ChangeMode == "signal" {
+			n.addf(fmt.Sprintf("template[%d].change_mode", i), "driver %q sends no signals: a change of the template cannot be told to the task", n.at.Driver)
+		}
+	}
+}
+
+func (n *notes) withoutExec(g *model.TaskGroup, t *model.Task) {
+	for i, tmpl := range t.Templates {
+		if tmpl.ChangeMode == "script" {
+			n.addf(fmt.Sprintf("template[%d].change_mode", i), "driver %q runs no commands in tasks: the script cannot run", n.at.Driver)
+		}
+	}
+	for i := range t.Actions {
+		n.addf(fmt.Sprintf("action[%d]", i), "driver %q runs no commands in tasks: the action cannot run", n.at.Driver)
+	}
+	n.checks(t.Services, func(*model.Service, *model.ServiceCheck) bool { return true })
+	mine := len(n.findings)
+	n.checks(g.Services, func(s *model.Service, c *model.ServiceCheck) bool {
+		return c.TaskName == t.Name || c.TaskName == "" && s.TaskName == t.Name
+	})
+	for i := mine; i < len(n.findings); i++ {
+		n.findings[i].Task = ""
+	}
+}
+
+func (n *notes) checks(services []*model.Service, runs func(*model.Service, *model.ServiceCheck) bool) {
+	for i, s := range services {
+		for j, c := range s.Checks {
+			if c.Type == "script" && runs(s, c) {
+				n.addf(fmt.Sprintf("service[%d].check[%d]", i, j), "driver %q runs no commands in tasks: the check cannot run", n.at.Driver)
+			}
+		}
+	}
+}
+
+// ownLogs reports whether a job says anything about logs but the defaults.
+func ownLogs(l *model.LogConfig) bool {
+	return l != nil && *l != (model.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10})
+}
+
+// networks compares the group's networks with those that the driver can join. A
+// driver that lists none says nothing about it.
+func (n *notes) networks(modes []string, g *model.TaskGroup) {
+	if len(modes) == 0 {
+		return
+	}
+	for i, network := range g.Networks {
+		can := true
+		switch mode := network.Mode; mode {
+		case "", "host":
+		case "none":
+			can = slices.Contains(modes, "none")
+		default: // bridge, cni/NAME: a namespace that the node makes, or the driver itself
+			can = slices.Contains(modes, "group") || slices.Contains(modes, "task")
+		}
+		if !can {
+			n.addf(fmt.Sprintf("network[%d].mode", i), "driver %q cannot join a network of mode %q", n.at.Driver, network.Mode)
+			n.ofGroup()
+		}
+	}
+}

@@ -1,0 +1,196 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Bounds on the schemas that are kept: in all, and of one driver, so that a
+// driver whose schema is another one at each start crowds out only itself.
+const (
+	maxDriverSchemas = 1024
+	maxPerDriver     = 64
+)
+
+const byDriver = 0 // the secondary index of driver schemas
+
+var driverSchemaSchema = &schema[model.DriverSchema]{
+	id:          func(s *model.DriverSchema) string { return s.Hash },
+	secondaries: []secondary[model.DriverSchema]{{name: "driver", key: func(s *model.DriverSchema) string { return s.Driver }}},
+}
+
+// Uses of drivers follow from the nodes alone; they are not saved.
+var driverUseSchema = &schema[model.DriverUse]{id: driverUseID}
+
+func driverUseID(u *model.DriverUse) string {
+	return strings.Join([]string{u.Driver, u.Hash, u.Version, u.Datacenter, u.NodePool}, "\x00")
+}
+
+// DriverSchemaByHash returns what a driver publishes.
+func (v *View) DriverSchemaByHash(hash string) *model.DriverSchema {
+	return v.t.driverSchemas.get(hash)
+}
+
+// DriverSchemas yields what drivers publish, ordered by hash.
+func (v *View) DriverSchemas() iter.Seq[*model.DriverSchema] { return v.t.driverSchemas.all("") }
+
+// DriverSchemasOf returns all that a driver publishes or has published.
+func (v *View) DriverSchemasOf(driver string) []*model.DriverSchema {
+	return v.t.driverSchemas.list(byDriver, driver)
+}
+
+// DriverUses returns where a driver is, in the order of schemas, versions,
+// datacenters and pools.
+func (v *View) DriverUses(driver string) []*model.DriverUse { return v.driverUses(driver) }
+
+// DriverSchemaInUse reports whether a node has the driver with the schema.
+func (v *View) DriverSchemaInUse(s *model.DriverSchema) bool {
+	return len(v.driverUses(s.Driver, s.Hash)) > 0
+}
+
+// driverUses returns the uses whose id begins with the parts.
+func (v *View) driverUses(parts ...string) []*model.DriverUse {
+	prefix := strings.Join(parts, "\x00") + "\x00"
+	var out []*model.DriverUse
+	for u := range v.t.driverUses.all(prefix) {
+		if !strings.HasPrefix(driverUseID(u), prefix) {
+			break
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+// FitsDriverSchema returns why one more schema of the driver cannot be kept, or nil.
+func (v *View) FitsDriverSchema(driver string) error {
+	mine := v.DriverSchemasOf(driver)
+	if len(mine) < maxPerDriver && v.t.driverSchemas.len() < maxDriverSchemas {
+		return nil
+	}
+	if oldestUnused(v, mine) != nil {
+		return nil
+	}
+	return errdefs.ResourceExhaustedf("%d schemas of driver %q and %d in all are kept; at most %d and %d can be: run fewer versions of the driver at a time", len(mine), driver, v.t.driverSchemas.len(), maxPerDriver, maxDriverSchemas)
+}
+
+func oldestUnused(v *View, of []*model.DriverSchema) *model.DriverSchema {
+	var oldest *model.DriverSchema
+	for _, s := range of {
+		if !v.DriverSchemaInUse(s) && (oldest == nil || s.CreateIndex < oldest.CreateIndex || s.CreateIndex == oldest.CreateIndex && s.Hash < oldest.Hash) {
+			oldest = s
+		}
+	}
+	return oldest
+}
+
+// AddDriverSchema stores a schema unless it is there. Where there is no room the
+// oldest one of the driver that no node has makes it. The transaction owns s from
+// now on.
+func (tx *Tx) AddDriverSchema(s *model.DriverSchema) error {
+	if tx.t.driverSchemas.get(s.Hash) != nil {
+		return nil
+	}
+	v := tx.View()
+	if err := v.FitsDriverSchema(s.Driver); err != nil {
+		return err
+	}
+	mine := v.DriverSchemasOf(s.Driver)
+	if len(mine) >= maxPerDriver || tx.t.driverSchemas.len() >= maxDriverSchemas {
+		tx.deleteDriverSchema(oldestUnused(v, mine).Hash)
+	}
+	s.CreateIndex, s.UnusedSince = tx.index, 0
+	tx.writeDriverSchema(s)
+	return nil
+}
+
+func (tx *Tx) writeDriverSchema(s *model.DriverSchema) {
+	s.ModifyIndex = tx.index
+	record(tx, numDriverSchemas, tx.t.driverSchemas.put(s), s)
+}
+
+func (tx *Tx) deleteDriverSchema(hash string) {
+	record(tx, numDriverSchemas, tx.t.driverSchemas.delete(hash), nil)
+}
+
+// MarkDriverSchema remembers since when no node has the schema, in Unix ns.
+func (tx *Tx) MarkDriverSchema(hash string, at int64) {
+	s := tx.t.driverSchemas.get(hash)
+	if s == nil || s.UnusedSince != 0 || tx.View().DriverSchemaInUse(s) {
+		return
+	}
+	c := *s
+	c.UnusedSince = at
+	tx.writeDriverSchema(&c)
+}
+
+// DeleteDriverSchema removes a schema that no node has, and has not had since
+// the time (Unix ns; 0: whatever the time).
+func (tx *Tx) DeleteDriverSchema(hash string, since int64) {
+	s := tx.t.driverSchemas.get(hash)
+	if s == nil || tx.View().DriverSchemaInUse(s) || since != 0 && (s.UnusedSince == 0 || s.UnusedSince > since) {
+		return
+	}
+	tx.deleteDriverSchema(hash)
+}
+
+// accountDrivers brings the uses of drivers up to date with a change of a node.
+func (tx *Tx) accountDrivers(old, node *model.Node) {
+	if sameDrivers(old, node) {
+		return
+	}
+	for _, side := range []struct {
+		node *model.Node
+		by   int
+	}{{old, -1}, {node, 1}} {
+		if side.node == nil {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(side.node.Drivers)) { // on every server in the same order
+			if info := side.node.Drivers[name]; info != nil {
+				tx.countDriver(&model.DriverUse{
+					Driver: name, Hash: info.SchemaHash, Version: info.PluginVersion,
+					Datacenter: side.node.Datacenter, NodePool: side.node.NodePool,
+				}, side.by)
+			}
+		}
+	}
+}
+
+func sameDrivers(a, b *model.Node) bool {
+	if a == nil || b == nil || a.Datacenter != b.Datacenter || a.NodePool != b.NodePool || len(a.Drivers) != len(b.Drivers) {
+		return false
+	}
+	for name, x := range a.Drivers {
+		y := b.Drivers[name]
+		if x == nil || y == nil || x.SchemaHash != y.SchemaHash || x.PluginVersion != y.PluginVersion {
+			return false
+		}
+	}
+	return true
+}
+
+// countDriver adds nodes to a use, which it owns from now on.
+func (tx *Tx) countDriver(u *model.DriverUse, by int) {
+	id := driverUseID(u)
+	if old := tx.t.driverUses.get(id); old != nil {
+		u.Nodes = old.Nodes
+	}
+	if u.Nodes += by; u.Nodes <= 0 {
+		tx.t.driverUses.delete(id)
+		return
+	}
+	tx.t.driverUses.put(u)
+	if s := tx.t.driverSchemas.get(u.Hash); s != nil && s.UnusedSince != 0 && !tx.restore {
+		c := *s
+		c.UnusedSince = 0
+		tx.writeDriverSchema(&c)
+	}
+}
