@@ -1,0 +1,106 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package stats
+
+import (
+	"encoding/json"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/drover-project/drover/sdk/internal/pb/stats/v1"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+func infoToPB(i Info) (*pb.Info, error) {
+	body, err := json.Marshal(i.ConfigSchema)
+	if err != nil {
+		return nil, errdefs.Internalf("encode the config schema of %q: %w", i.Name, err)
+	}
+	out := &pb.Info{Name: i.Name, ConfigSchema: body}
+	for _, p := range i.Parts {
+		out.Parts = append(out.Parts, string(p))
+	}
+	for _, s := range i.Series {
+		out.Series = append(out.Series, &pb.Series{Name: s.Name, Unit: s.Unit, Description: s.Description, Kind: pb.Kind(s.Kind), Labels: s.Labels})
+	}
+	return out, nil
+}
+
+func infoFromPB(m *pb.Info) (Info, error) {
+	i := Info{Name: m.GetName()}
+	if err := json.Unmarshal(m.GetConfigSchema(), &i.ConfigSchema); err != nil {
+		return i, errdefs.Internalf("decode the config schema of %q: %w", i.Name, err)
+	}
+	for _, p := range m.GetParts() {
+		i.Parts = append(i.Parts, Part(p))
+	}
+	for _, s := range m.GetSeries() {
+		i.Series = append(i.Series, Series{
+			Name: s.GetName(), Unit: s.GetUnit(), Description: s.GetDescription(), Kind: SeriesKind(s.GetKind()), Labels: s.GetLabels(),
+		})
+	}
+	return i, nil
+}
+
+// each converts a list; an empty one stays nil.
+func each[A, B any](in []A, convert func(A) B) []B {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]B, 0, len(in))
+	for _, v := range in {
+		out = append(out, convert(v))
+	}
+	return out
+}
+
+func sampleToPB(s Sample) *pb.Sample {
+	out := &pb.Sample{
+		Time: timestamppb.New(s.Time), Uptime: durationpb.New(s.Uptime), Problems: s.Problems,
+		FileSystems: each(s.FileSystems, fileSystemToPB), Disks: each(s.Disks, diskToPB), Networks: each(s.Networks, networkToPB),
+		Temperatures: each(s.Temperatures, temperatureToPB), Values: each(s.Values, valueToPB),
+	}
+	if c := s.CPU; c != nil {
+		out.Cpu = &pb.CPU{Total: cpuTimesToPB(c.Total), Cores: each(c.Cores, cpuTimesToPB)}
+	}
+	if s.Memory != nil {
+		out.Memory = memoryToPB(*s.Memory)
+	}
+	if s.Swap != nil {
+		out.Swap = swapToPB(*s.Swap)
+	}
+	if s.Load != nil {
+		out.Load = loadToPB(*s.Load)
+	}
+	return out
+}
+
+func sampleFromPB(m *pb.Sample) Sample {
+	out := Sample{
+		Uptime: m.GetUptime().AsDuration(), Problems: m.GetProblems(),
+		FileSystems: each(m.GetFileSystems(), fileSystemFromPB), Disks: each(m.GetDisks(), diskFromPB), Networks: each(m.GetNetworks(), networkFromPB),
+		Temperatures: each(m.GetTemperatures(), temperatureFromPB), Values: each(m.GetValues(), valueFromPB),
+	}
+	if t := m.GetTime(); t.IsValid() {
+		out.Time = t.AsTime()
+	}
+	if c := m.GetCpu(); c != nil {
+		out.CPU = &CPU{Total: cpuTimesFromPB(c.GetTotal()), Cores: each(c.GetCores(), cpuTimesFromPB)}
+	}
+	out.Memory = where(m.GetMemory(), memoryFromPB)
+	out.Swap = where(m.GetSwap(), swapFromPB)
+	out.Load = where(m.GetLoad(), loadFromPB)
+	return out
+}
+
+// where converts a message that is there.
+func where[M, T any](m *M, convert func(*M) T) *T {
+	if m == nil {
+		return nil
+	}
+	v := convert(m)
+	return &v
+}

@@ -1,0 +1,206 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package statscheck
+
+import (
+	"context"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/sdk/conformance"
+	"github.com/drover-project/drover/sdk/errdefs"
+	stats "github.com/drover-project/drover/sdk/stats/v1"
+)
+
+var checks = []Check{
+	{"info", "info is complete, always the same, and its schema is sound", checkInfo},
+	{"series", "parts and series are named once, with a kind, a known unit and sound labels", checkSeries},
+	{"config-again", "the same config may be set again at any time, also while somebody listens", checkConfigAgain},
+	{"collect", "the first sample comes at once, the next after an interval, and the stream ends with its context", checkCollect},
+	{"interval", "an interval that is not above zero is refused", checkInterval},
+	{"complete", "a sample has every part and series that Info names, or says why not, and no others", checkComplete},
+	{"values", "values are finite, not negative, and do not contradict each other", checkValues},
+	{"named-once", "cores, file systems, disks, interfaces, sensors and values are told once each", checkNamedOnce},
+	{"counters", "what counts never goes back", checkCounters},
+	{"streams-apart", "streams have each their own interval, and the end of one is none of another", checkStreamsApart},
+	{"slow-reader", "a slow reader gets fewer samples, never old ones", checkSlowReader},
+	{"nothing-behind", "nothing stays behind a stream that has ended", checkNothingBehind},
+	{"fresh-process", "another process measures the same after the first was killed", checkDeath},
+}
+
+func checkInfo(b *bench) {
+	info := b.c.Info()
+	if info.Name == "" || strings.ContainsAny(info.Name, " /") {
+		b.t.Errorf("the name %q cannot be that of a block of a configuration", info.Name)
+	}
+	if err := info.ConfigSchema.Check(); err != nil {
+		b.t.Errorf("the config schema: %v", err)
+	}
+	if again := b.c.Info(); !reflect.DeepEqual(again, info) {
+		b.t.Errorf("Info answers differently the second time: %+v", again)
+	}
+	if len(info.Parts)+len(info.Series) == 0 {
+		b.t.Errorf("it names no part and no series: what does it measure?")
+	}
+}
+
+var (
+	seriesName = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9_]+)*$`)
+	labelName  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+)
+
+func checkSeries(b *bench) {
+	info := b.c.Info()
+	told := map[string]bool{}
+	for _, p := range info.Parts {
+		if !slices.Contains(stats.Parts, p) || told[string(p)] {
+			b.t.Errorf("the part %q is unknown or named twice", p)
+		}
+		told[string(p)] = true
+	}
+	for _, s := range info.Series {
+		if !seriesName.MatchString(s.Name) || told[s.Name] {
+			b.t.Errorf("the series %q is named twice, as a part is, or not in lower case letters, digits, _ and .", s.Name)
+		}
+		told[s.Name] = true
+		if s.Kind != stats.Gauge && s.Kind != stats.Counter {
+			b.t.Errorf("the series %q has no kind", s.Name)
+		}
+		if !slices.Contains(stats.Units, s.Unit) {
+			b.t.Errorf("the series %q has the unknown unit %q", s.Name, s.Unit)
+		}
+		if s.Description == "" {
+			b.t.Errorf("the series %q has no description", s.Name)
+		}
+		labels := map[string]bool{}
+		for _, l := range s.Labels {
+			if !labelName.MatchString(l) || labels[l] {
+				b.t.Errorf("the series %q: the label %q is there twice or not in lower case letters, digits and _", s.Name, l)
+			}
+			labels[l] = true
+		}
+	}
+}
+
+func checkConfigAgain(b *bench) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	samples := b.collect(ctx, b.subject.Interval)
+	b.next(samples)
+	if err := b.c.SetConfig(b.ctx, b.config); err != nil {
+		b.t.Errorf("SetConfig a second time: %v", err)
+	}
+	b.next(samples)
+}
+
+func checkCollect(b *bench) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	slow := b.collect(ctx, time.Hour)
+	if s := b.next(slow); s.Time.IsZero() || time.Since(s.Time).Abs() > time.Hour {
+		b.t.Errorf("the sample's time is %s", s.Time)
+	}
+	cancel()
+	conformance.Ended(b.t, slow, "the samples")
+	first, second := b.two()
+	if !second.Time.After(first.Time) {
+		b.t.Errorf("the second sample is of %s and the first of %s", second.Time, first.Time)
+	}
+}
+
+func checkInterval(b *bench) {
+	for _, d := range []time.Duration{0, -time.Second} {
+		ctx, cancel := context.WithCancel(b.ctx)
+		if _, err := b.c.Collect(ctx, d); !errdefs.IsInvalidArgument(err) {
+			b.t.Errorf("Collect every %s: %v, want InvalidArgument", d, err)
+		}
+		cancel()
+	}
+}
+
+func checkStreamsApart(b *bench) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	short, end := context.WithCancel(b.ctx)
+	defer end()
+	one, other := b.collect(short, b.subject.Interval), b.collect(ctx, b.subject.Interval)
+	b.next(one)
+	b.next(other)
+	rare, stop := context.WithCancel(b.ctx)
+	defer stop()
+	b.next(b.collect(rare, time.Hour))
+	end()
+	conformance.Ended(b.t, one, "one of the streams")
+	for range 3 {
+		b.next(other)
+	}
+}
+
+// checkSlowReader looks at the channel itself: what a wire holds back is not the
+// collector's.
+func checkSlowReader(b *bench) {
+	if !b.subject.InProcess {
+		b.t.Skipf("checked in process only: a connection buffers")
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	samples := b.collect(ctx, b.subject.Interval)
+	b.next(samples)
+	pause := 6 * b.subject.Interval
+	select {
+	case <-time.After(pause):
+	case <-b.ctx.Done():
+	}
+	read := time.Now()
+	b.next(samples) // one may have been on its way
+	if s := b.next(samples); s.Time.Before(read.Add(-2 * b.subject.Interval)) {
+		b.t.Errorf("the second sample after a pause of %s was measured %s before its end: samples are queued", pause, read.Sub(s.Time))
+	}
+}
+
+func checkNothingBehind(b *bench) {
+	if !b.subject.InProcess {
+		b.t.Skipf("checked in process only")
+	}
+	const streams = 20
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	var open []<-chan stats.Sample
+	for range streams {
+		open = append(open, b.collect(ctx, b.subject.Interval))
+	}
+	for _, s := range open {
+		b.next(s)
+	}
+	cancel()
+	for _, s := range open {
+		conformance.Ended(b.t, s, "a stream")
+	}
+	for runtime.NumGoroutine() >= before+streams {
+		select {
+		case <-b.ctx.Done():
+			b.t.Fatalf("%d goroutines before %d streams, %d after their end", before, streams, runtime.NumGoroutine())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func checkDeath(b *bench) {
+	before := b.c.Info()
+	first, _ := b.two()
+	b.die()
+	b.open()
+	if after := b.c.Info(); !reflect.DeepEqual(before, after) {
+		b.t.Errorf("one process said %+v and the next %+v", before, after)
+	}
+	again, _ := b.two()
+	if one, other := names(first), names(again); !reflect.DeepEqual(one, other) {
+		b.t.Errorf("one process measured %q and the next %q", one, other)
+	}
+}

@@ -1,0 +1,113 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package statscheck has the rules of sdk/stats/v1 as named checks that any
+// collector can be put through, wherever it runs. It owns the checks and does not
+// link package testing: statstest runs them in an author's tests, and
+// core/pluginhost/plugincheck for `drover plugin check`. Nobody else imports it.
+package statscheck
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/drover-project/drover/sdk/conformance"
+	stats "github.com/drover-project/drover/sdk/stats/v1"
+)
+
+// Subject is the collector to check.
+type Subject struct {
+	// Connect returns the collector as a fresh process has it. die ends the
+	// process, or what stands for it, without a farewell.
+	Connect func(*conformance.T) (c stats.Collector, die func())
+	// Config is the agent config; nil means empty.
+	Config map[string]any
+	// Timeout bounds each check; 0 means 30 s.
+	Timeout time.Duration
+	// Interval is how often the checks have it measure; 0 means 50 ms.
+	Interval time.Duration
+	// InProcess: the collector runs in this process, so that what it leaves
+	// behind can be seen, and no wire is between its channel and the check.
+	InProcess bool
+}
+
+// Check is one rule of the contract.
+type Check struct {
+	Name string // short; it stays the same from version to version
+	Rule string // in words
+	run  func(*bench)
+}
+
+// Checks returns all checks.
+func Checks() []Check { return append([]Check(nil), checks...) }
+
+// Run puts the subject through the check.
+func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
+	if s.Timeout == 0 {
+		s.Timeout = 30 * time.Second
+	}
+	if s.Interval == 0 {
+		s.Interval = 50 * time.Millisecond
+	}
+	return conformance.Run(ctx, c.Name, c.Rule, s.Timeout, func(t *conformance.T) {
+		b := &bench{t: t, ctx: t.Context(), subject: s}
+		b.open()
+		c.run(b)
+	})
+}
+
+// bench is what one check works with.
+type bench struct {
+	t       *conformance.T
+	ctx     context.Context
+	subject Subject
+	c       stats.Collector
+	die     func()
+	config  []byte
+}
+
+// open connects to a fresh collector and configures it, as the host does.
+func (b *bench) open() {
+	b.c, b.die = b.subject.Connect(b.t)
+	accepts := b.c.Info().ConfigSchema
+	applied, err := accepts.Apply(b.subject.Config)
+	if err != nil {
+		b.t.Fatalf("the config to check with does not fit the collector's schema: %v", err)
+	}
+	if b.config, err = json.Marshal(applied); err != nil {
+		b.t.Fatalf("encode the config: %v", err)
+	}
+	if err := b.c.SetConfig(b.ctx, b.config); err != nil {
+		b.t.Fatalf("SetConfig: %v", err)
+	}
+}
+
+// collect opens a stream.
+func (b *bench) collect(ctx context.Context, interval time.Duration) <-chan stats.Sample {
+	samples, err := b.c.Collect(ctx, interval)
+	if err != nil {
+		b.t.Fatalf("Collect: %v", err)
+	}
+	return samples
+}
+
+// next returns the stream's next sample.
+func (b *bench) next(samples <-chan stats.Sample) stats.Sample {
+	s, open := conformance.Receive(b.t, samples, "a sample")
+	if !open {
+		b.t.Fatalf("the stream ended before its context")
+	}
+	return s
+}
+
+// two returns two samples of one stream, one after the other.
+func (b *bench) two() (first, second stats.Sample) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	samples := b.collect(ctx, b.subject.Interval)
+	first, second = b.next(samples), b.next(samples)
+	cancel()
+	conformance.Ended(b.t, samples, "the samples")
+	return first, second
+}

@@ -1,0 +1,104 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package filestats is a whole collector to start from: every file of a directory
+// holds a number, which is a value of a series with the file's name as its label.
+// Scripts can so add what they measure. Tests of hosts use it too.
+package filestats
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
+	stats "github.com/drover-project/drover/sdk/stats/v1"
+)
+
+// maxFiles bounds how many series a directory can make.
+const maxFiles = 1000
+
+// Collector reads the files of a directory.
+type Collector struct {
+	name  string
+	reads atomic.Uint64
+
+	mu  sync.Mutex
+	dir string
+}
+
+var _ stats.Collector = (*Collector)(nil)
+
+// New returns a collector of that name.
+func New(name string) *Collector { return &Collector{name: name} }
+
+// Info implements stats.Collector.
+func (c *Collector) Info() stats.Info {
+	return stats.Info{
+		Name: c.name,
+		ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+			{Name: "dir", Type: schema.String, Required: true, Description: "the directory whose files hold a number each"},
+		}},
+		Series: []stats.Series{
+			{Name: "file.value", Kind: stats.Gauge, Description: "the number in the file", Labels: []string{"file"}},
+			{Name: "reads", Kind: stats.Counter, Description: "how often the directory was read"},
+		},
+	}
+}
+
+// SetConfig implements stats.Collector.
+func (c *Collector) SetConfig(_ context.Context, config []byte) error {
+	var v struct {
+		Dir string `json:"dir"`
+	}
+	if err := schema.Unmarshal(config, &v); err != nil {
+		return err
+	}
+	if !filepath.IsAbs(v.Dir) {
+		return errdefs.InvalidArgumentf("dir %q is no absolute path", v.Dir)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dir = v.Dir
+	return nil
+}
+
+// Collect implements stats.Collector.
+func (c *Collector) Collect(ctx context.Context, interval time.Duration) (<-chan stats.Sample, error) {
+	return stats.Every(ctx, interval, c.measure)
+}
+
+func (c *Collector) measure(context.Context) stats.Sample {
+	c.mu.Lock()
+	dir := c.dir
+	c.mu.Unlock()
+	s := stats.Sample{Time: time.Now(), Values: []stats.Value{{Series: "reads", Value: float64(c.reads.Add(1))}}}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		s.Problems = append(s.Problems, fmt.Sprintf("file.value: read the directory: %v", err))
+		return s
+	}
+	if len(entries) == 0 {
+		s.Problems = append(s.Problems, "file.value: no file in "+dir)
+	}
+	for _, e := range entries[:min(len(entries), maxFiles)] {
+		body, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		var v float64
+		if err == nil {
+			v, err = strconv.ParseFloat(strings.TrimSpace(string(body)), 64)
+		}
+		if err != nil {
+			s.Problems = append(s.Problems, fmt.Sprintf("file.value: %s: %v", e.Name(), err))
+			continue
+		}
+		s.Values = append(s.Values, stats.Value{Series: "file.value", Labels: map[string]string{"file": e.Name()}, Value: v})
+	}
+	return s
+}
