@@ -88,6 +88,7 @@ type Agent struct {
 	sampler *hostStats
 	meta    dynamicMeta
 	schemas schemas
+	events  eventLog
 
 	ready       chan struct{} // closed at the first registration
 	registered  sync.Once

@@ -203,15 +203,17 @@ func (d *fakeDriver) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, e
 
 // fakeServers holds the allocs of one node.
 type fakeServers struct {
-	mu      sync.Mutex
-	index   uint64
-	allocs  map[string]*model.Allocation
-	reports map[string]*model.Allocation
-	nodes   []*model.Node
-	changed chan struct{}
-	behind  bool // answer with an old index
-	asked   map[string]bool
-	schemas map[string][][]byte // by hash, every time it came
+	mu       sync.Mutex
+	index    uint64
+	allocs   map[string]*model.Allocation
+	reports  map[string]*model.Allocation
+	nodes    []*model.Node
+	refusals int
+	told     []*model.NodeEvent
+	changed  chan struct{}
+	behind   bool // answer with an old index
+	asked    map[string]bool
+	schemas  map[string][][]byte // by hash, every time it came
 }
 
 // fetched reports whether the node has fetched an alloc.
@@ -250,10 +252,42 @@ func (s *fakeServers) report(id string) *model.Allocation {
 	return &model.Allocation{}
 }
 
+// refuse has the next n registrations refused.
+func (s *fakeServers) refuse(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusals = n
+}
+
+// registered is the node as it registered last.
+func (s *fakeServers) registered() *model.Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nodes[len(s.nodes)-1]
+}
+
+// events are the messages of all events that the node has reported.
+func (s *fakeServers) events() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return messages(&model.Node{Events: s.told})
+}
+
+func (s *fakeServers) event(i int) *model.NodeEvent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told[i]
+}
+
 func (s *fakeServers) Register(_ context.Context, n *model.Node) (rpc.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.refusals > 0 {
+		s.refusals--
+		return rpc.Lease{}, errdefs.Unavailablef("no leader")
+	}
 	s.nodes = append(s.nodes, n)
+	s.told = append(s.told, n.Events...)
 	lease := rpc.Lease{TTL: 10 * time.Second}
 	for _, d := range n.Drivers {
 		if s.schemas[d.SchemaHash] == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/time/rate"
 
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agent/local"
@@ -125,34 +126,46 @@ func addDrivers(n *model.Node, prints []pluginhost.DriverFingerprint) {
 	}
 }
 
-// followFingerprints registers the node again when its drivers change, and
-// listens to what drivers say of their tasks.
+// followFingerprints registers the node again when its drivers, devices or
+// plugins change, and listens to what drivers say of their tasks. It does so at a
+// bounded rate: a plugin that changes its mind all the time must not flood servers.
 func (a *Agent) followFingerprints(ctx context.Context) {
 	listening := map[string]bool{}
-	for {
+	var seen map[string]pluginhost.PluginStatus
+	pace := rate.NewLimiter(rate.Every(registerPause), registerBurst)
+	for pace.Wait(ctx) == nil {
 		prints, changed := a.plugins.Fingerprints()
 		_, devicesChanged := a.plugins.Devices()
-		_, pluginsChanged := a.plugins.Plugins()
+		plugins, pluginsChanged := a.plugins.Plugins()
 		for _, p := range prints {
 			if !listening[p.Name] {
 				listening[p.Name] = true
 				a.work.Go(func() { a.followDriver(ctx, p.Name) })
 			}
 		}
-		next := a.describe()
-		a.mu.Lock()
-		differs := !sameDrivers(a.node, next) || !sameDevices(a.node, next) || !samePlugins(a.node, next)
-		if differs {
-			a.node = next
-		}
-		a.mu.Unlock()
-		if differs {
+		events := pluginEvents(seen, plugins, time.Now())
+		a.events.add(events)
+		seen = pluginsByName(plugins)
+		if a.redescribe() || len(events) > 0 {
 			a.touch()
 		}
 		if !awaitChange(ctx, changed, devicesChanged, pluginsChanged) {
 			return
 		}
 	}
+}
+
+// redescribe looks at the node anew and reports whether something that servers
+// know of it has changed.
+func (a *Agent) redescribe() bool {
+	next := a.describe()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	differs := !sameDrivers(a.node, next) || !sameDevices(a.node, next) || !samePlugins(a.node, next)
+	if differs {
+		a.node = next
+	}
+	return differs
 }
 
 func sameDrivers(a, b *model.Node) bool {

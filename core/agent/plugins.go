@@ -17,6 +17,21 @@ import (
 // servers hear of it.
 const pluginSettle = 500 * time.Millisecond
 
+// The node registers again because of its plugins registerBurst times in a row,
+// and then once every registerPause.
+const (
+	registerPause = 5 * time.Second
+	registerBurst = 20
+)
+
+func pluginsByName(plugins []pluginhost.PluginStatus) map[string]pluginhost.PluginStatus {
+	out := make(map[string]pluginhost.PluginStatus, len(plugins))
+	for _, p := range plugins {
+		out[p.Name] = p
+	}
+	return out
+}
+
 // awaitChange returns once the node has to be described anew: at once for what
 // placement depends on, and a while after a change of plugins, since one failure
 // of a plugin is many changes. It returns false when ctx has ended.

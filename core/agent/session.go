@@ -43,10 +43,17 @@ func (a *Agent) keepSession(ctx context.Context) {
 func (a *Agent) register(ctx context.Context) (rpc.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	lease, err := a.cfg.Servers.Register(ctx, a.Node())
+	node := a.Node()
+	events := a.events.unsent()
+	if len(events) > 0 {
+		node = node.Copy()
+		node.Events = events
+	}
+	lease, err := a.cfg.Servers.Register(ctx, node)
 	if err != nil {
 		return rpc.Lease{}, err
 	}
+	a.events.sent(events)
 	a.registered.Do(func() {
 		a.cfg.Logger.Info("node registered", "node_id", a.nodeID)
 		close(a.ready)
@@ -81,15 +88,22 @@ func (a *Agent) beat(ctx context.Context, lease rpc.Lease) error {
 	timer := time.NewTimer(beatAfter(lease))
 	defer timer.Stop()
 	failures := 0
+	untold := false // servers did not hear of a change
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.changed:
-			lease, err = a.register(ctx)
+			lease, err = a.registerAgain(ctx, lease)
+			untold = err != nil
 		case <-timer.C:
-			lease, err = a.sendBeat(ctx, lease)
+			if untold {
+				lease, err = a.registerAgain(ctx, lease)
+				untold = err != nil
+			} else {
+				lease, err = a.sendBeat(ctx, lease)
+			}
 			timer.Reset(beatAfter(lease))
 		}
 		switch {
@@ -103,6 +117,15 @@ func (a *Agent) beat(ctx context.Context, lease rpc.Lease) error {
 			}
 		}
 	}
+}
+
+// registerAgain tells servers what has changed; old is the lease until then.
+func (a *Agent) registerAgain(ctx context.Context, old rpc.Lease) (rpc.Lease, error) {
+	lease, err := a.register(ctx)
+	if err != nil {
+		return old, err
+	}
+	return lease, nil
 }
 
 func (a *Agent) sendBeat(ctx context.Context, old rpc.Lease) (rpc.Lease, error) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -415,6 +416,30 @@ func TestANodeReadsVariablesForJobsThatItRunsOnly(t *testing.T) {
 		list, err := s.Variables(ctx, identity("n1"), rpc.VariableQuery{JobNamespace: "default", JobID: "web", Namespace: "default", Path: "a", List: true})
 		if err != nil || len(list.Variables) != 1 || list.Variables[0].Path != "app" || list.Variables[0].Items != nil {
 			t.Fatalf("listed %+v, %v", list, err)
+		}
+	})
+}
+
+func TestWhatANodeReportsOfItselfIsKeptWithinBounds(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		n := node("n1")
+		for i := range 1000 {
+			e := &model.NodeEvent{Subsystem: "Plugin", Message: strings.Repeat("x", 1<<20), Timestamp: time.Unix(int64(i), 0), CreateIndex: 99, Details: map[string]string{}}
+			for k := range 100 {
+				e.Details[fmt.Sprintf("%03d", k)] = strings.Repeat("y", 1<<10+1)
+			}
+			n.Events = append(n.Events, e, nil)
+		}
+		if _, err := s.Register(ctx, n); err != nil {
+			t.Fatal(err)
+		}
+		got := s.store.View().NodeByID("n1").Events
+		if len(got) == 0 || len(got) > model.MaxNodeEvents {
+			t.Fatalf("%d events", len(got))
+		}
+		last := got[len(got)-1]
+		if last.Timestamp.Unix() != 999 || len(last.Message) > 1100 || len(last.Details) > 16 || len(last.Details["000"]) > 1100 || last.CreateIndex == 99 {
+			t.Fatalf("the newest is of %s with %d bytes, %d details, index %d", last.Timestamp, len(last.Message), len(last.Details), last.CreateIndex)
 		}
 	})
 }

@@ -5,6 +5,9 @@ package dispatch
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/fsm"
@@ -28,6 +31,7 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	stored := node.Copy()
 	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
 	stored.ComputedClass = stored.ComputeClass()
+	stored.Events = reported(node.Events)
 	var cmd fsm.Command = &fsm.RegisterNode{Node: stored}
 	if asksForEvals(before, stored) {
 		if evals := d.cfg.NodeEvals(view, stored, model.EvalTriggerNodeUpdate, now); len(evals) > 0 {
@@ -38,6 +42,43 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 		return rpc.Lease{}, err
 	}
 	return d.renew(stored, now), nil
+}
+
+// The bounds of what a node may report of itself.
+const (
+	maxEventText    = 1024
+	maxEventDetails = 16
+)
+
+// reported returns the events that a node reports, within bounds: the newest of
+// them, with texts that are cut.
+func reported(events []*model.NodeEvent) []*model.NodeEvent {
+	events = events[max(0, len(events)-model.MaxNodeEvents):]
+	out := make([]*model.NodeEvent, 0, len(events))
+	for _, e := range events {
+		if e == nil {
+			continue
+		}
+		c := &model.NodeEvent{Subsystem: cut(e.Subsystem), Message: cut(e.Message), Timestamp: e.Timestamp.UTC()}
+		for _, k := range slices.Sorted(maps.Keys(e.Details)) {
+			if len(c.Details) == maxEventDetails {
+				break
+			}
+			if c.Details == nil {
+				c.Details = map[string]string{}
+			}
+			c.Details[cut(k)] = cut(e.Details[k])
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func cut(s string) string {
+	if len(s) <= maxEventText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxEventText], "") + "..."
 }
 
 // asksForEvals says whether the scheduler must look at the node anew: it is

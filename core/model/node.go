@@ -50,7 +50,7 @@ type Node struct {
 	Drain                 bool
 	DrainStrategy         *DrainStrategy
 	LastDrain             *DrainMetadata
-	Events                []*NodeEvent // the newest ten
+	Events                []*NodeEvent // the newest; of a node that registers: what it has to report
 	NodeMaxAllocs         int
 	GCVolumesOnNodeGC     bool
 	IdentitySigningKeyID  string
@@ -121,6 +121,9 @@ type DrainMetadata struct {
 	AccessorID string
 	Meta       map[string]string
 }
+
+// MaxNodeEvents is how many of a node's events are kept, the newest.
+const MaxNodeEvents = 10
 
 // NodeEvent is something that happened to a node.
 type NodeEvent struct {

@@ -14,8 +14,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// maxNodeEvents is how many of a node's events are kept.
-const maxNodeEvents = 10
+const maxNodeEvents = model.MaxNodeEvents
 
 var nodeSchema = &schema[model.Node]{id: func(n *model.Node) string { return n.ID }}
 
@@ -77,9 +76,11 @@ func (tx *Tx) writeNode(n *model.Node) {
 }
 
 // RegisterNode stores what a node says about itself. What servers decide about
-// it (drain, eligibility, events) stays. A pool that does not exist yet is made.
-// The transaction owns n from now on.
+// it (drain, eligibility) stays, and the events that it reports are added to
+// those that there are. A pool that does not exist yet is made. The transaction
+// owns n from now on.
 func (tx *Tx) RegisterNode(n *model.Node) {
+	reported := n.Events
 	at := time.Unix(n.StatusUpdatedAt, 0).UTC()
 	if n.NodePool == "" {
 		n.NodePool = model.NodePoolDefault
@@ -103,10 +104,21 @@ func (tx *Tx) RegisterNode(n *model.Node) {
 		}
 		n.Events = []*model.NodeEvent{{Subsystem: "Cluster", Message: "Node registered", Timestamp: at}}
 	}
+	for _, e := range reported {
+		if !hasEvent(n.Events, e) { // a node tells again what it does not know to have arrived
+			tx.addEvent(n, e)
+		}
+	}
 	if tx.t.pools.get(n.NodePool) == nil {
 		tx.UpsertNodePool(&model.NodePool{Name: n.NodePool})
 	}
 	tx.writeNode(n)
+}
+
+func hasEvent(events []*model.NodeEvent, e *model.NodeEvent) bool {
+	return slices.ContainsFunc(events, func(x *model.NodeEvent) bool {
+		return e != nil && x.Timestamp.Equal(e.Timestamp) && x.Subsystem == e.Subsystem && x.Message == e.Message
+	})
 }
 
 func (tx *Tx) addEvent(n *model.Node, e *model.NodeEvent) {

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -163,6 +164,9 @@ func (s *session) describeNodeHealth(n *model.Node) {
 		rows = append(rows, []string{name, text(d.Detected), text(d.Healthy), d.HealthDescription, when(d.UpdateTime)})
 	}
 	s.table([]string{"Driver", "Detected", "Healthy", "Message", "Time"}, rows)
+	if s.verbose {
+		s.nodePlugins(n)
+	}
 	if len(n.HostVolumes) > 0 {
 		s.title("\nHost Volumes")
 		rows = nil
@@ -173,10 +177,33 @@ func (s *session) describeNodeHealth(n *model.Node) {
 	}
 	s.title("\nNode Events")
 	rows = nil
-	for _, e := range slices.Backward(n.Events) {
-		rows = append(rows, []string{when(e.Timestamp), e.Subsystem, e.Message})
+	header := []string{"Time", "Subsystem", "Message"}
+	if s.verbose {
+		header = append(header, "Details")
 	}
-	s.table([]string{"Time", "Subsystem", "Message"}, rows)
+	for _, e := range slices.Backward(n.Events) {
+		row := []string{when(e.Timestamp), e.Subsystem, e.Message}
+		if s.verbose {
+			var details []string
+			for _, k := range slices.Sorted(maps.Keys(e.Details)) {
+				details = append(details, k+": "+e.Details[k])
+			}
+			row = append(row, strings.Join(details, ", "))
+		}
+		rows = append(rows, row)
+	}
+	s.table(header, rows)
+}
+
+// nodePlugins shows the plugins of a node and how they are.
+func (s *session) nodePlugins(n *model.Node) {
+	s.title("\nPlugins")
+	var rows [][]string
+	for _, name := range slices.Sorted(maps.Keys(n.Plugins)) {
+		p := n.Plugins[name]
+		rows = append(rows, []string{name, p.Version, p.State, text(p.Restarts), strings.Join(p.Drivers, ","), strings.Join(p.Devices, ","), p.Error})
+	}
+	s.tableOr("No plugins", []string{"Name", "Version", "State", "Restarts", "Drivers", "Devices", "Error"}, rows)
 }
 
 // hostStats is what is measured of a node.

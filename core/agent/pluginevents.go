@@ -1,0 +1,104 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost"
+)
+
+// subsystemPlugin is that of events about plugins.
+const subsystemPlugin = "Plugin"
+
+// pluginEvents says what has happened to plugins between two looks at them. It
+// compares states instead of counting changes, so that a plugin that fails many
+// times in between is one event.
+func pluginEvents(before map[string]pluginhost.PluginStatus, after []pluginhost.PluginStatus, now time.Time) []*model.NodeEvent {
+	var out []*model.NodeEvent
+	for i := range after {
+		out = append(out, eventsOf(before[after[i].Name], &after[i], now)...)
+	}
+	return out
+}
+
+// eventsOf says what has happened to one plugin; before is the zero value if it
+// was not there.
+func eventsOf(before pluginhost.PluginStatus, after *pluginhost.PluginStatus, now time.Time) []*model.NodeEvent {
+	var out []*model.NodeEvent
+	failed := after.Restarts - before.Restarts
+	if failed < 0 { // another plugin of that name
+		failed = after.Restarts
+	}
+	troubled := failed > 0 || before.LastError != nil || before.CrashLoop
+	switch {
+	case failed > 0 && after.CrashLoop && !before.CrashLoop:
+		out = append(out, pluginEvent(after, failed, now, "keeps failing, so it is started again only from time to time", after.LastFailure))
+	case failed > 0 && !after.CrashLoop && !(before.CrashLoop && after.LastError == nil): // the failures of a loop that is over are no news
+		out = append(out, pluginEvent(after, failed, now, "failed"+times(failed), after.LastFailure))
+	case after.State == pluginhost.StateNotAnswering && before.State != pluginhost.StateNotAnswering:
+		out = append(out, pluginEvent(after, 0, now, "does not answer", after.LastError))
+	}
+	if troubled && after.State == pluginhost.StateRunning && !after.CrashLoop {
+		out = append(out, pluginEvent(after, 0, now, "works again", nil))
+	}
+	return out
+}
+
+func times(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" %d times", n)
+}
+
+func pluginEvent(p *pluginhost.PluginStatus, failed int, now time.Time, what string, why error) *model.NodeEvent {
+	e := &model.NodeEvent{
+		Subsystem: subsystemPlugin, Timestamp: now.UTC(), Message: fmt.Sprintf("Plugin %q %s", p.Name, what),
+		Details: map[string]string{"plugin": p.Name, "version": p.Version, "state": string(p.State)},
+	}
+	pid := p.PID
+	if why != nil {
+		e.Message += ": " + why.Error()
+		e.Details["error"] = why.Error()
+	}
+	if failed > 0 {
+		e.Details["failures"] = strconv.Itoa(failed)
+		pid = p.FailedPID
+	}
+	if pid != 0 {
+		e.Details["pid"] = strconv.Itoa(pid)
+	}
+	return e
+}
+
+// eventLog has the events that servers do not know yet, the newest ones.
+type eventLog struct {
+	mu      sync.Mutex
+	pending []*model.NodeEvent
+}
+
+func (l *eventLog) add(events []*model.NodeEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending = append(l.pending, events...)
+	l.pending = slices.Clone(l.pending[max(0, len(l.pending)-model.MaxNodeEvents):])
+}
+
+func (l *eventLog) unsent() []*model.NodeEvent {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.pending)
+}
+
+func (l *eventLog) sent(events []*model.NodeEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending = slices.DeleteFunc(l.pending, func(e *model.NodeEvent) bool { return slices.Contains(events, e) })
+}
