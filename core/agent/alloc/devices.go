@@ -66,13 +66,16 @@ func (r *Runner) reservedEnv(taskName string) map[string]string {
 }
 
 // addDevices shows the task its devices. A driver that shows its tasks the
-// machine as it is has nothing to do for that.
+// machine as it is has nothing to mount for that.
 func (p *preparation) addDevices(out *driver.TaskConfig) {
 	all := p.tasks[p.name].reserved.Load()
-	if all == nil || p.info.Capabilities.FSIsolation == "none" {
+	if all == nil {
 		return
 	}
-	out.CDIDevices = all.CDIDevices
+	out.DeviceEnv, out.CDIDevices = all.Env, all.CDIDevices
+	if p.info.Capabilities.FSIsolation == "none" {
+		return
+	}
 	for _, m := range all.Mounts {
 		out.Mounts = append(out.Mounts, driver.Mount{HostPath: m.HostPath, TaskPath: m.TaskPath, ReadOnly: m.ReadOnly})
 	}

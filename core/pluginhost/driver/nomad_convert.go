@@ -69,7 +69,7 @@ func attributeText(a *attrpb.Attribute) string {
 
 func nomadTask(t *TaskConfig, config []byte) *pb.TaskConfig {
 	out := &pb.TaskConfig{
-		Id: t.ID, Name: t.Name, MsgpackDriverConfig: config, Env: t.Env, User: t.User, AllocDir: t.AllocDir,
+		Id: t.ID, Name: t.Name, MsgpackDriverConfig: config, Env: t.Env, DeviceEnv: t.DeviceEnv, User: t.User, AllocDir: t.AllocDir,
 		TaskGroupName: t.TaskGroup, JobName: t.JobName, JobId: t.JobID, Namespace: t.Namespace, AllocId: t.AllocID,
 		NodeName: t.NodeName, NodeId: t.NodeID, Resources: nomadResources(t),
 	}

@@ -140,7 +140,7 @@ func gpus(in specInput, host *container.HostConfig) error {
 		host.DeviceRequests = append(host.DeviceRequests, container.DeviceRequest{Driver: "cdi", DeviceIDs: in.task.CDIDevices})
 		return nil
 	}
-	if in.task.Env[visibleGPUs] == "" {
+	if in.task.DeviceEnv[visibleGPUs] == "" {
 		return nil
 	}
 	name := in.agent.NvidiaRuntime

@@ -324,7 +324,7 @@ func TestGPUsComeByTheWayThatTheDaemonKnows(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			in := input(t, nil, c.task)
 			in.host, in.task.CDIDevices = c.host, c.cdi
-			in.task.Env = map[string]string{visibleGPUs: names}
+			in.task.DeviceEnv = map[string]string{visibleGPUs: names}
 			spec, err := buildSpec(in)
 			if c.fails != nil {
 				if !c.fails(err) || !strings.Contains(err.Error(), "nvidia-container-toolkit") {

@@ -110,6 +110,10 @@ type TaskConfig struct {
 	DriverConfig []byte
 
 	Env map[string]string
+	// DeviceEnv are those of Env that device plugins set, as
+	// NVIDIA_VISIBLE_DEVICES: unlike a variable that the job itself sets, they say
+	// which devices the task really has.
+	DeviceEnv map[string]string
 	// User is the user to run as; empty means the driver's default.
 	User string
 

@@ -1724,6 +1724,7 @@ type TaskConfig struct {
 	KillSignal    string                 `protobuf:"bytes,23,opt,name=kill_signal,json=killSignal,proto3" json:"kill_signal,omitempty"`
 	KillTimeout   *durationpb.Duration   `protobuf:"bytes,24,opt,name=kill_timeout,json=killTimeout,proto3" json:"kill_timeout,omitempty"`
 	CdiDevices    []string               `protobuf:"bytes,25,rep,name=cdi_devices,json=cdiDevices,proto3" json:"cdi_devices,omitempty"` // as "vendor.com/class=name"
+	DeviceEnv     map[string]string      `protobuf:"bytes,26,rep,name=device_env,json=deviceEnv,proto3" json:"device_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1929,6 +1930,13 @@ func (x *TaskConfig) GetKillTimeout() *durationpb.Duration {
 func (x *TaskConfig) GetCdiDevices() []string {
 	if x != nil {
 		return x.CdiDevices
+	}
+	return nil
+}
+
+func (x *TaskConfig) GetDeviceEnv() map[string]string {
+	if x != nil {
+		return x.DeviceEnv
 	}
 	return nil
 }
@@ -3116,7 +3124,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\vannotations\x18\x04 \x03(\v25.drover.driver.v1.TaskEventsResponse.AnnotationsEntryR\vannotations\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdd\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe7\b\n" +
 	"\n" +
 	"TaskConfig\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -3148,8 +3156,13 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"killSignal\x12<\n" +
 	"\fkill_timeout\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\vkillTimeout\x12\x1f\n" +
 	"\vcdi_devices\x18\x19 \x03(\tR\n" +
-	"cdiDevices\x1a6\n" +
+	"cdiDevices\x12J\n" +
+	"\n" +
+	"device_env\x18\x1a \x03(\v2+.drover.driver.v1.TaskConfig.DeviceEnvEntryR\tdeviceEnv\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
+	"\x0eDeviceEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
 	"\tResources\x12\x17\n" +
@@ -3287,7 +3300,7 @@ func file_driver_v1_driver_proto_rawDescGZIP() []byte {
 	return file_driver_v1_driver_proto_rawDescData
 }
 
-var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_driver_v1_driver_proto_goTypes = []any{
 	(*DriversRequest)(nil),        // 0: drover.driver.v1.DriversRequest
 	(*DriversResponse)(nil),       // 1: drover.driver.v1.DriversResponse
@@ -3338,12 +3351,13 @@ var file_driver_v1_driver_proto_goTypes = []any{
 	nil,                           // 46: drover.driver.v1.FingerprintResponse.AttributesEntry
 	nil,                           // 47: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
 	nil,                           // 48: drover.driver.v1.TaskConfig.EnvEntry
-	nil,                           // 49: drover.driver.v1.NetworkIsolation.LabelsEntry
-	nil,                           // 50: drover.driver.v1.NetworkOverride.PortMapEntry
-	nil,                           // 51: drover.driver.v1.TaskStatus.AttributesEntry
-	nil,                           // 52: drover.driver.v1.TaskStats.PidsEntry
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	nil,                           // 49: drover.driver.v1.TaskConfig.DeviceEnvEntry
+	nil,                           // 50: drover.driver.v1.NetworkIsolation.LabelsEntry
+	nil,                           // 51: drover.driver.v1.NetworkOverride.PortMapEntry
+	nil,                           // 52: drover.driver.v1.TaskStatus.AttributesEntry
+	nil,                           // 53: drover.driver.v1.TaskStats.PidsEntry
+	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
 }
 var file_driver_v1_driver_proto_depIdxs = []int32{
 	2,  // 0: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
@@ -3354,15 +3368,15 @@ var file_driver_v1_driver_proto_depIdxs = []int32{
 	39, // 5: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
 	38, // 6: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
 	40, // 7: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	53, // 8: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
+	54, // 8: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
 	41, // 9: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
-	53, // 10: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
+	54, // 10: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
 	42, // 11: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
 	25, // 12: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
 	26, // 13: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
 	26, // 14: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
 	40, // 15: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	54, // 16: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
+	55, // 16: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
 	47, // 17: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
 	48, // 18: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
 	31, // 19: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
@@ -3372,50 +3386,51 @@ var file_driver_v1_driver_proto_depIdxs = []int32{
 	35, // 23: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
 	36, // 24: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
 	37, // 25: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
-	53, // 26: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
-	49, // 27: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
-	50, // 28: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
-	54, // 29: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	54, // 30: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
-	40, // 31: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
-	51, // 32: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
-	54, // 33: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
-	43, // 34: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
-	52, // 35: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
-	44, // 36: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
-	45, // 37: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
-	43, // 38: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
-	0,  // 39: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
-	4,  // 40: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
-	6,  // 41: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
-	8,  // 42: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
-	10, // 43: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
-	12, // 44: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
-	14, // 45: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
-	16, // 46: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
-	18, // 47: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
-	20, // 48: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
-	22, // 49: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
-	24, // 50: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
-	28, // 51: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
-	1,  // 52: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
-	5,  // 53: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
-	7,  // 54: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
-	9,  // 55: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
-	11, // 56: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
-	13, // 57: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
-	15, // 58: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
-	17, // 59: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
-	19, // 60: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
-	21, // 61: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
-	23, // 62: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
-	27, // 63: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
-	29, // 64: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
-	52, // [52:65] is the sub-list for method output_type
-	39, // [39:52] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	54, // 26: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
+	49, // 27: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
+	50, // 28: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
+	51, // 29: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
+	55, // 30: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	55, // 31: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
+	40, // 32: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
+	52, // 33: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
+	55, // 34: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
+	43, // 35: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
+	53, // 36: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
+	44, // 37: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
+	45, // 38: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
+	43, // 39: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
+	0,  // 40: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
+	4,  // 41: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
+	6,  // 42: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
+	8,  // 43: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
+	10, // 44: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
+	12, // 45: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
+	14, // 46: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
+	16, // 47: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
+	18, // 48: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
+	20, // 49: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
+	22, // 50: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
+	24, // 51: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
+	28, // 52: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
+	1,  // 53: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
+	5,  // 54: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
+	7,  // 55: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
+	9,  // 56: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
+	11, // 57: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
+	13, // 58: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
+	15, // 59: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
+	17, // 60: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
+	19, // 61: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
+	21, // 62: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
+	23, // 63: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
+	27, // 64: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
+	29, // 65: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
+	53, // [53:66] is the sub-list for method output_type
+	40, // [40:53] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_driver_v1_driver_proto_init() }
@@ -3440,7 +3455,7 @@ func file_driver_v1_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_v1_driver_proto_rawDesc), len(file_driver_v1_driver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   53,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
