@@ -170,11 +170,12 @@ func (a *Agent) open(ctx context.Context) error {
 	if err = a.meta.load(ctx, a.store); err != nil {
 		return err
 	}
-	started := make(chan error, 1)
+	started, probed := make(chan error, 1), make(chan struct{})
 	if a.plugins == nil {
 		a.host, err = pluginhost.New(pluginhost.Config{
 			Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
 			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, LogCollector: a.cfg.LogCollector,
+			Topology: func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
 			Env: []string{"DROVER_PLUGIN_STATE_DIR=" + pluginStateDir(a.cfg.DataDir)},
 		})
 		if err != nil {
@@ -186,6 +187,7 @@ func (a *Agent) open(ctx context.Context) error {
 		started <- nil
 	}
 	a.facts = fingerprint.Probe(ctx, a.cfg.Fingerprint)
+	close(probed)
 	a.updates = update.New(a.sendUpdates, a.cfg.Logger.Named("update"))
 	a.stats = newTaskStats()
 	a.sampler = &hostStats{sampler: fingerprint.NewStatsSampler(a.facts, a.cfg.AllocDir)}

@@ -42,7 +42,7 @@ const configLimit = 30 * time.Second
 // drivers holds what all plugins serve of kind driver.
 type drivers struct {
 	limits driver.Limits
-	logs   driver.Logs // of foreign drivers
+	nomad  driver.NomadHost
 	log    hclog.Logger
 	// demand asks for a process of a plugin, answering tells that a driver has
 	// ceased to answer, or answers again.
@@ -64,9 +64,9 @@ type entry struct {
 	restarts map[int]func()
 }
 
-func newDrivers(limits driver.Limits, logs driver.Logs, log hclog.Logger, demand func(plugin string), answering func()) *drivers {
+func newDrivers(limits driver.Limits, nomad driver.NomadHost, log hclog.Logger, demand func(plugin string), answering func()) *drivers {
 	return &drivers{
-		limits: limits, logs: logs, log: log, demand: demand, answering: answering,
+		limits: limits, nomad: nomad, log: log, demand: demand, answering: answering,
 		byName: map[string]*entry{}, changed: make(chan struct{}),
 	}
 }
@@ -178,7 +178,7 @@ func (d *drivers) attach(ctx context.Context, pluginName string, p *process) (*d
 
 func (d *drivers) connect(ctx context.Context, p *process) ([]driver.Backend, error) {
 	if p.foreign() {
-		return driver.ConnectNomad(ctx, p.conn, p.info.Name, d.logs)
+		return driver.ConnectNomad(ctx, p.conn, p.info.Name, d.nomad)
 	}
 	return driver.ConnectV1(ctx, p.conn)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
@@ -52,6 +53,9 @@ type Config struct {
 	// it is started with the socket's directory as its last argument. Without
 	// one such plugins cannot start tasks that keep logs.
 	LogCollector []string
+	// Topology tells plugins built for Nomad of the machine's cores; nil tells
+	// them nothing. It may block until they are known.
+	Topology func() *model.Topology
 	// Disabled are plugin names (their file names) that are not launched.
 	Disabled []string
 
@@ -173,7 +177,7 @@ func New(cfg Config) (*Host, error) {
 		cfg: cfg, socketDir: socketDir, devices: newDevices(cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
 	}
 	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
-	h.drivers = newDrivers(cfg.Limits, logs, cfg.Logger, h.demand, h.changed.raise)
+	h.drivers = newDrivers(cfg.Limits, driver.NomadHost{Logs: logs, Topology: cfg.Topology}, cfg.Logger, h.demand, h.changed.raise)
 	return h, nil
 }
 

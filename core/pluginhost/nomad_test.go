@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
@@ -50,6 +51,7 @@ func nomadConfig(t *testing.T) pluginhost.Config {
 	}
 	cfg.LogCollector = []string{self, "-collect"}
 	cfg.DriverConfig = map[string]map[string]any{"nomad-hello": {"shell": "/bin/bash"}}
+	cfg.Topology = func() *model.Topology { return &model.Topology{Cores: make([]model.Core, 3)} }
 	return cfg
 }
 
@@ -92,7 +94,7 @@ func TestAPluginBuiltForNomadServesItsDriver(t *testing.T) {
 	}
 	prints, _ := h.Fingerprints()
 	if len(prints) != 1 || prints[0].Health != driver.HealthHealthy || prints[0].Attributes["driver.hello"] != "true" ||
-		prints[0].Attributes["driver.hello.shell"] != "/bin/bash" || prints[0].Attributes["driver.hello.room"] != "5 GiB" {
+		prints[0].Attributes["driver.hello.shell"] != "/bin/bash" || prints[0].Attributes["driver.hello.room"] != "5 GiB" || prints[0].Attributes["driver.hello.cores"] != "3" {
 		t.Fatalf("fingerprints %+v", prints)
 	}
 	if err := prints[0].TaskConfigSchema.Validate(map[string]any{"bogus": 1}); err == nil {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/hclspec"
 	pb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/driver"
 	specpb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/hclspec"
@@ -27,6 +28,13 @@ import (
 
 // nomadAPIVersion is the version of the plugin interface that we speak.
 const nomadAPIVersion = "v0.1.0"
+
+// Where there are no unix sockets, helpers of foreign drivers listen on ports;
+// these are the reference's defaults.
+const (
+	clientMinPort = 14000
+	clientMaxPort = 14512
+)
 
 // KindNomad is a driver that speaks Nomad's protocol.
 var KindNomad = plugin.Kind{Name: "nomad-driver", Version: 2}
@@ -41,11 +49,19 @@ type Logs interface {
 	Detach(ctx context.Context, logs LogConfig) error
 }
 
+// NomadHost is what drivers built for Nomad need of the host.
+type NomadHost struct {
+	Logs Logs
+	// Topology tells of the machine's cores; nil tells nothing. It may block
+	// until they are known.
+	Topology func() *model.Topology
+}
+
 // nomadDriver is a driver behind Nomad's protocol.
 type nomadDriver struct {
+	host NomadHost
 	base basepb.BasePluginClient
 	rpc  pb.DriverClient
-	logs Logs
 	info Info
 
 	configSpec, taskSpec *specpb.Spec
@@ -55,8 +71,8 @@ type nomadDriver struct {
 }
 
 // ConnectNomad returns the driver of a plugin that speaks Nomad's protocol.
-func ConnectNomad(ctx context.Context, conn grpc.ClientConnInterface, name string, logs Logs) ([]Backend, error) {
-	d := &nomadDriver{base: basepb.NewBasePluginClient(conn), rpc: pb.NewDriverClient(conn), logs: logs, tasks: map[string]LogConfig{}}
+func ConnectNomad(ctx context.Context, conn grpc.ClientConnInterface, name string, host NomadHost) ([]Backend, error) {
+	d := &nomadDriver{base: basepb.NewBasePluginClient(conn), rpc: pb.NewDriverClient(conn), host: host, tasks: map[string]LogConfig{}}
 	config, err := d.base.ConfigSchema(ctx, &basepb.ConfigSchemaRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("ask for the config's specification: %w", errdefs.FromGRPC(err))
@@ -94,7 +110,9 @@ func (d *nomadDriver) SetConfig(ctx context.Context, config []byte) error {
 	}
 	_, err = d.base.SetConfig(ctx, &basepb.SetConfigRequest{
 		MsgpackConfig: body, PluginApiVersion: nomadAPIVersion,
-		NomadConfig: &basepb.NomadConfig{Driver: &basepb.NomadDriverConfig{ClientMinPort: 14000, ClientMaxPort: 14512, Topology: &basepb.ClientTopology{}}},
+		NomadConfig: &basepb.NomadConfig{Driver: &basepb.NomadDriverConfig{
+			ClientMinPort: clientMinPort, ClientMaxPort: clientMaxPort, Topology: d.topology(),
+		}},
 	})
 	return errdefs.FromGRPC(err)
 }
@@ -225,17 +243,17 @@ func (d *nomadDriver) know(id string, logs LogConfig) {
 }
 
 func (d *nomadDriver) attach(ctx context.Context, logs LogConfig) (stdout, stderr string, err error) {
-	if logs.Disabled || d.logs == nil {
+	if logs.Disabled || d.host.Logs == nil {
 		return "/dev/null", "/dev/null", nil
 	}
-	return d.logs.Attach(ctx, logs)
+	return d.host.Logs.Attach(ctx, logs)
 }
 
 func (d *nomadDriver) detach(ctx context.Context, logs LogConfig) error {
-	if logs.Disabled || d.logs == nil {
+	if logs.Disabled || d.host.Logs == nil {
 		return nil
 	}
-	return d.logs.Detach(ctx, logs)
+	return d.host.Logs.Detach(ctx, logs)
 }
 
 func (d *nomadDriver) WaitTask(ctx context.Context, taskID string) (ExitResult, error) {

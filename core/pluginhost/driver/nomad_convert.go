@@ -10,6 +10,7 @@ import (
 
 	attrpb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/attribute"
 	pb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/driver"
+	basepb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/plugin"
 )
 
 func nomadCapabilities(c *pb.DriverCapabilities) Capabilities {
@@ -87,6 +88,40 @@ func nomadTask(t *TaskConfig, config []byte) *pb.TaskConfig {
 	}
 	if t.DNS != nil {
 		out.Dns = &pb.DNSConfig{Servers: t.DNS.Servers, Searches: t.DNS.Searches, Options: t.DNS.Options}
+	}
+	return out
+}
+
+// topology tells the driver which cores the machine has, how fast they are and
+// how far from each other's memory.
+func (d *nomadDriver) topology() *basepb.ClientTopology {
+	out := &basepb.ClientTopology{Distances: &basepb.ClientTopologySLIT{}}
+	if d.host.Topology == nil {
+		return out
+	}
+	t := d.host.Topology()
+	if t == nil {
+		return out
+	}
+	out.OverrideTotalCompute, out.OverrideWitholdCompute = t.OverrideTotalCompute, t.OverrideWitholdCompute
+	for _, n := range t.Nodes {
+		out.NodeIds = append(out.NodeIds, uint32(n))
+	}
+	out.Distances.Dimension = uint32(len(t.Distances))
+	for _, row := range t.Distances {
+		for _, v := range row {
+			out.Distances.Values = append(out.Distances.Values, uint32(v))
+		}
+	}
+	for _, c := range t.Cores {
+		grade := basepb.CoreGrade_Efficiency
+		if c.Grade {
+			grade = basepb.CoreGrade_Performance
+		}
+		out.Cores = append(out.Cores, &basepb.ClientTopologyCore{
+			SocketId: uint32(c.SocketID), NodeId: uint32(c.NodeID), CoreId: uint32(c.ID), CoreGrade: grade, Disable: c.Disable,
+			BaseSpeed: c.BaseSpeed, MaxSpeed: c.MaxSpeed, GuessSpeed: c.GuessSpeed,
+		})
 	}
 	return out
 }

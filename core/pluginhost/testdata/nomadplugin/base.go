@@ -54,7 +54,7 @@ func (b *base) SetConfig(_ context.Context, r *basepb.SetConfigRequest) (*basepb
 	if err := decode(r.GetMsgpackConfig(), &config); err != nil {
 		return nil, err
 	}
-	b.driver.configure(config.Shell)
+	b.driver.configure(config.Shell, len(r.GetNomadConfig().GetDriver().GetTopology().GetCores()))
 	return &basepb.SetConfigResponse{}, nil
 }
 

@@ -31,6 +31,7 @@ type driver struct {
 
 	mu    sync.Mutex
 	shell string
+	cores int
 	tasks map[string]*task
 }
 
@@ -44,10 +45,10 @@ type task struct {
 
 func newDriver(log hclog.Logger) *driver { return &driver{log: log, tasks: map[string]*task{}} }
 
-func (d *driver) configure(shell string) {
+func (d *driver) configure(shell string, cores int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.shell = shell
+	d.shell, d.cores = shell, cores
 	d.log.Info("configured", "shell", shell)
 }
 
@@ -72,11 +73,12 @@ func (d *driver) Capabilities(context.Context, *pb.CapabilitiesRequest) (*pb.Cap
 
 func (d *driver) Fingerprint(_ *pb.FingerprintRequest, s grpc.ServerStreamingServer[pb.FingerprintResponse]) error {
 	d.mu.Lock()
-	shell := d.shell
+	shell, cores := d.shell, d.cores
 	d.mu.Unlock()
 	err := s.Send(&pb.FingerprintResponse{Health: pb.FingerprintResponse_HEALTHY, HealthDescription: "Healthy", Attributes: map[string]*attrpb.Attribute{
 		"driver.hello":       {Value: &attrpb.Attribute_BoolVal{BoolVal: true}},
 		"driver.hello.shell": {Value: &attrpb.Attribute_StringVal{StringVal: shell}},
+		"driver.hello.cores": {Value: &attrpb.Attribute_IntVal{IntVal: int64(cores)}},
 		"driver.hello.room":  {Value: &attrpb.Attribute_IntVal{IntVal: 5}, Unit: "GiB"},
 	}})
 	<-s.Context().Done()
