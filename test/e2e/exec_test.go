@@ -88,8 +88,8 @@ func TestIsolatedTasksRunAndCommandsRunInThem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if events := fmt.Sprintf("%+v", *full.TaskStates["t"]); exitCode(a, x.ID) != 137 {
-			t.Errorf("a task out of memory: %s", events)
+		if says := strings.Join(messages(full.TaskStates["t"]), "; "); exitCode(a, x.ID) != 137 || !strings.Contains(says, "OOM Killed") {
+			t.Errorf("a task out of memory: %s", says)
 		}
 	}
 	a.run(a.isolated("web", "service", 1, "echo up; exec sleep 601"))

@@ -185,34 +185,6 @@ func TestTasksRunAsNobodyOrAsTheUserTheyNameUnlessItIsDenied(t *testing.T) {
 	}
 }
 
-func TestATaskThatUsesTooMuchMemoryIsReportedAsSuch(t *testing.T) {
-	c := newCell(t, nil)
-	task := c.task("hog", sh(`x=$(head -c 200000000 /dev/zero | tr '\0' a); echo survived`))
-	task.Resources.MemoryMB = 16
-	out, r := c.run(task)
-	if !r.OOMKilled || r.Signal != 9 || strings.Contains(out, "survived") {
-		t.Fatalf("%+v, %q", r, out)
-	}
-	if _, r := c.run(c.task("modest", sh("kill -9 $$"))); r.OOMKilled || r.Signal != 9 {
-		t.Fatalf("a task that killed itself: %+v", r)
-	}
-}
-
-func TestResourcesBecomeLimitsOfTheTasksCgroup(t *testing.T) {
-	c := newCell(t, nil)
-	task := c.task("a", sh(`cd /sys/fs/cgroup
-		cat memory/memory.limit_in_bytes 2>/dev/null || cat memory.max
-		cat memory/memory.soft_limit_in_bytes 2>/dev/null || cat memory.low
-		cat cpu/cpu.shares 2>/dev/null || cat cpu.weight
-		grep Cpus_allowed_list /proc/self/status`))
-	task.Resources = driver.Resources{CPUMHz: 512, MemoryMB: 32, MemoryMaxMB: 64, Cores: []int{0}}
-	out, r := c.run(task)
-	want := "67108864\n33554432\n512\nCpus_allowed_list:\t0\n"
-	if v2 := strings.Replace(want, "\n512\n", "\n20\n", 1); !r.Successful() || out != want && out != v2 {
-		t.Fatalf("%+v, %q", r, out)
-	}
-}
-
 func TestDevicesAndMountsOfATaskAreThereAndNoOthers(t *testing.T) {
 	c := newCell(t, nil)
 	volume := filepath.Join(c.dir, "volume")

@@ -135,13 +135,18 @@ func (c *cell) configure(config map[string]any) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	body, err := json.Marshal(full)
+	if err := c.SetConfig(c.ctx, marshal(c.t, full)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func marshal(t testing.TB, config any) []byte {
+	t.Helper()
+	body, err := json.Marshal(config)
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if err := c.SetConfig(c.ctx, body); err != nil {
-		c.t.Fatal(err)
-	}
+	return body
 }
 
 // task makes a task of an alloc of its own.
@@ -160,12 +165,8 @@ func (c *cell) task(name string, config map[string]any) *driver.TaskConfig {
 			c.t.Fatal(err)
 		}
 	}
-	body, err := json.Marshal(config)
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	return &driver.TaskConfig{
-		ID: name + "/web/1", Name: "web", DriverConfig: body, Env: map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin"},
+		ID: name + "/web/1", Name: "web", DriverConfig: marshal(c.t, config), Env: map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin"},
 		Resources: driver.Resources{CPUMHz: 100, MemoryMB: 64}, AllocDir: alloc, TaskDir: filepath.Join(alloc, "web"),
 		Logs: driver.LogConfig{
 			StdoutPath: filepath.Join(alloc, "alloc/logs/web.stdout"), StderrPath: filepath.Join(alloc, "alloc/logs/web.stderr"),

@@ -158,7 +158,7 @@ func TestAClassRunsFromItsClassPathOrFromTheJarInsteadOfItsMainClass(t *testing.
 }
 
 func TestAJavaTaskThatCannotRunIsRefusedAndSaysWhy(t *testing.T) {
-	c := newJavaCell(t, map[string]any{"denied_host_uids": "1"})
+	c := newJavaCell(t, map[string]any{"denied_host_uids": "1", "denied_host_gids": "60"})
 	for name, x := range map[string]struct {
 		config map[string]any
 		user   string
@@ -172,6 +172,7 @@ func TestAJavaTaskThatCannotRunIsRefusedAndSaysWhy(t *testing.T) {
 		"unknown mode":      {map[string]any{"jar_path": "local/probe.jar", "ipc_mode": "shared"}, "", "ipc_mode"},
 		"forbidden":         {map[string]any{"jar_path": "local/probe.jar", "cap_add": []any{"sys_admin"}}, "", "sys_admin"},
 		"denied":            {map[string]any{"jar_path": "local/probe.jar"}, "daemon", "denied_host_uids"},
+		"denied group":      {map[string]any{"jar_path": "local/probe.jar"}, "games", "denied_host_gids"},
 	} {
 		task := c.java(name, x.config)
 		task.User = x.user
@@ -222,24 +223,39 @@ func TestTheJVMKnowsItsLimitsAndIsKilledBeyondThem(t *testing.T) {
 }
 
 func TestAJavaTaskIsIsolatedAsExecsAreAndCommandsRunBesideIt(t *testing.T) {
-	c := newJavaCell(t, map[string]any{"default_ipc_mode": "host"})
-	task := c.java("a", map[string]any{
-		"jar_path": "local/probe.jar", "args": []any{"sh", "id -u; pwd; readlink /proc/self/ns/ipc; cat /proc/1/comm; grep Cap /proc/self/status; echo up; exec sleep 1000"},
-		"cap_add": []any{"net_bind_service"}, "cap_drop": []any{"all"}, "work_dir": "/alloc",
+	c := newJavaCell(t, map[string]any{"default_ipc_mode": "host", "default_pid_mode": "host"})
+	here := func(kind string) string {
+		link, err := os.Readlink("/proc/self/ns/" + kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return link
+	}
+	const look = "id -u; pwd; readlink /proc/self/ns/pid; readlink /proc/self/ns/ipc; grep Cap /proc/self/status; echo up; exec sleep 1000"
+	shared := c.java("shared", map[string]any{
+		"jar_path": "/local/probe.jar", "args": []any{"sh", look}, "cap_add": []any{"net_bind_service"}, "cap_drop": []any{"all"}, "work_dir": "/alloc",
 	})
-	task.DriverConfig = []byte(strings.Replace(string(task.DriverConfig), "local/probe.jar", "/local/probe.jar", 1))
-	c.start(task)
-	c.eventually("it is up", func() bool { return strings.Contains(c.output(task), "up\n") })
-	ipc, err := os.Readlink("/proc/self/ns/ipc")
-	if err != nil {
-		t.Fatal(err)
+	own := c.java("own", map[string]any{"jar_path": "local/probe.jar", "args": []any{"sh", look}, "pid_mode": "private", "ipc_mode": "private"})
+	for _, task := range []*driver.TaskConfig{shared, own} {
+		c.start(task)
+		c.eventually("it is up", func() bool { return strings.Contains(c.output(task), "up\n") })
 	}
-	out := c.output(task)
-	if !strings.HasPrefix(out, "65534\n/alloc\n"+ipc+"\ndrover-init\n") || status(out, "CapBnd") != "0000000000000400" || status(out, "CapAmb") != "0000000000000400" {
-		t.Errorf("output %q", out)
+	const bind = "0000000000000400"
+	if out := c.output(shared); !strings.HasPrefix(out, "65534\n/alloc\n"+here("pid")+"\n"+here("ipc")+"\n") || status(out, "CapBnd") != bind || status(out, "CapAmb") != bind {
+		t.Errorf("with the machine's namespaces: %q", out)
 	}
-	if out, r, err := c.exec(task, "cat", "/proc/1/comm"); err != nil || !r.Successful() || out != "drover-init\n" {
+	if out := c.output(own); !strings.HasPrefix(out, "65534\n/\n") || strings.Contains(out, here("pid")) || strings.Contains(out, here("ipc")) {
+		t.Errorf("with its own namespaces: %q", out)
+	}
+	if out, r, err := c.exec(own, "cat", "/proc/1/comm"); err != nil || !r.Successful() || out != "drover-init\n" {
 		t.Errorf("a command beside it: %q, %+v, %v", out, r, err)
+	}
+}
+
+func TestAJavaTaskRunsWithoutPivotRoot(t *testing.T) {
+	c := newJavaCell(t, map[string]any{"no_pivot_root": true})
+	if out, r := c.run(c.java("a", map[string]any{"jar_path": "local/probe.jar", "args": []any{"show"}})); !r.Successful() || !strings.Contains(out, "cwd=/\n") {
+		t.Errorf("%+v, %q", r, out)
 	}
 }
 

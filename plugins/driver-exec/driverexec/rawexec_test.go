@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
+	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
@@ -102,15 +103,19 @@ func TestATaskThatNamesAUserRunsAsItAndOpensItsOutputAgain(t *testing.T) {
 
 func TestADeniedUserIsRefused(t *testing.T) {
 	d, task := rawTask(t, map[string]any{"command": "/bin/true"})
-	config := fmt.Sprintf(`{"enabled": true, "denied_host_uids": "%d,70000-70010"}`, os.Geteuid())
-	if err := d.SetConfig(t.Context(), []byte(config)); err != nil {
-		t.Fatal(err)
+	for _, denied := range []string{fmt.Sprintf(`"denied_host_uids": "%d,70000-70010"`, os.Geteuid()), fmt.Sprintf(`"denied_host_gids": "%d"`, os.Getegid())} {
+		if err := d.SetConfig(t.Context(), []byte(`{"enabled": true, `+denied+`}`)); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := d.StartTask(t.Context(), task)
+		if name, _, _ := strings.Cut(denied[1:], `"`); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", denied, err)
+		}
 	}
-	if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsPermissionDenied(err) {
-		t.Fatalf("start: %v", err)
-	}
-	if err := d.SetConfig(t.Context(), []byte(`{"denied_host_uids": "10-5"}`)); !errdefs.IsInvalidArgument(err) {
-		t.Fatalf("a range that ends before it begins: %v", err)
+	for _, bad := range []string{`{"denied_host_uids": "10-5"}`, `{"denied_host_gids": "ten"}`} {
+		if err := d.SetConfig(t.Context(), []byte(bad)); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 }
 
@@ -154,18 +159,110 @@ func TestCommandsAreFoundInTheTaskDirectoryAndMissingOnesNamed(t *testing.T) {
 func TestDeniedVariablesAndOOMScoreReachTheTask(t *testing.T) {
 	d, task := rawTask(t, map[string]any{
 		"command": "/bin/sh", "oom_score_adj": 321, "denied_envvars": []any{"SECRET_*"},
-		"args": []any{"-c", "sleep 0.2; cat /proc/self/oom_score_adj; env | grep -c SECRET"},
+		// The score is set when the process is there.
+		"args": []any{"-c", "until grep -x 321 /proc/self/oom_score_adj; do :; done; env | grep -c 'SECRET\\|TOKEN\\|PLAIN'"},
 	})
-	task.Env["SECRET_KEY"] = "x"
+	if err := d.SetConfig(t.Context(), []byte(`{"enabled": true, "denied_envvars": ["TOKEN", "NOT?"]}`)); err != nil {
+		t.Fatal(err)
+	}
+	task.Env["SECRET_KEY"], task.Env["TOKEN"], task.Env["PLAIN"] = "x", "x", "x"
 	if _, _, err := d.StartTask(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.WaitTask(t.Context(), task.ID); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != "321\n0\n" {
+	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != "321\n1\n" {
 		t.Fatalf("log %q, %v", out, err)
 	}
+	for _, score := range []int{-1, 1001} {
+		task.DriverConfig = fmt.Appendf(nil, `{"command": "/bin/true", "oom_score_adj": %d}`, score)
+		if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "oom_score_adj") {
+			t.Errorf("a score of %d: %v", score, err)
+		}
+	}
+}
+
+func TestCommandsRunInTheirDirectoryWithTheirArguments(t *testing.T) {
+	d, task := rawTask(t, map[string]any{"command": "/bin/sh", "args": []any{"-c", `pwd; printf '%s|' "$@"`, "x", "a b", "", "*"}, "work_dir": "/usr/bin"})
+	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := d.WaitTask(t.Context(), task.ID); err != nil || !r.Successful() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != "/usr/bin\na b||*|" {
+		t.Fatalf("log %q, %v", out, err)
+	}
+	for dir, says := range map[string]string{"bin": "absolute", "/no/such/place": "/no/such/place"} {
+		task.ID, task.DriverConfig = "alloc/web/"+says, fmt.Appendf(nil, `{"command": "/bin/true", "work_dir": %q}`, dir)
+		if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	task.ID = "alloc/web/1"
+}
+
+// cgroups makes a cgroup of version 2 and, where the machine has it, one of
+// version 1, and returns their names below their hierarchies.
+func cgroups(t *testing.T) (v2, v1 string) {
+	t.Helper()
+	groups, err := sandbox.FindCgroups()
+	if err != nil || groups.Unified == "" || os.Geteuid() != 0 {
+		t.Skipf("no cgroup can be made: %v", err)
+	}
+	name := fmt.Sprintf("drover-test-%d", os.Getpid())
+	dirs := []string{filepath.Join(groups.Unified, name)}
+	if _, err := os.Stat("/sys/fs/cgroup/cpuacct/tasks"); err == nil {
+		dirs, v1 = append(dirs, "/sys/fs/cgroup/cpuacct/"+name), name
+	}
+	for _, dir := range dirs {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.Remove(dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return name, v1
+}
+
+func TestATaskRunsInTheCgroupsThatItNames(t *testing.T) {
+	v2, v1 := cgroups(t)
+	script := "until grep -q " + v2 + " /proc/self/cgroup; do :; done; sed -n 's/^0::/v2 /p; s/.*:cpuacct:/v1 /p' /proc/self/cgroup"
+	config := map[string]any{"command": "/bin/sh", "args": []any{"-c", script}, "cgroup_v2_override": v2}
+	want := "v2 /" + v2 + "\n"
+	if v1 != "" {
+		config["cgroup_v1_override"] = []any{map[string]any{"cpuacct": v1}}
+		config["args"] = []any{"-c", "until [ $(grep -c " + v2 + " /proc/self/cgroup) = 2 ]; do :; done; " + script}
+		want = "v1 /" + v1 + "\n" + want
+	}
+	d, task := rawTask(t, config)
+	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := d.WaitTask(t.Context(), task.ID); err != nil || !r.Successful() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	raw, err := os.ReadFile(task.Logs.StdoutPath + ".0")
+	out := string(raw)
+	if err != nil || out != want && v1 != "" || !strings.Contains(out, "v2 /"+v2+"\n") {
+		t.Errorf("log %q, %v, want %q", out, err, want)
+	}
+	for config, says := range map[string]string{
+		`"cgroup_v2_override": "no-such-group"`:                     "no-such-group",
+		`"cgroup_v2_override": "../../../etc"`:                      "cgroup_v2_override",
+		`"cgroup_v1_override": [{"cpuacct": "/proc"}]`:              "cgroup_v1_override",
+		`"cgroup_v1_override": [{"no-such-controller": "a-group"}]`: "no-such-controller",
+	} {
+		task.ID, task.DriverConfig = "alloc/web/"+says, []byte(`{"command": "/bin/true", `+config+`}`)
+		if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", config, err)
+		}
+	}
+	task.ID = "alloc/web/1"
 }
 
 // rawTask returns an enabled driver with a supervisor of its own, and a task.

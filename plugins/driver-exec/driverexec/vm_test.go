@@ -15,14 +15,15 @@ import (
 )
 
 // TestTheSameHoldsWithCgroupVersion2 runs what depends on cgroups again in a
-// virtual machine, which has version 2 only; see ../vmtest/run.sh for the rest.
+// virtual machine, which has version 2 only, and no JVM; see ../vmtest/run.sh for the rest.
 func TestTheSameHoldsWithCgroupVersion2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a virtual machine")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	const what = "NoTaskBreaksOut|TooMuchMemory|BecomeLimits|StatsOfAn|OutliveTheSupervisor|OrphansOf|IsInsideIt|DevicesAndMounts|CoresOfItsOwn"
+	const what = "NoTaskBreaksOut|TooMuchMemory|BecomeLimits|MemoryMaxIs|StatsOfAn|OutliveTheSupervisor|OrphansOf|IsInsideIt|DevicesAndMounts|" +
+		"CoresOfItsOwn|CoresOfTheirOwn|TheCgroupsThatItNames|WhichNamespaces|WithoutAJVM"
 	cmd := exec.CommandContext(ctx, "../vmtest/run.sh", "-test.v", "-test.run", what)
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
@@ -31,7 +32,7 @@ func TestTheSameHoldsWithCgroupVersion2(t *testing.T) {
 	if errors.As(err, &exit) && exit.ExitCode() == missing {
 		t.Skip(strings.TrimSpace(string(out)))
 	}
-	if err != nil || strings.Contains(string(out), "--- SKIP") || strings.Count(string(out), "--- PASS") < 10 {
+	if err != nil || strings.Contains(string(out), "--- SKIP") || strings.Count(string(out), "--- PASS") < 16 {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
