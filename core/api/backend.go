@@ -54,6 +54,9 @@ type View interface {
 	// Variables are those of a namespace ("" is all) whose path begins with prefix.
 	Variables(ns, prefix string) iter.Seq[*model.Variable]
 	RootKeys() iter.Seq[*model.RootKey]
+	DriverSchemas() iter.Seq[*model.DriverSchema]
+	DriverSchemasOf(driver string) []*model.DriverSchema
+	DriverUses(driver string) []*model.DriverUse
 }
 
 // Names of tables for View.TableIndex, WatchKey and Change.
@@ -70,6 +73,7 @@ const (
 	TableSchedulerConfig = "scheduler_config"
 	TableVariables       = "variables"
 	TableRootKeys        = "root_keys"
+	TableDriverSchemas   = "driver_schemas"
 )
 
 // What rows can be watched by beside their id.

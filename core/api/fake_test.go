@@ -35,6 +35,8 @@ type fakeView struct {
 	config      *model.SchedulerConfiguration
 	variables   []*model.Variable
 	keys        []*model.RootKey
+	schemas     []*model.DriverSchema
+	uses        []*model.DriverUse
 }
 
 func find[T any](list []*T, ok func(*T) bool) *T {
@@ -124,6 +126,13 @@ func (v *fakeView) Variables(ns, prefix string) iter.Seq[*model.Variable] {
 	return slices.Values(where(v.variables, func(x *model.Variable) bool {
 		return (ns == "" || x.Namespace == ns) && strings.HasPrefix(x.Path, prefix)
 	}))
+}
+func (v *fakeView) DriverSchemas() iter.Seq[*model.DriverSchema] { return slices.Values(v.schemas) }
+func (v *fakeView) DriverSchemasOf(driver string) []*model.DriverSchema {
+	return where(v.schemas, func(s *model.DriverSchema) bool { return s.Driver == driver })
+}
+func (v *fakeView) DriverUses(driver string) []*model.DriverUse {
+	return where(v.uses, func(u *model.DriverUse) bool { return u.Driver == driver })
 }
 func (v *fakeView) RootKeys() iter.Seq[*model.RootKey] { return slices.Values(v.keys) }
 func (v *fakeView) NodePoolByName(name string) *model.NodePool {

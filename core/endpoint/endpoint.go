@@ -60,6 +60,7 @@ type Config struct {
 type Endpoint struct {
 	Config
 	signing sync.Mutex // held while a signing key is made
+	bodies  bodies
 }
 
 var (

@@ -97,8 +97,9 @@ func (e *Endpoint) ValidateJob(_ context.Context, req *api.JobValidateRequest) (
 	if err != nil {
 		return nil, err
 	}
-	out := &api.JobValidateResponse{DriverConfigValidated: true, Warnings: jobspec.WarningText(job)}
-	if err := e.Jobs.validate(job); err != nil {
+	warnings, err := e.check(job)
+	out := &api.JobValidateResponse{DriverConfigValidated: true, Warnings: jobspec.WarningText(job, warnings...)}
+	if err != nil {
 		out.Error = err.Error()
 		out.ValidationErrors = model.Problems(err)
 	}
@@ -117,7 +118,8 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	if req.Region != "" && job.Region != req.Region && job.Region != model.DefaultRegion {
 		return nil, errdefs.InvalidArgumentf("No path to region")
 	}
-	if err := e.Jobs.validate(job); err != nil {
+	warnings, err := e.check(job)
+	if err != nil {
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}
 	if err := e.admit(job); err != nil {
@@ -126,12 +128,12 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	if req.PreserveCounts {
 		preserveCounts(job, e.Store.View().JobByID(job.Namespace, job.ID))
 	}
-	more := e.Jobs.keepSource(req)
+	warnings = append(warnings, e.Jobs.keepSource(req)...)
 	out, err := e.register(ctx, job, model.EvalTriggerJobRegister, req)
 	if err != nil {
 		return nil, err
 	}
-	out.Warnings = jobspec.WarningText(job, more...)
+	out.Warnings = jobspec.WarningText(job, warnings...)
 	return out, nil
 }
 

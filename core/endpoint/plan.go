@@ -53,7 +53,8 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 	if req.JobID != "" && req.JobID != job.ID {
 		return nil, errdefs.InvalidArgumentf("Job ID does not match")
 	}
-	if err := e.Jobs.validate(job); err != nil {
+	warnings, err := e.check(job)
+	if err != nil {
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}
 	if err := e.admit(job); err != nil {
@@ -62,7 +63,7 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 	view := e.Store.View()
 	cur := view.JobByID(job.Namespace, job.ID)
 	keepScalingIDs(job, cur)
-	out := &api.JobPlanResponse{Warnings: jobspec.WarningText(job)}
+	out := &api.JobPlanResponse{Warnings: jobspec.WarningText(job, warnings...)}
 	job.SubmitTime = e.Now().UnixNano()
 	if cur != nil {
 		out.JobModifyIndex, out.Index = cur.JobModifyIndex, cur.JobModifyIndex

@@ -73,7 +73,7 @@ func checkDriverUses(t *testing.T, v *state.View) {
 	want := map[model.DriverUse]int{}
 	for n := range v.Nodes() {
 		for name, info := range n.Drivers {
-			want[model.DriverUse{Driver: name, Hash: info.SchemaHash, Version: info.PluginVersion, Datacenter: n.Datacenter, NodePool: n.NodePool}]++
+			want[model.DriverUse{Driver: name, Hash: info.SchemaHash, Version: info.PluginVersion, Datacenter: n.Datacenter, NodePool: n.NodePool, Detected: info.Detected}]++
 		}
 	}
 	got := 0

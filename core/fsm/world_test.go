@@ -191,7 +191,7 @@ func (w *world) drivers() map[string]*model.DriverInfo {
 	out := map[string]*model.DriverInfo{}
 	for range w.rng.IntN(3) {
 		s := w.driverSchema()
-		out[s.Driver] = &model.DriverInfo{Detected: true, SchemaHash: s.Hash, PluginVersion: []string{"1", "2"}[w.rng.IntN(2)]}
+		out[s.Driver] = &model.DriverInfo{Detected: w.rng.IntN(3) > 0, SchemaHash: s.Hash, PluginVersion: []string{"1", "2"}[w.rng.IntN(2)]}
 	}
 	return out
 }

@@ -17,12 +17,14 @@ type DriverSchema struct {
 }
 
 // DriverUse says how many nodes of a datacenter and pool have a driver in one
-// version with one schema. Hash is "" for nodes that told none.
+// version with one schema. Hash is "" for nodes that told none; Detected says
+// whether it found what it needs on them.
 type DriverUse struct {
 	Driver     string
 	Hash       string
 	Version    string // of the plugin
 	Datacenter string
 	NodePool   string
+	Detected   bool
 	Nodes      int
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/drover-project/drover/core/model"
@@ -31,7 +32,7 @@ var driverSchemaSchema = &schema[model.DriverSchema]{
 var driverUseSchema = &schema[model.DriverUse]{id: driverUseID}
 
 func driverUseID(u *model.DriverUse) string {
-	return strings.Join([]string{u.Driver, u.Hash, u.Version, u.Datacenter, u.NodePool}, "\x00")
+	return strings.Join([]string{u.Driver, u.Hash, u.Version, u.Datacenter, u.NodePool, strconv.FormatBool(u.Detected)}, "\x00")
 }
 
 // DriverSchemaByHash returns what a driver publishes.
@@ -157,7 +158,7 @@ func (tx *Tx) accountDrivers(old, node *model.Node) {
 			if info := side.node.Drivers[name]; info != nil {
 				tx.countDriver(&model.DriverUse{
 					Driver: name, Hash: info.SchemaHash, Version: info.PluginVersion,
-					Datacenter: side.node.Datacenter, NodePool: side.node.NodePool,
+					Datacenter: side.node.Datacenter, NodePool: side.node.NodePool, Detected: info.Detected,
 				}, side.by)
 			}
 		}
@@ -170,7 +171,7 @@ func sameDrivers(a, b *model.Node) bool {
 	}
 	for name, x := range a.Drivers {
 		y := b.Drivers[name]
-		if x == nil || y == nil || x.SchemaHash != y.SchemaHash || x.PluginVersion != y.PluginVersion {
+		if x == nil || y == nil || x.SchemaHash != y.SchemaHash || x.PluginVersion != y.PluginVersion || x.Detected != y.Detected {
 			return false
 		}
 	}

@@ -1,0 +1,101 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// DriverSchemas is what a cluster knows of a driver. It is an addition of Drover
+// to the API.
+type DriverSchemas struct {
+	Driver string
+	Nodes  int // that offer the driver
+	// Schemas are in use or remembered, the newest first.
+	Schemas []*DriverSchema
+}
+
+// DriverSchema is what some versions of a driver publish about its tasks.
+type DriverSchema struct {
+	Driver   string
+	Hash     string
+	Versions []string // of the plugins that publish it
+	Nodes    int      // that have the driver with it
+	Uses     []*model.DriverUse
+	// UnusedSince is set where no node has it any more; some time later it is forgotten.
+	UnusedSince *time.Time `json:",omitempty"`
+	// Schema is the body: the capabilities and the schema of a task's config.
+	Schema      json.RawMessage `json:",omitempty"`
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+func (s *Server) schemaRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/schemas/drivers", verbs{get: s.listDriverSchemas})
+	s.mount(mux, "/v1/schemas/driver/{name}", verbs{get: s.driverSchemas})
+}
+
+// listDriverSchemas lists all schemas without their bodies.
+func (s *Server) listDriverSchemas(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TableDriverSchemas, TableNodes), func(v View, q *query) answer {
+		p := page[*model.DriverSchema]{items: v.DriverSchemas(), order: func(d *model.DriverSchema) order { return order{created: d.CreateIndex, id: d.Hash} }}
+		return listOf(q, v.TableIndex(TableDriverSchemas, TableNodes), p, func(d *model.DriverSchema) *DriverSchema {
+			out := driverSchema(d, v.DriverUses(d.Driver))
+			out.Schema = nil
+			return out
+		})
+	})
+}
+
+func (s *Server) driverSchemas(w http.ResponseWriter, r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	return s.read(w, r, tables(TableDriverSchemas, TableNodes), func(v View, _ *query) answer {
+		rows, uses := v.DriverSchemasOf(name), v.DriverUses(name)
+		if len(rows) == 0 && len(uses) == 0 {
+			return notFound(v, TableNodes, "driver not found")
+		}
+		out := &DriverSchemas{Driver: name, Schemas: []*DriverSchema{}}
+		for _, u := range uses {
+			if u.Detected {
+				out.Nodes += u.Nodes
+			}
+		}
+		for _, row := range rows {
+			out.Schemas = append(out.Schemas, driverSchema(row, uses))
+		}
+		slices.SortFunc(out.Schemas, func(a, b *DriverSchema) int {
+			return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), cmp.Compare(a.Hash, b.Hash))
+		})
+		return answer{index: v.TableIndex(TableDriverSchemas, TableNodes), value: out}
+	})
+}
+
+// driverSchema is a schema as it is shown; uses are all of its driver.
+func driverSchema(row *model.DriverSchema, uses []*model.DriverUse) *DriverSchema {
+	out := &DriverSchema{
+		Driver: row.Driver, Hash: row.Hash, Schema: row.Body, Versions: []string{}, Uses: []*model.DriverUse{},
+		CreateIndex: row.CreateIndex, ModifyIndex: row.ModifyIndex,
+	}
+	if row.UnusedSince != 0 {
+		at := time.Unix(0, row.UnusedSince).UTC()
+		out.UnusedSince = &at
+	}
+	for _, u := range uses {
+		if u.Hash != row.Hash {
+			continue
+		}
+		out.Nodes += u.Nodes
+		out.Uses = append(out.Uses, u)
+		if !slices.Contains(out.Versions, u.Version) {
+			out.Versions = append(out.Versions, u.Version)
+		}
+	}
+	return out
+}

@@ -1,0 +1,111 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/drover-project/drover/core/driverschema"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+)
+
+// bodies are the bodies of drivers' schemas, each decoded once. A hash names its
+// bytes, so nothing here ever gets old.
+type bodies struct {
+	mu     sync.Mutex
+	byHash map[string]*driverschema.Body
+}
+
+// maxBodies bounds what is kept of schemas that state may have forgotten.
+const maxBodies = 256
+
+// read returns the body of a row, nil for one that cannot be read.
+func (b *bodies) read(row *model.DriverSchema) *driverschema.Body {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if body, ok := b.byHash[row.Hash]; ok {
+		return body
+	}
+	body, err := driverschema.Decode(row.Body)
+	if err != nil {
+		body = nil // dispatch has let it in, so a newer version of it has: it is not checked against
+	}
+	if b.byHash == nil || len(b.byHash) >= maxBodies {
+		b.byHash = map[string]*driverschema.Body{}
+	}
+	b.byHash[row.Hash] = body
+	return body
+}
+
+// find returns what is known about a driver for a job.
+func (b *bodies) find(view *state.View, job *model.Job, driver string) driverschema.Found {
+	uses := view.DriverUses(driver)
+	out := driverschema.Found{Absent: view.NodeCount() > 0}
+	for _, u := range uses {
+		out.Absent = out.Absent && !u.Detected
+	}
+	var all []driverschema.Known
+	for _, row := range view.DriverSchemasOf(driver) {
+		body := b.read(row)
+		if body == nil {
+			continue
+		}
+		k := driverschema.Known{Body: body, CreateIndex: row.CreateIndex}
+		for _, u := range uses {
+			if u.Hash == row.Hash {
+				k.Uses = append(k.Uses, *u)
+			}
+		}
+		all = append(all, k)
+	}
+	out.Bodies = driverschema.Choose(all, job)
+	return out
+}
+
+// maxFindings bounds how much is said about one job.
+const maxFindings = 100
+
+// check says what is wrong with a job: by its own values, the cluster's limits and
+// the drivers of its tasks. Warnings are what the drivers will not act on. A job
+// that is to stop is not held up by its drivers.
+func (e *Endpoint) check(job *model.Job) (warnings []string, err error) {
+	err = e.Jobs.validate(job)
+	if job.Stop {
+		return nil, err
+	}
+	view := e.Store.View()
+	report := driverschema.Check(job, func(driver string) driverschema.Found { return e.bodies.find(view, job, driver) })
+	if len(report.Problems) > 0 {
+		err = withProblems(err, texts(report.Problems))
+	}
+	return texts(report.Ignored), err
+}
+
+func texts(findings []driverschema.Finding) []string {
+	var out []string
+	for i, f := range findings {
+		if i == maxFindings {
+			out = append(out, fmt.Sprintf("and %d more like these", len(findings)-i))
+			break
+		}
+		out = append(out, f.String())
+	}
+	return out
+}
+
+// withProblems adds problems to the error of a validation, which may be nil.
+func withProblems(err error, problems []string) error {
+	var all model.ValidationError
+	if err != nil && !errors.As(err, &all) {
+		all = model.ValidationError{err}
+	}
+	all = append(model.ValidationError{}, all...)
+	for _, p := range problems {
+		all = append(all, errors.New(p))
+	}
+	return all
+}
