@@ -6,6 +6,7 @@ package dispatch
 import (
 	"context"
 	"crypto/subtle"
+	"io"
 	"sync"
 	"time"
 
@@ -41,6 +42,8 @@ type Config struct {
 	NodeEvals func(view *state.View, node *model.Node, trigger string, now time.Time) []*model.Evaluation
 	// OpenVariable decrypts a stored variable.
 	OpenVariable func(view *state.View, row *model.Variable) (items map[string]string, err error)
+	// PluginFile opens an uploaded file by its digest.
+	PluginFile func(digest string) (io.ReadCloser, error)
 	// Addresses lists the servers for nodes; nil is none.
 	Addresses func() []string
 	// TTL is the lease of a node; 0 means DefaultTTL.

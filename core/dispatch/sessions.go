@@ -28,6 +28,7 @@ type session struct {
 
 	mu    sync.Mutex
 	full  bool // everything must be sent
+	ask   bool // the node shall ask for its plugins
 	index uint64
 	set   map[string]rpc.Assignment // by alloc id: what changed since the last push
 	gone  []string
@@ -43,7 +44,7 @@ func (s *session) signal() {
 // resync makes the next push a full one.
 func (s *session) resync() {
 	s.mu.Lock()
-	s.full, s.set, s.gone = true, nil, nil
+	s.full, s.ask, s.set, s.gone = true, false, nil, nil
 	s.mu.Unlock()
 	s.signal()
 }
@@ -76,10 +77,10 @@ func (s *session) take() (delta *rpc.Assignments, full bool) {
 		s.full = false
 		return nil, true
 	}
-	if len(s.set) == 0 && len(s.gone) == 0 {
+	if len(s.set) == 0 && len(s.gone) == 0 && !s.ask {
 		return nil, false
 	}
-	delta = &rpc.Assignments{Index: s.index, Gone: s.gone, Set: make([]rpc.Assignment, 0, len(s.set))}
+	delta = &rpc.Assignments{Index: max(s.index, s.sent), Gone: s.gone, Plugins: s.ask, Set: make([]rpc.Assignment, 0, len(s.set))}
 	for _, a := range s.set {
 		// The feed runs behind the store: what it tells now may have been part
 		// of the full push already.
@@ -87,8 +88,8 @@ func (s *session) take() (delta *rpc.Assignments, full bool) {
 			delta.Set = append(delta.Set, a)
 		}
 	}
-	s.set, s.gone = nil, nil
-	if len(delta.Set) == 0 && len(delta.Gone) == 0 {
+	s.set, s.gone, s.ask = nil, nil, false
+	if len(delta.Set) == 0 && len(delta.Gone) == 0 && !delta.Plugins {
 		return nil, false
 	}
 	return delta, false
@@ -165,9 +166,9 @@ func (d *Dispatcher) everything(ctx context.Context, nodeID string) *rpc.Assignm
 	return out
 }
 
-// follow reads the changes of allocs and tells the sessions.
+// follow reads the changes of allocs and of plugins and tells the sessions.
 func (d *Dispatcher) follow(ctx context.Context) {
-	feed := d.cfg.Store.Subscribe(state.TableAllocs)
+	feed := d.cfg.Store.Subscribe(state.TableAllocs, state.TablePluginSpecs)
 	defer feed.Close()
 	d.resyncAll() // what changed before the feed began
 	for {
@@ -180,7 +181,11 @@ func (d *Dispatcher) follow(ctx context.Context) {
 			continue
 		}
 		for i := range batch.Changes {
-			d.tell(&batch.Changes[i])
+			if c := &batch.Changes[i]; c.Table == state.TablePluginSpecs {
+				d.tellPlugins(c)
+			} else {
+				d.tell(c)
+			}
 		}
 	}
 }

@@ -4,11 +4,13 @@
 package rpc_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +64,25 @@ func (f *fake) PutDriverSchemas(_ context.Context, _ rpc.Identity, bodies [][]by
 
 func (f *fake) Variables(_ context.Context, id rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
 	return rpc.VariableAnswer{Index: q.Since + 1, Variables: []rpc.Variable{{Path: q.Path, Items: map[string]string{"node": id.NodeID}}}}, nil
+}
+
+func (f *fake) Plugins(_ context.Context, id rpc.Identity) (rpc.PluginAnswer, error) {
+	return rpc.PluginAnswer{Index: 4, Confirmed: true, Plugins: []rpc.WantedPlugin{
+		{Name: "kept"},
+		{Name: "p", Release: &model.PluginRelease{Revision: 3, Digest: "sha256:0", Source: "/p", Config: map[string]any{"node": id.NodeID, "list": []any{"a", int64(1)}}}},
+	}}, nil
+}
+
+func (f *fake) PluginFile(_ context.Context, _ rpc.Identity, digest string, take func([]byte) error) error {
+	if digest == "none" {
+		return errdefs.NotFoundf("no such file")
+	}
+	for range 3 {
+		if err := take(bytes.Repeat([]byte(digest), 100_000)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *fake) Attach(ctx context.Context, id rpc.Identity, n rpc.Node, push func(*rpc.Assignments) error) error {
@@ -309,5 +330,25 @@ func TestSchemasArriveAsTheyWereSent(t *testing.T) {
 	}
 	if !reflect.DeepEqual(f.schemas, sent) {
 		t.Fatalf("got %q, want %q", f.schemas, sent)
+	}
+}
+
+func TestPluginsAndTheirFilesCrossTheCarrier(t *testing.T) {
+	f, c, _ := connect(t)
+	want, _ := f.Plugins(t.Context(), rpc.Identity{NodeID: "n"})
+	if got, err := c.Plugins(t.Context(), rpc.Identity{NodeID: "n"}); err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	var file bytes.Buffer
+	err := c.PluginFile(t.Context(), rpc.Identity{}, "abc", func(b []byte) error { file.Write(b); return nil })
+	if err != nil || file.String() != strings.Repeat("abc", 300_000) {
+		t.Fatalf("%d bytes, %v", file.Len(), err)
+	}
+	if err := c.PluginFile(t.Context(), rpc.Identity{}, "none", nil); !errdefs.IsNotFound(err) {
+		t.Errorf("a missing file: %v", err)
+	}
+	full := errors.New("disk full")
+	if err := c.PluginFile(t.Context(), rpc.Identity{}, "abc", func([]byte) error { return full }); !errors.Is(err, full) {
+		t.Errorf("a reader's error came back as %v", err)
 	}
 }

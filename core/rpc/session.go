@@ -32,6 +32,11 @@ type Servers interface {
 	// Variables reads variables on behalf of a job that runs on the node. It may
 	// wait for a change, see VariableQuery.
 	Variables(ctx context.Context, id Identity, q VariableQuery) (VariableAnswer, error)
+	// Plugins tells what the cluster's registry of plugins wants of the node.
+	Plugins(ctx context.Context, id Identity) (PluginAnswer, error)
+	// PluginFile reads a file that was uploaded to the servers, by its digest, and
+	// calls take with each piece. The reader checks the digest.
+	PluginFile(ctx context.Context, id Identity, digest string, take func([]byte) error) error
 	// Attach is the session: it calls push with what the node shall run, first
 	// with everything, then with what changes, and passes calls to node. It
 	// returns when ctx ends, when push fails, when the servers lose the node, or
@@ -71,6 +76,9 @@ type Assignments struct {
 	Set       []Assignment
 	// Gone are allocs that the servers have forgotten.
 	Gone []string
+	// Plugins says that the registry may want something else of the node: it shall
+	// ask, as after each full set.
+	Plugins bool
 }
 
 // Assignment is one alloc. The node fetches it if AllocModifyIndex is above what

@@ -171,6 +171,7 @@ func service() *grpc.ServiceDesc {
 			}),
 			variablesMethod(),
 			schemasMethod(),
+			pluginsMethod(),
 		},
 		Streams: []grpc.StreamDesc{
 			{StreamName: methodAttach, ServerStreams: true, ClientStreams: true, Handler: func(s any, stream grpc.ServerStream) error {
@@ -179,6 +180,7 @@ func service() *grpc.ServiceDesc {
 			{StreamName: methodAnswer, ServerStreams: true, ClientStreams: true, Handler: func(s any, stream grpc.ServerStream) error {
 				return errdefs.ToGRPC(s.(*Server).answer(stream))
 			}},
+			pluginFileStream(),
 		},
 	}
 }

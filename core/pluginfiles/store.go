@@ -1,0 +1,223 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package pluginfiles owns the plugin files that were uploaded to a server: each
+// lies in one directory under its digest, was checked against it before it came
+// there, and never changes. It bounds one file and all together, and removes
+// what the registry refers to no longer. It knows nothing of the registry.
+// core/server imports it; core/dispatch and core/endpoint get it from there.
+package pluginfiles
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Limits of a store.
+const (
+	DefaultMaxFile  = 1 << 30
+	DefaultMaxTotal = 8 << 30
+	// Grace is how long a file is kept that nothing refers to: between its upload
+	// and the registration that names it.
+	Grace = time.Hour
+)
+
+// Store is the files of one server.
+type Store struct {
+	dir      string
+	maxFile  int64
+	maxTotal int64
+
+	mu       sync.Mutex
+	reserved int64 // bytes that uploads under way may still write
+}
+
+// File is one file of the store.
+type File struct {
+	Digest string // "sha256:HEX"
+	Size   int64
+	Time   time.Time // when it was uploaded, or last uploaded again
+}
+
+// Open returns the store in a directory, which is made. What an upload left
+// that was cut off is removed.
+func Open(dir string, maxFile, maxTotal int64) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of plugin files: %w", err)
+	}
+	s := &Store{dir: dir, maxFile: maxFile, maxTotal: maxTotal}
+	cut, err := filepath.Glob(filepath.Join(dir, "upload-*"))
+	for _, path := range cut {
+		err = errors.Join(err, os.Remove(path))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("clear the directory of plugin files: %w", err)
+	}
+	return s, nil
+}
+
+const algorithm = "sha256:"
+
+func (s *Store) path(digest string) (string, error) {
+	digits, ok := strings.CutPrefix(digest, algorithm)
+	if raw, err := hex.DecodeString(digits); !ok || err != nil || len(raw) != sha256.Size || strings.ToLower(digits) != digits {
+		return "", errdefs.InvalidArgumentf("digest %q is not of the form sha256:HEX", digest)
+	}
+	return filepath.Join(s.dir, digits), nil
+}
+
+// Put stores what r gives if it has the digest. A file that is there already is
+// not read again.
+func (s *Store) Put(digest string, r io.Reader) (File, error) {
+	path, err := s.path(digest)
+	if err != nil {
+		return File{}, err
+	}
+	if _, err := s.Stat(digest); err == nil {
+		now := time.Now()
+		if err := os.Chtimes(path, now, now); err != nil { // a new grace
+			return File{}, fmt.Errorf("keep the plugin file %s: %w", digest, err)
+		}
+		return s.Stat(digest)
+	}
+	room, err := s.reserve()
+	if err != nil {
+		return File{}, err
+	}
+	defer s.release(room)
+	tmp, err := os.CreateTemp(s.dir, "upload-*")
+	if err != nil {
+		return File{}, fmt.Errorf("store a plugin file: %w", err)
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }() // it was renamed if all went well
+	if err := errors.Join(write(tmp, r, digest, room), tmp.Close()); err != nil {
+		return File{}, err
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return File{}, fmt.Errorf("store a plugin file: %w", err)
+	}
+	return s.Stat(digest)
+}
+
+// write copies at most limit bytes and checks what they are.
+func write(to *os.File, r io.Reader, digest string, limit int64) error {
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(to, sum), io.LimitReader(r, limit+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("store a plugin file: %w", err)
+	case n > limit:
+		return errdefs.ResourceExhaustedf("the file is larger than the %d bytes that there is room for; deregister plugins that are not needed, or serve the file by HTTP and register its URL", limit)
+	}
+	if got := algorithm + hex.EncodeToString(sum.Sum(nil)); got != digest {
+		return errdefs.InvalidArgumentf("the file has digest %s, not %s: it was changed or cut on the way; upload it again", got, digest)
+	}
+	return to.Sync()
+}
+
+// reserve takes room for one upload.
+func (s *Store) reserve() (int64, error) {
+	files, err := s.List()
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.maxTotal - s.reserved
+	for _, f := range files {
+		left -= f.Size
+	}
+	if left <= 0 {
+		return 0, errdefs.ResourceExhaustedf("the plugin files of this server have %d bytes, which is all that they may have; deregister plugins that are not needed", s.maxTotal)
+	}
+	room := min(left, s.maxFile)
+	s.reserved += room
+	return room, nil
+}
+
+func (s *Store) release(room int64) {
+	s.mu.Lock()
+	s.reserved -= room
+	s.mu.Unlock()
+}
+
+// Stat returns a file of the store. NotFound: there is none.
+func (s *Store) Stat(digest string) (File, error) {
+	path, err := s.path(digest)
+	if err != nil {
+		return File{}, err
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return File{}, missing(digest)
+	} else if err != nil {
+		return File{}, fmt.Errorf("look at the plugin file %s: %w", digest, err)
+	}
+	return File{Digest: digest, Size: info.Size(), Time: info.ModTime()}, nil
+}
+
+func missing(digest string) error {
+	return errdefs.NotFoundf("this server has no plugin file %s; upload it again", digest)
+}
+
+// Open opens a file of the store for reading. NotFound: there is none.
+func (s *Store) Open(digest string) (io.ReadCloser, error) {
+	path, err := s.path(digest)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, missing(digest)
+	} else if err != nil {
+		return nil, fmt.Errorf("open the plugin file %s: %w", digest, err)
+	}
+	return f, nil
+}
+
+// List returns all files of the store by digest.
+func (s *Store) List() ([]File, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("list the plugin files: %w", err)
+	}
+	var out []File
+	for _, e := range entries {
+		if f, err := s.Stat(algorithm + e.Name()); err == nil {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// Sweep removes files that keep answers false for and that are older than Grace.
+func (s *Store) Sweep(now time.Time, keep func(digest string) bool) error {
+	files, err := s.List()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if keep(f.Digest) || now.Sub(f.Time) < Grace {
+			continue
+		}
+		path, pathErr := s.path(f.Digest)
+		if pathErr == nil {
+			pathErr = os.Remove(path)
+		}
+		if pathErr != nil && !errors.Is(pathErr, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("remove the plugin file %s: %w", f.Digest, pathErr))
+		}
+	}
+	return err
+}
