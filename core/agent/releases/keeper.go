@@ -1,0 +1,267 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package releases owns what a node does about the cluster's registry of plugins:
+// it asks the servers what the node should have, has the plugin host install and
+// remove it, remembers what the registry gave, and says what came of it. It
+// decides nothing about roll-outs (core/registry does) and knows no plugin
+// process (core/pluginhost does). Only core/agent may import it.
+//
+// What the node has stays while servers are away. A plugin that was on the node
+// before the registry knew it is the operator's: it may be replaced, but it is
+// never removed.
+package releases
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Servers is what a Keeper asks of the servers.
+type Servers interface {
+	Plugins(ctx context.Context, id rpc.Identity) (rpc.PluginAnswer, error)
+	PluginFile(ctx context.Context, id rpc.Identity, digest string, take func([]byte) error) error
+}
+
+// Host is what a Keeper needs of the plugin host.
+type Host interface {
+	// Install switches to a release; it returns when the outcome is known. The
+	// file is read from body, or fetched from the release's source if body is nil.
+	Install(ctx context.Context, name string, r *model.PluginRelease, body io.Reader) error
+	// Remove ends a plugin and deletes its file. FailedPrecondition: it has tasks.
+	Remove(ctx context.Context, name string) error
+	// Digests returns the digest of each plugin's file by name, "" where it is not
+	// known yet, and a channel that is closed when plugins have changed.
+	Digests() (map[string]string, <-chan struct{})
+}
+
+// Store keeps bytes over restarts of the agent.
+type Store interface {
+	Get(ctx context.Context, key string) ([]byte, error)
+	Put(ctx context.Context, key string, value []byte) error
+}
+
+// Config is what a Keeper works with. All but Changed is needed.
+type Config struct {
+	Servers  Servers
+	Identity rpc.Identity
+	Host     Host
+	Store    Store
+	Logger   hclog.Logger
+	// Changed is called when Report says something new.
+	Changed func()
+}
+
+const (
+	storeKey       = "releases"
+	askTimeout     = 30 * time.Second
+	installTimeout = 10 * time.Minute
+	askEvery       = 5 * time.Minute        // although nobody said that there is news
+	settle         = 500 * time.Millisecond // one change of a plugin is many
+	retryMin       = time.Second
+	retryMax       = time.Minute
+	maxErrorText   = 1 << 10
+)
+
+// held is what the registry gave the node of one plugin. It is kept on disk.
+type held struct {
+	Revision uint64 // that runs, 0 if none of the registry does
+	Digest   string
+	Before   *held  `json:",omitempty"` // what ran before it: a bad plugin falls back
+	Found    bool   `json:",omitempty"` // a plugin of that name was there first
+	Failed   uint64 `json:",omitempty"`
+	Error    string `json:",omitempty"`
+}
+
+// attempt is the last try at a revision.
+type attempt struct {
+	revision uint64
+	failures int
+	next     time.Time // zero: never again
+}
+
+// Keeper keeps the node's plugins as the registry wants them while Run runs.
+type Keeper struct {
+	cfg Config
+	ask chan struct{}
+	// The goroutine of Run alone uses these.
+	seen     uint64 // index of the newest answer
+	attempts map[string]*attempt
+	failures int // of asking, in a row
+
+	mu   sync.Mutex
+	held map[string]*held
+}
+
+// New returns a Keeper that knows what an earlier one did.
+func New(ctx context.Context, cfg Config) (*Keeper, error) {
+	k := &Keeper{cfg: cfg, ask: make(chan struct{}, 1), attempts: map[string]*attempt{}, held: map[string]*held{}}
+	body, err := cfg.Store.Get(ctx, storeKey)
+	if errdefs.IsNotFound(err) {
+		return k, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(body, &k.held); err != nil {
+		return nil, errdefs.Internalf("what the node keeps of the registry's plugins is damaged: %w", err)
+	}
+	return k, nil
+}
+
+// Ask has the Keeper ask the servers soon.
+func (k *Keeper) Ask() {
+	select {
+	case k.ask <- struct{}{}:
+	default:
+	}
+}
+
+// Report is what servers should know, by plugin.
+func (k *Keeper) Report() map[string]*model.NodeRelease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.held) == 0 {
+		return nil
+	}
+	out := make(map[string]*model.NodeRelease, len(k.held))
+	for name, h := range k.held {
+		out[name] = &model.NodeRelease{Revision: h.Revision, Failed: h.Failed, Error: h.Error}
+	}
+	return out
+}
+
+// Run works until ctx ends. The first question waits for Ask.
+func (k *Keeper) Run(ctx context.Context) {
+	timer := time.NewTimer(askEvery)
+	defer timer.Stop()
+	for {
+		_, changed := k.cfg.Host.Digests()
+		if k.notice(ctx) { // after the channel: no change is missed
+			k.Ask()
+		}
+		select {
+		case <-k.ask:
+			timer.Reset(k.pass(ctx))
+		case <-timer.C:
+			timer.Reset(k.pass(ctx))
+		case <-changed:
+			pause(ctx, settle)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// pass makes the node as the servers want it, and returns when to do so again.
+func (k *Keeper) pass(ctx context.Context) time.Duration {
+	call, cancel := context.WithTimeout(ctx, askTimeout)
+	answer, err := k.cfg.Servers.Plugins(call, k.cfg.Identity)
+	cancel()
+	if err != nil {
+		k.failures++
+		k.cfg.Logger.Debug("the servers do not say which plugins this node should have; it keeps what it has", "error", err)
+		return backoff(k.failures)
+	}
+	k.failures = 0
+	if answer.Index < k.seen {
+		return retryMax // an older state: it wants what was wanted before
+	}
+	k.seen = answer.Index
+	k.notice(ctx)
+	wanted := map[string]bool{}
+	for _, w := range answer.Plugins {
+		wanted[w.Name] = true
+		switch {
+		case w.Release == nil:
+			delete(k.attempts, w.Name)
+		case ctx.Err() == nil:
+			k.have(ctx, w.Name, w.Release)
+		}
+	}
+	for _, name := range k.names() {
+		if !wanted[name] && answer.Confirmed && ctx.Err() == nil {
+			k.drop(ctx, name)
+		}
+	}
+	return k.untilNext()
+}
+
+// untilNext is the time until the earliest retry, or else the usual one.
+func (k *Keeper) untilNext() time.Duration {
+	wait := askEvery - rand.N(askEvery/8)
+	for _, a := range k.attempts {
+		if !a.next.IsZero() {
+			wait = min(wait, max(time.Until(a.next), retryMin))
+		}
+	}
+	return wait
+}
+
+func backoff(failures int) time.Duration {
+	d := min(retryMin<<min(failures-1, 10), retryMax)
+	return d + rand.N(d/4)
+}
+
+func (k *Keeper) names() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Sorted(maps.Keys(k.held))
+}
+
+// get returns a copy of what is held of a plugin.
+func (k *Keeper) get(name string) (held, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h := k.held[name]
+	if h == nil {
+		return held{}, false
+	}
+	return *h, true
+}
+
+// set stores what is held of a plugin (nil: nothing any more) and tells of it.
+func (k *Keeper) set(ctx context.Context, name string, h *held) {
+	k.mu.Lock()
+	if old := k.held[name]; h != nil && old != nil && *old == *h {
+		k.mu.Unlock()
+		return
+	}
+	if h == nil {
+		delete(k.held, name)
+	} else {
+		k.held[name] = h
+	}
+	body, err := json.Marshal(k.held)
+	k.mu.Unlock()
+	if err == nil {
+		// An agent that ends now must still remember what it did.
+		err = k.cfg.Store.Put(context.WithoutCancel(ctx), storeKey, body)
+	}
+	if err != nil {
+		k.cfg.Logger.Error("could not remember what the registry gave this node; after a restart of the agent it may be installed again, or stay", "plugin", name, "error", err)
+	}
+	if k.cfg.Changed != nil {
+		k.cfg.Changed()
+	}
+}
