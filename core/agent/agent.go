@@ -27,6 +27,7 @@ import (
 	"github.com/drover-project/drover/core/agent/artifact"
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agent/local"
+	"github.com/drover-project/drover/core/agent/releases"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/agent/update"
 	"github.com/drover-project/drover/core/model"
@@ -52,6 +53,9 @@ type Config struct {
 	// LogCollector is the command that reads the logs of plugins built for Nomad.
 	LogCollector []string
 	Plugins      Plugins // for tests: used in place of a plugin host
+	// Releases installs what the cluster's registry of plugins gives; nil is the
+	// plugin host.
+	Releases releases.Host
 
 	GC             GC
 	ParallelStarts int // tasks that start at the same time; default 32
@@ -87,8 +91,11 @@ type Agent struct {
 	stats   *taskStats
 	sampler *hostStats
 	meta    dynamicMeta
-	schemas schemas
-	events  eventLog
+	// releases keeps the plugins of the cluster's registry; nil where there is no
+	// plugin host.
+	releases *releases.Keeper
+	schemas  schemas
+	events   eventLog
 
 	ready       chan struct{} // closed at the first registration
 	registered  sync.Once
@@ -186,6 +193,9 @@ func (a *Agent) open(ctx context.Context) error {
 	} else {
 		started <- nil
 	}
+	if err := a.openReleases(ctx); err != nil {
+		return err
+	}
 	a.facts = fingerprint.Probe(ctx, a.cfg.Fingerprint)
 	close(probed)
 	a.updates = update.New(a.sendUpdates, a.cfg.Logger.Named("update"))
@@ -231,6 +241,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	a.work.Go(func() { a.updates.Run(ctx) })
 	a.work.Go(func() { a.followFingerprints(ctx) })
 	a.work.Go(func() { a.keepSession(ctx) })
+	a.keepReleases(ctx)
 	a.work.Go(func() { a.collectGarbage(ctx) })
 	return nil
 }

@@ -203,6 +203,7 @@ func (d *fakeDriver) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, e
 
 // fakeServers holds the allocs of one node.
 type fakeServers struct {
+	plugins  []rpc.WantedPlugin // of the registry
 	mu       sync.Mutex
 	index    uint64
 	allocs   map[string]*model.Allocation
@@ -330,6 +331,16 @@ func (s *fakeServers) FetchAllocs(_ context.Context, _ rpc.Identity, ids []strin
 		}
 	}
 	return out, nil
+}
+
+func (s *fakeServers) Plugins(context.Context, rpc.Identity) (rpc.PluginAnswer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return rpc.PluginAnswer{Index: s.index, Confirmed: true, Plugins: s.plugins}, nil
+}
+
+func (s *fakeServers) PluginFile(_ context.Context, _ rpc.Identity, digest string, _ func([]byte) error) error {
+	return errdefs.NotFoundf("no file %s", digest)
 }
 
 func (s *fakeServers) Variables(ctx context.Context, _ rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {

@@ -43,7 +43,7 @@ func (a *Agent) keepSession(ctx context.Context) {
 func (a *Agent) register(ctx context.Context) (rpc.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	node := a.Node()
+	node := a.withReleases(a.Node())
 	events := a.events.unsent()
 	if len(events) > 0 {
 		node = node.Copy()
@@ -58,6 +58,7 @@ func (a *Agent) register(ctx context.Context) (rpc.Lease, error) {
 		a.cfg.Logger.Info("node registered", "node_id", a.nodeID)
 		close(a.ready)
 	})
+	a.askReleases() // what the node said may let it have something else
 	if a.lostSession.Swap(false) {
 		// Servers may have given its allocs up meanwhile: say once what is true.
 		for _, r := range a.runners() {
@@ -212,6 +213,9 @@ func (a *Agent) act(ctx context.Context, box *mailbox) error {
 				return err
 			}
 			a.seenIndex.Store(x.Index)
+			if x.Full || x.Plugins {
+				a.askReleases()
+			}
 		}
 	}
 }
