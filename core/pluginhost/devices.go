@@ -48,6 +48,8 @@ type devices struct {
 type deviceEntry struct {
 	plugin  string
 	backend device.Backend // nil while no process serves it
+	session *deviceSession // that of backend
+	refused error          // why its devices are not offered, if they are not
 	print   DeviceFingerprint
 }
 
@@ -60,7 +62,14 @@ func (d *devices) fingerprints() ([]DeviceFingerprint, <-chan struct{}) {
 	defer d.mu.Unlock()
 	out := make([]DeviceFingerprint, 0, len(d.byName))
 	for _, e := range d.byName {
-		out = append(out, e.print)
+		p := e.print
+		if p.Name == "" {
+			continue // a version that is being tried
+		}
+		if e.refused != nil {
+			p.Groups, p.Problem = nil, e.refused.Error()
+		}
+		out = append(out, p)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out, d.changed
@@ -79,8 +88,11 @@ func (d *devices) update(name string, change func(*deviceEntry)) {
 type deviceSession struct {
 	devices  *devices
 	plugin   string
+	version  string
 	backends []device.Backend
+	trials   []*deviceTrial
 	watchers sync.WaitGroup
+	calls    sync.WaitGroup // reservations under way
 }
 
 func (d *devices) attach(ctx context.Context, pluginName string, p *process) (*deviceSession, error) {
@@ -99,7 +111,7 @@ func (d *devices) attach(ctx context.Context, pluginName string, p *process) (*d
 			return nil, err
 		}
 	}
-	return &deviceSession{devices: d, plugin: pluginName, backends: backends}, nil
+	return &deviceSession{devices: d, plugin: pluginName, version: p.info.Version, backends: backends}, nil
 }
 
 // claim reserves the name for the plugin.
@@ -114,19 +126,24 @@ func (d *devices) claim(name, pluginName string, p *process) error {
 	if e.plugin != pluginName {
 		return errdefs.AlreadyExistsf("plugin %s: serves the device plugin %q, which plugin %q serves already; remove one of the two", p.file.path, name, e.plugin)
 	}
-	e.print.Name, e.print.Plugin, e.print.PluginVersion = name, pluginName, p.info.Version
 	return nil
+}
+
+// describe names the entry in its fingerprint; the lock is held.
+func (e *deviceEntry) describe(name, version string) {
+	e.print.Name, e.print.Plugin, e.print.PluginVersion = name, e.plugin, version
 }
 
 func (s *deviceSession) open(ctx context.Context, configs map[string]map[string]any) {
 	for _, b := range s.backends {
 		name := b.Info().Name
+		s.devices.update(name, func(e *deviceEntry) { e.describe(name, s.version) })
 		if err := configureBlock(ctx, name, b.Info().ConfigSchema, configOf(configs, name, s.plugin), b.SetConfig); err != nil {
 			s.devices.log.Error("device plugin cannot be used as it is configured", "plugin", name, "error", err)
 			s.devices.update(name, func(e *deviceEntry) { e.print.Groups, e.print.Problem = nil, err.Error() })
 			continue
 		}
-		s.devices.update(name, func(e *deviceEntry) { e.backend = b })
+		s.devices.update(name, func(e *deviceEntry) { e.backend, e.session = b, s })
 		untilFirst(ctx, &s.watchers, func(first func()) { s.follow(ctx, b, first) })
 	}
 }
@@ -142,10 +159,19 @@ func (s *deviceSession) follow(ctx context.Context, b device.Backend, first func
 		}
 		return
 	}
+	s.read(name, prints, first)
+}
+
+// read takes the fingerprints of a stream over.
+func (s *deviceSession) read(name string, prints <-chan device.Fingerprint, first func()) {
 	for f := range prints {
-		s.devices.update(name, func(e *deviceEntry) { e.print.Groups, e.print.Problem = f.Groups, f.Problem })
+		s.devices.update(name, found(f))
 		first()
 	}
+}
+
+func found(f device.Fingerprint) func(*deviceEntry) {
+	return func(e *deviceEntry) { e.print.Groups, e.print.Problem = f.Groups, f.Problem }
 }
 
 func (s *deviceSession) names() []string {
@@ -160,7 +186,7 @@ func (s *deviceSession) detach(reason error) {
 	s.watchers.Wait()
 	for _, b := range s.backends {
 		s.devices.update(b.Info().Name, func(e *deviceEntry) {
-			e.backend = nil
+			e.backend, e.session = nil, nil
 			if !errors.Is(reason, context.Canceled) { // the host's own end is no news of the devices
 				e.print.Groups, e.print.Problem = nil, reason.Error()
 			}
@@ -169,10 +195,11 @@ func (s *deviceSession) detach(reason error) {
 }
 
 func (d *devices) reserve(ctx context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
-	backend, err := d.holder(vendor, typ, name)
+	backend, left, err := d.holder(vendor, typ, name)
 	if err != nil {
 		return nil, err
 	}
+	defer left()
 	ctx, cancel := context.WithTimeout(ctx, reserveLimit)
 	defer cancel()
 	r, err := backend.Reserve(ctx, ids)
@@ -182,25 +209,27 @@ func (d *devices) reserve(ctx context.Context, vendor, typ, name string, ids []s
 	return r, nil
 }
 
-// holder returns the plugin that has the group.
-func (d *devices) holder(vendor, typ, name string) (device.Backend, error) {
+// holder returns the plugin that has the group. The call to it is counted until
+// left is called.
+func (d *devices) holder(vendor, typ, name string) (b device.Backend, left func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	away := ""
 	for _, e := range d.byName {
 		for _, g := range e.print.Groups {
 			if g.Vendor == vendor && g.Type == typ && g.Name == name && e.backend != nil {
-				return e.backend, nil
+				e.session.calls.Add(1)
+				return e.backend, e.session.calls.Done, nil
 			}
 		}
-		if e.backend == nil || e.print.Problem != "" {
+		if e.print.Name != "" && (e.backend == nil || e.print.Problem != "") {
 			away = fmt.Sprintf("; device plugin %q: %s", e.print.Name, e.print.Problem)
 		}
 	}
 	if away != "" {
-		return nil, errdefs.Unavailablef("no plugin has devices of %s/%s/%s now%s", vendor, typ, name, away)
+		return nil, nil, errdefs.Unavailablef("no plugin has devices of %s/%s/%s now%s", vendor, typ, name, away)
 	}
-	return nil, errdefs.NotFoundf("no plugin on this node has devices of %s/%s/%s", vendor, typ, name)
+	return nil, nil, errdefs.NotFoundf("no plugin on this node has devices of %s/%s/%s", vendor, typ, name)
 }
 
 // stats merges the samples of all plugins.
@@ -214,7 +243,7 @@ func (d *devices) stats(ctx context.Context, interval time.Duration) <-chan []de
 		defer ticker.Stop()
 		reading := map[device.Backend]bool{}
 		for {
-			open := d.open()
+			open, changed := d.open()
 			maps.DeleteFunc(reading, func(b device.Backend, _ bool) bool { return !slices.Contains(open, b) })
 			for _, b := range open {
 				if !reading[b] {
@@ -226,13 +255,14 @@ func (d *devices) stats(ctx context.Context, interval time.Duration) <-chan []de
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
+			case <-changed: // a new process is read at once
 			}
 		}
 	}()
 	return out
 }
 
-func (d *devices) open() []device.Backend {
+func (d *devices) open() ([]device.Backend, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []device.Backend
@@ -241,7 +271,7 @@ func (d *devices) open() []device.Backend {
 			out = append(out, e.backend)
 		}
 	}
-	return out
+	return out, d.changed
 }
 
 // forwardStats delivers one plugin's samples until it ends or ctx does. A plugin

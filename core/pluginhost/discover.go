@@ -21,7 +21,18 @@ import (
 // file is one plugin executable.
 type file struct {
 	name string // without a suffix
-	path string
+	path string // where it lies, or will, in plugin_dir
+	// stored is the copy that is executed in place of path: of a version that has
+	// not proved itself yet, or whose file is gone from plugin_dir.
+	stored string
+}
+
+// binary is what is executed.
+func (f file) binary() string {
+	if f.stored != "" {
+		return f.stored
+	}
+	return f.path
 }
 
 // discover lists the executables in dir. They may be links, as to one binary
@@ -53,6 +64,17 @@ func discover(dir string, disabled []string) ([]file, error) {
 	return out, nil
 }
 
+// find returns the executable of one name.
+func find(dir, name string) (f file, isThere bool, err error) {
+	files, err := discover(dir, nil)
+	for _, f := range files {
+		if f.name == name {
+			return f, true, nil
+		}
+	}
+	return file{}, false, err
+}
+
 func executable(info fs.FileInfo, name string) bool {
 	if runtime.GOOS == "windows" {
 		return strings.HasSuffix(name, ".exe")
@@ -66,7 +88,7 @@ func checkFile(f file) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	for _, path := range []string{f.path, filepath.Dir(f.path)} {
+	for _, path := range []string{f.binary(), filepath.Dir(f.binary())} {
 		info, err := os.Stat(path)
 		if err != nil {
 			return errdefs.FailedPreconditionf("plugin %s: %w", f.path, err)

@@ -60,7 +60,8 @@ type entry struct {
 	plugin   string
 	proxy    *driver.Proxy
 	print    DriverFingerprint
-	attached int // how often; from the second time on it is a restart
+	attached int   // how often; from the second time on it is a restart
+	refused  error // why the driver takes no new task, if it does not
 	restarts map[int]func()
 }
 
@@ -113,6 +114,9 @@ func (d *drivers) fingerprints() ([]DriverFingerprint, <-chan struct{}) {
 		if e.attached > 0 {
 			p := e.print
 			p.Attributes = maps.Clone(p.Attributes)
+			if e.refused != nil {
+				unhealthy(e.refused)(&p)
+			}
 			out = append(out, p)
 		}
 	}
@@ -157,7 +161,9 @@ func (d *drivers) update(name string, change func(*DriverFingerprint)) {
 type driverSession struct {
 	drivers  *drivers
 	plugin   string
+	version  string
 	backends []driver.Backend
+	trials   []*driverTrial
 	watchers sync.WaitGroup
 }
 
@@ -167,7 +173,7 @@ func (d *drivers) attach(ctx context.Context, pluginName string, p *process) (*d
 	if err != nil {
 		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
 	}
-	s := &driverSession{drivers: d, plugin: pluginName, backends: backends}
+	s := &driverSession{drivers: d, plugin: pluginName, version: p.info.Version, backends: backends}
 	for _, b := range backends {
 		if err := d.claim(b.Info(), pluginName, p); err != nil {
 			return nil, err
@@ -203,21 +209,39 @@ func (d *drivers) claim(info driver.Info, pluginName string, p *process) error {
 	if e.proxy == nil {
 		e.proxy = driver.NewProxy(info, d.limits, driver.Hooks{Demand: func() { d.demand(pluginName) }, Answering: d.answering})
 	}
-	e.print.Name, e.print.Plugin, e.print.PluginVersion = info.Name, pluginName, p.info.Version
-	e.print.Capabilities, e.print.TaskConfigSchema = info.Capabilities, info.TaskConfigSchema
-	e.print.SchemaHash = info.TaskConfigSchema.Hash()
 	return nil
+}
+
+// describe takes over what a driver says of itself; d.mu is held.
+func (e *entry) describe(info driver.Info, version string) {
+	p := &e.print
+	p.Name, p.Plugin, p.PluginVersion = info.Name, e.plugin, version
+	p.Capabilities, p.TaskConfigSchema, p.SchemaHash = info.Capabilities, info.TaskConfigSchema, info.TaskConfigSchema.Hash()
 }
 
 func (d *drivers) open(ctx context.Context, s *driverSession, b driver.Backend, config map[string]any) {
 	name := b.Info().Name
 	configErr := configureBlock(ctx, name, b.Info().ConfigSchema, config, b.SetConfig)
+	e := d.entryOf(name)
 	d.mu.Lock()
-	e := d.byName[name]
+	e.describe(b.Info(), s.version)
 	d.mu.Unlock()
 	// Running tasks must be reachable also under a configuration that is wrong.
 	e.proxy.Attach(ctx, b)
+	d.serves(e)
+	if configErr != nil {
+		d.log.Error("driver cannot be used as it is configured", "driver", name, "error", configErr)
+		d.update(name, func(f *DriverFingerprint) {
+			f.Attributes, f.Health, f.HealthDescription = nil, driver.HealthUnhealthy, configErr.Error()
+		})
+		return
+	}
+	untilFirst(ctx, &s.watchers, func(first func()) { d.follow(ctx, b, first) })
+}
 
+// serves notes that a process serves the driver, and tells who wants to know if
+// it is not the first.
+func (d *drivers) serves(e *entry) {
 	d.mu.Lock()
 	e.attached++
 	restarted := e.attached > 1
@@ -228,14 +252,6 @@ func (d *drivers) open(ctx context.Context, s *driverSession, b driver.Backend, 
 			go f()
 		}
 	}
-	if configErr != nil {
-		d.log.Error("driver cannot be used as it is configured", "driver", name, "error", configErr)
-		d.update(name, func(f *DriverFingerprint) {
-			f.Attributes, f.Health, f.HealthDescription = nil, driver.HealthUnhealthy, configErr.Error()
-		})
-		return
-	}
-	untilFirst(ctx, &s.watchers, func(first func()) { d.follow(ctx, b, first) })
 }
 
 // configureBlock hands a block over that the plugin's schema accepts.
@@ -267,11 +283,20 @@ func (d *drivers) follow(ctx context.Context, b driver.Backend, first func()) {
 		}
 		return
 	}
+	d.read(name, prints, first)
+}
+
+// read takes the fingerprints of a stream over.
+func (d *drivers) read(name string, prints <-chan driver.Fingerprint, first func()) {
 	for f := range prints {
-		d.update(name, func(p *DriverFingerprint) {
-			p.Attributes, p.Health, p.HealthDescription = f.Attributes, f.Health, f.HealthDescription
-		})
+		d.update(name, printed(f))
 		first()
+	}
+}
+
+func printed(f driver.Fingerprint) func(*DriverFingerprint) {
+	return func(p *DriverFingerprint) {
+		p.Attributes, p.Health, p.HealthDescription = f.Attributes, f.Health, f.HealthDescription
 	}
 }
 

@@ -76,6 +76,22 @@ type Config struct {
 	// plugin is for; default 1 min.
 	AbsentInterval time.Duration
 	Limits         driver.Limits // of driver calls; default driver.DefaultLimits
+
+	// RescanInterval is how often Dir is read though nothing told of a change, and
+	// SettleTime how long a file must not have changed to count as written.
+	RescanInterval time.Duration // default 10 s
+	SettleTime     time.Duration // default 1 s
+	// UpgradeTimeout bounds how long a new version may take to get ready, and
+	// RetireTimeout how long the old one goes on for calls that are under way.
+	UpgradeTimeout time.Duration // default 1 min
+	RetireTimeout  time.Duration // default 5 min
+	// A version that crashes ProbationCrashes times within Probation of taking
+	// over is rolled back.
+	Probation        time.Duration // default 1 min
+	ProbationCrashes int           // default 3
+	// FetchTimeout and MaxSize bound what Install fetches.
+	FetchTimeout time.Duration // default 15 min
+	MaxSize      int64         // default 1 GiB
 }
 
 func (c *Config) setDefaults() {
@@ -92,6 +108,18 @@ func (c *Config) setDefaults() {
 	set(&c.CrashLoopWindow, 5*time.Minute)
 	set(&c.Steady, time.Minute)
 	set(&c.AbsentInterval, time.Minute)
+	set(&c.RescanInterval, 10*time.Second)
+	set(&c.SettleTime, time.Second)
+	set(&c.UpgradeTimeout, time.Minute)
+	set(&c.RetireTimeout, 5*time.Minute)
+	set(&c.Probation, time.Minute)
+	set(&c.FetchTimeout, 15*time.Minute)
+	if c.ProbationCrashes == 0 {
+		c.ProbationCrashes = 3
+	}
+	if c.MaxSize == 0 {
+		c.MaxSize = 1 << 30
+	}
 	if c.PingFailures == 0 {
 		c.PingFailures = 3
 	}
@@ -121,6 +149,8 @@ const (
 	StateCrashLoop    State = "crash loop"
 	StateUndetected   State = "undetected"
 	StateStopped      State = "stopped"
+	StateDisabled     State = "disabled" // by an operator; it may still run for its tasks
+	StateRemoved      State = "removed"  // its file is gone; it still runs for its tasks
 )
 
 // PluginStatus is what the host knows of one plugin file.
@@ -143,6 +173,12 @@ type PluginStatus struct {
 	FailedPID   int
 	// CrashLoop: it failed often in a short time and has not run steadily since.
 	CrashLoop bool
+	// UpgradeError is why the newest version that was tried is not the one that
+	// runs; it stays until a version takes over.
+	UpgradeError error
+	// Previous is the digest of the version that a rollback returns to.
+	Previous string
+	Tasks    int // that the host knows of
 }
 
 // Host runs the plugins of one agent.
@@ -153,6 +189,10 @@ type Host struct {
 	devices   *devices
 	digests   *digests
 	changed   *signal // of any plugin's status
+	catalog   *catalog
+	versions  versions
+	others    *others
+	locks     locks
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -161,6 +201,7 @@ type Host struct {
 	plugins map[string]*supervised
 	keep    bool // end without ending the processes
 	closed  bool
+	run     context.Context // of what Start began
 }
 
 // New makes a host. Nothing runs until Start.
@@ -176,6 +217,8 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg: cfg, socketDir: socketDir, devices: newDevices(cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
 	}
+	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
+	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
 	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
 	h.drivers = newDrivers(cfg.Limits, driver.NomadHost{Logs: logs, Topology: cfg.Topology}, cfg.Logger, h.demand, h.changed.raise)
 	return h, nil
@@ -199,20 +242,24 @@ func (h *Host) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := h.catalog.load(ctx); err != nil {
+		return err
+	}
+	if err := h.others.end(ctx); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	if h.cancel != nil || h.closed {
 		h.mu.Unlock()
 		return errdefs.FailedPreconditionf("plugin host: it was started or closed before; make a new one")
 	}
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	h.cancel = cancel
+	h.run, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	var first sync.WaitGroup
-	for _, f := range files {
-		s := newSupervised(h, f)
-		h.plugins[f.name] = s
+	for _, f := range h.withKept(files) {
 		first.Add(1)
-		h.done.Go(func() { s.run(run, sync.OnceFunc(first.Done)) })
+		h.add(f, h.bootMode(f), sync.OnceFunc(first.Done))
 	}
+	h.done.Go(func() { h.watchDir(h.run) })
 	h.mu.Unlock()
 
 	started := make(chan struct{})
@@ -252,7 +299,7 @@ func (h *Host) Status() []PluginStatus {
 	defer h.mu.Unlock()
 	out := make([]PluginStatus, 0, len(h.plugins))
 	for _, s := range h.plugins {
-		out = append(out, s.snapshot())
+		out = append(out, h.complete(s.snapshot()))
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out
@@ -281,7 +328,7 @@ func (h *Host) Driver(name string) (driver.Driver, error) {
 	if failed != nil {
 		return nil, errdefs.NotFoundf("driver %q: no running plugin in %s serves it, and some failed: %w", name, h.cfg.Dir, failed)
 	}
-	return nil, errdefs.NotFoundf("driver %q: no plugin in %s serves it; put its plugin there and restart the agent", name, h.cfg.Dir)
+	return nil, errdefs.NotFoundf("driver %q: no plugin in %s serves it; put its plugin there, or install it with `drover plugin install`", name, h.cfg.Dir)
 }
 
 // Fingerprints returns the newest fingerprint of every driver, by name, and a

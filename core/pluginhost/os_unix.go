@@ -6,6 +6,7 @@
 package pluginhost
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -20,3 +21,12 @@ func ownedByUs(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Getuid()
 }
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
+
+// isBusy: a file cannot be executed while somebody writes to it.
+func isBusy(err error) bool { return errors.Is(err, syscall.ETXTBSY) }

@@ -6,6 +6,7 @@
 package pluginhost
 
 import (
+	"errors"
 	"io/fs"
 	"os/exec"
 	"syscall"
@@ -16,3 +17,20 @@ func detach(cmd *exec.Cmd) {
 }
 
 func ownedByUs(fs.FileInfo) bool { return true }
+
+// What Windows says of a full disk.
+const (
+	errHandleDiskFull = syscall.Errno(39)
+	errDiskFull       = syscall.Errno(112)
+)
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, errDiskFull) || errors.Is(err, errHandleDiskFull)
+}
+
+func isReadOnly(error) bool { return false }
+
+const errSharingViolation = syscall.Errno(32)
+
+// isBusy: a file cannot be executed while somebody writes to it.
+func isBusy(err error) bool { return errors.Is(err, errSharingViolation) }

@@ -32,6 +32,8 @@ type process struct {
 	reattached bool
 	// version is the negotiated protocol: ours or that of plugins built for Nomad.
 	version int
+	// identity is that of the file when the process was started.
+	identity string
 }
 
 // foreign reports whether the plugin was built for Nomad.
@@ -77,7 +79,7 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 	if err := checkFile(f); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(f.path)
+	cmd := exec.Command(f.binary())
 	cmd.Env = h.environment()
 	detach(cmd)
 	stderr := &tail{}
@@ -91,12 +93,12 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 		Stderr:           stderr,
 		Logger:           h.clientLogger(f.name),
 	})
-	begin := time.Now()
+	begin, id := time.Now(), identity(f.binary())
 	if _, err := client.Start(); err != nil {
 		client.Kill()
 		return nil, h.launchError(f, cmd, stderr, time.Since(begin), err)
 	}
-	p := &process{file: f, client: client, version: client.NegotiatedVersion()}
+	p := &process{file: f, client: client, version: client.NegotiatedVersion(), identity: id}
 	if err := h.connect(ctx, p); err != nil {
 		p.kill()
 		return nil, err
@@ -174,23 +176,46 @@ func (h *Host) connect(ctx context.Context, p *process) error {
 // file that is there now. A process of a replaced file is ended: the new one
 // recovers its tasks.
 func (h *Host) reattach(ctx context.Context, f file) (*process, error) {
+	rec, err := h.recorded(ctx, f.name)
+	if rec == nil || err != nil {
+		return nil, err
+	}
+	p, err := h.adopt(ctx, f, *rec)
+	if p == nil || err != nil {
+		return nil, err
+	}
+	if rec.Identity != identity(f.binary()) {
+		h.cfg.Logger.Info("the plugin's file was replaced, so its process is", "plugin", f.name, "pid", p.pid)
+		p.stop()
+		return nil, nil
+	}
+	return p, nil
+}
+
+// recorded returns what the store has of the process that serves; nil for nothing.
+func (h *Host) recorded(ctx context.Context, name string) (*record, error) {
 	if h.cfg.Store == nil {
 		return nil, nil
 	}
-	body, err := h.cfg.Store.Get(ctx, storeKey(f.name))
+	body, err := h.cfg.Store.Get(ctx, storeKey(name))
 	if errdefs.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read what is known of the plugin process: %w", err)
 	}
-	var rec record
-	if err := json.Unmarshal(body, &rec); err != nil {
+	rec := &record{}
+	if err := json.Unmarshal(body, rec); err != nil {
 		return nil, fmt.Errorf("decode what is known of the plugin process: %w", err)
 	}
 	if rec.Version == 0 { // of an agent that knew one protocol only
 		rec.Version = plugin.ProtocolVersion
 	}
+	return rec, nil
+}
+
+// adopt connects to a process that a host before us left; nil if it is gone.
+func (h *Host) adopt(ctx context.Context, f file, rec record) (*process, error) {
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  plugin.Handshake(),
 		Plugins:          plugin.ClientSet(rec.Version)[rec.Version],
@@ -203,17 +228,26 @@ func (h *Host) reattach(ctx context.Context, f file) (*process, error) {
 	if _, err := client.Start(); err != nil {
 		return nil, nil // nobody listens there any more: the ordinary case after a reboot
 	}
-	p := &process{file: f, client: client, reattached: true, version: rec.Version}
+	p := &process{file: f, client: client, reattached: true, version: rec.Version, identity: rec.Identity}
 	if err := h.connect(ctx, p); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("reattach: %w", err)
 	}
-	if rec.Identity != identity(f.path) {
-		h.cfg.Logger.Info("the plugin's file was replaced, so its process is", "plugin", f.name, "pid", p.pid)
-		p.stop()
-		return nil, nil
-	}
 	return p, nil
+}
+
+// endLeft ends a process that a host before us left and that serves nothing.
+func (h *Host) endLeft(name string, rec record) {
+	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.StartTimeout)
+	defer cancel()
+	p, err := h.adopt(ctx, file{name: name}, rec)
+	if err != nil {
+		h.cfg.Logger.Warn("a plugin process of an upgrade that was cut short did not answer and was killed", "plugin", name, "pid", rec.PID, "error", err)
+	}
+	if p != nil {
+		h.cfg.Logger.Info("a plugin process of an upgrade that was cut short is ended", "plugin", name, "pid", p.pid)
+		p.stop()
+	}
 }
 
 func address(rec record) net.Addr {
@@ -227,13 +261,22 @@ func address(rec record) net.Addr {
 	return addr
 }
 
+// recordOf is by what the next host finds the process.
+func recordOf(p *process) (record, bool) {
+	rc := p.client.ReattachConfig()
+	if rc == nil {
+		return record{}, false
+	}
+	return record{PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: p.identity, Version: p.version}, true
+}
+
 // save lets the next host find the process.
 func (h *Host) save(ctx context.Context, p *process) error {
-	rc := p.client.ReattachConfig()
-	if h.cfg.Store == nil || rc == nil {
+	rec, ok := recordOf(p)
+	if h.cfg.Store == nil || !ok {
 		return nil
 	}
-	body, err := json.Marshal(record{PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: identity(p.file.path), Version: p.version})
+	body, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("encode what is known of the plugin process: %w", err)
 	}

@@ -19,15 +19,28 @@ import (
 type part interface {
 	// open configures what is served and lets calls through, until ctx ends.
 	open(ctx context.Context, configs map[string]map[string]any)
+	// prepare makes it ready beside what serves the same names now: configured,
+	// tasks recovered, fingerprinted and not worse. Nothing goes through it yet.
+	// ready bounds that; ctx is that of the process.
+	prepare(ctx, ready context.Context, configs map[string]map[string]any) error
+	// takeOver lets calls through to it, after prepare.
+	takeOver(ready context.Context) error
 	// detach closes it for calls; ctx of open must have ended.
 	detach(reason error)
+	// yield ends what follows the process, whose ctx of open has ended, before
+	// another one that serves the names of next takes over.
+	yield(next []string)
+	// drained returns when no call is under way any more in what was taken over.
+	drained(ctx context.Context) error
+	// abandon ends what prepare began; ctx of prepare must have ended.
+	abandon()
 	names() []string
 }
 
 // known are the kinds that this host can use.
 var known = []plugin.Kind{driver.KindV1, driver.KindNomad, device.KindV1, device.KindNomad}
 
-// attach asks a process for all that it serves and reserves the names.
+// attach asks a process for all that it serves and reserves the names; see part.
 func (h *Host) attach(ctx context.Context, pluginName string, p *process) ([]part, error) {
 	ctx, cancel := context.WithTimeout(ctx, configLimit)
 	defer cancel()

@@ -16,18 +16,72 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// supervised keeps one plugin running.
+// supervised keeps one plugin running. One goroutine, run, owns its process;
+// what others want done to the process comes to it as an operation, so that
+// nothing happens to one plugin at the same time as something else.
 type supervised struct {
-	host *Host
-	file file
-	wake bell // rings when the plugin is wanted
+	host  *Host
+	name  string
+	asked chan operation
+	stop  context.CancelFunc
+	ended chan struct{} // closed when run has returned
+
+	wake      bell       // rings when the plugin is wanted
+	probation *probation // of run
 
 	mu     sync.Mutex
+	file   file
+	tried  string // identity of the file in plugin_dir that was last acted upon
+	mode   mode
 	status PluginStatus
 }
 
+// operation is what run is asked to do. It gets the process that serves now, nil
+// if none does, and returns the one that serves then.
+type operation struct {
+	do   func(ctx context.Context, now *live) (*live, error)
+	done chan error
+}
+
+// live is a process that serves.
+type live struct {
+	proc   *process
+	parts  []part
+	began  time.Time
+	cancel context.CancelFunc
+	lost   chan error // why it can no longer serve; once
+}
+
 func newSupervised(h *Host, f file) *supervised {
-	return &supervised{host: h, file: f, wake: newBell(), status: PluginStatus{Name: f.name, Path: f.path, State: StateStarting}}
+	return &supervised{
+		host: h, name: f.name, file: f, asked: make(chan operation), ended: make(chan struct{}), wake: newBell(),
+		status: PluginStatus{Name: f.name, Path: f.path, State: StateStarting},
+	}
+}
+
+// ask has run carry out an operation and returns its outcome.
+func (s *supervised) ask(ctx context.Context, do func(context.Context, *live) (*live, error)) error {
+	op := operation{do: do, done: make(chan error, 1)}
+	select {
+	case s.asked <- op:
+		return <-op.done
+	case <-s.ended:
+		return errdefs.Abortedf("plugin %q: it was stopped meanwhile", s.name)
+	case <-ctx.Done():
+		return fmt.Errorf("plugin %q: wait for what is being done to it: %w", s.name, ctx.Err())
+	}
+}
+
+func (s *supervised) where() file {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.file
+}
+
+func (s *supervised) moveTo(f file) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file = f
 }
 
 func (s *supervised) snapshot() PluginStatus {
@@ -50,46 +104,96 @@ func (s *supervised) set(f func(*PluginStatus)) {
 	s.host.changed.raise()
 }
 
-// noteDigest reads the file's digest where it is not known yet. It is not waited
-// for when a plugin starts: the file may be large.
-func (s *supervised) noteDigest() {
-	digest, err := s.host.digests.of(s.file.path)
+// noteDigest reads the file's digest where it is not known yet, and keeps a copy
+// of a version that works. It is not waited for when a plugin starts: the file may
+// be large.
+func (s *supervised) noteDigest(ctx context.Context, now *live) {
+	f := s.where()
+	digest, err := s.host.digests.of(f.binary())
 	if err != nil {
-		s.host.cfg.Logger.Debug("the digest of a plugin cannot be told", "plugin", s.file.name, "error", err)
+		s.host.cfg.Logger.Debug("the digest of a plugin cannot be told", "plugin", s.name, "error", err)
 		return
 	}
 	if s.snapshot().Digest != digest {
 		s.set(func(st *PluginStatus) { st.Digest = digest })
 	}
+	if now != nil && now.proc.identity == identity(f.binary()) {
+		s.host.remember(ctx, f, digest)
+	}
 }
 
-// run starts the plugin again and again until ctx ends. firstDone is called when
-// the first try has had its outcome.
-func (s *supervised) run(ctx context.Context, firstDone func()) {
+// run starts the plugin again and again until ctx ends; with idle it waits for
+// the first operation instead. firstDone is called when the first try has had its
+// outcome.
+func (s *supervised) run(ctx context.Context, idle bool, firstDone func()) {
+	defer close(s.ended)
 	defer firstDone()
 	defer s.set(func(st *PluginStatus) { st.State, st.PID = StateStopped, 0 })
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	if idle {
+		retry.Stop()
+	}
+	var now *live
 	var past failures
-	for first := true; ; first = false {
-		begin := time.Now()
-		err := s.once(ctx, first, firstDone)
-		if ctx.Err() != nil {
-			return
-		}
-		pause := past.add(begin, time.Now(), &s.host.cfg)
-		s.failed(err, pause, past.loop)
-		firstDone() // the outcome is in the status now
-		s.noteDigest()
+	first := true
+	for {
+		var err error
+		begun := time.Now()
 		select {
 		case <-ctx.Done():
+			s.end(now)
 			return
-		case <-time.After(pause):
+		case <-retry.C:
+			now, err = s.start(ctx, first)
+			first = false
+		case err = <-now.ending():
+			if ctx.Err() != nil {
+				s.end(now)
+				return
+			}
+			begun = now.began
+			now.close(err)
+			now = nil
+		case op := <-s.asked:
+			before := now
+			now, err = op.do(ctx, now)
+			op.done <- err
+			first = first && now == nil
+			if now != before {
+				retry.Stop()
+				past = failures{}
+			}
+			continue
 		}
+		if err != nil && ctx.Err() == nil {
+			now = s.afterFailure(ctx, err, begun, &past, retry)
+		}
+		firstDone() // the outcome is in the status now
+		s.noteDigest(ctx, now)
 	}
+}
+
+// afterFailure decides how the plugin goes on: at once as the version before, not
+// at all, or after a pause.
+func (s *supervised) afterFailure(ctx context.Context, err error, begun time.Time, past *failures, retry *time.Timer) *live {
+	if back := s.crashed(ctx, err); back != nil {
+		*past = failures{}
+		return back
+	}
+	if s.rests() {
+		s.restAfter(err)
+		return nil
+	}
+	pause := past.add(begun, time.Now(), &s.host.cfg)
+	s.failed(err, pause, past.loop)
+	retry.Reset(pause)
+	return nil
 }
 
 // failed notes why a process failed and how the plugin goes on.
 func (s *supervised) failed(err error, pause time.Duration, loop bool) {
-	s.host.cfg.Logger.Error("plugin failed and will be started again", "plugin", s.file.name, "in", pause, "crash_loop", loop, "error", err)
+	s.host.cfg.Logger.Error("plugin failed and will be started again", "plugin", s.name, "in", pause, "crash_loop", loop, "error", err)
 	s.set(func(st *PluginStatus) {
 		st.State, st.CrashLoop = StateBackingOff, loop
 		if loop {
@@ -100,33 +204,50 @@ func (s *supervised) failed(err error, pause time.Duration, loop bool) {
 	})
 }
 
-// once runs one process of the plugin until it ends, is found hung, or ctx ends.
-func (s *supervised) once(ctx context.Context, first bool, ready func()) error {
-	s.set(func(st *PluginStatus) { st.State = StateStarting })
-	p, err := s.start(ctx, first)
-	if err != nil {
-		return err
+// recovered ends a crash loop: a process has run steadily.
+func (s *supervised) recovered() {
+	if st := s.snapshot(); st.CrashLoop && st.PID != 0 {
+		s.set(func(st *PluginStatus) { st.CrashLoop = st.PID == 0 })
 	}
-	err = s.serve(ctx, p, ready)
-	if ctx.Err() != nil {
-		s.end(p)
-		return nil
-	}
-	p.kill()
-	return err
 }
 
-func (s *supervised) start(ctx context.Context, first bool) (*process, error) {
+// start runs one process and hands out what it offers.
+func (s *supervised) start(ctx context.Context, first bool) (*live, error) {
+	s.set(func(st *PluginStatus) { st.State = StateStarting })
+	p, err := s.process(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := s.host.attach(ctx, s.name, p)
+	if err != nil {
+		p.kill()
+		return nil, err
+	}
+	if m := s.modeNow(); m != modeOn {
+		s.host.refuse(s.name, withdrawn(s.name, m))
+	}
+	run, cancel := context.WithCancel(ctx)
+	now := s.serve(run, cancel, p, parts)
+	for _, one := range parts {
+		one.open(run, s.host.configs(s.name, parts))
+	}
+	return now, nil
+}
+
+// process finds the process that an agent before us left, or launches one.
+func (s *supervised) process(ctx context.Context, first bool) (*process, error) {
+	f := s.where()
+	s.note(identity(f.path))
 	if first {
-		p, err := s.host.reattach(ctx, s.file)
+		p, err := s.host.reattach(ctx, f)
 		if err != nil {
-			s.host.cfg.Logger.Warn("plugin process of before cannot be used; a new one is started", "plugin", s.file.name, "error", err)
+			s.host.cfg.Logger.Warn("plugin process of before cannot be used; a new one is started", "plugin", s.name, "error", err)
 		}
 		if p != nil {
 			return p, nil
 		}
 	}
-	p, err := s.host.launch(ctx, s.file)
+	p, err := s.host.launch(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -137,61 +258,69 @@ func (s *supervised) start(ctx context.Context, first bool) (*process, error) {
 	return p, nil
 }
 
+// serve shows the process as the one that runs, and watches it from here on: a
+// plugin may also hang over its config or a recovery. ctx is what its parts are
+// open under.
+func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *process, parts []part) *live {
+	now := &live{proc: p, parts: parts, began: time.Now(), cancel: cancel, lost: make(chan error, 1)}
+	s.set(func(st *PluginStatus) {
+		st.Version, st.PID, st.State, st.LastError = p.info.Version, p.pid, s.mode.state(StateRunning), nil
+		st.Reattached, st.Drivers, st.Devices = p.reattached, names(parts, isDriver), names(parts, isDevice)
+	})
+	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.name, "version", p.info.Version, "pid", p.pid, "reattached", p.reattached)
+	steady := time.AfterFunc(s.host.cfg.Steady, s.recovered)
+	s.host.done.Go(func() {
+		now.lost <- s.watch(ctx, p)
+		steady.Stop()
+		cancel()
+	})
+	return now
+}
+
+// ending is the channel on which the end of the process is told; a nil one has none.
+func (l *live) ending() <-chan error {
+	if l == nil {
+		return nil
+	}
+	return l.lost
+}
+
+// close takes a lost process out of service.
+func (l *live) close(reason error) {
+	l.detach(reason)
+	l.proc.kill()
+}
+
+func (l *live) detach(reason error) {
+	l.cancel()
+	for _, one := range l.parts {
+		one.detach(reason)
+	}
+}
+
 // end is the host's own end.
-func (s *supervised) end(p *process) {
-	if s.host.keeping() {
-		p.leave()
+func (s *supervised) end(now *live) {
+	if now == nil {
 		return
 	}
-	p.stop()
+	now.detach(context.Canceled)
+	if s.host.keeping() {
+		now.proc.leave()
+		return
+	}
+	now.proc.stop()
+	s.forgetProcess()
+}
+
+// forgetProcess lets the next host not look for a process that has ended.
+func (s *supervised) forgetProcess() {
 	if s.host.cfg.Store == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := s.host.cfg.Store.Delete(ctx, storeKey(s.file.name)); err != nil && !errdefs.IsNotFound(err) {
-		s.host.cfg.Logger.Warn("cannot forget an ended plugin process", "plugin", s.file.name, "error", err)
-	}
-}
-
-// serve hands out what the process offers and returns why it can no longer.
-func (s *supervised) serve(ctx context.Context, p *process, ready func()) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	parts, err := s.host.attach(ctx, s.file.name, p)
-	if err != nil {
-		return err
-	}
-	s.set(func(st *PluginStatus) {
-		st.Version, st.PID, st.State, st.LastError = p.info.Version, p.pid, StateRunning, nil
-		st.Reattached, st.Drivers, st.Devices = p.reattached, names(parts, isDriver), names(parts, isDevice)
-	})
-	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.file.name, "version", p.info.Version, "pid", p.pid, "reattached", p.reattached)
-	// Watched from the start: a plugin may also hang over its config or a recovery.
-	watched := make(chan error, 1)
-	go func() {
-		watched <- s.watch(ctx, p)
-		cancel()
-	}()
-	for _, one := range parts {
-		one.open(ctx, s.host.cfg.DriverConfig)
-	}
-	ready()
-	s.noteDigest()
-	steady := time.AfterFunc(s.host.cfg.Steady, s.recovered)
-	reason := <-watched
-	steady.Stop()
-	cancel()
-	for _, one := range parts {
-		one.detach(reason)
-	}
-	return reason
-}
-
-// recovered ends a crash loop: a process has run steadily.
-func (s *supervised) recovered() {
-	if st := s.snapshot(); st.CrashLoop && st.PID != 0 {
-		s.set(func(st *PluginStatus) { st.CrashLoop = st.PID == 0 })
+	if err := s.host.cfg.Store.Delete(ctx, storeKey(s.name)); err != nil && !errdefs.IsNotFound(err) {
+		s.host.cfg.Logger.Warn("cannot forget an ended plugin process", "plugin", s.name, "error", err)
 	}
 }
 
@@ -217,7 +346,7 @@ func (s *supervised) watch(ctx context.Context, p *process) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return errdefs.Unavailablef("plugin %s (pid %d): its process ended or closed its connection; see its last log lines", s.file.path, p.pid)
+			return errdefs.Unavailablef("plugin %s (pid %d): its process ended or closed its connection; see its last log lines", p.file.path, p.pid)
 		case <-ticker.C:
 		}
 		err := p.ping(ctx, cfg.PingTimeout)
@@ -226,7 +355,7 @@ func (s *supervised) watch(ctx context.Context, p *process) error {
 			continue
 		}
 		if failures++; failures >= cfg.PingFailures && ctx.Err() == nil {
-			return errdefs.Unavailablef("plugin %s (pid %d): is hung, so it is killed: %d pings in a row had no answer: %w", s.file.path, p.pid, failures, err)
+			return errdefs.Unavailablef("plugin %s (pid %d): is hung, so it is killed: %d pings in a row had no answer: %w", p.file.path, p.pid, failures, err)
 		}
 	}
 }

@@ -229,11 +229,19 @@ func (d *nomadDriver) RecoverTask(ctx context.Context, handle *Handle) error {
 			return err
 		}
 		// The protocol has no way to say "not yet": what cannot be recovered is lost.
-		_ = d.detach(ctx, state.Logs) // the task is gone, and its logs end with it
 		return errdefs.NotFoundf("the plugin cannot recover the task: %w", err)
 	}
 	d.know(handle.TaskID, state.Logs)
 	return nil
+}
+
+// Lost ends the logs of a task that could not be recovered and is given up. Who
+// only tries a new version of the plugin does not give it up.
+func (d *nomadDriver) Lost(ctx context.Context, handle *Handle) {
+	var state nomadHandle
+	if json.Unmarshal(handle.State, &state) == nil {
+		_ = d.detach(ctx, state.Logs) // the task is gone, and its logs end with it
+	}
 }
 
 func (d *nomadDriver) know(id string, logs LogConfig) {

@@ -25,13 +25,21 @@ type Proxy struct {
 	mu      sync.Mutex
 	info    Info
 	current Driver
-	// generation counts attached processes, so that it can be said in which one
-	// a task was last known.
+	// generation numbers attached processes, so that it can be said in which one
+	// a task was last known; issued is the newest number, and running counts the
+	// calls that are under way in each.
 	generation uint64
+	issued     uint64
+	running    map[uint64]int
+	// serving ends when the current process no longer serves: waits and streams
+	// then move to the next one.
+	serving context.Context
+	retire  context.CancelFunc
 	// changed is closed and replaced at every attach, detach and close.
 	changed chan struct{}
 	closed  bool
 	reason  error
+	refuses error // why no task may start, if none may
 	tasks   map[string]*task
 	// calls are under way, and the last one ended at used.
 	calls int
@@ -82,8 +90,10 @@ type Hooks struct {
 
 // NewProxy makes a proxy with no process yet.
 func NewProxy(info Info, limits Limits, hooks Hooks) *Proxy {
+	serving, retire := context.WithCancel(context.Background())
 	return &Proxy{
 		name: info.Name, info: info, limits: limits, changed: make(chan struct{}), tasks: map[string]*task{},
+		running: map[uint64]int{}, serving: serving, retire: retire,
 		hooks: hooks, breaker: breaker.New(fmt.Sprintf("driver %q", info.Name), limits.Breaker, hooks.Answering),
 	}
 }
@@ -92,12 +102,9 @@ func NewProxy(info Info, limits Limits, hooks Hooks) *Proxy {
 // task that could not be recovered now is tried again when it is next asked for.
 func (p *Proxy) Attach(ctx context.Context, d Driver) {
 	p.mu.Lock()
-	p.generation++
+	p.succeed(p.issue())
 	gen := p.generation
-	known := make([]*task, 0, len(p.tasks))
-	for _, t := range p.tasks {
-		known = append(known, t)
-	}
+	known := p.known()
 	p.mu.Unlock()
 
 	p.breaker.Reset()
@@ -134,7 +141,7 @@ func (p *Proxy) Detach(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.current, p.reason = nil, reason
-	p.generation++
+	p.succeed(p.issue())
 	p.signal()
 }
 
@@ -143,6 +150,7 @@ func (p *Proxy) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.current, p.closed = nil, true
+	p.retire()
 	p.signal()
 }
 
@@ -171,6 +179,28 @@ func (p *Proxy) begin() (end func()) {
 	}
 }
 
+// issue returns a number for a process; p.mu is held.
+func (p *Proxy) issue() uint64 {
+	p.issued++
+	return p.issued
+}
+
+// succeed begins a generation and ends the one before; p.mu is held.
+func (p *Proxy) succeed(gen uint64) {
+	p.retire()
+	p.generation = gen
+	p.serving, p.retire = context.WithCancel(context.Background())
+}
+
+// known returns all tasks; p.mu is held.
+func (p *Proxy) known() []*task {
+	out := make([]*task, 0, len(p.tasks))
+	for _, t := range p.tasks {
+		out = append(out, t)
+	}
+	return out
+}
+
 func (p *Proxy) signal() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -191,7 +221,8 @@ func (p *Proxy) state() (d Driver, gen uint64, changed <-chan struct{}, closed b
 }
 
 // acquire returns the driver's process, waiting up to wait for one (0: until ctx
-// ends). It does not ask for one where none is kept running.
+// ends). It does not ask for one where none is kept running. Who got one calls
+// leave with its number when done with it.
 func (p *Proxy) acquire(ctx context.Context, wait time.Duration) (Driver, uint64, error) {
 	var timeout <-chan time.Time
 	if wait > 0 {
@@ -200,7 +231,7 @@ func (p *Proxy) acquire(ctx context.Context, wait time.Duration) (Driver, uint64
 		timeout = timer.C
 	}
 	for {
-		d, gen, changed, closed := p.state()
+		d, gen, changed, closed := p.enter()
 		if closed {
 			return nil, 0, errdefs.Unavailablef("driver %q: the plugin host is closed", p.name)
 		}
@@ -215,6 +246,44 @@ func (p *Proxy) acquire(ctx context.Context, wait time.Duration) (Driver, uint64
 			return nil, 0, ctx.Err()
 		}
 	}
+}
+
+// enter is state that counts a call in the process that it returns.
+func (p *Proxy) enter() (d Driver, gen uint64, changed <-chan struct{}, closed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current != nil && !p.closed {
+		p.running[p.generation]++
+	}
+	return p.current, p.generation, p.changed, p.closed
+}
+
+// leave ends a call in the process of generation gen.
+func (p *Proxy) leave(gen uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running[gen]--; p.running[gen] > 0 {
+		return
+	}
+	delete(p.running, gen)
+	if gen != p.generation {
+		p.signal() // who waits for the last call of an old process
+	}
+}
+
+// while returns a context that also ends when the process of generation gen no
+// longer serves.
+func (p *Proxy) while(ctx context.Context, gen uint64) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	p.mu.Lock()
+	serving, current := p.serving, p.generation
+	p.mu.Unlock()
+	if current != gen {
+		cancel()
+		return ctx, cancel
+	}
+	unlink := context.AfterFunc(serving, cancel)
+	return ctx, func() { unlink(); cancel() }
 }
 
 func (p *Proxy) away() error {
@@ -234,8 +303,9 @@ func (p *Proxy) forCall(ctx context.Context) (Driver, uint64, error) {
 	return p.acquire(ctx, p.limits.Ready)
 }
 
-// forTask returns the process in which the task is known, recovering it first
-// where needed. A task that the proxy never saw is the driver's to judge.
+// forTask acquires the process in which the task is known, recovering it first
+// where needed. A task that the proxy never saw is the driver's to judge. The
+// number of the process is returned with an error of the task, too.
 func (p *Proxy) forTask(ctx context.Context, taskID string, acquire func(context.Context) (Driver, uint64, error)) (Driver, uint64, error) {
 	d, gen, err := acquire(ctx)
 	if err != nil {
@@ -247,7 +317,11 @@ func (p *Proxy) forTask(ctx context.Context, taskID string, acquire func(context
 	if t == nil {
 		return d, gen, nil
 	}
-	return d, gen, p.ensure(ctx, d, gen, t)
+	if err := p.ensure(ctx, d, gen, t); err != nil {
+		p.leave(gen)
+		return nil, gen, err
+	}
+	return d, gen, nil
 }
 
 // ensure makes t known in the process of generation gen.
@@ -259,6 +333,7 @@ func (p *Proxy) ensure(ctx context.Context, d Driver, gen uint64, t *task) error
 	}
 	err := p.call(ctx, p.limits.Call, func(ctx context.Context) error { return d.RecoverTask(ctx, t.handle) })
 	if errdefs.IsNotFound(err) {
+		lost(ctx, d, t.handle)
 		p.forget(t.handle.TaskID)
 	}
 	if err == nil {

@@ -14,11 +14,15 @@ var _ Driver = (*Proxy)(nil)
 
 // StartTask starts a task in the driver's process and remembers its handle.
 func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *NetworkOverride, error) {
+	if err := p.refusal(); err != nil {
+		return nil, nil, err
+	}
 	defer p.begin()()
 	d, gen, err := p.forCall(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	defer p.leave(gen)
 	var handle *Handle
 	var override *NetworkOverride
 	var failed error
@@ -49,7 +53,11 @@ func (p *Proxy) RecoverTask(ctx context.Context, handle *Handle) error {
 	if err != nil {
 		return err
 	}
+	defer p.leave(gen)
 	if err := p.call(ctx, p.limits.Call, func(ctx context.Context) error { return d.RecoverTask(ctx, handle) }); err != nil {
+		if errdefs.IsNotFound(err) {
+			lost(ctx, d, handle)
+		}
 		return err
 	}
 	p.remember(handle, gen)
@@ -63,11 +71,10 @@ func (p *Proxy) WaitTask(ctx context.Context, taskID string) (ExitResult, error)
 		d, gen, err := p.forTask(ctx, taskID, p.patiently)
 		if err == nil {
 			var result ExitResult
-			result, err = d.WaitTask(ctx, taskID)
+			result, err = p.waitIn(ctx, d, gen, taskID)
 			if err == nil {
 				return result, nil
 			}
-			err = settle(ctx, err)
 		}
 		if ctx.Err() != nil {
 			return ExitResult{}, ctx.Err()
@@ -89,6 +96,16 @@ func (p *Proxy) call(ctx context.Context, limit time.Duration, do func(context.C
 		defer cancel()
 		return settle(ctx, do(ctx))
 	})
+}
+
+// waitIn waits in one process. When another one takes its place that is
+// Unavailable.
+func (p *Proxy) waitIn(ctx context.Context, d Driver, gen uint64, taskID string) (ExitResult, error) {
+	defer p.leave(gen)
+	during, cancel := p.while(ctx, gen)
+	defer cancel()
+	result, err := d.WaitTask(during, taskID)
+	return result, settle(ctx, err)
 }
 
 // transient: the answer is not about the task, so the question is asked again.
@@ -134,10 +151,11 @@ func (p *Proxy) doubt(taskID string) {
 // onTask carries out one quick call about a task.
 func (p *Proxy) onTask(ctx context.Context, taskID string, limit time.Duration, call func(context.Context, Driver) error) error {
 	defer p.begin()()
-	d, _, err := p.forTask(ctx, taskID, p.forCall)
+	d, gen, err := p.forTask(ctx, taskID, p.forCall)
 	if err != nil {
 		return err
 	}
+	defer p.leave(gen)
 	return p.call(ctx, limit, func(ctx context.Context) error { return call(ctx, d) })
 }
 
@@ -182,64 +200,11 @@ func (p *Proxy) SignalTask(ctx context.Context, taskID string, signal string) er
 // ExecTask runs a command in a task; it ends with ctx, not by a limit of ours.
 func (p *Proxy) ExecTask(ctx context.Context, taskID string, opts ExecOptions, stream ExecStream) (ExitResult, error) {
 	defer p.begin()()
-	d, _, err := p.forTask(ctx, taskID, p.forCall)
+	d, gen, err := p.forTask(ctx, taskID, p.forCall)
 	if err != nil {
 		return ExitResult{}, err
 	}
+	defer p.leave(gen)
 	result, err := d.ExecTask(ctx, taskID, opts, stream)
 	return result, settle(ctx, err)
-}
-
-// TaskStats delivers samples until ctx ends or the host closes.
-func (p *Proxy) TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error) {
-	return follow(ctx, p, func(d Driver) (<-chan []TaskStats, error) { return d.TaskStats(ctx, interval) })
-}
-
-// TaskEvents delivers events until ctx ends or the host closes.
-func (p *Proxy) TaskEvents(ctx context.Context) (<-chan TaskEvent, error) {
-	return follow(ctx, p, func(d Driver) (<-chan TaskEvent, error) { return d.TaskEvents(ctx) })
-}
-
-// follow joins the streams of one process after another into one.
-func follow[T any](ctx context.Context, p *Proxy, open func(Driver) (<-chan T, error)) (<-chan T, error) {
-	d, gen, err := p.acquire(ctx, p.limits.Ready)
-	if err != nil {
-		return nil, err
-	}
-	in, err := open(d)
-	if err != nil {
-		return nil, settle(ctx, err)
-	}
-	out := make(chan T)
-	go func() {
-		defer close(out)
-		for {
-			forward(ctx, in, out)
-			if ctx.Err() != nil || !p.pause(ctx, "", gen) {
-				return
-			}
-			d, gen, err = p.acquire(ctx, 0)
-			if err != nil {
-				return
-			}
-			if in, err = open(d); err != nil {
-				in = nil // and pause before the next try
-			}
-		}
-	}()
-	return out, nil
-}
-
-// forward hands on what comes until in is closed; a nil in has nothing.
-func forward[T any](ctx context.Context, in <-chan T, out chan<- T) {
-	if in == nil {
-		return
-	}
-	for v := range in {
-		select {
-		case out <- v:
-		case <-ctx.Done():
-			// in ends too, with the same ctx: it is read until then.
-		}
-	}
 }

@@ -1,0 +1,160 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// memo is what the host remembers of a plugin over restarts of the agent, beside
+// its process.
+type memo struct {
+	Disabled bool `json:",omitempty"`
+	// Kept says that the process of a disabled plugin, or of one whose file is
+	// gone, still has tasks.
+	Kept bool `json:",omitempty"`
+	// Running is the digest of the version that last worked, Previous that of the
+	// one before it. Copies of both are in the store.
+	Running  string `json:",omitempty"`
+	Previous string `json:",omitempty"`
+	// Bad are versions that were tried and did not work, newest last.
+	Bad []badVersion `json:",omitempty"`
+	// Config is that of the release, in place of the agent's block, if not nil.
+	Config map[string]any `json:",omitempty"`
+}
+
+// badVersion is a version that is not tried again by itself.
+type badVersion struct{ Digest, Why string }
+
+// maxBad bounds what is remembered of bad versions of one plugin.
+const maxBad = 16
+
+func (m *memo) bad(digest string) (why string, is bool) {
+	for _, b := range m.Bad {
+		if b.Digest == digest {
+			return b.Why, true
+		}
+	}
+	return "", false
+}
+
+func (m *memo) addBad(digest, why string) {
+	m.forgive(digest)
+	m.Bad = append(m.Bad, badVersion{digest, why})
+	m.Bad = m.Bad[max(0, len(m.Bad)-maxBad):]
+}
+
+func (m *memo) forgive(digest string) {
+	m.Bad = slices.DeleteFunc(m.Bad, func(b badVersion) bool { return b.Digest == digest })
+}
+
+// catalog is the memos of all plugins, kept as one value: there are few.
+type catalog struct {
+	store Store // may be nil
+
+	mu    sync.Mutex
+	memos map[string]*memo
+}
+
+const catalogKey = "pluginhost-catalog"
+
+func newCatalog(store Store) *catalog { return &catalog{store: store, memos: map[string]*memo{}} }
+
+func (c *catalog) load(ctx context.Context) error {
+	if c.store == nil {
+		return nil
+	}
+	body, err := c.store.Get(ctx, catalogKey)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what is known of the plugins: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := json.Unmarshal(body, &c.memos); err != nil {
+		return errdefs.Internalf("decode what is known of the plugins: %w", err)
+	}
+	return nil
+}
+
+// get returns a copy.
+func (c *catalog) get(name string) memo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.memos[name]; m != nil {
+		out := *m
+		out.Bad = slices.Clone(m.Bad)
+		return out
+	}
+	return memo{}
+}
+
+// names returns the plugins that something is known of.
+func (c *catalog) names() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for name := range c.memos {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// change changes a memo, durably or not at all.
+func (c *catalog) change(ctx context.Context, name string, f func(*memo)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.memos[name]
+	next := memo{}
+	if before != nil {
+		next = *before
+		next.Bad = slices.Clone(before.Bad)
+	}
+	f(&next)
+	return c.put(ctx, name, before, &next)
+}
+
+// forget drops a memo.
+func (c *catalog) forget(ctx context.Context, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.memos[name]
+	if before == nil {
+		return nil
+	}
+	return c.put(ctx, name, before, nil)
+}
+
+// put replaces a memo; c.mu is held.
+func (c *catalog) put(ctx context.Context, name string, before, next *memo) error {
+	set := func(m *memo) {
+		if m == nil {
+			delete(c.memos, name)
+			return
+		}
+		c.memos[name] = m
+	}
+	set(next)
+	if c.store == nil {
+		return nil
+	}
+	body, err := json.Marshal(c.memos)
+	if err == nil {
+		err = c.store.Put(ctx, catalogKey, body)
+	}
+	if err != nil {
+		set(before)
+		return fmt.Errorf("keep what is known of plugin %q: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+func checkSource(source, digest string) error {
+	if source == "" {
+		return errdefs.InvalidArgumentf("the release has no source: give an http or https URL, or an absolute path on the node")
+	}
+	if filepath.IsAbs(source) {
+		return nil
+	}
+	u, err := url.Parse(source)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return errdefs.InvalidArgumentf("the source %q cannot be used: it must be an http or https URL, or an absolute path on the node", source)
+	}
+	if u.Scheme == "http" && digest == "" {
+		return errdefs.InvalidArgumentf("the source %q is plain http, which anyone on the way can change: give the file's digest, or use https", source)
+	}
+	return nil
+}
+
+// fetch brings a release's file to a temporary path and returns its digest, which
+// is the release's if that has one.
+func (h *Host) fetch(ctx context.Context, r Release, body io.Reader) (path, digest string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.FetchTimeout)
+	defer cancel()
+	if body == nil {
+		in, err := open(ctx, r)
+		if err != nil {
+			return "", "", err
+		}
+		defer in.Close()
+		body = in
+	}
+	if err := os.MkdirAll(h.versions.dir, 0o700); err != nil {
+		return "", "", diskError(err, "make the directory of plugin versions")
+	}
+	out, err := os.CreateTemp(h.versions.dir, ".fetch-*")
+	if err != nil {
+		return "", "", diskError(err, "fetch the plugin")
+	}
+	digest, err = h.receive(ctx, out, body)
+	if closed := out.Close(); err == nil && closed != nil {
+		err = diskError(closed, "fetch the plugin")
+	}
+	if err == nil && r.Digest != "" && digest != r.Digest {
+		err = errdefs.FailedPreconditionf("plugin %q: what was fetched has the digest %s, and %s is wanted: it is another version, was damaged on the way, or is forged; nothing was changed", r.Name, digest, r.Digest)
+	}
+	if err != nil {
+		_ = os.Remove(out.Name()) // the error before it counts
+		return "", "", err
+	}
+	return out.Name(), digest, nil
+}
+
+// receive writes what body has and returns its digest.
+func (h *Host) receive(ctx context.Context, out *os.File, body io.Reader) (string, error) {
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(out, sum), io.LimitReader(&until{ctx, body}, h.cfg.MaxSize+1))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", errdefs.DeadlineExceededf("fetch the plugin: it ended early: %w", ctx.Err())
+	case err != nil:
+		return "", diskError(err, "fetch the plugin")
+	case n > h.cfg.MaxSize:
+		return "", errdefs.ResourceExhaustedf("fetch the plugin: it has more than %d bytes, the most that this node takes", h.cfg.MaxSize)
+	case n == 0:
+		return "", errdefs.InvalidArgumentf("fetch the plugin: its source is empty")
+	}
+	err = out.Chmod(0o755)
+	if err == nil {
+		err = out.Sync()
+	}
+	if err != nil {
+		return "", diskError(err, "fetch the plugin")
+	}
+	return digestPrefix + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// until is a reader that ends with a context.
+type until struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (u *until) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.Reader.Read(p)
+}
+
+// open opens a release's source.
+func open(ctx context.Context, r Release) (io.ReadCloser, error) {
+	if filepath.IsAbs(r.Source) {
+		f, err := os.Open(r.Source)
+		if err != nil {
+			return nil, errdefs.NotFoundf("plugin %q: its source cannot be read on this node: %w", r.Name, err)
+		}
+		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+			_ = f.Close() // nothing was written
+			return nil, errdefs.InvalidArgumentf("plugin %q: its source %s is no file", r.Name, r.Source)
+		}
+		return f, nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Source, nil)
+	if err != nil {
+		return nil, errdefs.InvalidArgumentf("plugin %q: its source cannot be used: %w", r.Name, err)
+	}
+	resp, err := fetcher(r.Digest != "").Do(req)
+	if err != nil {
+		return nil, errdefs.Unavailablef("fetch plugin %q: %w", r.Name, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close() // nothing was read
+		return nil, errdefs.Unavailablef("fetch plugin %q: %s answered %s", r.Name, r.Source, resp.Status)
+	}
+	return resp.Body, nil
+}
+
+// fetcher is the client that fetches. It follows a redirect to plain http only to
+// what has a digest.
+func fetcher(hasDigest bool) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = time.Minute
+	transport.DisableKeepAlives = true
+	return &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if len(via) >= 10 {
+			return fmt.Errorf("stopped after %d redirects", len(via))
+		}
+		if req.URL.Scheme != "https" && !hasDigest {
+			return fmt.Errorf("it redirects to plain http, which anyone on the way can change: give the file's digest")
+		}
+		return nil
+	}}
+}

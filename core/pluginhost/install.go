@@ -1,0 +1,229 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Release is one version of a plugin to run.
+type Release struct {
+	Name    string         // file name in Dir
+	Version string         // what the plugin must say of itself; "" = any
+	Source  string         // http(s) URL or an absolute path on this machine
+	Digest  string         // "sha256:HEX"; required for URLs with plain http, checked wherever given
+	Config  map[string]any // in place of the agent file's block if not nil
+}
+
+// pluginName is what a plugin may be called: its file name, without the suffix of
+// an executable.
+var pluginName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+func (r Release) check(body io.Reader) error {
+	if err := checkName(r.Name); err != nil {
+		return err
+	}
+	if r.Digest != "" {
+		if err := checkDigest(r.Digest); err != nil {
+			return err
+		}
+	}
+	if body != nil {
+		return nil
+	}
+	return checkSource(r.Source, r.Digest)
+}
+
+func checkName(name string) error {
+	if !pluginName.MatchString(name) {
+		return errdefs.InvalidArgumentf("the plugin name %q cannot be used: it is a file name of letters, digits, '.', '_' and '-', which begins with a letter or digit", name)
+	}
+	return nil
+}
+
+// Install fetches and verifies a release and switches to it: beside the old
+// process, which stays if anything fails. It returns when the outcome is known.
+// A release whose digest runs already, with the same config, changes nothing.
+func (h *Host) Install(ctx context.Context, r Release) (PluginStatus, error) {
+	return h.InstallFrom(ctx, r, nil)
+}
+
+// InstallFrom is Install of what body has, in place of a Source.
+func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (PluginStatus, error) {
+	if err := r.check(body); err != nil {
+		return PluginStatus{}, err
+	}
+	unlock, err := h.lock(ctx, r.Name)
+	if err != nil {
+		return PluginStatus{}, err
+	}
+	defer unlock()
+	if st, ok := h.runs(r); ok && r.Digest != "" {
+		return st, nil
+	}
+	stored, digest, err := h.obtain(ctx, r, body)
+	if err != nil {
+		return PluginStatus{}, err
+	}
+	r.Digest = digest
+	if st, ok := h.runs(r); ok {
+		return st, nil
+	}
+	if err := h.switchTo(ctx, r, stored); err != nil {
+		h.prune(r.Name)
+		return PluginStatus{}, fmt.Errorf("install plugin %q: %w", r.Name, err)
+	}
+	h.prune(r.Name)
+	return h.one(r.Name)
+}
+
+// runs reports whether the release is what runs.
+func (h *Host) runs(r Release) (PluginStatus, bool) {
+	st, err := h.one(r.Name)
+	if err != nil || st.State != StateRunning || st.Digest != r.Digest || (r.Version != "" && st.Version != r.Version) {
+		return st, false
+	}
+	m := h.catalog.get(r.Name)
+	return st, m.Running == r.Digest && (len(m.Config)+len(r.Config) == 0 || reflect.DeepEqual(m.Config, r.Config))
+}
+
+// obtain returns the path of the release's file among the versions.
+func (h *Host) obtain(ctx context.Context, r Release, body io.Reader) (path, digest string, err error) {
+	if path, ok := h.versions.has(r.Name, r.Digest, h.digests); ok {
+		return path, r.Digest, nil
+	}
+	temp, digest, err := h.fetch(ctx, r, body)
+	if err != nil {
+		return "", "", err
+	}
+	defer os.Remove(temp) // it is linked, or of no use
+	path, err = h.versions.keep(r.Name, digest, temp, h.digests)
+	return path, digest, err
+}
+
+// switchTo tries a stored version and makes it the one of plugin_dir.
+func (h *Host) switchTo(ctx context.Context, r Release, stored string) error {
+	s, fresh, err := h.plugin(r.Name)
+	if err != nil {
+		return err
+	}
+	path := s.where().path
+	c := candidate{
+		file: file{name: r.Name, path: path, stored: stored}, digest: r.Digest, version: r.Version, config: r.Config,
+		place: func() error { return h.place(stored, path) },
+	}
+	err = s.ask(ctx, func(ctx context.Context, now *live) (*live, error) {
+		next, err := s.upgrade(ctx, now, c)
+		s.judge(ctx, c.digest, err)
+		return next, err
+	})
+	if err != nil && fresh {
+		h.drop(s)
+	}
+	return err
+}
+
+// judge notes the outcome of an upgrade.
+func (s *supervised) judge(ctx context.Context, digest string, err error) {
+	if err == nil {
+		s.set(func(st *PluginStatus) { st.Digest = digest })
+		s.onProbation(digest)
+		return
+	}
+	s.host.cfg.Logger.Error("a new version of a plugin does not work; the one before stays", "plugin", s.name, "digest", digest, "error", err)
+	s.set(func(st *PluginStatus) { st.UpgradeError = err })
+	if ctx.Err() != nil || errdefs.IsResourceExhausted(err) {
+		return // the version is not to blame
+	}
+	if err := s.host.catalog.change(ctx, s.name, func(m *memo) { m.addBad(digest, err.Error()) }); err != nil {
+		s.host.cfg.Logger.Warn("that a version of a plugin is bad will be forgotten", "plugin", s.name, "error", err)
+	}
+}
+
+// place puts a stored version into plugin_dir.
+func (h *Host) place(stored, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return diskError(err, "make plugin_dir")
+	}
+	return place(stored, path)
+}
+
+// returnTo puts the version before a bad one back, as the process and as the file.
+// now is the process that serves, which must be of that version, or nil: then it is
+// started.
+func (h *Host) returnTo(ctx context.Context, s *supervised, now *live, bad string, why error) (*live, error) {
+	m := h.catalog.get(s.name)
+	good := m.Running
+	if good == bad {
+		good = m.Previous
+	}
+	h.cfg.Logger.Error("a version of a plugin is taken back", "plugin", s.name, "digest", bad, "error", why)
+	stored, ok := h.versions.has(s.name, good, h.digests)
+	if !ok {
+		return now, errdefs.FailedPreconditionf("plugin %q: there is no copy of the version before", s.name)
+	}
+	err := h.catalog.change(ctx, s.name, func(m *memo) {
+		m.addBad(bad, why.Error())
+		if m.Running == bad {
+			m.Running, m.Previous = good, ""
+		}
+	})
+	if err == nil {
+		err = h.place(stored, s.where().path)
+	}
+	if err == nil {
+		s.note(identity(s.where().path))
+	}
+	s.set(func(st *PluginStatus) { st.UpgradeError = why })
+	if err != nil || now != nil {
+		return now, err
+	}
+	return s.start(ctx, false)
+}
+
+// Rollback switches back to the version that ran before this one.
+func (h *Host) Rollback(ctx context.Context, name string) (PluginStatus, error) {
+	unlock, err := h.lock(ctx, name)
+	if err != nil {
+		return PluginStatus{}, err
+	}
+	defer unlock()
+	if _, err := h.one(name); err != nil {
+		return PluginStatus{}, err
+	}
+	m := h.catalog.get(name)
+	stored, ok := h.versions.has(name, m.Previous, h.digests)
+	if !ok {
+		return PluginStatus{}, errdefs.FailedPreconditionf("plugin %q: no version before the present one is kept; install the one that you want", name)
+	}
+	if err := h.switchTo(ctx, Release{Name: name, Digest: m.Previous, Config: m.Config}, stored); err != nil {
+		return PluginStatus{}, fmt.Errorf("roll plugin %q back: %w", name, err)
+	}
+	h.prune(name)
+	return h.one(name)
+}
+
+// prune removes the versions that nothing returns to.
+func (h *Host) prune(name string) {
+	m := h.catalog.get(name)
+	h.versions.prune(name, m.Running, m.Previous)
+}
+
+// removeFile removes the plugin's file from plugin_dir.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return diskError(err, "remove the plugin")
+	}
+	return nil
+}

@@ -1,0 +1,402 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// mode is what an operator wants of a plugin.
+type mode int
+
+const (
+	modeOn       mode = iota
+	modeDisabled      // runs only while tasks need it, and takes no new ones
+	modeGone          // as disabled, and its file is gone; then it is forgotten
+)
+
+func (s *supervised) setMode(m mode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mode = m
+}
+
+func (s *supervised) modeNow() mode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mode
+}
+
+// state is the one to show for a running or resting plugin.
+func (m mode) state(otherwise State) State {
+	switch m {
+	case modeDisabled:
+		return StateDisabled
+	case modeGone:
+		return StateRemoved
+	}
+	return otherwise
+}
+
+// rests reports whether nothing wants the plugin to be started again.
+func (s *supervised) rests() bool {
+	return s.modeNow() != modeOn && s.host.drivers.tasks(s.name, nil) == 0
+}
+
+func (s *supervised) restAfter(err error) {
+	s.set(func(st *PluginStatus) {
+		st.PID, st.LastError = 0, err
+		st.State = s.mode.state(StateStopped)
+	})
+}
+
+// rest ends the process of a plugin that is not wanted any more.
+func (s *supervised) rest(now *live) *live {
+	if now != nil {
+		now.detach(errdefs.Unavailablef("plugin %q: it was %s", s.name, s.modeNow().state(StateStopped)))
+		now.proc.stop()
+		s.forgetProcess()
+	}
+	s.host.release(s.name, nil)
+	s.set(func(st *PluginStatus) {
+		st.PID, st.Reattached, st.State = 0, false, s.mode.state(StateStopped)
+	})
+	return nil
+}
+
+// locks let one caller at a time work on a plugin.
+type locks struct {
+	mu     *sync.Mutex
+	byName map[string]chan struct{}
+}
+
+func newLocks() locks { return locks{mu: &sync.Mutex{}, byName: map[string]chan struct{}{}} }
+
+func (l locks) of(name string) chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.byName[name]
+	if one == nil {
+		one = make(chan struct{}, 1)
+		l.byName[name] = one
+	}
+	return one
+}
+
+// tryLock is lock for who comes again later anyway.
+func (h *Host) tryLock(name string) (unlock func(), ok bool) {
+	one := h.locks.of(name)
+	select {
+	case one <- struct{}{}:
+		return func() { <-one }, true
+	default:
+		return nil, false
+	}
+}
+
+// lock waits for everything else that is being done to the plugin. What an
+// operator asks for waits at most until ctx ends.
+func (h *Host) lock(ctx context.Context, name string) (unlock func(), err error) {
+	one := h.locks.of(name)
+	select {
+	case one <- struct{}{}:
+		return func() { <-one }, nil
+	case <-ctx.Done():
+		return nil, errdefs.DeadlineExceededf("plugin %q: something else is still being done to it; try again: %w", name, ctx.Err())
+	}
+}
+
+// add makes a plugin and begins to run it; h.mu is held.
+func (h *Host) add(f file, m mode, firstDone func()) *supervised {
+	s := newSupervised(h, f)
+	s.mode = m
+	h.plugins[f.name] = s
+	ctx, cancel := context.WithCancel(h.run)
+	s.stop = cancel
+	idle := firstDone == nil
+	if idle {
+		firstDone = func() {}
+	}
+	if m == modeDisabled && !h.catalog.get(f.name).Kept {
+		idle = true
+		s.status.State = StateDisabled
+		firstDone()
+	}
+	h.done.Go(func() { s.run(ctx, idle, firstDone) })
+	return s
+}
+
+// bootMode is what the last agent knew of a file.
+func (h *Host) bootMode(f file) mode {
+	switch {
+	case f.stored != "":
+		return modeGone
+	case h.catalog.get(f.name).Disabled:
+		return modeDisabled
+	}
+	return modeOn
+}
+
+// withKept adds the plugins whose files are gone and whose tasks were not when
+// the last agent ended.
+func (h *Host) withKept(files []file) []file {
+	for _, name := range h.catalog.names() {
+		m := h.catalog.get(name)
+		if !m.Kept || slices.ContainsFunc(files, func(f file) bool { return f.name == name }) {
+			continue
+		}
+		if stored, ok := h.versions.has(name, m.Running, h.digests); ok {
+			files = append(files, file{name: name, path: h.pathOf(name), stored: stored})
+		}
+	}
+	return files
+}
+
+func (h *Host) pathOf(name string) string {
+	path, err := filepath.Abs(filepath.Join(h.cfg.Dir, name+exeSuffix()))
+	if err != nil {
+		return filepath.Join(h.cfg.Dir, name+exeSuffix())
+	}
+	return path
+}
+
+// plugin returns a plugin, made if there is none of that name.
+func (h *Host) plugin(name string) (s *supervised, fresh bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.run == nil || h.closed {
+		return nil, false, errdefs.Unavailablef("the plugin host does not run")
+	}
+	if s := h.plugins[name]; s != nil {
+		return s, false, nil
+	}
+	return h.add(file{name: name, path: h.pathOf(name)}, modeOn, nil), true, nil
+}
+
+// known returns a plugin that there is.
+func (h *Host) known(name string) (*supervised, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.plugins[name]; s != nil && !h.closed {
+		return s, nil
+	}
+	return nil, errdefs.NotFoundf("no plugin %q on this node; `drover plugin list` shows those that there are", name)
+}
+
+func (h *Host) one(name string) (PluginStatus, error) {
+	s, err := h.known(name)
+	if err != nil {
+		return PluginStatus{}, err
+	}
+	return h.complete(s.snapshot()), nil
+}
+
+// Plugin returns one plugin.
+func (h *Host) Plugin(name string) (PluginStatus, error) { return h.one(name) }
+
+// complete adds what only the host knows.
+func (h *Host) complete(st PluginStatus) PluginStatus {
+	m := h.catalog.get(st.Name)
+	st.Previous = m.Previous
+	st.Tasks = h.drivers.tasks(st.Name, nil)
+	return st
+}
+
+// drop ends a plugin's goroutine and forgets it. Its process is ended, too.
+func (h *Host) drop(s *supervised) {
+	s.stop()
+	<-s.ended
+	h.release(s.name, nil)
+	h.mu.Lock()
+	if h.plugins[s.name] == s {
+		delete(h.plugins, s.name)
+	}
+	h.mu.Unlock()
+	h.changed.raise()
+}
+
+// Remove ends a plugin and removes its file. FailedPrecondition: it has tasks, and
+// force is not set. With force its tasks go on unattended, until a plugin that
+// serves their driver is installed again.
+func (h *Host) Remove(ctx context.Context, name string, force bool) error {
+	unlock, err := h.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, err := h.known(name)
+	if err != nil {
+		return err
+	}
+	if n := h.drivers.tasks(name, nil); n > 0 && !force {
+		return errdefs.FailedPreconditionf("plugin %q has %d tasks: stop them first, disable it, which lets them end by themselves, or remove it by force, which leaves them unattended", name, n)
+	}
+	if err := removeFile(s.where().path); err != nil {
+		return err
+	}
+	if err := h.catalog.forget(ctx, name); err != nil {
+		return err
+	}
+	h.drop(s)
+	h.versions.prune(name)
+	h.cfg.Logger.Info("plugin removed", "plugin", name)
+	return nil
+}
+
+// Disable makes a plugin take no new tasks. Those that run go on and can be
+// reached; when the last has ended the process is ended, too. It stays so over
+// restarts of the agent.
+func (h *Host) Disable(ctx context.Context, name string) error {
+	unlock, err := h.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, err := h.known(name)
+	if err != nil {
+		return err
+	}
+	return s.withdraw(ctx, modeDisabled)
+}
+
+// withdraw makes a plugin end as soon as no task needs it.
+func (s *supervised) withdraw(ctx context.Context, m mode) error {
+	h := s.host
+	if s.modeNow() == m {
+		return nil
+	}
+	kept := h.drivers.tasks(s.name, nil) > 0
+	err := h.catalog.change(ctx, s.name, func(memo *memo) { memo.Disabled, memo.Kept = m == modeDisabled, kept })
+	if err != nil {
+		return err
+	}
+	s.setMode(m)
+	h.refuse(s.name, withdrawn(s.name, m))
+	s.set(func(st *PluginStatus) { st.State = m.state(st.State) })
+	h.cfg.Logger.Info("plugin takes no new tasks", "plugin", s.name, "because", m.state(""))
+	return s.settle(ctx, 0)
+}
+
+func withdrawn(name string, m mode) error {
+	return errdefs.FailedPreconditionf("plugin %q is %s and takes no new tasks", name, m.state(""))
+}
+
+// settle ends the process of a withdrawn plugin that has had its time and no tasks.
+func (s *supervised) settle(ctx context.Context, least time.Duration) error {
+	if !s.rests() {
+		return nil
+	}
+	err := s.ask(ctx, func(_ context.Context, now *live) (*live, error) {
+		if !s.rests() || (now != nil && time.Since(now.began) < least) {
+			return now, nil
+		}
+		return s.rest(now), nil
+	})
+	if err != nil || s.snapshot().PID != 0 || !s.host.catalog.get(s.name).Kept {
+		return err
+	}
+	return s.host.catalog.change(ctx, s.name, func(m *memo) { m.Kept = false })
+}
+
+// Enable takes Disable back.
+func (h *Host) Enable(ctx context.Context, name string) error {
+	unlock, err := h.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, err := h.known(name)
+	if err != nil {
+		return err
+	}
+	if s.modeNow() == modeGone {
+		return errdefs.FailedPreconditionf("plugin %q: its file is gone from %s; install it", name, h.cfg.Dir)
+	}
+	if err := h.catalog.change(ctx, name, func(m *memo) { m.Disabled, m.Kept = false, false }); err != nil {
+		return err
+	}
+	s.setMode(modeOn)
+	h.refuse(name, nil)
+	return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) { return s.rouse(ctx, now) })
+}
+
+// rouse has a process run, if none does, and shows how it is.
+func (s *supervised) rouse(ctx context.Context, now *live) (*live, error) {
+	if now != nil {
+		s.set(func(st *PluginStatus) { st.State = s.mode.state(StateRunning) })
+		return now, nil
+	}
+	now, err := s.start(ctx, false)
+	if err != nil {
+		s.set(func(st *PluginStatus) { st.State, st.LastError = StateBackingOff, err })
+	}
+	return now, err
+}
+
+// Reload starts a plugin anew, beside the process that runs, which stays if the
+// new one does not get ready. A plugin that waits for its next start is started
+// at once, and versions that were bad may be tried again.
+func (h *Host) Reload(ctx context.Context, name string) error {
+	unlock, err := h.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, err := h.known(name)
+	if err != nil {
+		return err
+	}
+	if s.modeNow() != modeOn {
+		return errdefs.FailedPreconditionf("plugin %q is %s; enable or install it first", name, s.modeNow().state(""))
+	}
+	if err := h.catalog.change(ctx, name, func(m *memo) { m.Bad = nil }); err != nil {
+		return err
+	}
+	f := s.where()
+	digest, err := h.digests.of(f.binary())
+	if err != nil {
+		return err
+	}
+	c := candidate{file: f, digest: digest, config: h.catalog.get(name).Config}
+	return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) {
+		if now == nil {
+			return s.rouse(ctx, nil)
+		}
+		next, err := s.upgrade(ctx, now, c)
+		if err != nil {
+			s.set(func(st *PluginStatus) { st.UpgradeError = err })
+			return next, fmt.Errorf("reload plugin %q: the process before goes on: %w", name, err)
+		}
+		return next, nil
+	})
+}
+
+// remember keeps the version that works: it is what a rollback returns to.
+func (h *Host) remember(ctx context.Context, f file, digest string) {
+	m := h.catalog.get(f.name)
+	if _, ok := h.versions.has(f.name, digest, h.digests); ok && m.Running == digest {
+		return
+	}
+	_, err := h.versions.keep(f.name, digest, f.binary(), h.digests)
+	if err == nil {
+		err = h.catalog.change(ctx, f.name, func(m *memo) {
+			if m.Running != "" && m.Running != digest {
+				m.Previous = m.Running
+			}
+			m.Running = digest
+		})
+	}
+	if err != nil && ctx.Err() == nil {
+		h.cfg.Logger.Warn("no copy of the plugin's version is kept, so a bad upgrade cannot be rolled back", "plugin", f.name, "error", err)
+		return
+	}
+	h.prune(f.name)
+}

@@ -1,0 +1,134 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// others are the processes of plugins beside those that serve: on trial, or with
+// calls that have not ended. They are kept durably, so that an agent that follows
+// a killed one can end them.
+type others struct {
+	host *Host
+
+	mu      sync.Mutex
+	records map[string][]record // by plugin
+}
+
+const othersKey = "pluginhost-others"
+
+func newOthers(h *Host) *others { return &others{host: h, records: map[string][]record{}} }
+
+// add notes a process before it becomes one of two.
+func (o *others) add(ctx context.Context, name string, p *process) error {
+	rec, ok := recordOf(p)
+	if !ok {
+		return errdefs.Unavailablef("plugin %s: ended during its start", p.file.path)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if slices.ContainsFunc(o.records[name], func(r record) bool { return r.PID == rec.PID }) {
+		return nil
+	}
+	o.records[name] = append(o.records[name], rec)
+	if err := o.write(ctx); err != nil {
+		o.remove(name, p.pid)
+		return err
+	}
+	return nil
+}
+
+// drop forgets one process: it has ended, or is the only one.
+func (o *others) drop(name string, p *process) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.remove(name, p.pid)
+	o.save()
+}
+
+// clear forgets an old process that has ended, and the one that serves.
+func (o *others) clear(name string, old *process) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.remove(name, old.pid)
+	if len(o.records[name]) == 1 {
+		delete(o.records, name)
+	}
+	o.save()
+}
+
+func (o *others) remove(name string, pid int) {
+	o.records[name] = slices.DeleteFunc(o.records[name], func(r record) bool { return r.PID == pid })
+	if len(o.records[name]) == 0 {
+		delete(o.records, name)
+	}
+}
+
+func (o *others) save() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := o.write(ctx); err != nil {
+		o.host.cfg.Logger.Warn("cannot note which plugin processes there are", "error", err)
+	}
+}
+
+func (o *others) write(ctx context.Context) error {
+	store := o.host.cfg.Store
+	if store == nil {
+		return nil
+	}
+	body, err := json.Marshal(o.records)
+	if err == nil {
+		err = store.Put(ctx, othersKey, body)
+	}
+	if err != nil {
+		return fmt.Errorf("note which plugin processes there are: %w", err)
+	}
+	return nil
+}
+
+// end ends the processes that an agent before us left in the middle of an upgrade,
+// but those that serve by the host's records.
+func (o *others) end(ctx context.Context) error {
+	store := o.host.cfg.Store
+	if store == nil {
+		return nil
+	}
+	body, err := store.Get(ctx, othersKey)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read which plugin processes there were: %w", err)
+	}
+	left := map[string][]record{}
+	if err := json.Unmarshal(body, &left); err != nil {
+		return errdefs.Internalf("decode which plugin processes there were: %w", err)
+	}
+	var ending sync.WaitGroup
+	for name, records := range left {
+		serves, err := o.host.recorded(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, rec := range records {
+			if serves == nil || rec.PID != serves.PID {
+				ending.Go(func() { o.host.endLeft(name, rec) })
+			}
+		}
+	}
+	ending.Wait()
+	if err := store.Delete(ctx, othersKey); err != nil {
+		return fmt.Errorf("forget plugin processes: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Command versionplugin is a plugin of many versions for the host's tests: what
+// is appended to its executable as a line of JSON says which it is and what is
+// wrong with it.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/driver/v1/drivertest/shelldriver"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+type version struct {
+	Version string
+	Drivers []string
+	// Fault is exits, hangs, loses, stalls, unhealthy, crashes or refuses.
+	Fault string
+}
+
+func main() {
+	v, err := self()
+	if err == nil {
+		err = serve(v)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// self reads the last line of the executable.
+func self() (v version, err error) {
+	path, err := os.Executable()
+	if err != nil {
+		return v, err
+	}
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return v, err
+	}
+	err = json.Unmarshal(body[bytes.LastIndexByte(body, '\n'):], &v)
+	return v, err
+}
+
+func serve(v version) error {
+	switch v.Fault {
+	case "exits":
+		fmt.Fprintln(os.Stderr, "this version is no good")
+		os.Exit(1)
+	case "hangs":
+		select {}
+	case "crashes":
+		time.AfterFunc(200*time.Millisecond, func() { os.Exit(2) })
+	}
+	var drivers []driver.Driver
+	for _, name := range v.Drivers {
+		drivers = append(drivers, &faulty{shelldriver.New(name), v.Fault})
+	}
+	return plugin.Serve(plugin.Info{Name: "versioned", Version: v.Version}, driver.Service(drivers...))
+}
+
+// faulty is a driver with a fault.
+type faulty struct {
+	*shelldriver.Driver
+	fault string
+}
+
+func (f *faulty) SetConfig(ctx context.Context, config []byte) error {
+	if f.fault == "refuses" {
+		return errdefs.InvalidArgumentf("nothing is right for this version")
+	}
+	return f.Driver.SetConfig(ctx, config)
+}
+
+func (f *faulty) RecoverTask(ctx context.Context, h *driver.Handle) error {
+	switch f.fault {
+	case "loses":
+		return errdefs.NotFoundf("this version knows no task of before")
+	case "stalls":
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return f.Driver.RecoverTask(ctx, h)
+}
+
+func (f *faulty) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
+	if f.fault != "unhealthy" {
+		return f.Driver.Fingerprint(ctx)
+	}
+	out := make(chan driver.Fingerprint, 1)
+	out <- driver.Fingerprint{Health: driver.HealthUnhealthy, HealthDescription: "this version is ill"}
+	return out, nil
+}

@@ -1,0 +1,240 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// candidate is a version of a plugin that is to take over.
+type candidate struct {
+	file    file
+	digest  string
+	version string // that it must say; "" is any
+	config  map[string]any
+	// place makes it the file of plugin_dir; nil if it is that already.
+	place func() error
+}
+
+// upgrade starts the candidate beside the process that serves now, has it recover
+// every task and take over. If anything fails the candidate is ended, and now goes
+// on as if nothing had been. It runs in s.run.
+func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live, error) {
+	h := s.host
+	ready, cancel := context.WithTimeout(ctx, h.cfg.UpgradeTimeout)
+	defer cancel()
+	p, err := h.launch(ready, c.file)
+	if err != nil {
+		return now, err
+	}
+	if err := h.others.add(ready, s.name, p); err != nil {
+		p.kill()
+		return now, err
+	}
+	run, stop := context.WithCancel(ctx)
+	parts, err := s.try(run, ready, now, p, c)
+	if err == nil {
+		err = s.commit(ready, now, p, c)
+	}
+	if err != nil {
+		stop()
+		for _, one := range parts {
+			one.abandon()
+		}
+		p.kill()
+		h.others.drop(s.name, p)
+		h.release(s.name, now.serves())
+		return now, err
+	}
+	return s.takeOver(run, ready, stop, now, p, parts)
+}
+
+// try makes the candidate's process ready to take over.
+func (s *supervised) try(run, ready context.Context, now *live, p *process, c candidate) ([]part, error) {
+	if c.version != "" && p.info.Version != c.version {
+		return nil, errdefs.FailedPreconditionf("plugin %s: it says that it is version %q, and %q is wanted; correct the version or the source", c.file.path, p.info.Version, c.version)
+	}
+	parts, err := s.host.attach(ready, s.name, p)
+	if err != nil {
+		return nil, err
+	}
+	serves := partNames(parts)
+	if n := s.host.drivers.tasks(s.name, serves); n > 0 {
+		return parts, errdefs.FailedPreconditionf("plugin %s: serves %v only, and %d tasks run with drivers that the version before served; stop those first", c.file.path, serves, n)
+	}
+	configs := s.host.configsWith(s.name, c.config, parts)
+	for _, one := range parts {
+		if err := one.prepare(run, ready, configs); err != nil {
+			return parts, fmt.Errorf("plugin %s, version %s: %w", c.file.path, p.info.Version, err)
+		}
+	}
+	return parts, nil
+}
+
+// commit makes the candidate the version that the next agent finds, too. An agent
+// that is killed anywhere in here leaves a file in plugin_dir that is whole, and
+// the next one ends every process that does not belong to it.
+func (s *supervised) commit(ctx context.Context, now *live, p *process, c candidate) error {
+	h := s.host
+	if now != nil {
+		if err := h.others.add(ctx, s.name, now.proc); err != nil {
+			return err
+		}
+	}
+	before := h.catalog.get(s.name)
+	err := h.catalog.change(ctx, s.name, func(m *memo) {
+		if m.Running != c.digest && m.Running != "" {
+			m.Previous = m.Running
+		}
+		m.Running, m.Config = c.digest, c.config
+		m.Disabled, m.Kept = false, false
+		m.forgive(c.digest)
+	})
+	if err == nil && c.place != nil {
+		if err = c.place(); err != nil {
+			err = errors.Join(err, h.catalog.change(ctx, s.name, func(m *memo) { *m = before }))
+		}
+	}
+	if err == nil {
+		err = h.save(ctx, p)
+	}
+	return err
+}
+
+// takeOver lets calls through to the new process and ends the old one once it has
+// none any more.
+func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFunc, now *live, p *process, parts []part) (*live, error) {
+	h := s.host
+	serves := partNames(parts)
+	if now != nil {
+		now.cancel()
+		for _, one := range now.parts {
+			one.yield(serves)
+		}
+	}
+	var failed []error
+	for _, one := range parts {
+		failed = append(failed, one.takeOver(ready))
+	}
+	f := s.where()
+	f.stored = ""
+	s.moveTo(f)
+	s.note(identity(f.path))
+	s.setMode(modeOn)
+	next := s.serve(run, stop, p, parts)
+	s.set(func(st *PluginStatus) { st.UpgradeError = nil })
+	if now != nil {
+		h.done.Go(func() { h.retire(run, s.name, now) })
+	} else {
+		h.others.drop(s.name, p)
+	}
+	h.release(s.name, serves)
+	h.refuse(s.name, nil)
+	return next, errors.Join(failed...)
+}
+
+// retire ends a process that another one has taken over from, once the calls that
+// are under way in it have ended.
+func (h *Host) retire(ctx context.Context, name string, old *live) {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.RetireTimeout)
+	defer cancel()
+	for _, one := range old.parts {
+		if err := one.drained(ctx); err != nil {
+			h.cfg.Logger.Warn("an old plugin process is ended with calls under way; they fail as unavailable", "plugin", name, "pid", old.proc.pid, "error", err)
+		}
+	}
+	old.proc.stop()
+	h.others.clear(name, old.proc)
+}
+
+// serves is what a process serves; none for no process.
+func (l *live) serves() []string {
+	if l == nil {
+		return nil
+	}
+	return partNames(l.parts)
+}
+
+func partNames(parts []part) []string { return names(parts, func(part) bool { return true }) }
+
+// release gives the names of a plugin free that keep does not hold, and lets
+// plugins that were refused for one of them try again.
+func (h *Host) release(name string, keep []string) {
+	h.drivers.release(name, keep)
+	h.devices.release(name, keep)
+}
+
+// refuse makes what a plugin serves take no new task for that reason; nil lets it.
+func (h *Host) refuse(name string, reason error) {
+	h.drivers.refuse(name, reason)
+	h.devices.refuse(name, reason)
+}
+
+// configs are the blocks for what a plugin serves.
+func (h *Host) configs(name string, parts []part) map[string]map[string]any {
+	return h.configsWith(name, h.catalog.get(name).Config, parts)
+}
+
+// configsWith puts the config of a release in place of the agent's blocks. If its
+// keys are names that the plugin serves, each with a block, those are their
+// blocks; otherwise it is the block of all.
+func (h *Host) configsWith(name string, config map[string]any, parts []part) map[string]map[string]any {
+	if config == nil {
+		return h.cfg.DriverConfig
+	}
+	serves := partNames(parts)
+	blocks := map[string]map[string]any{}
+	for key, value := range config {
+		block, ok := value.(map[string]any)
+		if !ok || !slices.Contains(serves, key) {
+			return map[string]map[string]any{name: config}
+		}
+		blocks[key] = block
+	}
+	return blocks
+}
+
+// probation is the time in which a version that took over must not crash often.
+type probation struct {
+	until   time.Time
+	crashes int
+	digest  string // that is on probation
+}
+
+// onProbation begins it, if there is a version to return to.
+func (s *supervised) onProbation(digest string) {
+	m := s.host.catalog.get(s.name)
+	if _, ok := s.host.versions.has(s.name, m.Previous, s.host.digests); !ok {
+		s.probation = nil
+		return
+	}
+	s.probation = &probation{until: time.Now().Add(s.host.cfg.Probation), digest: digest}
+}
+
+// crashed counts a failure and, if it was one too many for a version on probation,
+// returns to the version before: it returns that one's process.
+func (s *supervised) crashed(ctx context.Context, reason error) *live {
+	on := s.probation
+	if on == nil || time.Now().After(on.until) {
+		s.probation = nil
+		return nil
+	}
+	if on.crashes++; on.crashes < s.host.cfg.ProbationCrashes {
+		return nil
+	}
+	s.probation = nil
+	why := errdefs.Abortedf("plugin %q: the version %s crashed %d times within %s of taking over, so the version before it was put back; the last time: %w",
+		s.name, on.digest, on.crashes, s.host.cfg.Probation, reason)
+	now, err := s.host.returnTo(ctx, s, nil, on.digest, why)
+	if err != nil {
+		s.host.cfg.Logger.Error("the version before could not be put back", "plugin", s.name, "error", err)
+	}
+	return now
+}

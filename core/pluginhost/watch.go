@@ -1,0 +1,277 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// watchDir keeps the plugins as the files in plugin_dir are, until ctx ends. It
+// reads the directory when the system tells of a change, and now and then all the
+// same: a watch can miss changes, and there may be none to have.
+func (h *Host) watchDir(ctx context.Context) {
+	w := &watcher{host: h, seen: map[string]sighting{}}
+	events := w.listen()
+	defer w.close()
+	rescan := time.NewTicker(h.cfg.RescanInterval)
+	defer rescan.Stop()
+	settle := time.NewTimer(h.cfg.SettleTime)
+	defer settle.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-events:
+			settle.Reset(h.cfg.SettleTime) // one look at the end of many changes
+			continue
+		case <-settle.C:
+		case <-rescan.C:
+			if events == nil {
+				events = w.listen() // the directory may be there now
+			}
+		}
+		if w.look(ctx, time.Now()) {
+			settle.Reset(h.cfg.SettleTime)
+		}
+	}
+}
+
+// watcher compares plugin_dir with the plugins.
+type watcher struct {
+	host   *Host
+	notify *fsnotify.Watcher
+	seen   map[string]sighting
+}
+
+// sighting is how a file was when it was looked at; "" is absent.
+type sighting struct {
+	identity string
+	since    time.Time
+}
+
+func (w *watcher) listen() <-chan fsnotify.Event {
+	n, err := fsnotify.NewWatcher()
+	if err == nil {
+		if err = n.Add(w.host.cfg.Dir); err != nil {
+			_ = n.Close() // nothing is watched
+		}
+	}
+	if err != nil {
+		w.host.cfg.Logger.Debug("plugin_dir is not watched, only read at intervals", "interval", w.host.cfg.RescanInterval, "error", err)
+		return nil
+	}
+	w.notify = n
+	return n.Events
+}
+
+func (w *watcher) close() {
+	if w.notify != nil {
+		_ = w.notify.Close() // nobody reads it any more
+	}
+}
+
+// look carries out what has changed and has settled. It reports whether something
+// has changed that has not settled yet.
+func (w *watcher) look(ctx context.Context, now time.Time) (unsettled bool) {
+	h := w.host
+	files, err := discover(h.cfg.Dir, h.cfg.Disabled)
+	if err != nil {
+		h.cfg.Logger.Warn("plugin_dir cannot be read; plugins stay as they are", "error", err)
+		return false
+	}
+	there := map[string]file{}
+	for _, f := range files {
+		there[f.name] = f
+	}
+	names := map[string]bool{}
+	for name := range there {
+		names[name] = true
+	}
+	for _, st := range h.Status() {
+		names[st.Name] = true
+	}
+	for name := range w.seen {
+		if !names[name] {
+			delete(w.seen, name)
+		}
+	}
+	for name := range names {
+		f, isThere := there[name]
+		id := ""
+		if isThere {
+			id = identity(f.path)
+		}
+		if last, ok := w.seen[name]; !ok || last.identity != id {
+			w.seen[name] = sighting{identity: id, since: now}
+		}
+		settled := now.Sub(w.seen[name].since) >= h.cfg.SettleTime
+		if h.follows(name, f, isThere) {
+			continue
+		}
+		if !settled {
+			unsettled = true
+			continue
+		}
+		h.follow(ctx, name)
+	}
+	return unsettled
+}
+
+// follows reports whether a plugin is as its file is.
+func (h *Host) follows(name string, f file, isThere bool) bool {
+	s, err := h.known(name)
+	if err != nil {
+		return !isThere
+	}
+	switch s.modeNow() {
+	case modeDisabled:
+		return isThere && s.snapshot().PID == 0
+	case modeGone:
+		return false // until it is forgotten, or its file is back
+	}
+	return isThere && s.matches(identity(f.path))
+}
+
+// matches reports whether the file of this identity is what the plugin was last
+// tried with.
+func (s *supervised) matches(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tried == id
+}
+
+func (s *supervised) note(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tried = id
+}
+
+// follow makes a plugin as its file is, unless something else is being done to it:
+// then the next look does.
+func (h *Host) follow(ctx context.Context, name string) {
+	unlock, ok := h.tryLock(name)
+	if !ok {
+		return
+	}
+	defer unlock()
+	f, isThere, err := find(h.cfg.Dir, name)
+	if err != nil || h.follows(name, f, isThere) {
+		return
+	}
+	s, unknown := h.known(name)
+	switch {
+	case unknown != nil:
+		h.appeared(f)
+	case !isThere:
+		err = h.vanished(ctx, s)
+	case s.modeNow() == modeDisabled:
+		err = s.settle(ctx, keptAtLeast)
+	default:
+		err = h.replaced(ctx, s, f)
+	}
+	if err != nil && ctx.Err() == nil {
+		h.cfg.Logger.Error("a change in plugin_dir could not be followed", "plugin", name, "error", err)
+	}
+}
+
+// keptAtLeast is how long a plugin that is withdrawn runs after a start, so that
+// the agent can have its tasks recovered first.
+const keptAtLeast = time.Minute
+
+// appeared starts a new plugin.
+func (h *Host) appeared(f file) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || h.plugins[f.name] != nil {
+		return
+	}
+	h.cfg.Logger.Info("a plugin was put into plugin_dir", "plugin", f.name)
+	h.add(f, h.bootMode(f), func() {})
+}
+
+// vanished lets a plugin without a file go on while it has tasks.
+func (h *Host) vanished(ctx context.Context, s *supervised) error {
+	f := s.where()
+	if f.stored == "" {
+		if stored, ok := h.versions.has(s.name, h.catalog.get(s.name).Running, h.digests); ok {
+			f.stored = stored
+			s.moveTo(f)
+		}
+	}
+	if err := s.withdraw(ctx, modeGone); err != nil {
+		return err
+	}
+	if err := s.settle(ctx, keptAtLeast); err != nil || s.snapshot().PID != 0 || !s.rests() {
+		return err
+	}
+	h.drop(s)
+	h.cfg.Logger.Info("a plugin was taken out of plugin_dir and has no tasks any more", "plugin", s.name)
+	h.versions.prune(s.name)
+	return h.catalog.forget(ctx, s.name)
+}
+
+// replaced switches to another version of a plugin's file.
+func (h *Host) replaced(ctx context.Context, s *supervised, f file) error {
+	id := identity(f.path)
+	digest, err := h.digests.of(f.path)
+	if err != nil {
+		return err
+	}
+	if identity(f.path) != id {
+		return nil // it goes on changing; the next look sees it
+	}
+	s.note(id)
+	m := h.catalog.get(s.name)
+	if why, bad := m.bad(digest); bad && m.Running != digest {
+		return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) {
+			return h.returnTo(ctx, s, now, digest, errdefs.FailedPreconditionf("plugin %q: the version %s was tried before and is not tried again by itself; "+
+				"install it or reload the plugin to have it tried: %s", s.name, digest, why))
+		})
+	}
+	return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) { return s.switchFile(ctx, now, f, digest) })
+}
+
+// switchFile upgrades to the file that lies in plugin_dir now.
+func (s *supervised) switchFile(ctx context.Context, now *live, f file, digest string) (*live, error) {
+	h := s.host
+	m := h.catalog.get(s.name)
+	if now == nil || m.Running == digest { // nothing to take over from, or the same bytes in another file
+		return s.comeBack(ctx, now, f)
+	}
+	h.cfg.Logger.Info("the file of a plugin was replaced", "plugin", s.name, "digest", digest)
+	next, err := s.upgrade(ctx, now, candidate{file: f, digest: digest, config: m.Config})
+	if err != nil && isBusy(err) {
+		s.note("") // it is still being written: the next look tries again
+		return next, nil
+	}
+	s.judge(ctx, digest, err)
+	if err == nil {
+		_, err = h.versions.keep(s.name, digest, f.path, h.digests)
+		return next, err
+	}
+	after := h.catalog.get(s.name)
+	if _, bad := after.bad(digest); bad {
+		return h.returnTo(ctx, s, next, digest, err)
+	}
+	return next, err
+}
+
+// comeBack makes the file in plugin_dir the one of the plugin, which runs it or is
+// started.
+func (s *supervised) comeBack(ctx context.Context, now *live, f file) (*live, error) {
+	if s.modeNow() != modeOn {
+		if err := s.host.catalog.change(ctx, s.name, func(m *memo) { m.Disabled, m.Kept = false, false }); err != nil {
+			return now, err
+		}
+	}
+	s.moveTo(f)
+	s.setMode(modeOn)
+	s.host.refuse(s.name, nil)
+	return s.rouse(ctx, now)
+}
