@@ -35,6 +35,7 @@ func run(args []string) int {
 	commands := command.All(command.IO{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: environment(), Context: ctx, Version: version, Open: open,
 		Terminal: term.IsTerminal(int(os.Stdout.Fd())), InTerminal: term.IsTerminal(int(os.Stdin.Fd())),
+		LogCollector: daemon.LogCollector(),
 	})
 	commands["agent"] = func() (cli.Command, error) {
 		return &daemon.Command{Version: version, Out: os.Stdout, Err: os.Stderr}, nil

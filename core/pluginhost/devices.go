@@ -13,11 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	"google.golang.org/grpc"
-
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/hashicorp/go-hclog"
 )
 
 // DeviceFingerprint is what one device plugin found. Problem says why it is
@@ -96,13 +94,7 @@ type deviceSession struct {
 }
 
 func (d *devices) attach(ctx context.Context, pluginName string, p *process) (*deviceSession, error) {
-	connect := device.ConnectV1
-	if p.foreign() {
-		connect = func(ctx context.Context, conn grpc.ClientConnInterface) ([]device.Backend, error) {
-			return device.ConnectNomad(ctx, conn, p.info.Name)
-		}
-	}
-	backends, err := connect(ctx, p.conn)
+	backends, err := d.connect(ctx, p)
 	if err != nil {
 		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
 	}
@@ -112,6 +104,13 @@ func (d *devices) attach(ctx context.Context, pluginName string, p *process) (*d
 		}
 	}
 	return &deviceSession{devices: d, plugin: pluginName, version: p.info.Version, backends: backends}, nil
+}
+
+func (d *devices) connect(ctx context.Context, p *process) ([]device.Backend, error) {
+	if p.foreign() {
+		return device.ConnectNomad(ctx, p.conn, p.info.Name)
+	}
+	return device.ConnectV1(ctx, p.conn)
 }
 
 // claim reserves the name for the plugin.

@@ -5,13 +5,13 @@ package pluginhost
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
-	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
@@ -44,26 +44,26 @@ var known = []plugin.Kind{driver.KindV1, driver.KindNomad, device.KindV1, device
 func (h *Host) attach(ctx context.Context, pluginName string, p *process) ([]part, error) {
 	ctx, cancel := context.WithTimeout(ctx, configLimit)
 	defer cancel()
+	kinds, mismatches, err := choose(p.info.Kinds, known)
+	if err != nil {
+		return nil, fmt.Errorf("plugin %s: %w", p.file.path, err)
+	}
+	for _, m := range mismatches {
+		h.cfg.Logger.Warn("a part of the plugin cannot be used", "plugin", pluginName, "reason", m)
+	}
 	var parts []part
-	for _, kind := range p.info.Kinds {
+	for _, kind := range kinds {
 		var one part
-		var err error
 		switch kind {
 		case driver.KindV1, driver.KindNomad:
 			one, err = h.drivers.attach(ctx, pluginName, p)
 		case device.KindV1, device.KindNomad:
 			one, err = h.devices.attach(ctx, pluginName, p)
-		default:
-			continue // of a newer host; what we know of the plugin works all the same
 		}
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, one)
-	}
-	if len(parts) == 0 {
-		return nil, errdefs.FailedPreconditionf("plugin %s: serves %v, and this agent knows %v; install a version of the plugin that fits",
-			p.file.path, p.info.Kinds, known)
 	}
 	return parts, nil
 }

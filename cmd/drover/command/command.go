@@ -73,6 +73,8 @@ type IO struct {
 	Context    context.Context        // ends when the user interrupts
 	Open       func(url string) error // shows a page in a browser; nil where there is none
 	Version    string
+	// LogCollector is the command that reads the logs of plugins built for Nomad.
+	LogCollector []string
 }
 
 // All returns the subcommands by name.

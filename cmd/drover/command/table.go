@@ -15,7 +15,7 @@ var groups = map[string]string{
 	"operator gossip": "Work with the gossip of servers", "operator gossip keyring": "Work with the key of gossip",
 	"operator raft": "Work with the consensus of servers", "operator root": "Work with the keys of servers",
 	"operator root keyring": "Work with the keys that encrypt variables and sign identities", "operator scheduler": "Work with the scheduler",
-	"operator snapshot": "Save, inspect and restore the state of servers", "scaling": "Work with scaling",
+	"operator snapshot": "Save, inspect and restore the state of servers", "plugin": "Work with plugins", "scaling": "Work with scaling",
 	"scaling policy": "Work with scaling policies", "server": "Work with servers", "service": "Work with services",
 	"system": "Work with the system", "system reconcile": "Work out anew what is derived", "var": "Work with variables",
 }
@@ -75,6 +75,8 @@ func specs() map[string]func() spec {
 		"operator snapshot inspect": snapshotInspect, "operator snapshot state": snapshotState,
 		"operator gossip keyring generate": gossipGenerate,
 		"operator root keyring list":       keyringList, "operator root keyring rotate": keyringRotate, "operator root keyring remove": keyringRemove,
+
+		"plugin check": pluginCheck,
 
 		"scaling policy info": scalingInfo, "scaling policy list": scalingList,
 		"service delete": serviceDelete, "service info": serviceInfo, "service list": serviceList,

@@ -19,8 +19,8 @@ const LogCollectorCommand = "log-collector"
 // logCollectorIdle is how long a collector stays with nothing to collect.
 const logCollectorIdle = time.Minute
 
-// logCollector is the command that an agent starts a collector with.
-func logCollector() []string {
+// LogCollector is the command that an agent starts a collector with.
+func LogCollector() []string {
 	self, err := os.Executable()
 	if err != nil {
 		return nil // a start that needs it says that there is none

@@ -1,0 +1,133 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/core/pluginhost/plugincheck"
+)
+
+// exitChecksFailed is the exit code of plugin check when a check failed.
+const exitChecksFailed = 2
+
+func pluginCheck() spec {
+	return spec{
+		usage: "plugin check [options] <executable>", synopsis: "Puts a built plugin through the rules of its contracts", min: 1, max: 1, offline: true, takes: takesFiles, output: true,
+		help: "Launches the plugin, one of Drover's or one built for Nomad, as an agent does, and checks its handshake,\n" +
+			"its schemas and every rule of the contracts that it serves, each in a fresh process. Drivers start real\n" +
+			"tasks on this machine: run it where the plugin's daemon or hardware is.\n\n" +
+			"A task config file holds what stands in a task's config block, with ${script} where a /bin/sh script goes:\n" +
+			"  command = \"/bin/sh\"\n  args    = [\"-c\", \"${script}\"]\n" +
+			"Without ${script} it is a task that runs until it is stopped, and rules that need more are skipped. Without\n" +
+			"a file the config is taken from the schema where it says enough.\n\n" +
+			"Exit codes: 0 no check failed (some may be skipped), 1 it could not be checked, 2 a check failed.",
+		setup: func(fs *flag.FlagSet) run {
+			var opts plugincheck.Options
+			config := fs.String("config", "", "File with what stands in the config block of the agent's plugin block.")
+			task := fs.String("task-config", "", "File with the config block of a task; ${script} stands for a shell script.")
+			fs.StringVar(&opts.Name, "name", "", "Checks only this driver or device plugin of the executable.")
+			fs.DurationVar(&opts.Timeout, "timeout", 30*time.Second, "Time that each check may take.")
+			skip := lists(fs, "skip", "Name of a check to leave out.")
+			env := lists(fs, "env", "NAME=VALUE to put into the plugin's environment.")
+			return func(ctx context.Context, s *session, args []string) error {
+				opts.Path, opts.Skip, opts.Env, opts.LogCollector = args[0], *skip, *env, s.LogCollector
+				if err := pluginConfigs(&opts, *config, *task); err != nil {
+					return err
+				}
+				if !s.json && s.template == "" {
+					opts.Watch = s.watchChecks()
+				}
+				report, err := plugincheck.Run(ctx, opts)
+				if err != nil {
+					return err
+				}
+				if err := s.show(report, nil, func() { s.checkSummary(report) }); err != nil {
+					return err
+				}
+				if !report.OK() {
+					return &exitCode{code: exitChecksFailed}
+				}
+				return nil
+			}
+		},
+	}
+}
+
+// pluginConfigs reads the files that the flags name.
+func pluginConfigs(opts *plugincheck.Options, configFile, taskFile string) error {
+	if configFile != "" {
+		src, err := os.ReadFile(configFile)
+		if err != nil {
+			return fmt.Errorf("read the agent config: %w", err)
+		}
+		if opts.Config, _, err = jobspec.ParseConfigBlock(src, configFile, nil); err != nil {
+			return err
+		}
+	}
+	if taskFile == "" {
+		return nil
+	}
+	src, err := os.ReadFile(taskFile)
+	if err != nil {
+		return fmt.Errorf("read the task config: %w", err)
+	}
+	_, used, err := jobspec.ParseConfigBlock(src, taskFile, map[string]string{"script": ""})
+	if err != nil {
+		return err
+	}
+	opts.Scripted = slices.Contains(used, "script")
+	opts.Task = func(script string) (map[string]any, error) {
+		config, _, err := jobspec.ParseConfigBlock(src, taskFile, map[string]string{"script": script})
+		return config, err
+	}
+	return nil
+}
+
+// watchChecks prints each result as it comes.
+func (s *session) watchChecks() func(string, plugincheck.Result) {
+	last := ""
+	return func(part string, r plugincheck.Result) {
+		if part != last {
+			if last != "" {
+				s.printf("")
+			}
+			s.title("%s", strings.ToUpper(part[:1])+part[1:])
+			last = part
+		}
+		word := map[plugincheck.Outcome]string{
+			plugincheck.Passed: s.paint("32", "pass"), plugincheck.Failed: s.paint("31", "FAIL"), plugincheck.Skipped: s.paint("33", "skip"),
+		}[r.Outcome]
+		s.printf("  %s  %-16s %s", word, r.Name, r.Rule)
+		for _, p := range r.Problems {
+			s.printf("%s", indent(p))
+		}
+		if r.Outcome == plugincheck.Skipped {
+			s.printf("%s", indent(r.Reason))
+		}
+	}
+}
+
+// indent puts text below what a result says.
+func indent(text string) string {
+	const margin = "                         "
+	return margin + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+margin)
+}
+
+func (s *session) checkSummary(r *plugincheck.Report) {
+	s.printf("")
+	start := "N/A"
+	if r.Start > 0 {
+		start = r.Start.Round(time.Millisecond).String()
+	}
+	s.pairs("Plugin", r.Path, "Name", r.Name, "Version", r.Version, "Built for", r.BuiltFor, "Serves", strings.Join(r.Serves, ", "), "Start", start)
+	s.printf("\n%s", s.paint("1", fmt.Sprintf("%d passed, %d failed, %d skipped", r.Passed, r.Failed, r.Skipped)))
+}

@@ -1,0 +1,48 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// ParseConfigBlock reads what stands in a config block of a task or of an agent's
+// plugin block, from a file of its own. The variables are what ${NAME} stands for
+// in it; used reports which of them it mentions. Its errors are those of ParseHCL.
+func ParseConfigBlock(src []byte, filename string, variables map[string]string) (config map[string]any, used []string, err error) {
+	body, diags := parseBody(src, filename)
+	if diags.HasErrors() {
+		return nil, nil, parseError(diags, src, filename)
+	}
+	names := slices.Sorted(maps.Keys(variables))
+	keep := &runtimeWalker{src: src, scope: append([]string{"var", "local"}, names...)}
+	if diags := hclsyntax.Walk(body, keep); diags.HasErrors() {
+		return nil, nil, parseError(diags, src, filename)
+	}
+	ctx := &hcl.EvalContext{Functions: functions(false, ""), Variables: map[string]cty.Value{}}
+	for name, value := range variables {
+		ctx.Variables[name] = cty.StringVal(value)
+	}
+	d := &decoder{}
+	config = d.freeBody(&block{name: "config", body: body, ctx: ctx, rng: startOf(filename)})
+	return config, mentioned(body, names), parseError(d.diags, src, filename)
+}
+
+// mentioned returns those of names that the body has as variables.
+func mentioned(body *hclsyntax.Body, names []string) []string {
+	found := map[string]bool{}
+	// The walk finds nothing wrong: what is wrong was said when the body was decoded.
+	_ = hclsyntax.VisitAll(body, func(n hclsyntax.Node) hcl.Diagnostics {
+		if e, ok := n.(*hclsyntax.ScopeTraversalExpr); ok && slices.Contains(names, e.Traversal.RootName()) {
+			found[e.Traversal.RootName()] = true
+		}
+		return nil
+	})
+	return slices.Sorted(maps.Keys(found))
+}

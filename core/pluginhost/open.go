@@ -1,0 +1,76 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/pluginhost/device"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// Opened is one process of a plugin that the host launched for its caller alone:
+// it is not supervised and what it serves is not handed out under its name.
+type Opened struct {
+	Info    plugin.Info
+	Foreign bool // it was built for Nomad
+	PID     int
+	Took    time.Duration // from its launch until it had said what it is
+	Drivers []driver.Backend
+	Devices []device.Backend
+
+	process *process
+}
+
+// Open launches one executable, for those who look into a plugin instead of
+// running tasks with it. Nothing that it serves has been given its config yet.
+func (h *Host) Open(ctx context.Context, path string) (*Opened, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the plugin: %w", err)
+	}
+	begin := time.Now()
+	p, err := h.launch(ctx, file{name: strings.TrimSuffix(filepath.Base(path), ".exe"), path: path})
+	if err != nil {
+		return nil, err
+	}
+	o := &Opened{Info: p.info, Foreign: p.foreign(), PID: p.pid, Took: time.Since(begin), process: p}
+	if err := o.connect(ctx, h); err != nil {
+		p.kill()
+		return nil, fmt.Errorf("plugin %s: %w", path, err)
+	}
+	return o, nil
+}
+
+func (o *Opened) connect(ctx context.Context, h *Host) error {
+	ctx, cancel := context.WithTimeout(ctx, configLimit)
+	defer cancel()
+	kinds, _, err := choose(o.Info.Kinds, known)
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		switch kind {
+		case driver.KindV1, driver.KindNomad:
+			o.Drivers, err = h.drivers.connect(ctx, o.process)
+		case device.KindV1, device.KindNomad:
+			o.Devices, err = h.devices.connect(ctx, o.process)
+		}
+		if err != nil {
+			return fmt.Errorf("ask what it serves as %s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// Kill ends the process without a farewell, as a crash does.
+func (o *Opened) Kill() { o.process.kill() }
+
+// Close asks the process to end and kills it if it does not.
+func (o *Opened) Close() { o.process.stop() }

@@ -1,0 +1,200 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugincheck
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/drover-project/drover/core/pluginhost"
+	coredriver "github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/conformance"
+	device "github.com/drover-project/drover/sdk/device/v1"
+	"github.com/drover-project/drover/sdk/device/v1/devicecheck"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+// open launches a process that lives as long as the check does.
+func (c *checker) open(t *conformance.T) *pluginhost.Opened {
+	o, err := c.host.Open(t.Context(), c.opts.Path)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(o.Close)
+	return o
+}
+
+func (c *checker) driver(ctx context.Context, info driver.Info, foreign bool) {
+	c.part("driver", info.Name)
+	if !c.configFits(ctx, info.Name, info.ConfigSchema) {
+		return
+	}
+	s := drivercheck.Subject{
+		Connect: func(t *conformance.T) (driver.Driver, func()) {
+			o := c.open(t)
+			for _, b := range o.Drivers {
+				if b.Info().Name == info.Name {
+					return b, o.Kill
+				}
+			}
+			t.Fatalf("the process does not serve it any more")
+			return nil, nil
+		},
+		Config: c.opts.Config, Timeout: c.opts.Timeout, Foreign: foreign,
+		Task: func(task *driver.TaskConfig) { asTheAgent(task, info.Capabilities.FSIsolation) },
+	}
+	c.chooseTask(ctx, &s, info)
+	for _, check := range drivercheck.Checks() {
+		if ctx.Err() != nil {
+			return
+		}
+		c.check(check.Name, check.Rule, func() conformance.Result { return check.Run(ctx, s) })
+	}
+}
+
+// configFits says once, and not in every check, that there is no config to check with.
+func (c *checker) configFits(ctx context.Context, name string, accepts schema.Schema) bool {
+	return c.own(ctx, "agent-config", "the agent config to check with fits the schema", func(t *conformance.T) {
+		if _, err := accepts.Apply(c.opts.Config); err != nil {
+			t.Errorf("%v\ngive what fits with -config FILE -name %s", err, name)
+		}
+	}).Outcome == conformance.Passed
+}
+
+// asTheAgent makes of a task what the agent makes of it for a driver of that isolation.
+func asTheAgent(task *driver.TaskConfig, isolation driver.FSIsolation) {
+	task.AllocID = uuid.NewString()
+	if isolation == driver.FSIsolationNone || isolation == "" {
+		return
+	}
+	task.Env["NOMAD_TASK_DIR"] = "/local"
+	if isolation == driver.FSIsolationImage {
+		delete(task.Env, "PATH") // it is the image's
+	}
+	for _, sub := range []string{"local", "secrets", "tmp"} {
+		// #nosec: for tasks of any user; a failure shows in the checks of what tasks write
+		_ = os.Chmod(filepath.Join(task.TaskDir, sub), 0o777)
+	}
+}
+
+// chooseTask sets what tasks the checks start, or why none.
+func (c *checker) chooseTask(ctx context.Context, s *drivercheck.Subject, info driver.Info) {
+	if reason := c.unusable(ctx, info); reason != "" {
+		s.NoTask = reason
+		return
+	}
+	if c.opts.Task == nil {
+		s.Script, s.Forever, s.NoTask = suggest(info.TaskConfigSchema)
+		return
+	}
+	if !c.opts.Scripted {
+		fixed, err := c.opts.Task("")
+		if s.Forever = fixed; err != nil {
+			s.NoTask = err.Error()
+		}
+		return
+	}
+	s.Script = func(script string) map[string]any {
+		config, err := c.opts.Task(script)
+		if err != nil { // it was read once before, with another script
+			return map[string]any{"the task config cannot be read": err.Error()}
+		}
+		return config
+	}
+}
+
+// unusable says why the driver can start no task here, or "".
+func (c *checker) unusable(ctx context.Context, info driver.Info) string {
+	applied, err := info.ConfigSchema.Apply(c.opts.Config)
+	if err != nil {
+		return err.Error()
+	}
+	body, err := json.Marshal(applied)
+	if err != nil {
+		return err.Error()
+	}
+	var print coredriver.Fingerprint
+	r := c.run(ctx, "", "", func(t *conformance.T) {
+		for _, b := range c.open(t).Drivers {
+			if b.Info().Name != info.Name {
+				continue
+			}
+			if err := b.SetConfig(t.Context(), body); err != nil {
+				t.Fatalf("it refuses its agent config: %v", err)
+			}
+			prints, err := b.Fingerprint(t.Context())
+			if err != nil {
+				t.Fatalf("it cannot be fingerprinted: %v", err)
+			}
+			print, _ = conformance.Receive(t, prints, "the first fingerprint")
+		}
+	})
+	switch {
+	case len(r.Problems) > 0:
+		return strings.Join(r.Problems, "; ")
+	case print.Health != coredriver.HealthHealthy:
+		return fmt.Sprintf("the driver says that it is %s here: %s", print.Health, print.HealthDescription)
+	}
+	return ""
+}
+
+// suggest finds a harmless task in a schema: a shell where there is a command, or
+// a task without any config.
+func suggest(s schema.Schema) (script func(string) map[string]any, forever map[string]any, none string) {
+	types := map[string]schema.Type{}
+	var required []string
+	for _, a := range s.Attributes {
+		types[a.Name] = a.Type
+		if a.Required {
+			required = append(required, "config."+a.Name)
+		}
+	}
+	only := func(names ...string) bool {
+		return !slices.ContainsFunc(required, func(r string) bool { return !slices.Contains(names, strings.TrimPrefix(r, "config.")) })
+	}
+	switch {
+	case types["command"] == schema.String && types["args"] == schema.ListString && only("command", "args"):
+		return func(s string) map[string]any { return map[string]any{"command": "/bin/sh", "args": []any{"-c", s}} }, nil, ""
+	case types["script"] == schema.String && only("script"):
+		return func(s string) map[string]any { return map[string]any{"script": s} }, nil, ""
+	case len(required) == 0:
+		return nil, map[string]any{}, ""
+	}
+	return nil, nil, fmt.Sprintf("a task needs %s; give a task config with -task-config, in which ${script} stands for a /bin/sh script", strings.Join(required, ", "))
+}
+
+func (c *checker) device(ctx context.Context, name string, accepts schema.Schema, foreign bool) {
+	c.part("device", name)
+	if !c.configFits(ctx, name, accepts) {
+		return
+	}
+	s := devicecheck.Subject{
+		Connect: func(t *conformance.T) (device.Device, func()) {
+			o := c.open(t)
+			for _, b := range o.Devices {
+				if b.Info().Name == name {
+					return b, o.Kill
+				}
+			}
+			t.Fatalf("the process does not serve it any more")
+			return nil, nil
+		},
+		Config: c.opts.Config, Timeout: c.opts.Timeout, MayBeAbsent: true, Foreign: foreign,
+	}
+	for _, check := range devicecheck.Checks() {
+		if ctx.Err() != nil {
+			return
+		}
+		c.check(check.Name, check.Rule, func() conformance.Result { return check.Run(ctx, s) })
+	}
+}

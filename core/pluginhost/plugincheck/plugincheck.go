@@ -1,0 +1,186 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package plugincheck puts a built plugin, ours or one built for Nomad, through
+// all the rules that can be checked from outside: its handshake, what it says of
+// itself, its schemas, and the conformance checks of each contract that it serves,
+// in a fresh process each. It owns the report, not the rules: those are in
+// sdk/driver/v1/drivercheck and sdk/device/v1/devicecheck. cmd/drover imports it.
+package plugincheck
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/sdk/conformance"
+	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Result is what came of one check, and Outcome the word for it.
+type (
+	Result  = conformance.Result
+	Outcome = conformance.Outcome
+)
+
+// The outcomes.
+const (
+	Passed  = conformance.Passed
+	Failed  = conformance.Failed
+	Skipped = conformance.Skipped
+)
+
+// Options says what is checked and with what.
+type Options struct {
+	// Path is the plugin's executable.
+	Path string
+	// Name limits the checks to one driver or device plugin in it.
+	Name string
+	// Skip are names of checks that are left out.
+	Skip []string
+	// Config is the agent config of what is checked.
+	Config map[string]any
+	// Task returns the config of a task that runs the /bin/sh script; Scripted is
+	// false if it is always the same task, one that runs until it is stopped. A
+	// nil Task means one that the schema suggests, if there is one.
+	Task     func(script string) (map[string]any, error)
+	Scripted bool
+	// Timeout bounds each check; 0 means 30 s.
+	Timeout time.Duration
+	// Env is added to the few variables that a host gives to all plugins.
+	Env []string
+	// LogCollector is the command that reads the logs of plugins built for Nomad.
+	LogCollector []string
+	// Watch is told each result as it comes, if set.
+	Watch func(part string, r conformance.Result)
+}
+
+// Report is what came of it.
+type Report struct {
+	Path    string
+	Name    string
+	Version string
+	// BuiltFor is "drover" or "nomad".
+	BuiltFor string
+	// Serves lists the contracts, as "driver v1".
+	Serves []string
+	// Start is the time from launch to handshake.
+	Start time.Duration
+
+	Parts                   []Part
+	Passed, Failed, Skipped int
+}
+
+// Part is the checks of the process, or of one name that it serves.
+type Part struct {
+	// Kind is "process", "driver" or "device".
+	Kind    string
+	Name    string
+	Results []conformance.Result
+}
+
+// OK reports whether no check failed.
+func (r *Report) OK() bool { return r.Failed == 0 }
+
+// checker is one run.
+type checker struct {
+	opts   Options
+	host   *pluginhost.Host
+	report *Report
+}
+
+// Run checks the plugin. What is wrong with the plugin is in the report; an error
+// means that it could not be checked at all.
+func Run(ctx context.Context, opts Options) (*Report, error) {
+	path, err := filepath.Abs(opts.Path)
+	if err != nil {
+		return nil, fmt.Errorf("check the plugin: %w", err)
+	}
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return nil, errdefs.NotFoundf("check the plugin: %s is no file; build the plugin first", opts.Path)
+	}
+	opts.Path = path
+	state, err := os.MkdirTemp("", "drover-check")
+	if err != nil {
+		return nil, fmt.Errorf("check the plugin: %w", err)
+	}
+	defer os.RemoveAll(state)
+	host, err := pluginhost.New(pluginhost.Config{
+		Dir: filepath.Dir(path), StateDir: state, LogCollector: opts.LogCollector,
+		Env: append([]string{drivercheck.SecretVariable + "=of-the-agent"}, opts.Env...),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("check the plugin: %w", err)
+	}
+	defer host.Close(false)
+	c := &checker{opts: opts, host: host, report: &Report{Path: opts.Path}}
+	return c.report, c.all(ctx)
+}
+
+func (c *checker) all(ctx context.Context) error {
+	first := c.process(ctx)
+	if first == nil {
+		return nil // it is in the report why nothing more can be checked
+	}
+	drivers, devices := first.drivers, first.devices
+	found := c.opts.Name == ""
+	for _, d := range drivers {
+		if c.wanted(d.Name) {
+			found = true
+			c.driver(ctx, d, first.foreign)
+		}
+	}
+	for _, d := range devices {
+		if c.wanted(d.Name) {
+			found = true
+			c.device(ctx, d.Name, d.ConfigSchema, first.foreign)
+		}
+	}
+	if !found {
+		return errdefs.NotFoundf("the plugin serves nothing of the name %q; it serves %q", c.opts.Name, first.names())
+	}
+	return ctx.Err()
+}
+
+func (c *checker) wanted(name string) bool { return c.opts.Name == "" || c.opts.Name == name }
+
+// part begins a part of the report.
+func (c *checker) part(kind, name string) {
+	c.report.Parts = append(c.report.Parts, Part{Kind: kind, Name: name})
+}
+
+// check runs one check into the part that was begun last.
+func (c *checker) check(name, rule string, run func() conformance.Result) conformance.Result {
+	var r conformance.Result
+	if slices.Contains(c.opts.Skip, name) {
+		r = conformance.Result{Name: name, Rule: rule, Outcome: conformance.Skipped, Reason: "left out on request"}
+	} else {
+		r = run()
+	}
+	switch r.Outcome {
+	case conformance.Failed:
+		c.report.Failed++
+	case conformance.Skipped:
+		c.report.Skipped++
+	default:
+		c.report.Passed++
+	}
+	p := &c.report.Parts[len(c.report.Parts)-1]
+	p.Results = append(p.Results, r)
+	if c.opts.Watch != nil {
+		c.opts.Watch(title(*p), r)
+	}
+	return r
+}
+
+func title(p Part) string {
+	if p.Name == "" {
+		return p.Kind
+	}
+	return fmt.Sprintf("%s %q", p.Kind, p.Name)
+}

@@ -1,0 +1,175 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package plugincheck_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/pluginhost/logpipe"
+	"github.com/drover-project/drover/core/pluginhost/plugincheck"
+	"github.com/drover-project/drover/sdk/conformance"
+	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const module = "github.com/drover-project/drover/"
+
+// built has the plugins that are checked.
+var built string
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "-collect" {
+		l, err := logpipe.Listen(filepath.Join(os.Args[2], logpipe.SocketName))
+		if err == nil {
+			err = logpipe.NewCollector(time.Second).Serve(context.Background(), l)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	dir, err := os.MkdirTemp("", "plugincheck")
+	if err != nil {
+		panic(err)
+	}
+	built = dir
+	for _, pkg := range []string{"sdk/driver/v1/drivertest/testdata/driver-shell", "sdk/device/v1/devicetest/testdata/device-file", "core/pluginhost/testdata/nomadplugin"} {
+		if out, err := exec.Command("go", "build", "-o", dir+"/", module+pkg).CombinedOutput(); err != nil {
+			panic(string(out))
+		}
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// outcomes are the names of checks by what came of them, in all parts.
+func outcomes(r *plugincheck.Report) map[conformance.Outcome][]string {
+	out := map[conformance.Outcome][]string{}
+	for _, p := range r.Parts {
+		for _, res := range p.Results {
+			out[res.Outcome] = append(out[res.Outcome], res.Name)
+		}
+	}
+	return out
+}
+
+// except are the names of all checks of drivers but the given ones.
+func except(names ...string) []string {
+	var out []string
+	for _, c := range drivercheck.Checks() {
+		if !slices.Contains(names, c.Name) {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+func run(t *testing.T, opts plugincheck.Options) *plugincheck.Report {
+	t.Helper()
+	r, err := plugincheck.Run(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestADriverIsCheckedWithTheTaskThatItsSchemaSuggests(t *testing.T) {
+	var watched []string
+	r := run(t, plugincheck.Options{Path: filepath.Join(built, "driver-shell"), Watch: func(part string, r conformance.Result) {
+		watched = append(watched, part+": "+r.Name)
+	}})
+	got := outcomes(r)
+	// The example keeps no rotation and has no terminals.
+	if !slices.Equal(got[conformance.Failed], []string{"log-rotation"}) || !slices.Equal(got[conformance.Skipped], []string{"exec-terminal"}) {
+		t.Errorf("failed %q, skipped %q", got[conformance.Failed], got[conformance.Skipped])
+	}
+	if r.OK() || r.Name != "driver-shell" || r.BuiltFor != "drover" || !slices.Equal(r.Serves, []string{"driver v1"}) || r.Start <= 0 {
+		t.Errorf("report %+v", r)
+	}
+	if len(watched) != r.Passed+r.Failed+r.Skipped || watched[0] != "process: handshake" || !slices.Contains(watched, `driver "shell": recover-ended`) {
+		t.Errorf("watched %q", watched)
+	}
+}
+
+func TestADevicePluginIsCheckedWithItsConfig(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts := plugincheck.Options{Path: filepath.Join(built, "device-file"), Config: map[string]any{"dir": dir}}
+	if r := run(t, opts); !r.OK() || r.Skipped > 0 || r.Passed < 10 {
+		t.Errorf("with its config: %+v", r)
+	}
+	opts.Config = nil
+	r := run(t, opts)
+	if got := outcomes(r)[conformance.Failed]; !slices.Equal(got, []string{"agent-config"}) {
+		t.Errorf("without its config %q failed, want one that says what is missing", got)
+	}
+	last := r.Parts[1].Results[0]
+	if !strings.Contains(strings.Join(last.Problems, "\n"), "config.dir: required") {
+		t.Errorf("it says %q", last.Problems)
+	}
+}
+
+func TestAPluginBuiltForNomadIsChecked(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, plugincheck.Options{
+		Path: filepath.Join(built, "nomadplugin"), LogCollector: []string{self, "-collect"},
+		Task: func(s string) (map[string]any, error) { return map[string]any{"script": s}, nil }, Scripted: true,
+		Skip: except("info", "exit-code", "unknown-task", "logs", "fingerprint", "double-start"),
+	})
+	got := outcomes(r)
+	want := []string{"handshake", "by-hand", "process-info", "killed", "agent-config", "info", "exit-code", "unknown-task", "fingerprint", "logs"}
+	if r.BuiltFor != "nomad" || !slices.Equal(got[conformance.Passed], want) {
+		t.Errorf("%s: passed %q, want %q; failed %q", r.BuiltFor, got[conformance.Passed], want, got[conformance.Failed])
+	}
+	// The test's plugin starts a task twice, and that is seen through its protocol, too.
+	if !slices.Equal(got[conformance.Failed], []string{"double-start"}) {
+		t.Errorf("failed %q", got[conformance.Failed])
+	}
+}
+
+func TestWhatIsNoPluginFailsItsHandshakeAndNothingElseIsTried(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "garbage")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho hello\nexit 0\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, plugincheck.Options{Path: path})
+	if got := outcomes(r); !slices.Equal(got[conformance.Failed], []string{"handshake", "by-hand"}) || len(r.Parts) != 1 {
+		t.Errorf("failed %q in %d parts", got[conformance.Failed], len(r.Parts))
+	}
+}
+
+func TestWhatCannotBeCheckedIsAnError(t *testing.T) {
+	if _, err := plugincheck.Run(t.Context(), plugincheck.Options{Path: "/no/such/plugin"}); !errdefs.IsNotFound(err) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if _, err := plugincheck.Run(t.Context(), plugincheck.Options{Path: filepath.Join(built, "driver-shell"), Name: "other"}); !errdefs.IsNotFound(err) {
+		t.Errorf("a name that it does not serve: %v", err)
+	}
+}
+
+func TestATaskThatTheSchemaDoesNotSuggestIsAskedFor(t *testing.T) {
+	r := run(t, plugincheck.Options{Path: filepath.Join(built, "driver-shell"), Skip: except("double-start", "exit-code"),
+		Task: func(string) (map[string]any, error) { return map[string]any{"script": "sleep 600"}, nil }})
+	got := outcomes(r)
+	if !slices.Contains(got[conformance.Passed], "double-start") || !slices.Contains(got[conformance.Skipped], "exit-code") {
+		t.Errorf("with a fixed task: %+v", got)
+	}
+}

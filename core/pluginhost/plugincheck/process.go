@@ -1,0 +1,154 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugincheck
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/device"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/conformance"
+)
+
+// look is what a process of the plugin said.
+type look struct {
+	foreign bool
+	drivers []driver.Info
+	devices []device.Info
+}
+
+func (l *look) names() []string {
+	return append(l.deviceNames(), l.driverNames()...)
+}
+
+func (l *look) deviceNames() []string {
+	var out []string
+	for _, d := range l.devices {
+		out = append(out, d.Name)
+	}
+	return out
+}
+
+func (l *look) driverNames() []string {
+	var out []string
+	for _, d := range l.drivers {
+		out = append(out, d.Name)
+	}
+	return out
+}
+
+// byHand is how long a process that no host started has to say so.
+const byHand = 10 * time.Second
+
+// process checks what holds for every plugin, whatever it serves. It returns nil
+// if there is no process to talk to.
+func (c *checker) process(ctx context.Context) *look {
+	c.part("process", "")
+	var first *look
+	c.own(ctx, "handshake", "the process starts, shakes hands and says what it is within 10 s", func(t *conformance.T) {
+		first = c.look(t)
+	})
+	c.own(ctx, "by-hand", "a process that no host started ends by itself, with an exit code, and says what it is", c.checkByHand)
+	if first == nil {
+		return nil
+	}
+	c.own(ctx, "process-info", "the process has a name and a version, and the names of what it serves differ", func(t *conformance.T) {
+		c.checkNames(t, first)
+	})
+	c.own(ctx, "killed", "after the process was killed a new one says the same", func(t *conformance.T) {
+		if again := c.look(t); !slices.Equal(again.names(), first.names()) {
+			t.Errorf("the first process served %q and the next %q", first.names(), again.names())
+		}
+	})
+	return first
+}
+
+// own runs a check of this package.
+func (c *checker) own(ctx context.Context, name, rule string, f func(*conformance.T)) conformance.Result {
+	return c.check(name, rule, func() conformance.Result { return c.run(ctx, name, rule, f) })
+}
+
+func (c *checker) run(ctx context.Context, name, rule string, f func(*conformance.T)) conformance.Result {
+	limit := c.opts.Timeout
+	if limit == 0 {
+		limit = 30 * time.Second
+	}
+	return conformance.Run(ctx, name, rule, limit, f)
+}
+
+// look launches a process, notes what it says and kills it.
+func (c *checker) look(t *conformance.T) *look {
+	o, err := c.host.Open(t.Context(), c.opts.Path)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer o.Kill()
+	c.describe(o)
+	l := &look{foreign: o.Foreign}
+	for _, d := range o.Drivers {
+		l.drivers = append(l.drivers, d.Info())
+	}
+	for _, d := range o.Devices {
+		l.devices = append(l.devices, d.Info())
+	}
+	return l
+}
+
+func (c *checker) describe(o *pluginhost.Opened) {
+	r := c.report
+	r.Name, r.Version, r.BuiltFor, r.Start, r.Serves = o.Info.Name, o.Info.Version, "drover", o.Took, nil
+	if o.Foreign {
+		r.BuiltFor = "nomad"
+	}
+	for _, k := range o.Info.Kinds {
+		r.Serves = append(r.Serves, k.String())
+	}
+}
+
+// checkByHand starts the process as a curious user does. Its exit code is not
+// looked at more closely than that it is not 0: nothing was done.
+func (c *checker) checkByHand(t *conformance.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), byHand)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.opts.Path)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		t.Errorf("it still ran after %s; look for the handshake's variable in the environment first", byHand)
+	case err == nil:
+		t.Errorf("it ended with exit code 0 though it did nothing")
+	case !errors.As(err, &exit):
+		t.Errorf("it cannot be started: %v", err)
+	case strings.TrimSpace(said.String()) == "":
+		t.Errorf("it ended with exit code %d and said nothing", exit.ExitCode())
+	}
+}
+
+func (c *checker) checkNames(t *conformance.T, l *look) {
+	if c.report.Name == "" || c.report.Version == "" {
+		t.Errorf("name %q, version %q: both must be set", c.report.Name, c.report.Version)
+	}
+	for kind, names := range map[string][]string{"driver": l.driverNames(), "device plugin": l.deviceNames()} {
+		slices.Sort(names)
+		if len(slices.Compact(slices.Clone(names))) != len(names) {
+			t.Errorf("two of kind %s have the same name: %q", kind, names)
+		}
+	}
+	if len(l.names()) == 0 {
+		t.Errorf("it serves %q and there is nothing in it", c.report.Serves)
+	}
+}
