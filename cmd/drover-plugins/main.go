@@ -17,12 +17,14 @@ import (
 
 	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
+	"github.com/drover-project/drover/plugins/driver-qemu/driverqemu"
 )
 
 // plugins has the main function of each plugin by its name.
 var plugins = map[string]func() error{
 	"driver-docker": driverdocker.Main,
 	"driver-exec":   driverexec.Main,
+	"driver-qemu":   driverqemu.Main,
 }
 
 func main() {

@@ -174,6 +174,18 @@ func (t *Tasks) StopTask(ctx context.Context, id string, timeout time.Duration, 
 	return err
 }
 
+// Arm has the task killed when timeout passes, whatever becomes of this process, and
+// returns when it has ended. It is for drivers that end a task without a signal.
+func (t *Tasks) Arm(ctx context.Context, id string, timeout time.Duration) error {
+	c, err := t.Of(id)
+	if err != nil {
+		return err
+	}
+	const none = 0 // the signal that only asks whether it could be sent
+	_, err = c.Stop(ctx, id, none, timeout)
+	return err
+}
+
 // SignalTask implements driver.Driver.
 func (t *Tasks) SignalTask(ctx context.Context, id string, name string) error {
 	c, err := t.Of(id)

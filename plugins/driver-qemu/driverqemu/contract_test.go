@@ -1,0 +1,134 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package driverqemu_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/plugins/driver-qemu/driverqemu"
+	"github.com/drover-project/drover/plugins/internal/supervisor"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
+)
+
+// scriptEmulator is this binary under another name: an emulator whose machine runs
+// the shell script of -append. The contract's checks are scripts; the driver cannot
+// tell the difference: it speaks to a monitor and watches a process.
+const scriptEmulator = "qemu-system-script"
+
+func runScript() {
+	if slices.Contains(os.Args, "-version") {
+		fmt.Println("QEMU emulator version 7.2.22")
+		return
+	}
+	if err := errors.Join(greet(), becomeScript()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// option returns the value of the first option that has the text.
+func option(name, text string) string {
+	for i, arg := range os.Args[:len(os.Args)-1] {
+		if arg == name && strings.Contains(os.Args[i+1], text) {
+			return os.Args[i+1]
+		}
+	}
+	return ""
+}
+
+// greet is the monitor, for the one connection that asks whether it is there.
+func greet() error {
+	_, number, _ := strings.Cut(option("-chardev", "id=monitor"), "fd=")
+	fd, err := strconv.Atoi(number)
+	if err != nil {
+		return err
+	}
+	l, err := net.FileListener(os.NewFile(uintptr(fd), "monitor"))
+	if err != nil {
+		return err
+	}
+	conn, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(conn, `{"QMP": {"version": {}, "capabilities": []}}`)
+	if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(conn, `{"return": {}}`)
+	return err
+}
+
+func becomeScript() error {
+	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return err
+	}
+	return syscall.Exec("/bin/sh", []string{"sh", "-c", option("-append", "")}, os.Environ())
+}
+
+func TestTheContractIsKept(t *testing.T) {
+	dir, err := os.MkdirTemp("", "driverqemu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c, err := supervisor.Open(context.Background(), filepath.Join(dir, "driver-exec"))
+		if err == nil {
+			err = errors.Join(c.Shutdown(context.Background()), c.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(exe, filepath.Join(bin, scriptEmulator)); err != nil {
+		t.Fatal(err)
+	}
+	path := bin + ":" + os.Getenv("PATH")
+	t.Setenv("PATH", path)
+	drivertest.Run(t, drivertest.Options{
+		New: func(t *testing.T) driver.Driver {
+			d := driverqemu.New(dir)
+			t.Cleanup(func() {
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			return d
+		},
+		Binary: exe, Name: "qemu",
+		Env: []string{pluginEnv + "=1", driverqemu.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
+		Script: func(s string) map[string]any {
+			return map[string]any{"image_path": "disk.img", "emulator": scriptEmulator, "args": []any{"-append", s}}
+		},
+		Task: func(task *driver.TaskConfig) {
+			disk := filepath.Join(task.TaskDir, "disk.img")
+			if err := errors.Join(os.WriteFile(disk, nil, 0o644), os.Truncate(disk, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	})
+}

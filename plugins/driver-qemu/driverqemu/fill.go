@@ -1,0 +1,165 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverqemu
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// maxDepth bounds a chain of backing files.
+const maxDepth = 16
+
+// filler turns a launch into arguments of its emulator. It opens each file that they
+// name; open files are kept until the emulator has them.
+type filler struct {
+	l     *launch
+	roots []root
+	fdset []string // options that give the emulator its descriptors
+	sets  int
+	files []*os.File
+}
+
+// fill opens all files of a launch, as whoever calls it may, and returns the
+// emulator's arguments. The descriptors in them are open until close.
+func (l *launch) fill() (*filler, []string, error) {
+	f := &filler{l: l}
+	var err error
+	if f.roots, err = openRoots(l.Roots); err != nil {
+		return f, nil, err
+	}
+	var out []string
+	for _, p := range l.Args {
+		arg := p.Text
+		if p.File != nil {
+			if arg, err = f.argument(p.File); err != nil {
+				return f, nil, err
+			}
+		}
+		out = append(out, arg)
+	}
+	return f, append(f.fdset, out...), nil
+}
+
+// close closes what was opened.
+func (f *filler) close() {
+	for _, file := range f.files {
+		_ = file.Close() // was only read, or is QEMU's to write
+	}
+	for _, r := range f.roots {
+		r.close()
+	}
+}
+
+// argument is what the emulator is told of a file.
+func (f *filler) argument(file *file) (string, error) {
+	path := file.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(f.l.TaskDir, path)
+	}
+	if !file.Disk {
+		fd, _, err := f.open(path, false)
+		if err != nil {
+			return "", err
+		}
+		return "/proc/self/fd/" + strconv.Itoa(int(fd.Fd())), nil
+	}
+	node, err := f.node(path, file.Format, file.ReadOnly, 0)
+	if err != nil {
+		return "", err
+	}
+	body, err := json.Marshal(node)
+	if err != nil {
+		return "", fmt.Errorf("describe the image %s: %w", path, err)
+	}
+	arg := "file=json:" + escape(string(body))
+	if file.Suffix != "" {
+		arg += "," + file.Suffix
+	}
+	if file.ReadOnly {
+		arg += ",readonly=on"
+	}
+	return arg, nil
+}
+
+// node describes an image to QEMU: its format, its descriptor, and the images below it.
+func (f *filler) node(path, format string, readOnly bool, depth int) (map[string]any, error) {
+	if depth > maxDepth {
+		return nil, errdefs.InvalidArgumentf("image %s: it has more than %d backing files below it", path, maxDepth)
+	}
+	file, real, err := f.open(path, !readOnly && !f.l.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	f.sets++
+	set := f.sets
+	f.give(file, set)
+	if !readOnly && !f.l.Snapshot { // QEMU opens it in both ways
+		again, _, err := f.open(path, false)
+		if err != nil {
+			return nil, err
+		}
+		f.give(again, set)
+	}
+	h := header{Format: formatRaw} // which has none
+	if format != formatRaw {
+		if h, err = readFile(file); err == nil {
+			err = h.as(format)
+		}
+		if err != nil {
+			return nil, errdefs.InvalidArgumentf("image %s %w", path, err)
+		}
+	}
+	node := map[string]any{"driver": h.Format, "file": map[string]any{"driver": "file", "filename": "/dev/fdset/" + strconv.Itoa(set)}}
+	if h.Format == formatQcow2 {
+		node["backing"], err = f.backing(path, filepath.Dir(real), h, depth)
+	}
+	return node, err
+}
+
+// backing describes the image below another one, which is never written; nil is none.
+func (f *filler) backing(path, dir string, h header, depth int) (any, error) {
+	if h.Backing == "" {
+		return nil, nil
+	}
+	below, err := backingPath(h.Backing)
+	if err != nil {
+		return nil, errdefs.InvalidArgumentf("image %s: %w", path, err)
+	}
+	if !filepath.IsAbs(below) {
+		below = filepath.Join(dir, below)
+	}
+	node, err := f.node(below, h.BackingFormat, true, depth+1)
+	if err != nil {
+		return nil, fmt.Errorf("image %s has a backing file: %w", path, err)
+	}
+	return node, nil
+}
+
+func readFile(file *os.File) (header, error) {
+	st, err := file.Stat()
+	if err != nil {
+		return header{}, fmt.Errorf("cannot be read: %w", err)
+	}
+	return readHeader(file, st.Size())
+}
+
+func (f *filler) give(file *os.File, set int) {
+	f.fdset = append(f.fdset, "-add-fd", fmt.Sprintf("fd=%d,set=%d", file.Fd(), set))
+}
+
+// open opens a regular file where files may be, and says where it really is.
+func (f *filler) open(path string, write bool) (*os.File, string, error) {
+	file, real, err := openBeneath(f.roots, path, write)
+	if err != nil {
+		return nil, "", err
+	}
+	f.files = append(f.files, file)
+	return file, real, nil
+}

@@ -1,0 +1,171 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverqemu
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/drover-project/drover/plugins/internal/supervised"
+	"github.com/drover-project/drover/plugins/internal/supervisor"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+// StartTask implements driver.Driver. It returns when QEMU has put the machine
+// together and runs it, or with what QEMU says against it.
+func (d *Driver) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	if unavailable != "" {
+		return nil, nil, errdefs.Unimplementedf("start task %q: %s", task.ID, unavailable)
+	}
+	if _, err := d.Of(task.ID); err == nil {
+		return nil, nil, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", task.ID)
+	}
+	agent, _ := d.current()
+	l, err := d.plan(ctx, task, agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec, err := l.spec(task)
+	if err != nil {
+		return nil, nil, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
+	}
+	if err := os.MkdirAll(l.RunDir, 0o700); err != nil {
+		return nil, nil, errdefs.Unavailablef("start task %q: make the directory of its machine: %w", task.ID, err)
+	}
+	words := openWords(task)
+	handle, err := d.Start(ctx, spec)
+	if err == nil {
+		d.learn(task.ID, l)
+		err = d.confirm(ctx, task.ID, l, words)
+	} else if !errdefs.IsAlreadyExists(err) {
+		err = errors.Join(err, os.RemoveAll(l.RunDir))
+	}
+	return handle, nil, err
+}
+
+// plan turns a task's config into a launch, with every check that can be made before.
+func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentConfig) (*launch, error) {
+	var c taskConfig
+	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
+		return nil, err
+	}
+	invalid := func(err error) (*launch, error) {
+		var refused *refusedError
+		if errors.As(err, &refused) {
+			return nil, errdefs.PermissionDeniedf("task %q: %w", task.Name, err)
+		}
+		return nil, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
+	}
+	if err := c.complete(); err != nil {
+		return invalid(err)
+	}
+	emulator, err := find(c.Emulator, agent.EmulatorsAllowlist)
+	if err != nil {
+		return invalid(err)
+	}
+	if c.Accelerator == acceleratorKVM {
+		if why := kvmProblem(); why != "" {
+			return nil, errdefs.FailedPreconditionf("task %q: config.accelerator: this node has no kvm: %s; use tcg, or a constraint on nodes that have it", task.Name, why)
+		}
+	}
+	extra, err := parseArgs(c.Args, agent.ArgsAllowlist)
+	if err != nil {
+		return invalid(err)
+	}
+	user, err := supervised.ResolveUser(task.User)
+	if err != nil {
+		return invalid(err)
+	}
+	args, err := arguments(&c, task, extra, d.found.features(ctx, emulator))
+	if err != nil {
+		return invalid(err)
+	}
+	key := sha256.Sum256([]byte(task.ID))
+	l := &launch{
+		Emulator: emulator, Args: args, TaskDir: task.TaskDir, Roots: append([]string{task.AllocDir}, agent.ImagePaths...),
+		Snapshot: extra.has("-snapshot"), RunDir: filepath.Join(d.runDir, hex.EncodeToString(key[:8])),
+		GuestAgent: c.GuestAgent, Graceful: c.GracefulShutdown, User: user,
+	}
+	if task.Network != nil {
+		l.NetworkNS = task.Network.Path
+	}
+	// The same that the new process does, so that the answer is known now.
+	files, _, err := l.fill()
+	files.close()
+	if err != nil {
+		return nil, fmt.Errorf("task %q: %w", task.Name, err)
+	}
+	return l, nil
+}
+
+// spec is what the supervisor runs: this binary, which becomes the emulator.
+func (l *launch) spec(task *driver.TaskConfig) (supervisor.Spec, error) {
+	logs, err := supervised.Logs(task)
+	if err != nil {
+		return supervisor.Spec{}, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return supervisor.Spec{}, fmt.Errorf("find the plugin's own binary: %w", err)
+	}
+	body, err := json.Marshal(l)
+	if err != nil {
+		return supervisor.Spec{}, fmt.Errorf("encode how the machine is started: %w", err)
+	}
+	env := map[string]string{"TMPDIR": filepath.Join(task.TaskDir, "tmp")} // for -snapshot
+	for k, v := range task.Env {
+		env[k] = v
+	}
+	return supervisor.Spec{
+		ID: task.ID, Path: program, Args: []string{os.Args[0], hiddenArgument, string(body)}, Dir: task.TaskDir,
+		Env: supervised.Environment(env, nil), Logs: logs, Cores: task.Resources.Cores,
+	}, nil
+}
+
+const (
+	// confirmLimit is how long QEMU may take until its monitor answers.
+	confirmLimit = 25 * time.Second
+	// confirmEvery is how often it is asked meanwhile.
+	confirmEvery = 20 * time.Millisecond
+)
+
+// confirm waits until the machine's monitor answers. A machine that does not come to
+// that is ended, and the error has what QEMU wrote.
+func (d *Driver) confirm(ctx context.Context, id string, l *launch, w words) error {
+	limited, cancel := context.WithTimeout(ctx, confirmLimit)
+	defer cancel()
+	ended := make(chan driver.ExitResult, 1)
+	go func() {
+		if r, err := d.WaitTask(limited, id); err == nil {
+			ended <- r
+		}
+	}()
+	var failure error
+	for failure == nil {
+		m, err := openQMP(limited, l)
+		if err == nil {
+			m.close()
+			return nil
+		}
+		select {
+		case r := <-ended:
+			failure = errdefs.InvalidArgumentf("start task %q: QEMU ended at once with exit code %d%s", id, r.ExitCode, w.since())
+		case <-limited.Done():
+			failure = errdefs.Unavailablef("start task %q: the machine's monitor does not answer: %w (%w)%s", id, err, limited.Err(), w.since())
+		case <-time.After(confirmEvery):
+		}
+	}
+	full, done := context.WithTimeout(context.WithoutCancel(ctx), confirmLimit)
+	defer done()
+	return errors.Join(failure, d.DestroyTask(full, id, true))
+}

@@ -1,0 +1,110 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverqemu
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/plugins/internal/supervised"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	// pressEvery is how often the power button is pressed: a guest that still boots
+	// does not notice the first time.
+	pressEvery = 5 * time.Second
+	// flushTime is what QEMU gets to write out its disks before it is killed.
+	flushTime = time.Second
+	// monitorLimit bounds one exchange with a monitor.
+	monitorLimit = 3 * time.Second
+	// quit is the signal by which QEMU ends at once and in order: the guest's power
+	// is cut, its disks are complete.
+	quit = "SIGTERM"
+)
+
+// StopTask implements driver.Driver. Without graceful_shutdown the machine's power is
+// cut. With it the guest is asked first, by its agent or the power button, and the
+// power is cut just before timeout. The supervisor has the kill at timeout from the
+// start, so that it comes whatever becomes of this process.
+func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
+	l := d.launchOf(id)
+	if signal == "" {
+		signal = quit
+	}
+	if l == nil || !l.Graceful {
+		return d.Tasks.StopTask(ctx, id, timeout, signal)
+	}
+	if _, err := supervised.SignalNumber(signal, quit); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+confirmLimit)
+		defer cancel()
+		ended <- d.Arm(limited, id, timeout)
+	}()
+	go d.shutDown(context.WithoutCancel(ctx), id, l, timeout)
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return errdefs.DeadlineExceededf("stop task %q: %w; it is killed when its time is up", id, ctx.Err())
+	}
+}
+
+// shutDown asks the guest to end until it has, then cuts the power.
+func (d *Driver) shutDown(ctx context.Context, id string, l *launch, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = d.WaitTask(ctx, id) // ended, destroyed or out of time: nothing to do any more
+	}()
+	cut := time.NewTimer(timeout - min(flushTime, timeout/10))
+	defer cut.Stop()
+	for {
+		press := time.After(pressEvery)
+		if err := ask(ctx, l); err != nil {
+			press = nil // a monitor that is gone does not come back
+			cut.Reset(0)
+		}
+		select {
+		case <-gone:
+			return
+		case <-cut.C:
+			_ = d.Tasks.SignalTask(ctx, id, quit) // it has ended meanwhile, or the kill follows
+			return
+		case <-press:
+		}
+	}
+}
+
+// ask asks the guest once: its agent if it answers, and else by the power button.
+func ask(ctx context.Context, l *launch) error {
+	ctx, cancel := context.WithTimeout(ctx, monitorLimit)
+	defer cancel()
+	if l.GuestAgent && askAgent(ctx, l) == nil {
+		return nil
+	}
+	m, err := openQMP(ctx, l)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	return m.command("system_powerdown", nil, nil)
+}
+
+func askAgent(ctx context.Context, l *launch) error {
+	ctx, cancel := context.WithTimeout(ctx, pingLimit)
+	defer cancel()
+	m, err := openGuestAgent(ctx, l)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	// It does not answer: the machine ends instead.
+	return m.write("guest-shutdown", map[string]any{"mode": "powerdown"})
+}
