@@ -6,6 +6,7 @@ package e2e_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,6 +104,28 @@ func TestIsolatedTasksRunAndCommandsRunInThem(t *testing.T) {
 	a.await("web", model.AllocClientStatusComplete, 1)
 	if left := a.sleepers(); len(left) != 0 {
 		t.Errorf("%v are left after %s", left, time.Since(begin))
+	}
+}
+
+func TestIsolatedTasksSeeWhatTheOperatorShowsThem(t *testing.T) {
+	a := newAgent(t)
+	shown := a.write("shown/note", 0o644, "from the machine\n")
+	for _, dir := range []string{a.dir, filepath.Dir(shown)} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chroot := fmt.Sprintf("client {\n  chroot_env {\n    \"/bin\" = \"/bin\"\n    \"/lib\" = \"/lib\"\n    \"/lib64\" = \"/lib64\"\n    \"/usr\" = \"/usr\"\n    %q = \"/shown\"\n  }", filepath.Dir(shown))
+	a.write("agent.hcl", 0o600, strings.Replace(string(raw), "client {", chroot, 1))
+	a.withExec()
+	a.run(a.isolated("look", "batch", 1, "cat /shown/note; ls -d /etc /opt"))
+	x := a.await("look", model.AllocClientStatusFailed, 1)
+	if out, err := os.ReadFile(a.path(x[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "from the machine\n" {
+		t.Errorf("the task wrote %q, %v", out, err)
 	}
 }
 

@@ -37,6 +37,29 @@ func TestATaskThatUsesTooMuchMemoryIsReportedAsSuch(t *testing.T) {
 	}
 }
 
+func TestTheUserIsToldOfProcessesThatWereKilledWhileTheTaskGoesOn(t *testing.T) {
+	c := newCell(t, nil)
+	task := c.task("a", sh(`sh -c "x=\$(head -c 200000000 /dev/zero | tr '\0' a)"; echo up; exec sleep 1000`))
+	task.Resources.MemoryMB = 16
+	events, err := c.TaskEvents(c.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.start(task)
+	c.start(c.sleeper("well"))
+	select {
+	case e := <-events:
+		if e.TaskID != task.ID || !strings.Contains(e.Message, "OOM Killed") || e.Annotations["oom_killed_processes"] == "" {
+			t.Errorf("event %+v", e)
+		}
+	case <-c.ctx.Done():
+		t.Error("nothing is told")
+	}
+	if s, err := c.InspectTask(c.ctx, task.ID); err != nil || s.State != driver.TaskRunning {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func TestResourcesBecomeLimitsOfTheTasksCgroup(t *testing.T) {
 	c := newCell(t, nil)
 	task := c.task("a", sh(`cd /sys/fs/cgroup

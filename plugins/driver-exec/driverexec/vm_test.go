@@ -23,7 +23,7 @@ func TestTheSameHoldsWithCgroupVersion2(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	const what = "NoTaskBreaksOut|TooMuchMemory|BecomeLimits|MemoryMaxIs|StatsOfAn|OutliveTheSupervisor|OrphansOf|IsInsideIt|DevicesAndMounts|" +
-		"CoresOfItsOwn|CoresOfTheirOwn|TheCgroupsThatItNames|WhichNamespaces|WithoutAJVM"
+		"CoresOfItsOwn|CoresOfTheirOwn|TheCgroupsThatItNames|WhichNamespaces|WithoutAJVM|WereKilledWhile"
 	cmd := exec.CommandContext(ctx, "../vmtest/run.sh", "-test.v", "-test.run", what)
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
@@ -32,7 +32,7 @@ func TestTheSameHoldsWithCgroupVersion2(t *testing.T) {
 	if errors.As(err, &exit) && exit.ExitCode() == missing {
 		t.Skip(strings.TrimSpace(string(out)))
 	}
-	if err != nil || strings.Contains(string(out), "--- SKIP") || strings.Count(string(out), "--- PASS") < 16 {
+	if err != nil || strings.Contains(string(out), "--- SKIP") || strings.Count(string(out), "--- PASS") < 17 {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }

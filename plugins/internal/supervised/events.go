@@ -16,29 +16,26 @@ import (
 // eventCheck is how often tasks are looked at for something to tell their users.
 const eventCheck = 5 * time.Second
 
-// TaskEvents implements driver.Driver: what there is to tell is that
-// output of a task cannot be kept.
+// TaskEvents implements driver.Driver: what there is to tell is that output of a
+// task cannot be kept, and that processes of a task that goes on were killed
+// because it is out of memory.
 func (t *Tasks) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
 	out := make(chan driver.TaskEvent)
 	go func() {
 		defer close(out)
 		tick := time.NewTicker(eventCheck)
 		defer tick.Stop()
-		told := map[string]uint64{} // by task, how much was dropped
+		told := map[string]troubles{} // by task
 		for {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
 				return
 			}
-			now := map[string]uint64{}
-			for _, s := range t.Running(ctx) {
-				now[s.ID] = s.DroppedLogBytes
-				if s.DroppedLogBytes == told[s.ID] {
-					continue
-				}
+			events, now := t.news(ctx, told)
+			for _, e := range events {
 				select {
-				case out <- logEvent(s, s.DroppedLogBytes-told[s.ID]):
+				case out <- e:
 				case <-ctx.Done():
 					return
 				}
@@ -47,6 +44,37 @@ func (t *Tasks) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error)
 		}
 	}()
 	return out, nil
+}
+
+// news is what has come since told, and what is told then.
+func (t *Tasks) news(ctx context.Context, told map[string]troubles) (events []driver.TaskEvent, now map[string]troubles) {
+	now = map[string]troubles{}
+	running := t.Running(ctx)
+	kills := supervisor.OOMKills(running)
+	for _, s := range running {
+		before := told[s.ID]
+		// What cannot be read now is not less than it was.
+		n := troubles{dropped: max(s.DroppedLogBytes, before.dropped), killed: max(kills[s.ID], before.killed)}
+		now[s.ID] = n
+		if n.dropped > before.dropped {
+			events = append(events, logEvent(s, n.dropped-before.dropped))
+		}
+		if n.killed > before.killed {
+			events = append(events, oomEvent(s, n.killed-before.killed))
+		}
+	}
+	return events, now
+}
+
+// troubles are counts of what went wrong with a task.
+type troubles struct{ dropped, killed uint64 }
+
+func oomEvent(s supervisor.Status, killed uint64) driver.TaskEvent {
+	return driver.TaskEvent{
+		TaskID: s.ID, Time: time.Now(),
+		Message:     fmt.Sprintf("OOM Killed: the kernel killed %d of the task's processes, since the task is out of memory; the task goes on. Raise its memory or memory_max", killed),
+		Annotations: map[string]string{"oom_killed_processes": strconv.FormatUint(killed, 10)},
+	}
 }
 
 func logEvent(s supervisor.Status, dropped uint64) driver.TaskEvent {

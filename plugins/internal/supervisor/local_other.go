@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/tasklog"
 )
 
 // Main does nothing here: only Linux has a supervisor process of its own. On
@@ -32,8 +33,9 @@ type Client struct {
 type child struct {
 	spec   Spec
 	cmd    *exec.Cmd
-	logs   [2]*logWriter
-	status Status // under Client.mu
+	logs   [2]*output
+	logDir *os.Root // nil without logs
+	status Status   // under Client.mu
 	ended  chan struct{}
 }
 
@@ -67,13 +69,14 @@ func (c *Client) Start(_ context.Context, spec Spec) (Status, error) {
 		return Status{}, err
 	}
 	if !spec.Logs.Disabled {
-		dir := filepath.Join(spec.Logs.Root, filepath.FromSlash(spec.Logs.Dir))
-		root, err := os.OpenRoot(dir)
+		dir, err := tasklog.OpenDir(spec.Logs.Root, filepath.Join(spec.Logs.Root, filepath.FromSlash(spec.Logs.Dir)))
 		if err != nil {
-			return Status{}, errdefs.FailedPreconditionf("start task %q: open its log directory: %w", spec.ID, err)
+			return Status{}, errdefs.FailedPreconditionf("start task %q: %w", spec.ID, err)
 		}
-		ch.logs[0] = newLogWriter(root, spec.Logs.Stdout, spec.Logs)
-		ch.logs[1] = newLogWriter(root, spec.Logs.Stderr, spec.Logs)
+		limits := tasklog.Limits{MaxFiles: spec.Logs.MaxFiles, MaxFileBytes: spec.Logs.MaxFileBytes}
+		ch.logDir = dir
+		ch.logs[0] = &output{w: tasklog.New(dir, spec.Logs.Stdout, limits)}
+		ch.logs[1] = &output{w: tasklog.New(dir, spec.Logs.Stderr, limits)}
 		ch.cmd.Stdout, ch.cmd.Stderr = ch.logs[0], ch.logs[1]
 	}
 	if err := ch.cmd.Start(); err != nil {
@@ -104,11 +107,38 @@ func (c *Client) await(ch *child) {
 }
 
 func (ch *child) closeLogs() {
-	for _, w := range ch.logs {
-		if w != nil {
-			w.close()
-		}
+	if ch.logDir == nil {
+		return
 	}
+	for _, o := range ch.logs {
+		o.close()
+	}
+	_ = ch.logDir.Close() // it was opened for reading
+}
+
+// output is one output of a task: its writer, which others ask how much it dropped.
+type output struct {
+	mu sync.Mutex
+	w  *tasklog.Writer
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(p)
+}
+
+func (o *output) dropped() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Dropped()
+}
+
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.w.Close()
 }
 
 func (c *Client) find(id string) (*child, error) {
@@ -125,9 +155,9 @@ func (c *Client) statusOf(ch *child) Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := ch.status
-	for _, w := range ch.logs {
-		if w != nil {
-			s.DroppedLogBytes += w.droppedBytes()
+	for _, o := range ch.logs {
+		if o != nil {
+			s.DroppedLogBytes += o.dropped()
 		}
 	}
 	return s
@@ -230,3 +260,6 @@ func (c *Client) List(context.Context) ([]Status, error) {
 
 // Measure measures nothing here yet: samples are left out, not made up.
 func Measure([]Status) map[string]Usage { return nil }
+
+// OOMKills counts nothing here: there is no isolation.
+func OOMKills([]Status) map[string]uint64 { return nil }

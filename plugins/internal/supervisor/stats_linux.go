@@ -72,6 +72,24 @@ func isolatedGroups(tasks []Status) *sandbox.Cgroups {
 	return nil
 }
 
+// OOMKills counts the processes of each isolated task that the kernel killed
+// because the task was out of memory. Tasks without any are absent.
+func OOMKills(tasks []Status) map[string]uint64 {
+	groups := isolatedGroups(tasks)
+	if groups == nil {
+		return nil
+	}
+	out := map[string]uint64{}
+	for i := range tasks {
+		if t := &tasks[i]; t.Group != "" && t.Exit == nil {
+			if n := groups.Open(t.Group).OOMKills(); n > 0 {
+				out[t.ID] = n
+			}
+		}
+	}
+	return out
+}
+
 func processes() map[int]procStat {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
