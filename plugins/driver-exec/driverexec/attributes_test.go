@@ -94,6 +94,7 @@ var given = map[string]proof{
 	"Devices.HostPath":    by(TestDevicesAndMountsOfATaskAreThereAndNoOthers), "Devices.TaskPath": by(TestDevicesAndMountsOfATaskAreThereAndNoOthers),
 	"Devices.Permissions": by(TestDevicesAndMountsOfATaskAreThereAndNoOthers),
 	"CDIDevices":          because("Env, Mounts and Devices say the same to a driver without CDI"),
+	"DeviceEnv":           because("Env has them too"),
 	"Network.Path":        by(TestATaskJoinsANetworkNamespaceAndHasItsHostname), "Network.Hostname": by(TestATaskJoinsANetworkNamespaceAndHasItsHostname),
 	"Network.Mode": because("Path says which namespace it is"), "Network.Labels": because("they are for networks that a driver makes"),
 	"Ports":       because("tasks use the ports of the machine, or of the group's namespace, as they are"),
