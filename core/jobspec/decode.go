@@ -58,6 +58,7 @@ func (d *decoder) decodeBlock(b *block, v reflect.Value) {
 	}
 	d.decodeLabel(b, v, fields)
 	d.decodeBody(b, v, fields)
+	remember(b, v)
 }
 
 func (d *decoder) decodeLabel(b *block, v reflect.Value, fields []field) {

@@ -46,6 +46,8 @@ type Draft struct {
 	JobModifyIndex           *uint64                 `hcl:"-"`
 	VaultBlock               *Vault                  `hcl:"vault,block" json:"-"` // default of tasks without their own
 	Tasks                    []*Task                 `hcl:"task,block" json:"-"`  // groups of one task, the old short form
+
+	origin *origin // nil for a draft that was not read from a file
 }
 
 // VersionTag names a version of a job.
@@ -96,6 +98,8 @@ type TaskGroup struct {
 	Consul                    *Consul                   `hcl:"consul,block"`
 	PreventRescheduleOnLost   *bool                     `hcl:"prevent_reschedule_on_lost"`
 	VaultBlock                *Vault                    `hcl:"vault,block" json:"-"` // default of tasks without their own
+
+	at *block // in the job file
 }
 
 // RestartPolicy is the draft of that block of a job file.

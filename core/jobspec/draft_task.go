@@ -36,6 +36,8 @@ type Task struct {
 	Actions         []*Action              `hcl:"action,block"`
 	Schedule        *TaskSchedule          `hcl:"schedule,block"`
 	Identity        *WorkloadIdentity      `hcl:"-"`
+
+	at *block // in the job file
 }
 
 // TaskLifecycle is the draft of that block of a job file.

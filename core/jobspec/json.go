@@ -38,6 +38,16 @@ func ParseJSON(src []byte) (*Draft, error) {
 	return draft, nil
 }
 
+// ParseJSONFile is ParseJSON for a document of which messages shall name the file,
+// line and column.
+func ParseJSONFile(src []byte, filename string) (*Draft, error) {
+	draft, err := ParseJSON(src)
+	if err == nil {
+		draft.origin = parseJSONPlaces(src, filename)
+	}
+	return draft, err
+}
+
 // refuseNulls finds null where a list or map must hold blocks.
 func refuseNulls(path string, v reflect.Value) error {
 	switch v.Kind() {

@@ -58,8 +58,14 @@ func (e *ParseError) Pretty(width uint, colour bool) string {
 	}
 	var b strings.Builder
 	w := hcl.NewDiagnosticTextWriter(&b, files, width, colour)
-	if err := w.WriteDiagnostics(e.diags); err != nil {
-		return e.Error()
+	for _, d := range e.diags {
+		shown := *d
+		if d.Subject != nil { // the writer names the line but not the column
+			shown.Summary = d.Subject.String() + ": " + d.Summary
+		}
+		if err := w.WriteDiagnostic(&shown); err != nil {
+			return e.Error()
+		}
 	}
 	return b.String()
 }
@@ -80,6 +86,7 @@ func ParseHCL(src []byte, opts Options) (*Draft, error) {
 	if diags.HasErrors() {
 		return nil, &ParseError{diags, files}
 	}
+	draft.origin = &origin{filename: opts.Filename, files: files}
 	return draft, nil
 }
 

@@ -89,8 +89,9 @@ type DriverInfo struct {
 	UpdateTime        time.Time
 
 	// SchemaHash names the DriverSchema that the driver publishes, "" for none.
-	SchemaHash    string `json:",omitempty"`
-	PluginVersion string `json:",omitempty"`
+	// The API shows both by driver, at /v1/schemas.
+	SchemaHash    string `json:"-"`
+	PluginVersion string `json:"-"`
 }
 
 // NodePlugin is what a node says about one of its plugins. No rule of placement

@@ -1,0 +1,107 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"errors"
+	"reflect"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// Note is a mistake in a job that only somebody else knows: the driver of a task.
+// Path is the place in the block of the task (of the group, where Task is empty),
+// as config.mount[1].source.
+type Note struct {
+	Group, Task, Path string
+	Summary, Detail   string
+}
+
+// Where says where in its file the draft has what a path names, or the nearest
+// thing around it, as web.nomad.hcl:12,9-13; "" for a draft that was not read
+// from a file.
+func (j *Draft) Where(group, task, path string) string {
+	rng, ok := j.rangeOf(group, task, path)
+	if !ok {
+		return ""
+	}
+	return rng.String()
+}
+
+// Refuse returns the notes as the error that a mistake in the file itself gives.
+func (j *Draft) Refuse(notes []Note) error {
+	var diags hcl.Diagnostics
+	var plain []error
+	for _, n := range notes {
+		rng, ok := j.rangeOf(n.Group, n.Task, n.Path)
+		if !ok {
+			plain = append(plain, errors.New(n.Detail))
+			continue
+		}
+		diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: n.Summary, Detail: n.Detail, Subject: &rng})
+	}
+	if len(diags) == 0 {
+		return errors.Join(plain...)
+	}
+	return &ParseError{diags: diags, src: j.origin.files}
+}
+
+func (j *Draft) rangeOf(group, task, path string) (hcl.Range, bool) {
+	if j.origin == nil {
+		return hcl.Range{}, false
+	}
+	g, t := j.indexes(group, task)
+	if j.origin.json != nil {
+		holder := reflect.TypeFor[Task]()
+		if t < 0 {
+			holder = reflect.TypeFor[TaskGroup]()
+		}
+		if g < 0 {
+			return j.origin.json.StartRange(), true
+		}
+		return j.origin.placeOfTask(g, t).findField(holder, "."+path), true
+	}
+	var b *block
+	switch {
+	case t >= 0:
+		b = j.TaskGroups[g].Tasks[t].at
+	case g >= 0:
+		b = j.TaskGroups[g].at
+	}
+	if b == nil {
+		return hcl.Range{Filename: j.origin.filename, Start: hcl.InitialPos, End: hcl.InitialPos}, true
+	}
+	p := placeOfBlock(b)
+	p.labels = nil // those of the task itself
+	return p.find("." + path), true
+}
+
+// indexes finds a task by name; -1 for what is not there or not asked for.
+func (j *Draft) indexes(group, task string) (g, t int) {
+	for g, tg := range j.TaskGroups {
+		if tg.Name == nil || *tg.Name != group {
+			continue
+		}
+		for t, tk := range tg.Tasks {
+			if tk.Name == task && task != "" {
+				return g, t
+			}
+		}
+		return g, -1
+	}
+	return -1, -1
+}
+
+// remember keeps the block of a group or a task for the messages of Refuse.
+func remember(b *block, v reflect.Value) {
+	if !v.CanAddr() {
+		return
+	}
+	switch x := v.Addr().Interface().(type) {
+	case *Task:
+		x.at = b
+	case *TaskGroup:
+		x.at = b
+	}
+}
