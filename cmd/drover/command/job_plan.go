@@ -41,6 +41,10 @@ func jobPlan() spec {
 				if draft.ID == nil {
 					return fmt.Errorf("the job has no ID; set it")
 				}
+				drivers := s.askDrivers(ctx, draft)
+				if err := drivers.err(); err != nil {
+					return err
+				}
 				plan, err := s.client.PlanJob(ctx, *draft.ID, &api.JobPlanRequest{Job: body, Diff: *diff, PolicyOverride: *override})
 				if err != nil {
 					return err
@@ -50,8 +54,11 @@ func jobPlan() spec {
 					if err != nil {
 						return err
 					}
-				} else if err := s.printPlan(plan, args[0]); err != nil {
-					return err
+				} else {
+					plan.Warnings = drivers.locate(plan.Warnings)
+					if err := s.printPlan(plan, args[0]); err != nil {
+						return err
+					}
 				}
 				if changesAllocs(plan.Annotations) {
 					return &exitCode{code: 1}

@@ -56,11 +56,15 @@ func jobRun() spec {
 				if req.EnforceIndex, req.JobModifyIndex, err = checkIndex(*check); err != nil {
 					return err
 				}
+				drivers := s.askDrivers(ctx, draft)
+				if err := drivers.err(); err != nil {
+					return err
+				}
 				res, err := s.client.RegisterJob(ctx, req)
 				if err != nil {
 					return err
 				}
-				s.warn(res.Warnings)
+				s.warn(drivers.locate(res.Warnings))
 				if draft.ID != nil {
 					s.maybeUI(*show, uiJob(s.client.Namespace(), *draft.ID))
 				}

@@ -7,6 +7,10 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/jobspec"
 )
 
 func jobValidate() spec {
@@ -24,17 +28,36 @@ func jobValidate() spec {
 				if err != nil {
 					return err
 				}
+				drivers := s.askDrivers(ctx, draft)
 				res, err := s.client.ValidateJob(ctx, body)
 				if err != nil {
 					return err
 				}
-				s.warn(res.Warnings)
-				if len(res.ValidationErrors) > 0 || res.Error != "" {
-					return errors.New("job validation failed: " + res.Error)
+				s.warn(drivers.locate(res.Warnings))
+				if err := s.invalid(res, drivers); err != nil {
+					return err
 				}
 				s.printf("Job validation successful")
 				return nil
 			}
 		},
 	}
+}
+
+// invalid is what is wrong with a job: what its drivers say, with places in the
+// file, and everything else.
+func (s *session) invalid(res *api.JobValidateResponse, drivers *driverReport) error {
+	if len(res.ValidationErrors) == 0 && res.Error == "" {
+		return nil
+	}
+	placed := drivers.err()
+	others := errors.New("job validation failed: " + res.Error)
+	if placed != nil {
+		others = drivers.others(res.ValidationErrors)
+	}
+	if p, ok := jobspec.IsParseError(placed); ok && others != nil {
+		fmt.Fprint(s.Err, p.Pretty(100, false))
+		return others
+	}
+	return errors.Join(placed, others)
 }

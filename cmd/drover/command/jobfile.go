@@ -39,15 +39,15 @@ func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmi
 		return nil, nil, err
 	}
 	if f.json {
-		draft, err := jobspec.ParseJSON(src)
+		draft, err := jobspec.ParseJSONFile(src, fileName(path))
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot read job %s: %w", path, err)
 		}
 		return draft, &model.JobSubmission{Source: string(src), Format: "json"}, nil
 	}
-	opts := jobspec.Options{Filename: filepath.Base(path), Vars: map[string]string{}, Env: s.Env, IgnoreUndeclared: !f.strict, AllowFS: true, BaseDir: filepath.Dir(path)}
+	opts := jobspec.Options{Filename: fileName(path), Vars: map[string]string{}, Env: s.Env, IgnoreUndeclared: !f.strict, AllowFS: true, BaseDir: filepath.Dir(path)}
 	if path == "-" {
-		opts.Filename, opts.BaseDir = "stdin", "."
+		opts.BaseDir = "."
 	}
 	for _, v := range *f.vars {
 		name, value, ok := strings.Cut(v, "=")
@@ -70,6 +70,14 @@ func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmi
 		return nil, nil, err
 	}
 	return draft, &model.JobSubmission{Source: string(src), Format: "hcl2", VariableFlags: opts.Vars, Variables: strings.Join(varText, "\n")}, nil
+}
+
+// fileName is what messages call the file at path.
+func fileName(path string) string {
+	if path == "-" {
+		return "stdin"
+	}
+	return filepath.Base(path)
 }
 
 func readFile(path string, stdin io.Reader) ([]byte, error) {

@@ -1,0 +1,110 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/driverschema"
+	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/core/model"
+)
+
+// driverTimeout bounds the reading of drivers' schemas: they make messages better,
+// and servers check a job anyway.
+const driverTimeout = 5 * time.Second
+
+// maxPlaced is how many problems are shown with their lines.
+const maxPlaced = 100
+
+// driverReport is what the drivers of a job file say about it.
+type driverReport struct {
+	driverschema.Report
+	draft *jobspec.Draft
+}
+
+// askDrivers checks a job file against what the cluster knows of its drivers. What
+// cannot be found out is not checked: the servers have the last word.
+func (s *session) askDrivers(ctx context.Context, draft *jobspec.Draft) *driverReport {
+	out := &driverReport{draft: draft}
+	job, err := draft.Canonical()
+	if err != nil {
+		return out
+	}
+	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
+	defer cancel()
+	out.Report = driverschema.Check(job, func(driver string) driverschema.Found { return s.foundDriver(ctx, job, driver) })
+	return out
+}
+
+func (s *session) foundDriver(ctx context.Context, job *model.Job, driver string) driverschema.Found {
+	answer, err := s.client.DriverSchemas(ctx, driver)
+	if err != nil {
+		return driverschema.Found{}
+	}
+	var all []driverschema.Known
+	for _, x := range answer.Schemas {
+		body, err := driverschema.Decode(x.Schema)
+		if err != nil {
+			continue // of a newer version
+		}
+		k := driverschema.Known{Body: body, CreateIndex: x.CreateIndex}
+		for _, u := range x.Uses {
+			k.Uses = append(k.Uses, *u)
+		}
+		all = append(all, k)
+	}
+	return driverschema.Found{Bodies: driverschema.Choose(all, job)}
+}
+
+// err is the problems with their places in the file, nil without one.
+func (r *driverReport) err() error {
+	var notes []jobspec.Note
+	for i, f := range r.Problems {
+		if i == maxPlaced {
+			notes[i-1].Detail += fmt.Sprintf("\n\nThere are %d more.", len(r.Problems)-i)
+			break
+		}
+		notes = append(notes, jobspec.Note{
+			Group: f.Group, Task: f.Task, Path: f.Path,
+			Summary: fmt.Sprintf("Invalid config for driver %q", f.Driver), Detail: f.String(),
+		})
+	}
+	if len(notes) == 0 {
+		return nil
+	}
+	return r.draft.Refuse(notes)
+}
+
+// locate puts places of the file before the warnings that are the drivers'.
+func (r *driverReport) locate(warnings string) string {
+	lines := strings.Split(warnings, "\n")
+	for _, f := range r.Ignored {
+		i := slices.Index(lines, "* "+f.String())
+		if where := r.draft.Where(f.Group, f.Task, f.Path); i >= 0 && where != "" {
+			lines[i] = "* " + where + ": " + f.String()
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// others returns what is wrong with a job beside the problems that the report has
+// a place for.
+func (r *driverReport) others(validation []string) error {
+	var rest model.ValidationError
+	for _, text := range validation {
+		if !slices.ContainsFunc(r.Problems, func(f driverschema.Finding) bool { return f.String() == text }) {
+			rest = append(rest, errors.New(text))
+		}
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	return fmt.Errorf("job validation failed: %w", rest)
+}
