@@ -220,7 +220,7 @@ var unused = map[string][]string{
 	"client.template": {"consul_retry", "vault_retry", "vault_default_lease_duration", "use_client_consul_token"},
 	"limits":          {"https_handshake_timeout", "rpc_handshake_timeout", "rpc_max_conns_per_client"},
 	"telemetry": {
-		"statsite_address", "statsd_address", "datadog_address", "datadog_tags", "disable_quota_utilization_metrics",
+		"disable_quota_utilization_metrics",
 		"disable_rpc_rate_metrics_labels", "disable_allocation_hook_metrics", "circonus_api_token", "circonus_api_app",
 		"circonus_api_url", "circonus_submission_interval", "circonus_submission_url", "circonus_check_id",
 		"circonus_check_force_metric_activation", "circonus_check_instance_id", "circonus_check_search_tag", "circonus_check_tags",

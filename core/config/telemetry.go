@@ -25,6 +25,17 @@ type Telemetry struct {
 	DisableDispatchedJobSummaryMetrics bool     `json:"disable_dispatched_job_summary_metrics,omitempty"`
 	IncludeAllocMetadataInMetrics      bool     `json:"include_alloc_metadata_in_metrics,omitempty"`
 	AllowedMetadataKeysInMetrics       []string `json:"allowed_metadata_keys_in_metrics,omitempty"`
+
+	// Where metrics are sent each interval; empty for nowhere. DatadogTags, as
+	// "team:core", go with every metric there.
+	StatsdAddress   string   `json:"statsd_address,omitempty"`
+	StatsiteAddress string   `json:"statsite_address,omitempty"`
+	DatadogAddress  string   `json:"datadog_address,omitempty"`
+	DatadogTags     []string `json:"datadog_tags,omitempty"`
+	// OTLPEndpoint is a collector of OpenTelemetry: http://HOST:4318 or
+	// grpc://HOST:4317, with an s for TLS. It is Drover's own.
+	OTLPEndpoint string            `json:"otlp_endpoint,omitempty"`
+	OTLPHeaders  map[string]string `json:"otlp_headers,omitempty"`
 }
 
 // leastInterval is the shortest collection_interval: below it measuring is what

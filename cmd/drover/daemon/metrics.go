@@ -18,6 +18,8 @@ import (
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/telemetry"
+	"github.com/drover-project/drover/core/telemetry/otlp"
+	"github.com/drover-project/drover/core/telemetry/statsd"
 )
 
 // measure makes the registry of metrics and the recorder, which also hears what
@@ -40,6 +42,41 @@ func (d *Daemon) measure() error {
 	d.metrics = telemetry.New(telemetry.Config{
 		Interval: config.Duration(t.CollectionInterval, time.Second), Filter: filter, Labels: labels, Logger: d.log.Named("telemetry"),
 	})
+	return d.attachSinks()
+}
+
+// attachSinks connects what the configuration names to the registry.
+func (d *Daemon) attachSinks() error {
+	t := &d.cfg.Telemetry
+	for _, s := range []struct {
+		name, address string
+		dialect       statsd.Dialect
+		tags          []string
+	}{
+		{"statsd", t.StatsdAddress, statsd.Statsd, nil},
+		{"statsite", t.StatsiteAddress, statsd.Statsite, nil},
+		{"datadog", t.DatadogAddress, statsd.DogStatsd, t.DatadogTags},
+	} {
+		if s.address == "" {
+			continue
+		}
+		sink, err := statsd.New(s.dialect, s.address, s.tags)
+		if err != nil {
+			return fmt.Errorf("telemetry.%s_address: %w", s.name, err)
+		}
+		d.metrics.Attach(s.name, sink)
+	}
+	if t.OTLPEndpoint == "" {
+		return nil
+	}
+	sink, err := otlp.New(context.Background(), otlp.Config{
+		Endpoint: t.OTLPEndpoint, Headers: t.OTLPHeaders,
+		Resource: map[string]string{"service.name": "drover", "service.instance.id": d.cfg.Name},
+	})
+	if err != nil {
+		return fmt.Errorf("telemetry.otlp_endpoint: %w", err)
+	}
+	d.metrics.Attach("otlp", sink)
 	return nil
 }
 
