@@ -50,6 +50,8 @@ type Config struct {
 
 	PluginDir    string
 	PluginConfig map[string]map[string]any
+	// PluginInstall lets operators install and remove plugins over the API.
+	PluginInstall bool
 	// LogCollector is the command that reads the logs of plugins built for Nomad.
 	LogCollector []string
 	Plugins      Plugins // for tests: used in place of a plugin host

@@ -39,6 +39,12 @@ func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send 
 		return with(call, func(q rpc.FileRequest) error { return a.fileCall(ctx, call.Method, q, send) })
 	case rpc.MethodStreamLogs:
 		return with(call, func(q rpc.LogRequest) error { return a.streamLogs(ctx, q, frames(send)) })
+	case rpc.MethodPlugins:
+		return a.answerPlugins(send)
+	case rpc.MethodPlugin:
+		return with(call, func(q rpc.PluginRequest) error { return a.answerPlugin(q.Name, send) })
+	case rpc.MethodChangePlugin, rpc.MethodInstallPlugin:
+		return with(call, func(q rpc.PluginRequest) error { return a.changePlugin(ctx, q, in, send) })
 	case rpc.MethodExec:
 		return with(call, func(q rpc.ExecRequest) error { return a.exec(ctx, q, in, send) })
 	}

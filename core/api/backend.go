@@ -246,6 +246,11 @@ type Client interface {
 	// is of its configuration and which was applied. A nil value takes a key away.
 	NodeMeta(ctx context.Context, nodeID string) (any, error)
 	ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (any, error)
+	// NodePlugins, NodePlugin and ChangeNodePlugin are about the plugins that a
+	// node's agent runs. The answer to a removal is nil.
+	NodePlugins(ctx context.Context, nodeID string) ([]*model.AgentPlugin, error)
+	NodePlugin(ctx context.Context, nodeID, name string) (*model.AgentPlugin, error)
+	ChangeNodePlugin(ctx context.Context, req *PluginChange, body io.Reader) (*model.AgentPlugin, error)
 	AllocGC(ctx context.Context, allocID string) error
 	AllocStats(ctx context.Context, allocID, task string) (any, error)
 	AllocChecks(ctx context.Context, allocID string) (any, error)

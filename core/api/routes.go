@@ -147,6 +147,9 @@ func (s *Server) agentRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/agent/join", verbs{put: s.agentJoin})
 	s.mount(mux, "/v1/agent/force-leave", verbs{put: s.agentForceLeave})
 	s.mount(mux, "/v1/metrics", verbs{get: s.metrics})
+	s.mount(mux, "/v1/agent/plugins", verbs{get: s.agentPlugins})
+	s.mount(mux, "/v1/agent/plugin/{name}", verbs{get: s.agentPlugin, del: s.removeAgentPlugin})
+	s.mountUpTo(mux, "/v1/agent/plugin/{name}/{action}", maxPluginBytes, verbs{put: s.changeAgentPlugin})
 }
 
 func (s *Server) clientRoutes(mux *http.ServeMux) {

@@ -105,8 +105,10 @@ type Client struct {
 	Options           Strings      `json:"options,omitempty"`
 	DefaultIneligible bool         `json:"default_ineligible,omitempty"`
 	DisableRemoteExec bool         `json:"disable_remote_exec,omitempty"`
-	Artifact          Artifact     `json:"artifact"`
-	Template          Template     `json:"template"`
+	// PluginInstall lets plugins be installed and removed over the API.
+	PluginInstall bool     `json:"plugin_install,omitempty"`
+	Artifact      Artifact `json:"artifact"`
+	Template      Template `json:"template"`
 }
 
 // Reserved is what of a node is not for allocs.
@@ -194,6 +196,7 @@ func DevDefaults() *Config {
 	c.Dev = true
 	c.BindAddr = "127.0.0.1"
 	c.Client.Enabled, c.Server.Enabled = true, true
+	c.Client.PluginInstall = true
 	c.LogLevel = "DEBUG"
 	c.EnableDebug = true
 	c.Telemetry.PrometheusMetrics, c.Telemetry.PublishAllocationMetrics, c.Telemetry.PublishNodeMetrics = true, true, true

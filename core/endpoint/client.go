@@ -65,6 +65,17 @@ func (e *Endpoint) ApplyNodeMeta(ctx context.Context, nodeID string, meta map[st
 }
 
 func (e *Endpoint) askNode(ctx context.Context, nodeID, method string, request any) (json.RawMessage, error) {
+	n, err := e.anyNode(nodeID)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return rpc.Ask[json.RawMessage](ctx, n, method, request)
+}
+
+// anyNode returns a node by its id; "" is this agent's own.
+func (e *Endpoint) anyNode(nodeID string) (rpc.Node, error) {
 	if nodeID == "" {
 		nodeID = e.LocalNode()
 	}
@@ -74,13 +85,7 @@ func (e *Endpoint) askNode(ctx context.Context, nodeID, method string, request a
 	if e.Store.View().NodeByID(nodeID) == nil {
 		return nil, errdefs.NotFoundf("Unknown node %q", nodeID)
 	}
-	n, err := e.Nodes(nodeID)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return rpc.Ask[json.RawMessage](ctx, n, method, request)
+	return e.Nodes(nodeID)
 }
 
 // AllocGC makes an alloc's node free its directory.

@@ -25,13 +25,13 @@ type memo struct {
 	Running  string `json:",omitempty"`
 	Previous string `json:",omitempty"`
 	// Bad are versions that were tried and did not work, newest last.
-	Bad []badVersion `json:",omitempty"`
+	Bad []BadVersion `json:",omitempty"`
 	// Config is that of the release, in place of the agent's block, if not nil.
 	Config map[string]any `json:",omitempty"`
 }
 
-// badVersion is a version that is not tried again by itself.
-type badVersion struct{ Digest, Why string }
+// BadVersion is a version that did not work and is not tried again by itself.
+type BadVersion struct{ Digest, Why string }
 
 // maxBad bounds what is remembered of bad versions of one plugin.
 const maxBad = 16
@@ -47,12 +47,12 @@ func (m *memo) bad(digest string) (why string, is bool) {
 
 func (m *memo) addBad(digest, why string) {
 	m.forgive(digest)
-	m.Bad = append(m.Bad, badVersion{digest, why})
+	m.Bad = append(m.Bad, BadVersion{digest, why})
 	m.Bad = m.Bad[max(0, len(m.Bad)-maxBad):]
 }
 
 func (m *memo) forgive(digest string) {
-	m.Bad = slices.DeleteFunc(m.Bad, func(b badVersion) bool { return b.Digest == digest })
+	m.Bad = slices.DeleteFunc(m.Bad, func(b BadVersion) bool { return b.Digest == digest })
 }
 
 // catalog is the memos of all plugins, kept as one value: there are few.

@@ -178,7 +178,8 @@ type PluginStatus struct {
 	UpgradeError error
 	// Previous is the digest of the version that a rollback returns to.
 	Previous string
-	Tasks    int // that the host knows of
+	Tasks    int          // that the host knows of
+	Bad      []BadVersion // that are not tried again by themselves
 }
 
 // Host runs the plugins of one agent.

@@ -4,14 +4,15 @@
 package pluginhost
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -38,6 +39,9 @@ func (r Release) check(body io.Reader) error {
 		if err := checkDigest(r.Digest); err != nil {
 			return err
 		}
+	}
+	if body != nil && r.Digest == "" {
+		return errdefs.InvalidArgumentf("plugin %q: a file that is sent needs its digest, so that one that arrives in part is not taken for whole", r.Name)
 	}
 	if body != nil {
 		return nil
@@ -95,7 +99,17 @@ func (h *Host) runs(r Release) (PluginStatus, bool) {
 		return st, false
 	}
 	m := h.catalog.get(r.Name)
-	return st, m.Running == r.Digest && (len(m.Config)+len(r.Config) == 0 || reflect.DeepEqual(m.Config, r.Config))
+	return st, m.Running == r.Digest && sameConfig(m.Config, r.Config)
+}
+
+// sameConfig compares JSON: the store does not keep the width of numbers.
+func sameConfig(a, b map[string]any) bool {
+	if (a == nil) != (b == nil) {
+		return false
+	}
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // obtain returns the path of the release's file among the versions.

@@ -205,7 +205,7 @@ func (h *Host) Plugin(name string) (PluginStatus, error) { return h.one(name) }
 // complete adds what only the host knows.
 func (h *Host) complete(st PluginStatus) PluginStatus {
 	m := h.catalog.get(st.Name)
-	st.Previous = m.Previous
+	st.Previous, st.Bad = m.Previous, m.Bad
 	st.Tasks = h.drivers.tasks(st.Name, nil)
 	return st
 }

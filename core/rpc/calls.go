@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/drover-project/drover/core/model"
 )
 
 // The methods of a Node, with the type of the request and of the answer. An
@@ -28,6 +30,11 @@ const (
 	MethodStreamFile  = "fs.stream" // FileRequest; a StreamFrame each
 	MethodStreamLogs  = "fs.logs"   // LogRequest; a StreamFrame each
 	MethodExec        = "exec"      // ExecRequest; input and output messages as JSON
+
+	MethodPlugins       = "plugin.list"    // no request; []*model.AgentPlugin
+	MethodPlugin        = "plugin.read"    // PluginRequest with a Name; *model.AgentPlugin
+	MethodChangePlugin  = "plugin.change"  // PluginRequest; *model.AgentPlugin, none of a removed one
+	MethodInstallPlugin = "plugin.install" // PluginRequest, and the file's bytes as input if it is Streamed; *model.AgentPlugin
 )
 
 // AllocRequest names an alloc and, where it applies, one task of it.
@@ -89,6 +96,27 @@ type ExecRequest struct {
 	JobID   string
 	Tty     bool
 	Cmd     []string
+}
+
+// What a PluginRequest does.
+const (
+	PluginInstall  = "install"
+	PluginUpgrade  = "upgrade" // as install, of a plugin that there is
+	PluginRollback = "rollback"
+	PluginDisable  = "disable"
+	PluginEnable   = "enable"
+	PluginReload   = "reload"
+	PluginRemove   = "remove"
+)
+
+// PluginRequest changes a plugin of the node. The input of a Streamed one is the
+// file; it is whole when it is closed.
+type PluginRequest struct {
+	Name     string
+	Action   string              `json:",omitempty"`
+	Force    bool                `json:",omitempty"` // of remove
+	Release  model.PluginRelease // of install and upgrade
+	Streamed bool                `json:",omitempty"`
 }
 
 // FileInfo describes a file of an alloc; its JSON is that of the public API.

@@ -25,7 +25,7 @@ import (
 const completeWithin = 2 * time.Second
 
 // flagValues says what the values of flags are: contexts of searches or files.
-var flagValues = map[string]string{"namespace": "namespaces", "job": "jobs", "node-id": "nodes", "node-pool": "node_pools", "alloc": "allocs",
+var flagValues = map[string]string{"namespace": "namespaces", "job": "jobs", "node-id": "nodes", "node": "nodes", "node-pool": "node_pools", "alloc": "allocs",
 	"var-file": takesFiles, "config": takesFiles, "task-config": takesFiles, "ca-cert": takesFiles, "ca-path": takesFiles, "client-cert": takesFiles, "client-key": takesFiles}
 
 // AutocompleteFlags lists the flags for the shell.
@@ -82,6 +82,9 @@ func (a *adapter) ids(kind string, typed complete.Args) []string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completeWithin)
 	defer cancel()
+	if kind == takesPlugins {
+		return pluginNames(ctx, agent, fs, typed.Last)
+	}
 	res, err := agent.Search(ctx, typed.Last, kind)
 	if err != nil {
 		return nil
@@ -89,6 +92,25 @@ func (a *adapter) ids(kind string, typed complete.Args) []string {
 	var out []string
 	for _, ids := range res.Matches {
 		out = append(out, ids...)
+	}
+	return out
+}
+
+// pluginNames are the plugins of the node that is named so far.
+func pluginNames(ctx context.Context, agent *client.Client, fs *flag.FlagSet, prefix string) []string {
+	node := ""
+	if f := fs.Lookup("node"); f != nil && len(f.Value.String()) == 36 {
+		node = f.Value.String()
+	}
+	plugins, err := agent.AgentPlugins(ctx, node)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, p := range plugins {
+		if strings.HasPrefix(p.Name, prefix) {
+			out = append(out, p.Name)
+		}
 	}
 	return out
 }

@@ -78,6 +78,15 @@ func specs() map[string]func() spec {
 
 		"plugin check": pluginCheck,
 
+		"plugin list": pluginList, "plugin status": pluginStatus, "plugin install": pluginInstall, "plugin upgrade": pluginUpgrade, "plugin remove": pluginRemove,
+		"plugin rollback": pluginAction("rollback", "Returns a plugin of a node to the version before",
+			"The version before is kept on the node, and is started and proved as a new one is.", "runs as version %s again and is %s"),
+		"plugin disable": pluginAction("disable", "Has a plugin of a node take no new tasks",
+			"Its tasks go on and can be reached; its process ends with the last of them. It stays disabled over restarts of the agent.", "(version %s) is %s"),
+		"plugin enable": pluginAction("enable", "Lets a plugin of a node work again that was disabled", "", "(version %s) is %s"),
+		"plugin reload": pluginAction("reload", "Starts a plugin of a node anew, without ending its tasks",
+			"The new process starts beside the one that runs, which stays if the new one does not get ready. A plugin that waits for its next\nstart is started at once, and versions that did not work may be tried again.", "(version %s) was started anew and is %s"),
+
 		"scaling policy info": scalingInfo, "scaling policy list": scalingList,
 		"service delete": serviceDelete, "service info": serviceInfo, "service list": serviceList,
 

@@ -208,7 +208,7 @@ func (d *Daemon) nodeConfig() agent.Config {
 			Interface: c.NetworkInterface, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
 			DiskTotalMB: c.DiskTotalMB, MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 		},
-		PluginDir: d.cfg.PluginDir, PluginConfig: d.pluginConfig(), LogCollector: LogCollector(),
+		PluginDir: d.cfg.PluginDir, PluginConfig: d.pluginConfig(), PluginInstall: c.PluginInstall, LogCollector: LogCollector(),
 		GC: agent.GC{
 			MaxAllocs: c.GCMaxAllocs, Interval: config.Duration(c.GCInterval, 0), Parallel: c.GCParallel,
 			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,

@@ -1,0 +1,190 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
+)
+
+// takesPlugins says that arguments are plugins of a node's agent.
+const takesPlugins = "agent-plugins"
+
+// onNode is the flag of commands about the plugins of one node.
+func onNode(fs *flag.FlagSet) *string {
+	return fs.String("node", "", "The node; the agent's own by default.")
+}
+
+func pluginList() spec {
+	return spec{
+		usage: "plugin list [options]", synopsis: "Lists the plugins that a node runs", output: true,
+		setup: func(fs *flag.FlagSet) run {
+			node := onNode(fs)
+			return func(ctx context.Context, s *session, _ []string) error { return s.listPlugins(ctx, *node) }
+		},
+	}
+}
+
+func pluginStatus() spec {
+	return spec{
+		usage: "plugin status [options] [<plugin>]", synopsis: "Shows a plugin that a node runs, or lists all; with -type csi those of storage", max: 1, output: true, takes: takesPlugins,
+		help: "Without -type it is about the processes of one node's agent: drivers, devices and the like.\nWith -type csi it is about the storage plugins that jobs of the cluster provide.",
+		setup: func(fs *flag.FlagSet) run {
+			node := onNode(fs)
+			kind := fs.String("type", "", "The type of plugin: csi.")
+			fs.Bool("short", false, "With -type csi: without allocations.")
+			return func(ctx context.Context, s *session, args []string) error {
+				switch {
+				case *kind == "csi":
+					return s.storagePlugins(ctx, args)
+				case *kind != "":
+					return fmt.Errorf("-type %q is unknown; the one type is csi", *kind)
+				case len(args) == 0:
+					return s.listPlugins(ctx, *node)
+				}
+				id, err := s.nodeID(ctx, *node)
+				if err != nil {
+					return err
+				}
+				p, err := s.client.AgentPlugin(ctx, id, args[0])
+				return s.show(p, err, func() { s.describePlugin(p) })
+			}
+		},
+	}
+}
+
+func (s *session) listPlugins(ctx context.Context, node string) error {
+	id, err := s.nodeID(ctx, node)
+	if err != nil {
+		return err
+	}
+	plugins, err := s.client.AgentPlugins(ctx, id)
+	return s.show(plugins, err, func() {
+		var rows [][]string
+		for _, p := range plugins {
+			rows = append(rows, []string{p.Name, p.Version, p.State, text(p.Tasks), text(p.Restarts), serves(p)})
+		}
+		s.tableOr("No plugins", []string{"Name", "Version", "State", "Tasks", "Restarts", "Serves"}, rows)
+		for _, p := range plugins {
+			if why := firstOf(p.LastError, p.UpgradeError); why != "" {
+				s.printf("\n%s: %s", p.Name, why)
+			}
+		}
+	})
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// serves is what a plugin gives jobs.
+func serves(p *model.AgentPlugin) string {
+	return strings.Join(slices.Concat(p.Drivers, p.Devices), ", ")
+}
+
+func (s *session) describePlugin(p *model.AgentPlugin) {
+	process := "<none>"
+	if p.PID != 0 {
+		process = text(p.PID)
+	}
+	s.pairs("Name", p.Name, "Version", p.Version, "State", p.State, "Process", process, "Path", p.Path, "Digest", p.Digest,
+		"Previous", p.Previous, "Drivers", strings.Join(p.Drivers, ", "), "Devices", strings.Join(p.Devices, ", "),
+		"Tasks", text(p.Tasks), "Restarts", text(p.Restarts))
+	for title, why := range map[string]string{"Error": p.LastError, "Upgrade": p.UpgradeError} {
+		if why != "" {
+			s.title("\n%s", title)
+			s.printf("%s", why)
+		}
+	}
+	if len(p.Bad) > 0 {
+		s.title("\nVersions that did not work")
+		for _, b := range p.Bad {
+			s.printf("%s: %s", b.Digest, b.Why)
+		}
+	}
+}
+
+// storagePlugins is what the reference's plugin status shows.
+func (s *session) storagePlugins(ctx context.Context, args []string) error {
+	type stub struct {
+		ID, Provider                            string
+		ControllersHealthy, ControllersExpected int
+		NodesHealthy, NodesExpected             int
+		ControllerRequired                      bool
+	}
+	q := &client.Query{Params: url.Values{"type": {"csi"}}}
+	if len(args) == 1 {
+		var one map[string]any
+		_, err := s.client.Get(ctx, "/v1/plugin/csi/"+url.PathEscape(args[0]), q, &one)
+		return s.show(one, err, func() {
+			for name, v := range one {
+				s.pairs(name, fmt.Sprint(v))
+			}
+		})
+	}
+	var list []stub
+	_, err := s.client.Get(ctx, "/v1/plugins", q, &list)
+	return s.show(list, err, func() {
+		s.title("Container Storage Interface")
+		var rows [][]string
+		for _, p := range list {
+			rows = append(rows, []string{p.ID, p.Provider, fmt.Sprintf("%d/%d", p.ControllersHealthy, p.ControllersExpected), fmt.Sprintf("%d/%d", p.NodesHealthy, p.NodesExpected)})
+		}
+		s.tableOr("No CSI plugins", []string{"ID", "Provider", "Controllers Healthy/Expected", "Nodes Healthy/Expected"}, rows)
+	})
+}
+
+// pluginAction is a command that does one thing to a plugin.
+func pluginAction(action, synopsis, help, said string) func() spec {
+	return func() spec {
+		return spec{
+			usage: "plugin " + action + " [options] <plugin>", synopsis: synopsis, help: help, min: 1, max: 1, output: true, takes: takesPlugins,
+			setup: func(fs *flag.FlagSet) run {
+				node := onNode(fs)
+				return func(ctx context.Context, s *session, args []string) error {
+					id, err := s.nodeID(ctx, *node)
+					if err != nil {
+						return err
+					}
+					p, err := s.client.ChangeAgentPlugin(ctx, id, args[0], action)
+					return s.show(p, err, func() { s.printf("Plugin %q %s", p.Name, fmt.Sprintf(said, p.Version, p.State)) })
+				}
+			},
+		}
+	}
+}
+
+func pluginRemove() spec {
+	return spec{
+		usage: "plugin remove [options] <plugin>", synopsis: "Ends a plugin of a node and deletes its file", min: 1, max: 1, takes: takesPlugins,
+		help: "A plugin whose drivers have tasks is not removed without -force. With it the tasks run on unattended,\nuntil a plugin with their driver is installed again.",
+		setup: func(fs *flag.FlagSet) run {
+			node := onNode(fs)
+			force := fs.Bool("force", false, "Removes it though tasks need it.")
+			return func(ctx context.Context, s *session, args []string) error {
+				id, err := s.nodeID(ctx, *node)
+				if err != nil {
+					return err
+				}
+				if err := s.client.RemoveAgentPlugin(ctx, id, args[0], *force); err != nil {
+					return err
+				}
+				s.printf("Plugin %q removed", args[0])
+				return nil
+			}
+		},
+	}
+}

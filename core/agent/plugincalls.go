@@ -1,0 +1,151 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"io"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// pluginHost is the node's own host of plugins.
+func (a *Agent) pluginHost() (*pluginhost.Host, error) {
+	if a.host == nil {
+		return nil, errdefs.Unimplementedf("this node has no host of plugins")
+	}
+	return a.host, nil
+}
+
+func (a *Agent) answerPlugins(send func([]byte) error) error {
+	h, err := a.pluginHost()
+	if err != nil {
+		return err
+	}
+	out := []*model.AgentPlugin{}
+	for _, st := range h.Status() {
+		out = append(out, agentPlugin(st))
+	}
+	return sendJSON(send, out)
+}
+
+func (a *Agent) answerPlugin(name string, send func([]byte) error) error {
+	h, err := a.pluginHost()
+	if err != nil {
+		return err
+	}
+	st, err := h.Plugin(name)
+	if err != nil {
+		return err
+	}
+	return sendJSON(send, agentPlugin(st))
+}
+
+// changePlugin does to a plugin what an operator asks for.
+func (a *Agent) changePlugin(ctx context.Context, q rpc.PluginRequest, in <-chan []byte, send func([]byte) error) error {
+	h, err := a.pluginHost()
+	if err != nil {
+		return err
+	}
+	if err := a.mayChange(q.Action); err != nil {
+		return err
+	}
+	switch q.Action {
+	case rpc.PluginInstall, rpc.PluginUpgrade:
+		err = install(ctx, h, q, in)
+	case rpc.PluginRollback:
+		_, err = h.Rollback(ctx, q.Name)
+	case rpc.PluginDisable:
+		err = h.Disable(ctx, q.Name)
+	case rpc.PluginEnable:
+		err = h.Enable(ctx, q.Name)
+	case rpc.PluginReload:
+		err = h.Reload(ctx, q.Name)
+	case rpc.PluginRemove:
+		return h.Remove(ctx, q.Name, q.Force)
+	default:
+		err = errdefs.Unimplementedf("this node cannot %q a plugin; upgrade its agent", q.Action)
+	}
+	if err != nil {
+		return err
+	}
+	return a.answerPlugin(q.Name, send)
+}
+
+// mayChange refuses what puts executables onto the node or takes them away, where
+// its configuration does not allow that: it runs with the rights of the agent.
+func (a *Agent) mayChange(action string) error {
+	switch action {
+	case rpc.PluginInstall, rpc.PluginUpgrade, rpc.PluginRemove:
+		if !a.cfg.PluginInstall {
+			return errdefs.PermissionDeniedf("this node does not let plugins be changed over the API: a plugin runs with the rights of the agent; " +
+				"set plugin_install = true in the client block of its configuration to allow it, or change the file in its plugin_dir")
+		}
+	}
+	return nil
+}
+
+func install(ctx context.Context, h *pluginhost.Host, q rpc.PluginRequest, in <-chan []byte) error {
+	if q.Action == rpc.PluginUpgrade {
+		if _, err := h.Plugin(q.Name); err != nil {
+			return err
+		}
+	}
+	r := pluginhost.Release{Name: q.Name, Version: q.Release.Version, Source: q.Release.Source, Digest: q.Release.Digest, Config: q.Release.Config}
+	var body io.Reader
+	if q.Streamed {
+		body = &upload{ctx: ctx, in: in}
+	}
+	_, err := h.InstallFrom(ctx, r, body)
+	return err
+}
+
+// upload reads the input of a call. It ends when the input is closed: who gives up
+// ends the call instead.
+type upload struct {
+	ctx  context.Context
+	in   <-chan []byte
+	rest []byte
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	for len(u.rest) == 0 {
+		select {
+		case b, ok := <-u.in:
+			if !ok {
+				// A call that broke off closes its input, too.
+				if err := u.ctx.Err(); err != nil {
+					return 0, err
+				}
+				return 0, io.EOF
+			}
+			u.rest = b
+		case <-u.ctx.Done():
+			return 0, u.ctx.Err()
+		}
+	}
+	n := copy(p, u.rest)
+	u.rest = u.rest[n:]
+	return n, nil
+}
+
+func agentPlugin(st pluginhost.PluginStatus) *model.AgentPlugin {
+	out := &model.AgentPlugin{
+		Name: st.Name, Version: st.Version, Path: st.Path, Digest: st.Digest, PID: st.PID, State: string(st.State), Restarts: st.Restarts,
+		Reattached: st.Reattached, Drivers: st.Drivers, Devices: st.Devices, Tasks: st.Tasks, Previous: st.Previous,
+	}
+	if st.LastError != nil {
+		out.LastError = st.LastError.Error()
+	}
+	if st.UpgradeError != nil {
+		out.UpgradeError = st.UpgradeError.Error()
+	}
+	for _, b := range st.Bad {
+		out.Bad = append(out.Bad, model.BadPluginVersion(b))
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// maxPluginBytes bounds the file of a plugin.
+const maxPluginBytes = 1 << 30
+
+// pluginActions are what can be done to a plugin of a node, by the last part of
+// the path.
+var pluginActions = []string{"install", "upgrade", "rollback", "disable", "enable", "reload"}
+
+// PluginChange is what is asked for of a plugin of a node.
+type PluginChange struct {
+	NodeID  string
+	Name    string
+	Action  string // one of the path's, or remove
+	Force   bool   // of remove
+	Release model.PluginRelease
+}
+
+func (s *Server) agentPlugins(_ http.ResponseWriter, r *http.Request) (any, error) {
+	plugins, err := s.backend.NodePlugins(r.Context(), r.URL.Query().Get("node_id"))
+	if err != nil {
+		return nil, pluginError(err)
+	}
+	return orEmpty(plugins), nil
+}
+
+func (s *Server) agentPlugin(_ http.ResponseWriter, r *http.Request) (any, error) {
+	p, err := s.backend.NodePlugin(r.Context(), r.URL.Query().Get("node_id"), r.PathValue("name"))
+	if err != nil {
+		return nil, pluginError(err)
+	}
+	return p, nil
+}
+
+func (s *Server) removeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any, error) {
+	force, err := boolParam(r, "force")
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.backend.ChangeNodePlugin(r.Context(), &PluginChange{
+		NodeID: r.URL.Query().Get("node_id"), Name: r.PathValue("name"), Action: "remove", Force: force,
+	}, nil)
+	return done, pluginError(err)
+}
+
+// changeAgentPlugin takes a release as JSON, or its file as the body with the rest
+// as parameters.
+func (s *Server) changeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	change := &PluginChange{NodeID: q.Get("node_id"), Name: r.PathValue("name"), Action: r.PathValue("action")}
+	if !slices.Contains(pluginActions, change.Action) {
+		return nil, fail(http.StatusNotFound, "")
+	}
+	var body io.Reader
+	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
+	case change.Action != "install" && change.Action != "upgrade":
+	case kind == "application/octet-stream":
+		change.Release.Digest, change.Release.Version = q.Get("digest"), q.Get("version")
+		if config := q.Get("config"); config != "" {
+			if err := json.Unmarshal([]byte(config), &change.Release.Config); err != nil {
+				return nil, fail(http.StatusBadRequest, "the parameter config is no JSON object: "+err.Error())
+			}
+		}
+		body = r.Body
+	default:
+		r.Body = http.MaxBytesReader(nil, r.Body, maxBodyBytes)
+		if err := decodeBody(r, &change.Release, false); err != nil {
+			return nil, err
+		}
+	}
+	p, err := s.backend.ChangeNodePlugin(r.Context(), change, body)
+	if err != nil {
+		return nil, pluginError(err)
+	}
+	return p, nil
+}
+
+// pluginError gives refusals that depend on the plugin's state a status of their own.
+func pluginError(err error) error {
+	if err == nil {
+		return nil
+	}
+	switch errdefs.ClassOf(err) {
+	case errdefs.FailedPrecondition, errdefs.Aborted, errdefs.AlreadyExists:
+		return fail(http.StatusConflict, err.Error())
+	case errdefs.Unavailable:
+		return fail(http.StatusServiceUnavailable, err.Error())
+	case errdefs.DeadlineExceeded:
+		return fail(http.StatusGatewayTimeout, err.Error())
+	}
+	return err
+}

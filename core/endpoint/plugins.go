@@ -1,0 +1,101 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+)
+
+// pluginTimeout bounds a change of a plugin: its file may have to be fetched.
+const pluginTimeout = 30 * time.Minute
+
+// uploadChunk is a piece of a plugin's file on its way to a node.
+const uploadChunk = 256 << 10
+
+// NodePlugins lists the plugins of a node; "" is this agent's own.
+func (e *Endpoint) NodePlugins(ctx context.Context, nodeID string) ([]*model.AgentPlugin, error) {
+	return nodePlugin[[]*model.AgentPlugin](ctx, e, nodeID, rpc.MethodPlugins, rpc.PluginRequest{}, nil)
+}
+
+// NodePlugin returns one plugin of a node.
+func (e *Endpoint) NodePlugin(ctx context.Context, nodeID, name string) (*model.AgentPlugin, error) {
+	return nodePlugin[*model.AgentPlugin](ctx, e, nodeID, rpc.MethodPlugin, rpc.PluginRequest{Name: name}, nil)
+}
+
+// ChangeNodePlugin does to a plugin of a node what the request says. With a body,
+// that is the file of its release. Of a plugin that was removed there is no answer.
+func (e *Endpoint) ChangeNodePlugin(ctx context.Context, req *api.PluginChange, body io.Reader) (*model.AgentPlugin, error) {
+	q := rpc.PluginRequest{Name: req.Name, Action: req.Action, Force: req.Force, Release: req.Release, Streamed: body != nil}
+	method := rpc.MethodChangePlugin
+	if body != nil {
+		method = rpc.MethodInstallPlugin
+	}
+	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
+	defer cancel()
+	return nodePlugin[*model.AgentPlugin](ctx, e, req.NodeID, method, q, body)
+}
+
+// nodePlugin makes a call about plugins to a node and returns its answer.
+func nodePlugin[T any](ctx context.Context, e *Endpoint, nodeID, method string, q rpc.PluginRequest, body io.Reader) (answer T, err error) {
+	n, err := e.anyNode(nodeID)
+	if err != nil {
+		return answer, err
+	}
+	call, err := rpc.NewCall(method, q)
+	if err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var in chan []byte
+	if body != nil {
+		in = make(chan []byte)
+		go func() {
+			if err := chunks(ctx, body, in); err != nil {
+				cancel(err) // and in stays open: what came is not the whole file
+			}
+		}()
+	}
+	err = n.Call(ctx, call, in, func(b []byte) error {
+		if err := json.Unmarshal(b, &answer); err != nil {
+			return fmt.Errorf("read the node's answer: %w", err)
+		}
+		return nil
+	})
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return answer, cause
+	}
+	return answer, err
+}
+
+// chunks passes body on piece by piece and closes out at its end.
+func chunks(ctx context.Context, body io.Reader, out chan<- []byte) error {
+	for {
+		buf := make([]byte, uploadChunk)
+		n, err := io.ReadFull(body, buf)
+		if n > 0 {
+			select {
+			case out <- buf[:n]:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			close(out)
+			return nil
+		case err != nil:
+			return fmt.Errorf("read the plugin's file from the request: %w", err)
+		}
+	}
+}
