@@ -148,10 +148,16 @@ type agent struct {
 
 func startAgent(b *testing.B, bin string) *agent {
 	b.Helper()
+	return startAgentWith(b, bin, "")
+}
+
+// startAgentWith adds to the agent's configuration.
+func startAgentWith(b *testing.B, bin, config string) *agent {
+	b.Helper()
 	dir := b.TempDir()
 	ports := freePorts(b, 3)
 	conf := filepath.Join(dir, "ports.hcl")
-	text := fmt.Sprintf("ports {\n  http = %d\n  rpc = %d\n  serf = %d\n}\nlog_level = \"WARN\"\n", ports[0], ports[1], ports[2])
+	text := fmt.Sprintf("ports {\n  http = %d\n  rpc = %d\n  serf = %d\n}\nlog_level = \"WARN\"\n", ports[0], ports[1], ports[2]) + config
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
@@ -236,12 +242,17 @@ func (a *agent) run(b *testing.B, id string, n int, update bool) time.Duration {
 
 func (a *agent) runWith(b *testing.B, driver, id string, n int, update bool) time.Duration {
 	b.Helper()
+	return a.runJob(b, id, n, map[string]any{
+		"Name": "sleep", "Driver": driver, "Config": map[string]any{"command": "/bin/sleep", "args": []string{"3600"}},
+		"Resources": map[string]any{"CPU": 2, "MemoryMB": 10}, "LogConfig": map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1},
+	}, update)
+}
+
+// runJob registers a service job of n such tasks, in a group "sleep".
+func (a *agent) runJob(b *testing.B, id string, n int, task map[string]any, update bool) time.Duration {
+	b.Helper()
 	group := map[string]any{
-		"Name": "sleep", "Count": n, "EphemeralDisk": map[string]any{"SizeMB": 10},
-		"Tasks": []any{map[string]any{
-			"Name": "sleep", "Driver": driver, "Config": map[string]any{"command": "/bin/sleep", "args": []string{"3600"}},
-			"Resources": map[string]any{"CPU": 2, "MemoryMB": 10}, "LogConfig": map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1},
-		}},
+		"Name": "sleep", "Count": n, "EphemeralDisk": map[string]any{"SizeMB": 10}, "Tasks": []any{task},
 	}
 	if !update {
 		group["Update"] = map[string]any{"MaxParallel": 0}
@@ -328,17 +339,11 @@ func (a *agent) tasks() int {
 
 // cpu is the seconds of processor time that agent and helpers have used.
 func (a *agent) cpu() float64 {
-	ticks := 0
+	sum := 0.0
 	for _, pid := range a.pids() {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		_, rest, _ := strings.Cut(string(text), ") ")
-		if f := strings.Fields(rest); len(f) > 12 {
-			user, _ := strconv.Atoi(f[11])
-			system, _ := strconv.Atoi(f[12])
-			ticks += user + system
-		}
+		sum += processCPU(pid)
 	}
-	return float64(ticks) / 100
+	return sum
 }
 
 // reportUse reports memory, and with no prefix processes, threads and goroutines too.

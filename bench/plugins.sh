@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Measures plugins: their start, a call, 1,000 calls a second, the memory of a
+# second process, and 100 containers beside a loop of docker run. Linux only.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+make build >/dev/null
+export DROVER_BENCH_BIN="$PWD/bin"
+run() { go test ./bench -run '^$' -bench "$1" -benchtime "$2" -timeout 15m | grep -vE '^(goos|goarch|pkg|PASS|ok|===)'; }
+run 'Plugins/^start$' 20x
+run 'Plugins/^call$' 2000x
+run 'Plugins/^calls-' 1x
+run 'Plugins/^second' 1x
+run 'DockerTasks' 2x

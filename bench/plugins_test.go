@@ -1,0 +1,295 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/plugin/plugintest"
+)
+
+// BenchmarkPlugins measures what out of process costs: the start of a plugin, a
+// call, a second process, and 1,000 calls a second, with the binaries in the
+// folder that DROVER_BENCH_BIN names. bench/plugins.sh runs it.
+func BenchmarkPlugins(b *testing.B) {
+	source := os.Getenv("DROVER_BENCH_BIN")
+	if source == "" {
+		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/plugins.sh")
+	}
+	bin := copyBinaries(b, source)
+	b.Run("start", func(b *testing.B) { benchmarkPluginStart(b, bin) })
+	b.Run("call", func(b *testing.B) { benchmarkCall(b, bin) })
+	b.Run("calls-1000-a-second", func(b *testing.B) { benchmarkCalls(b, bin) })
+	b.Run("second-process", func(b *testing.B) { benchmarkSecondProcess(b, bin) })
+}
+
+// multiCall are the plugins that are one binary.
+var multiCall = []string{"driver-exec", "driver-docker", "driver-qemu", "stats-host"}
+
+func pluginCommand(b *testing.B, bin, name string) *exec.Cmd {
+	b.Helper()
+	path := filepath.Join(bin, "plugins", name)
+	if _, err := os.Stat(path); err != nil {
+		b.Skipf("no plugin %s", name)
+	}
+	cmd := exec.Command(path)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "DROVER_PLUGIN_STATE_DIR=" + b.TempDir()}
+	return cmd
+}
+
+// benchmarkPluginStart: from exec to the end of the handshake.
+func benchmarkPluginStart(b *testing.B, bin string) {
+	for _, name := range multiCall {
+		b.Run(name, func(b *testing.B) {
+			var took []float64
+			for b.Loop() {
+				start := time.Now()
+				_, die := plugintest.Launch(b, pluginCommand(b, bin, name))
+				took = append(took, ms(time.Since(start)))
+				die()
+			}
+			quantiles(b, took, "ms")
+		})
+	}
+}
+
+// quantiles reports what was measured in place of the time of an iteration.
+func quantiles(b *testing.B, v []float64, unit string) {
+	slices.Sort(v)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(v[len(v)/2], "p50-"+unit)
+	b.ReportMetric(v[len(v)*99/100], "p99-"+unit)
+	b.ReportMetric(v[len(v)-1], "max-"+unit)
+}
+
+// benchHost is a host whose one plugin is driver-exec, and its driver raw_exec.
+func benchHost(b *testing.B, bin string) (*pluginhost.Host, pluginhost.PluginStatus) {
+	b.Helper()
+	dir := b.TempDir()
+	if err := os.Symlink(filepath.Join(bin, "drover-plugins"), filepath.Join(dir, "driver-exec")); err != nil {
+		b.Fatal(err)
+	}
+	h, err := pluginhost.New(pluginhost.Config{
+		Dir: dir, StateDir: b.TempDir(), Env: []string{"DROVER_PLUGIN_STATE_DIR=" + b.TempDir()},
+		DriverConfig: map[string]map[string]any{"raw_exec": {"enabled": true}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := h.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { h.Close(false) })
+	status := h.Status()
+	if len(status) != 1 || status[0].State != pluginhost.StateRunning {
+		b.Fatalf("the plugin is %+v", status)
+	}
+	return h, status[0]
+}
+
+// inspect is the call that is measured: it goes through everything that calls
+// of the agent go through, and is little work for the plugin.
+func inspect(b *testing.B, h *pluginhost.Host) func() error {
+	b.Helper()
+	d, err := h.Driver("raw_exec")
+	if err != nil {
+		b.Fatal(err)
+	}
+	dir := b.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "alloc", "logs"), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	task := &driver.TaskConfig{
+		ID: "bench/1", Name: "bench", AllocID: "bench", AllocDir: dir, TaskDir: dir, DriverConfig: []byte(`{"command":"/bin/sleep","args":["600"]}`),
+		Resources: driver.Resources{CPUMHz: 100, MemoryMB: 32},
+		Logs: driver.LogConfig{
+			StdoutPath: filepath.Join(dir, "alloc/logs/bench.stdout"), StderrPath: filepath.Join(dir, "alloc/logs/bench.stderr"), MaxFiles: 1, MaxFileSizeMB: 1,
+		},
+	}
+	if _, _, err := d.StartTask(b.Context(), task); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = d.DestroyTask(context.Background(), task.ID, true) })
+	return func() error {
+		_, err := d.InspectTask(b.Context(), task.ID)
+		return err
+	}
+}
+
+func benchmarkCall(b *testing.B, bin string) {
+	h, _ := benchHost(b, bin)
+	call := inspect(b, h)
+	var took []float64
+	for b.Loop() {
+		start := time.Now()
+		if err := call(); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, float64(time.Since(start).Nanoseconds())/1000)
+	}
+	quantiles(b, took, "us")
+}
+
+// benchmarkCalls makes 1,000 calls a second for some seconds, evenly, and reports
+// the processor time of both sides.
+func benchmarkCalls(b *testing.B, bin string) {
+	const seconds, rate = 5, 1000
+	h, status := benchHost(b, bin)
+	call := inspect(b, h)
+	for b.Loop() {
+		own, other := ownCPU(b), processCPU(status.PID)
+		tick := time.NewTicker(time.Second / rate)
+		start := time.Now()
+		for n := 0; n < seconds*rate; n++ {
+			<-tick.C
+			if err := call(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		tick.Stop()
+		took := time.Since(start).Seconds()
+		hostCPU, pluginCPU := ownCPU(b)-own, processCPU(status.PID)-other
+		b.ReportMetric(seconds*rate/took, "calls/s")
+		b.ReportMetric(100*hostCPU/took, "host-cpu-%")
+		b.ReportMetric(100*pluginCPU/took, "plugin-cpu-%")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+func ownCPU(b *testing.B) float64 {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+// processCPU is the seconds of processor time of another process.
+func processCPU(pid int) float64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	f := strings.Fields(rest)
+	if len(f) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return float64(user+system) / 100
+}
+
+// benchmarkSecondProcess: how much memory grows by another process of the same
+// binary.
+func benchmarkSecondProcess(b *testing.B, bin string) {
+	for _, name := range multiCall[1:] {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				first := pluginCommand(b, bin, multiCall[0])
+				_, die := plugintest.Launch(b, first)
+				settle()
+				alone := field(first.Process.Pid, "smaps_rollup", "Pss")
+				second := pluginCommand(b, bin, name)
+				_, dieToo := plugintest.Launch(b, second)
+				settle()
+				both := field(first.Process.Pid, "smaps_rollup", "Pss") + field(second.Process.Pid, "smaps_rollup", "Pss")
+				b.ReportMetric(float64(alone)/1024, "first-MiB")
+				b.ReportMetric(float64(both-alone)/1024, "second-MiB")
+				dieToo()
+				die()
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkDockerTasks runs 100 containers by an agent of the real binaries, and
+// the same containers by a loop of docker run with as many at a time as the agent
+// starts. bench/plugins.sh runs it.
+func BenchmarkDockerTasks(b *testing.B) {
+	const n, atOnce = 100, 32
+	source := os.Getenv("DROVER_BENCH_BIN")
+	if source == "" {
+		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/plugins.sh")
+	}
+	daemon, err := dockertest.Start()
+	if err != nil {
+		b.Skipf("no Docker daemon: %v", err)
+	}
+	b.Cleanup(daemon.Remove)
+	bin := copyBinaries(b, source)
+	b.Run("docker-run", func(b *testing.B) {
+		for b.Loop() {
+			start := time.Now()
+			names := runContainers(b, daemon, n, atOnce)
+			b.ReportMetric(time.Since(start).Seconds(), "running-s")
+			if out, err := daemon.CLI(append([]string{"rm", "-f"}, names...)...); err != nil {
+				b.Fatalf("%v: %s", err, out)
+			}
+		}
+		b.ReportMetric(0, "ns/op")
+	})
+	b.Run("drover", func(b *testing.B) {
+		for b.Loop() {
+			a := startAgentWith(b, bin, fmt.Sprintf("plugin \"docker\" {\n  config { endpoint = %q }\n}\n", daemon.Endpoint()))
+			a.wait(b, "the docker driver", func() bool {
+				var nodes []struct {
+					Drivers map[string]struct{ Healthy bool }
+				}
+				return a.get("/v1/nodes", &nodes) == nil && len(nodes) == 1 && nodes[0].Drivers["docker"].Healthy
+			})
+			settle()
+			idle := a.pss()
+			took := a.runJob(b, "many", n, map[string]any{
+				"Name": "sleep", "Driver": "docker",
+				"Config":    map[string]any{"image": dockertest.BusyBox, "init": true, "command": "/bin/sh", "args": []string{"-c", "sleep 600"}},
+				"Resources": map[string]any{"CPU": 2, "MemoryMB": 64}, "LogConfig": map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1},
+			}, false)
+			settle()
+			b.ReportMetric(took.Seconds(), "running-s")
+			b.ReportMetric(float64(a.pss()-idle)/n/1024, "pss-KiB/task")
+			a.stop()
+		}
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+// runContainers starts what the agent would, three mounts and an init each.
+func runContainers(b *testing.B, daemon *dockertest.Daemon, n, atOnce int) []string {
+	b.Helper()
+	names := make([]string, n)
+	slots, errs := make(chan struct{}, atOnce), make(chan error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		names[i] = fmt.Sprintf("bench-%d", i)
+		slots <- struct{}{}
+		wg.Go(func() {
+			_, err := daemon.CLI("run", "-d", "--init", "--memory", "64m", "--name", names[i], "-v", "/tmp:/a", "-v", "/tmp:/b", "-v", "/tmp:/c",
+				dockertest.BusyBox, "/bin/sh", "-c", "sleep 600")
+			errs <- err
+			<-slots
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return names
+}
