@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 	"github.com/drover-project/drover/plugins/driver-qemu/driverqemu"
+	"github.com/drover-project/drover/plugins/stats-host/statshost"
 )
 
 // plugins has the main function of each plugin by its name.
@@ -25,6 +26,7 @@ var plugins = map[string]func() error{
 	"driver-docker": driverdocker.Main,
 	"driver-exec":   driverexec.Main,
 	"driver-qemu":   driverqemu.Main,
+	"stats-host":    statshost.Main,
 }
 
 func main() {

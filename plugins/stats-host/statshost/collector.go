@@ -1,0 +1,118 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package statshost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
+	stats "github.com/drover-project/drover/sdk/stats/v1"
+)
+
+// Collector measures the machine.
+type Collector struct {
+	mounts *mounts
+
+	mu  sync.Mutex
+	cfg config
+}
+
+var _ stats.Collector = (*Collector)(nil)
+
+// config is the plugin's block.
+type config struct {
+	FileSystemTypes   []string `json:"file_system_types"`
+	ExcludeMounts     []string `json:"exclude_mounts"`
+	ExcludeDisks      []string `json:"exclude_disks"`
+	ExcludeInterfaces []string `json:"exclude_interfaces"`
+}
+
+// New returns a collector.
+func New() *Collector { return &Collector{mounts: newMounts()} }
+
+// Info implements stats.Collector.
+func (c *Collector) Info() stats.Info {
+	return stats.Info{Name: "host", Parts: stats.Parts, ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+		{
+			Name: "file_system_types", Type: schema.ListString, Default: []string{},
+			Description: "file systems to measure beside those of local disks and the root, as nfs4 or tmpfs",
+		},
+		{
+			Name: "exclude_mounts", Type: schema.ListString, Default: []string{},
+			Description: "patterns of mount points that are not measured; * stands for anything but a slash",
+		},
+		{Name: "exclude_disks", Type: schema.ListString, Default: []string{"loop*", "ram*"}, Description: "patterns of block devices that are not measured"},
+		{
+			Name: "exclude_interfaces", Type: schema.ListString, Default: []string{"veth*"},
+			Description: "patterns of network interfaces that are not measured; a container has one each",
+		},
+	}}}
+}
+
+// SetConfig implements stats.Collector.
+func (c *Collector) SetConfig(_ context.Context, body []byte) error {
+	var cfg config
+	if err := schema.Unmarshal(body, &cfg); err != nil {
+		return err
+	}
+	for name, patterns := range map[string][]string{
+		"exclude_mounts": cfg.ExcludeMounts, "exclude_disks": cfg.ExcludeDisks, "exclude_interfaces": cfg.ExcludeInterfaces,
+	} {
+		for _, p := range patterns {
+			if _, err := path.Match(p, ""); err != nil {
+				return errdefs.InvalidArgumentf("%s: the pattern %q is not well formed: %w", name, p, err)
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cfg = cfg
+	return nil
+}
+
+// excluded tells whether a name fits one of the patterns, which SetConfig has checked.
+func excluded(name string, patterns []string) bool {
+	for _, p := range patterns {
+		if ok, err := path.Match(p, name); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Collect implements stats.Collector.
+func (c *Collector) Collect(ctx context.Context, interval time.Duration) (<-chan stats.Sample, error) {
+	return stats.Every(ctx, interval, c.measure)
+}
+
+// errNone says that a machine has nothing of a part.
+var errNone = errors.New("there is nothing of the kind on this machine")
+
+// measure makes one sample. A part that cannot be read is a problem of the sample
+// and takes nothing from the others.
+func (c *Collector) measure(ctx context.Context) stats.Sample {
+	c.mu.Lock()
+	cfg := c.cfg
+	c.mu.Unlock()
+	s := stats.Sample{Time: time.Now()}
+	for _, part := range []struct {
+		name stats.Part
+		read func(context.Context, config, *stats.Sample) error
+	}{
+		{stats.PartCPU, readCPU}, {stats.PartMemory, readMemory}, {stats.PartSwap, readSwap}, {stats.PartFileSystems, c.mounts.read},
+		{stats.PartDisks, readDisks}, {stats.PartNetworks, readNetworks}, {stats.PartTemperatures, readTemperatures},
+		{stats.PartLoad, readLoad}, {stats.PartUptime, readUptime},
+	} {
+		if err := part.read(ctx, cfg, &s); err != nil {
+			s.Problems = append(s.Problems, fmt.Sprintf("%s: %v", part.name, err))
+		}
+	}
+	return s
+}
