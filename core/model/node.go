@@ -104,6 +104,8 @@ type NodePlugin struct {
 	Restarts int    // since the agent started
 	Drivers  []string
 	Devices  []string
+	// Collectors are those that measure the node's machine.
+	Collectors []string `json:",omitempty"`
 }
 
 // DrainStrategy says how a node drains.

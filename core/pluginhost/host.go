@@ -56,6 +56,9 @@ type Config struct {
 	// Topology tells plugins built for Nomad of the machine's cores; nil tells
 	// them nothing. It may block until they are known.
 	Topology func() *model.Topology
+	// StatsInterval is how often collectors measure while somebody wants to know;
+	// default 1 s.
+	StatsInterval time.Duration
 	// Disabled are plugin names (their file names) that are not launched.
 	Disabled []string
 
@@ -101,6 +104,7 @@ func (c *Config) setDefaults() {
 		}
 	}
 	set(&c.StartTimeout, 10*time.Second)
+	set(&c.StatsInterval, time.Second)
 	set(&c.PingInterval, 10*time.Second)
 	set(&c.PingTimeout, 5*time.Second)
 	set(&c.BackoffMin, 250*time.Millisecond)
@@ -165,6 +169,7 @@ type PluginStatus struct {
 	Reattached bool
 	Drivers    []string
 	Devices    []string // names of device plugins
+	Collectors []string
 	// LastError is why the plugin does not work; nil while it does.
 	LastError error
 	// LastFailure is why the newest of all failed processes ended or could not be
@@ -184,16 +189,17 @@ type PluginStatus struct {
 
 // Host runs the plugins of one agent.
 type Host struct {
-	cfg       Config
-	socketDir string
-	drivers   *drivers
-	devices   *devices
-	digests   *digests
-	changed   *signal // of any plugin's status
-	catalog   *catalog
-	versions  versions
-	others    *others
-	locks     locks
+	cfg        Config
+	socketDir  string
+	drivers    *drivers
+	devices    *devices
+	collectors *collectors
+	digests    *digests
+	changed    *signal // of any plugin's status
+	catalog    *catalog
+	versions   versions
+	others     *others
+	locks      locks
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -216,7 +222,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, socketDir: socketDir, devices: newDevices(cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
+		cfg: cfg, socketDir: socketDir, devices: newDevices(cfg.Logger), collectors: newCollectors(cfg.StatsInterval, cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
 	}
 	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
@@ -286,6 +292,7 @@ func (h *Host) Close(keepPlugins bool) {
 	}
 	h.done.Wait()
 	h.drivers.close()
+	h.collectors.close()
 }
 
 func (h *Host) keeping() bool {
@@ -357,6 +364,11 @@ func (h *Host) ReserveDevices(ctx context.Context, vendor, typ, name string, ids
 func (h *Host) DeviceStats(ctx context.Context, interval time.Duration) <-chan []device.GroupStats {
 	return h.devices.stats(ctx, interval)
 }
+
+// HostStats wants what the collectors measure of the machine and returns it by
+// collector; it waits a short while for what is not there yet. Nothing is measured
+// but for a while after a call.
+func (h *Host) HostStats(ctx context.Context) []HostReading { return h.collectors.readings(ctx) }
 
 // OnRestart has f called, in a goroutine of its own, whenever a new process
 // serves the driver, after its known tasks were recovered. The returned function

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
@@ -38,7 +39,7 @@ type part interface {
 }
 
 // known are the kinds that this host can use.
-var known = []plugin.Kind{driver.KindV1, driver.KindNomad, device.KindV1, device.KindNomad}
+var known = []plugin.Kind{driver.KindV1, driver.KindNomad, device.KindV1, device.KindNomad, stats.KindV1}
 
 // attach asks a process for all that it serves and reserves the names; see part.
 func (h *Host) attach(ctx context.Context, pluginName string, p *process) ([]part, error) {
@@ -59,6 +60,8 @@ func (h *Host) attach(ctx context.Context, pluginName string, p *process) ([]par
 			one, err = h.drivers.attach(ctx, pluginName, p)
 		case device.KindV1, device.KindNomad:
 			one, err = h.devices.attach(ctx, pluginName, p)
+		case stats.KindV1:
+			one, err = h.collectors.attach(ctx, pluginName, p)
 		}
 		if err != nil {
 			return nil, err
@@ -106,3 +109,5 @@ func names(parts []part, of func(part) bool) []string {
 func isDriver(p part) bool { _, ok := p.(*driverSession); return ok }
 
 func isDevice(p part) bool { _, ok := p.(*deviceSession); return ok }
+
+func isCollector(p part) bool { _, ok := p.(*collectorSession); return ok }

@@ -89,6 +89,7 @@ func (s *supervised) snapshot() PluginStatus {
 	defer s.mu.Unlock()
 	out := s.status
 	out.Drivers, out.Devices = slices.Clone(out.Drivers), slices.Clone(out.Devices)
+	out.Collectors = slices.Clone(out.Collectors)
 	if out.State == StateRunning {
 		if why := s.host.drivers.unanswering(out.Drivers); why != nil {
 			out.State, out.LastError = StateNotAnswering, why
@@ -266,6 +267,7 @@ func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *pr
 	s.set(func(st *PluginStatus) {
 		st.Version, st.PID, st.State, st.LastError = p.info.Version, p.pid, s.mode.state(StateRunning), nil
 		st.Reattached, st.Drivers, st.Devices = p.reattached, names(parts, isDriver), names(parts, isDevice)
+		st.Collectors = names(parts, isCollector)
 	})
 	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.name, "version", p.info.Version, "pid", p.pid, "reattached", p.reattached)
 	steady := time.AfterFunc(s.host.cfg.Steady, s.recovered)

@@ -169,6 +169,7 @@ func partNames(parts []part) []string { return names(parts, func(part) bool { re
 func (h *Host) release(name string, keep []string) {
 	h.drivers.release(name, keep)
 	h.devices.release(name, keep)
+	h.collectors.release(name, keep)
 }
 
 // refuse makes what a plugin serves take no new task for that reason; nil lets it.

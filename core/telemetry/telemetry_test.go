@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,7 +79,7 @@ func TestASetIsOrderedAndFilteredAndNamesHaveOneSource(t *testing.T) {
 type sink struct {
 	sets   chan *telemetry.Set
 	hold   chan struct{}
-	fail   error
+	fail   atomic.Pointer[error]
 	closed chan struct{}
 }
 
@@ -91,7 +92,10 @@ func (s *sink) Publish(ctx context.Context, set *telemetry.Set) error {
 	if s.hold != nil {
 		<-s.hold
 	}
-	return s.fail
+	if err := s.fail.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (s *sink) Close() error { close(s.closed); return nil }
@@ -148,13 +152,14 @@ func TestAnErrorOfASinkIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := telemetry.New(telemetry.Config{Interval: time.Second, Logger: hclog.New(&hclog.LoggerOptions{Output: &text})})
 		s := newSink()
-		s.fail = errors.New("no route")
+		broken := errors.New("no route")
+		s.fail.Store(&broken)
 		r.Attach("statsd", s)
 		ended := make(chan struct{})
 		go func() { r.Run(ctx); close(ended) }()
 		time.Sleep(5*time.Second + time.Millisecond)
 		synctest.Wait()
-		s.fail = nil
+		s.fail.Store(nil)
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		cancel()

@@ -201,9 +201,9 @@ func (s *session) nodePlugins(n *model.Node) {
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(n.Plugins)) {
 		p := n.Plugins[name]
-		rows = append(rows, []string{name, p.Version, p.State, text(p.Restarts), strings.Join(p.Drivers, ","), strings.Join(p.Devices, ","), p.Error})
+		rows = append(rows, []string{name, p.Version, p.State, text(p.Restarts), strings.Join(p.Drivers, ","), strings.Join(p.Devices, ","), strings.Join(p.Collectors, ","), p.Error})
 	}
-	s.tableOr("No plugins", []string{"Name", "Version", "State", "Restarts", "Drivers", "Devices", "Error"}, rows)
+	s.tableOr("No plugins", []string{"Name", "Version", "State", "Restarts", "Drivers", "Devices", "Collectors", "Error"}, rows)
 }
 
 // hostStats is what is measured of a node.

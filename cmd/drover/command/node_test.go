@@ -12,6 +12,7 @@ func TestAVerboseNodeShowsItsPluginsAndWhatHappenedToThem(t *testing.T) {
 	answers := world()
 	answers["GET /v1/node/"+nodeID] = `{"ID":"` + nodeID + `","Name":"n1","Status":"down",
 	  "Plugins":{
+	    "stats-host":{"Version":"0.1.0","State":"running","Collectors":["host"]},
 	    "driver-exec":{"Version":"1.0.0","State":"running","Drivers":["exec","raw_exec"]},
 	    "device-gpu":{"Version":"2.1.0","State":"crash loop","Restarts":12,"Devices":["gpu"],"Error":"no library"}},
 	  "Events":[{"Timestamp":"2026-01-02T03:04:05Z","Subsystem":"Plugin","Message":"Plugin \"device-gpu\" failed","Details":{"pid":"7","error":"no library"}}]}`
@@ -21,9 +22,10 @@ func TestAVerboseNodeShowsItsPluginsAndWhatHappenedToThem(t *testing.T) {
 		t.Fatalf("exit code %d: %s", r.code, r.err)
 	}
 	const plugins = `Plugins
-Name         Version  State       Restarts  Drivers        Devices  Error
-device-gpu   2.1.0    crash loop  12        <none>         gpu      no library
-driver-exec  1.0.0    running     0         exec,raw_exec  <none>   <none>
+Name         Version  State       Restarts  Drivers        Devices  Collectors  Error
+device-gpu   2.1.0    crash loop  12        <none>         gpu      <none>      no library
+driver-exec  1.0.0    running     0         exec,raw_exec  <none>   <none>      <none>
+stats-host   0.1.0    running     0         <none>         <none>   host        <none>
 `
 	if !strings.Contains(r.out, plugins) {
 		t.Errorf("no plugins in\n%s", r.out)

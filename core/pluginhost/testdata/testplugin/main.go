@@ -19,6 +19,8 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest/shelldriver"
 	"github.com/drover-project/drover/sdk/plugin"
+	stats "github.com/drover-project/drover/sdk/stats/v1"
+	"github.com/drover-project/drover/sdk/stats/v1/statstest/filestats"
 )
 
 func main() {
@@ -41,6 +43,8 @@ func main() {
 		})
 	case "devices":
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("shell")), device.Service(filedevice.New("file")))
+	case "collects":
+		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, stats.Service(filestats.New("file"), filestats.New("other")))
 	default:
 		if name == "chatty" {
 			go chat()

@@ -1,0 +1,209 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/pluginhost/feed"
+	"github.com/drover-project/drover/core/pluginhost/stats"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// HostReading is what one collector has measured. Now and Before are its two newest
+// samples, nil while there are none; At is when Now came. Problem says why Now is
+// not of now: the plugin is away, say. It then stays readable, with its time.
+type HostReading struct {
+	Collector     string
+	Plugin        string
+	PluginVersion string
+	Info          stats.Info
+	Now, Before   *stats.Sample
+	At            time.Time
+	Problem       error
+}
+
+// collectors holds what all plugins serve of kind stats.
+type collectors struct {
+	log      hclog.Logger
+	interval time.Duration
+
+	mu     sync.Mutex
+	byName map[string]*collectorEntry
+	closed bool
+}
+
+// samplePair is the two newest samples of a collector.
+type samplePair struct{ now, before *stats.Sample }
+
+// collectorEntry is one collector's name. It belongs to the plugin that served it first.
+type collectorEntry struct {
+	plugin, version string
+	info            stats.Info    // without a name: a version that is being tried
+	backend         stats.Backend // nil while no process serves it
+	away            error         // why
+	feed            *feed.Feed[stats.Sample, samplePair]
+}
+
+func newCollectors(interval time.Duration, log hclog.Logger) *collectors {
+	return &collectors{log: log, interval: interval, byName: map[string]*collectorEntry{}}
+}
+
+func (c *collectors) close() {
+	c.mu.Lock()
+	c.closed = true
+	entries := make([]*collectorEntry, 0, len(c.byName))
+	for _, e := range c.byName {
+		entries = append(entries, e)
+	}
+	c.mu.Unlock()
+	for _, e := range entries {
+		e.feed.Close()
+	}
+}
+
+// collectorSession is the collectors of one process.
+type collectorSession struct {
+	collectors *collectors
+	plugin     string
+	version    string
+	backends   []stats.Backend
+}
+
+func (c *collectors) attach(ctx context.Context, pluginName string, p *process) (*collectorSession, error) {
+	backends, err := stats.ConnectV1(ctx, p.conn)
+	if err != nil {
+		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
+	}
+	for _, b := range backends {
+		if err := c.claim(b.Info(), pluginName, p); err != nil {
+			return nil, err
+		}
+	}
+	return &collectorSession{collectors: c, plugin: pluginName, version: p.info.Version, backends: backends}, nil
+}
+
+// claim reserves the name for the plugin.
+func (c *collectors) claim(info stats.Info, pluginName string, p *process) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.byName[info.Name]
+	if e == nil {
+		e = &collectorEntry{plugin: pluginName, away: errdefs.Unavailablef("collector %q: its plugin does not run yet", info.Name)}
+		e.feed = feed.New(feed.Config[stats.Sample, samplePair]{
+			Name: fmt.Sprintf("collector %q", info.Name), Interval: c.interval, Keep: true, Logger: c.log,
+			Open: func(ctx context.Context, interval time.Duration) (<-chan stats.Sample, error) {
+				return c.collect(ctx, info.Name, interval)
+			},
+			Take: func(before samplePair, got stats.Sample) samplePair { return samplePair{now: &got, before: before.now} },
+		})
+		c.byName[info.Name] = e
+	}
+	if e.plugin != pluginName {
+		return errdefs.AlreadyExistsf("plugin %s: serves the collector %q, which plugin %q serves already; remove one of the two", p.file.path, info.Name, e.plugin)
+	}
+	return nil
+}
+
+// collect opens a stream of the process that serves the collector now.
+func (c *collectors) collect(ctx context.Context, name string, interval time.Duration) (<-chan stats.Sample, error) {
+	c.mu.Lock()
+	var backend stats.Backend
+	away := errdefs.Unavailablef("collector %q: no plugin serves it any more", name)
+	if e := c.byName[name]; e != nil {
+		backend, away = e.backend, e.away
+	}
+	c.mu.Unlock()
+	if backend == nil {
+		return nil, away
+	}
+	return backend.Collect(ctx, interval)
+}
+
+func (s *collectorSession) open(ctx context.Context, configs map[string]map[string]any) {
+	for _, b := range s.backends {
+		name := b.Info().Name
+		err := configureBlock(ctx, name, b.Info().ConfigSchema, configOf(configs, name, s.plugin), b.SetConfig)
+		if err != nil {
+			s.collectors.log.Error("collector cannot be used as it is configured", "collector", name, "error", err)
+		}
+		s.serve(b, err)
+	}
+}
+
+// serve says that the process serves a collector, or why it does not.
+func (s *collectorSession) serve(b stats.Backend, away error) {
+	info := b.Info()
+	s.collectors.mu.Lock()
+	e := s.collectors.byName[info.Name]
+	e.version, e.info, e.backend, e.away = s.version, info, b, away
+	if away != nil {
+		e.backend = nil
+	}
+	s.collectors.mu.Unlock()
+	e.feed.Retry()
+}
+
+// lost says why a process serves a collector no more, unless another does already.
+func (c *collectors) lost(name string, b stats.Backend, why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.byName[name]; e != nil && e.backend == b {
+		e.backend, e.away = nil, why
+	}
+}
+
+func (s *collectorSession) names() []string {
+	var out []string
+	for _, b := range s.backends {
+		out = append(out, b.Info().Name)
+	}
+	return out
+}
+
+func (s *collectorSession) detach(reason error) {
+	for _, b := range s.backends {
+		name := b.Info().Name
+		why := errdefs.Unavailablef("collector %q: its plugin does not run and is being restarted: %w", name, reason)
+		if errors.Is(reason, context.Canceled) {
+			why = errdefs.Unavailablef("collector %q: its plugin was ended", name)
+		}
+		s.collectors.lost(name, b, why)
+	}
+}
+
+// readings wants what every collector measures and waits a while for what is new.
+func (c *collectors) readings(ctx context.Context) []HostReading {
+	ctx, cancel := context.WithTimeout(ctx, feed.Wait)
+	defer cancel()
+	c.mu.Lock()
+	out := make([]HostReading, 0, len(c.byName))
+	feeds := make(map[string]*feed.Feed[stats.Sample, samplePair], len(c.byName))
+	for name, e := range c.byName {
+		if e.info.Name == "" {
+			continue
+		}
+		out = append(out, HostReading{Collector: name, Plugin: e.plugin, PluginVersion: e.version, Info: e.info})
+		feeds[name] = e.feed
+		if !c.closed {
+			e.feed.Want() // all at once; each is waited for below
+		}
+	}
+	c.mu.Unlock()
+	slices.SortFunc(out, func(a, b HostReading) int { return strings.Compare(a.Collector, b.Collector) })
+	for i := range out {
+		var pair samplePair
+		pair, out[i].At, out[i].Problem = feeds[out[i].Collector].Get(ctx)
+		out[i].Now, out[i].Before = pair.now, pair.before
+	}
+	return out
+}

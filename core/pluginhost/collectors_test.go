@@ -1,0 +1,111 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package pluginhost_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/stats"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// withCollectors is a config of a host with a plugin of two collectors, which read
+// the files of the returned directory.
+func withCollectors(t *testing.T) (pluginhost.Config, string) {
+	t.Helper()
+	cfg, dir := config(t, "collects"), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "speed"), []byte("900"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.DriverConfig = map[string]map[string]any{"collects": {"dir": dir}}
+	cfg.StatsInterval = 10 * time.Millisecond
+	return cfg, dir
+}
+
+func value(s *stats.Sample, series string) float64 {
+	if s == nil {
+		return -1
+	}
+	for _, v := range s.Values {
+		if v.Series == series {
+			return v.Value
+		}
+	}
+	return -1
+}
+
+func TestWhatCollectorsMeasureIsToldByCollector(t *testing.T) {
+	cfg, _ := withCollectors(t)
+	h := start(t, cfg)
+	if st := only(t, h); strings.Join(st.Collectors, " ") != "file other" {
+		t.Fatalf("status %+v", st)
+	}
+	r := h.HostStats(t.Context())
+	if len(r) != 2 || r[0].Collector != "file" || r[1].Collector != "other" || r[0].Plugin != "collects" || r[0].PluginVersion != "1.2.3" {
+		t.Fatalf("readings %+v", r)
+	}
+	if r[0].Problem != nil || value(r[0].Now, "file.value") != 900 || time.Since(r[0].At) > time.Minute || len(r[0].Info.Series) != 2 {
+		t.Fatalf("reading %+v", r[0])
+	}
+	eventually(t, "there is a sample before", func() bool {
+		r := h.HostStats(t.Context())
+		return r[0].Before != nil && value(r[0].Before, "reads") < value(r[0].Now, "reads")
+	})
+}
+
+func TestAKilledCollectorLeavesItsLastValuesWithTheirTimeAndIsReadAgain(t *testing.T) {
+	cfg, dir := withCollectors(t)
+	cfg.BackoffMin, cfg.BackoffMax = time.Hour, time.Hour // it stays away until a new host
+	h := start(t, cfg)
+	first := h.HostStats(t.Context())[0]
+	if first.Problem != nil || value(first.Now, "file.value") != 900 {
+		t.Fatalf("reading %+v", first)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "speed"), []byte("901"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(only(t, h).PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the plugin's end is noticed", func() bool { return only(t, h).LastError != nil })
+	eventually(t, "the reading is known to be old", func() bool { return h.HostStats(t.Context())[0].Problem != nil })
+	old := h.HostStats(t.Context())[0]
+	if !errdefs.IsUnavailable(old.Problem) || !strings.Contains(old.Problem.Error(), `collector "file"`) || value(old.Now, "file.value") < 900 || time.Since(old.At) < 4*time.Second {
+		t.Fatalf("while it is away: %+v", old)
+	}
+}
+
+func TestAStreamCarriesOnInTheNextProcess(t *testing.T) {
+	cfg, dir := withCollectors(t)
+	h := start(t, cfg)
+	h.HostStats(t.Context())
+	pid := only(t, h).PID
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "speed"), []byte("901"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another process is read", func() bool {
+		r := h.HostStats(t.Context())[0]
+		return only(t, h).PID != pid && r.Problem == nil && value(r.Now, "file.value") == 901
+	})
+}
+
+func TestACollectorThatIsConfiguredWronglySaysSo(t *testing.T) {
+	cfg, _ := withCollectors(t)
+	cfg.DriverConfig = nil
+	r := start(t, cfg).HostStats(t.Context())
+	if len(r) != 2 || r[0].Now != nil || !errdefs.IsInvalidArgument(r[0].Problem) || !strings.Contains(r[0].Problem.Error(), "dir") {
+		t.Fatalf("readings %+v", r)
+	}
+}
