@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -25,31 +24,19 @@ func (l *loop) fork(t *task, spec *Spec, files []uintptr) error {
 	if u := spec.User; u != nil {
 		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups, NoSetGroups: os.Geteuid() != 0}
 	}
-	var cgroup int
-	if len(spec.CgroupDirs) == 0 {
-		t.cgroup, cgroup = taskCgroup(l.cgroups, t.key)
-		defer closeFD(cgroup)
-	}
 	attr.Sys.PidFD = &t.pidfd
-	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = t.cgroup != "", cgroup
-	if err := sandbox.BindCores(t.cgroup, spec.Cores); err != nil {
-		return errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
-	}
-	back, err := onCores(spec.Cores)
-	if err != nil {
-		return errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
-	}
-	defer back()
-	pid, err := syscall.ForkExec(spec.Path, spec.Args, attr)
-	if err != nil && attr.Sys.UseCgroupFD && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ENOEXEC) {
-		// The cgroup is a help, not a condition.
-		_ = os.Remove(t.cgroup)
-		t.cgroup, attr.Sys.UseCgroupFD = "", false
-		pid, err = syscall.ForkExec(spec.Path, spec.Args, attr)
+	var pid int
+	err := sandbox.Within(spec.CgroupDirs, func(unified int) (err error) {
+		pid, err = l.forkInto(t, spec, attr, unified)
+		return err
+	})
+	var command *sandbox.CommandError
+	if errors.As(err, &command) {
+		err = errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
 	}
 	if err != nil {
 		t.pidfd = -1
-		return forkError(t.id, spec, err)
+		return err
 	}
 	t.pid = pid
 	if t.pidfd < 0 {
@@ -60,6 +47,35 @@ func (l *loop) fork(t *task, spec *Spec, files []uintptr) error {
 		}
 	}
 	return nil
+}
+
+// forkInto forks into the cgroup that is open as unified, or into a new one of the
+// task's own if it names none.
+func (l *loop) forkInto(t *task, spec *Spec, attr *syscall.ProcAttr, unified int) (int, error) {
+	if len(spec.CgroupDirs) == 0 {
+		t.cgroup, unified = taskCgroup(l.cgroups, t.key)
+		defer closeFD(unified)
+	}
+	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = unified >= 0, unified
+	if err := sandbox.BindCores(t.cgroup, spec.Cores); err != nil {
+		return 0, errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
+	}
+	back, err := onCores(spec.Cores)
+	if err != nil {
+		return 0, errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
+	}
+	defer back()
+	pid, err := syscall.ForkExec(spec.Path, spec.Args, attr)
+	if err != nil && t.cgroup != "" && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ENOEXEC) {
+		// A cgroup of its own is a help, not a condition.
+		_ = os.Remove(t.cgroup)
+		t.cgroup, attr.Sys.UseCgroupFD = "", false
+		pid, err = syscall.ForkExec(spec.Path, spec.Args, attr)
+	}
+	if err != nil {
+		return 0, forkError(t.id, spec, err)
+	}
+	return pid, nil
 }
 
 // onCores binds the calling thread to cores, so that what it forks is bound from
@@ -95,7 +111,11 @@ func forkError(id string, spec *Spec, err error) error {
 	case errors.Is(err, syscall.ETXTBSY):
 		return errdefs.Unavailablef("start task %q: run %s: %w; somebody still writes it, try again", id, spec.Path, err)
 	}
-	return errdefs.InvalidArgumentf("start task %q: run %s in %s: %w; check that both exist, that the program is executable and made for this machine, and that the task's user may use them", id, spec.Path, spec.Dir, err)
+	groups := ""
+	if len(spec.CgroupDirs) > 0 {
+		groups = fmt.Sprintf(", and that processes may be put into the cgroups %v", spec.CgroupDirs)
+	}
+	return errdefs.InvalidArgumentf("start task %q: run %s in %s: %w; check that both exist, that the program is executable and made for this machine, and that the task's user may use them%s", id, spec.Path, spec.Dir, err, groups)
 }
 
 // place sets what can be set only from outside the new process.
@@ -105,12 +125,6 @@ func place(pid int, spec *Spec) error {
 		err := os.WriteFile("/proc/"+p+"/oom_score_adj", []byte(strconv.Itoa(*spec.OOMScoreAdj)), 0)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("set oom_score_adj to %d: %w", *spec.OOMScoreAdj, err)
-		}
-	}
-	for _, dir := range spec.CgroupDirs {
-		err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(p), 0)
-		if err != nil && !errors.Is(err, unix.ESRCH) { // it may have ended already
-			return errdefs.InvalidArgumentf("put the task into the cgroup %s: %w; it must exist and be writable to the agent", dir, err)
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ type Spec struct {
 	OOMScoreAdj *int `json:"oom_score_adj,omitempty"`
 	// Cores are the only ones that the task runs on; empty for all. Linux only.
 	Cores []int `json:"cores,omitempty"`
-	// CgroupDirs are existing cgroups that the task is put into instead of one
+	// CgroupDirs are existing cgroups that the task is started in instead of one
 	// of its own. They may hold others too and are never killed as a whole.
 	CgroupDirs []string `json:"cgroup_dirs,omitempty"`
 	// Sandbox isolates the task. Path and Dir are not used then: they are looked

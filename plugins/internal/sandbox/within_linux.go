@@ -1,0 +1,54 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Within has f fork a process that is in existing cgroups from its first instruction
+// on. f runs on a thread that is in those of version 1, which what it forks inherits;
+// the one of version 2, in which only whole processes can be, is open for clone as
+// unified, -1 if dirs have none.
+func Within(dirs []string, f func(unified int) error) error {
+	unified, legacy := -1, []string{}
+	defer func() { closeFD(unified) }()
+	for _, dir := range dirs {
+		var st unix.Statfs_t
+		err := unix.Statfs(dir, &st)
+		switch {
+		case err == nil && st.Type == unix.CGROUP2_SUPER_MAGIC && unified < 0:
+			unified, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		case err == nil && st.Type == unix.CGROUP2_SUPER_MAGIC:
+			err = fmt.Errorf("a process is in one cgroup of version 2 only")
+		case err == nil:
+			legacy = append(legacy, dir)
+		}
+		if err != nil {
+			return enterError(dir, err)
+		}
+	}
+	enter := func() error {
+		for _, dir := range legacy {
+			if err := os.WriteFile(filepath.Join(dir, "tasks"), []byte("0"), 0); err != nil {
+				return enterError(dir, err)
+			}
+		}
+		return f(unified)
+	}
+	if len(legacy) == 0 {
+		return enter()
+	}
+	return onThread(enter)
+}
+
+func enterError(dir string, err error) error {
+	return &CommandError{fmt.Errorf("put the task into the cgroup %s: %w; it must exist and be writable to the agent", dir, err)}
+}
