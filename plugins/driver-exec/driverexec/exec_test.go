@@ -111,7 +111,7 @@ func newCellOf(t testing.TB, config map[string]any, newDriver func(dir string) c
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	c := &cell{closer: newDriver(filepath.Join(dir, "state")), t: t, ctx: ctx, dir: dir}
 	t.Cleanup(func() {
 		err := c.Close()
