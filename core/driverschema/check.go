@@ -43,7 +43,7 @@ type Report struct {
 }
 
 // Found is what is known about a driver: the bodies to check against, the newest
-// first, and whether a cluster that has nodes has none with the driver.
+// first, and whether a cluster that has nodes has none that offers the driver.
 type Found struct {
 	Bodies []*Body
 	Absent bool
@@ -77,7 +77,7 @@ func (r *report) task(g *model.TaskGroup, t *model.Task) {
 	}
 	at := Finding{Group: g.Name, Task: t.Name, Driver: t.Driver}
 	if found.Absent {
-		at.Path, at.Text = "driver", fmt.Sprintf("no node of the cluster has driver %q", t.Driver)
+		at.Path, at.Text = "driver", fmt.Sprintf("no node of the cluster offers driver %q", t.Driver)
 		r.Ignored = append(r.Ignored, at)
 	}
 	var first schema.Problems

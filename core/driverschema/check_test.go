@@ -76,7 +76,7 @@ func TestADriverOfWhichNothingIsKnownIsNotChecked(t *testing.T) {
 	}
 	r = driverschema.Check(job(task(nil)), func(string) driverschema.Found { return driverschema.Found{Absent: true} })
 	same(t, r.Problems)
-	same(t, r.Ignored, `task group "web" -> task "server" -> driver: no node of the cluster has driver "shell"`)
+	same(t, r.Ignored, `task group "web" -> task "server" -> driver: no node of the cluster offers driver "shell"`)
 }
 
 func TestTheBodiesAreThoseOfTheNodesThatTheJobMayRunOn(t *testing.T) {

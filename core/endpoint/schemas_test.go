@@ -124,7 +124,7 @@ func TestVersionsOfADriverLiveSideBySide(t *testing.T) {
 	s.propose(&fsm.DeregisterNodes{IDs: []string{"n1", "n2", "n3"}})
 	s.node("n4", "dc1", nil)
 	v, err := s.ValidateJob(s.ctx, &api.JobValidateRequest{Job: withConfig(`{"comand":"x"}`, "")})
-	if err != nil || !slices.Contains(v.ValidationErrors, misspelt) || !strings.Contains(v.Warnings, `no node of the cluster has driver "raw_exec"`) {
+	if err != nil || !slices.Contains(v.ValidationErrors, misspelt) || !strings.Contains(v.Warnings, `no node of the cluster offers driver "raw_exec"`) {
 		t.Fatalf("a driver is forgotten with its last node: %+v, %v", v, err)
 	}
 	s.propose(&fsm.DeleteDriverSchemas{Hashes: []string{hashOf(t, rawExec(t, 1)), hashOf(t, rawExec(t, 2))}})

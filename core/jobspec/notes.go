@@ -6,6 +6,7 @@ package jobspec
 import (
 	"errors"
 	"reflect"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 )
@@ -29,7 +30,8 @@ func (j *Draft) Where(group, task, path string) string {
 	return rng.String()
 }
 
-// Refuse returns the notes as the error that a mistake in the file itself gives.
+// Refuse returns the notes as the error that mistakes in the file itself give, in
+// the order of the file.
 func (j *Draft) Refuse(notes []Note) error {
 	var diags hcl.Diagnostics
 	var plain []error
@@ -44,6 +46,7 @@ func (j *Draft) Refuse(notes []Note) error {
 	if len(diags) == 0 {
 		return errors.Join(plain...)
 	}
+	slices.SortStableFunc(diags, func(a, b *hcl.Diagnostic) int { return a.Subject.Start.Byte - b.Subject.Start.Byte })
 	return &ParseError{diags: diags, src: j.origin.files}
 }
 

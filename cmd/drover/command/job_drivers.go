@@ -14,6 +14,7 @@ import (
 	"github.com/drover-project/drover/core/driverschema"
 	"github.com/drover-project/drover/core/jobspec"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // driverTimeout bounds the reading of drivers' schemas: they make messages better,
@@ -46,7 +47,7 @@ func (s *session) askDrivers(ctx context.Context, draft *jobspec.Draft) *driverR
 func (s *session) foundDriver(ctx context.Context, job *model.Job, driver string) driverschema.Found {
 	answer, err := s.client.DriverSchemas(ctx, driver)
 	if err != nil {
-		return driverschema.Found{}
+		return driverschema.Found{Absent: errdefs.IsNotFound(err)}
 	}
 	var all []driverschema.Known
 	for _, x := range answer.Schemas {
@@ -60,7 +61,7 @@ func (s *session) foundDriver(ctx context.Context, job *model.Job, driver string
 		}
 		all = append(all, k)
 	}
-	return driverschema.Found{Bodies: driverschema.Choose(all, job)}
+	return driverschema.Found{Bodies: driverschema.Choose(all, job), Absent: answer.Nodes == 0}
 }
 
 // err is the problems with their places in the file, nil without one.
@@ -82,7 +83,8 @@ func (r *driverReport) err() error {
 	return r.draft.Refuse(notes)
 }
 
-// locate puts places of the file before the warnings that are the drivers'.
+// locate puts places of the file before the warnings of the servers that are the
+// drivers'.
 func (r *driverReport) locate(warnings string) string {
 	lines := strings.Split(warnings, "\n")
 	for _, f := range r.Ignored {
