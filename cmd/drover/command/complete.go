@@ -26,7 +26,7 @@ const completeWithin = 2 * time.Second
 
 // flagValues says what the values of flags are: contexts of searches or files.
 var flagValues = map[string]string{"namespace": "namespaces", "job": "jobs", "node-id": "nodes", "node": "nodes", "node-pool": "node_pools", "alloc": "allocs",
-	"var-file": takesFiles, "config": takesFiles, "task-config": takesFiles, "ca-cert": takesFiles, "ca-path": takesFiles, "client-cert": takesFiles, "client-key": takesFiles}
+	"var-file": takesFiles, "config": takesFiles, "dir": takesFiles, "replace": takesFiles, "task-config": takesFiles, "ca-cert": takesFiles, "ca-path": takesFiles, "client-cert": takesFiles, "client-key": takesFiles}
 
 // AutocompleteFlags lists the flags for the shell.
 func (a *adapter) AutocompleteFlags() complete.Flags {

@@ -76,7 +76,7 @@ func specs() map[string]func() spec {
 		"operator gossip keyring generate": gossipGenerate,
 		"operator root keyring list":       keyringList, "operator root keyring rotate": keyringRotate, "operator root keyring remove": keyringRemove,
 
-		"plugin check": pluginCheck,
+		"plugin check": pluginCheck, "plugin new": pluginNew,
 
 		"plugin list": pluginList, "plugin status": pluginStatus, "plugin install": pluginInstall, "plugin upgrade": pluginUpgrade, "plugin remove": pluginRemove,
 		"plugin rollback": pluginAction("rollback", "Returns a plugin of a node to the version before",

@@ -1,0 +1,197 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package scaffold writes the first version of a plugin: a whole Go module that
+// builds, passes the suite of its contract and runs under an agent. It owns the
+// templates. cmd/drover/command imports it.
+package scaffold
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"go/format"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// Kinds are those of which a plugin can be made.
+var Kinds = []string{"driver", "device", "stats"}
+
+// sdkModule is the module that a plugin imports its contract from.
+const sdkModule = "github.com/drover-project/drover"
+
+// Options says what is written and where.
+type Options struct {
+	// Name is that of the plugin, its executable, and what it serves.
+	Name string
+	Kind string
+	// Dir is where the module's folder, called Name, is made.
+	Dir string
+	// Module is the path of the new module; empty means Name.
+	Module string
+	// Replace is the root of a checkout of Drover to build with instead of a
+	// release, with what it needs taken from its go.mod and go.sum.
+	Replace string
+	// Release is the release to build with, as "v1.2.3"; empty means that the user
+	// chooses one with go get.
+	Release string
+}
+
+// data is what templates see.
+type data struct {
+	Name    string
+	Kind    string
+	Module  string
+	Package string // a Go package name
+	Env     string // the beginning of the name of a variable
+	Series  string // the beginning of the name of a series
+	Replace string
+}
+
+// names is what the name of a plugin may be: that of a file, a driver in a job
+// file and a block of a configuration.
+var names = regexp.MustCompile(`^[a-z][a-z0-9]*([-_][a-z0-9]+)*$`)
+
+// Write makes the module and returns its files, relative to its folder.
+func Write(o Options) (dir string, files []string, err error) {
+	d, err := o.check()
+	if err != nil {
+		return "", nil, err
+	}
+	made, err := render(d)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := o.module(d, made); err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(o.Dir, o.Name)
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return "", nil, errdefs.AlreadyExistsf("%s is there and not empty; choose another name or -dir", dir)
+	}
+	for name, body := range made {
+		to := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return "", nil, fmt.Errorf("write the plugin: %w", err)
+		}
+		if err := os.WriteFile(to, body, 0o644); err != nil {
+			return "", nil, fmt.Errorf("write the plugin: %w", err)
+		}
+		files = append(files, name)
+	}
+	slices.Sort(files)
+	return dir, files, nil
+}
+
+func (o *Options) check() (data, error) {
+	if !names.MatchString(o.Name) || len(o.Name) > 60 {
+		return data{}, errdefs.InvalidArgumentf("the name %q cannot be that of a plugin; use lower case letters, digits and single - or _, a letter first", o.Name)
+	}
+	if !slices.Contains(Kinds, o.Kind) {
+		return data{}, errdefs.InvalidArgumentf("there is no kind %q; known are %s", o.Kind, strings.Join(Kinds, ", "))
+	}
+	if o.Module == "" {
+		o.Module = o.Name
+	}
+	if strings.ContainsAny(o.Module, " \t\n\"`\\") || path.Clean(o.Module) != o.Module || path.IsAbs(o.Module) {
+		return data{}, errdefs.InvalidArgumentf("%q is no path of a Go module, as example.org/you/%s is", o.Module, o.Name)
+	}
+	plain := strings.NewReplacer("-", "", "_", "").Replace(o.Name)
+	if token.IsKeyword(plain) || slices.Contains([]string{"main", "driver", "device", "stats", "plugin", "internal", "vendor", "testdata"}, plain) {
+		plain += "plugin" // a name that the module's files use or Go keeps
+	}
+	return data{
+		Name: o.Name, Kind: o.Kind, Module: o.Module, Package: plain, Replace: o.Replace,
+		Env: strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_")), Series: strings.NewReplacer("-", "_").Replace(o.Name),
+	}, nil
+}
+
+// render returns the files of the kind and those of all kinds. Go files but main.go
+// are the package's.
+func render(d data) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for _, folder := range []string{"all", d.Kind} {
+		base := path.Join("templates", folder)
+		entries, err := fs.ReadDir(templates, base)
+		if err != nil {
+			return nil, errdefs.Internalf("read the templates: %w", err)
+		}
+		for _, e := range entries {
+			name := strings.TrimSuffix(e.Name(), ".tmpl")
+			t, err := template.New(name).Delims("[[", "]]").Option("missingkey=error").ParseFS(templates, path.Join(base, e.Name()))
+			if err != nil {
+				return nil, errdefs.Internalf("read the template of %s: %w", name, err)
+			}
+			var b bytes.Buffer
+			if err := t.ExecuteTemplate(&b, e.Name(), d); err != nil {
+				return nil, errdefs.Internalf("fill in the template of %s: %w", name, err)
+			}
+			body := b.Bytes()
+			switch {
+			case name == "gitignore":
+				name = ".gitignore"
+			case strings.HasSuffix(name, ".go"):
+				if body, err = format.Source(body); err != nil {
+					return nil, errdefs.Internalf("format %s: %w", name, err)
+				}
+				if name != "main.go" {
+					name = d.Package + "/" + name
+				}
+			}
+			out[name] = body
+		}
+	}
+	return out, nil
+}
+
+// requires are the require directives of a go.mod, as go writes it.
+var requires = regexp.MustCompile(`(?ms)^require \(\n.*?^\)\n|^require [^(\n]+\n`)
+
+var goVersion = regexp.MustCompile(`(?m)^go [0-9.]+$`)
+
+// module adds go.mod, and with Replace go.sum.
+func (o *Options) module(d data, files map[string][]byte) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "module %s\n\n", d.Module)
+	if o.Replace == "" {
+		fmt.Fprintf(&b, "%s\n", "go 1.26.0")
+		if o.Release != "" {
+			fmt.Fprintf(&b, "\nrequire %s %s\n", sdkModule, o.Release)
+		}
+		files["go.mod"] = []byte(b.String())
+		return nil
+	}
+	root, err := filepath.Abs(o.Replace)
+	if err != nil {
+		return fmt.Errorf("replace: %w", err)
+	}
+	theirs, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil || !bytes.Contains(theirs, []byte("module "+sdkModule+"\n")) {
+		return errors.Join(errdefs.InvalidArgumentf("-replace: %s is no checkout of %s", root, sdkModule), err)
+	}
+	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		return fmt.Errorf("replace: %w", err)
+	}
+	fmt.Fprintf(&b, "%s\n\nrequire %s v0.0.0\n\nreplace %s => %s\n\n", goVersion.Find(theirs), sdkModule, sdkModule, root)
+	for _, r := range requires.FindAll(theirs, -1) {
+		b.Write(r)
+		b.WriteString("\n")
+	}
+	files["go.mod"], files["go.sum"] = []byte(b.String()), sums
+	return nil
+}

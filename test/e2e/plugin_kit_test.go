@@ -1,0 +1,126 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// goIn runs go in a folder, without the network: a new plugin needs nothing that
+// this repository does not have.
+func goIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off", "GOFLAGS=-trimpath", "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %s in %s: %v\n%s", strings.Join(args, " "), dir, err, out)
+	}
+	return string(out)
+}
+
+// newPlugin makes a plugin of the kind with `drover plugin new`, builds it and has
+// it pass its own test. It returns the module's folder and the executable.
+func newPlugin(t *testing.T, a *agent, kind string) (dir, executable string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "my-" + kind
+	a.must("plugin", "new", "-kind", kind, "-dir", a.dir, "-module", "example.org/me/"+name, "-replace", root, name)
+	dir = filepath.Join(a.dir, name)
+	goIn(t, dir, "vet", "./...")
+	if out := goIn(t, dir, "test", "-count=1", "./..."); !strings.Contains(out, "ok  \texample.org/me/"+name+"/") {
+		t.Fatalf("the plugin's own test did not run:\n%s", out)
+	}
+	executable = filepath.Join(a.dir, name+"-plugin")
+	goIn(t, dir, "build", "-o", executable, ".")
+	return dir, executable
+}
+
+// install gives the agent the plugin and what its agent.hcl says.
+func (a *agent) install(name, dir, executable string) {
+	a.t.Helper()
+	body, err := os.ReadFile(executable)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.write(filepath.Join("plugins", name), 0o755, string(body))
+	config, err := os.ReadFile(filepath.Join(dir, "agent.hcl"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	before, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	// The harness has a block for raw_exec already.
+	own, _, _ := strings.Cut(string(config), `plugin "raw_exec"`)
+	a.write("agent.hcl", 0o600, string(before)+own)
+}
+
+func TestANewDriverPassesItsRulesAndRunsAJob(t *testing.T) {
+	a := newAgent(t)
+	dir, executable := newPlugin(t, a, "driver")
+	if out, code := a.cli("plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") {
+		t.Errorf("plugin check: exit code %d\n%s", code, out)
+	}
+	a.install("my-driver", dir, executable)
+	a.start()
+	a.must("job", "run", "-detach", filepath.Join(dir, "example.nomad.hcl"))
+	first := a.await("my-driver-example", "running", 1)[0]
+	a.eventually(10*time.Second, "the task's output is in its log", func() bool {
+		out, _ := a.cli("alloc", "logs", first.ID)
+		return strings.Contains(out, "hello from hello")
+	})
+}
+
+func TestANewDevicePluginPassesItsRulesAndGivesATaskItsDevice(t *testing.T) {
+	a := newAgent(t)
+	dir, executable := newPlugin(t, a, "device")
+	if out, code := a.cli("plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") {
+		t.Errorf("plugin check: exit code %d\n%s", code, out)
+	}
+	a.install("my-device", dir, executable)
+	a.start()
+	a.must("job", "run", "-detach", filepath.Join(dir, "example.nomad.hcl"))
+	first := a.await("my-device-example", "running", 1)[0]
+	a.eventually(10*time.Second, "the task sees its device", func() bool {
+		out, _ := a.cli("alloc", "logs", first.ID)
+		return strings.Contains(out, "mine is /dev/null")
+	})
+}
+
+func TestANewCollectorPassesItsRules(t *testing.T) {
+	newPlugin(t, newAgent(t), "stats")
+}
+
+func TestPluginCheckSaysByItsExitCodeWhatCameOfIt(t *testing.T) {
+	a := newAgent(t)
+	garbage := a.write("garbage", 0o755, "#!/bin/sh\necho hello\n")
+	if out, code := a.cli("plugin", "check", garbage); code != 2 || !strings.Contains(out, "FAIL  handshake") {
+		t.Errorf("of what is no plugin: exit code %d, want 2\n%s", code, out)
+	}
+	if out, code := a.cli("plugin", "check", filepath.Join(a.dir, "nothing")); code != 1 || !strings.Contains(out, "build the plugin first") {
+		t.Errorf("of what is not there: exit code %d, want 1\n%s", code, out)
+	}
+	task := a.write("task.hcl", 0o600, "command = \"/bin/sh\"\nargs = [\"-c\", \"${script}\"]\n")
+	config := a.write("raw.hcl", 0o600, "enabled = true\n")
+	// JSON for machines; the whole of exec's and raw_exec's suites is in their own tests.
+	args := []string{"plugin", "check", "-json", "-name", "raw_exec", "-config", config, "-task-config", task, "-timeout", "20s"}
+	for _, env := range []string{"DROVER_PLUGIN_STATE_DIR=" + a.dir + "/state", "DROVER_SUPERVISOR_IDLE=2s"} {
+		args = append(args, "-env", env)
+	}
+	out, code := a.cli(append(args, filepath.Join(bin, "driver-exec"))...)
+	if code != 0 || !strings.Contains(out, `"Failed": 0`) || !strings.Contains(out, `"Name": "recover-ended"`) || !strings.Contains(out, `"BuiltFor": "drover"`) {
+		t.Errorf("of raw_exec: exit code %d\n%s", code, out)
+	}
+}
