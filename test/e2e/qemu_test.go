@@ -1,0 +1,158 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// machineTime is what an emulated guest may take to boot or to shut down while other
+// tests run.
+const machineTime = 3 * time.Minute
+
+// qemuAgent starts an agent whose tasks may use the images of a folder, which has
+// that of the small guest.
+func qemuAgent(t *testing.T) (a *agent, image string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts a virtual machine")
+	}
+	a = newAgent(t)
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		t.Skip("qemu-system-x86_64 is missing: install qemu-system-x86")
+	}
+	image = filepath.Join(a.dir, "images", "guest.img")
+	if err := os.Mkdir(filepath.Dir(image), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("../../plugins/driver-qemu/guest/make.sh", image).CombinedOutput()
+	var exit *exec.ExitError
+	const missing = 77
+	if errors.As(err, &exit) && exit.ExitCode() == missing {
+		t.Skip(strings.TrimSpace(string(out)))
+	}
+	if err != nil {
+		t.Fatalf("make the guest's image: %s", out)
+	}
+	a.plugin("driver-qemu", fmt.Sprintf("export DROVER_PLUGIN_STATE_DIR=%s/state DROVER_SUPERVISOR_IDLE=2s; exec %s/drover-plugins driver-qemu", a.dir, bin))
+	file := filepath.Join(a.dir, "agent.hcl")
+	config, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write("agent.hcl", 0o600, string(config)+fmt.Sprintf("plugin \"qemu\" {\n  config { image_paths = [%q] }\n}\n", filepath.Dir(image)))
+	a.start()
+	a.eventually(20*time.Second, "the qemu driver is healthy", func() bool {
+		nodes, _, err := a.Nodes(a.ctx(), nil)
+		return err == nil && len(nodes) == 1 && nodes[0].Drivers["qemu"] != nil && nodes[0].Drivers["qemu"].Healthy
+	})
+	return a, image
+}
+
+const machine = `job %q {
+  type = "service"
+  group "g" {
+    network {
+      port "http" { to = 80 }
+    }
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }
+    task "t" {
+      driver       = "qemu"
+      kill_timeout = "170s"
+      config {
+        image_path        = %q
+        args              = ["-snapshot"]
+        graceful_shutdown = true
+      }
+      resources {
+        cpu    = 100
+        memory = 256
+      }
+    }
+  }
+}`
+
+func TestAVirtualMachineServesAndOutlivesKillsOfAgentAndPlugin(t *testing.T) {
+	a, image := qemuAgent(t)
+	a.run(fmt.Sprintf(machine, "vm", image))
+	alloc := a.await("vm", model.AllocClientStatusRunning, 1)[0].ID
+	full, _, err := a.Allocation(a.ctx(), alloc, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := full.AllocatedResources.Shared.Ports[0]
+	served := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", port.HostIP, port.Value), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		return err == nil && string(body) == "hello from the guest\n"
+	}
+	a.eventually(machineTime, "the guest serves", served)
+	machines := a.processes("-drive file=json:")
+	if len(machines) != 1 {
+		t.Fatalf("machines %v, want one", machines)
+	}
+	plugin := func() []int { return a.processes("drover-plugins driver-qemu") }
+	before := plugin()
+	if len(before) != 1 {
+		t.Fatalf("plugin processes %v, want one", before)
+	}
+	if err := syscall.Kill(before[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(20*time.Second, "another plugin is in its place", func() bool { now := plugin(); return len(now) == 1 && now[0] != before[0] })
+	a.kill()
+	if !served() {
+		t.Error("the guest does not serve while there is no agent")
+	}
+	a.start()
+	a.await("vm", model.AllocClientStatusRunning, 1)
+	if now := a.processes("-drive file=json:"); len(now) != 1 || now[0] != machines[0] {
+		t.Errorf("machines %v, want still %v", now, machines)
+	}
+	if !served() {
+		t.Error("the guest does not serve after a kill of the agent")
+	}
+	a.must("job", "stop", "-detach", "vm")
+	a.eventually(machineTime, "the guest has ended", func() bool { return len(a.allocs("vm", model.AllocClientStatusComplete)) == 1 })
+	if out, err := os.ReadFile(a.path(alloc, "alloc/logs/t.stdout.0")); err != nil || !strings.Contains(string(out), "power button") {
+		t.Errorf("the guest was not asked: %v, %q", err, out)
+	}
+	a.run(fmt.Sprintf(machine, "spy", "/etc/shadow"))
+	spy := a.await("spy", model.AllocClientStatusFailed, 1)[0].ID
+	if out := a.must("alloc", "status", spy); !strings.Contains(out, "image_paths") {
+		t.Errorf("the refusal does not say why:\n%s", out)
+	}
+}
