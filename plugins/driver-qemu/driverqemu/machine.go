@@ -96,11 +96,11 @@ func arguments(c *taskConfig, task *driver.TaskConfig, extra userArgs, has featu
 		add("-serial", "stdio")
 	}
 	out = append(out, drive(c)...)
-	if !extra.has("-netdev", "-nic", "-net") || len(c.PortMap) > 0 {
-		forwards, err := forwards(c, task)
-		if err != nil {
-			return nil, err
-		}
+	forwards, err := forwards(c, task)
+	if err != nil {
+		return nil, err
+	}
+	if !extra.has("-netdev", "-nic", "-net") || forwards != "" {
 		add("-netdev", "user,id="+netdevID+forwards, "-device", c.bus("virtio-net", ",romfile=")+",netdev="+netdevID)
 	}
 	if c.GuestAgent {

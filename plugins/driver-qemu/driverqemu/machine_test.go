@@ -7,6 +7,7 @@ package driverqemu_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,7 +139,7 @@ func TestAMachineRunsAsItsTasksUserWhoMustBeAllowedTheImage(t *testing.T) {
 	}
 	task := n.task(map[string]any{"image_path": "disk.img"})
 	task.User = "nobody"
-	n.refused(task, errdefs.InvalidArgument, "cannot be written")
+	n.refused(task, errdefs.FailedPrecondition, "cannot be written")
 	if err := os.Chown(filepath.Join(n.dir, "web", "disk.img"), 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
@@ -156,14 +157,31 @@ func TestAMachineRunsAsItsTasksUserWhoMustBeAllowedTheImage(t *testing.T) {
 func TestQEMUsOwnWordsComeBackWhenItRefusesAMachine(t *testing.T) {
 	n := newNode(t, nil)
 	n.disk("disk.img", 1<<20)
-	n.refused(n.task(map[string]any{"image_path": "disk.img", "machine_type": "toaster"}), errdefs.InvalidArgument, "unsupported machine type")
-	n.refused(n.task(map[string]any{"image_path": "disk.img", "args": []any{"-cpu", "abacus"}}), errdefs.InvalidArgument, "unable to find CPU model 'abacus'")
+	n.refused(n.task(map[string]any{"image_path": "disk.img", "machine_type": "toaster"}), errdefs.FailedPrecondition, "unsupported machine type")
+	n.refused(n.task(map[string]any{"image_path": "disk.img", "args": []any{"-cpu", "abacus"}}), errdefs.FailedPrecondition, "unable to find CPU model 'abacus'")
 	if left, err := filepath.Glob(filepath.Join(n.state, "driver-qemu", "*")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	n.refused(n.task(map[string]any{"image_path": "disk.img", "machine_type": "pc,dumpdtb=/etc/x"}), errdefs.InvalidArgument, "machine_type")
 	n.refused(n.task(map[string]any{"image_path": "disk.img", "accelerator": "xen"}), errdefs.InvalidArgument, "accelerator")
 	n.refused(n.task(map[string]any{"image_path": "disk.img", "port_map": []any{map[string]any{"nobody": 80}}}), errdefs.InvalidArgument, "nobody")
+}
+
+func TestAPortThatIsTakenIsSaidSo(t *testing.T) {
+	n := newNode(t, nil)
+	n.disk("disk.img", 1<<20)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	task := n.task(map[string]any{"image_path": "disk.img", "args": []any{"-nic", "none"}})
+	task.Ports = []driver.Port{{Label: "http", Value: l.Addr().(*net.TCPAddr).Port, To: 80, HostIP: "127.0.0.1"}}
+	n.refused(task, errdefs.FailedPrecondition, "host forwarding rule")
+	task.Ports[0].HostIP = "::1"
+	n.refused(task, errdefs.InvalidArgument, "IPv4")
+	task.Network = &driver.NetworkIsolation{Path: "/nowhere/net"}
+	n.refused(task, errdefs.FailedPrecondition, "/nowhere/net")
 }
 
 func TestOnlyEmulatorsThatAreThereAndAllowedAreRun(t *testing.T) {

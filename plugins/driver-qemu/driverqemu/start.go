@@ -159,7 +159,8 @@ func (d *Driver) confirm(ctx context.Context, id string, l *launch, w words) err
 		}
 		select {
 		case r := <-ended:
-			failure = errdefs.InvalidArgumentf("start task %q: QEMU ended at once with exit code %d%s", id, r.ExitCode, w.since())
+			// A port that is taken or an image in use may be free the next time.
+			failure = errdefs.WithRetryable(errdefs.FailedPreconditionf("start task %q: QEMU ended at once with exit code %d%s", id, r.ExitCode, w.since()), true)
 		case <-limited.Done():
 			failure = errdefs.Unavailablef("start task %q: the machine's monitor does not answer: %w (%w)%s", id, err, limited.Err(), w.since())
 		case <-time.After(confirmEvery):
@@ -167,5 +168,8 @@ func (d *Driver) confirm(ctx context.Context, id string, l *launch, w words) err
 	}
 	full, done := context.WithTimeout(context.WithoutCancel(ctx), confirmLimit)
 	defer done()
-	return errors.Join(failure, d.DestroyTask(full, id, true))
+	if err := d.DestroyTask(full, id, true); err != nil {
+		return errors.Join(failure, err)
+	}
+	return failure
 }
