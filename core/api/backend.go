@@ -54,6 +54,9 @@ type View interface {
 	// Variables are those of a namespace ("" is all) whose path begins with prefix.
 	Variables(ns, prefix string) iter.Seq[*model.Variable]
 	RootKeys() iter.Seq[*model.RootKey]
+
+	PluginSpecByName(name string) *model.PluginSpec
+	PluginSpecs() iter.Seq[*model.PluginSpec]
 	DriverSchemas() iter.Seq[*model.DriverSchema]
 	DriverSchemasOf(driver string) []*model.DriverSchema
 	DriverUses(driver string) []*model.DriverUse
@@ -73,6 +76,7 @@ const (
 	TableSchedulerConfig = "scheduler_config"
 	TableVariables       = "variables"
 	TableRootKeys        = "root_keys"
+	TablePluginSpecs     = "plugin_specs"
 	TableDriverSchemas   = "driver_schemas"
 )
 
@@ -126,6 +130,7 @@ type Backend interface {
 	Client
 	Variables
 	Keyring
+	PluginRegistry
 	Inspection
 	Snapshots
 }

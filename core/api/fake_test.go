@@ -35,6 +35,7 @@ type fakeView struct {
 	config      *model.SchedulerConfiguration
 	variables   []*model.Variable
 	keys        []*model.RootKey
+	plugins     []*model.PluginSpec
 	schemas     []*model.DriverSchema
 	uses        []*model.DriverUse
 }
@@ -135,6 +136,10 @@ func (v *fakeView) DriverUses(driver string) []*model.DriverUse {
 	return where(v.uses, func(u *model.DriverUse) bool { return u.Driver == driver })
 }
 func (v *fakeView) RootKeys() iter.Seq[*model.RootKey] { return slices.Values(v.keys) }
+func (v *fakeView) PluginSpecByName(name string) *model.PluginSpec {
+	return find(v.plugins, func(p *model.PluginSpec) bool { return p.Name == name })
+}
+func (v *fakeView) PluginSpecs() iter.Seq[*model.PluginSpec] { return slices.Values(v.plugins) }
 func (v *fakeView) NodePoolByName(name string) *model.NodePool {
 	return find(v.pools, func(p *model.NodePool) bool { return p.Name == name })
 }

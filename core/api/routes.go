@@ -55,6 +55,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.inspectionRoutes(mux)
 	s.snapshotRoutes(mux)
 	s.keyringRoutes(mux)
+	s.registryRoutes(mux)
 	s.schemaRoutes(mux)
 	s.absentRoutes(mux)
 }

@@ -158,6 +158,8 @@ type Server struct {
 	HeartbeatGrace        string `json:"heartbeat_grace,omitempty"`
 	RaftSnapshotThreshold int    `json:"raft_snapshot_threshold,omitempty"`
 	RaftTrailingLogs      int    `json:"raft_trailing_logs,omitempty"`
+	// PluginRegistry lets clients of the API have plugins run on all nodes.
+	PluginRegistry bool `json:"plugin_registry,omitempty"`
 }
 
 // Limits are what clients of the agent may use.
@@ -197,6 +199,7 @@ func DevDefaults() *Config {
 	c.BindAddr = "127.0.0.1"
 	c.Client.Enabled, c.Server.Enabled = true, true
 	c.Client.PluginInstall = true
+	c.Server.PluginRegistry = true
 	c.LogLevel = "DEBUG"
 	c.EnableDebug = true
 	c.Telemetry.PrometheusMetrics, c.Telemetry.PublishAllocationMetrics, c.Telemetry.PublishNodeMetrics = true, true, true

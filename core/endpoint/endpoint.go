@@ -19,6 +19,7 @@ import (
 	"github.com/drover-project/drover/core/auth/keyring"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginfiles"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -50,6 +51,10 @@ type Config struct {
 	CollectGarbage func(ctx context.Context) error
 	// Keyring seals variables.
 	Keyring *keyring.Keyring
+	// PluginRegistry lets clients change the registry of plugins; PluginFiles keeps
+	// what they upload, nil where nothing is kept.
+	PluginRegistry bool
+	PluginFiles    *pluginfiles.Store
 	// Jobs are the limits of jobs.
 	Jobs JobLimits
 	// Now is the clock; nil is time.Now.

@@ -31,6 +31,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/plan"
+	"github.com/drover-project/drover/core/pluginfiles"
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/schedule"
@@ -56,8 +57,10 @@ type Config struct {
 	HeartbeatTTL      time.Duration
 	SnapshotThreshold uint64
 	TrailingLogs      uint64
-	LocalNode         func() string
-	Logger            hclog.Logger
+	// PluginRegistry lets clients change the registry of plugins.
+	PluginRegistry bool
+	LocalNode      func() string
+	Logger         hclog.Logger
 }
 
 // Server is the server side of an agent.
@@ -72,6 +75,7 @@ type Server struct {
 	dispatch  *dispatch.Dispatcher
 	controls  *control.Supervisor
 	endpoint  *endpoint.Endpoint
+	files     *pluginfiles.Store // nil without a data directory
 	started   time.Time
 	cancel    context.CancelFunc
 	work      sync.WaitGroup
@@ -109,12 +113,19 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.raft.Close())
 	}
+	if cfg.DataDir != "" {
+		s.files, err = pluginfiles.Open(filepath.Join(cfg.DataDir, "plugins"), pluginfiles.DefaultMaxFile, pluginfiles.DefaultMaxTotal)
+		if err != nil {
+			return nil, errors.Join(err, s.raft.Close())
+		}
+	}
 	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.raft, time.Now)
 	s.dispatch = dispatch.New(dispatch.Config{
 		Store: s.store, Raft: s.raft, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL,
-		Addresses: func() []string { return []string{cfg.Address} },
+		Addresses:  func() []string { return []string{cfg.Address} },
+		PluginFile: s.openPluginFile,
 		NodeEvals: func(v *state.View, n *model.Node, trigger string, now time.Time) []*model.Evaluation {
 			return endpoint.NodeEvals(v, n, trigger, now)
 		},
@@ -126,7 +137,7 @@ func New(cfg Config) (*Server, error) {
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: raft{s.raft}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
 		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: keys,
-		Jobs: cfg.Jobs,
+		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.files,
 	})
 	return s, nil
 }
@@ -137,6 +148,7 @@ func (s *Server) Start() {
 	s.cancel = cancel
 	s.work.Go(func() { s.dispatch.Run(ctx) })
 	s.work.Go(func() { s.raft.WhileLeading(ctx, s.lead) })
+	s.work.Go(func() { s.sweepPluginFiles(ctx) })
 }
 
 // lead is what only the leader does. It returns when ctx ends and all of it has stopped.

@@ -180,7 +180,7 @@ func (d *Daemon) serverConfig() server.Config {
 		},
 		Jobs:              endpoint.JobLimits{DefaultPriority: c.JobDefaultPriority, MaxPriority: c.JobMaxPriority, MaxCount: c.JobMaxCount, MaxSource: source},
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), TrailingLogs: uint64(c.RaftTrailingLogs),
-		LocalNode: d.localNode, Logger: d.log,
+		PluginRegistry: c.PluginRegistry, LocalNode: d.localNode, Logger: d.log,
 	}
 }
 

@@ -1,0 +1,303 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"io"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/registry"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// PluginRegistry is what can be done to the cluster's registry of plugins.
+type PluginRegistry interface {
+	// RegisterPlugin stores a plugin; with cas only over that modify index.
+	RegisterPlugin(ctx context.Context, p *model.PluginSpec, cas *uint64) (*model.PluginSpec, uint64, error)
+	DeregisterPlugin(ctx context.Context, name string, cas *uint64) (index uint64, err error)
+	// SteerPluginRollout pauses, resumes or reverts a roll-out.
+	SteerPluginRollout(ctx context.Context, name, act string) (*model.PluginSpec, uint64, error)
+	// UploadPluginFile stores a file that has the digest for nodes to fetch.
+	UploadPluginFile(ctx context.Context, digest string, body io.Reader) (*PluginFile, error)
+	// PluginFile tells of an uploaded file. NotFound: this server has none.
+	PluginFile(digest string) (*PluginFile, error)
+}
+
+// Limits of an upload.
+const (
+	maxPluginFileBytes = 1 << 30
+	pluginUploadTime   = time.Hour
+)
+
+// RedactedValue stands in answers for each value of a plugin's configuration.
+const RedactedValue = "<redacted>"
+
+// PluginFile is a plugin's file that a server keeps.
+type PluginFile struct {
+	Digest string
+	Size   int64
+}
+
+// PluginStub is a plugin of the registry in a list.
+type PluginStub struct {
+	Name              string
+	Version           string
+	Digest            string
+	Source            string
+	NodePool          string
+	Datacenters       []string
+	Status            string
+	StatusDescription string
+	InFlight          int
+	CreateIndex       uint64
+	ModifyIndex       uint64
+}
+
+// PluginNode is where a node stands with a plugin of the registry.
+type PluginNode struct {
+	ID          string
+	Name        string
+	Datacenter  string
+	NodePool    string
+	Standing    string // done, in flight, waiting, failed, down or not targeted
+	Description string
+	Version     string // what the node runs under the plugin's name
+	Digest      string
+	State       string
+	Deadline    time.Time // of a node in flight, else zero
+}
+
+// PluginRegisterResponse says what a registration led to.
+type PluginRegisterResponse struct {
+	Index    uint64
+	Revision uint64 // of the release that is rolled out
+	Status   string
+}
+
+func (s *Server) registryRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/registry/plugins", verbs{get: s.listPluginSpecs})
+	s.mount(mux, "/v1/registry/plugin/{name}", verbs{get: s.pluginSpec, put: s.registerPlugin, del: s.deregisterPlugin})
+	s.mount(mux, "/v1/registry/plugin/{name}/rollout", verbs{put: s.steerPluginRollout})
+	s.mount(mux, "/v1/registry/plugin/{name}/nodes", verbs{get: s.pluginSpecNodes})
+	s.mountUpTo(mux, "/v1/registry/file/{digest}", maxPluginFileBytes+1, verbs{get: s.pluginFile, put: s.uploadPluginFile})
+}
+
+func (s *Server) listPluginSpecs(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.read(w, r, tables(TablePluginSpecs), func(v View, q *query) answer {
+		p := page[*model.PluginSpec]{
+			items: v.PluginSpecs(),
+			keep:  func(p *model.PluginSpec) bool { return strings.HasPrefix(p.Name, q.prefix) },
+			order: func(p *model.PluginSpec) order { return order{id: p.Name} },
+		}
+		return listOf(q, max(v.TableIndex(TablePluginSpecs), 1), p, pluginStub)
+	})
+}
+
+func pluginStub(p *model.PluginSpec) *PluginStub {
+	return &PluginStub{
+		Name: p.Name, Version: p.Release.Version, Digest: p.Release.Digest, Source: p.Release.Source,
+		NodePool: p.NodePool, Datacenters: orEmpty(p.Datacenters),
+		Status: p.Rollout.Status, StatusDescription: p.Rollout.Description, InFlight: len(p.Rollout.InFlight),
+		CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex,
+	}
+}
+
+func noPlugin(v View, name string) answer {
+	return notFound(v, TablePluginSpecs, "the registry has no plugin \""+name+"\"")
+}
+
+func (s *Server) pluginSpec(w http.ResponseWriter, r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	reveal, err := boolParam(r, "reveal")
+	if err != nil {
+		return nil, err
+	}
+	return s.read(w, r, []WatchKey{{Table: TablePluginSpecs, Key: name}}, func(v View, _ *query) answer {
+		p := v.PluginSpecByName(name)
+		if p == nil {
+			return noPlugin(v, name)
+		}
+		if !reveal {
+			p = redacted(p)
+		}
+		return answer{index: p.ModifyIndex, value: p}
+	})
+}
+
+// redacted returns the plugin without the values of its configuration, which may
+// be secrets.
+func redacted(p *model.PluginSpec) *model.PluginSpec {
+	c := *p
+	c.Release, c.Previous = redactedRelease(p.Release), redactedRelease(p.Previous)
+	return &c
+}
+
+func redactedRelease(r *model.PluginRelease) *model.PluginRelease {
+	if r == nil || r.Config == nil {
+		return r
+	}
+	c := *r
+	c.Config = redact(r.Config).(map[string]any)
+	return &c
+}
+
+func redact(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = redact(e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = redact(e)
+		}
+		return out
+	}
+	return RedactedValue
+}
+
+func (s *Server) pluginSpecNodes(w http.ResponseWriter, r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	return s.read(w, r, tables(TablePluginSpecs, TableNodes), func(v View, q *query) answer {
+		p := v.PluginSpecByName(name)
+		if p == nil {
+			return noPlugin(v, name)
+		}
+		list := page[*PluginNode]{
+			items: standings(v, p),
+			keep:  func(n *PluginNode) bool { return strings.HasPrefix(n.ID, q.prefix) },
+			order: func(n *PluginNode) order { return order{id: n.ID} },
+		}
+		return listOf(q, v.TableIndex(TablePluginSpecs, TableNodes), list, func(n *PluginNode) *PluginNode { return n })
+	})
+}
+
+// standings yields the nodes that a plugin is for or that have it.
+func standings(v View, p *model.PluginSpec) iter.Seq[*PluginNode] {
+	target := registry.NewTarget(p)
+	return func(yield func(*PluginNode) bool) {
+		for n := range v.Nodes() {
+			standing, why := target.Of(n)
+			if standing == registry.Elsewhere && n.PluginReleases[p.Name] == nil {
+				continue
+			}
+			row := &PluginNode{ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, NodePool: n.NodePool, Standing: string(standing), Description: why}
+			if a := p.Rollout.Admits(n.ID); a != nil {
+				row.Deadline = time.Unix(0, a.Deadline).UTC()
+			}
+			if has := n.Plugins[p.Name]; has != nil {
+				row.Version, row.Digest, row.State = has.Version, has.Digest, has.State
+			}
+			if !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+// casOf reads the parameter cas.
+func casOf(r *http.Request) (*uint64, error) {
+	text := r.URL.Query().Get("cas")
+	if text == "" {
+		return nil, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return nil, fail(http.StatusBadRequest, "can not parse cas: "+err.Error())
+	}
+	return &n, nil
+}
+
+func (s *Server) registerPlugin(w http.ResponseWriter, r *http.Request) (any, error) {
+	var body struct {
+		model.PluginSpec
+		HealthyDeadline flexDuration
+	}
+	if err := decodeBody(r, &body, false); err != nil {
+		return nil, err
+	}
+	spec := body.PluginSpec
+	spec.HealthyDeadline = time.Duration(body.HealthyDeadline)
+	if spec.Name == "" {
+		spec.Name = r.PathValue("name")
+	}
+	if spec.Name != r.PathValue("name") {
+		return nil, fail(http.StatusBadRequest, "the name of the plugin is not that of the request")
+	}
+	cas, err := casOf(r)
+	if err != nil {
+		return nil, err
+	}
+	stored, index, err := s.backend.RegisterPlugin(r.Context(), &spec, cas)
+	return changedPlugin(w, stored, index, err)
+}
+
+func changedPlugin(w http.ResponseWriter, p *model.PluginSpec, index uint64, err error) (any, error) {
+	if err != nil {
+		return nil, refusedPlugin(err)
+	}
+	setIndex(w, index)
+	return &PluginRegisterResponse{Index: index, Revision: p.Release.Revision, Status: p.Rollout.Status}, nil
+}
+
+// refusedPlugin answers what stands in the way with 409: it is neither the
+// request's form nor the server that is wrong.
+func refusedPlugin(err error) error {
+	switch errdefs.ClassOf(err) {
+	case errdefs.Conflict, errdefs.FailedPrecondition:
+		return fail(http.StatusConflict, err.Error())
+	case errdefs.Unavailable:
+		return fail(http.StatusServiceUnavailable, err.Error())
+	}
+	return err
+}
+
+func (s *Server) deregisterPlugin(w http.ResponseWriter, r *http.Request) (any, error) {
+	cas, err := casOf(r)
+	if err != nil {
+		return nil, err
+	}
+	index, err := s.backend.DeregisterPlugin(r.Context(), r.PathValue("name"), cas)
+	if err != nil {
+		return nil, refusedPlugin(err)
+	}
+	setIndex(w, index)
+	return &IndexResponse{Index: index}, nil
+}
+
+func (s *Server) steerPluginRollout(w http.ResponseWriter, r *http.Request) (any, error) {
+	var body struct{ Action string }
+	if err := decodeBody(r, &body, false); err != nil {
+		return nil, err
+	}
+	p, index, err := s.backend.SteerPluginRollout(r.Context(), r.PathValue("name"), body.Action)
+	return changedPlugin(w, p, index, err)
+}
+
+func (s *Server) pluginFile(_ http.ResponseWriter, r *http.Request) (any, error) {
+	f, err := s.backend.PluginFile(r.PathValue("digest"))
+	if err != nil {
+		return nil, refusedPlugin(err)
+	}
+	return f, nil
+}
+
+func (s *Server) uploadPluginFile(_ http.ResponseWriter, r *http.Request) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), pluginUploadTime)
+	defer cancel()
+	f, err := s.backend.UploadPluginFile(ctx, r.PathValue("digest"), r.Body)
+	if err != nil {
+		return nil, refusedPlugin(err)
+	}
+	return f, nil
+}
