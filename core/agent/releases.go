@@ -5,18 +5,25 @@ package agent
 
 import (
 	"context"
+	"io"
 
 	"github.com/drover-project/drover/core/agent/releases"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost"
 )
 
 // openReleases makes the keeper of the registry's plugins.
 func (a *Agent) openReleases(ctx context.Context) (err error) {
-	if a.cfg.Releases == nil {
+	host := a.cfg.Releases
+	switch {
+	case host != nil:
+	case a.host != nil:
+		host = hostReleases{a.host}
+	default:
 		return nil
 	}
 	a.releases, err = releases.New(ctx, releases.Config{
-		Servers: a.cfg.Servers, Identity: a.identity(), Host: a.cfg.Releases, Store: a.store,
+		Servers: a.cfg.Servers, Identity: a.identity(), Host: host, Store: a.store,
 		Logger: a.cfg.Logger.Named("releases"), Changed: a.touch,
 	})
 	return err
@@ -43,4 +50,30 @@ func (a *Agent) withReleases(n *model.Node) *model.Node {
 	n = n.Copy()
 	n.PluginReleases = a.releases.Report()
 	return n
+}
+
+// hostReleases is the plugin host as the keeper sees it.
+type hostReleases struct{ *pluginhost.Host }
+
+// Install implements releases.Host.
+func (h hostReleases) Install(ctx context.Context, name string, r *model.PluginRelease, body io.Reader) error {
+	_, err := h.InstallFrom(ctx, pluginhost.Release{Name: name, Version: r.Version, Source: r.Source, Digest: r.Digest, Config: r.Config}, body)
+	return err
+}
+
+// Remove implements releases.Host.
+func (h hostReleases) Remove(ctx context.Context, name string) error {
+	return h.Host.Remove(ctx, name, false)
+}
+
+// Digests implements releases.Host.
+func (h hostReleases) Digests() (map[string]string, <-chan struct{}) {
+	list, changed := h.Plugins()
+	out := make(map[string]string, len(list))
+	for _, p := range list {
+		if p.State != pluginhost.StateRemoved { // its file is gone
+			out[p.Name] = p.Digest
+		}
+	}
+	return out, changed
 }

@@ -222,12 +222,13 @@ func (s *Server) registerPlugin(w http.ResponseWriter, r *http.Request) (any, er
 	var body struct {
 		model.PluginSpec
 		HealthyDeadline flexDuration
+		MinHealthyTime  flexDuration
 	}
 	if err := decodeBody(r, &body, false); err != nil {
 		return nil, err
 	}
 	spec := body.PluginSpec
-	spec.HealthyDeadline = time.Duration(body.HealthyDeadline)
+	spec.HealthyDeadline, spec.MinHealthyTime = time.Duration(body.HealthyDeadline), time.Duration(body.MinHealthyTime)
 	if spec.Name == "" {
 		spec.Name = r.PathValue("name")
 	}

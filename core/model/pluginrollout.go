@@ -41,8 +41,9 @@ type PluginRollout struct {
 
 // PluginAdmission lets one node change to the release until a deadline.
 type PluginAdmission struct {
-	NodeID   string
-	Deadline int64 // unix nanoseconds
+	NodeID      string
+	Deadline    int64 // unix nanoseconds, as is HealthyFrom
+	HealthyFrom int64 // since when the node has run it; 0: it does not yet
 }
 
 // PluginGivenUp is a release that was taken back.

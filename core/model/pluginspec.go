@@ -19,6 +19,7 @@ const (
 	DefaultPluginMaxParallel     = 1
 	MaxPluginMaxParallel         = 500 // bounds what a step of a roll-out stores
 	DefaultPluginHealthyDeadline = 5 * time.Minute
+	DefaultPluginMinHealthyTime  = 10 * time.Second
 	MinPluginHealthyDeadline     = 10 * time.Second
 	MaxPluginHealthyDeadline     = 24 * time.Hour
 	MaxPluginConfigBytes         = 256 << 10
@@ -43,6 +44,7 @@ type PluginSpec struct {
 
 	MaxParallel     int           // nodes that change at the same time
 	HealthyDeadline time.Duration // for one node, from its admission on
+	MinHealthyTime  time.Duration // that a node must have run it until the next takes its place
 	AutoRevert      bool          // a release that fails is given up for Previous
 
 	Rollout     *PluginRollout
@@ -99,6 +101,9 @@ func (p *PluginSpec) Canonicalize() {
 	if p.HealthyDeadline == 0 {
 		p.HealthyDeadline = DefaultPluginHealthyDeadline
 	}
+	if p.MinHealthyTime == 0 {
+		p.MinHealthyTime = DefaultPluginMinHealthyTime
+	}
 }
 
 var (
@@ -125,6 +130,9 @@ func (p *PluginSpec) Validate() error {
 	}
 	if p.HealthyDeadline < MinPluginHealthyDeadline || p.HealthyDeadline > MaxPluginHealthyDeadline {
 		problems.addf("healthy_deadline %s must be between %s and %s", p.HealthyDeadline, MinPluginHealthyDeadline, MaxPluginHealthyDeadline)
+	}
+	if p.MinHealthyTime < 0 || p.MinHealthyTime >= p.HealthyDeadline {
+		problems.addf("min_healthy_time %s must be shorter than healthy_deadline %s", p.MinHealthyTime, p.HealthyDeadline)
 	}
 	p.validateTarget(&problems)
 	p.Release.validate(&problems)

@@ -175,6 +175,28 @@ func TestOnlyARunningPluginOfTheRightFileIsDone(t *testing.T) {
 	c.want(model.PluginRolloutComplete, "")
 }
 
+func TestANodeIsWatchedBeforeTheNextTakesItsPlace(t *testing.T) {
+	c := newCluster(t, 1, "a", "b")
+	c.p.MinHealthyTime = 10 * time.Second
+	c.step()
+	c.installs("a")
+	wake := c.step()
+	if c.want(model.PluginRolloutRunning, "a"); !wake.Equal(c.now.Add(10 * time.Second)) {
+		t.Fatalf("it looks again at %v", wake)
+	}
+	c.now = c.now.Add(5 * time.Second)
+	c.nodes["a"].Plugins["p"].State = "backing off"
+	c.step()
+	c.nodes["a"].Plugins["p"].State = "running"
+	c.step()
+	c.now = wake // the time before the crash does not count
+	c.step()
+	c.want(model.PluginRolloutRunning, "a")
+	c.now = c.now.Add(5 * time.Second)
+	c.step()
+	c.want(model.PluginRolloutRunning, "b")
+}
+
 func TestAFailureStopsTheRollout(t *testing.T) {
 	c := newCluster(t, 1, "a", "b")
 	c.step()

@@ -58,10 +58,12 @@ func (t *Target) Of(n *model.Node) (Standing, string) {
 		return Down, "the node is " + n.Status
 	case said != nil && said.Failed == p.Release.Revision:
 		return Failed, said.Error
-	case settled(p, n):
-		return Done, ""
+	case p.Rollout.Admits(n.ID) != nil && runs(p, n):
+		return InFlight, "it runs and is watched for " + p.MinHealthyTime.String()
 	case p.Rollout.Admits(n.ID) != nil:
 		return InFlight, reason(said)
+	case runs(p, n):
+		return Done, ""
 	}
 	return Waiting, reason(said)
 }
@@ -73,9 +75,9 @@ func reason(said *model.NodeRelease) string {
 	return said.Error
 }
 
-// settled reports whether the node runs the release. A plugin that finds no
+// runs reports whether the node runs the release. A plugin that finds no
 // device is right where its node has none: that it is not kept running is no failure.
-func settled(p *model.PluginSpec, n *model.Node) bool {
+func runs(p *model.PluginSpec, n *model.Node) bool {
 	said := n.PluginReleases[p.Name]
 	if said == nil || said.Revision != p.Release.Revision {
 		return false

@@ -73,16 +73,35 @@ func (w *walk) settle() {
 		}
 		switch standing, why := w.target.Of(n); standing {
 		case InFlight:
-			if w.now.UnixNano() >= a.Deadline {
-				w.failed(n, w.late(n, why))
-			}
-			w.rollout.InFlight = append(w.rollout.InFlight, a)
+			w.watch(n, a, why)
 		case Failed:
 			w.failed(n, why)
 		default:
 			w.changed = true
 		}
 	}
+}
+
+// watch keeps a node in flight until it has run the release for long enough.
+func (w *walk) watch(n *model.Node, a *model.PluginAdmission, why string) {
+	from := a.HealthyFrom
+	switch healthy := runs(w.spec, n); {
+	case !healthy:
+		from = 0
+	case from == 0:
+		from = w.now.UnixNano()
+	}
+	switch {
+	case from != 0 && w.now.UnixNano() >= from+int64(w.spec.MinHealthyTime):
+		w.changed = true // it is done
+		return
+	case w.now.UnixNano() >= a.Deadline:
+		w.failed(n, w.late(n, why))
+	}
+	if from != a.HealthyFrom {
+		a, w.changed = &model.PluginAdmission{NodeID: a.NodeID, Deadline: a.Deadline, HealthyFrom: from}, true
+	}
+	w.rollout.InFlight = append(w.rollout.InFlight, a)
 }
 
 // late says why a node missed its deadline.
@@ -173,12 +192,16 @@ func (w *walk) fail() *Move {
 	return &Move{Rollout: &model.PluginRollout{Status: model.PluginRolloutFailed, Description: "stopped: " + w.failure, GivenUp: givenUp}}
 }
 
-// wake is the earliest deadline of what is in flight.
+// wake is when the first of those in flight is late, or has run for long enough.
 func (w *walk) wake() time.Time {
 	var first int64
 	for _, a := range w.rollout.InFlight {
-		if first == 0 || a.Deadline < first {
-			first = a.Deadline
+		at := a.Deadline
+		if a.HealthyFrom != 0 {
+			at = min(at, a.HealthyFrom+int64(w.spec.MinHealthyTime))
+		}
+		if first == 0 || at < first {
+			first = at
 		}
 	}
 	if first == 0 {
