@@ -32,6 +32,7 @@ import (
 	"github.com/drover-project/drover/core/agent/update"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/rpc"
 )
 
@@ -52,6 +53,8 @@ type Config struct {
 	PluginConfig map[string]map[string]any
 	// PluginInstall lets operators install and remove plugins over the API.
 	PluginInstall bool
+	// PluginLimits bound the processes of plugins by name; "*" is for all others.
+	PluginLimits map[string]confine.Limits
 	// LogCollector is the command that reads the logs of plugins built for Nomad.
 	LogCollector []string
 	Plugins      Plugins // for tests: used in place of a plugin host
@@ -184,8 +187,9 @@ func (a *Agent) open(ctx context.Context) error {
 		a.host, err = pluginhost.New(pluginhost.Config{
 			Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
 			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, LogCollector: a.cfg.LogCollector,
-			Topology: func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
-			Env:      []string{"DROVER_PLUGIN_STATE_DIR=" + pluginStateDir(a.cfg.DataDir)},
+			ProcessLimits: a.cfg.PluginLimits,
+			Topology:      func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
+			Env:           []string{"DROVER_PLUGIN_STATE_DIR=" + pluginStateDir(a.cfg.DataDir)},
 		})
 		if err != nil {
 			return err

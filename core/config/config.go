@@ -260,6 +260,8 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.Server.jobProblems()...)
 	problems = append(problems, c.Client.Template.problems()...)
 	problems = append(problems, c.Telemetry.problems()...)
+	_, wrong := c.Client.PluginLimits()
+	problems = append(problems, wrong...)
 	if len(problems) > 0 {
 		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
@@ -59,6 +60,9 @@ type Config struct {
 	// StatsInterval is how often collectors measure while somebody wants to know;
 	// default 1 s.
 	StatsInterval time.Duration
+	// ProcessLimits bound each plugin's processes, by the name of its file; "*" is
+	// for those that are not named. Pids 0 means DefaultPids, -1 no limit.
+	ProcessLimits map[string]confine.Limits
 	// Disabled are plugin names (their file names) that are not launched.
 	Disabled []string
 
@@ -200,6 +204,7 @@ type Host struct {
 	versions   versions
 	others     *others
 	locks      locks
+	limiter    *limiter
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -217,12 +222,14 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Dir == "" || cfg.StateDir == "" {
 		return nil, errdefs.InvalidArgumentf("plugin host: Dir and StateDir must be set")
 	}
+	sealDescriptors()
 	socketDir, err := privateSocketDir(cfg.StateDir)
 	if err != nil {
 		return nil, err
 	}
 	h := &Host{
 		cfg: cfg, socketDir: socketDir, devices: newDevices(cfg.Logger), collectors: newCollectors(cfg.StatsInterval, cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
+		limiter: newLimiter(cfg.ProcessLimits, cfg.StateDir, cfg.Logger),
 	}
 	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}

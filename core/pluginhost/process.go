@@ -10,8 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,12 +22,16 @@ import (
 
 // process is one running plugin process with a connection to it.
 type process struct {
+	host       *Host
 	file       file
+	cmd        *exec.Cmd // nil if reattached
+	stderr     *tail
 	client     *goplugin.Client
 	conn       *grpc.ClientConn
 	pid        int
 	info       plugin.Info
 	reattached bool
+	oomKills   int // of its group when it began
 	// version is the negotiated protocol: ours or that of plugins built for Nomad.
 	version int
 	// identity is that of the file when the process was started.
@@ -79,7 +81,7 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 	if err := checkFile(f); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(f.binary())
+	cmd, oomKills := exec.Command(f.binary()), h.limiter.kills(f.name)
 	cmd.Env = h.environment()
 	detach(cmd)
 	stderr := &tail{}
@@ -91,6 +93,7 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		StartTimeout:     h.cfg.StartTimeout,
 		Stderr:           stderr,
+		GRPCDialOptions:  dialOptions(),
 		Logger:           h.clientLogger(f.name),
 	})
 	begin, id := time.Now(), identity(f.binary())
@@ -98,7 +101,9 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 		client.Kill()
 		return nil, h.launchError(f, cmd, stderr, time.Since(begin), err)
 	}
-	p := &process{file: f, client: client, version: client.NegotiatedVersion(), identity: id}
+	p := &process{
+		host: h, file: f, cmd: cmd, stderr: stderr, client: client, version: client.NegotiatedVersion(), identity: id, oomKills: oomKills,
+	}
 	if err := h.connect(ctx, p); err != nil {
 		p.kill()
 		return nil, err
@@ -106,7 +111,16 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 	return p, nil
 }
 
-func (h *Host) clientLogger(name string) hclog.Logger { return h.cfg.Logger.Named(name) }
+func (h *Host) clientLogger(name string) hclog.Logger {
+	return newPlainLogger(h.cfg.Logger.Named(name))
+}
+
+// dialOptions bound what a plugin may send at once; go-plugin takes all that fits
+// into memory.
+func dialOptions() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithDefaultCallOptions(
+		grpc.MaxCallRecvMsgSize(plugin.MaxMessage), grpc.MaxCallSendMsgSize(plugin.MaxMessage))}
+}
 
 // launchError says in our words why a plugin did not come up. go-plugin's errors
 // have no types, so the class comes from what can be seen from outside.
@@ -221,6 +235,7 @@ func (h *Host) adopt(ctx context.Context, f file, rec record) (*process, error) 
 		Plugins:          plugin.ClientSet(rec.Version)[rec.Version],
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		Logger:           h.clientLogger(f.name),
+		GRPCDialOptions:  dialOptions(),
 		Reattach: &goplugin.ReattachConfig{
 			Protocol: goplugin.ProtocolGRPC, ProtocolVersion: rec.Version, Pid: rec.PID, Addr: address(rec),
 		},
@@ -228,7 +243,7 @@ func (h *Host) adopt(ctx context.Context, f file, rec record) (*process, error) 
 	if _, err := client.Start(); err != nil {
 		return nil, nil // nobody listens there any more: the ordinary case after a reboot
 	}
-	p := &process{file: f, client: client, reattached: true, version: rec.Version, identity: rec.Identity}
+	p := &process{host: h, file: f, stderr: &tail{}, client: client, reattached: true, version: rec.Version, identity: rec.Identity}
 	if err := h.connect(ctx, p); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("reattach: %w", err)
@@ -314,29 +329,4 @@ func (p *process) leave() {
 	if p.conn != nil {
 		_ = p.conn.Close() // a second close is its only error
 	}
-}
-
-// tail keeps the end of what a plugin writes to stderr, for the error that
-// explains why it did not start.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-const tailSize = 1024
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if len(t.buf) > tailSize {
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-tailSize:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.Join(strings.Fields(string(t.buf)), " ")
 }

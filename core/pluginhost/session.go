@@ -68,6 +68,7 @@ func (h *Host) attach(ctx context.Context, pluginName string, p *process) ([]par
 		}
 		parts = append(parts, one)
 	}
+	h.limiter.hold(pluginName, p.pid)
 	return parts, nil
 }
 

@@ -348,7 +348,7 @@ func (s *supervised) watch(ctx context.Context, p *process) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return errdefs.Unavailablef("plugin %s (pid %d): its process ended or closed its connection; see its last log lines", p.file.path, p.pid)
+			return errdefs.Unavailablef("plugin %s (pid %d): %s", p.file.path, p.pid, p.fate())
 		case <-ticker.C:
 		}
 		err := p.ping(ctx, cfg.PingTimeout)

@@ -21,8 +21,9 @@ import (
 // themselves apart by their gRPC services, not by sets.
 const setName = "drover"
 
-// maxMessage bounds one message; a task's config with its environment is far smaller.
-const maxMessage = 16 << 20
+// MaxMessage bounds one message, on both sides; a task's config with its
+// environment is far smaller.
+const MaxMessage = 16 << 20
 
 // Handshake is go-plugin's view of the handshake.
 func Handshake() goplugin.HandshakeConfig {
@@ -92,7 +93,7 @@ func Serve(info Info, services ...Service) error {
 		VersionedPlugins: map[int]goplugin.PluginSet{ProtocolVersion: {setName: &grpcPlugin{info: info, services: services}}},
 		Logger:           hclog.New(&hclog.LoggerOptions{Name: info.Name, Level: hclog.Warn, Output: os.Stderr, JSONFormat: true}),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
-			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))...)
+			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage))...)
 		},
 	})
 	return nil

@@ -99,6 +99,8 @@ func role(name string, args []string) int {
 
 // launch starts the keeper in a session of its own and leaves it to init.
 func launch(dir string) error {
+	// A supervisor within a plugin's limits is better than none.
+	left := leavePluginGroup()
 	j, err := openJournal(dir)
 	if err != nil {
 		return err
@@ -109,6 +111,9 @@ func launch(dir string) error {
 	}
 	if st, err := logFile.Stat(); err == nil && st.Size() > 1<<20 {
 		_ = logFile.Truncate(0) // an old log must not fill the disk
+	}
+	if left != nil {
+		fmt.Fprintln(logFile, left)
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"time"
 
 	goplugin "github.com/hashicorp/go-plugin"
@@ -49,6 +51,12 @@ func main() {
 		if name == "chatty" {
 			go chat()
 		}
+		if name == "flood" {
+			go flood()
+		}
+		if name == "glutton" {
+			go devour()
+		}
 		if _, err := os.Stat(os.Getenv("TESTPLUGIN_FLAG")); name == "flag" && err != nil {
 			fmt.Fprintln(os.Stderr, "not now")
 			os.Exit(3)
@@ -66,5 +74,34 @@ func chat() {
 	log := plugin.Logger("chatty")
 	for range time.Tick(5 * time.Millisecond) {
 		log.Info("still here")
+	}
+}
+
+// flood writes log lines as fast as it can, after one that is huge.
+func flood() {
+	log := plugin.Logger("flood")
+	log.Warn(strings.Repeat("x", 60<<10))
+	fmt.Fprintln(os.Stderr, "[ERROR] "+strings.Repeat("y", 1<<20))
+	for i := range 100_000 {
+		log.Warn("water", "drop", i)
+	}
+	log.Error("that was all")
+}
+
+// devour takes memory once the file that TESTPLUGIN_FLAG names is there.
+func devour() {
+	for range time.Tick(10 * time.Millisecond) {
+		if _, err := os.Stat(os.Getenv("TESTPLUGIN_FLAG")); err == nil {
+			break
+		}
+	}
+	var kept [][]byte
+	for {
+		b := make([]byte, 8<<20)
+		for i := range b {
+			b[i] = 1
+		}
+		kept = append(kept, b)
+		runtime.KeepAlive(kept)
 	}
 }

@@ -1,0 +1,17 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import "github.com/drover-project/drover/core/pluginhost/confine"
+
+// pluginLimits are the limits of plugin processes, which the configuration was
+// checked for.
+func (d *Daemon) pluginLimits() map[string]confine.Limits {
+	configured, _ := d.cfg.Client.PluginLimits()
+	out := map[string]confine.Limits{}
+	for name, l := range configured {
+		out[name] = confine.Limits{MemoryMB: l.MemoryMB, Pids: l.Pids}
+	}
+	return out
+}

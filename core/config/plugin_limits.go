@@ -1,0 +1,51 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// PluginLimits bound the processes of one plugin; 0 is the default.
+type PluginLimits struct {
+	MemoryMB int // default: no limit
+	Pids     int // processes and threads; -1 is no limit
+}
+
+// pluginOption begins the client.options that limit plugins:
+// "plugin.NAME.memory_mb" and "plugin.NAME.pids". They are options and no block
+// because the reference refuses blocks that it does not know.
+const pluginOption = "plugin."
+
+// PluginLimits returns the limits by the name of a plugin's file, or "*" for
+// those that are not named; and what is wrong with them.
+func (c *Client) PluginLimits() (limits map[string]PluginLimits, problems []string) {
+	limits = map[string]PluginLimits{}
+	for key, text := range c.Options {
+		rest, ours := strings.CutPrefix(key, pluginOption)
+		dot := strings.LastIndexByte(rest, '.')
+		if !ours || dot <= 0 {
+			continue // an option of something else
+		}
+		name, what := rest[:dot], rest[dot+1:]
+		n, err := strconv.Atoi(text)
+		l := limits[name]
+		switch {
+		case what == "memory_mb" && err == nil && n > 0:
+			l.MemoryMB = n
+		case what == "pids" && err == nil && (n > 0 || n == -1):
+			l.Pids = n
+		case what == "memory_mb":
+			problems = append(problems, fmt.Sprintf("client.options %q: %q is no number of MiB above 0", key, text))
+		case what == "pids":
+			problems = append(problems, fmt.Sprintf("client.options %q: %q is no number of processes above 0, and not -1 for no limit", key, text))
+		default:
+			problems = append(problems, fmt.Sprintf("client.options %q: a plugin has the limits memory_mb and pids", key))
+		}
+		limits[name] = l
+	}
+	return limits, problems
+}

@@ -1,0 +1,252 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Groups are the places where this process may make cgroups.
+type Groups struct {
+	v1 map[string]place // by controller
+	v2 *place           // nil if version 2 is not mounted
+}
+
+// place is a hierarchy: where it is mounted, and our own cgroup in it.
+type place struct{ mount, own string }
+
+// Find looks at the machine.
+func Find() (*Groups, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("look for cgroups: %w", err)
+	}
+	self, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("look for cgroups: %w", err)
+	}
+	return Parse(string(mounts), string(self)), nil
+}
+
+// Parse reads what /proc/self/mountinfo and /proc/self/cgroup say.
+func Parse(mountinfo, self string) *Groups {
+	own := map[string]string{} // by controller; "" is version 2
+	for line := range strings.Lines(self) {
+		if parts := strings.SplitN(strings.TrimSpace(line), ":", 3); len(parts) == 3 {
+			for controller := range strings.SplitSeq(parts[1], ",") {
+				own[controller] = parts[2]
+			}
+		}
+	}
+	g := &Groups{v1: map[string]place{}}
+	for line := range strings.Lines(mountinfo) {
+		before, after, ok := strings.Cut(line, " - ")
+		mount, fs := strings.Fields(before), strings.Fields(after)
+		if !ok || len(mount) < 5 || len(fs) < 3 {
+			continue
+		}
+		// Of a hierarchy, a container may see only its own part, mount[3].
+		at := func(controller string) place {
+			return place{mount: mount[4], own: strings.TrimPrefix(own[controller], strings.TrimSuffix(mount[3], "/"))}
+		}
+		switch fs[0] {
+		case "cgroup2":
+			if g.v2 == nil {
+				p := at("")
+				g.v2 = &p
+			}
+		case "cgroup":
+			for option := range strings.SplitSeq(fs[2], ",") {
+				if option == "pids" || option == "memory" {
+					g.v1[option] = at(option)
+				}
+			}
+		}
+	}
+	return g
+}
+
+// setting is one limit as the two versions have it.
+type setting struct {
+	controller string
+	fileV1     string
+	fileV2     string
+	value      string // "" is no limit
+}
+
+func (l Limits) settings() []setting {
+	pids := setting{controller: "pids", fileV1: "pids.max", fileV2: "pids.max"}
+	if l.Pids > 0 {
+		pids.value = strconv.Itoa(l.Pids)
+	}
+	memory := setting{controller: "memory", fileV1: "memory.limit_in_bytes", fileV2: "memory.max"}
+	if l.MemoryMB > 0 {
+		memory.value = strconv.FormatInt(int64(l.MemoryMB)<<20, 10)
+	}
+	return []setting{pids, memory}
+}
+
+// Put moves the process into the group of that name, which it makes, and limits
+// it. Children that the process has by then stay where they are. FailedPrecondition:
+// the limits cannot be had here.
+func (g *Groups) Put(name string, pid int, limits Limits) error {
+	var v2 []setting
+	for _, s := range limits.settings() {
+		p, ok := g.v1[s.controller]
+		if !ok {
+			v2 = append(v2, s)
+			continue
+		}
+		if err := p.putV1(name, pid, s); err != nil {
+			return err
+		}
+	}
+	v2 = slices.DeleteFunc(v2, func(s setting) bool { return s.value == "" })
+	if len(v2) == 0 {
+		return nil
+	}
+	if g.v2 == nil {
+		return errdefs.FailedPreconditionf("limit plugin %q: no cgroup controller %q is mounted on this machine", name, v2[0].controller)
+	}
+	return g.v2.putV2(name, pid, v2)
+}
+
+// putV1 sets one limit in the hierarchy of its controller.
+func (p place) putV1(name string, pid int, s setting) error {
+	dir := filepath.Join(p.mount, p.own, parent, name)
+	value := s.value
+	if value == "" {
+		if _, err := os.Stat(dir); err != nil {
+			return nil // there never was a limit
+		}
+		value = map[string]string{"pids": "max", "memory": "-1"}[s.controller]
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return cannot(name, err)
+	}
+	return fill(name, dir, pid, s.fileV1, value)
+}
+
+// putV2 sets all limits in the one hierarchy: below our own cgroup where that may
+// pass controllers on, else below the root, which always may.
+func (p place) putV2(name string, pid int, settings []setting) error {
+	var failed error
+	for _, base := range slices.Compact([]string{filepath.Join(p.mount, p.own), p.mount}) {
+		err := passOn(base, settings)
+		if err == nil {
+			err = passOn(filepath.Join(base, parent), settings)
+		}
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		dir := filepath.Join(base, parent, name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return cannot(name, err)
+		}
+		for i, s := range settings {
+			who := 0
+			if i == len(settings)-1 {
+				who = pid
+			}
+			if err := fill(name, dir, who, s.fileV2, s.value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cannot(name, failed)
+}
+
+// passOn has the children of a group get the controllers.
+func passOn(dir string, settings []setting) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "cgroup.subtree_control")
+	have, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	for _, s := range settings {
+		if slices.Contains(strings.Fields(string(have)), s.controller) {
+			continue
+		}
+		if err := os.WriteFile(file, []byte("+"+s.controller), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill writes a limit and, unless it is 0, the process.
+func fill(name, dir string, pid int, file, value string) error {
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil {
+		return cannot(name, err)
+	}
+	if pid == 0 {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+		return cannot(name, err)
+	}
+	return nil
+}
+
+func cannot(name string, err error) error {
+	return errdefs.FailedPreconditionf("limit plugin %q: %w; the agent needs to write to cgroups for that", name, err)
+}
+
+// dirs are the directories that a group may have.
+func (g *Groups) dirs(name string) []string {
+	var out []string
+	add := func(p place) {
+		for _, base := range []string{p.own, ""} {
+			out = append(out, filepath.Join(p.mount, base, parent, name))
+		}
+	}
+	for _, p := range g.v1 {
+		add(p)
+	}
+	if g.v2 != nil {
+		add(*g.v2)
+	}
+	return out
+}
+
+// Remove removes the group of an ended process. One that still has processes
+// stays: they are not the plugin's own.
+func (g *Groups) Remove(name string) {
+	for _, dir := range g.dirs(name) {
+		_ = os.Remove(dir) // the kernel refuses it where there is a process; most are not there
+	}
+}
+
+// OOMKills returns how many processes of the group the kernel has killed for memory.
+func (g *Groups) OOMKills(name string) int {
+	sum := 0
+	for _, dir := range g.dirs(name) {
+		for _, file := range []string{"memory.oom_control", "memory.events"} {
+			raw, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				continue
+			}
+			for line := range strings.Lines(string(raw)) {
+				if n, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
+					count, _ := strconv.Atoi(n) // the kernel writes a number
+					sum += count
+				}
+			}
+		}
+	}
+	return sum
+}

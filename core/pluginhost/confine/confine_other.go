@@ -1,0 +1,25 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package confine
+
+import "github.com/drover-project/drover/sdk/errdefs"
+
+// Groups has nothing: cgroups are Linux's.
+type Groups struct{}
+
+// Find returns groups that confine nothing.
+func Find() (*Groups, error) { return &Groups{}, nil }
+
+// Put returns Unimplemented.
+func (*Groups) Put(string, int, Limits) error {
+	return errdefs.Unimplementedf("plugins have no limits on this system: cgroups are Linux's")
+}
+
+// Remove does nothing.
+func (*Groups) Remove(string) {}
+
+// OOMKills returns 0.
+func (*Groups) OOMKills(string) int { return 0 }

@@ -1,0 +1,46 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"fmt"
+	"time"
+)
+
+// exitLimit is how long the end of a process may come behind that of its connection.
+const exitLimit = time.Second
+
+// fate says what became of a process whose connection was lost.
+func (p *process) fate() string {
+	if p.reattached {
+		return "its process ended or closed its connection" // not our child: nobody tells us how
+	}
+	deadline := time.NewTimer(exitLimit)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !p.client.Exited() {
+		select {
+		case <-deadline.C:
+			return "it closed its connection though its process runs, so it is killed"
+		case <-tick.C:
+		}
+	}
+	return "its process " + exitText(p)
+}
+
+// exitText says how a child ended.
+func exitText(p *process) string {
+	state := p.cmd.ProcessState
+	if state == nil {
+		return "ended"
+	}
+	if !state.Exited() {
+		return fmt.Sprintf("was ended (%s)%s", state, p.host.limiter.why(p.file.name, p.oomKills))
+	}
+	if words := p.stderr.lastWords(); words != "" {
+		return fmt.Sprintf("ended with %s; it wrote: %s", state, words)
+	}
+	return fmt.Sprintf("ended with %s; see its last log lines", state)
+}
