@@ -21,13 +21,13 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// proof is the test that sees an attribute acted on, or why there is none.
+// proof are the tests that see an attribute acted on, or why there are none.
 type proof struct {
-	test   func(*testing.T)
+	tests  []func(*testing.T)
 	reason string
 }
 
-func by(test func(*testing.T)) proof { return proof{test: test} }
+func by(tests ...func(*testing.T)) proof { return proof{tests: tests} }
 
 func because(reason string) proof { return proof{reason: reason} }
 
@@ -86,7 +86,7 @@ var given = map[string]proof{
 	"User":                 by(TestTasksRunAsNobodyOrAsTheUserTheyNameUnlessItIsDenied),
 	"Resources.CPUMHz":     by(TestResourcesBecomeLimitsOfTheTasksCgroup),
 	"Resources.CPUPercent": because("it is CPUMHz in another unit"),
-	"Resources.Cores":      by(TestTasksWithCoresOfTheirOwnRunOnThemOnly), "Resources.MemoryMB": by(TestATaskThatUsesTooMuchMemoryIsReportedAsSuch),
+	"Resources.Cores":      by(TestTasksWithCoresOfTheirOwnRunOnThemOnly, TestATaskWithCoresOfItsOwnRunsOnThemOnly), "Resources.MemoryMB": by(TestATaskThatUsesTooMuchMemoryIsReportedAsSuch),
 	"Resources.MemoryMaxMB": by(TestMemoryMaxIsTheLimitAndMemoryWhatTheTaskKeeps),
 	"Mounts.HostPath":       by(TestDevicesAndMountsOfATaskAreThereAndNoOthers), "Mounts.TaskPath": by(TestDevicesAndMountsOfATaskAreThereAndNoOthers),
 	"Mounts.ReadOnly": by(TestDevicesAndMountsOfATaskAreThereAndNoOthers), "Mounts.PropagationMode": by(TestMountsPropagateAsTheVolumeSays),
@@ -95,7 +95,7 @@ var given = map[string]proof{
 	"Devices.Permissions": by(TestDevicesAndMountsOfATaskAreThereAndNoOthers),
 	"CDIDevices":          because("Env, Mounts and Devices say the same to a driver without CDI"),
 	"DeviceEnv":           because("Env has them too"),
-	"Network.Path":        by(TestATaskJoinsANetworkNamespaceAndHasItsHostname), "Network.Hostname": by(TestATaskJoinsANetworkNamespaceAndHasItsHostname),
+	"Network.Path":        by(TestATaskJoinsANetworkNamespaceAndHasItsHostname, TestARawTaskAndCommandsBesideItAreInTheGroupsNetwork), "Network.Hostname": by(TestATaskJoinsANetworkNamespaceAndHasItsHostname),
 	"Network.Mode": because("Path says which namespace it is"), "Network.Labels": because("they are for networks that a driver makes"),
 	"Ports":       because("tasks use the ports of the machine, or of the group's namespace, as they are"),
 	"DNS.Servers": by(TestTheResolverAndTheWorkingDirectoryAreTheTasks), "DNS.Searches": by(TestTheResolverAndTheWorkingDirectoryAreTheTasks),
@@ -122,7 +122,7 @@ func TestEveryAttributeIsActedOnByATestOrHasAReason(t *testing.T) {
 			for _, a := range s.Attributes {
 				key := name + " " + where + " " + a.Name
 				seen[key] = true
-				if p := attributes[key]; p.test == nil && p.reason == "" {
+				if p := attributes[key]; len(p.tests) == 0 && p.reason == "" {
 					t.Errorf("%s: nothing tests that it is acted on", key)
 				}
 				if a.Description == "" {
@@ -157,7 +157,7 @@ func TestEverythingThatTheAgentGivesATaskIsActedOnByATestOrHasAReason(t *testing
 	}
 	all := fields("", reflect.TypeFor[driver.TaskConfig]())
 	for _, f := range all {
-		if p := given[f]; p.test == nil && p.reason == "" {
+		if p := given[f]; len(p.tests) == 0 && p.reason == "" {
 			t.Errorf("%s: nothing tests that it is acted on", f)
 		}
 	}

@@ -6,6 +6,7 @@
 package driverexec_test
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -283,27 +284,31 @@ func TestTheResolverAndTheWorkingDirectoryAreTheTasks(t *testing.T) {
 	}
 }
 
-// supervised returns the supervisor of the cell.
-func TestATaskJoinsANetworkNamespaceAndHasItsHostname(t *testing.T) {
-	c := newCell(t, nil)
-	other := exec.Command("unshare", "-n", "sleep", "1000")
-	if err := other.Start(); err != nil {
+// network makes a network namespace and returns its file and its name.
+func network(t *testing.T) (file, name string) {
+	t.Helper()
+	other := exec.Command("unshare", "-n", "sh", "-c", "readlink /proc/self/ns/net; exec sleep 1000")
+	out, err := other.StdoutPipe()
+	if err == nil {
+		err = other.Start()
+	}
+	if err != nil {
 		t.Skipf("no network namespace can be made: %v", err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		_ = other.Process.Kill() // it sleeps
 		_ = other.Wait()
-	}()
-	file := fmt.Sprintf("/proc/%d/ns/net", other.Process.Pid)
-	own, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := ""
-	c.eventually("the namespace is made", func() bool {
-		want, err = os.Readlink(file)
-		return err == nil && want != own
 	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Skipf("no network namespace can be made: %v", err)
+	}
+	return fmt.Sprintf("/proc/%d/ns/net", other.Process.Pid), strings.TrimSpace(line)
+}
+
+func TestATaskJoinsANetworkNamespaceAndHasItsHostname(t *testing.T) {
+	c := newCell(t, nil)
+	file, want := network(t)
 	task := c.task("a", sh("readlink /proc/self/ns/net; hostname"))
 	task.Network = &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: file, Hostname: "inside"}
 	if out, r := c.run(task); !r.Successful() || out != want+"\ninside\n" {

@@ -41,9 +41,9 @@ func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions
 		return driver.ExitResult{}, err
 	}
 	if opts.TTY {
-		err = runTTY(cmd, opts, stream)
+		err = runTTY(cmd, spec.NetworkNS, opts, stream)
 	} else {
-		err = runPipes(cmd, stream)
+		err = runPipes(cmd, spec.NetworkNS, stream)
 	}
 	if ctx.Err() != nil {
 		return driver.ExitResult{}, ctx.Err()
@@ -104,7 +104,7 @@ func execCommand(ctx context.Context, id string, spec *supervisor.Spec, opts dri
 	return cmd, nil
 }
 
-func runPipes(cmd *exec.Cmd, stream driver.ExecStream) error {
+func runPipes(cmd *exec.Cmd, network string, stream driver.ExecStream) error {
 	cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stderr
 	if stream.Stdin != nil {
 		in, err := cmd.StdinPipe()
@@ -117,11 +117,18 @@ func runPipes(cmd *exec.Cmd, stream driver.ExecStream) error {
 			_ = in.Close()
 		}()
 	}
-	return cmd.Run()
+	if err := inNetwork(network, cmd.Start); err != nil {
+		return err
+	}
+	return cmd.Wait()
 }
 
-func runTTY(cmd *exec.Cmd, opts driver.ExecOptions, stream driver.ExecStream) error {
-	terminal, err := pty.StartWithSize(cmd, windowSize(opts.Size))
+func runTTY(cmd *exec.Cmd, network string, opts driver.ExecOptions, stream driver.ExecStream) error {
+	var terminal *os.File
+	err := inNetwork(network, func() (err error) {
+		terminal, err = pty.StartWithSize(cmd, windowSize(opts.Size))
+		return err
+	})
 	if err != nil {
 		return err
 	}

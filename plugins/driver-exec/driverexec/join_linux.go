@@ -46,6 +46,11 @@ func join(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, opts
 	return driver.ExitResult{ExitCode: j.state.ExitCode()}, nil
 }
 
+// inNetwork has start fork a command in the network namespace of a task.
+func inNetwork(file string, start func() error) error {
+	return sandbox.Within(nil, file, func(int) error { return start() })
+}
+
 // joiner is one command on its way into a sandbox.
 type joiner struct {
 	id      string

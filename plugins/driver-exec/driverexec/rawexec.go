@@ -186,9 +186,13 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	if err != nil {
 		return invalid(err)
 	}
+	network := ""
+	if task.Network != nil {
+		network = task.Network.Path
+	}
 	return supervisor.Spec{
 		ID: task.ID, Path: program, Args: append([]string{c.Command}, c.Args...), Dir: dir,
 		Env: supervised.Environment(task.Env, append(agent.DeniedEnvvars, c.DeniedEnvvars...)), User: user, Logs: logs,
-		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups, Cores: task.Resources.Cores,
+		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups, Cores: task.Resources.Cores, NetworkNS: network,
 	}, nil
 }

@@ -6,6 +6,7 @@
 package driverexec_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -201,6 +202,37 @@ func TestCommandsRunInTheirDirectoryWithTheirArguments(t *testing.T) {
 		}
 	}
 	task.ID = "alloc/web/1"
+}
+
+func TestARawTaskAndCommandsBesideItAreInTheGroupsNetwork(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can join a network namespace")
+	}
+	file, name := network(t)
+	d, task := rawTask(t, map[string]any{"command": "/bin/sh", "args": []any{"-c", "readlink /proc/self/ns/net; exec sleep 1000"}})
+	task.Network, task.Resources.Cores = &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: file}, []int{0}
+	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	look := "until [ -s " + task.Logs.StdoutPath + ".0 ]; do :; done; readlink /proc/self/ns/net"
+	for _, tty := range []bool{false, true} {
+		var out bytes.Buffer
+		r, err := d.ExecTask(t.Context(), task.ID, driver.ExecOptions{Command: []string{"sh", "-c", look}, TTY: tty}, driver.ExecStream{Stdout: &out})
+		if err != nil || !r.Successful() || strings.TrimSpace(out.String()) != name {
+			t.Errorf("a command, terminal %v: %+v, %v, %q, want %s", tty, r, err, out.String(), name)
+		}
+	}
+	if err := d.StopTask(t.Context(), task.ID, 10*time.Second, ""); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != name+"\n" {
+		t.Errorf("log %q, %v, want %s", out, err, name)
+	}
+	bad := *task
+	bad.ID, bad.Network = "alloc/web/2", &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: "/no/such/namespace"}
+	if _, _, err := d.StartTask(t.Context(), &bad); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "/no/such/namespace") {
+		t.Errorf("a namespace that does not exist: class %s, %v", errdefs.ClassOf(err), err)
+	}
 }
 
 // cgroups makes a cgroup of version 2 and, where the machine has it, one of

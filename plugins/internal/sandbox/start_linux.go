@@ -138,16 +138,21 @@ func leave(cfg *Config) error {
 			return fmt.Errorf("set the task's hostname %q: %w", cfg.Hostname, err)
 		}
 	}
-	if cfg.NetworkNS == "" {
+	return joinNetwork(cfg.NetworkNS)
+}
+
+// joinNetwork puts the thread into the network namespace of a file, if one is named.
+func joinNetwork(file string) error {
+	if file == "" {
 		return nil
 	}
-	fd, err := unix.Open(cfg.NetworkNS, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		err = unix.Setns(fd, unix.CLONE_NEWNET)
 		closeFD(fd)
 	}
 	if err != nil {
-		return fmt.Errorf("join the network namespace %s: %w", cfg.NetworkNS, err)
+		return fmt.Errorf("join the network namespace %s: %w", file, err)
 	}
 	return nil
 }

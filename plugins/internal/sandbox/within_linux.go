@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Within has f fork a process that is in existing cgroups from its first instruction
-// on. f runs on a thread that is in those of version 1, which what it forks inherits;
-// the one of version 2, in which only whole processes can be, is open for clone as
-// unified, -1 if dirs have none.
-func Within(dirs []string, f func(unified int) error) error {
+// Within has f fork a process that is in existing cgroups, and in the network
+// namespace of a file if one is named, from its first instruction on. f runs on a
+// thread that is in both, and what it forks inherits them; but the cgroup of version
+// 2, in which only whole processes can be, is open for clone as unified, -1 if dirs
+// have none.
+func Within(dirs []string, network string, f func(unified int) error) error {
 	unified, legacy := -1, []string{}
 	defer func() { closeFD(unified) }()
 	for _, dir := range dirs {
@@ -41,9 +42,12 @@ func Within(dirs []string, f func(unified int) error) error {
 				return enterError(dir, err)
 			}
 		}
+		if err := joinNetwork(network); err != nil {
+			return err
+		}
 		return f(unified)
 	}
-	if len(legacy) == 0 {
+	if len(legacy) == 0 && network == "" {
 		return enter()
 	}
 	return onThread(enter)

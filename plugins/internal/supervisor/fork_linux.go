@@ -26,13 +26,16 @@ func (l *loop) fork(t *task, spec *Spec, files []uintptr) error {
 	}
 	attr.Sys.PidFD = &t.pidfd
 	var pid int
-	err := sandbox.Within(spec.CgroupDirs, func(unified int) (err error) {
+	err := sandbox.Within(spec.CgroupDirs, spec.NetworkNS, func(unified int) (err error) {
 		pid, err = l.forkInto(t, spec, attr, unified)
 		return err
 	})
 	var command *sandbox.CommandError
-	if errors.As(err, &command) {
+	switch {
+	case errors.As(err, &command):
 		err = errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
+	case err != nil && errdefs.ClassOf(err) == errdefs.Internal: // what comes from no task's config
+		err = errdefs.FailedPreconditionf("start task %q: %w", t.id, err)
 	}
 	if err != nil {
 		t.pidfd = -1

@@ -57,8 +57,8 @@ func (c *Client) Start(_ context.Context, spec Spec) (Status, error) {
 	if _, ok := c.tasks[spec.ID]; ok {
 		return Status{}, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", spec.ID)
 	}
-	if len(spec.CgroupDirs) > 0 || spec.OOMScoreAdj != nil {
-		return Status{}, errdefs.InvalidArgumentf("start task %q: cgroups and oom_score_adj are Linux's only", spec.ID)
+	if len(spec.CgroupDirs) > 0 || spec.OOMScoreAdj != nil || spec.NetworkNS != "" {
+		return Status{}, errdefs.InvalidArgumentf("start task %q: cgroups, oom_score_adj and networks of groups are Linux's only", spec.ID)
 	}
 	if spec.Sandbox != nil {
 		return Status{}, errdefs.Unimplementedf("start task %q: %s", spec.ID, sandbox.Unavailable())

@@ -27,6 +27,9 @@ type Spec struct {
 	// CgroupDirs are existing cgroups that the task is started in instead of one
 	// of its own. They may hold others too and are never killed as a whole.
 	CgroupDirs []string `json:"cgroup_dirs,omitempty"`
+	// NetworkNS is the file of a network namespace to join. Linux only; that of an
+	// isolated task is in Sandbox.
+	NetworkNS string `json:"network_ns,omitempty"`
 	// Sandbox isolates the task. Path and Dir are not used then: they are looked
 	// up inside.
 	Sandbox *sandbox.Config `json:"sandbox,omitempty"`
