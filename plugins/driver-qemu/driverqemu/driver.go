@@ -5,6 +5,8 @@ package driverqemu
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -78,6 +80,12 @@ func (d *Driver) launchOf(id string) *launch {
 	return d.launches[id]
 }
 
+// dirOf is the directory of a task's machine: short and with no characters of the id.
+func (d *Driver) dirOf(id string) string {
+	key := sha256.Sum256([]byte(id))
+	return filepath.Join(d.runDir, hex.EncodeToString(key[:8]))
+}
+
 // RecoverTask implements driver.Driver.
 func (d *Driver) RecoverTask(ctx context.Context, handle *driver.Handle) error {
 	if err := d.Tasks.RecoverTask(ctx, handle); err != nil {
@@ -108,14 +116,11 @@ func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
 		return err
 	}
 	d.mu.Lock()
-	l := d.launches[id]
 	delete(d.launches, id)
 	delete(d.guests, id)
 	d.mu.Unlock()
-	if l == nil {
-		return nil
-	}
-	if err := os.RemoveAll(l.RunDir); err != nil {
+	// Also that of a machine which this process never knew, as after a reboot.
+	if err := os.RemoveAll(d.dirOf(id)); err != nil {
 		return errdefs.Unavailablef("destroy task %q: remove the directory of its machine: %w", id, err)
 	}
 	return nil

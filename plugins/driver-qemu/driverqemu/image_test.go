@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -186,11 +187,14 @@ func TestAnImageThatIsReplacedByALinkIsNotFollowed(t *testing.T) {
 			}
 		}
 	}()
-	for range 20 {
+	started, refused := 0, 0
+	for deadline := time.Now().Add(time.Minute); (started < 5 || refused < 5) && time.Now().Before(deadline); {
 		task := n.task(map[string]any{"image_path": "local/disk.img"})
 		if _, _, err := n.d.StartTask(t.Context(), task); err != nil {
+			refused++
 			continue
 		}
+		started++
 		for _, f := range n.openFiles(task) {
 			if f == outside {
 				t.Errorf("the machine has %s open", f)
@@ -200,4 +204,7 @@ func TestAnImageThatIsReplacedByALinkIsNotFollowed(t *testing.T) {
 	}
 	close(stop)
 	<-done
+	if started == 0 || refused == 0 {
+		t.Errorf("%d machines were started and %d refused: the race was not run", started, refused)
+	}
 }

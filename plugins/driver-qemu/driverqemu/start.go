@@ -5,8 +5,6 @@ package driverqemu
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,10 +88,9 @@ func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentC
 	if err != nil {
 		return invalid(err)
 	}
-	key := sha256.Sum256([]byte(task.ID))
 	l := &launch{
 		Emulator: emulator, Args: args, TaskDir: task.TaskDir, Roots: append([]string{task.AllocDir}, agent.ImagePaths...),
-		Snapshot: extra.has("-snapshot"), RunDir: filepath.Join(d.runDir, hex.EncodeToString(key[:8])),
+		Snapshot: extra.has("-snapshot"), RunDir: d.dirOf(task.ID),
 		GuestAgent: c.GuestAgent, Graceful: c.GracefulShutdown, User: user,
 	}
 	if task.Network != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
@@ -62,7 +63,8 @@ func (w words) since() string {
 		return ""
 	}
 	defer root.Close()
-	f, err := root.Open(w.name(max(w.index, 0)))
+	// It does not wait should a task have put a pipe there.
+	f, err := root.OpenFile(w.name(max(w.index, 0)), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}
