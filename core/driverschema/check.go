@@ -69,7 +69,13 @@ type report struct {
 	seen map[string]Found
 }
 
+// maxFindings is where a job has been told enough about itself.
+const maxFindings = 1000
+
 func (r *report) task(g *model.TaskGroup, t *model.Task) {
+	if len(r.Problems) >= maxFindings || len(r.Ignored) >= maxFindings {
+		return
+	}
 	found, ok := r.seen[t.Driver]
 	if !ok {
 		found = r.find(t.Driver)

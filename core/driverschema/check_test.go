@@ -135,16 +135,16 @@ func TestWhatTheDriverWillNotActOnIsSaid(t *testing.T) {
 
 	unable := shell()
 	unable.Capabilities = driverschema.Capabilities{DisableLogCollection: true, NetworkModes: []string{"host"},
-		Ignores: []string{"user", "resources.cores", "resources.memory_max", "resources.device", "network.dns", "a word of tomorrow"}}
+		Ignores: []string{"user", "kill_signal", "resources.cores", "resources.memory_max", "resources.device", "network.dns", "a word of tomorrow"}}
 	const at, group = `task group "web" -> task "server" -> `, `task group "web" -> `
 	same(t, driverschema.Check(everything(), with(unable)).Ignored,
 		at+`user: driver "shell" does not act on it`,
+		at+`kill_signal: driver "shell" does not act on it`,
 		at+`resources.cores: driver "shell" does not act on it`,
 		at+`resources.memory_max: driver "shell" does not act on it`,
 		at+`resources.device: driver "shell" does not act on it`,
 		group+`network[0].dns: task "server": driver "shell" does not act on it`,
 		at+`volume_mount[0]: driver "shell" cannot mount volumes: the task will not start`,
-		at+`kill_signal: driver "shell" sends no signals`,
 		at+`template[1].change_mode: driver "shell" sends no signals: a change of the template cannot be told to the task`,
 		at+`template[2].change_mode: driver "shell" runs no commands in tasks: the script cannot run`,
 		at+`action[0]: driver "shell" runs no commands in tasks: the action cannot run`,

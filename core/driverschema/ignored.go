@@ -88,10 +88,9 @@ func (n *notes) ofGroup() {
 	last.Task = ""
 }
 
+// withoutSignals leaves kill_signal alone: a driver that passes no signals on may
+// well act on the one that asks for the end. One that does not lists it.
 func (n *notes) withoutSignals(t *model.Task) {
-	if t.KillSignal != "" {
-		n.addf("kill_signal", "driver %q sends no signals", n.at.Driver)
-	}
 	for i, tmpl := range t.Templates {
 		if tmpl.ChangeMode == "signal" {
 			n.addf(fmt.Sprintf("template[%d].change_mode", i), "driver %q sends no signals: a change of the template cannot be told to the task", n.at.Driver)

@@ -67,7 +67,7 @@ func (b *bodies) find(view *state.View, job *model.Job, driver string) driversch
 }
 
 // maxFindings bounds how much is said about one job.
-const maxFindings = 100
+const maxFindings = 200
 
 // check says what is wrong with a job: by its own values, the cluster's limits and
 // the drivers of its tasks. Warnings are what the drivers will not act on. A job

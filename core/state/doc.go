@@ -9,7 +9,7 @@
 // the tables are our own.
 //
 // It owns no log format (core/fsm) and no decisions: what it derives on its own
-// (job status, summaries, deployment counters, node usage) follows from the rows
-// alone. It reads no clock and makes no ids. Everything on the server side may
+// (job status, summaries, deployment counters, node usage, uses of drivers) follows
+// from the rows alone. It reads no clock and makes no ids. Everything on the server side may
 // import it to read; only core/fsm writes.
 package state

@@ -22,7 +22,7 @@ import (
 func (s *Schema) Validate(config map[string]any) error {
 	w := walker{deferred: true}
 	w.object("config", s, config)
-	return w.problems.err()
+	return w.err()
 }
 
 // Apply checks a config whose interpolation is done and returns it complete:
@@ -32,7 +32,7 @@ func (s *Schema) Validate(config map[string]any) error {
 func (s *Schema) Apply(config map[string]any) (map[string]any, error) {
 	w := walker{}
 	out := w.object("config", s, config)
-	if err := w.problems.err(); err != nil {
+	if err := w.err(); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -71,7 +71,7 @@ func Unmarshal(config []byte, into any) error {
 func (s *Schema) Check() error {
 	w := walker{}
 	w.check("config", s)
-	return w.problems.err()
+	return w.err()
 }
 
 // walker goes through a config beside its schema and collects what is wrong.
@@ -79,10 +79,28 @@ type walker struct {
 	deferred bool
 	about    string // the description of the attribute that is looked at
 	problems Problems
+	more     int // problems beyond those that are listed
 }
 
+// maxProblems bounds what is said about one config.
+const maxProblems = 100
+
 func (w *walker) addf(path, format string, args ...any) {
+	if w.full() {
+		w.more++
+		return
+	}
 	w.problems = append(w.problems, Problem{Path: path, Text: fmt.Sprintf(format, args...), Description: w.about})
+}
+
+func (w *walker) full() bool { return len(w.problems) >= maxProblems }
+
+// err returns the problems as an error of class InvalidArgument, or nil.
+func (w *walker) err() error {
+	if w.more > 0 {
+		w.problems = append(w.problems, Problem{Path: "config", Text: fmt.Sprintf("and %d more problems", w.more)})
+	}
+	return w.problems.err()
 }
 
 func (w *walker) check(path string, s *Schema) {
@@ -148,7 +166,11 @@ func (w *walker) unknown(path string, s *Schema, config map[string]any) {
 		}
 	}
 	sort.Strings(unknown)
-	for _, name := range unknown {
+	for i, name := range unknown {
+		if w.full() {
+			w.more += len(unknown) - i
+			return
+		}
 		if n := nearest(name, names); n != "" {
 			w.addf(path+"."+name, "unknown attribute; did you mean %q?", n)
 		} else if len(names) == 0 {
@@ -343,11 +365,17 @@ func toFloat(v any) (float64, bool) {
 	return 0, false
 }
 
+// maxShown is how much of a long text a problem shows.
+const maxShown = 64
+
 func describe(v any) string {
 	switch x := v.(type) {
 	case nil:
 		return "null"
 	case string:
+		if len(x) > maxShown {
+			return strconv.Quote(x[:maxShown]) + "..."
+		}
 		return strconv.Quote(x)
 	case bool:
 		return strconv.FormatBool(x)

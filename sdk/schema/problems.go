@@ -52,6 +52,9 @@ func ProblemsOf(err error) Problems {
 
 // nearest returns the candidate that was probably meant by name, or "".
 func nearest(name string, candidates []string) string {
+	if len(name) > maxShown { // nobody's slip, and the distance costs its length each time
+		return ""
+	}
 	best, bestDistance := "", 1+len(name)/3
 	for _, c := range candidates {
 		if d := levenshtein.Distance(name, c, nil); d <= bestDistance && (best == "" || d < bestDistance) {

@@ -6,6 +6,7 @@ package schema_test
 import (
 	"encoding/json"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -146,5 +147,35 @@ func TestCheckFindsUnsoundSchemas(t *testing.T) {
 		if s.Check() == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+func TestAHopelessConfigIsToldInAFewWords(t *testing.T) {
+	config := map[string]any{"command": strings.Repeat("x", 1<<20), "oom_score_adj": strings.Repeat("y", 1<<20), strings.Repeat("z", 1<<20): 1}
+	for i := range 20_000 {
+		config["wrong"+strconv.Itoa(i)] = i
+	}
+	err := rawExec().Validate(config)
+	problems := schema.ProblemsOf(err)
+	if len(problems) != 101 || problems[100].Error() != "config: and 19902 more problems" {
+		t.Fatalf("%d problems, the last %v", len(problems), problems[len(problems)-1])
+	}
+	if text := problems[0].Error(); len(text) > 200 || !strings.HasPrefix(text, `config.oom_score_adj: must be a number, is "yyy`) {
+		t.Errorf("%d bytes: %.200s", len(text), text)
+	}
+}
+
+func TestAProblemCarriesWhatThePluginSaysOfTheAttribute(t *testing.T) {
+	s := schema.Schema{Attributes: []schema.Attribute{
+		{Name: "mount", Type: schema.BlockList, Description: "what to show", Block: &schema.Schema{Attributes: []schema.Attribute{{Name: "source", Type: schema.String, Required: true, Description: "path of the machine"}}}},
+		{Name: "tty", Type: schema.Bool, Description: "a terminal"},
+	}}
+	got := map[string]string{}
+	for _, p := range schema.ProblemsOf(s.Validate(map[string]any{"mount": []any{map[string]any{"sorce": 1}, 7}, "tty": 5, "nothing": 1})) {
+		got[p.Path] = p.Description
+	}
+	want := map[string]string{"config.mount[0].source": "path of the machine", "config.mount[0].sorce": "", "config.mount[1]": "what to show", "config.tty": "a terminal", "config.nothing": ""}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }

@@ -22,7 +22,7 @@ import (
 const driverTimeout = 5 * time.Second
 
 // maxPlaced is how many problems are shown with their lines.
-const maxPlaced = 100
+const maxPlaced = 200
 
 // driverReport is what the drivers of a job file say about it.
 type driverReport struct {

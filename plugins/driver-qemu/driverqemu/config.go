@@ -50,6 +50,7 @@ func info() driver.Info {
 		Capabilities: driver.Capabilities{
 			FSIsolation:  driver.FSIsolationNone,
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
+			Ignores:      []string{driver.IgnoresMemoryMax, driver.IgnoresDevices, driver.IgnoresDNS},
 		},
 		ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 			{Name: "image_paths", Type: schema.ListString, Description: "directories and files of the machine that images may be in; an alloc's own directory always may"},
