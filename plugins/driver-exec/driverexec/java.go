@@ -6,7 +6,6 @@ package driverexec
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path"
@@ -197,4 +196,4 @@ func jarPath(taskDir string, c javaTaskConfig) string {
 }
 
 // errAskJVM says that the JVM must be run to know which one it is.
-var errAskJVM = fmt.Errorf("the JVM is being asked for its version")
+var errAskJVM = errors.New("the JVM is being asked for its version")
