@@ -87,7 +87,11 @@ func newNode(t *testing.T, config map[string]any) *node {
 		}
 		c, err := supervisor.Open(context.Background(), filepath.Join(state, "driver-exec"))
 		if err == nil {
-			err = errors.Join(c.Shutdown(context.Background()), c.Close())
+			left, listErr := c.List(context.Background())
+			for _, s := range left { // of a test that failed halfway
+				err = errors.Join(err, c.Destroy(context.Background(), s.ID, true))
+			}
+			err = errors.Join(err, listErr, c.Shutdown(context.Background()), c.Close())
 		}
 		if err != nil {
 			t.Error(err)
