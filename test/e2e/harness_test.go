@@ -297,7 +297,15 @@ func (a *agent) eventually(limit time.Duration, what string, ok func() bool) {
 // cli runs a command of the command line.
 func (a *agent) cli(args ...string) (out string, code int) {
 	a.t.Helper()
-	cmd := exec.CommandContext(a.ctx(), filepath.Join(bin, "drover"), args...)
+	return a.cliWithin(10*time.Second, args...)
+}
+
+// cliWithin is cli for commands that take longer.
+func (a *agent) cliWithin(limit time.Duration, args ...string) (out string, code int) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "drover"), args...)
 	cmd.Env = append(os.Environ(), "DROVER_ADDR="+a.addr)
 	b, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

@@ -85,6 +85,9 @@ func (a *adapter) ids(kind string, typed complete.Args) []string {
 	if kind == takesPlugins {
 		return pluginNames(ctx, agent, fs, typed.Last)
 	}
+	if kind == takesRegistry {
+		return registryNames(ctx, agent, typed.Last)
+	}
 	res, err := agent.Search(ctx, typed.Last, kind)
 	if err != nil {
 		return nil

@@ -78,6 +78,7 @@ func specs() map[string]func() spec {
 
 		"plugin check": pluginCheck, "plugin new": pluginNew,
 
+		"plugin register": pluginRegister, "plugin deregister": pluginDeregister, "plugin registry": pluginRegistry, "plugin rollout": pluginRollout,
 		"plugin list": pluginList, "plugin status": pluginStatus, "plugin install": pluginInstall, "plugin upgrade": pluginUpgrade, "plugin remove": pluginRemove,
 		"plugin rollback": pluginAction("rollback", "Returns a plugin of a node to the version before",
 			"The version before is kept on the node, and is started and proved as a new one is.", "runs as version %s again and is %s"),

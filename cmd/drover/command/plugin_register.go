@@ -1,0 +1,210 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// registration is what the flags of plugin register say.
+type registration struct {
+	version, digest, config, pool *string
+	onNodes, autoRevert, detach   *bool
+	datacenters, constraints      *stringList
+	parallel                      *int
+	deadline, healthy             *time.Duration
+	check                         *int64
+}
+
+func registrationFlags(fs *flag.FlagSet) *registration {
+	return &registration{
+		version:     fs.String("version", "", "The version that the plugin must say it is."),
+		digest:      fs.String("digest", "", "The digest that the file must have, as sha256:HEX. Needed unless the file is uploaded from here."),
+		config:      fs.String("config", "", "File with what stands in the config block of an agent's plugin block; it takes that one's place on all nodes."),
+		onNodes:     fs.Bool("on-nodes", false, "The file is an absolute path that all nodes have, not one of this machine."),
+		pool:        fs.String("node-pool", "", "Only nodes of this pool; all by default."),
+		datacenters: lists(fs, "datacenter", "Only nodes of this datacenter, a name or a pattern such as eu-*."),
+		constraints: lists(fs, "constraint", "Only nodes that meet a condition, such as '${attr.kernel.name} = linux' or '${meta.gpu} is_set'."),
+		parallel:    fs.Int("max-parallel", 0, "Nodes that change at the same time; 1 by default."),
+		deadline:    fs.Duration("healthy-deadline", 0, "How long one node may take until the roll-out stops; 5m by default."),
+		healthy:     fs.Duration("min-healthy-time", 0, "How long a node must have run the plugin before the next one changes; 10s by default."),
+		autoRevert:  fs.Bool("auto-revert", false, "A release that fails is taken back on the nodes that have it."),
+		detach:      fs.Bool("detach", false, "Returns at once instead of following the roll-out."),
+		check:       fs.Int64("check-index", -1, "Registers only if the plugin has this modify index; 0: only if there is none yet."),
+	}
+}
+
+func pluginRegister() spec {
+	return spec{
+		usage: "plugin register [options] <spec.hcl> | <plugin> <file or URL>", synopsis: "Registers plugins that the nodes of the cluster shall run", min: 1, max: 2, takes: takesFiles,
+		help: "One argument is a file of plugin blocks (- is standard input); two are a plugin's name and its file. A file of this machine is\n" +
+			"uploaded to the servers; nodes fetch a URL themselves. The release is rolled out over the nodes, a few at a time, and the roll-out\n" +
+			"stops at the first node that fails. The servers must allow it: plugin_registry = true in the server block of their configuration.",
+		setup: func(fs *flag.FlagSet) run {
+			r := registrationFlags(fs)
+			return func(ctx context.Context, s *session, args []string) error {
+				plugins, err := r.plugins(s, args)
+				if err != nil {
+					return err
+				}
+				for _, p := range plugins {
+					if err := s.registerPlugin(ctx, p, r.cas()); err != nil {
+						return err
+					}
+				}
+				if *r.detach {
+					return nil
+				}
+				for _, p := range plugins {
+					if err := s.followRollout(ctx, p.Spec.Name, false); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+		},
+	}
+}
+
+func (r *registration) cas() *uint64 {
+	if *r.check < 0 {
+		return nil
+	}
+	n := uint64(*r.check)
+	return &n
+}
+
+// plugins reads what is to be registered from a file or from the flags.
+func (r *registration) plugins(s *session, args []string) ([]*jobspec.Plugin, error) {
+	if len(args) == 1 {
+		src, err := readFile(args[0], s.In)
+		if err != nil {
+			return nil, err
+		}
+		plugins, err := jobspec.ParsePlugins(src, args[0])
+		for _, p := range plugins {
+			if p.File != "" && !filepath.IsAbs(p.File) && args[0] != "-" {
+				p.File = filepath.Join(filepath.Dir(args[0]), p.File)
+			}
+		}
+		return plugins, err
+	}
+	spec := &model.PluginSpec{
+		Name: args[0], Datacenters: *r.datacenters, NodePool: *r.pool, MaxParallel: *r.parallel, HealthyDeadline: *r.deadline,
+		MinHealthyTime: *r.healthy, AutoRevert: *r.autoRevert, Release: &model.PluginRelease{Version: *r.version, Digest: *r.digest, Source: args[1]},
+	}
+	var err error
+	if spec.Constraints, err = readConstraints(*r.constraints); err != nil {
+		return nil, err
+	}
+	if *r.config != "" {
+		if spec.Release.Config, err = readConfig(*r.config); err != nil {
+			return nil, err
+		}
+	}
+	p := &jobspec.Plugin{Spec: spec}
+	switch {
+	case *r.onNodes && !filepath.IsAbs(args[1]):
+		return nil, errors.New("with -on-nodes the file must be an absolute path")
+	case !*r.onNodes && !isURL(args[1]):
+		p.File, spec.Release.Source = args[1], ""
+	}
+	return []*jobspec.Plugin{p}, nil
+}
+
+// readConstraints reads conditions of the form "LEFT OPERATOR [RIGHT]".
+func readConstraints(texts []string) ([]*model.Constraint, error) {
+	var out []*model.Constraint
+	for _, text := range texts {
+		f := strings.Fields(text)
+		if len(f) < 2 {
+			return nil, fmt.Errorf("-constraint %q is not of the form 'ATTRIBUTE OPERATOR VALUE'", text)
+		}
+		out = append(out, &model.Constraint{LTarget: f[0], Operand: f[1], RTarget: strings.Join(f[2:], " ")})
+	}
+	return out, nil
+}
+
+// registerPlugin uploads a plugin's file if it is one of this machine, and
+// registers the plugin.
+func (s *session) registerPlugin(ctx context.Context, p *jobspec.Plugin, cas *uint64) error {
+	release := p.Spec.Release
+	if p.File != "" {
+		release.Source = model.PluginSourceUploaded
+		if err := s.uploadToRegistry(ctx, p.File, release); err != nil {
+			return err
+		}
+	}
+	if release.Digest == "" {
+		return fmt.Errorf("the digest of plugin %q is missing: nodes must know which file they are to run; give -digest, or digest in the file (sha256sum prints it)", p.Spec.Name)
+	}
+	r, err := s.client.RegisterPlugin(ctx, p.Spec, cas)
+	if err != nil {
+		return err
+	}
+	s.printf("Plugin %q is registered as revision %d (%s)", p.Spec.Name, r.Revision, release.Digest)
+	return nil
+}
+
+// uploadToRegistry uploads a file unless the servers have it.
+func (s *session) uploadToRegistry(ctx context.Context, path string, r *model.PluginRelease) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read the plugin's file: %w", err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, f)
+	if err != nil {
+		return fmt.Errorf("read the plugin's file: %w", err)
+	}
+	digest := "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	if r.Digest != "" && r.Digest != digest {
+		return fmt.Errorf("%s has the digest %s, not %s", path, digest, r.Digest)
+	}
+	r.Digest = digest
+	if _, err := s.client.PluginFile(ctx, digest); err == nil {
+		return nil
+	} else if !errdefs.IsNotFound(err) {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read the plugin's file: %w", err)
+	}
+	s.printf("Uploading %s (%d bytes)", path, size)
+	_, err = s.client.UploadPluginFile(ctx, digest, f)
+	return err
+}
+
+func pluginDeregister() spec {
+	return spec{
+		usage: "plugin deregister [options] <plugin>", synopsis: "Removes a plugin from the registry, and from the nodes that got it from there", min: 1, max: 1, takes: takesRegistry,
+		help: "A node removes the plugin once no task of its drivers runs there. A plugin that was on a node before the registry knew it stays.",
+		setup: func(fs *flag.FlagSet) run {
+			check := fs.Int64("check-index", -1, "Deregisters only if the plugin has this modify index.")
+			return func(ctx context.Context, s *session, args []string) error {
+				r := registration{check: check}
+				if err := s.client.DeregisterPlugin(ctx, args[0], r.cas()); err != nil {
+					return err
+				}
+				s.printf("Plugin %q is deregistered; nodes remove it when no task needs it", args[0])
+				return nil
+			}
+		},
+	}
+}

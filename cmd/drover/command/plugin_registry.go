@@ -1,0 +1,220 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/registry"
+)
+
+// takesRegistry says that arguments are plugins of the cluster's registry.
+const takesRegistry = "registry-plugins"
+
+func pluginRegistry() spec {
+	return spec{
+		usage: "plugin registry [options] [<plugin>]", synopsis: "Lists the plugins of the cluster's registry, or shows one and where its nodes stand", max: 1, output: true, takes: takesRegistry,
+		setup: func(fs *flag.FlagSet) run {
+			reveal := fs.Bool("reveal", false, "Shows the values of the configuration, which may be secrets.")
+			q := filterFlags(fs, true)
+			return func(ctx context.Context, s *session, args []string) error {
+				if len(args) == 1 {
+					return s.showRegistered(ctx, args[0], *reveal)
+				}
+				list, meta, err := s.client.RegistryPlugins(ctx, &q.Query)
+				return s.show(list, err, func() {
+					var rows [][]string
+					for _, p := range list {
+						rows = append(rows, []string{p.Name, p.Version, s.digest(p.Digest), where(p.Datacenters, p.NodePool), p.Status, p.StatusDescription})
+					}
+					s.tableOr("No plugins are registered", []string{"Name", "Version", "Digest", "Nodes", "Status", "Description"}, rows)
+					q.more(s, meta)
+				})
+			}
+		},
+	}
+}
+
+// digest shortens a digest unless everything was asked for.
+func (s *session) digest(d string) string {
+	if digits := strings.TrimPrefix(d, "sha256:"); !s.verbose && len(digits) > 12 {
+		return digits[:12]
+	}
+	return d
+}
+
+// where is which nodes a plugin is for.
+func where(datacenters []string, pool string) string {
+	var parts []string
+	if len(datacenters) > 0 {
+		parts = append(parts, "datacenters "+strings.Join(datacenters, ", "))
+	}
+	if pool != "" && pool != model.NodePoolAll {
+		parts = append(parts, "pool "+pool)
+	}
+	if len(parts) == 0 {
+		return "all"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// registered is what plugin registry NAME prints with -json.
+type registered struct {
+	*model.PluginSpec
+	Nodes []*api.PluginNode
+}
+
+func (s *session) showRegistered(ctx context.Context, name string, reveal bool) error {
+	p, _, err := s.client.RegistryPlugin(ctx, name, reveal, nil)
+	if err != nil {
+		return err
+	}
+	nodes, _, err := s.client.RegistryPluginNodes(ctx, name, nil)
+	return s.show(&registered{p, nodes}, err, func() {
+		s.describeRegistered(p)
+		s.title("\nNodes: %s", tally(nodes))
+		var rows [][]string
+		for _, n := range nodes {
+			rows = append(rows, []string{s.id(n.ID), n.Name, n.Standing, n.Version, s.digest(n.Digest), n.State, n.Description})
+		}
+		s.tableOr("No node is targeted", []string{"ID", "Name", "Standing", "Version", "Digest", "State", "Description"}, rows)
+	})
+}
+
+func (s *session) describeRegistered(p *model.PluginSpec) {
+	previous := ""
+	if p.Previous != nil {
+		previous = p.Previous.Label() + " (" + s.digest(p.Previous.Digest) + ")"
+	}
+	s.pairs("Name", p.Name, "Version", p.Release.Version, "Revision", text(p.Release.Revision), "Digest", p.Release.Digest,
+		"Source", p.Release.Source, "Previous", previous, "Nodes", where(p.Datacenters, p.NodePool), "Max Parallel", text(p.MaxParallel),
+		"Healthy Deadline", p.HealthyDeadline.String(), "Min Healthy Time", p.MinHealthyTime.String(), "Auto Revert", text(p.AutoRevert),
+		"Status", p.Rollout.Status, "Description", p.Rollout.Description)
+	if len(p.Constraints) > 0 {
+		s.title("\nConstraints")
+		for _, c := range p.Constraints {
+			s.printf("%s", c)
+		}
+	}
+	if len(p.Release.Config) > 0 {
+		s.title("\nConfig")
+		for _, k := range slices.Sorted(maps.Keys(p.Release.Config)) {
+			s.printf("%s = %v", k, p.Release.Config[k])
+		}
+	}
+}
+
+// tally counts nodes by where they stand: "3 done, 1 in flight".
+func tally(nodes []*api.PluginNode) string {
+	counts := map[string]int{}
+	for _, n := range nodes {
+		counts[n.Standing]++
+	}
+	var parts []string
+	for _, standing := range []registry.Standing{registry.Done, registry.InFlight, registry.Waiting, registry.Failed, registry.Down, registry.Elsewhere} {
+		if n := counts[string(standing)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, standing))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func pluginRollout() spec {
+	return spec{
+		usage: "plugin rollout [options] <plugin>", synopsis: "Shows, follows or steers the roll-out of a plugin's release over the nodes", min: 1, max: 1, takes: takesRegistry,
+		help: "Without options it shows how far the roll-out has come. With -monitor it follows it to its end and exits with 1 if it fails.",
+		setup: func(fs *flag.FlagSet) run {
+			acts := map[string]*bool{
+				model.PluginRolloutPause:  fs.Bool("pause", false, "Admits no further nodes."),
+				model.PluginRolloutResume: fs.Bool("resume", false, "Goes on with a roll-out that is paused, or tries one again that failed."),
+				model.PluginRolloutRevert: fs.Bool("revert", false, "Goes back to the release before."),
+			}
+			monitor := fs.Bool("monitor", false, "Follows the roll-out.")
+			return func(ctx context.Context, s *session, args []string) error {
+				act := ""
+				for name, chosen := range acts {
+					if *chosen && act != "" {
+						return errors.New("give one of -pause, -resume and -revert")
+					} else if *chosen {
+						act = name
+					}
+				}
+				if act != "" {
+					r, err := s.client.SteerPluginRollout(ctx, args[0], act)
+					if err != nil {
+						return err
+					}
+					s.printf("The roll-out of plugin %q is %s", args[0], r.Status)
+				}
+				switch {
+				case *monitor:
+					return s.followRollout(ctx, args[0], act == model.PluginRolloutRevert)
+				case act == "":
+					return s.showRegistered(ctx, args[0], false)
+				}
+				return nil
+			}
+		},
+	}
+}
+
+// monitorWait bounds one question of a monitor.
+const monitorWait = time.Minute
+
+// followRollout prints the steps of a roll-out until it ends. It fails if the
+// roll-out does, or goes back although that was not asked for.
+func (s *session) followRollout(ctx context.Context, name string, back bool) error {
+	last, q := "", &client.Query{}
+	for {
+		nodes, meta, err := s.client.RegistryPluginNodes(ctx, name, q)
+		if err != nil {
+			return err
+		}
+		p, _, err := s.client.RegistryPlugin(ctx, name, false, nil)
+		if err != nil {
+			return err
+		}
+		line := fmt.Sprintf("Plugin %q %s is %s: %s", name, p.Release.Label(), p.Rollout.Status, tally(nodes))
+		if p.Rollout.Description != "" {
+			line += " (" + p.Rollout.Description + ")"
+		}
+		if line != last {
+			s.step("%s", line)
+			last = line
+		}
+		switch {
+		case p.Rollout.Status == model.PluginRolloutFailed, p.Rollout.Status == model.PluginRolloutComplete && p.Rollout.GivenUp != nil && !back:
+			return &exitCode{code: exitError, err: fmt.Errorf("the roll-out of plugin %q failed: %s", name, p.Rollout.Description)}
+		case p.Rollout.Status == model.PluginRolloutComplete, p.Rollout.Status == model.PluginRolloutPaused:
+			return nil
+		}
+		q = &client.Query{WaitIndex: meta.Index, WaitTime: monitorWait}
+	}
+}
+
+// registryNames are the plugins of the registry, for completion.
+func registryNames(ctx context.Context, agent *client.Client, prefix string) []string {
+	list, _, err := agent.RegistryPlugins(ctx, &client.Query{Prefix: prefix})
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, p := range list {
+		out = append(out, p.Name)
+	}
+	return out
+}

@@ -1,0 +1,126 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shellPlugin builds a version of the test's plugin.
+func shellPlugin(t *testing.T, version string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "driver-shell-"+version)
+	build := exec.Command("go", "build", "-ldflags", "-s -w -X main.version="+version, "-o", path, "./testdata/shellplugin")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build version %s: %v\n%s", version, err, out)
+	}
+	return path
+}
+
+const shellPluginJob = `
+job "shelled" {
+  type = "service"
+  group "g" {
+    update {
+      min_healthy_time = "100ms"
+    }
+    task "t" {
+      driver = "shell"
+      config {
+        script = "echo $$ > ${NOMAD_TASK_DIR}/pid; while :; do sleep 0.1; done"
+      }
+    }
+  }
+}
+`
+
+// pluginVersion is the version of the plugin that the node says it runs.
+func (a *agent) pluginVersion() string {
+	nodes, _, err := a.Nodes(a.ctx(), nil)
+	if err != nil || len(nodes) != 1 {
+		return ""
+	}
+	n, _, err := a.Node(a.ctx(), nodes[0].ID, nil)
+	if err != nil || n.Plugins["driver-shell"] == nil {
+		return ""
+	}
+	return n.Plugins["driver-shell"].Version
+}
+
+func TestARegisteredPluginServesJobsIsUpgradedUnderThemAndABadVersionGoesBack(t *testing.T) {
+	a := newAgent(t)
+	config := filepath.Join(a.dir, "agent.hcl")
+	body, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write("agent.hcl", 0o600, strings.Replace(string(body), "server { enabled = true }", "server {\n  enabled = true\n  plugin_registry = true\n}", 1))
+	a.start()
+	register := func(version string, more ...string) (string, int) {
+		args := append([]string{"plugin", "register", "-min-healthy-time", "100ms", "-healthy-deadline", "30s"}, more...)
+		return a.cliWithin(time.Minute, append(args, "driver-shell", shellPlugin(t, version))...)
+	}
+	if out, code := register("1.0.0", "-version", "1.0.0"); code != 0 || !strings.Contains(out, "is complete: 1 done") {
+		t.Fatalf("the first version: exit code %d\n%s", code, out)
+	}
+	a.run(shellPluginJob)
+	pids := a.pids(a.await("shelled", "running", 1))
+
+	if out, code := register("2.0.0"); code != 0 {
+		t.Fatalf("the second version: exit code %d\n%s", code, out)
+	}
+	if v := a.pluginVersion(); v != "2.0.0" {
+		t.Fatalf("the node runs version %q", v)
+	}
+	a.unharmed(pids)
+
+	out, code := register("broken", "-auto-revert")
+	if code != 1 || !strings.Contains(out, "this version is broken") {
+		t.Fatalf("a broken version: exit code %d\n%s", code, out)
+	}
+	a.eventually(20*time.Second, "the registry is back at the second version", func() bool {
+		p, _, err := a.RegistryPlugin(a.ctx(), "driver-shell", false, nil)
+		return err == nil && p.Rollout.Status == "complete" && p.Rollout.GivenUp != nil && a.pluginVersion() == "2.0.0"
+	})
+	a.unharmed(pids)
+	if out := a.must("plugin", "registry", "driver-shell"); !strings.Contains(out, "1 done") || !strings.Contains(out, "went back") {
+		t.Errorf("plugin registry shows\n%s", out)
+	}
+
+	a.kill()
+	a.start()
+	a.eventually(20*time.Second, "after a crash of the agent the node runs the same version", func() bool { return a.pluginVersion() == "2.0.0" })
+	a.unharmed(pids)
+
+	a.must("plugin", "deregister", "driver-shell")
+	file := filepath.Join(a.dir, "plugins", "driver-shell")
+	if _, err := os.Stat(file); err != nil {
+		t.Fatalf("the plugin is gone while its task runs: %v", err)
+	}
+	a.must("job", "stop", "-detach", "shelled")
+	a.eventually(time.Minute, "the plugin is removed with its last task", func() bool {
+		_, err := os.Stat(file)
+		return os.IsNotExist(err) && a.pluginVersion() == ""
+	})
+}
+
+// unharmed checks that tasks run as before.
+func (a *agent) unharmed(pids map[string]int) {
+	a.t.Helper()
+	for id, pid := range pids {
+		if !running(pid) {
+			a.t.Fatalf("the task of %s has ended", id)
+		}
+		x, _, err := a.Allocation(a.ctx(), id, nil)
+		if err != nil || x.ClientStatus != "running" || x.TaskStates["t"].Restarts != 0 {
+			a.t.Fatalf("alloc %s is %+v, %v", id, x, err)
+		}
+	}
+}
