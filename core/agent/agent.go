@@ -28,6 +28,7 @@ import (
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agent/local"
 	"github.com/drover-project/drover/core/agent/releases"
+	"github.com/drover-project/drover/core/agent/stats"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/agent/update"
 	"github.com/drover-project/drover/core/model"
@@ -62,6 +63,11 @@ type Config struct {
 	// plugin host.
 	Releases releases.Host
 
+	// StatsInterval is how often tasks and the machine are measured while somebody
+	// wants to know; default 1 s. AllocMetrics has tasks measured all the time.
+	StatsInterval time.Duration
+	AllocMetrics  bool
+
 	GC             GC
 	ParallelStarts int // tasks that start at the same time; default 32
 
@@ -80,6 +86,7 @@ type Plugins interface {
 	Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{})
 	Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{})
 	Plugins() ([]pluginhost.PluginStatus, <-chan struct{})
+	HostStats(ctx context.Context) []pluginhost.HostReading
 }
 
 // Agent is the node side of an agent process.
@@ -93,8 +100,7 @@ type Agent struct {
 	runCfg  *alloc.Config
 	nodeID  string
 	secret  string
-	stats   *taskStats
-	sampler *hostStats
+	stats   *stats.Tasks
 	meta    dynamicMeta
 	// releases keeps the plugins of the cluster's registry; nil where there is no
 	// plugin host.
@@ -187,9 +193,9 @@ func (a *Agent) open(ctx context.Context) error {
 		a.host, err = pluginhost.New(pluginhost.Config{
 			Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
 			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, LogCollector: a.cfg.LogCollector,
-			ProcessLimits: a.cfg.PluginLimits,
-			Topology:      func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
-			Env:           []string{"DROVER_PLUGIN_STATE_DIR=" + pluginStateDir(a.cfg.DataDir)},
+			ProcessLimits: a.cfg.PluginLimits, StatsInterval: a.cfg.StatsInterval,
+			Topology: func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
+			Env:      []string{"DROVER_PLUGIN_STATE_DIR=" + pluginStateDir(a.cfg.DataDir)},
 		})
 		if err != nil {
 			return err
@@ -205,8 +211,7 @@ func (a *Agent) open(ctx context.Context) error {
 	a.facts = fingerprint.Probe(ctx, a.cfg.Fingerprint)
 	close(probed)
 	a.updates = update.New(a.sendUpdates, a.cfg.Logger.Named("update"))
-	a.stats = newTaskStats()
-	a.sampler = &hostStats{sampler: fingerprint.NewStatsSampler(a.facts, a.cfg.AllocDir)}
+	a.openStats()
 	a.runCfg = &alloc.Config{
 		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.plugins, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
@@ -249,6 +254,9 @@ func (a *Agent) Start(ctx context.Context) error {
 	a.work.Go(func() { a.keepSession(ctx) })
 	a.keepReleases(ctx)
 	a.work.Go(func() { a.collectGarbage(ctx) })
+	if a.cfg.AllocMetrics {
+		a.work.Go(func() { a.keepTaskStats(ctx) })
+	}
 	return nil
 }
 
@@ -265,7 +273,7 @@ func (a *Agent) Close() error {
 		r.Close()
 	}
 	a.work.Wait()
-	a.closeStats()
+	a.stats.Close()
 	return a.closeParts()
 }
 

@@ -18,7 +18,7 @@ var _ rpc.Node = (*Agent)(nil)
 func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error {
 	switch call.Method {
 	case rpc.MethodHostStats:
-		return sendJSON(send, a.hostStats(ctx))
+		return a.answerHostStats(ctx, send)
 	case rpc.MethodCollect:
 		return a.CollectAll(ctx)
 	case rpc.MethodNodeMeta:

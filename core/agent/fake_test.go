@@ -23,12 +23,13 @@ import (
 // fakeDriver runs tasks in memory: a task runs until somebody ends it. It
 // outlives the agents of a test, as tasks outlive an agent.
 type fakeDriver struct {
-	mu      sync.Mutex
-	tasks   map[string]*fakeTask
-	starts  []string
-	signals []string
-	failing error // of StartTask
-	deaf    bool  // StopTask ends nothing
+	mu       sync.Mutex
+	tasks    map[string]*fakeTask
+	starts   []string
+	signals  []string
+	failing  error                    // of StartTask
+	readings []pluginhost.HostReading // of HostStats
+	deaf     bool                     // StopTask ends nothing
 }
 
 type fakeTask struct {
@@ -58,6 +59,8 @@ func (d *fakeDriver) Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{})
 func (d *fakeDriver) Plugins() ([]pluginhost.PluginStatus, <-chan struct{}) {
 	return []pluginhost.PluginStatus{{Name: "driver-fake", Version: "1.0.0", State: pluginhost.StateRunning, Drivers: []string{"fake"}}}, make(chan struct{})
 }
+
+func (d *fakeDriver) HostStats(context.Context) []pluginhost.HostReading { return d.readings }
 
 func (d *fakeDriver) ReserveDevices(_ context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
 	return &device.Reservation{Env: map[string]string{"ACME_VISIBLE": vendor + "/" + typ + "/" + name + ":" + strings.Join(ids, ",")}}, nil

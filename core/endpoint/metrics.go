@@ -85,7 +85,7 @@ func NodeGauges(view *state.View, nodeID string, labels map[string]string) []tel
 	if node == nil {
 		return nil
 	}
-	g := &gauges{labels: nodeLabels(node, labels)}
+	g := &gauges{labels: NodeLabels(node, labels)}
 	allocs := map[string]int{"blocked": 0, "migrating": 0, "pending": 0, "running": 0, "terminal": 0}
 	tasks := map[string]int{model.TaskStatePending: 0, model.TaskStateRunning: 0, model.TaskStateDead: 0}
 	var used model.NodeUse
@@ -116,48 +116,6 @@ func NodeGauges(view *state.View, nodeID string, labels map[string]string) []tel
 	return g.out
 }
 
-// HostGauges are the figures of a node's machine.
-func HostGauges(node *model.Node, h *HostUse, labels map[string]string) []telemetry.Sample {
-	g := &gauges{labels: nodeLabels(node, labels)}
-	g.add("nomad.client.uptime", float64(h.Uptime))
-	if m := h.Memory; m != nil {
-		g.add("nomad.client.host.memory.total", float64(m.Total))
-		g.add("nomad.client.host.memory.available", float64(m.Available))
-		g.add("nomad.client.host.memory.used", float64(m.Used))
-		g.add("nomad.client.host.memory.free", float64(m.Free))
-	}
-	for _, c := range h.CPU {
-		g.add("nomad.client.host.cpu.total_percent", c.TotalPercent, "cpu", c.CPU)
-		g.add("nomad.client.host.cpu.total_ticks", c.TotalTicks, "cpu", c.CPU)
-		g.add("nomad.client.host.cpu.user", c.User, "cpu", c.CPU)
-		g.add("nomad.client.host.cpu.idle", c.Idle, "cpu", c.CPU)
-		g.add("nomad.client.host.cpu.system", c.System, "cpu", c.CPU)
-	}
-	for _, d := range h.DiskStats {
-		g.add("nomad.client.host.disk.size", float64(d.Size), "disk", d.Device)
-		g.add("nomad.client.host.disk.used", float64(d.Used), "disk", d.Device)
-		g.add("nomad.client.host.disk.available", float64(d.Available), "disk", d.Device)
-		g.add("nomad.client.host.disk.used_percent", d.UsedPercent, "disk", d.Device)
-		g.add("nomad.client.host.disk.inodes_percent", d.InodesUsedPercent, "disk", d.Device)
-	}
-	return g.out
-}
-
-// HostUse is what metrics read of the answer to host.stats.
-type HostUse struct {
-	Uptime uint64
-	Memory *struct{ Total, Available, Used, Free uint64 }
-	CPU    []struct {
-		CPU                                          string
-		User, System, Idle, TotalPercent, TotalTicks float64
-	}
-	DiskStats []struct {
-		Device                         string
-		Size, Used, Available          uint64
-		UsedPercent, InodesUsedPercent float64
-	}
-}
-
 func allocKind(a *model.Allocation) string {
 	switch {
 	case a.ClientTerminalStatus():
@@ -168,7 +126,8 @@ func allocKind(a *model.Allocation) string {
 	return "pending"
 }
 
-func nodeLabels(n *model.Node, labels map[string]string) map[string]string {
+// NodeLabels are the labels of a node's metrics, labels included.
+func NodeLabels(n *model.Node, labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	class := n.NodeClass
 	if class == "" {

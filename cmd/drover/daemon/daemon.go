@@ -209,7 +209,8 @@ func (d *Daemon) nodeConfig() agent.Config {
 			DiskTotalMB: c.DiskTotalMB, MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 		},
 		PluginDir: d.cfg.PluginDir, PluginConfig: d.pluginConfig(), PluginInstall: c.PluginInstall, LogCollector: LogCollector(),
-		PluginLimits: d.pluginLimits(),
+		PluginLimits:  d.pluginLimits(),
+		StatsInterval: config.Duration(d.cfg.Telemetry.CollectionInterval, time.Second), AllocMetrics: d.cfg.Telemetry.PublishAllocationMetrics,
 		GC: agent.GC{
 			MaxAllocs: c.GCMaxAllocs, Interval: config.Duration(c.GCInterval, 0), Parallel: c.GCParallel,
 			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,

@@ -6,7 +6,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-project/drover/core/agent/stats"
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/endpoint"
@@ -106,8 +106,18 @@ func (d *Daemon) addSources() {
 	d.metrics.Add(func(context.Context) []telemetry.Sample {
 		return endpoint.NodeGauges(d.Store.View(), d.localNode(), labels)
 	})
-	if t.PublishNodeMetrics {
-		d.metrics.Add(func(ctx context.Context) []telemetry.Sample { return d.hostGauges(ctx, labels) })
+	if d.node != nil && t.PublishNodeMetrics {
+		d.metrics.Add(func(ctx context.Context) []telemetry.Sample {
+			of, ok := d.nodeLabels()
+			if !ok {
+				return nil
+			}
+			return d.node.HostMetrics(ctx, of)
+		})
+	}
+	if d.node != nil && t.PublishAllocationMetrics {
+		opts := stats.AllocOptions{Metadata: t.IncludeAllocMetadataInMetrics, MetadataKeys: t.AllowedMetadataKeysInMetrics}
+		d.metrics.Add(func(context.Context) []telemetry.Sample { return d.node.AllocMetrics(opts, labels) })
 	}
 	d.metrics.Add(d.recorder.Samples)
 }
@@ -191,24 +201,12 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 	return append(gaugesOf(labels, values), endpoint.ServerGauges(view, labels, dispatched)...)
 }
 
-// hostGauges are none while the node does not answer.
-func (d *Daemon) hostGauges(ctx context.Context, labels map[string]string) []telemetry.Sample {
+// nodeLabels are those of a metric of this agent's node; false while servers do
+// not know it.
+func (d *Daemon) nodeLabels() (map[string]string, bool) {
 	node := d.Store.View().NodeByID(d.localNode())
 	if node == nil {
-		return nil
+		return nil, false
 	}
-	answer, err := d.NodeStats(ctx, node.ID)
-	if err != nil {
-		return nil
-	}
-	body, ok := answer.(json.RawMessage)
-	if !ok {
-		return nil
-	}
-	var use endpoint.HostUse
-	if err := json.Unmarshal(body, &use); err != nil {
-		d.log.Warn("a node's host stats cannot be read; its metrics are left out", "error", err)
-		return nil
-	}
-	return endpoint.HostGauges(node, &use, labels)
+	return endpoint.NodeLabels(node, d.labels), true
 }

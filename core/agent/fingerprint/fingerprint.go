@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/disk"
@@ -180,84 +179,22 @@ func device(ctx context.Context, path string) string {
 	return name
 }
 
-// HostStats is how the machine is used at a moment, in the reference's names.
-type HostStats struct {
-	Timestamp        int64
-	Uptime           uint64
-	Memory           *MemoryStats
-	CPU              []*CPUStats
-	CPUTicksConsumed float64
-	DiskStats        []*DiskStats
-	AllocDirStats    *DiskStats
-	DeviceStats      []any
+// Use is how full the file system of a directory is.
+type Use struct {
+	Device                         string
+	Size, Used, Available          uint64
+	UsedPercent, InodesUsedPercent float64
 }
 
-// MemoryStats is the machine's memory in bytes.
-type MemoryStats struct{ Total, Available, Used, Free uint64 }
-
-// CPUStats is the use of one core in percent.
-type CPUStats struct {
-	CPU          string
-	User         float64
-	System       float64
-	Idle         float64
-	TotalPercent float64
-	TotalTicks   float64
-}
-
-// DiskStats is the use of one file system.
-type DiskStats struct {
-	Device            string
-	Mountpoint        string
-	Size              uint64
-	Used              uint64
-	Available         uint64
-	UsedPercent       float64
-	InodesUsedPercent float64
-}
-
-// StatsSampler samples the machine; each sample covers the time since the one before.
-type StatsSampler struct {
-	dataDir string
-	mhz     float64
-	last    []cpu.TimesStat
-}
-
-// NewStatsSampler makes a sampler for a node with facts f.
-func NewStatsSampler(f *Facts, dataDir string) *StatsSampler {
-	mhz, _ := strconv.ParseFloat(f.Attributes["cpu.frequency"], 64) // set by probeCPU
-	return &StatsSampler{dataDir: dataDir, mhz: mhz}
-}
-
-// Sample samples. It is not safe for use by several goroutines at a time.
-func (s *StatsSampler) Sample(ctx context.Context, now time.Time) *HostStats {
-	out := &HostStats{Timestamp: now.UnixNano()}
-	if up, err := host.UptimeWithContext(ctx); err == nil {
-		out.Uptime = up
+// DirUse tells how full the file system of a directory is.
+func DirUse(ctx context.Context, dir string) (*Use, error) {
+	u, err := disk.UsageWithContext(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the use of the disk of %s: %w", dir, err)
 	}
-	if m, err := mem.VirtualMemoryWithContext(ctx); err == nil {
-		out.Memory = &MemoryStats{Total: m.Total, Available: m.Available, Used: m.Used, Free: m.Free}
-	}
-	if times, err := cpu.TimesWithContext(ctx, true); err == nil {
-		for i, t := range times {
-			var prev cpu.TimesStat
-			if i < len(s.last) {
-				prev = s.last[i]
-			}
-			c := usage(t, prev, s.mhz)
-			out.CPU = append(out.CPU, c)
-			out.CPUTicksConsumed += c.TotalTicks
-		}
-		s.last = times
-	}
-	if u, err := disk.UsageWithContext(ctx, s.dataDir); err == nil {
-		d := &DiskStats{
-			Device: device(ctx, s.dataDir), Mountpoint: "", Size: u.Total, Used: u.Used, Available: u.Free,
-			UsedPercent: u.UsedPercent, InodesUsedPercent: u.InodesUsedPercent,
-		}
-		out.AllocDirStats, out.DiskStats = d, []*DiskStats{d}
-	}
-	return out
+	return &Use{
+		Device: device(ctx, dir), Size: u.Total, Used: u.Used, Available: u.Free, UsedPercent: u.UsedPercent, InodesUsedPercent: u.InodesUsedPercent,
+	}, nil
 }
 
 // DiskUsage tells how full the file system of a directory is, in percent of its
@@ -268,19 +205,4 @@ func DiskUsage(ctx context.Context, dir string) (used, inodes float64, err error
 		return 0, 0, fmt.Errorf("ask for the use of the disk of %s: %w", dir, err)
 	}
 	return u.UsedPercent, u.InodesUsedPercent, nil
-}
-
-func usage(t, prev cpu.TimesStat, mhz float64) *CPUStats {
-	total := (t.User + t.System + t.Idle + t.Nice + t.Iowait + t.Irq + t.Softirq + t.Steal) -
-		(prev.User + prev.System + prev.Idle + prev.Nice + prev.Iowait + prev.Irq + prev.Softirq + prev.Steal)
-	out := &CPUStats{CPU: t.CPU}
-	if total <= 0 {
-		return out
-	}
-	out.User = 100 * (t.User - prev.User) / total
-	out.System = 100 * (t.System - prev.System) / total
-	out.Idle = 100 * (t.Idle - prev.Idle) / total
-	out.TotalPercent = 100 - out.Idle
-	out.TotalTicks = mhz * out.TotalPercent / 100
-	return out
 }

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/model"
@@ -46,17 +45,12 @@ func TestOverridesWin(t *testing.T) {
 	}
 }
 
-func TestHostStatsCoverEveryCore(t *testing.T) {
-	f := fingerprint.Probe(t.Context(), fingerprint.Options{})
-	s := fingerprint.NewStatsSampler(f, t.TempDir())
-	s.Sample(t.Context(), time.Unix(1, 0))
-	got := s.Sample(t.Context(), time.Unix(2, 0))
-	if len(got.CPU) != int(f.Resources.Cpu.TotalCpuCores) || got.Memory == nil || got.AllocDirStats == nil || got.Timestamp != 2e9 {
-		t.Errorf("%+v", got)
+func TestTheUseOfADirectorysDiskIsTold(t *testing.T) {
+	u, err := fingerprint.DirUse(t.Context(), t.TempDir())
+	if err != nil || u.Size == 0 || u.Used > u.Size || u.UsedPercent <= 0 || u.UsedPercent > 100 {
+		t.Errorf("%+v, %v", u, err)
 	}
-	for _, c := range got.CPU {
-		if c.TotalPercent < 0 || c.TotalPercent > 100.01 {
-			t.Errorf("%+v", c)
-		}
+	if _, err := fingerprint.DirUse(t.Context(), "/no/such/directory"); err == nil {
+		t.Error("a directory that is not there has a disk")
 	}
 }

@@ -6,6 +6,8 @@ package driver
 import (
 	"context"
 	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // TaskStats delivers samples until ctx ends or the host closes. When another
@@ -109,6 +111,9 @@ func (f *follower[T]) reopen(ctx context.Context) bool {
 		if err == nil {
 			f.now = s
 			return true
+		}
+		if errdefs.IsUnimplemented(err) {
+			return false // whoever reads asks again, and is told so
 		}
 		_, gen, _, closed := f.proxy.state()
 		if closed || !f.proxy.pause(ctx, "", gen) {

@@ -59,6 +59,7 @@ type Feed[R, T any] struct {
 	since       time.Time // when the stream was opened, or first tried to be
 	value       T
 	at          time.Time // when value came; zero: there is none
+	came        uint64    // how many values have come
 	err         error     // why nothing comes now
 	unsupported bool
 	fresh       chan struct{} // closed and replaced when any of these changes
@@ -135,12 +136,18 @@ func (f *Feed[R, T]) state() error {
 // Get wants a value of now and waits a while for it; not for a stream that has been
 // open for longer and is silent. What it returns is what Last would return then.
 func (f *Feed[R, T]) Get(ctx context.Context) (T, time.Time, error) {
+	return f.GetWith(ctx, func(T) bool { return true })
+}
+
+// GetWith is Get for a value that has something: it waits for the next two values
+// while the newest has not.
+func (f *Feed[R, T]) GetWith(ctx context.Context, has func(T) bool) (T, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, Wait)
 	defer cancel()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.want()
-	for f.state() != nil && !f.unsupported && f.err == nil && f.ctx.Err() == nil && time.Since(f.since) < Wait {
+	for last := f.came + 2; ctx.Err() == nil && f.worthWaiting(has, last); {
 		fresh := f.fresh
 		f.mu.Unlock()
 		select {
@@ -148,11 +155,19 @@ func (f *Feed[R, T]) Get(ctx context.Context) (T, time.Time, error) {
 		case <-ctx.Done():
 		}
 		f.mu.Lock()
-		if ctx.Err() != nil {
-			break
-		}
 	}
 	return f.value, f.at, f.state()
+}
+
+// worthWaiting tells whether what comes next may be better than what there is.
+func (f *Feed[R, T]) worthWaiting(has func(T) bool, last uint64) bool {
+	switch {
+	case f.unsupported, f.err != nil, f.ctx.Err() != nil:
+		return false
+	case f.state() != nil:
+		return time.Since(f.since) < Wait
+	}
+	return !has(f.value) && f.came < last
 }
 
 // change changes what readers see and wakes them.
@@ -209,7 +224,7 @@ func (f *Feed[R, T]) follow() (took int, err error) {
 				return took, errdefs.Unavailablef("%s: its stream has ended", f.cfg.Name)
 			}
 			took++
-			f.change(func() { f.value, f.at, f.err = f.cfg.Take(f.value, v), time.Now(), nil })
+			f.change(func() { f.value, f.at, f.err, f.came = f.cfg.Take(f.value, v), time.Now(), nil, f.came+1 })
 		case <-unwanted.C:
 			left := f.left()
 			if left <= 0 {

@@ -1,0 +1,112 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package stats
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/telemetry"
+)
+
+// AllocOptions says which metrics of allocs are told and how.
+type AllocOptions struct {
+	// Metadata adds a task's meta as labels: all, or only the keys of MetadataKeys.
+	Metadata     bool
+	MetadataKeys []string
+}
+
+// Running is a task that runs, and its newest sample.
+type Running struct {
+	Alloc  *model.Allocation
+	Task   string
+	Sample driver.TaskStats
+}
+
+// AllocSamples are the metrics of tasks that run, under the reference's names. One
+// that has ended is not told of, so its series end with it.
+func AllocSamples(tasks []Running, mhz float64, opts AllocOptions, labels map[string]string) []telemetry.Sample {
+	s := &samples{labels: labels, out: make([]telemetry.Sample, 0, len(tasks)*perTask)}
+	for _, t := range tasks {
+		s.task(t, mhz, opts)
+	}
+	return s.out
+}
+
+// perTask is how many samples a task has at most.
+const perTask = 18
+
+func (s *samples) task(t Running, mhz float64, opts AllocOptions) {
+	of := s.taskLabels(t, opts)
+	c, m := cpuOf(t.Sample.CPU, mhz), t.Sample.Memory
+	s.gauge(of, "nomad.client.allocs.cpu.total_percent", c.Percent)
+	s.gauge(of, "nomad.client.allocs.cpu.system", c.SystemMode)
+	s.gauge(of, "nomad.client.allocs.cpu.user", c.UserMode)
+	s.gauge(of, "nomad.client.allocs.cpu.throttled_time", float64(c.ThrottledTime))
+	s.gauge(of, "nomad.client.allocs.cpu.throttled_periods", float64(c.ThrottledPeriods))
+	s.gauge(of, "nomad.client.allocs.cpu.total_ticks", c.TotalTicks)
+	s.gauge(of, "nomad.client.allocs.memory.rss", float64(m.RSS))
+	s.gauge(of, "nomad.client.allocs.memory.cache", float64(m.Cache))
+	s.gauge(of, "nomad.client.allocs.memory.swap", float64(m.Swap))
+	s.gauge(of, "nomad.client.allocs.memory.mapped_file", float64(m.MappedFile))
+	s.gauge(of, "nomad.client.allocs.memory.usage", float64(m.Usage))
+	s.gauge(of, "nomad.client.allocs.memory.max_usage", float64(m.MaxUsage))
+	s.gauge(of, "nomad.client.allocs.memory.kernel_usage", float64(m.KernelUsage))
+	s.gauge(of, "nomad.client.allocs.memory.kernel_max_usage", float64(m.KernelMaxUsage))
+	if r := t.Alloc.AllocatedResources; r != nil && r.Tasks[t.Task] != nil {
+		has := r.Tasks[t.Task]
+		s.gauge(of, "nomad.client.allocs.cpu.allocated", float64(has.Cpu.CpuShares))
+		s.gauge(of, "nomad.client.allocs.memory.allocated", float64(has.Memory.MemoryMB)*(1<<20))
+		if has.Memory.MemoryMaxMB > 0 {
+			s.gauge(of, "nomad.client.allocs.memory.max_allocated", float64(has.Memory.MemoryMaxMB)*(1<<20))
+		}
+	}
+}
+
+// taskLabels are one map for all samples of a task.
+func (s *samples) taskLabels(t Running, opts AllocOptions) map[string]string {
+	a := t.Alloc
+	of := s.with("alloc_id", a.ID, "task_group", a.TaskGroup, "task", t.Task, "namespace", a.Namespace, "job", a.JobID)
+	job := a.Job
+	if job == nil {
+		return of
+	}
+	of["job"] = job.Name
+	if job.ParentID != "" {
+		of["parent_id"] = job.ParentID
+		child := strings.TrimPrefix(job.ID, job.ParentID)
+		if id, ok := strings.CutPrefix(child, "/dispatch-"); ok {
+			of["dispatch_id"] = id
+		} else if id, ok := strings.CutPrefix(child, "/periodic-"); ok {
+			of["periodic_id"] = id
+		}
+	}
+	if opts.Metadata {
+		for key, value := range metaOf(job, a.TaskGroup, t.Task) {
+			if _, taken := of[key]; !taken && (len(opts.MetadataKeys) == 0 || slices.Contains(opts.MetadataKeys, key)) {
+				of[key] = value
+			}
+		}
+	}
+	return of
+}
+
+// metaOf is the meta of a task: the job's, the group's and its own, the innermost
+// winning.
+func metaOf(job *model.Job, group, task string) map[string]string {
+	out := maps.Clone(job.Meta)
+	if out == nil {
+		out = map[string]string{}
+	}
+	if tg := job.LookupTaskGroup(group); tg != nil {
+		maps.Copy(out, tg.Meta)
+		if t := tg.LookupTask(task); t != nil {
+			maps.Copy(out, t.Meta)
+		}
+	}
+	return out
+}
