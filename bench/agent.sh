@@ -13,3 +13,4 @@ run 'Agent/^tasks-100-' 3x
 run 'Agent/^tasks-500-' 1x
 run 'Agent/^tasks-1000-' 1x
 run 'Agent/^isolated' 10x
+run 'Stats' 1x

@@ -1,0 +1,79 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// BenchmarkStats measures what the collection of tasks' stats costs: the same agent
+// and the same tasks with nobody who wants them, and measured every second. It also
+// tells what the collector of the machine costs as a process beside the other
+// plugins. bench/agent.sh builds the binaries and runs it.
+func BenchmarkStats(b *testing.B) {
+	source := os.Getenv("DROVER_BENCH_BIN")
+	if source == "" {
+		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/agent.sh")
+	}
+	bin := copyBinaries(b, source)
+	for _, n := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("tasks-%d", n), func(b *testing.B) {
+			for b.Loop() {
+				without := benchmarkStats(b, bin, n, false)
+				with := benchmarkStats(b, bin, n, true)
+				b.ReportMetric(without, "unwanted-cpu-%")
+				b.ReportMetric(with, "every-second-cpu-%")
+				b.ReportMetric(with-without, "cost-cpu-%")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+	b.Run("host", func(b *testing.B) {
+		for b.Loop() {
+			a := startAgent(b, bin)
+			settle()
+			pid := 0
+			for _, p := range a.pids() {
+				if name, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(p), "cmdline")); err == nil && filepath.Base(string(name[:max(len(name)-1, 0)])) == "stats-host" {
+					pid = p
+				}
+			}
+			if pid == 0 {
+				b.Fatal("no process of stats-host")
+			}
+			b.ReportMetric(float64(field(pid, "smaps_rollup", "Pss"))/1024, "idle-pss-MiB")
+			idle, start := processCPU(pid), time.Now()
+			time.Sleep(10 * time.Second)
+			b.ReportMetric(100*(processCPU(pid)-idle)/time.Since(start).Seconds(), "idle-cpu-%")
+			before, start := processCPU(pid), time.Now()
+			for time.Since(start) < 10*time.Second {
+				if err := a.get("/v1/client/stats", &struct{}{}); err != nil {
+					b.Fatal(err)
+				}
+				time.Sleep(time.Second)
+			}
+			b.ReportMetric(100*(processCPU(pid)-before)/time.Since(start).Seconds(), "every-second-cpu-%")
+			b.ReportMetric(float64(field(pid, "smaps_rollup", "Pss"))/1024, "pss-MiB")
+			a.stop()
+		}
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+// benchmarkStats is the processor time of the agent and its helpers with n tasks,
+// in percent of a core.
+func benchmarkStats(b *testing.B, bin string, n int, publish bool) float64 {
+	a := startAgentWith(b, bin, fmt.Sprintf("telemetry {\n  publish_allocation_metrics = %t\n}\n", publish))
+	defer a.stop()
+	a.run(b, "many", n, false)
+	settle()
+	settle()
+	before, start := a.cpu(), time.Now()
+	time.Sleep(15 * time.Second)
+	return 100 * (a.cpu() - before) / time.Since(start).Seconds()
+}
