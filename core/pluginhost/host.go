@@ -259,7 +259,8 @@ func (h *Host) Start(ctx context.Context) error {
 	if err := h.catalog.load(ctx); err != nil {
 		return err
 	}
-	if err := h.others.end(ctx); err != nil {
+	files = h.withKept(files)
+	if err := h.endLeftovers(ctx, files); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -269,7 +270,7 @@ func (h *Host) Start(ctx context.Context) error {
 	}
 	h.run, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	var first sync.WaitGroup
-	for _, f := range h.withKept(files) {
+	for _, f := range files {
 		first.Add(1)
 		h.add(f, h.bootMode(f), sync.OnceFunc(first.Done))
 	}

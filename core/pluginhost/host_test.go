@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 		agent(dir)
 		return
 	}
+	if dir := os.Getenv("PLUGINHOST_TEST_UPGRADER"); dir != "" {
+		upgrading(dir, strings.Split(os.Getenv("PLUGINHOST_TEST_SOURCES"), ":"))
+		return
+	}
 	if len(os.Args) == 3 && os.Args[1] == "-collect" {
 		collect(os.Args[2])
 		return

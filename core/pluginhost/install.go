@@ -199,7 +199,12 @@ func (h *Host) returnTo(ctx context.Context, s *supervised, now *live, bad strin
 	if err == nil {
 		s.note(identity(s.where().path))
 	}
-	s.set(func(st *PluginStatus) { st.UpgradeError = why })
+	s.set(func(st *PluginStatus) {
+		st.UpgradeError = why
+		if err == nil {
+			st.Digest = good
+		}
+	})
 	if err != nil || now != nil {
 		return now, err
 	}

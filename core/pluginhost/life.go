@@ -114,10 +114,17 @@ func (h *Host) lock(ctx context.Context, name string) (unlock func(), err error)
 	}
 }
 
+// keptAtLeast is how long a plugin that was withdrawn before the agent's start
+// runs, so that the agent can have its tasks recovered.
+const keptAtLeast = time.Minute
+
 // add makes a plugin and begins to run it; h.mu is held.
 func (h *Host) add(f file, m mode, firstDone func()) *supervised {
 	s := newSupervised(h, f)
 	s.mode = m
+	if m != modeOn {
+		s.patience = time.Now().Add(keptAtLeast)
+	}
 	h.plugins[f.name] = s
 	ctx, cancel := context.WithCancel(h.run)
 	s.stop = cancel
@@ -158,6 +165,18 @@ func (h *Host) withKept(files []file) []file {
 		}
 	}
 	return files
+}
+
+// endLeftovers ends what a killed agent left and no plugin of ours goes on with.
+func (h *Host) endLeftovers(ctx context.Context, files []file) error {
+	if err := h.others.end(ctx); err != nil {
+		return err
+	}
+	names := h.catalog.names()
+	for _, f := range files {
+		names = append(names, f.name)
+	}
+	return h.others.endStrays(ctx, names)
 }
 
 func (h *Host) pathOf(name string) string {
@@ -282,20 +301,20 @@ func (s *supervised) withdraw(ctx context.Context, m mode) error {
 	h.refuse(s.name, withdrawn(s.name, m))
 	s.set(func(st *PluginStatus) { st.State = m.state(st.State) })
 	h.cfg.Logger.Info("plugin takes no new tasks", "plugin", s.name, "because", m.state(""))
-	return s.settle(ctx, 0)
+	return s.settle(ctx)
 }
 
 func withdrawn(name string, m mode) error {
 	return errdefs.FailedPreconditionf("plugin %q is %s and takes no new tasks", name, m.state(""))
 }
 
-// settle ends the process of a withdrawn plugin that has had its time and no tasks.
-func (s *supervised) settle(ctx context.Context, least time.Duration) error {
-	if !s.rests() {
+// settle ends the process of a withdrawn plugin that has no tasks.
+func (s *supervised) settle(ctx context.Context) error {
+	if !s.rests() || time.Now().Before(s.patience) {
 		return nil
 	}
 	err := s.ask(ctx, func(_ context.Context, now *live) (*live, error) {
-		if !s.rests() || (now != nil && time.Since(now.began) < least) {
+		if !s.rests() {
 			return now, nil
 		}
 		return s.rest(now), nil

@@ -96,6 +96,33 @@ func (o *others) write(ctx context.Context) error {
 	return nil
 }
 
+// endStrays ends the processes that an agent before us launched and was killed
+// before it could note them, or whose plugins are gone. names are the plugins that
+// there are: their processes are found again.
+func (o *others) endStrays(ctx context.Context, names []string) error {
+	if o.host.cfg.Store == nil {
+		return nil // nothing is noted, so nothing tells them from others
+	}
+	known := map[int]bool{}
+	for _, name := range names {
+		rec, err := o.host.recorded(ctx, name)
+		if err != nil {
+			return err
+		}
+		if rec != nil {
+			known[rec.PID] = true
+		}
+	}
+	for _, p := range strays(o.host.socketDir) {
+		if !known[p.Pid] {
+			o.host.cfg.Logger.Info("a plugin process that nobody knows is ended; its tasks are recovered in another", "pid", p.Pid)
+			_ = p.Kill() // an error means that it has just ended
+		}
+		_ = p.Release() // nothing is done to it any more
+	}
+	return nil
+}
+
 // end ends the processes that an agent before us left in the middle of an upgrade,
 // but those that serve by the host's records.
 func (o *others) end(ctx context.Context) error {

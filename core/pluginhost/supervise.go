@@ -28,6 +28,7 @@ type supervised struct {
 
 	wake      bell       // rings when the plugin is wanted
 	probation *probation // of run
+	patience  time.Time  // until when it runs though it is withdrawn and has no tasks
 
 	mu     sync.Mutex
 	file   file

@@ -171,7 +171,7 @@ func (h *Host) follow(ctx context.Context, name string) {
 	case !isThere:
 		err = h.vanished(ctx, s)
 	case s.modeNow() == modeDisabled:
-		err = s.settle(ctx, keptAtLeast)
+		err = s.settle(ctx)
 	default:
 		err = h.replaced(ctx, s, f)
 	}
@@ -179,10 +179,6 @@ func (h *Host) follow(ctx context.Context, name string) {
 		h.cfg.Logger.Error("a change in plugin_dir could not be followed", "plugin", name, "error", err)
 	}
 }
-
-// keptAtLeast is how long a plugin that is withdrawn runs after a start, so that
-// the agent can have its tasks recovered first.
-const keptAtLeast = time.Minute
 
 // appeared starts a new plugin.
 func (h *Host) appeared(f file) {
@@ -207,7 +203,7 @@ func (h *Host) vanished(ctx context.Context, s *supervised) error {
 	if err := s.withdraw(ctx, modeGone); err != nil {
 		return err
 	}
-	if err := s.settle(ctx, keptAtLeast); err != nil || s.snapshot().PID != 0 || !s.rests() {
+	if err := s.settle(ctx); err != nil || s.snapshot().PID != 0 || !s.rests() {
 		return err
 	}
 	h.drop(s)
