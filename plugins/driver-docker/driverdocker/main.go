@@ -19,7 +19,7 @@ import (
 )
 
 // Version is the plugin's version.
-const Version = "0.1.0"
+var Version = "0.1.0"
 
 // StateDirEnv names the variable by which the agent says where this node's
 // plugins keep what outlives their process.

@@ -20,8 +20,8 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Version is the plugin's version.
-const Version = "0.1.0"
+// Version is the plugin's version; a build may set it with -ldflags -X.
+var Version = "0.1.0"
 
 // StateDirEnv names the variable by which the agent says where the supervisor
 // keeps its socket and journal. Both are of this boot only.
