@@ -41,7 +41,11 @@ func (f files) Get(_ context.Context, key string) ([]byte, error) {
 }
 
 func (f files) Put(_ context.Context, key string, value []byte) error {
-	return os.WriteFile(f.path(key), value, 0o600)
+	temp := f.path(key) + ".new"
+	if err := os.WriteFile(temp, value, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, f.path(key)) // the process may be killed in between
 }
 
 func (f files) Delete(_ context.Context, key string) error { return os.Remove(f.path(key)) }
