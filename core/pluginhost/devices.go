@@ -5,9 +5,7 @@ package pluginhost
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sort"
 	"sync"
@@ -16,6 +14,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
 )
 
 // DeviceFingerprint is what one device plugin found. Problem says why it is
@@ -89,6 +88,7 @@ type deviceSession struct {
 	version  string
 	backends []device.Backend
 	trials   []*deviceTrial
+	presence presence
 	watchers sync.WaitGroup
 	calls    sync.WaitGroup // reservations under way
 }
@@ -143,33 +143,33 @@ func (s *deviceSession) open(ctx context.Context, configs map[string]map[string]
 			continue
 		}
 		s.devices.update(name, func(e *deviceEntry) { e.backend, e.session = b, s })
-		untilFirst(ctx, &s.watchers, func(first func()) { s.follow(ctx, b, first) })
+		untilFirst(ctx, &s.watchers, func(first func()) { s.follow(ctx, b, nil, first) })
 	}
 }
 
-// follow keeps the fingerprint up to date until ctx ends.
-func (s *deviceSession) follow(ctx context.Context, b device.Backend, first func()) {
+// follow keeps the fingerprint up to date until ctx ends, beginning with a stream
+// that is open if there is one.
+func (s *deviceSession) follow(ctx context.Context, b device.Backend, prints <-chan device.Fingerprint, first func()) {
 	defer first()
 	name := b.Info().Name
-	prints, err := b.Fingerprint(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
+	r := printReader[device.Fingerprint]{
+		open: b.Fingerprint,
+		take: func(f device.Fingerprint) {
+			s.presence.note(name, len(f.Groups) > 0)
+			s.devices.update(name, found(f))
+			first()
+		},
+		trouble: func(err error) {
+			s.presence.note(name, true) // it has an error to show
 			s.devices.update(name, func(e *deviceEntry) { e.print.Problem = fmt.Sprintf("cannot be fingerprinted: %v", err) })
-		}
-		return
+			first()
+		},
 	}
-	s.read(name, prints, first)
-}
-
-// read takes the fingerprints of a stream over.
-func (s *deviceSession) read(name string, prints <-chan device.Fingerprint, first func()) {
-	for f := range prints {
-		s.devices.update(name, found(f))
-		first()
-	}
+	r.run(ctx, prints)
 }
 
 func found(f device.Fingerprint) func(*deviceEntry) {
+	f = soundDevices(f)
 	return func(e *deviceEntry) { e.print.Groups, e.print.Problem = f.Groups, f.Problem }
 }
 
@@ -186,7 +186,7 @@ func (s *deviceSession) detach(reason error) {
 	for _, b := range s.backends {
 		s.devices.update(b.Info().Name, func(e *deviceEntry) {
 			e.backend, e.session = nil, nil
-			if !errors.Is(reason, context.Canceled) { // the host's own end is no news of the devices
+			if !quiet(reason) {
 				e.print.Groups, e.print.Problem = nil, reason.Error()
 			}
 		})
@@ -240,14 +240,20 @@ func (d *devices) stats(ctx context.Context, interval time.Duration) <-chan []de
 		defer readers.Wait()
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
-		reading := map[device.Backend]bool{}
+		reading := map[device.Backend]context.CancelFunc{}
 		for {
 			open, changed := d.open()
-			maps.DeleteFunc(reading, func(b device.Backend, _ bool) bool { return !slices.Contains(open, b) })
+			for b, end := range reading {
+				if !slices.Contains(open, b) {
+					end()
+					delete(reading, b)
+				}
+			}
 			for _, b := range open {
-				if !reading[b] {
-					reading[b] = true
-					readers.Go(func() { forwardStats(ctx, b, interval, out) })
+				if reading[b] == nil {
+					one, end := context.WithCancel(ctx)
+					reading[b] = end
+					readers.Go(func() { forwardStats(one, b, interval, out) })
 				}
 			}
 			select {
@@ -273,18 +279,28 @@ func (d *devices) open() ([]device.Backend, <-chan struct{}) {
 	return out, d.changed
 }
 
-// forwardStats delivers one plugin's samples until it ends or ctx does. A plugin
-// that cannot measure is asked once; a new process of it is a new backend.
+// forwardStats delivers one plugin's samples until ctx ends. A plugin that cannot
+// measure is asked once; a stream that has ended is opened again after a while.
+// One that floods is read slowly: gRPC then holds it back.
 func forwardStats(ctx context.Context, b device.Backend, interval time.Duration, out chan<- []device.GroupStats) {
-	samples, err := b.Stats(ctx, interval)
-	if err != nil {
-		return
-	}
-	for s := range samples {
-		select {
-		case out <- s:
-		case <-ctx.Done():
+	pace := rate.NewLimiter(rate.Every(interval/2), printBurst)
+	for retry := max(interval, printRetryMin); ctx.Err() == nil; retry = min(2*retry, printRetryMax) {
+		samples, err := b.Stats(ctx, interval)
+		if errdefs.IsUnimplemented(err) {
 			return
+		}
+		if err == nil {
+			for s := range samples {
+				_ = pace.Wait(ctx) // its error is the end of ctx, which ends the stream, too
+				select {
+				case out <- s:
+				case <-ctx.Done():
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry):
 		}
 	}
 }

@@ -164,6 +164,7 @@ type driverSession struct {
 	version  string
 	backends []driver.Backend
 	trials   []*driverTrial
+	presence presence
 	watchers sync.WaitGroup
 }
 
@@ -199,6 +200,9 @@ func (s *driverSession) open(ctx context.Context, configs map[string]map[string]
 
 // claim reserves the driver's name for the plugin.
 func (d *drivers) claim(info driver.Info, pluginName string, p *process) error {
+	if err := checkDriver(info); err != nil {
+		return fmt.Errorf("plugin %s: %w", p.file.path, err)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := d.entry(info.Name)
@@ -236,7 +240,7 @@ func (d *drivers) open(ctx context.Context, s *driverSession, b driver.Backend, 
 		})
 		return
 	}
-	untilFirst(ctx, &s.watchers, func(first func()) { d.follow(ctx, b, first) })
+	untilFirst(ctx, &s.watchers, func(first func()) { s.follow(ctx, b, nil, first) })
 }
 
 // serves notes that a process serves the driver, and tells who wants to know if
@@ -272,36 +276,41 @@ func configureBlock(ctx context.Context, name string, accepts schema.Schema, con
 	return nil
 }
 
-// follow keeps the driver's fingerprint up to date until ctx ends.
-func (d *drivers) follow(ctx context.Context, b driver.Backend, first func()) {
+// follow keeps the driver's fingerprint up to date until ctx ends, beginning with
+// a stream that is open if there is one.
+func (s *driverSession) follow(ctx context.Context, b driver.Backend, prints <-chan driver.Fingerprint, first func()) {
 	defer first()
 	name := b.Info().Name
-	prints, err := b.Fingerprint(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			d.update(name, unhealthy(fmt.Errorf("driver %q: cannot be fingerprinted: %w", name, err)))
-		}
-		return
+	r := printReader[driver.Fingerprint]{
+		open: b.Fingerprint,
+		take: func(f driver.Fingerprint) {
+			s.presence.note(name, f.Health != driver.HealthUndetected)
+			s.drivers.update(name, printed(f))
+			first()
+		},
+		trouble: func(err error) {
+			s.presence.note(name, true) // it has an error to show
+			s.drivers.update(name, unhealthy(fmt.Errorf("driver %q: cannot be fingerprinted: %w", name, err)))
+			first()
+		},
 	}
-	d.read(name, prints, first)
-}
-
-// read takes the fingerprints of a stream over.
-func (d *drivers) read(name string, prints <-chan driver.Fingerprint, first func()) {
-	for f := range prints {
-		d.update(name, printed(f))
-		first()
-	}
+	r.run(ctx, prints)
 }
 
 func printed(f driver.Fingerprint) func(*DriverFingerprint) {
+	f = sound(f)
 	return func(p *DriverFingerprint) {
 		p.Attributes, p.Health, p.HealthDescription = f.Attributes, f.Health, f.HealthDescription
 	}
 }
 
 func unhealthy(reason error) func(*DriverFingerprint) {
-	return func(p *DriverFingerprint) { p.Health, p.HealthDescription = driver.HealthUnhealthy, reason.Error() }
+	return func(p *DriverFingerprint) {
+		p.HealthDescription = reason.Error()
+		if p.Health != driver.HealthUndetected { // what is not there is not made there by a failure
+			p.Health = driver.HealthUnhealthy
+		}
+	}
 }
 
 func (s *driverSession) names() []string {
@@ -321,8 +330,13 @@ func (s *driverSession) detach(reason error) {
 		e := s.drivers.byName[name]
 		s.drivers.mu.Unlock()
 		e.proxy.Detach(reason)
-		if !errors.Is(reason, context.Canceled) { // the host's own end is no news of the driver
+		if !quiet(reason) {
 			s.drivers.update(name, unhealthy(reason))
 		}
 	}
+}
+
+// quiet: the end of a process says nothing new of what it serves.
+func quiet(reason error) bool {
+	return errors.Is(reason, context.Canceled) || errors.Is(reason, errAbsent)
 }

@@ -263,6 +263,10 @@ func (h *Host) Start(ctx context.Context) error {
 	if err := h.endLeftovers(ctx, files); err != nil {
 		return err
 	}
+	files = h.withKept(files)
+	if err := h.endOrphans(ctx, files); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	if h.cancel != nil || h.closed {
 		h.mu.Unlock()
@@ -301,6 +305,11 @@ func (h *Host) Close(keepPlugins bool) {
 	h.done.Wait()
 	h.drivers.close()
 	h.collectors.close()
+	if !keepPlugins {
+		for _, p := range h.Status() {
+			h.limiter.release(p.Name)
+		}
+	}
 }
 
 func (h *Host) keeping() bool {

@@ -105,7 +105,7 @@ func config(t *testing.T, plugins ...string) pluginhost.Config {
 	}
 	return pluginhost.Config{
 		Dir: dir, StateDir: t.TempDir(), Store: &memory{m: map[string][]byte{}},
-		StartTimeout: 5 * time.Second, PingInterval: 50 * time.Millisecond, PingTimeout: 200 * time.Millisecond,
+		StartTimeout: 5 * time.Second, PingInterval: 50 * time.Millisecond, PingTimeout: time.Second,
 		PingFailures: 2, BackoffMin: 10 * time.Millisecond, BackoffMax: 50 * time.Millisecond,
 	}
 }

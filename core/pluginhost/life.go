@@ -63,7 +63,7 @@ func (s *supervised) rest(now *live) *live {
 	if now != nil {
 		now.detach(errdefs.Unavailablef("plugin %q: it was %s", s.name, s.modeNow().state(StateStopped)))
 		now.proc.stop()
-		s.forgetProcess()
+		s.host.forgetProcess(s.name)
 	}
 	s.host.release(s.name, nil)
 	s.set(func(st *PluginStatus) {
@@ -234,6 +234,7 @@ func (h *Host) drop(s *supervised) {
 	s.stop()
 	<-s.ended
 	h.release(s.name, nil)
+	h.limiter.release(s.name)
 	h.mu.Lock()
 	if h.plugins[s.name] == s {
 		delete(h.plugins, s.name)

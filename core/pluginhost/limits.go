@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -104,7 +105,14 @@ func (l *limiter) why(plugin string, before int) string {
 
 // release removes the group of a plugin that has ended.
 func (l *limiter) release(plugin string) {
-	if l.groups != nil {
-		l.groups.Remove(l.group(plugin))
+	if l.groups == nil {
+		return
+	}
+	// The kernel lets a process go a moment after it has ended.
+	for range 20 {
+		if l.groups.Remove(l.group(plugin)) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }

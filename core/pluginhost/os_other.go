@@ -6,3 +6,5 @@
 package pluginhost
 
 func sealDescriptors() {}
+
+func startOf(int) string { return "" }

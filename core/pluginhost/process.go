@@ -57,6 +57,9 @@ type record struct {
 	Address  string
 	Identity string
 	Version  int // of the protocol
+	// Started tells the process from a later one of the same PID; "" where the
+	// system does not say.
+	Started string
 }
 
 // passedVariables is what a plugin gets of the agent's environment.
@@ -241,7 +244,8 @@ func (h *Host) adopt(ctx context.Context, f file, rec record) (*process, error) 
 		},
 	})
 	if _, err := client.Start(); err != nil {
-		return nil, nil // nobody listens there any more: the ordinary case after a reboot
+		h.endUnreachable(f.name, rec) // after a reboot there is none
+		return nil, nil
 	}
 	p := &process{host: h, file: f, stderr: &tail{}, client: client, reattached: true, version: rec.Version, identity: rec.Identity}
 	if err := h.connect(ctx, p); err != nil {
@@ -257,10 +261,10 @@ func (h *Host) endLeft(name string, rec record) {
 	defer cancel()
 	p, err := h.adopt(ctx, file{name: name}, rec)
 	if err != nil {
-		h.cfg.Logger.Warn("a plugin process of an upgrade that was cut short did not answer and was killed", "plugin", name, "pid", rec.PID, "error", err)
+		h.cfg.Logger.Warn("a plugin process of an agent before did not answer and was killed", "plugin", name, "pid", rec.PID, "error", err)
 	}
 	if p != nil {
-		h.cfg.Logger.Info("a plugin process of an upgrade that was cut short is ended", "plugin", name, "pid", p.pid)
+		h.cfg.Logger.Info("a plugin process that an agent left and that serves nothing any more is ended", "plugin", name, "pid", p.pid)
 		p.stop()
 	}
 }
@@ -282,7 +286,7 @@ func recordOf(p *process) (record, bool) {
 	if rc == nil {
 		return record{}, false
 	}
-	return record{PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: p.identity, Version: p.version}, true
+	return record{PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: p.identity, Version: p.version, Started: startOf(rc.Pid)}, true
 }
 
 // save lets the next host find the process.
@@ -328,5 +332,17 @@ func (p *process) signalKill() {
 func (p *process) leave() {
 	if p.conn != nil {
 		_ = p.conn.Close() // a second close is its only error
+	}
+}
+
+// forgetProcess lets the next host not look for a process that has ended.
+func (h *Host) forgetProcess(name string) {
+	if h.cfg.Store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := h.cfg.Store.Delete(ctx, storeKey(name)); err != nil && !errdefs.IsNotFound(err) {
+		h.cfg.Logger.Warn("cannot forget an ended plugin process", "plugin", name, "error", err)
 	}
 }

@@ -28,6 +28,9 @@ type part interface {
 	takeOver(ready context.Context) error
 	// detach closes it for calls; ctx of open must have ended.
 	detach(reason error)
+	// absent reports whether nothing of what it serves is on this machine, for
+	// grace if it was before, and nobody needs it.
+	absent(now time.Time, grace time.Duration) bool
 	// yield ends what follows the process, whose ctx of open has ended, before
 	// another one that serves the names of next takes over.
 	yield(next []string)

@@ -136,6 +136,8 @@ func (s *supervised) run(ctx context.Context, idle bool, firstDone func()) {
 	if idle {
 		retry.Stop()
 	}
+	looks := time.NewTicker(s.host.cfg.PingInterval)
+	defer looks.Stop()
 	var now *live
 	var past failures
 	first := true
@@ -157,6 +159,12 @@ func (s *supervised) run(ctx context.Context, idle bool, firstDone func()) {
 			begun = now.began
 			now.close(err)
 			now = nil
+		case <-looks.C:
+			now = s.settled(now, retry)
+			continue
+		case <-s.wanted(now):
+			retry.Reset(0)
+			continue
 		case op := <-s.asked:
 			before := now
 			now, err = op.do(ctx, now)
@@ -173,6 +181,7 @@ func (s *supervised) run(ctx context.Context, idle bool, firstDone func()) {
 		}
 		firstDone() // the outcome is in the status now
 		s.noteDigest(ctx, now)
+		now = s.settled(now, retry)
 	}
 }
 
@@ -215,7 +224,11 @@ func (s *supervised) recovered() {
 
 // start runs one process and hands out what it offers.
 func (s *supervised) start(ctx context.Context, first bool) (*live, error) {
-	s.set(func(st *PluginStatus) { st.State = StateStarting })
+	s.set(func(st *PluginStatus) {
+		if st.State != StateUndetected { // until it has looked
+			st.State = StateStarting
+		}
+	})
 	p, err := s.process(ctx, first)
 	if err != nil {
 		return nil, err
@@ -266,7 +279,10 @@ func (s *supervised) process(ctx context.Context, first bool) (*process, error) 
 func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *process, parts []part) *live {
 	now := &live{proc: p, parts: parts, began: time.Now(), cancel: cancel, lost: make(chan error, 1)}
 	s.set(func(st *PluginStatus) {
-		st.Version, st.PID, st.State, st.LastError = p.info.Version, p.pid, s.mode.state(StateRunning), nil
+		if st.State != StateUndetected {
+			st.State = s.mode.state(StateRunning)
+		}
+		st.Version, st.PID, st.LastError = p.info.Version, p.pid, nil
 		st.Reattached, st.Drivers, st.Devices = p.reattached, names(parts, isDriver), names(parts, isDevice)
 		st.Collectors = names(parts, isCollector)
 	})
@@ -312,19 +328,7 @@ func (s *supervised) end(now *live) {
 		return
 	}
 	now.proc.stop()
-	s.forgetProcess()
-}
-
-// forgetProcess lets the next host not look for a process that has ended.
-func (s *supervised) forgetProcess() {
-	if s.host.cfg.Store == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := s.host.cfg.Store.Delete(ctx, storeKey(s.name)); err != nil && !errdefs.IsNotFound(err) {
-		s.host.cfg.Logger.Warn("cannot forget an ended plugin process", "plugin", s.name, "error", err)
-	}
+	s.host.forgetProcess(s.name)
 }
 
 // watch returns when the process is gone or hung, or ctx ends.

@@ -20,6 +20,7 @@ type driverTrial struct {
 	trial   *driver.Trial
 	prints  <-chan driver.Fingerprint
 	first   driver.Fingerprint
+	follow  func() // takes up the fingerprints that come after the first
 }
 
 // prepare makes the drivers ready beside those that serve now; see part.
@@ -41,6 +42,7 @@ func (s *driverSession) prepare(ctx, ready context.Context, configs map[string]m
 		if one.prints, err = b.Fingerprint(ctx); err != nil {
 			return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("driver %q: cannot be fingerprinted: %w", info.Name, err))
 		}
+		one.follow = func() { s.follow(ctx, b, one.prints, func() {}) }
 		s.trials = append(s.trials, one)
 		if one.first, err = firstOf(ready, one.prints); err != nil {
 			return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("driver %q: %w", info.Name, err))
@@ -80,7 +82,8 @@ func (s *driverSession) takeOver(ready context.Context) error {
 		s.drivers.mu.Unlock()
 		s.drivers.serves(e)
 		s.drivers.update(info.Name, printed(one.first))
-		s.watchers.Go(func() { s.drivers.read(info.Name, one.prints, func() {}) })
+		s.presence.note(info.Name, one.first.Health != driver.HealthUndetected)
+		s.watchers.Go(one.follow)
 	}
 	s.trials = nil
 	return nil
@@ -169,6 +172,7 @@ type deviceTrial struct {
 	backend device.Backend
 	prints  <-chan device.Fingerprint
 	first   device.Fingerprint
+	follow  func() // takes up the fingerprints that come after the first
 }
 
 // prepare makes the device plugins ready beside those that serve now; see part.
@@ -183,6 +187,7 @@ func (s *deviceSession) prepare(ctx, ready context.Context, configs map[string]m
 			return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("device plugin %q: cannot be fingerprinted: %w", info.Name, err))
 		}
 		one := &deviceTrial{backend: b, prints: prints}
+		one.follow = func() { s.follow(ctx, b, prints, func() {}) }
 		s.trials = append(s.trials, one)
 		if one.first, err = firstOf(ready, prints); err != nil {
 			return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("device plugin %q: %w", info.Name, err))
@@ -206,7 +211,8 @@ func (s *deviceSession) takeOver(context.Context) error {
 			e.backend, e.session = one.backend, s
 			found(one.first)(e)
 		})
-		s.watchers.Go(func() { s.read(name, one.prints, func() {}) })
+		s.presence.note(name, len(one.first.Groups) > 0)
+		s.watchers.Go(one.follow)
 	}
 	s.trials = nil
 	return nil

@@ -6,6 +6,7 @@ package confine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -223,12 +224,16 @@ func (g *Groups) dirs(name string) []string {
 	return out
 }
 
-// Remove removes the group of an ended process. One that still has processes
-// stays: they are not the plugin's own.
-func (g *Groups) Remove(name string) {
+// Remove removes the group of an ended process, and reports whether nothing of it
+// is left. One that has processes stays: they are not the plugin's own.
+func (g *Groups) Remove(name string) bool {
+	gone := true
 	for _, dir := range g.dirs(name) {
-		_ = os.Remove(dir) // the kernel refuses it where there is a process; most are not there
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			gone = false // the kernel refuses it where there is a process
+		}
 	}
+	return gone
 }
 
 // OOMKills returns how many processes of the group the kernel has killed for memory.

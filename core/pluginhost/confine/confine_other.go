@@ -18,8 +18,8 @@ func (*Groups) Put(string, int, Limits) error {
 	return errdefs.Unimplementedf("plugins have no limits on this system: cgroups are Linux's")
 }
 
-// Remove does nothing.
-func (*Groups) Remove(string) {}
+// Remove has nothing to remove.
+func (*Groups) Remove(string) bool { return true }
 
 // OOMKills returns 0.
 func (*Groups) OOMKills(string) int { return 0 }

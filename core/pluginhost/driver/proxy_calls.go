@@ -187,6 +187,9 @@ func (p *Proxy) InspectTask(ctx context.Context, taskID string) (*TaskStatus, er
 		status, err = d.InspectTask(ctx, taskID)
 		return err
 	})
+	if err == nil && status.State != TaskRunning && status.State != TaskExited {
+		status.State = TaskUnknown // whatever else it calls it
+	}
 	return status, err
 }
 

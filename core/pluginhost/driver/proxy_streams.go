@@ -7,6 +7,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -14,7 +16,7 @@ import (
 // process takes over, samples of the old one are delivered until the new one has
 // some, so that there is no gap.
 func (p *Proxy) TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error) {
-	return follow(ctx, p, interval+overlapExtra, func(ctx context.Context, d Driver) (<-chan []TaskStats, error) {
+	return follow(ctx, p, interval+overlapExtra, rate.NewLimiter(rate.Every(interval/2), streamBurst), func(ctx context.Context, d Driver) (<-chan []TaskStats, error) {
 		return d.TaskStats(ctx, interval)
 	})
 }
@@ -23,9 +25,18 @@ func (p *Proxy) TaskStats(ctx context.Context, interval time.Duration) (<-chan [
 // first samples before the old one's end.
 const overlapExtra = 2 * time.Second
 
+// A plugin that sends more than it should is read slowly, and gRPC then holds it
+// back: events at eventRate a second after eventBurst of them, samples at twice
+// the rate that was asked for after streamBurst of them.
+const (
+	eventRate   = 200
+	eventBurst  = 2000
+	streamBurst = 20
+)
+
 // TaskEvents delivers events until ctx ends or the host closes.
 func (p *Proxy) TaskEvents(ctx context.Context) (<-chan TaskEvent, error) {
-	return follow(ctx, p, 0, func(ctx context.Context, d Driver) (<-chan TaskEvent, error) { return d.TaskEvents(ctx) })
+	return follow(ctx, p, 0, rate.NewLimiter(eventRate, eventBurst), func(ctx context.Context, d Driver) (<-chan TaskEvent, error) { return d.TaskEvents(ctx) })
 }
 
 type opener[T any] func(ctx context.Context, d Driver) (<-chan T, error)
@@ -39,12 +50,12 @@ type source[T any] struct {
 
 // follow joins the streams of one process after another into one. A stream that
 // is succeeded goes on for up to overlap, until the next one brings something.
-func follow[T any](ctx context.Context, p *Proxy, overlap time.Duration, open opener[T]) (<-chan T, error) {
+func follow[T any](ctx context.Context, p *Proxy, overlap time.Duration, pace *rate.Limiter, open opener[T]) (<-chan T, error) {
 	first, err := openIn(ctx, p, p.limits.Ready, open)
 	if err != nil {
 		return nil, err
 	}
-	f := &follower[T]{proxy: p, overlap: overlap, open: open, out: make(chan T), now: first}
+	f := &follower[T]{proxy: p, overlap: overlap, pace: pace, open: open, out: make(chan T), now: first}
 	go f.run(ctx)
 	return f.out, nil
 }
@@ -76,6 +87,7 @@ func openIn[T any](ctx context.Context, p *Proxy, wait time.Duration, open opene
 type follower[T any] struct {
 	proxy   *Proxy
 	overlap time.Duration
+	pace    *rate.Limiter
 	open    opener[T]
 	out     chan T
 	now     *source[T] // nil while there is none
@@ -169,6 +181,7 @@ func (f *follower[T]) step(ctx context.Context, changed <-chan struct{}) {
 	select {
 	case out <- held:
 		f.held = nil
+		_ = f.pace.Wait(ctx) // its error is the end of ctx, which the loop sees
 	case v, ok := <-now:
 		if !ok {
 			f.ended(ctx)

@@ -48,6 +48,14 @@ func main() {
 	case "collects":
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, stats.Service(filestats.New("file"), filestats.New("other")))
 	default:
+		if f := notPlugins[name]; f != nil {
+			f()
+			os.Exit(1)
+		}
+		if badPlugins[name] {
+			err = serveBad(name)
+			break
+		}
 		if name == "chatty" {
 			go chat()
 		}

@@ -1,0 +1,146 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+const steadyJob = `
+job "steady" {
+  group "g" {
+    count = 3
+    task "t" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "echo $$ > $NOMAD_TASK_DIR/pid; exec sleep 600"]
+      }
+      resources {
+        cpu    = 20
+        memory = 10
+      }
+    }
+  }
+}
+`
+
+// testplugins puts a plugin of the host's tests into the agent's folder under each
+// of the names, which choose how it behaves.
+func (a *agent) testplugins(names ...string) {
+	a.t.Helper()
+	binary := filepath.Join(a.dir, "testplugin")
+	build := exec.Command("go", "build", "-o", binary, "../../core/pluginhost/testdata/testplugin")
+	if out, err := build.CombinedOutput(); err != nil {
+		a.t.Fatalf("build the plugin: %v\n%s", err, out)
+	}
+	for _, name := range names {
+		link := filepath.Join(a.dir, "behaves", name)
+		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+			a.t.Fatal(err)
+		}
+		if err := os.Symlink(binary, link); err != nil {
+			a.t.Fatal(err)
+		}
+		a.plugin(name, "exec "+link)
+	}
+}
+
+// node is the agent's node as servers know it.
+func (a *agent) node() *model.Node {
+	a.t.Helper()
+	nodes, _, err := a.Nodes(a.ctx(), nil)
+	if err != nil || len(nodes) != 1 {
+		a.t.Fatalf("%d nodes, %v", len(nodes), err)
+	}
+	n, _, err := a.Node(a.ctx(), nodes[0].ID, nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return n
+}
+
+// told reports whether an event of plugins has all of words.
+func told(n *model.Node, words ...string) bool {
+	for _, e := range n.Events {
+		all := e.Subsystem == "Plugin"
+		for _, w := range words {
+			all = all && strings.Contains(e.Message, w)
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+func TestBadPluginsAreSeenOnTheNodeAndHarmNoTask(t *testing.T) {
+	a := newAgent(t)
+	a.testplugins("flag", "floods", "garbage-handshake", "absent", "good")
+	a.start()
+	a.run(steadyJob)
+	before := a.pids(a.await("steady", "running", 3))
+
+	// One that ends at once, again and again.
+	a.eventually(60*time.Second, "the crash loop is known", func() bool {
+		n := a.node()
+		p := n.Plugins["flag"]
+		return p != nil && p.State == "crash loop" && strings.Contains(p.Error, "not now") && told(n, `"flag" keeps failing`, "not now")
+	})
+	n := a.node()
+	if p := n.Plugins["driver-exec"]; p == nil || p.State != "running" || p.Restarts != 0 || !strings.HasPrefix(p.Digest, "sha256:") {
+		t.Errorf("the good plugin: %+v", p)
+	}
+	if p := n.Plugins["absent"]; p == nil || p.State != "undetected" || p.Error != "" {
+		t.Errorf("the plugin whose daemon is absent: %+v", p)
+	}
+	if p := n.Plugins["garbage-handshake"]; p == nil || !strings.Contains(p.Error, "its handshake does not fit this agent") {
+		t.Errorf("no plugin at all: %+v", p)
+	}
+	if out := a.must("node", "status", "-self", "-verbose"); !strings.Contains(out, "crash loop") || !strings.Contains(out, "Plugins\n") {
+		t.Errorf("node status -verbose says\n%s", out)
+	}
+
+	// One that is killed. Its events may be pushed out by those of others, so they
+	// are looked for from now on.
+	var pid int
+	a.eventually(10*time.Second, "the plugin's process", func() bool {
+		for _, p := range a.processes("behaves/good") {
+			if parent(p) == a.cmd.Process.Pid {
+				pid = p
+			}
+		}
+		return pid != 0
+	})
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually(30*time.Second, "its end and its return are events", func() bool {
+		n := a.node()
+		return told(n, `"good" failed`, "signal: killed", fmt.Sprintf("pid %d", pid)) && told(n, `"good" works again`)
+	})
+
+	after := a.pids(a.await("steady", "running", 3))
+	for id, p := range before {
+		if after[id] != p {
+			t.Errorf("the task of %s was process %d and is %d", id, p, after[id])
+		}
+	}
+	for _, p := range append(a.processes("__drover-supervise"), slices.Collect(maps.Values(after))...) {
+		if group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p)); err == nil && strings.Contains(string(group), "/drover-plugins/") {
+			t.Errorf("process %d, which is no plugin, is in a plugin's cgroup:\n%s", p, group)
+		}
+	}
+}
