@@ -505,3 +505,26 @@ func TestServersGetADriversSchemaOnceAndItsHashInEveryReport(t *testing.T) {
 		t.Fatalf("body %+v, %v", body, err)
 	}
 }
+
+func TestARefusedSchemaIsNotSentAgainAndANewVersionIsReportedAtOnce(t *testing.T) {
+	b := &bed{t: t, dir: t.TempDir(), driver: newFakeDriver(), servers: newFakeServers()}
+	b.servers.noSchema = true
+	b.start()
+	t.Cleanup(b.close)
+	// look returns how many schemas were refused, and what the node last told of its driver.
+	look := func() (refused int, first, last *model.DriverInfo) {
+		b.servers.mu.Lock()
+		defer b.servers.mu.Unlock()
+		if n := len(b.servers.nodes); n > 0 {
+			first, last = b.servers.nodes[0].Drivers["fake"], b.servers.nodes[n-1].Drivers["fake"]
+		}
+		return b.servers.refused, first, last
+	}
+	b.eventually("the schema is refused", func() bool { n, _, _ := look(); return n == 1 })
+	b.driver.upgrade("1.0.1", "shout")
+	b.eventually("the new version is reported", func() bool { _, _, d := look(); return d.PluginVersion == "1.0.1" })
+	refused, first, last := look()
+	if first.SchemaHash == last.SchemaHash || refused != 1 {
+		t.Fatalf("reported as %s and %s; refused %d times", first.SchemaHash, last.SchemaHash, refused)
+	}
+}

@@ -30,6 +30,9 @@ type fakeDriver struct {
 	failing  error                    // of StartTask
 	readings []pluginhost.HostReading // of HostStats
 	deaf     bool                     // StopTask ends nothing
+	version  string
+	more     []schema.Attribute // of a later version
+	changed  chan struct{}      // closed at a change of version
 }
 
 type fakeTask struct {
@@ -38,7 +41,18 @@ type fakeTask struct {
 	ended  chan struct{}
 }
 
-func newFakeDriver() *fakeDriver { return &fakeDriver{tasks: map[string]*fakeTask{}} }
+func newFakeDriver() *fakeDriver {
+	return &fakeDriver{tasks: map[string]*fakeTask{}, version: "1.0.0", changed: make(chan struct{})}
+}
+
+// upgrade makes it another version of itself, which knows one attribute more.
+func (d *fakeDriver) upgrade(version, attribute string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.version, d.more = version, append(d.more, schema.Attribute{Name: attribute, Type: schema.String})
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
 
 func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 	if name != "fake" {
@@ -48,8 +62,11 @@ func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 }
 
 func (d *fakeDriver) Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{}) {
+	info := d.Info()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return []pluginhost.DriverFingerprint{{Name: "fake", Health: driver.HealthHealthy, Attributes: map[string]string{"driver.fake": "1"},
-		PluginVersion: "1.0.0", Capabilities: d.Info().Capabilities, TaskConfigSchema: d.Info().TaskConfigSchema}}, make(chan struct{})
+		PluginVersion: d.version, Capabilities: info.Capabilities, TaskConfigSchema: info.TaskConfigSchema}}, d.changed
 }
 
 func (d *fakeDriver) Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{}) {
@@ -67,8 +84,10 @@ func (d *fakeDriver) ReserveDevices(_ context.Context, vendor, typ, name string,
 }
 
 func (d *fakeDriver) Info() driver.Info {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true},
-		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{{Name: "say", Type: schema.String}}}}
+		TaskConfigSchema: schema.Schema{Attributes: append([]schema.Attribute{{Name: "say", Type: schema.String}}, d.more...)}}
 }
 
 func (d *fakeDriver) StartTask(_ context.Context, c *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
@@ -218,6 +237,8 @@ type fakeServers struct {
 	behind   bool // answer with an old index
 	asked    map[string]bool
 	schemas  map[string][][]byte // by hash, every time it came
+	refused  int                 // how many schemas were refused
+	noSchema bool                // schemas are refused
 }
 
 // fetched reports whether the node has fetched an alloc.
@@ -304,6 +325,10 @@ func (s *fakeServers) Register(_ context.Context, n *model.Node) (rpc.Lease, err
 func (s *fakeServers) PutDriverSchemas(_ context.Context, _ rpc.Identity, bodies [][]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.noSchema {
+		s.refused += len(bodies)
+		return errdefs.InvalidArgumentf("not this one")
+	}
 	for _, data := range bodies {
 		s.schemas[driverschema.Hash(data)] = append(s.schemas[driverschema.Hash(data)], data)
 	}
