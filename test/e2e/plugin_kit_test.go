@@ -124,3 +124,42 @@ func TestPluginCheckSaysByItsExitCodeWhatCameOfIt(t *testing.T) {
 		t.Errorf("of raw_exec: exit code %d\n%s", code, out)
 	}
 }
+
+// TestAPluginInPythonRunsAJob builds the example that uses none of our Go code.
+func TestAPluginInPythonRunsAJob(t *testing.T) {
+	const python = "/usr/bin/python3"
+	if out, err := exec.CommandContext(t.Context(), python, "-c", "import grpc.aio, grpc_tools").CombinedOutput(); err != nil {
+		t.Skipf("needs make and the Debian packages python3-grpcio, python3-protobuf and python3-grpc-tools: %v\n%s", err, out)
+	}
+	a := newAgent(t)
+	source, executable := filepath.Join(a.dir, "python"), filepath.Join(a.dir, "plugins", "driver-python")
+	if err := os.CopyFS(source, os.DirFS("../../examples/plugins/python")); err != nil {
+		t.Fatal(err)
+	}
+	proto, err := filepath.Abs("../../sdk/proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "make", "-C", source, "build", "PROTO="+proto, "OUT="+executable)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the plugin: %v\n%s", err, out)
+	}
+	// Not by a.cli, which bounds quick commands: an interpreter starts some forty times.
+	check := exec.CommandContext(t.Context(), filepath.Join(bin, "drover"), "plugin", "check", "-timeout", "2m", executable)
+	if out, err := check.CombinedOutput(); err != nil || !strings.Contains(string(out), " 0 failed") {
+		t.Errorf("plugin check: %v\n%s", err, out)
+	}
+	a.start()
+	a.must("job", "run", "-detach", filepath.Join(source, "example.nomad.hcl"))
+	first := a.await("python-example", "running", 1)[0]
+	says := func() bool {
+		out, _ := a.cli("alloc", "logs", first.ID)
+		return strings.Contains(out, "hello from hello")
+	}
+	a.eventually(20*time.Second, "the task's output is in its log", says)
+	if out, code := a.cli("alloc", "exec", first.ID, "/bin/sh", "-c", "echo inside $NOMAD_TASK_NAME"); code != 0 || !strings.Contains(out, "inside hello") {
+		t.Errorf("alloc exec: exit code %d\n%s", code, out)
+	}
+	a.must("job", "stop", "-detach", "python-example")
+	a.await("python-example", "complete", 1)
+}

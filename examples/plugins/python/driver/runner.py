@@ -1,0 +1,114 @@
+# Copyright (c) The Drover Authors
+# SPDX-License-Identifier: MPL-2.0
+"""The parent of one task: a process in a session of its own, so that the task needs
+no plugin to go on. It copies the task's output into the log files and leaves the
+result in the task's folder, which has:
+
+    spec.json    what to run (the driver writes it)
+    result.json  how it ended (at once and whole)
+    alive        a FIFO that the runner holds open: readers see its end when the
+                 task has ended or the runner is gone
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+COMMAND = "run-task"
+
+
+class Log:
+    """The numbered files of one output: PREFIX.0, PREFIX.1 and so on.
+
+    Nothing that goes wrong with them may block or end the task."""
+
+    def __init__(self, prefix, max_files, max_mb):
+        self.prefix, self.keep, self.limit = prefix, max(max_files, 1), max(max_mb, 1) << 20
+        self.index, self.fd = self.newest(), None
+        self.open()
+
+    def newest(self):
+        name = os.path.basename(self.prefix) + "."
+        numbers = [0]
+        for entry in os.listdir(os.path.dirname(self.prefix)):
+            if entry.startswith(name) and re.fullmatch(r"\d+", entry[len(name):]):
+                numbers.append(int(entry[len(name):]))
+        return max(numbers)
+
+    def open(self):
+        if self.fd is not None:
+            os.close(self.fd)
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
+        self.fd = os.open(f"{self.prefix}.{self.index}", flags, 0o644)
+        self.size = os.fstat(self.fd).st_size
+
+    def write(self, data):
+        while data:
+            if self.size >= self.limit:
+                self.index += 1
+                self.open()
+                try:
+                    os.unlink(f"{self.prefix}.{self.index - self.keep}")
+                except OSError:
+                    pass  # there was none
+            n = os.write(self.fd, data[: self.limit - self.size])
+            self.size, data = self.size + n, data[n:]
+
+
+def copy(fd, log):
+    while True:
+        data = os.read(fd, 65536)
+        if not data:
+            return
+        try:
+            log.write(data)
+        except OSError:
+            pass  # dropped: the disk is full or the folder gone
+
+
+def say(**first):
+    """Tells the driver how the start went; it listens once."""
+    os.write(1, (json.dumps(first) + "\n").encode())
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+
+
+def run(folder):
+    # What ends a terminal or a group is not for the runner. Handlers and not
+    # SIG_IGN, since a task would inherit that.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, lambda *_: None)
+    alive = os.open(os.path.join(folder, "alive"), os.O_RDWR)
+    with open(os.path.join(folder, "spec.json")) as f:
+        spec = json.load(f)
+    try:
+        logs = [] if spec["discard"] else [Log(spec[name], spec["max_files"], spec["max_mb"]) for name in ("stdout", "stderr")]
+        to = subprocess.PIPE if logs else subprocess.DEVNULL
+        # restore_signals undoes what Python itself ignores (SIGPIPE).
+        task = subprocess.Popen(spec["command"], env=spec["env"], cwd=spec["dir"], stdin=subprocess.DEVNULL,
+                                stdout=to, stderr=to, start_new_session=True, restore_signals=True)
+    except OSError as e:
+        say(error=str(e))
+        return 1
+    copiers = []
+    for stream, log in zip((task.stdout, task.stderr), logs):
+        copiers.append(threading.Thread(target=copy, args=(stream.fileno(), log)))
+        copiers[-1].start()
+    say(pid=task.pid)
+    code = task.wait()
+    result = {"exit_code": code, "signal": 0, "exited_at": time.time()}
+    if code < 0:
+        result.update(exit_code=128 - code, signal=-code)
+    path = os.path.join(folder, "result.json")
+    with open(path + ".new", "w") as f:
+        json.dump(result, f)
+    os.rename(path + ".new", path)
+    os.close(alive)
+    for c in copiers:  # children of the task may still write
+        c.join()
+    return 0
