@@ -104,8 +104,9 @@ proto: ## generate the code of sdk/proto anew
 	./sdk/proto/generate.sh
 
 .PHONY: golden
-golden: ## write the golden lists of linked modules anew
+golden: ## write the golden lists of linked modules and the released forms of contracts anew (additions only)
 	$(GO) test ./internal/repotest -run TestLinkedModules -rewrite
+	$(GO) test ./sdk/internal/wirecompat -rewrite
 
 .PHONY: clean
 clean: ## remove what was built
