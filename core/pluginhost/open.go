@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
@@ -24,6 +25,8 @@ type Opened struct {
 	Took    time.Duration // from its launch until it had said what it is
 	Drivers []driver.Backend
 	Devices []device.Backend
+	// Collectors are those of the machine's stats.
+	Collectors []stats.Backend
 
 	process *process
 }
@@ -61,6 +64,8 @@ func (o *Opened) connect(ctx context.Context, h *Host) error {
 			o.Drivers, err = h.drivers.connect(ctx, o.process)
 		case device.KindV1, device.KindNomad:
 			o.Devices, err = h.devices.connect(ctx, o.process)
+		case stats.KindV1:
+			o.Collectors, err = stats.ConnectV1(ctx, o.process.conn)
 		}
 		if err != nil {
 			return fmt.Errorf("ask what it serves as %s: %w", kind, err)

@@ -13,6 +13,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Type is the type of one attribute.
@@ -49,6 +51,19 @@ type Attribute struct {
 	Default     any     `json:"default,omitempty"`
 	Description string  `json:"description,omitempty"`
 	Block       *Schema `json:"block,omitempty"`
+}
+
+// Parse reads the JSON form in which a plugin publishes a schema. Nothing at all is
+// the schema of an empty block: plugins in other languages may leave it out.
+func Parse(body []byte) (Schema, error) {
+	var s Schema
+	if len(body) == 0 {
+		return s, nil
+	}
+	if err := json.Unmarshal(body, &s); err != nil {
+		return s, errdefs.Internalf("decode the schema; the plugin is defective: %w", err)
+	}
+	return s, nil
 }
 
 // Hash names the schema: equal schemas have equal hashes. It is what a node's

@@ -100,7 +100,11 @@ func TestANewDevicePluginPassesItsRulesAndGivesATaskItsDevice(t *testing.T) {
 }
 
 func TestANewCollectorPassesItsRules(t *testing.T) {
-	newPlugin(t, newAgent(t), "stats")
+	a := newAgent(t)
+	_, executable := newPlugin(t, a, "stats")
+	if out, code := a.cli("plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") || !strings.Contains(out, `Collector "my-stats"`) {
+		t.Errorf("plugin check: exit code %d\n%s", code, out)
+	}
 }
 
 func TestPluginCheckSaysByItsExitCodeWhatCameOfIt(t *testing.T) {

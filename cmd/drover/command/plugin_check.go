@@ -34,7 +34,7 @@ func pluginCheck() spec {
 			var opts plugincheck.Options
 			config := fs.String("config", "", "File with what stands in the config block of the agent's plugin block.")
 			task := fs.String("task-config", "", "File with the config block of a task; ${script} stands for a shell script.")
-			fs.StringVar(&opts.Name, "name", "", "Checks only this driver or device plugin of the executable.")
+			fs.StringVar(&opts.Name, "name", "", "Checks only this driver, device plugin or collector of the executable.")
 			fs.DurationVar(&opts.Timeout, "timeout", 30*time.Second, "Time that each check may take.")
 			skip := lists(fs, "skip", "Name of a check to leave out.")
 			env := lists(fs, "env", "NAME=VALUE to put into the plugin's environment.")

@@ -22,6 +22,8 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
 	"github.com/drover-project/drover/sdk/schema"
+	stats "github.com/drover-project/drover/sdk/stats/v1"
+	"github.com/drover-project/drover/sdk/stats/v1/statscheck"
 )
 
 // open launches a process that lives as long as the check does.
@@ -192,6 +194,32 @@ func (c *checker) device(ctx context.Context, name string, accepts schema.Schema
 		Config: c.opts.Config, Timeout: c.opts.Timeout, MayBeAbsent: true, Foreign: foreign,
 	}
 	for _, check := range devicecheck.Checks() {
+		if ctx.Err() != nil {
+			return
+		}
+		c.check(check.Name, check.Rule, func() conformance.Result { return check.Run(ctx, s) })
+	}
+}
+
+func (c *checker) collector(ctx context.Context, name string, accepts schema.Schema) {
+	c.part("collector", name)
+	if !c.configFits(ctx, name, accepts) {
+		return
+	}
+	s := statscheck.Subject{
+		Connect: func(t *conformance.T) (stats.Collector, func()) {
+			o := c.open(t)
+			for _, b := range o.Collectors {
+				if b.Info().Name == name {
+					return b, o.Kill
+				}
+			}
+			t.Fatalf("the process does not serve it any more")
+			return nil, nil
+		},
+		Config: c.opts.Config, Timeout: c.opts.Timeout,
+	}
+	for _, check := range statscheck.Checks() {
 		if ctx.Err() != nil {
 			return
 		}

@@ -5,7 +5,8 @@
 // all the rules that can be checked from outside: its handshake, what it says of
 // itself, its schemas, and the conformance checks of each contract that it serves,
 // in a fresh process each. It owns the report, not the rules: those are in
-// sdk/driver/v1/drivercheck and sdk/device/v1/devicecheck. cmd/drover imports it.
+// sdk/driver/v1/drivercheck, sdk/device/v1/devicecheck and sdk/stats/v1/statscheck.
+// cmd/drover imports it.
 package plugincheck
 
 import (
@@ -39,7 +40,7 @@ const (
 type Options struct {
 	// Path is the plugin's executable.
 	Path string
-	// Name limits the checks to one driver or device plugin in it.
+	// Name limits the checks to one driver, device plugin or collector in it.
 	Name string
 	// Skip are names of checks that are left out.
 	Skip []string
@@ -78,7 +79,7 @@ type Report struct {
 
 // Part is the checks of the process, or of one name that it serves.
 type Part struct {
-	// Kind is "process", "driver" or "device".
+	// Kind is "process", "driver", "device" or "collector".
 	Kind    string
 	Name    string
 	Results []conformance.Result
@@ -127,18 +128,23 @@ func (c *checker) all(ctx context.Context) error {
 	if first == nil {
 		return nil // it is in the report why nothing more can be checked
 	}
-	drivers, devices := first.drivers, first.devices
 	found := c.opts.Name == ""
-	for _, d := range drivers {
+	for _, d := range first.drivers {
 		if c.wanted(d.Name) {
 			found = true
 			c.driver(ctx, d, first.foreign)
 		}
 	}
-	for _, d := range devices {
+	for _, d := range first.devices {
 		if c.wanted(d.Name) {
 			found = true
 			c.device(ctx, d.Name, d.ConfigSchema, first.foreign)
+		}
+	}
+	for _, s := range first.collectors {
+		if c.wanted(s.Name) {
+			found = true
+			c.collector(ctx, s.Name, s.ConfigSchema)
 		}
 	}
 	if !found {

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/sdk/conformance"
 )
 
@@ -24,10 +25,20 @@ type look struct {
 	foreign bool
 	drivers []driver.Info
 	devices []device.Info
+	// collectors measure the machine.
+	collectors []stats.Info
 }
 
 func (l *look) names() []string {
-	return append(l.deviceNames(), l.driverNames()...)
+	return slices.Concat(l.deviceNames(), l.driverNames(), l.collectorNames())
+}
+
+func (l *look) collectorNames() []string {
+	var out []string
+	for _, c := range l.collectors {
+		out = append(out, c.Name)
+	}
+	return out
 }
 
 func (l *look) deviceNames() []string {
@@ -100,6 +111,9 @@ func (c *checker) look(t *conformance.T) *look {
 	for _, d := range o.Devices {
 		l.devices = append(l.devices, d.Info())
 	}
+	for _, b := range o.Collectors {
+		l.collectors = append(l.collectors, b.Info())
+	}
 	return l
 }
 
@@ -142,7 +156,7 @@ func (c *checker) checkNames(t *conformance.T, l *look) {
 	if c.report.Name == "" || c.report.Version == "" {
 		t.Errorf("name %q, version %q: both must be set", c.report.Name, c.report.Version)
 	}
-	for kind, names := range map[string][]string{"driver": l.driverNames(), "device plugin": l.deviceNames()} {
+	for kind, names := range map[string][]string{"driver": l.driverNames(), "device plugin": l.deviceNames(), "collector": l.collectorNames()} {
 		slices.Sort(names)
 		if len(slices.Compact(slices.Clone(names))) != len(names) {
 			t.Errorf("two of kind %s have the same name: %q", kind, names)

@@ -5,12 +5,14 @@ package device
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/drover-project/drover/sdk/internal/pb/device/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
 )
 
 func infoToPB(i Info) (*pb.Info, error) {
@@ -23,8 +25,9 @@ func infoToPB(i Info) (*pb.Info, error) {
 
 func infoFromPB(m *pb.Info) (Info, error) {
 	i := Info{Name: m.GetName()}
-	if err := json.Unmarshal(m.GetConfigSchema(), &i.ConfigSchema); err != nil {
-		return i, errdefs.Internalf("decode the config schema of %q: %w", i.Name, err)
+	var err error
+	if i.ConfigSchema, err = schema.Parse(m.GetConfigSchema()); err != nil {
+		return i, fmt.Errorf("the config schema of %q: %w", i.Name, err)
 	}
 	return i, nil
 }

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
+
+	"github.com/drover-project/drover/sdk/schema"
 )
 
 // The conversions between the types of the contract and those of the wire.
@@ -48,11 +50,12 @@ func infoFromPB(in *driverv1.Info) (Info, error) {
 	for _, m := range c.GetNetworkModes() {
 		out.Capabilities.NetworkModes = append(out.Capabilities.NetworkModes, NetworkMode(m))
 	}
-	if err := json.Unmarshal(in.GetConfigSchema(), &out.ConfigSchema); err != nil {
-		return Info{}, fmt.Errorf("decode the config schema of driver %q: %w", out.Name, err)
+	var err error
+	if out.ConfigSchema, err = schema.Parse(in.GetConfigSchema()); err != nil {
+		return Info{}, fmt.Errorf("the config schema of driver %q: %w", out.Name, err)
 	}
-	if err := json.Unmarshal(in.GetTaskConfigSchema(), &out.TaskConfigSchema); err != nil {
-		return Info{}, fmt.Errorf("decode the task config schema of driver %q: %w", out.Name, err)
+	if out.TaskConfigSchema, err = schema.Parse(in.GetTaskConfigSchema()); err != nil {
+		return Info{}, fmt.Errorf("the task config schema of driver %q: %w", out.Name, err)
 	}
 	return out, nil
 }
