@@ -20,9 +20,10 @@
 //		}
 //	}
 //
-// One process serves any number of drivers, each under its own name. The package
-// drivertest/shelldriver is a whole driver in two short files; start from it. One
-// line in a test checks the rest: see drivertest.
+// One process serves any number of drivers, each under its own name. Start from
+// what `drover plugin new -kind driver NAME` writes: a module with a whole driver.
+// One line in its test checks every rule of this contract: see drivertest, and
+// drivercheck for the rules by name.
 //
 // # The life of the process
 //
@@ -84,5 +85,6 @@
 //
 // sdk/proto has the source of the wire form. The handshake is that of go-plugin
 // with the cookie and protocol version of sdk/plugin, gRPC over a unix socket in
-// the directory that PLUGIN_UNIX_SOCKET_DIR names, and no TLS.
+// the directory that PLUGIN_UNIX_SOCKET_DIR names, and no TLS. The manual is
+// docs/plugins/other-languages.md, and examples/plugins/python a whole driver.
 package driver
