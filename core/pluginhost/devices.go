@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/core/pluginhost/breaker"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/hashicorp/go-hclog"
@@ -33,7 +34,10 @@ const reserveLimit = time.Minute
 
 // devices holds what all plugins serve of kind device.
 type devices struct {
-	log hclog.Logger
+	log     hclog.Logger
+	breaker breaker.Config
+	// answering tells that a device plugin has ceased to answer, or answers again.
+	answering func()
 
 	mu      sync.Mutex
 	byName  map[string]*deviceEntry
@@ -50,8 +54,8 @@ type deviceEntry struct {
 	print   DeviceFingerprint
 }
 
-func newDevices(log hclog.Logger) *devices {
-	return &devices{log: log, byName: map[string]*deviceEntry{}, changed: make(chan struct{})}
+func newDevices(cfg breaker.Config, log hclog.Logger, answering func()) *devices {
+	return &devices{log: log, breaker: cfg, answering: answering, byName: map[string]*deviceEntry{}, changed: make(chan struct{})}
 }
 
 func (d *devices) fingerprints() ([]DeviceFingerprint, <-chan struct{}) {
@@ -89,6 +93,7 @@ type deviceSession struct {
 	backends []device.Backend
 	trials   []*deviceTrial
 	presence presence
+	breakers map[string]*breaker.Breaker // by name; another process begins with new ones
 	watchers sync.WaitGroup
 	calls    sync.WaitGroup // reservations under way
 }
@@ -98,12 +103,15 @@ func (d *devices) attach(ctx context.Context, pluginName string, p *process) (*d
 	if err != nil {
 		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
 	}
+	s := &deviceSession{devices: d, plugin: pluginName, version: p.info.Version, backends: backends, breakers: map[string]*breaker.Breaker{}}
 	for _, b := range backends {
-		if err := d.claim(b.Info().Name, pluginName, p); err != nil {
+		name := b.Info().Name
+		if err := d.claim(name, pluginName, p); err != nil {
 			return nil, err
 		}
+		s.breakers[name] = breaker.New(fmt.Sprintf("device plugin %q", name), d.breaker, d.answering)
 	}
-	return &deviceSession{devices: d, plugin: pluginName, version: p.info.Version, backends: backends}, nil
+	return s, nil
 }
 
 func (d *devices) connect(ctx context.Context, p *process) ([]device.Backend, error) {
@@ -194,23 +202,44 @@ func (s *deviceSession) detach(reason error) {
 }
 
 func (d *devices) reserve(ctx context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
-	backend, left, err := d.holder(vendor, typ, name)
+	holder, err := d.holder(vendor, typ, name)
 	if err != nil {
 		return nil, err
 	}
-	defer left()
-	ctx, cancel := context.WithTimeout(ctx, reserveLimit)
-	defer cancel()
-	r, err := backend.Reserve(ctx, ids)
+	defer holder.session.calls.Done()
+	var r *device.Reservation
+	err = holder.session.breakers[holder.print.Name].Do(ctx, func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, reserveLimit)
+		defer cancel()
+		r, err = holder.backend.Reserve(ctx, ids)
+		return err
+	})
 	if err != nil {
 		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("reserve %s/%s/%s: %w", vendor, typ, name, err))
 	}
 	return r, nil
 }
 
-// holder returns the plugin that has the group. The call to it is counted until
-// left is called.
-func (d *devices) holder(vendor, typ, name string) (b device.Backend, left func(), err error) {
+// unanswering returns why calls of one of the device plugins fail at once, nil if
+// all of them answer.
+func (d *devices) unanswering(names []string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range names {
+		e := d.byName[name]
+		if e == nil || e.session == nil {
+			continue
+		}
+		if since, why := e.session.breakers[name].Open(); why != nil {
+			return errdefs.Unavailablef("device plugin %q has not answered since %s, so its calls fail at once: %w", name, since.UTC().Format(time.RFC3339), why)
+		}
+	}
+	return nil
+}
+
+// holder returns the plugin that has the group, as it is now. The call to it is
+// counted in its session until the caller says that it is done.
+func (d *devices) holder(vendor, typ, name string) (*deviceEntry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	away := ""
@@ -218,7 +247,8 @@ func (d *devices) holder(vendor, typ, name string) (b device.Backend, left func(
 		for _, g := range e.print.Groups {
 			if g.Vendor == vendor && g.Type == typ && g.Name == name && e.backend != nil {
 				e.session.calls.Add(1)
-				return e.backend, e.session.calls.Done, nil
+				now := *e
+				return &now, nil
 			}
 		}
 		if e.print.Name != "" && (e.backend == nil || e.print.Problem != "") {
@@ -226,9 +256,9 @@ func (d *devices) holder(vendor, typ, name string) (b device.Backend, left func(
 		}
 	}
 	if away != "" {
-		return nil, nil, errdefs.Unavailablef("no plugin has devices of %s/%s/%s now%s", vendor, typ, name, away)
+		return nil, errdefs.Unavailablef("no plugin has devices of %s/%s/%s now%s", vendor, typ, name, away)
 	}
-	return nil, nil, errdefs.NotFoundf("no plugin on this node has devices of %s/%s/%s", vendor, typ, name)
+	return nil, errdefs.NotFoundf("no plugin on this node has devices of %s/%s/%s", vendor, typ, name)
 }
 
 // stats merges the samples of all plugins.

@@ -125,3 +125,44 @@ func TestADevicePluginBuiltForNomadServesItsDevices(t *testing.T) {
 		t.Fatalf("stats %+v", stats)
 	}
 }
+
+func TestReservationsOfAPluginThatDoesNotAnswerFailAtOnce(t *testing.T) {
+	cfg, _ := withDevices(t)
+	if err := os.Rename(filepath.Join(cfg.Dir, "devices"), filepath.Join(cfg.Dir, "away-devices")); err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, cfg)
+	for range 5 {
+		if _, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"a"}); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "its daemon is away") {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"a"}); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), `device plugin "file" has not answered since`) {
+		t.Fatal(err)
+	}
+	if st := only(t, h); st.State != pluginhost.StateNotAnswering || st.LastError == nil {
+		t.Fatalf("status %+v", st)
+	}
+}
+
+func TestADevicePluginThatFindsNoDeviceIsNotKeptRunning(t *testing.T) {
+	cfg, dir := withDevices(t)
+	if err := os.Rename(filepath.Join(cfg.Dir, "devices"), filepath.Join(cfg.Dir, "away-devices")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg.AbsentInterval = 200 * time.Millisecond
+	h := start(t, cfg)
+	await(t, h, "its rest", undetected)
+	if err := os.WriteFile(filepath.Join(dir, "new"), []byte("four"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the device is found by a later look", func() bool {
+		prints, _ := h.Devices()
+		return len(prints) == 1 && len(prints[0].Groups) == 1 && only(t, h).PID != 0
+	})
+}

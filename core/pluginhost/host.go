@@ -228,12 +228,13 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, socketDir: socketDir, devices: newDevices(cfg.Logger), collectors: newCollectors(cfg.StatsInterval, cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
+		cfg: cfg, socketDir: socketDir, collectors: newCollectors(cfg.StatsInterval, cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
 		limiter: newLimiter(cfg.ProcessLimits, cfg.StateDir, cfg.Logger),
 	}
 	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
 	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
+	h.devices = newDevices(cfg.Limits.Breaker, cfg.Logger, h.changed.raise)
 	h.drivers = newDrivers(cfg.Limits, driver.NomadHost{Logs: logs, Topology: cfg.Topology}, cfg.Logger, h.demand, h.changed.raise)
 	return h, nil
 }

@@ -92,7 +92,11 @@ func (s *supervised) snapshot() PluginStatus {
 	out.Drivers, out.Devices = slices.Clone(out.Drivers), slices.Clone(out.Devices)
 	out.Collectors = slices.Clone(out.Collectors)
 	if out.State == StateRunning {
-		if why := s.host.drivers.unanswering(out.Drivers); why != nil {
+		why := s.host.drivers.unanswering(out.Drivers)
+		if why == nil {
+			why = s.host.devices.unanswering(out.Devices)
+		}
+		if why != nil {
 			out.State, out.LastError = StateNotAnswering, why
 		}
 	}

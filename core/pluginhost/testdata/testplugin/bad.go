@@ -17,6 +17,8 @@ import (
 
 	goplugin "github.com/hashicorp/go-plugin"
 
+	device "github.com/drover-project/drover/sdk/device/v1"
+	"github.com/drover-project/drover/sdk/device/v1/devicetest/filedevice"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest/shelldriver"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -79,9 +81,20 @@ type bad struct {
 var badPlugins = map[string]bool{
 	"absent": true, "closes-streams": true, "floods": true, "never-ends": true, "huge": true, "unknown-words": true, "stuck": true,
 	"renames": true, "moon": true, "unsound-schema": true, "refuses-config": true, "garbage-stdout": true, "slow": true, "panics": true,
+	"away-devices": true,
+}
+
+// away are devices that cannot be reserved now.
+type away struct{ *filedevice.Device }
+
+func (away) Reserve(context.Context, []string) (*device.Reservation, error) {
+	return nil, errdefs.Unavailablef("its daemon is away")
 }
 
 func serveBad(name string) error {
+	if name == "away-devices" {
+		return plugin.Serve(plugin.Info{Name: name, Version: "0.0.1"}, device.Service(away{filedevice.New("file")}))
+	}
 	b := &bad{Driver: shelldriver.New(driverName(name)), how: name}
 	if name == "garbage-stdout" {
 		go func() {
