@@ -96,13 +96,6 @@ func serveBad(name string) error {
 		return plugin.Serve(plugin.Info{Name: name, Version: "0.0.1"}, device.Service(away{filedevice.New("file")}))
 	}
 	b := &bad{Driver: shelldriver.New(driverName(name)), how: name}
-	if name == "garbage-stdout" {
-		go func() {
-			for range time.Tick(time.Millisecond) {
-				fmt.Println("1|2|3|garbage after the handshake|\x00\xff")
-			}
-		}()
-	}
 	return plugin.Serve(plugin.Info{Name: name, Version: "0.0.1"}, driver.Service(b))
 }
 
@@ -126,7 +119,14 @@ func (b *bad) Info() driver.Info {
 }
 
 func (b *bad) SetConfig(ctx context.Context, config []byte) error {
-	if b.how == "refuses-config" {
+	switch b.how {
+	case "garbage-stdout": // the handshake is over
+		go func() {
+			for range time.Tick(time.Millisecond) {
+				fmt.Println("1|2|3|garbage after the handshake|\x00\xff")
+			}
+		}()
+	case "refuses-config":
 		return errdefs.InvalidArgumentf("greeting: not that one, whatever the schema says")
 	}
 	return b.Driver.SetConfig(ctx, config)
