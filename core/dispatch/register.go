@@ -29,6 +29,7 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	}
 	now := d.cfg.Now()
 	stored := node.Copy()
+	stored.Drivers = namedDrivers(node.Drivers)
 	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
 	stored.ComputedClass = stored.ComputeClass()
 	stored.Events = reported(node.Events)

@@ -5,6 +5,7 @@ package dispatch
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/drover-project/drover/core/driverschema"
@@ -17,6 +18,27 @@ import (
 
 // maxDrivers bounds the schemas that a node is asked for at a time.
 const maxDrivers = 64
+
+// maxVersion bounds what a node may say of the version of a plugin.
+const maxVersion = 64
+
+// namedDrivers returns the drivers of a node with hashes that are some and versions
+// that are short: state counts nodes by them.
+func namedDrivers(drivers map[string]*model.DriverInfo) map[string]*model.DriverInfo {
+	out := maps.Clone(drivers)
+	for name, info := range out {
+		if info == nil || (info.SchemaHash == "" || driverschema.IsHash(info.SchemaHash)) && len(info.PluginVersion) <= maxVersion {
+			continue
+		}
+		c := *info
+		if !driverschema.IsHash(c.SchemaHash) {
+			c.SchemaHash = ""
+		}
+		c.PluginVersion = c.PluginVersion[:min(len(c.PluginVersion), maxVersion)]
+		out[name] = &c
+	}
+	return out
+}
 
 // missing returns the hashes of schemas that a node's drivers publish and that
 // nobody has brought yet. One for which there is no room is not asked for.

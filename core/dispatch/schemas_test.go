@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -91,6 +92,24 @@ func TestANodeMayOnlyBringWhatItsOwnDriversPublish(t *testing.T) {
 		}
 		if s.store.View().DriverSchemaByHash(other) != nil || s.store.View().DriverSchemaByHash(hash) != nil {
 			t.Error("something was stored")
+		}
+	})
+}
+
+func TestANodeCannotNameASchemaOrAVersionAsItLikes(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		n := nodeWith("n1", "docker", strings.Repeat("x", 1<<20))
+		n.Drivers["docker"].PluginVersion = strings.Repeat("1", 1<<20)
+		lease, err := s.Register(ctx, n)
+		if err != nil || len(lease.Missing) != 0 {
+			t.Fatalf("lease %.100v, %v", lease, err)
+		}
+		uses := s.store.View().DriverUses("docker")
+		if len(uses) != 1 || uses[0].Hash != "" || len(uses[0].Version) != 64 {
+			t.Fatalf("stored uses %.200v", uses)
+		}
+		if len(n.Drivers["docker"].PluginVersion) != 1<<20 {
+			t.Fatal("what the node sent was changed")
 		}
 	})
 }

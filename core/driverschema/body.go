@@ -63,6 +63,12 @@ func Hash(data []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// IsHash reports whether text can be a hash of Hash.
+func IsHash(text string) bool {
+	sum, err := hex.DecodeString(text)
+	return err == nil && len(sum) == 16
+}
+
 // Decode reads a body that another machine sent. What its schema has that this
 // version does not know stands for any value: a driver may be newer than we are.
 func Decode(data []byte) (*Body, error) {
