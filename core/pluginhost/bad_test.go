@@ -213,29 +213,45 @@ func TestADriverThatMisbehavesHarmsNobodyElse(t *testing.T) {
 	}
 }
 
-func TestADriverThatTakesAnothersNameAfterARestartIsRefused(t *testing.T) {
-	cfg := config(t, "renames")
+func TestAPluginThatTakesAnothersDriverNameAfterARestartIsRefused(t *testing.T) {
+	cfg := config(t, "usurps")
 	f := withFlags(t, &cfg)
-	if err := os.Symlink(binary, filepath.Join(cfg.Dir, "good")); err != nil {
+	h := beside(t, cfg)
+	f.raise(t)
+	if err := syscall.Kill(pluginOf(t, h, "usurps").PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	h := start(t, cfg)
-	// Another name that nobody has is the plugin's to take, and the old one rests.
+	eventually(t, "it is refused", func() bool {
+		why := pluginOf(t, h, "usurps").LastError
+		return errdefs.IsAlreadyExists(why) && strings.Contains(why.Error(), `serves driver "shell", which plugin "good" serves already`)
+	})
+	if p := printOf(h, "shell"); p.Plugin != "good" || p.Health != driver.HealthHealthy {
+		t.Errorf("the name is now %+v", p)
+	}
+}
+
+func TestADriverThatIsCalledAnotherNameAfterARestartLeavesTheOldOneUnhealthy(t *testing.T) {
+	cfg := config(t, "renames")
+	f := withFlags(t, &cfg)
+	h := beside(t, cfg)
 	f.raise(t)
 	if err := syscall.Kill(pluginOf(t, h, "renames").PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it serves the new name", func() bool { return strings.Join(pluginOf(t, h, "renames").Drivers, " ") == "taken" })
+	eventually(t, "it serves the new name", func() bool {
+		return strings.Join(pluginOf(t, h, "renames").Drivers, " ") == "renamed" && printOf(h, "renamed").Health == driver.HealthHealthy
+	})
 	if p := printOf(h, "renames"); p.Health == driver.HealthHealthy {
 		t.Errorf("the name that nobody serves any more is %+v", p)
 	}
 	d, err := h.Driver("renames")
-	if err == nil {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		if _, err = d.InspectTask(ctx, "t"); err == nil {
-			t.Error("a call of it is answered")
-		}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := d.InspectTask(ctx, "t"); err == nil {
+		t.Error("a call of it is answered")
 	}
 }
 

@@ -81,7 +81,7 @@ type bad struct {
 var badPlugins = map[string]bool{
 	"absent": true, "closes-streams": true, "floods": true, "never-ends": true, "huge": true, "unknown-words": true, "stuck": true,
 	"renames": true, "moon": true, "unsound-schema": true, "refuses-config": true, "garbage-stdout": true, "slow": true, "panics": true,
-	"away-devices": true,
+	"away-devices": true, "usurps": true,
 }
 
 // away are devices that cannot be reserved now.
@@ -99,10 +99,14 @@ func serveBad(name string) error {
 	return plugin.Serve(plugin.Info{Name: name, Version: "0.0.1"}, driver.Service(b))
 }
 
-// driverName is another one once the flag is there for the plugin that renames.
+// driverName is another one once the flag is there, for plugins that rename their
+// driver: a new one, or one of the good plugin.
 func driverName(name string) string {
-	if name == "renames" && flagged() {
-		return "taken"
+	switch {
+	case name == "renames" && flagged():
+		return "renamed"
+	case name == "usurps" && flagged():
+		return "shell"
 	}
 	return name
 }
