@@ -21,6 +21,13 @@ import (
 // since a plugin that is killed for it helps nobody who did not ask.
 const DefaultPids = 16384
 
+// Groups that agents on this machine left behind: how old they are at least, and
+// how many are looked at.
+const (
+	sweepAge = 5 * time.Minute
+	maxSweep = 1000
+)
+
 // limiter holds plugin processes in cgroups with limits, where it may.
 type limiter struct {
 	groups *confine.Groups // nil where there are none
@@ -43,6 +50,7 @@ func newLimiter(limits map[string]confine.Limits, stateDir string, log hclog.Log
 		return l
 	}
 	l.groups = groups
+	groups.Sweep(time.Now().Add(-sweepAge), maxSweep)
 	return l
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -234,6 +235,24 @@ func (g *Groups) Remove(name string) bool {
 		}
 	}
 	return gone
+}
+
+// Sweep removes groups that were made before a time and have no processes: those of
+// agents that were killed for good. It looks at so many at most.
+func (g *Groups) Sweep(before time.Time, most int) {
+	for _, all := range g.dirs("*") {
+		entries, _ := os.ReadDir(filepath.Dir(all)) // most are not there
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || !e.IsDir() || info.ModTime().After(before) {
+				continue
+			}
+			if most--; most < 0 {
+				return
+			}
+			_ = os.Remove(filepath.Join(filepath.Dir(all), e.Name())) // the kernel refuses it where there is a process
+		}
+	}
 }
 
 // OOMKills returns how many processes of the group the kernel has killed for memory.

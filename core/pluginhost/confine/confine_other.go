@@ -5,7 +5,11 @@
 
 package confine
 
-import "github.com/drover-project/drover/sdk/errdefs"
+import (
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
 
 // Groups has nothing: cgroups are Linux's.
 type Groups struct{}
@@ -20,6 +24,9 @@ func (*Groups) Put(string, int, Limits) error {
 
 // Remove has nothing to remove.
 func (*Groups) Remove(string) bool { return true }
+
+// Sweep has nothing to remove.
+func (*Groups) Sweep(time.Time, int) {}
 
 // OOMKills returns 0.
 func (*Groups) OOMKills(string) int { return 0 }

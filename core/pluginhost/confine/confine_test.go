@@ -85,6 +85,27 @@ func TestAContainersPartOfAHierarchyIsFound(t *testing.T) {
 	expect(t, root, map[string]string{"agent/drover-plugins/x/pids.max": "9", "agent/drover-plugins/x/cgroup.procs": "42"})
 }
 
+func TestOldGroupsWithoutProcessesAreSwept(t *testing.T) {
+	root := tree(t, map[string]string{"drover-plugins/busy.1/cgroup.procs": "42"})
+	for _, name := range []string{"old.1", "young.1", "busy.1"} {
+		dir := filepath.Join(root, "drover-plugins", name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if name != "young.1" {
+			hour := time.Now().Add(-time.Hour)
+			if err := os.Chtimes(dir, hour, hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	confine.Parse("39 31 0:36 / "+root+" rw - cgroup cgroup rw,pids\n", "8:pids:/\n").Sweep(time.Now().Add(-time.Minute), 100)
+	left, err := os.ReadDir(filepath.Join(root, "drover-plugins"))
+	if err != nil || len(left) != 2 || left[0].Name() != "busy.1" || left[1].Name() != "young.1" {
+		t.Fatalf("left: %v, %v", left, err)
+	}
+}
+
 func TestAProcessIsHeldByItsLimitsOnThisMachine(t *testing.T) {
 	g, err := confine.Find()
 	if err != nil {
