@@ -56,6 +56,13 @@ func (c *checker) driver(ctx context.Context, info driver.Info, foreign bool) {
 		Task: func(task *driver.TaskConfig) { asTheAgent(task, info.Capabilities.FSIsolation) },
 	}
 	c.chooseTask(ctx, &s, info)
+	if s.NoTask != "" { // said once, and not in every check
+		const name, rule = "task-config", "there is a task to check with, and the driver can start it here"
+		c.check(name, rule, func() conformance.Result {
+			return conformance.Result{Name: name, Rule: rule, Outcome: conformance.Skipped, Reason: s.NoTask}
+		})
+		s.NoTask = "see task-config"
+	}
 	for _, check := range drivercheck.Checks() {
 		if ctx.Err() != nil {
 			return

@@ -165,7 +165,22 @@ func TestWhatCannotBeCheckedIsAnError(t *testing.T) {
 	}
 }
 
-func TestATaskThatTheSchemaDoesNotSuggestIsAskedFor(t *testing.T) {
+func TestWhyNoTaskIsStartedIsSaidOnce(t *testing.T) {
+	r := run(t, plugincheck.Options{Path: filepath.Join(built, "driver-shell"), Skip: except("info", "double-start", "exit-code"),
+		Task: func(string) (map[string]any, error) { return nil, errdefs.InvalidArgumentf("nothing to run") }})
+	said := 0
+	for _, res := range r.Parts[1].Results {
+		if strings.Contains(res.Reason, "nothing to run") {
+			said++
+		}
+	}
+	got := outcomes(r)
+	if said != 1 || !slices.Contains(got[conformance.Skipped], "task-config") || !slices.Contains(got[conformance.Skipped], "double-start") || !slices.Contains(got[conformance.Passed], "info") {
+		t.Errorf("said %d times; %+v", said, got)
+	}
+}
+
+func TestAFixedTaskIsCheckedAsFarAsItGoes(t *testing.T) {
 	r := run(t, plugincheck.Options{Path: filepath.Join(built, "driver-shell"), Skip: except("double-start", "exit-code"),
 		Task: func(string) (map[string]any, error) { return map[string]any{"script": "sleep 600"}, nil }})
 	got := outcomes(r)
