@@ -33,6 +33,7 @@ type Tasks struct {
 	mu      sync.Mutex
 	clients map[string]*supervisor.Client // by directory
 	known   map[string]*supervisor.Client // by task
+	version int                           // of known: it grows with each change
 }
 
 // New returns the tasks of a driver of the plugin; dir is that of the supervisor
@@ -90,6 +91,7 @@ func (t *Tasks) learn(id string, c *supervisor.Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.known[id] = c
+	t.version++
 }
 
 // startLimit bounds the start of one task.
@@ -214,6 +216,7 @@ func (t *Tasks) DestroyTask(ctx context.Context, id string, force bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.known, id)
+	t.version++
 	return nil
 }
 
@@ -258,10 +261,10 @@ func (t *Tasks) TaskStats(ctx context.Context, interval time.Duration) (<-chan [
 		defer close(out)
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
-		last := map[string]sample{}
+		m := &meter{tasks: t, sampler: supervisor.NewSampler(), last: map[string]sample{}}
 		for {
 			// Sent without waiting longer than until the next sample is due.
-			batch := t.measure(ctx, last)
+			batch := m.measure(ctx)
 			select {
 			case out <- batch:
 				select {
@@ -301,26 +304,67 @@ func (t *Tasks) Running(ctx context.Context) []supervisor.Status {
 	return running
 }
 
-// measure samples once; last is brought up to date.
-func (t *Tasks) measure(ctx context.Context, last map[string]sample) []driver.TaskStats {
-	running := t.Running(ctx)
-	usage, now := supervisor.Measure(running), time.Now()
+// relist is after how many samples the supervisors are asked what runs though
+// nothing seems to have changed.
+const relist = 10
+
+// meter measures the tasks of a driver for one reader.
+type meter struct {
+	tasks   *Tasks
+	sampler *supervisor.Sampler
+	last    map[string]sample
+
+	running []supervisor.Status
+	version int // of what is known, as of running
+	age     int // samples since running was asked for
+}
+
+// list asks for what runs.
+func (m *meter) list(ctx context.Context) {
+	m.tasks.mu.Lock()
+	m.version = m.tasks.version
+	m.tasks.mu.Unlock()
+	m.running, m.age = m.tasks.Running(ctx), 0
+}
+
+// current tells whether what was listed is what runs, as far as can be told
+// without asking.
+func (m *meter) current() bool {
+	m.tasks.mu.Lock()
+	defer m.tasks.mu.Unlock()
+	return m.age > 0 && m.age < relist && m.version == m.tasks.version
+}
+
+// measure samples once. Supervisors are asked what runs only when it may have
+// changed: telling that costs them as much as the sample costs us.
+func (m *meter) measure(ctx context.Context) []driver.TaskStats {
+	listed := !m.current()
+	if listed {
+		m.list(ctx)
+	}
+	m.age++
+	usage := m.sampler.Measure(m.running)
+	if !listed && m.sampler.Ended(m.running) {
+		m.list(ctx)
+		usage = m.sampler.Measure(m.running)
+	}
+	now := time.Now()
 	batch := make([]driver.TaskStats, 0, len(usage))
-	for _, s := range running {
+	for _, s := range m.running {
 		u, ok := usage[s.ID]
 		if !ok {
 			continue
 		}
-		before, ok := last[s.ID]
+		before, ok := m.last[s.ID]
 		if !ok {
 			before.at = s.StartedAt
 		}
 		batch = append(batch, taskStats(s.ID, before, sample{now, u}))
-		last[s.ID] = sample{now, u}
+		m.last[s.ID] = sample{now, u}
 	}
-	for id := range last {
+	for id := range m.last {
 		if _, ok := usage[id]; !ok {
-			delete(last, id)
+			delete(m.last, id)
 		}
 	}
 	return batch
@@ -336,7 +380,7 @@ func taskStats(id string, before, now sample) driver.TaskStats {
 			Measured: []string{"Percent", "System Mode", "User Mode"},
 		},
 		Memory: driver.MemoryStats{RSS: now.usage.RSS, Usage: now.usage.RSS, Measured: []string{"RSS", "Usage"}},
-		Pids:   map[string]driver.PidStats{},
+		Pids:   make(map[string]driver.PidStats, len(now.usage.PIDs)),
 	}
 	if g := now.usage.Group; g != nil {
 		out.CPU.ThrottledPeriods, out.CPU.ThrottledTime = g.ThrottledPeriods, uint64(g.ThrottledTime)

@@ -8,118 +8,210 @@ package supervisor
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/drover-project/drover/plugins/internal/sandbox"
 )
+
+// refresh is after how many samples what has not run is read all the same: memory
+// may be taken from a process that sleeps.
+const refresh = 30
+
+// Sampler measures tasks again and again. Most processes of most machines sleep,
+// and asking for a process's clock costs a fiftieth of reading its state: so what
+// has not run since the last sample is not read again. It is for one goroutine.
+type Sampler struct {
+	pass   int
+	procs  map[int]*process
+	tasks  map[string]*measured
+	groups *sandbox.Cgroups // nil until an isolated task is measured
+}
+
+// process is what is known of one process of the machine.
+type process struct {
+	procStat
+	clock int64 // nanoseconds that it has run
+	ours  bool  // a task's
+	ran   bool  // since the last sample
+	seen  int   // the last pass that found it
+}
+
+// measured is what is known of one task.
+type measured struct {
+	usage Usage
+	seen  int
+}
+
+// NewSampler returns a sampler that has measured nothing yet.
+func NewSampler() *Sampler {
+	return &Sampler{procs: map[int]*process{}, tasks: map[string]*measured{}}
+}
+
+// Measure samples all tasks once.
+func Measure(tasks []Status) map[string]Usage { return NewSampler().Measure(tasks) }
+
+// found is what a pass finds of a task: the sum over its processes.
+type found struct {
+	usage Usage
+	ran   bool
+}
 
 // Measure samples all tasks in one pass over the machine's processes. It runs in
 // the caller's process and costs the supervisor nothing. A process is a task's if
 // it is in its session or descends from one that is. Tasks that have ended are
 // absent.
-func Measure(tasks []Status) map[string]Usage {
-	owner := map[int]int{} // pid of a task -> index
-	out := make(map[string]Usage, len(tasks))
-	groups := isolatedGroups(tasks)
+func (s *Sampler) Measure(tasks []Status) map[string]Usage {
+	s.pass++
+	owner := make(map[int]int, len(tasks)) // pid of a task -> index
 	for i := range tasks {
-		switch t := &tasks[i]; {
-		case t.Exit != nil:
-		case t.Group != "" && groups != nil:
-			u := groups.Open(t.Group).Usage()
-			out[t.ID] = Usage{User: u.User, System: u.System, RSS: u.RSS, PIDs: u.PIDs, Group: &u}
-		default:
-			owner[t.PID] = i
+		if tasks[i].Exit == nil {
+			owner[tasks[i].PID] = i
 		}
 	}
+	out := make(map[string]Usage, len(owner))
 	if len(owner) == 0 {
 		return out
 	}
-	stats := processes()
-	page := uint64(os.Getpagesize())
-	for _, st := range stats {
-		i, ok := ownerOf(st, stats, owner)
-		if !ok {
-			continue
+	s.scan()
+	sums := s.sum(len(tasks), owner)
+	for _, i := range owner {
+		t := &tasks[i]
+		known := s.tasks[t.ID]
+		if known == nil || sums[i].ran || len(sums[i].usage.PIDs) != len(known.usage.PIDs) || len(sums[i].usage.PIDs) == 0 || (s.pass+i)%refresh == 0 {
+			known = &measured{usage: s.use(t, sums[i].usage)}
+			s.tasks[t.ID] = known
 		}
-		u := out[tasks[i].ID]
-		u.User += time.Duration(st.utime) * time.Second / clockTicks
-		u.System += time.Duration(st.stime) * time.Second / clockTicks
-		u.RSS += st.rssPages * page
-		u.PIDs = append(u.PIDs, st.pid)
-		out[tasks[i].ID] = u
+		known.seen = s.pass
+		out[t.ID] = known.usage
 	}
-	for i := range tasks {
-		if u, ok := out[tasks[i].ID]; ok && u.Group == nil && cgroupCPU(tasks[i].Cgroup, &u) {
-			out[tasks[i].ID] = u
-		}
-	}
+	s.forget()
 	return out
 }
 
-// isolatedGroups are the machine's cgroups if some task is isolated.
-func isolatedGroups(tasks []Status) *sandbox.Cgroups {
+// Ended tells whether the process of one of the tasks was gone at the last sample.
+func (s *Sampler) Ended(tasks []Status) bool {
 	for i := range tasks {
-		if tasks[i].Group != "" {
-			groups, err := sandbox.FindCgroups()
-			if err != nil {
-				return nil // measured as other tasks then
-			}
-			return groups
+		if p := s.procs[tasks[i].PID]; p == nil || p.zombie {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-// OOMKills counts the processes of each isolated task that the kernel killed
-// because the task was out of memory. Tasks without any are absent.
-func OOMKills(tasks []Status) map[string]uint64 {
-	groups := isolatedGroups(tasks)
-	if groups == nil {
-		return nil
-	}
-	out := map[string]uint64{}
-	for i := range tasks {
-		if t := &tasks[i]; t.Group != "" && t.Exit == nil {
-			if n := groups.Open(t.Group).OOMKills(); n > 0 {
-				out[t.ID] = n
-			}
+// use is what a task uses, by its cgroups where it has some.
+func (s *Sampler) use(t *Status, sum Usage) Usage {
+	if t.Group != "" {
+		if s.groups == nil {
+			s.groups, _ = sandbox.FindCgroups() // nil: measured as other tasks then
+		}
+		if s.groups != nil {
+			u := s.groups.Open(t.Group).Usage()
+			return Usage{User: u.User, System: u.System, RSS: u.RSS, PIDs: u.PIDs, Group: &u}
 		}
 	}
-	return out
+	slices.Sort(sum.PIDs)
+	cgroupCPU(t.Cgroup, &sum) // else the sum over processes stays
+	return sum
 }
 
-func processes() map[int]procStat {
-	entries, err := os.ReadDir("/proc")
+// scan brings what is known of the machine's processes up to date.
+func (s *Sampler) scan() {
+	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return
 	}
-	stats := make(map[int]procStat, len(entries))
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // as many as could be read
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		if st, err := readStat(pid); err == nil { // else it has just ended
-			stats[pid] = st
+		clock, ok := cpuClock(pid)
+		if !ok {
+			continue // it has just ended
+		}
+		p := s.procs[pid]
+		if p != nil {
+			same := clock == p.clock || !p.ours && clock > p.clock // a clock that goes back is another process's
+			p.ran, p.clock, p.seen = clock != p.clock, clock, s.pass
+			if same && (s.pass+pid)%refresh != 0 {
+				continue
+			}
+		}
+		st, err := readStat(pid)
+		if err != nil {
+			continue // it has just ended
+		}
+		if p == nil || p.start != st.start {
+			p = &process{clock: clock, ran: true, seen: s.pass}
+			s.procs[pid] = p
+		}
+		p.procStat = st
+	}
+	for pid, p := range s.procs {
+		if p.seen != s.pass {
+			delete(s.procs, pid)
 		}
 	}
-	return stats
 }
 
-func ownerOf(st procStat, stats map[int]procStat, owner map[int]int) (int, bool) {
+// cpuClock is how long a process has run, in nanoseconds.
+func cpuClock(pid int) (int64, bool) {
+	const schedClock = 2 // of the whole process; see clock_getcpuclockid(3)
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &ts); err != nil {
+		return 0, false
+	}
+	return ts.Nano(), true
+}
+
+// sum adds up what the processes of each task use.
+func (s *Sampler) sum(tasks int, owner map[int]int) []found {
+	page := uint64(os.Getpagesize())
+	out := make([]found, tasks)
+	for _, p := range s.procs {
+		i, ok := s.ownerOf(p, owner)
+		p.ours = ok
+		if !ok {
+			continue
+		}
+		f := &out[i]
+		f.usage.User += time.Duration(p.utime) * time.Second / clockTicks
+		f.usage.System += time.Duration(p.stime) * time.Second / clockTicks
+		f.usage.RSS += p.rssPages * page
+		f.usage.PIDs = append(f.usage.PIDs, p.pid)
+		f.ran = f.ran || p.ran
+	}
+	return out
+}
+
+func (s *Sampler) ownerOf(p *process, owner map[int]int) (int, bool) {
 	for range 64 { // deeper than any tree, and an end should pids be reused meanwhile
-		if i, ok := owner[st.session]; ok {
+		if i, ok := owner[p.session]; ok {
 			return i, true
 		}
-		parent, ok := stats[st.ppid]
+		parent, ok := s.procs[p.ppid]
 		if !ok {
 			return 0, false
 		}
-		st = parent
+		p = parent
 	}
 	return 0, false
+}
+
+// forget drops the tasks that this pass did not measure.
+func (s *Sampler) forget() {
+	for id, m := range s.tasks {
+		if m.seen != s.pass {
+			delete(s.tasks, id)
+		}
+	}
 }
 
 // cgroupCPU replaces the sum over processes by the cgroup's counter, which also

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -462,6 +463,43 @@ func TestMeasureCountsAllProcessesOfATask(t *testing.T) {
 		u := supervisor.Measure(list)["a"]
 		return u.User > 50*time.Millisecond && u.RSS > 0 && len(u.PIDs) == 2
 	})
+}
+
+// busy runs while its file is there.
+func (r *rig) busy(file string) string {
+	return fmt.Sprintf(`while :; do while [ -e %[1]s ]; do :; done; sleep 0.02; done`, file)
+}
+
+func TestASamplerThatHasSeenATaskSleepNoticesThatItRunsAgainAndWhatItStarts(t *testing.T) {
+	r := newRig(t)
+	file := filepath.Join(t.TempDir(), "run")
+	r.start("a", r.busy(file))
+	r.start("b", "sleep 1000")
+	s := supervisor.NewSampler()
+	measure := func() map[string]supervisor.Usage {
+		list, err := r.List(r.ctx)
+		r.must(err)
+		return s.Measure(list)
+	}
+	for range 3 {
+		if u := measure(); len(u["b"].PIDs) == 0 || u["b"].RSS == 0 {
+			t.Fatalf("a task that sleeps uses %+v", u["b"])
+		}
+	}
+	before := measure()["a"].User
+	r.must(os.WriteFile(file, nil, 0o600))
+	r.eventually("what it uses is noticed", func() bool { return measure()["a"].User > before+30*time.Millisecond })
+	r.must(os.Remove(file))
+	fresh := supervisor.NewSampler()
+	list, err := r.List(r.ctx)
+	r.must(err)
+	if was, now := measure()["b"], fresh.Measure(list)["b"]; was.User != now.User || was.RSS != now.RSS || !slices.Equal(was.PIDs, now.PIDs) {
+		t.Errorf("a sampler that knows the task says %+v, a new one %+v", was, now)
+	}
+	r.must(r.Destroy(r.ctx, "b", true))
+	if u, ok := measure()["b"]; ok {
+		t.Errorf("a task that has ended uses %+v", u)
+	}
 }
 
 func TestAHundredTasksCostTheSupervisorLittle(t *testing.T) {

@@ -1,0 +1,40 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package supervisor
+
+import "github.com/drover-project/drover/plugins/internal/sandbox"
+
+// isolatedGroups are the machine's cgroups if some task is isolated.
+func isolatedGroups(tasks []Status) *sandbox.Cgroups {
+	for i := range tasks {
+		if tasks[i].Group != "" {
+			groups, err := sandbox.FindCgroups()
+			if err != nil {
+				return nil // measured as other tasks then
+			}
+			return groups
+		}
+	}
+	return nil
+}
+
+// OOMKills counts the processes of each isolated task that the kernel killed
+// because the task was out of memory. Tasks without any are absent.
+func OOMKills(tasks []Status) map[string]uint64 {
+	groups := isolatedGroups(tasks)
+	if groups == nil {
+		return nil
+	}
+	out := map[string]uint64{}
+	for i := range tasks {
+		if t := &tasks[i]; t.Group != "" && t.Exit == nil {
+			if n := groups.Open(t.Group).OOMKills(); n > 0 {
+				out[t.ID] = n
+			}
+		}
+	}
+	return out
+}
