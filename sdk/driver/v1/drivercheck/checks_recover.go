@@ -24,7 +24,7 @@ func checkFreshProcess(b *bench) {
 	_, err := b.d.InspectTask(b.ctx, config.ID)
 	b.refused("inspecting a task before it is recovered", err, errdefs.NotFound)
 	if err := b.d.RecoverTask(b.ctx, handle); err != nil {
-		b.t.Fatalf("RecoverTask: %v", err)
+		b.t.Fatalf("RecoverTask: %v; the task (%s) may still run on this machine", err, config.ID)
 	}
 	b.running(config.ID, "after it is recovered")
 	_, _, err = b.d.StartTask(b.ctx, config)
@@ -38,7 +38,7 @@ func checkRecoverRunning(b *bench) {
 		b.reborn()
 		for range 2 { // a second time is no error
 			if err := b.d.RecoverTask(b.ctx, handle); err != nil {
-				b.t.Fatalf("RecoverTask: %v", err)
+				b.t.Fatalf("RecoverTask: %v; the task (%s) may still run on this machine", err, config.ID)
 			}
 		}
 		b.running(config.ID, "after it is recovered")
@@ -56,7 +56,7 @@ func checkRecoverEnded(b *bench) {
 	b.up(config)
 	b.reborn()
 	if err := b.d.RecoverTask(b.ctx, handle); err != nil {
-		b.t.Fatalf("RecoverTask: %v", err)
+		b.t.Fatalf("RecoverTask: %v; the task (%s) may still run on this machine", err, config.ID)
 	}
 	if r := b.wait(config.ID); r.ExitCode != 9 || r.Signal != 0 {
 		b.t.Errorf("result %+v, want exit code 9", r)
