@@ -34,6 +34,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/confine"
+	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/rpc"
 )
 
@@ -87,6 +88,7 @@ type Plugins interface {
 	Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{})
 	Plugins() ([]pluginhost.PluginStatus, <-chan struct{})
 	HostStats(ctx context.Context) []pluginhost.HostReading
+	DeviceStats(ctx context.Context) []device.GroupStats
 }
 
 // Agent is the node side of an agent process.

@@ -29,6 +29,7 @@ type fakeDriver struct {
 	signals  []string
 	failing  error                    // of StartTask
 	readings []pluginhost.HostReading // of HostStats
+	measured []device.GroupStats      // of DeviceStats
 	deaf     bool                     // StopTask ends nothing
 	version  string
 	more     []schema.Attribute // of a later version
@@ -78,6 +79,8 @@ func (d *fakeDriver) Plugins() ([]pluginhost.PluginStatus, <-chan struct{}) {
 }
 
 func (d *fakeDriver) HostStats(context.Context) []pluginhost.HostReading { return d.readings }
+
+func (d *fakeDriver) DeviceStats(context.Context) []device.GroupStats { return d.measured }
 
 func (d *fakeDriver) ReserveDevices(_ context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
 	return &device.Reservation{Env: map[string]string{"ACME_VISIBLE": vendor + "/" + typ + "/" + name + ":" + strings.Join(ids, ",")}}, nil

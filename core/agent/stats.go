@@ -11,6 +11,7 @@ import (
 	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agent/stats"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/telemetry"
@@ -96,6 +97,7 @@ func (a *Agent) answerHostStats(ctx context.Context, send func([]byte) error) er
 			Device: u.Device, Size: u.Size, Used: u.Used, Available: u.Available, UsedPercent: u.UsedPercent, InodesUsedPercent: u.InodesUsedPercent,
 		}
 	}
+	out.DeviceStats = stats.OfDevices(a.plugins.DeviceStats(ctx))
 	return sendJSON(send, out)
 }
 
@@ -108,13 +110,29 @@ func (a *Agent) answerStats(ctx context.Context, q rpc.AllocRequest, send func([
 	if err != nil {
 		return err
 	}
-	out := stats.NewAllocUsage()
+	out, given := stats.NewAllocUsage(), r.Alloc()
+	var measured []*stats.DeviceGroup
+	if hasDevices(given) {
+		measured = stats.OfDevices(a.plugins.DeviceStats(ctx))
+	}
 	for _, run := range runs {
 		if s, ok := a.sampleOf(ctx, run); ok { // else its driver does not measure, or it has just ended
-			out.Add(run.Task, s, a.mhz())
+			out.Add(run.Task, s, a.mhz(), stats.GivenTo(alloc.DevicesOf(given, run.Task), measured))
 		}
 	}
 	return sendJSON(send, out)
+}
+
+func hasDevices(v *model.Allocation) bool {
+	if v.AllocatedResources == nil {
+		return false
+	}
+	for name := range v.AllocatedResources.Tasks {
+		if len(alloc.DevicesOf(v, name)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *Agent) sampleOf(ctx context.Context, run alloc.TaskRun) (driver.TaskStats, bool) {

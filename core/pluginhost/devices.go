@@ -6,7 +6,6 @@ package pluginhost
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/hashicorp/go-hclog"
-	"golang.org/x/time/rate"
 )
 
 // DeviceFingerprint is what one device plugin found. Problem says why it is
@@ -34,8 +32,9 @@ const reserveLimit = time.Minute
 
 // devices holds what all plugins serve of kind device.
 type devices struct {
-	log     hclog.Logger
-	breaker breaker.Config
+	log      hclog.Logger
+	breaker  breaker.Config
+	interval time.Duration // of measurements
 	// answering tells that a device plugin has ceased to answer, or answers again.
 	answering func()
 
@@ -52,10 +51,11 @@ type deviceEntry struct {
 	session *deviceSession // that of backend
 	refused error          // why its devices are not offered, if they are not
 	print   DeviceFingerprint
+	feed    *deviceFeed
 }
 
-func newDevices(cfg breaker.Config, log hclog.Logger, answering func()) *devices {
-	return &devices{log: log, breaker: cfg, answering: answering, byName: map[string]*deviceEntry{}, changed: make(chan struct{})}
+func newDevices(cfg breaker.Config, interval time.Duration, log hclog.Logger, answering func()) *devices {
+	return &devices{log: log, breaker: cfg, interval: interval, answering: answering, byName: map[string]*deviceEntry{}, changed: make(chan struct{})}
 }
 
 func (d *devices) fingerprints() ([]DeviceFingerprint, <-chan struct{}) {
@@ -127,7 +127,7 @@ func (d *devices) claim(name, pluginName string, p *process) error {
 	defer d.mu.Unlock()
 	e := d.byName[name]
 	if e == nil {
-		e = &deviceEntry{plugin: pluginName}
+		e = &deviceEntry{plugin: pluginName, feed: d.newFeed(name)}
 		d.byName[name] = e
 	}
 	if e.plugin != pluginName {
@@ -150,7 +150,10 @@ func (s *deviceSession) open(ctx context.Context, configs map[string]map[string]
 			s.devices.update(name, func(e *deviceEntry) { e.print.Groups, e.print.Problem = nil, err.Error() })
 			continue
 		}
-		s.devices.update(name, func(e *deviceEntry) { e.backend, e.session = b, s })
+		s.devices.update(name, func(e *deviceEntry) {
+			e.backend, e.session = b, s
+			e.feed.Retry()
+		})
 		untilFirst(ctx, &s.watchers, func(first func()) { s.follow(ctx, b, nil, first) })
 	}
 }
@@ -259,78 +262,4 @@ func (d *devices) holder(vendor, typ, name string) (*deviceEntry, error) {
 		return nil, errdefs.Unavailablef("no plugin has devices of %s/%s/%s now%s", vendor, typ, name, away)
 	}
 	return nil, errdefs.NotFoundf("no plugin on this node has devices of %s/%s/%s", vendor, typ, name)
-}
-
-// stats merges the samples of all plugins.
-func (d *devices) stats(ctx context.Context, interval time.Duration) <-chan []device.GroupStats {
-	out := make(chan []device.GroupStats, 1)
-	go func() {
-		defer close(out)
-		var readers sync.WaitGroup
-		defer readers.Wait()
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		reading := map[device.Backend]context.CancelFunc{}
-		for {
-			open, changed := d.open()
-			for b, end := range reading {
-				if !slices.Contains(open, b) {
-					end()
-					delete(reading, b)
-				}
-			}
-			for _, b := range open {
-				if reading[b] == nil {
-					one, end := context.WithCancel(ctx)
-					reading[b] = end
-					readers.Go(func() { forwardStats(one, b, interval, out) })
-				}
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			case <-changed: // a new process is read at once
-			}
-		}
-	}()
-	return out
-}
-
-func (d *devices) open() ([]device.Backend, <-chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var out []device.Backend
-	for _, e := range d.byName {
-		if e.backend != nil {
-			out = append(out, e.backend)
-		}
-	}
-	return out, d.changed
-}
-
-// forwardStats delivers one plugin's samples until ctx ends. A plugin that cannot
-// measure is asked once; a stream that has ended is opened again after a while.
-// One that floods is read slowly: gRPC then holds it back.
-func forwardStats(ctx context.Context, b device.Backend, interval time.Duration, out chan<- []device.GroupStats) {
-	pace := rate.NewLimiter(rate.Every(interval/2), printBurst)
-	for retry := max(interval, printRetryMin); ctx.Err() == nil; retry = min(2*retry, printRetryMax) {
-		samples, err := b.Stats(ctx, interval)
-		if errdefs.IsUnimplemented(err) {
-			return
-		}
-		if err == nil {
-			for s := range samples {
-				_ = pace.Wait(ctx) // its error is the end of ctx, which ends the stream, too
-				select {
-				case out <- s:
-				case <-ctx.Done():
-				}
-			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retry):
-		}
-	}
 }

@@ -234,7 +234,7 @@ func New(cfg Config) (*Host, error) {
 	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
 	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
-	h.devices = newDevices(cfg.Limits.Breaker, cfg.Logger, h.changed.raise)
+	h.devices = newDevices(cfg.Limits.Breaker, cfg.StatsInterval, cfg.Logger, h.changed.raise)
 	h.drivers = newDrivers(cfg.Limits, driver.NomadHost{Logs: logs, Topology: cfg.Topology}, cfg.Logger, h.demand, h.changed.raise)
 	return h, nil
 }
@@ -305,6 +305,7 @@ func (h *Host) Close(keepPlugins bool) {
 	}
 	h.done.Wait()
 	h.drivers.close()
+	h.devices.close()
 	h.collectors.close()
 	if !keepPlugins {
 		for _, p := range h.Status() {
@@ -378,10 +379,9 @@ func (h *Host) ReserveDevices(ctx context.Context, vendor, typ, name string, ids
 	return h.devices.reserve(ctx, vendor, typ, name, ids)
 }
 
-// DeviceStats samples all devices of all plugins every interval until ctx ends.
-func (h *Host) DeviceStats(ctx context.Context, interval time.Duration) <-chan []device.GroupStats {
-	return h.devices.stats(ctx, interval)
-}
+// DeviceStats wants what device plugins measure and returns it, ordered by group,
+// as HostStats does. Devices of a plugin that is away are left out.
+func (h *Host) DeviceStats(ctx context.Context) []device.GroupStats { return h.devices.stats(ctx) }
 
 // HostStats wants what the collectors measure of the machine and returns it by
 // collector; it waits a short while for what is not there yet. Nothing is measured

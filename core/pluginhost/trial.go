@@ -209,6 +209,7 @@ func (s *deviceSession) takeOver(context.Context) error {
 		s.devices.update(name, func(e *deviceEntry) {
 			e.describe(name, s.version)
 			e.backend, e.session = one.backend, s
+			e.feed.Retry()
 			found(one.first)(e)
 		})
 		s.presence.note(name, len(one.first.Groups) > 0)
@@ -257,13 +258,18 @@ func (d *devices) refuse(pluginName string, reason error) {
 
 // release gives the names of a plugin free that keep does not hold.
 func (d *devices) release(pluginName string, keep []string) {
+	var gone []*deviceFeed
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	for name, e := range d.byName {
 		if e.plugin == pluginName && !slices.Contains(keep, name) {
+			gone = append(gone, e.feed)
 			delete(d.byName, name)
 		}
 	}
 	close(d.changed)
 	d.changed = make(chan struct{})
+	d.mu.Unlock()
+	for _, f := range gone { // they may be asking for d.mu
+		f.Close()
+	}
 }

@@ -58,6 +58,7 @@ func TestJobsGetNVIDIAGPUsEachItsOwn(t *testing.T) {
 		t.Fatalf("build the plugin: %v\n%s", err, out)
 	}
 	a.plugin("device-nvidia", "exec "+plugin)
+	a.plugin("stats-host", "exec "+bin+"/drover-plugins stats-host")
 	lib := nvmltest.Build(t)
 	body, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
 	if err != nil {
@@ -80,6 +81,14 @@ func TestJobsGetNVIDIAGPUsEachItsOwn(t *testing.T) {
 	}
 	if all := a.allocs("train", ""); len(all) != 2 {
 		t.Errorf("two whole GPUs, and %d allocs", len(all))
+	}
+	// What it uses is told of the node, and of the task that has it.
+	first := a.await("train", "running", 2)[0].ID
+	for _, args := range [][]string{{"node", "status", "-self", "-stats"}, {"alloc", "status", "-stats", first}} {
+		a.eventually(20*time.Second, strings.Join(args, " ")+" tells of GPUs", func() bool {
+			out, _ := a.cli(args...)
+			return strings.Contains(out, "nvidia/gpu/Tesla T4[GPU-") && strings.Contains(out, "2048 / 15360 MiB") && strings.Contains(out, "Power usage")
+		})
 	}
 	// A GPU that is lost is shown as such, and its task goes on.
 	nvmltest.Say(t, lib, "lost-1", "")

@@ -71,6 +71,7 @@ type usage struct {
 		ThrottledPeriods, ThrottledTime           uint64
 		Measured                                  []string
 	}
+	DeviceStats []deviceGroup
 }
 
 // memory is what a task uses: what the driver says is its use, else what it holds.
@@ -188,6 +189,10 @@ func (s *session) describeUse(a *model.Allocation, task string, u *usage, stats 
 	row := [][]string{{cpu, memory, fmt.Sprintf("%d MiB", a.AllocatedResources.Shared.DiskMB)}}
 	s.table([]string{"CPU", "Memory", "Disk"}, row)
 	s.printf("")
+	if u != nil && len(u.DeviceStats) > 0 {
+		s.deviceUse("Device Stats", u.DeviceStats)
+		s.printf("")
+	}
 	if u == nil || !stats {
 		return
 	}
@@ -199,6 +204,7 @@ func (s *session) describeUse(a *model.Allocation, task string, u *usage, stats 
 	s.table([]string{"Percent", "System Mode", "Throttled Periods", "Throttled Time", "User Mode"}, [][]string{{fmt.Sprintf("%.2f%%", c.Percent),
 		fmt.Sprintf("%.2f%%", c.SystemMode), text(c.ThrottledPeriods), text(c.ThrottledTime), fmt.Sprintf("%.2f%%", c.UserMode)}})
 	s.printf("")
+	s.deviceValues(u.DeviceStats)
 }
 
 func (s *session) describePlacement(m *model.AllocMetric) {

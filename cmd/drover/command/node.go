@@ -220,6 +220,7 @@ type hostStats struct {
 	}
 	Uptime           uint64 // seconds
 	CPUTicksConsumed float64
+	DeviceStats      []deviceGroup
 }
 
 // hostStats reads what is measured of a node, nil if that cannot be known.
@@ -241,6 +242,7 @@ func (s *session) hostUse(h *hostStats, all bool) {
 	}
 	s.title("\nHost Resource Utilization")
 	s.table([]string{"CPU", "Memory"}, [][]string{{fmt.Sprintf("%.0f MHz", h.CPUTicksConsumed), humanize.IBytes(h.Memory.Used) + "/" + humanize.IBytes(h.Memory.Total)}})
+	s.deviceUse("\nDevice Resource Utilization", h.DeviceStats)
 	if !all {
 		return
 	}
@@ -257,6 +259,7 @@ func (s *session) hostUse(h *hostStats, all bool) {
 			"Used Percent", fmt.Sprintf("%.2f%%", d.UsedPercent), "Inodes Percent", fmt.Sprintf("%.2f%%", d.InodesUsedPercent))
 		s.printf("")
 	}
+	s.deviceValues(h.DeviceStats)
 }
 
 func (s *session) nodeResources(n *model.Node, allocs []*client.AllocDetail) {

@@ -23,7 +23,7 @@ type Devices interface {
 // reserve asks the device plugins how the task gets at its devices. It is asked
 // before each start: a plugin may answer otherwise after an upgrade.
 func (p *preparation) reserve(ctx context.Context) error {
-	given := devicesOf(p.alloc, p.name)
+	given := DevicesOf(p.alloc, p.name)
 	if len(given) == 0 {
 		return nil
 	}
@@ -50,7 +50,8 @@ func (p *preparation) reserve(ctx context.Context) error {
 	return nil
 }
 
-func devicesOf(a *model.Allocation, taskName string) []*model.AllocatedDeviceResource {
+// DevicesOf are the devices that the scheduler gave to a task.
+func DevicesOf(a *model.Allocation, taskName string) []*model.AllocatedDeviceResource {
 	if a.AllocatedResources == nil || a.AllocatedResources.Tasks[taskName] == nil {
 		return nil
 	}

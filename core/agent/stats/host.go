@@ -24,7 +24,7 @@ type HostStats struct {
 	CPUTicksConsumed float64
 	DiskStats        []*HostDisk
 	AllocDirStats    *HostDisk
-	DeviceStats      []any
+	DeviceStats      []*DeviceGroup
 }
 
 // HostMemory is the machine's memory in bytes.

@@ -28,7 +28,7 @@ type TaskUsage struct {
 type Usage struct {
 	MemoryStats MemoryUsage
 	CpuStats    CPUUsage
-	DeviceStats []any
+	DeviceStats []*DeviceGroup
 }
 
 // CPUUsage is in percent of a core; ticks are MHz.
@@ -57,18 +57,20 @@ type MemoryUsage struct {
 
 // NewAllocUsage is the usage of an alloc that has no task.
 func NewAllocUsage() *AllocUsage {
-	return &AllocUsage{ResourceUsage: &Usage{DeviceStats: []any{}}, Tasks: map[string]*TaskUsage{}}
+	return &AllocUsage{ResourceUsage: &Usage{DeviceStats: []*DeviceGroup{}}, Tasks: map[string]*TaskUsage{}}
 }
 
 // Add adds a task's sample. mhz is the speed of a core, for drivers that tell
-// percents only.
-func (u *AllocUsage) Add(task string, s driver.TaskStats, mhz float64) {
+// percents only; devices are those of the task.
+func (u *AllocUsage) Add(task string, s driver.TaskStats, mhz float64, devices []*DeviceGroup) {
 	t := &TaskUsage{ResourceUsage: usageOf(s.CPU, s.Memory, mhz), Timestamp: nanos(s.Time), Pids: make(map[string]*Usage, len(s.Pids))}
 	for pid, p := range s.Pids {
 		t.Pids[pid] = usageOf(p.CPU, p.Memory, mhz)
 	}
+	t.ResourceUsage.DeviceStats = devices
 	u.Tasks[task] = t
 	u.ResourceUsage.add(t.ResourceUsage)
+	u.ResourceUsage.DeviceStats = append(u.ResourceUsage.DeviceStats, devices...)
 	u.Timestamp = max(u.Timestamp, t.Timestamp)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -64,6 +65,10 @@ type Feed[R, T any] struct {
 	unsupported bool
 	fresh       chan struct{} // closed and replaced when any of these changes
 }
+
+// paceBurst is how many values are taken at once of a stream that brings more of
+// them than one per interval.
+const paceBurst = 10
 
 // New makes a feed. Nothing is opened until it is wanted.
 func New[R, T any](cfg Config[R, T]) *Feed[R, T] {
@@ -217,6 +222,7 @@ func (f *Feed[R, T]) follow() (took int, err error) {
 	}()
 	unwanted := time.NewTimer(Idle)
 	defer unwanted.Stop()
+	pace := rate.NewLimiter(rate.Every(f.cfg.Interval/2), paceBurst)
 	for {
 		select {
 		case v, open := <-values:
@@ -225,6 +231,7 @@ func (f *Feed[R, T]) follow() (took int, err error) {
 			}
 			took++
 			f.change(func() { f.value, f.at, f.err, f.came = f.cfg.Take(f.value, v), time.Now(), nil, f.came+1 })
+			_ = pace.Wait(ctx) // a plugin that floods is held back; the end of ctx is seen below
 		case <-unwanted.C:
 			left := f.left()
 			if left <= 0 {
