@@ -5,11 +5,13 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/drover-project/drover/core/agent/releases"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // openReleases makes the keeper of the registry's plugins.
@@ -58,6 +60,10 @@ type hostReleases struct{ *pluginhost.Host }
 // Install implements releases.Host.
 func (h hostReleases) Install(ctx context.Context, name string, r *model.PluginRelease, body io.Reader) error {
 	_, err := h.InstallFrom(ctx, pluginhost.Release{Name: name, Version: r.Version, Source: r.Source, Digest: r.Digest, Config: r.Config}, body)
+	var trial *pluginhost.TrialError
+	if errors.As(err, &trial) && ctx.Err() == nil && !errdefs.IsResourceExhausted(err) {
+		return errdefs.New(errdefs.FailedPrecondition, err) // trying again would not help
+	}
 	return err
 }
 

@@ -63,6 +63,16 @@ func (h *Host) Install(ctx context.Context, r Release) (PluginStatus, error) {
 	return h.InstallFrom(ctx, r, nil)
 }
 
+// TrialError says that a version was there and was tried, but does not work here;
+// it is of the class of its cause.
+type TrialError struct{ Err error }
+
+// Error returns the cause.
+func (e *TrialError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *TrialError) Unwrap() error { return e.Err }
+
 // InstallFrom is Install of what body has, in place of a Source.
 func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (PluginStatus, error) {
 	if err := r.check(body); err != nil {
@@ -86,7 +96,7 @@ func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (Plug
 	}
 	if err := h.switchTo(ctx, r, stored); err != nil {
 		h.prune(r.Name)
-		return PluginStatus{}, fmt.Errorf("install plugin %q: %w", r.Name, err)
+		return PluginStatus{}, fmt.Errorf("install plugin %q: %w", r.Name, &TrialError{err})
 	}
 	h.prune(r.Name)
 	return h.one(r.Name)
