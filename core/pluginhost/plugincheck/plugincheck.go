@@ -113,7 +113,8 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	defer os.RemoveAll(state)
 	host, err := pluginhost.New(pluginhost.Config{
 		Dir: filepath.Dir(path), StateDir: state, LogCollector: opts.LogCollector,
-		Env: append([]string{drivercheck.SecretVariable + "=of-the-agent"}, opts.Env...),
+		// A state directory of its own, so that nothing that runs on this machine is met.
+		Env: append([]string{"DROVER_PLUGIN_STATE_DIR=" + filepath.Join(state, "plugin"), drivercheck.SecretVariable + "=of-the-agent"}, opts.Env...),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("check the plugin: %w", err)
