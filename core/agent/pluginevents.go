@@ -45,6 +45,12 @@ func eventsOf(before pluginhost.PluginStatus, after *pluginhost.PluginStatus, no
 	case after.State == pluginhost.StateNotAnswering && before.State != pluginhost.StateNotAnswering:
 		out = append(out, pluginEvent(after, 0, now, "does not answer", after.LastError))
 	}
+	if after.UpgradeError != nil && (before.UpgradeError == nil || before.UpgradeError.Error() != after.UpgradeError.Error()) {
+		out = append(out, pluginEvent(after, 0, now, "goes on with its version, since another one does not work", after.UpgradeError))
+	}
+	if before.Digest != "" && after.Digest != "" && before.Digest != after.Digest {
+		out = append(out, pluginEvent(after, 0, now, "is another version now: "+after.Version, nil))
+	}
 	if troubled && after.State == pluginhost.StateRunning && !after.CrashLoop {
 		out = append(out, pluginEvent(after, 0, now, "works again", nil))
 	}

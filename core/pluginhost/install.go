@@ -105,7 +105,8 @@ func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (Plug
 // runs reports whether the release is what runs.
 func (h *Host) runs(r Release) (PluginStatus, bool) {
 	st, err := h.one(r.Name)
-	if err != nil || st.State != StateRunning || st.Digest != r.Digest || (r.Version != "" && st.Version != r.Version) {
+	running := st.State == StateRunning || st.State == StateUndetected || st.State == StateNotAnswering
+	if err != nil || !running || st.Digest != r.Digest || (r.Version != "" && st.Version != r.Version) {
 		return st, false
 	}
 	m := h.catalog.get(r.Name)

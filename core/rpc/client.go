@@ -150,10 +150,7 @@ func (c *Client) answer(ctx context.Context, node Node, m *toNode) {
 	if m.HasInput {
 		in = make(chan []byte)
 	}
-	reading.Go(func() {
-		defer cancel() // nobody waits any more
-		readInput(ctx, stream, in)
-	})
+	reading.Go(func() { readInput(ctx, cancel, stream, in) })
 	err = node.Call(ctx, m.Call, in, func(data []byte) error {
 		return stream.SendMsg(&answerMessage{Data: data})
 	})
@@ -162,10 +159,13 @@ func (c *Client) answer(ctx context.Context, node Node, m *toNode) {
 	}
 }
 
-// readInput passes input on until the stream ends. in may be nil.
-func readInput(ctx context.Context, stream grpc.ClientStream, in chan<- []byte) {
+// readInput passes input on until the stream ends. in may be nil. Nobody waits for
+// the call any more then, so it is ended, and that before its input: what a stream
+// that broke off has brought is not taken for all there is.
+func readInput(ctx context.Context, cancel context.CancelFunc, stream grpc.ClientStream, in chan<- []byte) {
 	open := in != nil
 	defer func() {
+		cancel()
 		if open {
 			close(in)
 		}

@@ -94,7 +94,8 @@ type Assignment struct {
 // Node is what the servers ask of a node.
 type Node interface {
 	// Call carries out one request of an operator. in brings further input until
-	// it is closed (exec); it is nil if there is none. send takes each piece of
+	// it is closed (exec); it is nil if there is none. A call that breaks off ends
+	// ctx before it closes in. send takes each piece of
 	// the answer in order; for a request with one answer it is called once.
 	Call(ctx context.Context, call Call, in <-chan []byte, send func([]byte) error) error
 }

@@ -1,0 +1,86 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const twoPlugins = `[{"Name":"device-gpu","Version":"2","State":"crash loop","Restarts":7,"Devices":["gpu"],"LastError":"no library"},
+{"Name":"driver-exec","Version":"1.0.0","State":"running","PID":41,"Tasks":3,"Drivers":["exec","raw_exec"]}]`
+
+const onePlugin = `{"Name":"driver-exec","Version":"1.0.0","State":"running","PID":41,"Path":"/p/driver-exec","Digest":"sha256:aa","Previous":"sha256:bb",
+"Tasks":3,"Drivers":["exec","raw_exec"],"UpgradeError":"does not start","Bad":[{"Digest":"sha256:cc","Why":"exit code 1"}]}`
+
+func TestPluginsOfANodeAreShown(t *testing.T) {
+	f := newFake(t, map[string]string{
+		"GET /v1/agent/plugins": twoPlugins, "GET /v1/agent/plugin/driver-exec": onePlugin, "GET /v1/plugins": "[]",
+		"GET /v1/nodes": `[{"ID":"` + nodeID + `"}]`, "GET /v1/plugin/csi/x": "404!plugin not found",
+	})
+	for line, want := range map[string]string{
+		"plugin list":                           "device-gpu   2        crash loop  0      7         gpu\ndriver-exec  1.0.0    running     3      0         exec, raw_exec\n\ndevice-gpu: no library",
+		"plugin status":                         "crash loop",
+		"plugin status driver-exec":             "Previous = sha256:bb",
+		"plugin status -t {{.PID}}":             "",
+		"plugin status -t {{.PID}} driver-exec": "41",
+		"plugin status -type csi":               "Container Storage Interface\nNo CSI plugins",
+	} {
+		r := f.at(t, nil, strings.Fields(line)...)
+		if want == "" {
+			if r.code != 1 {
+				t.Errorf("%s: exit code %d", line, r.code)
+			}
+			continue
+		}
+		if r.code != 0 || !strings.Contains(r.out, want) {
+			t.Errorf("%s: exit code %d, %s\n%s", line, r.code, r.err, r.out)
+		}
+	}
+	if r := f.at(t, nil, "plugin", "status", "-node", "aaaa", "driver-exec"); r.code != 0 || !strings.Contains(f.asked[len(f.asked)-1], "node_id="+nodeID) {
+		t.Errorf("exit code %d: %s; %v", r.code, r.err, f.asked)
+	}
+	if r := f.at(t, nil, "plugin", "status", "-type", "csi", "x"); r.code != 1 || !strings.Contains(r.err, "plugin not found") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+	if r := f.at(t, nil, "plugin", "status", "-type", "exec"); r.code != 1 || !strings.Contains(r.err, "the one type is csi") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
+func TestPluginsOfANodeAreChanged(t *testing.T) {
+	f := newFake(t, map[string]string{
+		"PUT /v1/agent/plugin/driver-x/install": onePlugin, "PUT /v1/agent/plugin/x/upgrade": onePlugin, "PUT /v1/agent/plugin/x/rollback": onePlugin,
+		"PUT /v1/agent/plugin/x/disable": onePlugin, "DELETE /v1/agent/plugin/x": "", "PUT /v1/agent/plugin/x/reload": "409!does not start",
+	})
+	file := filepath.Join(t.TempDir(), "driver-x")
+	if err := os.WriteFile(file, []byte("body"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const digest = "sha256%3A230d8358dc8e8890b4c58deeb62912ee2f20357ae92a5cc861b98e68fe31acb5"
+	for line, want := range map[string]string{
+		"plugin install " + file:                                   "PUT /v1/agent/plugin/driver-x/install?digest=" + digest + " body",
+		"plugin upgrade -version 2 x " + file:                      "PUT /v1/agent/plugin/x/upgrade?digest=" + digest + "&version=2 body",
+		"plugin upgrade -digest sha256:aa x https://a/b":           `PUT /v1/agent/plugin/x/upgrade {"Revision":0,"Version":"","Digest":"sha256:aa","Source":"https://a/b","Config":null}`,
+		"plugin upgrade -on-node x " + file:                        `"Source":"` + file + `"`,
+		"plugin install https://example.com/dist/driver-x?token=s": `"Source":"https://example.com/dist/driver-x?token=s"`,
+		"plugin rollback x":                                        "PUT /v1/agent/plugin/x/rollback",
+		"plugin disable x":                                         "PUT /v1/agent/plugin/x/disable",
+		"plugin remove -force x":                                   "DELETE /v1/agent/plugin/x?force=true",
+	} {
+		r := f.at(t, nil, strings.Fields(line)...)
+		sent := f.writes()
+		if r.code != 0 || !strings.Contains(sent[len(sent)-1], want) {
+			t.Errorf("%s: exit code %d, %s; sent %s", line, r.code, r.err, sent[len(sent)-1])
+		}
+	}
+	if r := f.at(t, nil, "plugin", "install", "-digest", "sha256:00", file); r.code != 1 || !strings.Contains(r.err, "has the digest sha256:230d") {
+		t.Errorf("another digest: exit code %d: %s", r.code, r.err)
+	}
+	if r := f.at(t, nil, "plugin", "reload", "x"); r.code != 1 || !strings.Contains(r.err, "does not start") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
