@@ -4,6 +4,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,7 +74,22 @@ func TestARegisteredPluginServesJobsIsUpgradedUnderThemAndABadVersionGoesBack(t 
 	a.run(shellPluginJob)
 	pids := a.pids(a.await("shelled", "running", 1))
 
-	if out, code := register("2.0.0"); code != 0 {
+	spec := a.write("plugins.hcl", 0o600, fmt.Sprintf(`plugin "driver-shell" {
+  version = "2.0.0"
+  file    = %q
+  constraint {
+    attribute = "${attr.kernel.name}"
+    value     = "linux"
+  }
+  config {
+    greeting = "good day"
+  }
+  rollout {
+    min_healthy_time = "100ms"
+  }
+}
+`, shellPlugin(t, "2.0.0")))
+	if out, code := a.cliWithin(time.Minute, "plugin", "register", spec); code != 0 {
 		t.Fatalf("the second version: exit code %d\n%s", code, out)
 	}
 	if v := a.pluginVersion(); v != "2.0.0" {

@@ -6,6 +6,7 @@ package plugins_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,11 +26,15 @@ type world struct {
 	t     *testing.T
 	store *state.Store
 	fsm   *fsm.FSM
+
+	mu    sync.Mutex
 	index uint64
 	wide  int // the most nodes that were in flight
 }
 
 func (w *world) Propose(_ context.Context, data []byte) (uint64, any, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.index++
 	answer := w.fsm.ApplyBatch([]fsm.Entry{{Index: w.index, Data: data}})[0]
 	if p := w.plugin(); p != nil {
