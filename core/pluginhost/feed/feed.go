@@ -86,7 +86,9 @@ func New[R, T any](cfg Config[R, T]) *Feed[R, T] {
 
 // Close ends the feed.
 func (f *Feed[R, T]) Close() {
+	f.mu.Lock() // nothing begins once it is ended
 	f.cancel()
+	f.mu.Unlock()
 	f.work.Wait()
 }
 
