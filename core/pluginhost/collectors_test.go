@@ -6,6 +6,9 @@
 package pluginhost_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,4 +111,53 @@ func TestACollectorThatIsConfiguredWronglySaysSo(t *testing.T) {
 	if len(r) != 2 || r[0].Now != nil || !errdefs.IsInvalidArgument(r[0].Problem) || !strings.Contains(r[0].Problem.Error(), "dir") {
 		t.Fatalf("readings %+v", r)
 	}
+}
+
+// collecting installs a version of a plugin with one collector, or with none.
+func collecting(t *testing.T, h *pluginhost.Host, version, fault string, collectors ...string) error {
+	t.Helper()
+	list := ""
+	if len(collectors) > 0 {
+		list = `"` + strings.Join(collectors, `","`) + `"`
+	}
+	body := fmt.Appendf(append([]byte{}, versioned()...), "\n{\"Version\":%q,\"Fault\":%q,\"Drivers\":[\"shell\"],\"Collectors\":[%s]}", version, fault, list)
+	path := filepath.Join(t.TempDir(), "versioned-"+version)
+	if err := os.WriteFile(path, body, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(body)
+	_, err := h.Install(t.Context(), pluginhost.Release{Name: "versioned", Version: version, Source: path, Digest: "sha256:" + hex.EncodeToString(sum[:])})
+	return err
+}
+
+func TestACollectorIsUpgradedWithItsPluginAndStaysWhereTheNewVersionDoesNotMeasure(t *testing.T) {
+	cfg, dir := quick(t), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "speed"), []byte("900"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.DriverConfig = map[string]map[string]any{"file": {"dir": dir}}
+	cfg.StatsInterval = 20 * time.Millisecond
+	h := start(t, cfg)
+	measured := func(version string) func() bool {
+		return func() bool {
+			r := h.HostStats(t.Context())
+			return len(r) == 1 && r[0].PluginVersion == version && r[0].Problem == nil && value(r[0].Now, "file.value") == 900
+		}
+	}
+	if err := collecting(t, h, "1.0.0", "", "file"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first version measures", measured("1.0.0"))
+	if err := collecting(t, h, "2.0.0", "stalls", "file"); err == nil || !strings.Contains(err.Error(), "measures nothing") {
+		t.Fatalf("a version that measures nothing: %v", err)
+	}
+	eventually(t, "the first version goes on", measured("1.0.0"))
+	if err := collecting(t, h, "3.0.0", "", "file"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new version measures", measured("3.0.0"))
+	if err := collecting(t, h, "4.0.0", ""); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is no collector any more", func() bool { return len(h.HostStats(t.Context())) == 0 })
 }

@@ -18,11 +18,15 @@ import (
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest/shelldriver"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
+	stats "github.com/drover-project/drover/sdk/stats/v1"
+	"github.com/drover-project/drover/sdk/stats/v1/statstest/filestats"
 )
 
 type version struct {
 	Version string
 	Drivers []string
+	// Collectors each read a directory; the fault stalls has them not measure.
+	Collectors []string
 	// Fault is exits, hangs, loses, stalls, unhealthy, crashes or refuses.
 	Fault string
 }
@@ -66,7 +70,28 @@ func serve(v version) error {
 	for _, name := range v.Drivers {
 		drivers = append(drivers, &faulty{shelldriver.New(name), v.Fault})
 	}
-	return plugin.Serve(plugin.Info{Name: "versioned", Version: v.Version}, driver.Service(drivers...))
+	services := []plugin.Service{driver.Service(drivers...)}
+	if len(v.Collectors) > 0 {
+		var collectors []stats.Collector
+		for _, name := range v.Collectors {
+			collectors = append(collectors, &silent{filestats.New(name), v.Fault})
+		}
+		services = append(services, stats.Service(collectors...))
+	}
+	return plugin.Serve(plugin.Info{Name: "versioned", Version: v.Version}, services...)
+}
+
+// silent is a collector with a fault.
+type silent struct {
+	*filestats.Collector
+	fault string
+}
+
+func (s *silent) Collect(ctx context.Context, interval time.Duration) (<-chan stats.Sample, error) {
+	if s.fault == "stalls" {
+		return nil, errdefs.Unimplementedf("this version measures nothing")
+	}
+	return s.Collector.Collect(ctx, interval)
 }
 
 // faulty is a driver with a fault.
