@@ -51,7 +51,7 @@ func eventsOf(before pluginhost.PluginStatus, after *pluginhost.PluginStatus, no
 	if before.Digest != "" && after.Digest != "" && before.Digest != after.Digest {
 		out = append(out, pluginEvent(after, 0, now, "is another version now: "+after.Version, nil))
 	}
-	if troubled && after.State == pluginhost.StateRunning && !after.CrashLoop {
+	if troubled && (after.State == pluginhost.StateRunning || after.State == pluginhost.StateResting) && !after.CrashLoop {
 		out = append(out, pluginEvent(after, 0, now, "works again", nil))
 	}
 	return out

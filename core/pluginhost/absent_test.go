@@ -117,6 +117,62 @@ func TestARestingPluginIsStartedAtOnceForACall(t *testing.T) {
 	}
 }
 
+func resting(st pluginhost.PluginStatus) bool {
+	return st.State == pluginhost.StateResting && st.PID == 0
+}
+
+func TestADriverThatIsStartedOnDemandRestsWhileItHasNoTasks(t *testing.T) {
+	cfg := config(t, "on-demand")
+	cfg.AbsentInterval, cfg.PingInterval = 200*time.Millisecond, 20*time.Millisecond
+	h := start(t, cfg)
+	await(t, h, "its rest", resting)
+	prints, _ := h.Fingerprints()
+	if len(prints) != 1 || prints[0].Health != driver.HealthHealthy {
+		t.Fatalf("while it rests its driver is %+v", prints)
+	}
+	d, err := h.Driver("on-demand")
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle := startTask(t, d, "t1", "sleep 1000")
+	pid := await(t, h, "it runs", func(st pluginhost.PluginStatus) bool { return st.State == pluginhost.StateRunning && st.PID != 0 }).PID
+	// It stays for its task, over more ticks and looks than it would take to rest.
+	ended := make(chan struct{})
+	go func() {
+		_, _ = d.WaitTask(t.Context(), handle.TaskID) // its end is what counts
+		close(ended)
+	}()
+	select {
+	case <-time.After(3 * cfg.AbsentInterval):
+	case <-ended:
+		t.Fatal("the task has ended")
+	}
+	if st := only(t, h); st.PID != pid || st.Restarts != 0 {
+		t.Fatalf("with a task it is %+v, was pid %d", st, pid)
+	}
+	if err := d.DestroyTask(t.Context(), "t1", true); err != nil {
+		t.Fatal(err)
+	}
+	await(t, h, "its rest after the task", resting)
+	eventually(t, "the process is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+}
+
+func TestManyCallsToARestingDriverAllSucceed(t *testing.T) {
+	cfg := config(t, "on-demand")
+	cfg.AbsentInterval, cfg.PingInterval = 2*time.Millisecond, time.Millisecond // it rests whenever it can
+	h := start(t, cfg)
+	await(t, h, "its rest", resting)
+	d, err := h.Driver("on-demand")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		if _, err := d.InspectTask(t.Context(), "nobody"); !errdefs.IsNotFound(err) {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+}
+
 func TestAnOperatorsReloadHasARestingPluginLookAtOnce(t *testing.T) {
 	cfg := config(t, "absent")
 	cfg.AbsentInterval = time.Hour

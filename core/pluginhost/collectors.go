@@ -36,9 +36,11 @@ type HostReading struct {
 type collectors struct {
 	log      hclog.Logger
 	interval time.Duration
+	demand   func(plugin string) // asks for a process of a plugin that rests
 
 	mu     sync.Mutex
 	byName map[string]*collectorEntry
+	served chan struct{} // closed and replaced when a process serves a collector
 	closed bool
 }
 
@@ -51,11 +53,12 @@ type collectorEntry struct {
 	info            stats.Info    // without a name: a version that is being tried
 	backend         stats.Backend // nil while no process serves it
 	away            error         // why
+	resting         bool          // because nobody wanted it; a process is to be had
 	feed            *feed.Feed[stats.Sample, samplePair]
 }
 
-func newCollectors(interval time.Duration, log hclog.Logger) *collectors {
-	return &collectors{log: log, interval: interval, byName: map[string]*collectorEntry{}}
+func newCollectors(interval time.Duration, log hclog.Logger, demand func(plugin string)) *collectors {
+	return &collectors{log: log, interval: interval, demand: demand, byName: map[string]*collectorEntry{}, served: make(chan struct{})}
 }
 
 func (c *collectors) close() {
@@ -114,19 +117,44 @@ func (c *collectors) claim(info stats.Info, pluginName string, p *process) error
 	return nil
 }
 
-// collect opens a stream of the process that serves the collector now.
+// collect opens a stream of the process that serves the collector now. It has a
+// plugin that rests started and waits for that.
 func (c *collectors) collect(ctx context.Context, name string, interval time.Duration) (<-chan stats.Sample, error) {
+	ready, cancel := context.WithTimeout(ctx, feed.Wait)
+	defer cancel()
+	for {
+		now, served := c.entry(name)
+		if now.backend != nil {
+			return now.backend.Collect(ctx, interval)
+		}
+		if !now.resting {
+			return nil, now.away
+		}
+		c.demand(now.plugin)
+		select {
+		case <-served:
+		case <-ready.Done():
+			return nil, now.away
+		}
+	}
+}
+
+// entry is a collector as it is now.
+func (c *collectors) entry(name string) (now collectorEntry, served <-chan struct{}) {
 	c.mu.Lock()
-	var backend stats.Backend
-	away := errdefs.Unavailablef("collector %q: no plugin serves it any more", name)
+	defer c.mu.Unlock()
 	if e := c.byName[name]; e != nil {
-		backend, away = e.backend, e.away
+		return *e, c.served
 	}
-	c.mu.Unlock()
-	if backend == nil {
-		return nil, away
-	}
-	return backend.Collect(ctx, interval)
+	return collectorEntry{away: errdefs.Unavailablef("collector %q: no plugin serves it any more", name)}, c.served
+}
+
+// wanted reports whether somebody wants to know what a collector measures.
+func (c *collectors) wanted(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.byName[name]
+	return e != nil && e.feed.Open()
 }
 
 func (s *collectorSession) open(ctx context.Context, configs map[string]map[string]any) {
@@ -145,10 +173,12 @@ func (s *collectorSession) serve(b stats.Backend, away error) {
 	info := b.Info()
 	s.collectors.mu.Lock()
 	e := s.collectors.byName[info.Name]
-	e.version, e.info, e.backend, e.away = s.version, info, b, away
+	e.version, e.info, e.backend, e.away, e.resting = s.version, info, b, away, false
 	if away != nil {
 		e.backend = nil
 	}
+	close(s.collectors.served)
+	s.collectors.served = make(chan struct{})
 	s.collectors.mu.Unlock()
 	e.feed.Retry()
 }
@@ -158,7 +188,7 @@ func (c *collectors) lost(name string, b stats.Backend, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.byName[name]; e != nil && e.backend == b {
-		e.backend, e.away = nil, why
+		e.backend, e.away, e.resting = nil, why, errors.Is(why, errResting)
 	}
 }
 

@@ -65,6 +65,28 @@ func TestWhatCollectorsMeasureIsToldByCollector(t *testing.T) {
 	})
 }
 
+func TestAPluginOfCollectorsRestsWhileNobodyAsks(t *testing.T) {
+	cfg, dir := withCollectors(t)
+	cfg.PingInterval = 20 * time.Millisecond
+	h := start(t, cfg)
+	await(t, h, "its rest", resting)
+	for _, want := range []float64{900, 901} {
+		if err := os.WriteFile(filepath.Join(dir, "speed"), fmt.Appendf(nil, "%g", want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is measured again", func() bool {
+			r := h.HostStats(t.Context())
+			if len(r) != 2 || r[0].Problem != nil {
+				t.Fatalf("whoever asks a resting plugin gets %+v", r)
+			}
+			return value(r[0].Now, "file.value") == want
+		})
+	}
+	if st := only(t, h); st.State != pluginhost.StateRunning || st.PID == 0 || st.Restarts != 0 {
+		t.Fatalf("while it is asked it is %+v", st)
+	}
+}
+
 func TestAKilledCollectorLeavesItsLastValuesWithTheirTimeAndIsReadAgain(t *testing.T) {
 	cfg, dir := withCollectors(t)
 	cfg.BackoffMin, cfg.BackoffMax = time.Hour, time.Hour // it stays away until a new host

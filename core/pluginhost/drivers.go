@@ -338,5 +338,5 @@ func (s *driverSession) detach(reason error) {
 
 // quiet: the end of a process says nothing new of what it serves.
 func quiet(reason error) bool {
-	return errors.Is(reason, context.Canceled) || errors.Is(reason, errAbsent)
+	return errors.Is(reason, context.Canceled) || errors.Is(reason, errAbsent) || errors.Is(reason, errResting)
 }

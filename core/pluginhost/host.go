@@ -147,7 +147,8 @@ type State string
 
 // The states. A plugin that is backing off or in a crash loop has failed and will
 // be started again; one that is undetected found nothing to serve, so it is not
-// kept running, and is asked again from time to time. One that is not answering
+// kept running, and is asked again from time to time; one that is resting has
+// something to serve and nobody who uses it. One that is not answering
 // runs, but calls of one of its drivers fail.
 const (
 	StateStarting     State = "starting"
@@ -156,6 +157,7 @@ const (
 	StateBackingOff   State = "backing off"
 	StateCrashLoop    State = "crash loop"
 	StateUndetected   State = "undetected"
+	StateResting      State = "resting"
 	StateStopped      State = "stopped"
 	StateDisabled     State = "disabled" // by an operator; it may still run for its tasks
 	StateRemoved      State = "removed"  // its file is gone; it still runs for its tasks
@@ -228,13 +230,14 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, socketDir: socketDir, collectors: newCollectors(cfg.StatsInterval, cfg.Logger), digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
+		cfg: cfg, socketDir: socketDir, digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
 		limiter: newLimiter(cfg.ProcessLimits, cfg.StateDir, cfg.Logger),
 	}
 	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
 	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
 	h.devices = newDevices(cfg.Limits.Breaker, cfg.StatsInterval, cfg.Logger, h.changed.raise)
+	h.collectors = newCollectors(cfg.StatsInterval, cfg.Logger, h.demand)
 	h.drivers = newDrivers(cfg.Limits, driver.NomadHost{Logs: logs, Topology: cfg.Topology}, cfg.Logger, h.demand, h.changed.raise)
 	return h, nil
 }

@@ -105,7 +105,7 @@ func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (Plug
 // runs reports whether the release is what runs.
 func (h *Host) runs(r Release) (PluginStatus, bool) {
 	st, err := h.one(r.Name)
-	running := st.State == StateRunning || st.State == StateUndetected || st.State == StateNotAnswering
+	running := st.State == StateRunning || st.State.rests() || st.State == StateNotAnswering
 	if err != nil || !running || st.Digest != r.Digest || (r.Version != "" && st.Version != r.Version) {
 		return st, false
 	}

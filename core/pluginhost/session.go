@@ -28,9 +28,14 @@ type part interface {
 	takeOver(ready context.Context) error
 	// detach closes it for calls; ctx of open must have ended.
 	detach(reason error)
-	// absent reports whether nothing of what it serves is on this machine, for
-	// grace if it was before, and nobody needs it.
-	absent(now time.Time, grace time.Duration) bool
+	// unneeded reports whether nothing of what it serves is on this machine, for
+	// grace if it was before, or can be had on demand, and nobody uses it.
+	unneeded(now time.Time, grace time.Duration) bool
+	// there reports whether something of what it serves is on this machine.
+	there() bool
+	// retire holds calls back because of reason unless one is under way; then it
+	// changes nothing and reports false. ctx is that of open.
+	retire(ctx context.Context, reason error) bool
 	// yield ends what follows the process, whose ctx of open has ended, before
 	// another one that serves the names of next takes over.
 	yield(next []string)

@@ -164,7 +164,7 @@ func (s *supervised) run(ctx context.Context, idle bool, firstDone func()) {
 			now.close(err)
 			now = nil
 		case <-looks.C:
-			now = s.settled(now, retry)
+			now = s.settled(ctx, now, retry)
 			continue
 		case <-s.wanted(now):
 			retry.Reset(0)
@@ -185,7 +185,7 @@ func (s *supervised) run(ctx context.Context, idle bool, firstDone func()) {
 		}
 		firstDone() // the outcome is in the status now
 		s.noteDigest(ctx, now)
-		now = s.settled(now, retry)
+		now = s.settled(ctx, now, retry)
 	}
 }
 
@@ -229,7 +229,7 @@ func (s *supervised) recovered() {
 // start runs one process and hands out what it offers.
 func (s *supervised) start(ctx context.Context, first bool) (*live, error) {
 	s.set(func(st *PluginStatus) {
-		if st.State != StateUndetected { // until it has looked
+		if !st.State.rests() { // until it has looked
 			st.State = StateStarting
 		}
 	})
@@ -283,7 +283,7 @@ func (s *supervised) process(ctx context.Context, first bool) (*process, error) 
 func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *process, parts []part) *live {
 	now := &live{proc: p, parts: parts, began: time.Now(), cancel: cancel, lost: make(chan error, 1)}
 	s.set(func(st *PluginStatus) {
-		if st.State != StateUndetected {
+		if !st.State.rests() {
 			st.State = s.mode.state(StateRunning)
 		}
 		st.Version, st.PID, st.LastError = p.info.Version, p.pid, nil

@@ -6,6 +6,7 @@ package registry
 import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
+	"slices"
 )
 
 // Target says which nodes a plugin is for. It remembers answers by class of
@@ -83,14 +84,12 @@ func runs(p *model.PluginSpec, n *model.Node) bool {
 		return false
 	}
 	plugin := n.Plugins[p.Name]
-	return plugin != nil && plugin.Digest == p.Release.Digest && (plugin.State == stateRunning || plugin.State == stateUndetected)
+	return plugin != nil && plugin.Digest == p.Release.Digest && slices.Contains(statesOfUse, plugin.State)
 }
 
-// States of a plugin in the words of the nodes' plugin host.
-const (
-	stateRunning    = "running"
-	stateUndetected = "undetected"
-)
+// statesOfUse are those of a plugin that does what it is for, in the words of the
+// nodes' plugin host: it runs, or nobody there needs it to.
+var statesOfUse = []string{"running", "undetected", "resting"}
 
 // Act is what a node should do about a plugin.
 type Act int

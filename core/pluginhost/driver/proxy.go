@@ -145,6 +145,20 @@ func (p *Proxy) Detach(reason error) {
 	p.signal()
 }
 
+// Retire detaches a process that nobody uses. If a task is known or a call is under
+// way it changes nothing and reports false.
+func (p *Proxy) Retire(reason error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls > 0 || len(p.tasks) > 0 {
+		return false
+	}
+	p.current, p.reason = nil, reason
+	p.succeed(p.issue())
+	p.signal()
+	return true
+}
+
 // Close makes every call and wait return Unavailable.
 func (p *Proxy) Close() {
 	p.mu.Lock()

@@ -108,6 +108,13 @@ func (f *Feed[R, T]) want() {
 	f.work.Go(f.run)
 }
 
+// Open reports whether the stream is followed, or about to be.
+func (f *Feed[R, T]) Open() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running
+}
+
 // Retry says that a new process may serve the stream: it is asked again at once,
 // if somebody wants it, also if the one before could not.
 func (f *Feed[R, T]) Retry() {

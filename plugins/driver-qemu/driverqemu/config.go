@@ -48,6 +48,7 @@ func info() driver.Info {
 	return driver.Info{
 		Name: "qemu",
 		Capabilities: driver.Capabilities{
+			OnDemand:     true,
 			FSIsolation:  driver.FSIsolationNone,
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 			Ignores:      []string{driver.IgnoresMemoryMax, driver.IgnoresDevices, driver.IgnoresDNS},

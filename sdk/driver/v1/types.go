@@ -54,6 +54,11 @@ type Capabilities struct {
 	DisableLogCollection bool
 	// DynamicUsers: tasks may run as users that exist in no password file.
 	DynamicUsers bool
+	// OnDemand: the driver has nothing to follow while it has no tasks, so its
+	// process may be ended then. It is started again at the next call, which waits
+	// for that (some tens of milliseconds), and from time to time to be
+	// fingerprinted.
+	OnDemand bool
 	// Ignores lists what of a task the driver does not act on although its
 	// contract has it: the Ignores constants. Who submits a job that asks for one
 	// of them is warned. Words that the servers do not know are skipped.

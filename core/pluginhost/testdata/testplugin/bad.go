@@ -81,7 +81,7 @@ type bad struct {
 var badPlugins = map[string]bool{
 	"absent": true, "closes-streams": true, "floods": true, "never-ends": true, "huge": true, "unknown-words": true, "stuck": true,
 	"renames": true, "moon": true, "unsound-schema": true, "refuses-config": true, "garbage-stdout": true, "slow": true, "panics": true,
-	"away-devices": true, "usurps": true,
+	"away-devices": true, "usurps": true, "on-demand": true,
 }
 
 // away are devices that cannot be reserved now.
@@ -116,6 +116,8 @@ func (b *bad) Info() driver.Info {
 	switch b.how {
 	case "moon":
 		info.Capabilities.FSIsolation = "moon"
+	case "on-demand":
+		info.Capabilities.OnDemand = true
 	case "unsound-schema":
 		info.TaskConfigSchema = schema.Schema{Attributes: []schema.Attribute{{Name: "spin", Type: "quaternion"}}}
 	}

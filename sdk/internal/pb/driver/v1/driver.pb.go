@@ -185,6 +185,7 @@ type Capabilities struct {
 	DisableLogCollection bool                   `protobuf:"varint,6,opt,name=disable_log_collection,json=disableLogCollection,proto3" json:"disable_log_collection,omitempty"`
 	DynamicUsers         bool                   `protobuf:"varint,7,opt,name=dynamic_users,json=dynamicUsers,proto3" json:"dynamic_users,omitempty"`
 	Ignores              []string               `protobuf:"bytes,8,rep,name=ignores,proto3" json:"ignores,omitempty"`
+	OnDemand             bool                   `protobuf:"varint,9,opt,name=on_demand,json=onDemand,proto3" json:"on_demand,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -273,6 +274,13 @@ func (x *Capabilities) GetIgnores() []string {
 		return x.Ignores
 	}
 	return nil
+}
+
+func (x *Capabilities) GetOnDemand() bool {
+	if x != nil {
+		return x.OnDemand
+	}
+	return false
 }
 
 type SetConfigRequest struct {
@@ -3029,7 +3037,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12B\n" +
 	"\fcapabilities\x18\x02 \x01(\v2\x1e.drover.driver.v1.CapabilitiesR\fcapabilities\x12#\n" +
 	"\rconfig_schema\x18\x03 \x01(\fR\fconfigSchema\x12,\n" +
-	"\x12task_config_schema\x18\x04 \x01(\fR\x10taskConfigSchema\"\xa7\x02\n" +
+	"\x12task_config_schema\x18\x04 \x01(\fR\x10taskConfigSchema\"\xc4\x02\n" +
 	"\fCapabilities\x12!\n" +
 	"\fsend_signals\x18\x01 \x01(\bR\vsendSignals\x12\x12\n" +
 	"\x04exec\x18\x02 \x01(\bR\x04exec\x12!\n" +
@@ -3038,7 +3046,8 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\rmount_configs\x18\x05 \x01(\bR\fmountConfigs\x124\n" +
 	"\x16disable_log_collection\x18\x06 \x01(\bR\x14disableLogCollection\x12#\n" +
 	"\rdynamic_users\x18\a \x01(\bR\fdynamicUsers\x12\x18\n" +
-	"\aignores\x18\b \x03(\tR\aignores\"B\n" +
+	"\aignores\x18\b \x03(\tR\aignores\x12\x1b\n" +
+	"\ton_demand\x18\t \x01(\bR\bonDemand\"B\n" +
 	"\x10SetConfigRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +
