@@ -181,7 +181,9 @@ func (f *follower[T]) step(ctx context.Context, changed <-chan struct{}) {
 	select {
 	case out <- held:
 		f.held = nil
-		_ = f.pace.Wait(ctx) // its error is the end of ctx, which the loop sees
+		if f.pace.Wait(ctx) != nil { // ctx ends, or will before the next one is due
+			<-ctx.Done()
+		}
 	case v, ok := <-now:
 		if !ok {
 			f.ended(ctx)

@@ -240,7 +240,7 @@ func (f *Feed[R, T]) follow() (took int, err error) {
 			}
 			took++
 			f.change(func() { f.value, f.at, f.err, f.came = f.cfg.Take(f.value, v), time.Now(), nil, f.came+1 })
-			_ = pace.Wait(ctx) // a plugin that floods is held back; the end of ctx is seen below
+			_ = pace.Wait(ctx) // a plugin that floods is held back; the end of ctx, which has no deadline, is seen below
 		case <-unwanted.C:
 			left := f.left()
 			if left <= 0 {
