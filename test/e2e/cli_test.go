@@ -187,7 +187,9 @@ func commonPrefix(a *agent) string {
 }
 
 func TestCLIOfTheCluster(t *testing.T) {
-	a := newAgent(t).start()
+	a := newAgent(t)
+	a.configure("telemetry { prometheus_metrics = true }\n")
+	a.start()
 	a.shows([]string{"ready", "eligible"}, "node", "status")
 	a.shows([]string{"raw_exec", "Node registered", "cpu.arch"}, "node", "status", "-self", "-verbose", "-stats")
 	a.shows([]string{"ineligible"}, "node", "eligibility", "-disable", "-self")

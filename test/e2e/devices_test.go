@@ -4,7 +4,6 @@
 package e2e_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -47,11 +46,7 @@ func TestTasksGetDevicesOfAPluginAndNoneTwice(t *testing.T) {
 	a.plugin("device-file", "exec "+plugin)
 	a.write("devices/small", 0o600, "tiny")
 	a.write("devices/one", 0o600, strings.Repeat("x", 2048))
-	body, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.write("agent.hcl", 0o600, string(body)+"plugin \"file\" {\n  config { dir = \""+a.dir+"/devices\" }\n}\n")
+	a.configure("plugin \"file\" {\n  config { dir = \""+a.dir+"/devices\" }\n}\n")
 	a.start()
 	a.run(deviceJob)
 	first := a.await("gpu", "running", 1)[0]

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,12 +28,7 @@ func dockerAgent(t *testing.T) (*agent, *dockertest.Daemon) {
 	}
 	t.Cleanup(d.Remove)
 	a.plugin("driver-docker", fmt.Sprintf("exec %s/drover-plugins driver-docker", bin))
-	file := filepath.Join(a.dir, "agent.hcl")
-	config, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.write("agent.hcl", 0o600, string(config)+fmt.Sprintf("plugin \"docker\" {\n  config { endpoint = %q }\n}\n", d.Endpoint()))
+	a.configure(fmt.Sprintf("plugin \"docker\" {\n  config { endpoint = %q }\n}\n", d.Endpoint()))
 	a.start()
 	a.eventually(20*time.Second, "the docker driver is healthy", func() bool {
 		nodes, _, err := a.Nodes(a.ctx(), nil)

@@ -4,7 +4,6 @@
 package e2e_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -40,12 +39,7 @@ func TestAPluginBuiltForNomadRunsAJobOverKillsOfAgentAndPlugin(t *testing.T) {
 		t.Fatalf("build the plugin: %v\n%s", err, out)
 	}
 	a.plugin("nomad-hello", "exec "+plugin)
-	config := filepath.Join(a.dir, "agent.hcl")
-	body, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.write("agent.hcl", 0o600, string(body)+"plugin \"nomad-hello\" {\n  config { shell = \"/bin/sh\" }\n}\n")
+	a.configure("plugin \"nomad-hello\" {\n  config { shell = \"/bin/sh\" }\n}\n")
 	a.start()
 	a.run(foreignJob)
 	id := a.await("foreign", "running", 1)[0].ID

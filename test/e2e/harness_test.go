@@ -137,6 +137,16 @@ func (a *agent) write(name string, mode os.FileMode, text string) string {
 	return path
 }
 
+// configure adds to the agent's configuration.
+func (a *agent) configure(text string) {
+	a.t.Helper()
+	body, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.write("agent.hcl", 0o600, string(body)+text)
+}
+
 func freePorts(t *testing.T, n int) []int {
 	var out []int
 	for range n {

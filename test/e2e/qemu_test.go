@@ -51,12 +51,7 @@ func qemuAgent(t *testing.T) (a *agent, image string) {
 		t.Fatalf("make the guest's image: %s", out)
 	}
 	a.plugin("driver-qemu", fmt.Sprintf("export DROVER_PLUGIN_STATE_DIR=%s/state DROVER_SUPERVISOR_IDLE=2s; exec %s/drover-plugins driver-qemu", a.dir, bin))
-	file := filepath.Join(a.dir, "agent.hcl")
-	config, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.write("agent.hcl", 0o600, string(config)+fmt.Sprintf("plugin \"qemu\" {\n  config { image_paths = [%q] }\n}\n", filepath.Dir(image)))
+	a.configure(fmt.Sprintf("plugin \"qemu\" {\n  config { image_paths = [%q] }\n}\n", filepath.Dir(image)))
 	a.start()
 	a.eventually(20*time.Second, "the qemu driver is healthy", func() bool {
 		nodes, _, err := a.Nodes(a.ctx(), nil)

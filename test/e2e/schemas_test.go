@@ -27,12 +27,7 @@ func threeDrivers(t *testing.T) *agent {
 	}
 	a.plugin("nomad-hello", "exec "+hello)
 	a.plugin("driver-docker", fmt.Sprintf("exec %s/drover-plugins driver-docker", bin))
-	file := filepath.Join(a.dir, "agent.hcl")
-	config, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.write("agent.hcl", 0o600, string(config)+fmt.Sprintf(`
+	a.configure(fmt.Sprintf(`
 plugin "docker" {
   config { endpoint = "unix://%s/no-daemon.sock" }
 }

@@ -5,8 +5,6 @@ package e2e_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,11 +18,7 @@ func withStats(t *testing.T, telemetry string) *agent {
 	t.Helper()
 	a := newAgent(t)
 	a.plugin("stats-host", "exec "+bin+"/drover-plugins stats-host")
-	body, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.write("agent.hcl", 0o600, string(body)+"telemetry {\n"+telemetry+"\n}\n")
+	a.configure("telemetry {\n"+telemetry+"\n}\n")
 	return a.start()
 }
 

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,11 +28,7 @@ func TestMetricsAreSentToWhatTheConfigurationNames(t *testing.T) {
 		}
 	}))
 	defer collector.Close()
-	body, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.write("agent.hcl", 0o600, string(body)+fmt.Sprintf(`
+	a.configure(fmt.Sprintf(`
 telemetry {
   collection_interval = "200ms"
   disable_hostname    = true

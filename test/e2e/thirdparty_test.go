@@ -50,11 +50,7 @@ func thirdPartyAgent(t *testing.T, binary, block string) *agent {
 	t.Helper()
 	a := newAgent(t)
 	a.plugin(filepath.Base(binary), "exec "+binary+` "$@"`)
-	body, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.write("agent.hcl", 0o600, string(body)+block)
+	a.configure(block)
 	a.start()
 	return a
 }
