@@ -46,7 +46,7 @@ func TestTasksGetDevicesOfAPluginAndNoneTwice(t *testing.T) {
 	a.plugin("device-file", "exec "+plugin)
 	a.write("devices/small", 0o600, "tiny")
 	a.write("devices/one", 0o600, strings.Repeat("x", 2048))
-	a.configure("plugin \"file\" {\n  config { dir = \""+a.dir+"/devices\" }\n}\n")
+	a.configure("plugin \"file\" {\n  config { dir = \"" + a.dir + "/devices\" }\n}\n")
 	a.start()
 	a.run(deviceJob)
 	first := a.await("gpu", "running", 1)[0]

@@ -60,7 +60,7 @@ func TestJobsGetNVIDIAGPUsEachItsOwn(t *testing.T) {
 	a.plugin("device-nvidia", "exec "+plugin)
 	a.plugin("stats-host", "exec "+bin+"/drover-plugins stats-host")
 	lib := nvmltest.Build(t)
-	a.configure("plugin \"nvidia-gpu\" {\n  config {\n    library = \""+lib+"\"\n    fingerprint_period = \"200ms\"\n  }\n}\n")
+	a.configure("plugin \"nvidia-gpu\" {\n  config {\n    library = \"" + lib + "\"\n    fingerprint_period = \"200ms\"\n  }\n}\n")
 	a.start()
 	a.run(gpuJob)
 	seen := map[string]bool{}

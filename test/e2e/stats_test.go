@@ -18,7 +18,7 @@ func withStats(t *testing.T, telemetry string) *agent {
 	t.Helper()
 	a := newAgent(t)
 	a.plugin("stats-host", "exec "+bin+"/drover-plugins stats-host")
-	a.configure("telemetry {\n"+telemetry+"\n}\n")
+	a.configure("telemetry {\n" + telemetry + "\n}\n")
 	return a.start()
 }
 
