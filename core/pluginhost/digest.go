@@ -8,37 +8,63 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // digests remembers the digests of files, which are read again only once they
-// were replaced: many plugins may be links to one large file.
+// were replaced. Many plugins may be links to one large file, and their kept
+// versions are links to it, too: that is one file here, whatever its paths.
 type digests struct {
-	mu     sync.Mutex
-	byPath map[string]knownDigest
+	mu    sync.Mutex
+	known []knownDigest // the newest last
 }
 
-type knownDigest struct{ identity, digest string }
+type knownDigest struct {
+	file   fs.FileInfo
+	digest string
+}
 
-func newDigests() *digests { return &digests{byPath: map[string]knownDigest{}} }
+// maxDigests bounds what is remembered, far above what a node has.
+const maxDigests = 256
+
+func newDigests() *digests { return &digests{} }
 
 // of returns "sha256:HEX" of the file behind path.
 func (d *digests) of(path string) (string, error) {
-	target, err := filepath.EvalSymlinks(path)
+	info, err := os.Stat(path)
 	if err != nil {
 		return "", errdefs.NotFoundf("digest of plugin %s: %w", path, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	id := identity(target)
-	if known, ok := d.byPath[target]; ok && known.identity == id {
-		return known.digest, nil
+	for i, one := range d.known {
+		if !os.SameFile(one.file, info) {
+			continue
+		}
+		if one.file.Size() == info.Size() && one.file.ModTime().Equal(info.ModTime()) {
+			return one.digest, nil
+		}
+		d.known = slices.Delete(d.known, i, i+1)
+		break
 	}
-	f, err := os.Open(target)
+	digest, err := digestOf(path)
+	if err != nil {
+		return "", err
+	}
+	if len(d.known) == maxDigests {
+		d.known = slices.Delete(d.known, 0, 1)
+	}
+	d.known = append(d.known, knownDigest{file: info, digest: digest})
+	return digest, nil
+}
+
+func digestOf(path string) (string, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return "", errdefs.FailedPreconditionf("digest of plugin %s: %w", path, err)
 	}
@@ -47,7 +73,5 @@ func (d *digests) of(path string) (string, error) {
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", fmt.Errorf("digest of plugin %s: %w", path, err)
 	}
-	digest := "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	d.byPath[target] = knownDigest{identity: id, digest: digest}
-	return digest, nil
+	return digestPrefix + hex.EncodeToString(sum.Sum(nil)), nil
 }
