@@ -36,6 +36,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // Config says how a node runs.
@@ -197,7 +198,7 @@ func (a *Agent) open(ctx context.Context) error {
 			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, LogCollector: a.cfg.LogCollector,
 			ProcessLimits: a.cfg.PluginLimits, StatsInterval: a.cfg.StatsInterval,
 			Topology: func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
-			Env:      []string{"DROVER_PLUGIN_STATE_DIR=" + pluginStateDir(a.cfg.DataDir)},
+			Env:      []string{plugin.StateDirEnv + "=" + pluginStateDir(a.cfg.DataDir)},
 		})
 		if err != nil {
 			return err

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-project/drover/sdk/conformance"
 	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // Result is what came of one check, and Outcome the word for it.
@@ -114,7 +115,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	host, err := pluginhost.New(pluginhost.Config{
 		Dir: filepath.Dir(path), StateDir: state, LogCollector: opts.LogCollector,
 		// A state directory of its own, so that nothing that runs on this machine is met.
-		Env: append([]string{"DROVER_PLUGIN_STATE_DIR=" + filepath.Join(state, "plugin"), drivercheck.SecretVariable + "=of-the-agent"}, opts.Env...),
+		Env: append([]string{plugin.StateDirEnv + "=" + filepath.Join(state, "plugin"), drivercheck.SecretVariable + "=of-the-agent"}, opts.Env...),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("check the plugin: %w", err)

@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
-	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/plugin"
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
@@ -92,7 +92,7 @@ func benchDriver(b *testing.B, docker *dockertest.Daemon) {
 		b.Fatalf("build: %s", out)
 	}
 	cmd := exec.Command(binary)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), driverdocker.StateDirEnv + "=" + b.TempDir()}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), plugin.StateDirEnv + "=" + b.TempDir()}
 	conn, die := plugintest.Launch(b, cmd)
 	defer die()
 	drivers, err := driver.Connect(b.Context(), conn)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
-	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // contract is what the suite needs. An init passes signals on: process 1 of a
@@ -31,7 +31,7 @@ func contract(d *dockertest.Daemon) drivertest.Options {
 func TestThePluginProcessKeepsTheContract(t *testing.T) {
 	opts := contract(dockerd(t))
 	opts.Binary = filepath.Join(t.TempDir(), "driver-docker")
-	opts.Env = []string{driverdocker.StateDirEnv + "=" + t.TempDir()}
+	opts.Env = []string{plugin.StateDirEnv + "=" + t.TempDir()}
 	if out, err := exec.Command("go", "build", "-o", opts.Binary, "github.com/drover-project/drover/plugins/driver-docker").CombinedOutput(); err != nil {
 		t.Fatalf("build: %s", out)
 	}

@@ -9,10 +9,7 @@
 package driverdocker
 
 import (
-	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/plugin"
@@ -21,25 +18,11 @@ import (
 // Version is the plugin's version.
 var Version = "0.1.0"
 
-// StateDirEnv names the variable by which the agent says where this node's
-// plugins keep what outlives their process.
-const StateDirEnv = "DROVER_PLUGIN_STATE_DIR"
-
 // Main is the plugin's main.
 func Main() error {
-	d, err := New(stateDir(), plugin.Logger("driver-docker"))
+	d, err := New(filepath.Join(plugin.StateDir(), "driver-docker"), plugin.Logger("driver-docker"))
 	if err != nil {
 		return err
 	}
 	return plugin.Serve(plugin.Info{Name: "driver-docker", Version: Version}, driver.Service(d))
-}
-
-func stateDir() string {
-	if dir := os.Getenv(StateDirEnv); dir != "" {
-		return filepath.Join(dir, "driver-docker")
-	}
-	if runtime.GOOS == "linux" && os.Geteuid() == 0 {
-		return "/run/drover/driver-docker"
-	}
-	return filepath.Join(os.TempDir(), "drover-"+strconv.Itoa(os.Geteuid()), "driver-docker")
 }

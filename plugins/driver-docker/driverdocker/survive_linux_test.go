@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
-	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
@@ -52,7 +52,7 @@ func TestNoLineIsLostOrDoubledWhenThePluginIsKilledAgainAndAgain(t *testing.T) {
 	launch := func() (driver.Driver, func()) {
 		t.Helper()
 		cmd := exec.Command(binary)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), driverdocker.StateDirEnv + "=" + state}
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), plugin.StateDirEnv + "=" + state}
 		conn, die := plugintest.Launch(t, cmd)
 		drivers, err := driver.Connect(ctx, conn)
 		if err != nil || len(drivers) != 1 {

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // needIsolation skips where tasks cannot be isolated.
@@ -53,7 +54,7 @@ func TestExecKeepsTheContract(t *testing.T) {
 			return d
 		},
 		Binary: exe, Name: "exec",
-		Env: []string{"DRIVEREXEC_TEST_PLUGIN=1", driverexec.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
+		Env: []string{"DRIVEREXEC_TEST_PLUGIN=1", plugin.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
 		Script: func(s string) map[string]any {
 			return map[string]any{"command": "/bin/sh", "args": []any{"-c", s}}
 		},

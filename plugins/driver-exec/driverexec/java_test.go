@@ -20,6 +20,7 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // needJava skips where there is no JVM; CI has one.
@@ -109,7 +110,7 @@ func TestJavaKeepsTheContract(t *testing.T) {
 			return d
 		},
 		Binary: exe, Name: "java",
-		Env: []string{"DRIVEREXEC_TEST_PLUGIN=1", driverexec.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
+		Env: []string{"DRIVEREXEC_TEST_PLUGIN=1", plugin.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
 		Script: func(s string) map[string]any {
 			return map[string]any{"jar_path": "local/probe.jar", "jvm_options": small, "args": []any{"sh", s}}
 		},

@@ -24,6 +24,7 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 func TestMain(m *testing.M) {
@@ -77,7 +78,7 @@ func TestRawExecKeepsTheContract(t *testing.T) {
 			return d
 		},
 		Binary: exe, Name: "raw_exec",
-		Env:    []string{"DRIVEREXEC_TEST_PLUGIN=1", driverexec.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
+		Env:    []string{"DRIVEREXEC_TEST_PLUGIN=1", plugin.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
 		Config: map[string]any{"enabled": true},
 		Script: func(s string) map[string]any {
 			return map[string]any{"command": "/bin/sh", "args": []any{"-c", s}}

@@ -26,6 +26,7 @@ import (
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // scriptEmulator is this binary under another name: an emulator whose machine runs
@@ -120,7 +121,7 @@ func TestTheContractIsKept(t *testing.T) {
 			return d
 		},
 		Binary: exe, Name: "qemu",
-		Env: []string{pluginEnv + "=1", driverqemu.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
+		Env: []string{pluginEnv + "=1", plugin.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
 		Script: func(s string) map[string]any {
 			return map[string]any{"image_path": "disk.img", "emulator": scriptEmulator, "args": []any{"-append", s}}
 		},

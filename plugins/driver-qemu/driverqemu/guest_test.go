@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-project/drover/plugins/driver-qemu/driverqemu"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
@@ -104,7 +104,7 @@ func TestAMachineOutlivesKillsOfThePluginAndIsShutDownByItsGuestAgent(t *testing
 	launch := func() (driver.Driver, func()) {
 		t.Helper()
 		cmd := exec.Command(exe)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), pluginEnv + "=1", driverqemu.StateDirEnv + "=" + n.state, "DROVER_SUPERVISOR_IDLE=1s"}
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), pluginEnv + "=1", plugin.StateDirEnv + "=" + n.state, "DROVER_SUPERVISOR_IDLE=1s"}
 		conn, die := plugintest.Launch(t, cmd)
 		drivers, err := driver.Connect(t.Context(), conn)
 		if err == nil {

@@ -21,11 +21,6 @@
 package driverqemu
 
 import (
-	"os"
-	"path/filepath"
-	"runtime"
-	"strconv"
-
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/plugin"
@@ -34,10 +29,6 @@ import (
 // Version is the plugin's version.
 const Version = "0.1.0"
 
-// StateDirEnv names the variable by which the agent says where this node's
-// plugins keep what outlives their process.
-const StateDirEnv = "DROVER_PLUGIN_STATE_DIR"
-
 // Main is the plugin's main: it serves the driver, is the supervisor, or becomes an
 // emulator.
 func Main() error {
@@ -45,15 +36,5 @@ func Main() error {
 	if err := launchMain(); err != nil {
 		return err
 	}
-	return plugin.Serve(plugin.Info{Name: "driver-qemu", Version: Version}, driver.Service(New(stateDir())))
-}
-
-func stateDir() string {
-	if dir := os.Getenv(StateDirEnv); dir != "" {
-		return dir
-	}
-	if runtime.GOOS == "linux" && os.Geteuid() == 0 {
-		return "/run/drover"
-	}
-	return filepath.Join(os.TempDir(), "drover-"+strconv.Itoa(os.Geteuid()))
+	return plugin.Serve(plugin.Info{Name: "driver-qemu", Version: Version}, driver.Service(New(plugin.StateDir())))
 }
