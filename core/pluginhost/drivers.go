@@ -30,10 +30,7 @@ type DriverFingerprint struct {
 	Health            driver.Health
 	HealthDescription string
 	Capabilities      driver.Capabilities
-	// TaskConfigSchema is checked against a task's config block; its hash is
-	// what a node's report carries in its place.
-	TaskConfigSchema schema.Schema
-	SchemaHash       string
+	TaskConfigSchema  schema.Schema // of a task's config block
 }
 
 // configLimit bounds SetConfig and the first answers of a plugin.
@@ -220,7 +217,7 @@ func (d *drivers) claim(info driver.Info, pluginName string, p *process) error {
 func (e *entry) describe(info driver.Info, version string) {
 	p := &e.print
 	p.Name, p.Plugin, p.PluginVersion = info.Name, e.plugin, version
-	p.Capabilities, p.TaskConfigSchema, p.SchemaHash = info.Capabilities, info.TaskConfigSchema, info.TaskConfigSchema.Hash()
+	p.Capabilities, p.TaskConfigSchema = info.Capabilities, info.TaskConfigSchema
 }
 
 func (d *drivers) open(ctx context.Context, s *driverSession, b driver.Backend, config map[string]any) {

@@ -7,6 +7,7 @@ package pluginhost
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -20,6 +21,25 @@ func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true
 func ownedByUs(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Getuid()
+}
+
+// ownership says whose a file is, beside who we are.
+func ownership(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf(", user %d, group %d (the agent is %d, %d)", st.Uid, st.Gid, os.Getuid(), os.Getgid())
+}
+
+// diedItself reports whether a signal ended a process that is not the one with
+// which we end those whose handshake does not fit.
+func diedItself(state *os.ProcessState) bool {
+	if state == nil {
+		return false
+	}
+	ws, ok := state.Sys().(syscall.WaitStatus)
+	return ok && ws.Signaled() && ws.Signal() != syscall.SIGKILL
 }
 
 func isDiskFull(err error) bool {

@@ -8,6 +8,7 @@ package pluginhost
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"os/exec"
 	"syscall"
 )
@@ -17,6 +18,10 @@ func detach(cmd *exec.Cmd) {
 }
 
 func ownedByUs(fs.FileInfo) bool { return true }
+
+func diedItself(*os.ProcessState) bool { return false } // there are no signals
+
+func ownership(fs.FileInfo) string { return "" }
 
 // What Windows says of a full disk.
 const (

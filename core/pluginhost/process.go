@@ -125,28 +125,6 @@ func dialOptions() []grpc.DialOption {
 		grpc.MaxCallRecvMsgSize(plugin.MaxMessage), grpc.MaxCallSendMsgSize(plugin.MaxMessage))}
 }
 
-// launchError says in our words why a plugin did not come up. go-plugin's errors
-// have no types, so the class comes from what can be seen from outside.
-func (h *Host) launchError(f file, cmd *exec.Cmd, stderr *tail, took time.Duration, cause error) error {
-	said := ""
-	if text := stderr.String(); text != "" {
-		said = fmt.Sprintf("; it wrote: %s", text)
-	}
-	switch {
-	case cmd.Process == nil:
-		return errdefs.FailedPreconditionf("plugin %s: cannot be executed; is it built for this machine? %w", f.path, cause)
-	case took >= h.cfg.StartTimeout:
-		return errdefs.DeadlineExceededf("plugin %s: no handshake within %s, so it was killed; it must call plugin.Serve at once%s: %w",
-			f.path, h.cfg.StartTimeout, said, cause)
-	case cmd.ProcessState != nil && cmd.ProcessState.Exited():
-		return errdefs.Unavailablef("plugin %s: ended with exit code %d before the handshake; run it by hand to see why%s: %w",
-			f.path, cmd.ProcessState.ExitCode(), said, cause)
-	default:
-		return errdefs.FailedPreconditionf("plugin %s: its handshake does not fit this agent, which speaks plugin protocol %d; "+
-			"install a version of the plugin that does, or remove the file if it is no plugin%s: %w", f.path, plugin.ProtocolVersion, said, cause)
-	}
-}
-
 // connect takes the connection of a started client and asks who is there, within
 // the start timeout: a process can accept connections and be hung all the same.
 func (h *Host) connect(ctx context.Context, p *process) error {

@@ -1,0 +1,114 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"bytes"
+	"debug/elf"
+	"debug/macho"
+	"debug/pe"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// launchError says in our words why a plugin did not come up. go-plugin's errors
+// have no types, and its text is of many lines, so the class and the reason come
+// from what can be seen from outside: how the process ended, what it wrote, and
+// what its file is.
+func (h *Host) launchError(f file, cmd *exec.Cmd, stderr *tail, took time.Duration, cause error) error {
+	said := ""
+	if text := stderr.String(); text != "" {
+		said = fmt.Sprintf("; it wrote: %s", text)
+	}
+	facts := factsOf(f.binary())
+	switch state := cmd.ProcessState; {
+	case cmd.Process == nil:
+		return errdefs.FailedPreconditionf("plugin %s: cannot be executed: %s (%s): %w", f.path, executionCure(f.binary(), cause), facts, cause)
+	case took >= h.cfg.StartTimeout:
+		return errdefs.DeadlineExceededf("plugin %s: no handshake within %s, so it was killed; it must call plugin.Serve at once%s", f.path, h.cfg.StartTimeout, said)
+	case state != nil && state.Exited():
+		return errdefs.Unavailablef("plugin %s: ended with exit code %d before the handshake; run it by hand to see why%s (%s)",
+			f.path, state.ExitCode(), said, facts)
+	case diedItself(state):
+		return errdefs.Unavailablef("plugin %s: was ended (%s) before the handshake; run it by hand to see why%s (%s)", f.path, state, said, facts)
+	default:
+		return errdefs.FailedPreconditionf("plugin %s: its handshake does not fit this agent, which speaks plugin protocol %d; "+
+			"install a version of the plugin that does, or remove the file if it is no plugin%s (%s): %s",
+			f.path, plugin.ProtocolVersion, said, facts, firstLine(cause))
+	}
+}
+
+// maxFirstLine bounds what is quoted of a line that a plugin wrote in place of a
+// handshake.
+const maxFirstLine = 200
+
+// firstLine is that of an error's text: go-plugin puts what it read into it, and
+// many lines of its own below.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	line = strings.ToValidUTF8(strings.TrimSpace(line), "?")
+	if len(line) > maxFirstLine {
+		line = strings.ToValidUTF8(line[:maxFirstLine], "") + "..."
+	}
+	return line
+}
+
+// executionCure says what to do about a file that the system does not execute.
+func executionCure(path string, cause error) string {
+	switch {
+	case isBusy(cause):
+		return "somebody still writes to it; close it, or write under another name and rename it"
+	case errors.Is(cause, fs.ErrPermission):
+		return "the agent may not execute it; give it the right with chmod +x, and see that its file system is not mounted noexec"
+	case errors.Is(cause, fs.ErrNotExist):
+		if _, err := os.Stat(path); err == nil {
+			return "the interpreter or the loader that it names is not on this machine; install that, or a plugin that is linked statically"
+		}
+		return "it is gone; install it again"
+	}
+	return "it is built for another machine, was written in part only, or is a script without #! in its first line; install a build for this machine"
+}
+
+// factsOf is what is useful to know of a file that does not run: who may execute
+// it, and what machine it is for.
+func factsOf(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "no file"
+	}
+	return fmt.Sprintf("%s, %d bytes, mode %s%s; this machine is %s/%s", formOf(path), info.Size(), info.Mode(), ownership(info), runtime.GOOS, runtime.GOARCH)
+}
+
+// formOf names the form of an executable and the processor that it is for.
+func formOf(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return "unreadable"
+	}
+	defer f.Close()
+	if x, err := elf.NewFile(f); err == nil {
+		return "ELF for " + strings.TrimPrefix(x.Machine.String(), "EM_")
+	}
+	if x, err := macho.NewFile(f); err == nil {
+		return "Mach-O for " + x.Cpu.String()
+	}
+	if x, err := pe.NewFile(f); err == nil {
+		return fmt.Sprintf("Windows executable for machine %#x", x.Machine)
+	}
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(io.NewSectionReader(f, 0, 2), head); err == nil && bytes.Equal(head, []byte("#!")) {
+		return "script"
+	}
+	return "no executable of a known form"
+}
