@@ -96,7 +96,7 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		StartTimeout:     h.cfg.StartTimeout,
 		Stderr:           stderr,
-		GRPCDialOptions:  dialOptions(),
+		GRPCDialOptions:  plugin.DialOptions(),
 		Logger:           h.clientLogger(f.name),
 	})
 	begin, id := time.Now(), identity(f.binary())
@@ -116,13 +116,6 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 
 func (h *Host) clientLogger(name string) hclog.Logger {
 	return newPlainLogger(h.cfg.Logger.Named(name))
-}
-
-// dialOptions bound what a plugin may send at once; go-plugin takes all that fits
-// into memory.
-func dialOptions() []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithDefaultCallOptions(
-		grpc.MaxCallRecvMsgSize(plugin.MaxMessage), grpc.MaxCallSendMsgSize(plugin.MaxMessage))}
 }
 
 // connect takes the connection of a started client and asks who is there, within
@@ -216,7 +209,7 @@ func (h *Host) adopt(ctx context.Context, f file, rec record) (*process, error) 
 		Plugins:          plugin.ClientSet(rec.Version)[rec.Version],
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		Logger:           h.clientLogger(f.name),
-		GRPCDialOptions:  dialOptions(),
+		GRPCDialOptions:  plugin.DialOptions(),
 		Reattach: &goplugin.ReattachConfig{
 			Protocol: goplugin.ProtocolGRPC, ProtocolVersion: rec.Version, Pid: rec.PID, Addr: address(rec),
 		},

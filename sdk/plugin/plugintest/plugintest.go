@@ -52,7 +52,7 @@ func Launch(t testing.TB, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig: plugin.Handshake(), VersionedPlugins: plugin.ClientSet(),
 		Cmd: cmd, SkipHostEnv: true, AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		StartTimeout: 10 * time.Second, Logger: hclog.NewNullLogger(),
+		StartTimeout: 10 * time.Second, Logger: hclog.NewNullLogger(), GRPCDialOptions: plugin.DialOptions(),
 	})
 	t.Cleanup(client.Kill)
 	protocol, err := client.Client()
