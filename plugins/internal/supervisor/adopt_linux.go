@@ -107,6 +107,7 @@ func (l *loop) adoptTask(key string, spec *Spec, rec *record) {
 		if err != nil {
 			// It ended without us: the keeper knows how, or nobody does.
 			t.unknownAt = time.Now().Add(exitLookup)
+			l.timed[t] = true
 		}
 		t.pidfd = fd
 		t.isolated.adopt()

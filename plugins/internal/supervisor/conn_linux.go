@@ -20,6 +20,8 @@ type conn struct {
 	fd      int
 	in, out []byte
 	closed  bool
+	// full: the client takes no more now, and the loop waits until it does.
+	full bool
 }
 
 // waiter is a request that is answered when a task has ended.
@@ -200,6 +202,7 @@ func (l *loop) stop(c *conn, t *task, req *request) *response {
 	if t.killAt.IsZero() || at.Before(t.killAt) {
 		t.killAt = at // a later stop may only shorten the time
 	}
+	l.timed[t] = true
 	l.signalGroup(t, unix.Signal(req.Signal))
 	t.waiters = append(t.waiters, waiter{conn: c, seq: req.Seq})
 	return nil
@@ -215,6 +218,7 @@ func (l *loop) destroy(c *conn, t *task, req *request) (*response, error) {
 	}
 	l.kill(t)
 	t.killAt = time.Now().Add(time.Second)
+	l.timed[t] = true
 	t.waiters = append(t.waiters, waiter{conn: c, seq: req.Seq, destroy: true})
 	return nil, nil
 }
@@ -265,12 +269,16 @@ func (l *loop) flush(c *conn) {
 		}
 		c.out = c.out[n:]
 	}
-	events := uint32(unix.EPOLLIN)
-	if len(c.out) > 0 {
-		events |= unix.EPOLLOUT
-	} else {
+	if len(c.out) == 0 {
 		c.out = nil
 	}
-	// The descriptor is in the set, so this cannot fail.
-	_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, c.fd, &unix.EpollEvent{Events: events, Fd: int32(c.fd)})
+	if full := len(c.out) > 0; full != c.full {
+		c.full = full
+		events := uint32(unix.EPOLLIN)
+		if full {
+			events |= unix.EPOLLOUT
+		}
+		// The descriptor is in the set, so this cannot fail.
+		_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, c.fd, &unix.EpollEvent{Events: events, Fd: int32(c.fd)})
+	}
 }

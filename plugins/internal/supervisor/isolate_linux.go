@@ -234,6 +234,7 @@ func (l *loop) mainEnded(t *task, e Exit) {
 	closeFD(t.pidfd)
 	t.pidfd, t.unknownAt = -1, time.Time{}
 	i.ending, i.giveUpAt = &e, time.Now().Add(endOfOthers)
+	l.timed[t] = true
 	i.kill()
 }
 

@@ -32,6 +32,9 @@ type loop struct {
 	lock, listener, keeper int
 
 	tasks map[string]*task
+	// timed are the tasks with a moment at which something is due: only they cost
+	// each turn something.
+	timed map[*task]bool
 	// starting are the isolated tasks that are being built, on goroutines of
 	// their own which hand over in started and then write to wake.
 	starting map[string]bool
@@ -75,7 +78,7 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 		journal: j, log: log, cgroups: cgroupRoot(), idle: idle,
 		lock: inherited[0], listener: inherited[1], keeper: inherited[2],
 		starting: map[string]bool{}, started: make(chan *building, maxStarting), slots: make(chan struct{}, maxBuilding),
-		tasks: map[string]*task{}, fds: map[int]watched{}, scratch: make([]byte, chunk),
+		tasks: map[string]*task{}, timed: map[*task]bool{}, fds: map[int]watched{}, scratch: make([]byte, chunk),
 	}
 	if l.boot, err = bootID(); err != nil {
 		return nil, err
@@ -206,32 +209,14 @@ func (l *loop) handle(fd int, events uint32) {
 // turn does what is due and returns the milliseconds until the next thing is.
 func (l *loop) turn(now time.Time) int {
 	next := time.Time{}
-	due := func(at time.Time) {
-		if next.IsZero() || at.Before(next) {
-			next = at
-		}
-	}
-	for _, t := range l.tasks {
-		if t.exit == nil && !t.unknownAt.IsZero() {
-			l.lookUp(t, now)
-			due(now.Add(10 * time.Millisecond))
-		}
-		if i := t.isolated; i != nil && i.ending != nil && t.exit == nil {
-			if !now.Before(i.giveUpAt) {
-				l.log.Warn("some process of a task that ended cannot be killed", "task", t.id)
-				l.finish(t, *i.ending)
-			}
-			due(i.giveUpAt)
-		}
-		if t.killAt.IsZero() || t.exit != nil {
+	due := func(at time.Time) { next = earlier(next, at) }
+	for t := range l.timed {
+		at := l.turnTask(t, now)
+		if at.IsZero() {
+			delete(l.timed, t)
 			continue
 		}
-		if !now.Before(t.killAt) {
-			l.kill(t)
-			// Again, should a process that forks all the time have escaped.
-			t.killAt = now.Add(time.Second)
-		}
-		due(t.killAt)
+		due(at)
 	}
 	if !now.Before(l.socketAt) {
 		l.keepSocket()
@@ -245,6 +230,38 @@ func (l *loop) turn(now time.Time) int {
 		due(l.idleSince.Add(l.idle))
 	}
 	return int(max(next.Sub(now).Milliseconds()+1, 0))
+}
+
+// turnTask does what is due of a task and returns when the next thing is, if any.
+func (l *loop) turnTask(t *task, now time.Time) (next time.Time) {
+	if t.exit == nil && !t.unknownAt.IsZero() {
+		l.lookUp(t, now)
+		next = now.Add(10 * time.Millisecond)
+	}
+	if i := t.isolated; i != nil && i.ending != nil && t.exit == nil {
+		if !now.Before(i.giveUpAt) {
+			l.log.Warn("some process of a task that ended cannot be killed", "task", t.id)
+			l.finish(t, *i.ending)
+		}
+		next = earlier(next, i.giveUpAt)
+	}
+	if t.killAt.IsZero() || t.exit != nil {
+		return next
+	}
+	if !now.Before(t.killAt) {
+		l.kill(t)
+		// Again, should a process that forks all the time have escaped.
+		t.killAt = now.Add(time.Second)
+	}
+	return earlier(next, t.killAt)
+}
+
+// earlier of two moments, of which the zero one is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
 }
 
 // socketCheck is how long clients may be locked out by somebody who cleaned up
@@ -276,14 +293,7 @@ func (l *loop) keepSocket() {
 
 // idleFor reports whether there was neither task nor client for the idle time.
 func (l *loop) idleFor(now time.Time) bool {
-	conns := 0
-	for _, w := range l.fds {
-		if w.conn != nil {
-			conns++
-			break
-		}
-	}
-	if len(l.tasks) > 0 || len(l.starting) > 0 || conns > 0 {
+	if len(l.tasks) > 0 || len(l.starting) > 0 || l.hasClients() {
 		l.idleSince = time.Time{}
 		return false
 	}
@@ -291,6 +301,16 @@ func (l *loop) idleFor(now time.Time) bool {
 		l.idleSince = now
 	}
 	return now.Sub(l.idleSince) >= l.idle
+}
+
+// hasClients looks through all descriptors; without tasks they are few.
+func (l *loop) hasClients() bool {
+	for _, w := range l.fds {
+		if w.conn != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // removeCgroup removes a cgroup, now or when its last process has ended.

@@ -243,6 +243,7 @@ func (l *loop) ended(t *task) {
 	l.unwatch(t.pidfd)
 	killCgroup(t.cgroup)
 	t.unknownAt = time.Now().Add(exitLookup)
+	l.timed[t] = true
 	l.lookUp(t, time.Now())
 }
 
@@ -308,4 +309,5 @@ func (l *loop) release(t *task) {
 	l.askKeeper(keeperDrop, t.key)
 	l.journal.forget(t.key, t.pid, t.start)
 	delete(l.tasks, t.id)
+	delete(l.timed, t)
 }
