@@ -4,12 +4,14 @@
 package driverdocker
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/tasklog"
@@ -39,23 +41,44 @@ func cursorPath(dir, container string) string {
 	return filepath.Join(dir, cursorDir, filepath.Base(container))
 }
 
-// openCursor reads how far a container's output was copied; known is false if
-// that is not known.
-func openCursor(dir, container string) (f *os.File, marks [2]mark, known bool, err error) {
-	f, err = os.OpenFile(cursorPath(dir, container), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, marks, false, errdefs.FailedPreconditionf("open the file that says how far output was read: %w", err)
+// lockRetry is how often a process looks whether another one has let go.
+const lockRetry = 100 * time.Millisecond
+
+// lockCursor opens a container's file for this process alone, as soon as no other
+// process has it: while the plugin is upgraded the old process still reads the
+// output, and goes on with that if the new one is not taken.
+func lockCursor(ctx context.Context, dir, container string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(cursorPath(dir, container), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, errdefs.FailedPreconditionf("open the file that says how far output was read: %w", err)
+		}
+		ours, err := tryLock(f, true)
+		if ours {
+			return f, nil
+		}
+		_ = f.Close() // nothing was written
+		if err != nil {
+			return nil, errdefs.FailedPreconditionf("lock the file that says how far output was read: %w", err)
+		}
+		if !pause(ctx, lockRetry) {
+			return nil, ctx.Err()
+		}
 	}
+}
+
+// readCursor reads how far a container's output was copied; known is false if
+// that is not known.
+func readCursor(f *os.File) (marks [2]mark, known bool, err error) {
 	var b [cursorSize]byte
 	if _, err := f.ReadAt(b[:], 0); err != nil {
 		if errors.Is(err, io.EOF) {
-			return f, marks, false, nil
+			return marks, false, nil
 		}
-		_ = f.Close() // it was only read from
-		return nil, marks, false, errdefs.FailedPreconditionf("read how far output was read: %w", err)
+		return marks, false, errdefs.FailedPreconditionf("read how far output was read: %w", err)
 	}
 	if crc32.ChecksumIEEE(b[:2*markSize]) != binary.LittleEndian.Uint32(b[2*markSize:]) {
-		return f, marks, false, nil
+		return marks, false, nil
 	}
 	for i := range marks {
 		p := b[i*markSize:]
@@ -65,7 +88,7 @@ func openCursor(dir, container string) (f *os.File, marks [2]mark, known bool, e
 			sum: binary.LittleEndian.Uint32(p[24:]),
 		}
 	}
-	return f, marks, true, nil
+	return marks, true, nil
 }
 
 // writeCursor is one write of a few bytes: a kill comes before it or after it.

@@ -32,7 +32,8 @@ type Driver struct {
 	stop  context.CancelFunc
 	work  sync.WaitGroup
 
-	events *broadcast
+	events   *broadcast
+	presence *presence
 
 	mu      sync.Mutex
 	config  agentConfig
@@ -57,9 +58,13 @@ func New(dir string, log hclog.Logger) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	presence, err := openPresence(dir)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &Driver{
-		log: log, dir: dir, owner: owner, ctx: ctx, stop: cancel, events: newBroadcast(), daemons: map[string]*daemon{},
+		log: log, dir: dir, owner: owner, ctx: ctx, stop: cancel, events: newBroadcast(), presence: presence, daemons: map[string]*daemon{},
 		known: map[string]*task{}, starting: map[string]bool{}, claimed: map[string]bool{}, changed: make(chan struct{}),
 	}
 	return d, nil
@@ -102,7 +107,7 @@ func (d *Driver) Close() error {
 	d.work.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var errs []error
+	errs := []error{d.presence.close()}
 	for _, x := range d.daemons {
 		errs = append(errs, x.api.Close())
 	}

@@ -53,7 +53,10 @@ func (t *task) copyLogs(ctx context.Context, stateDir string) {
 	if t.state.Logs.Disabled {
 		return
 	}
-	c, err := openCopier(t, stateDir)
+	c, err := openCopier(ctx, t, stateDir)
+	if err != nil && ctx.Err() != nil {
+		return
+	}
 	if err != nil {
 		t.d.log.Error("the output of a task is not kept", "task_id", t.id, "error", err)
 		return
@@ -118,29 +121,33 @@ type output struct {
 	buf      []byte
 }
 
-func openCopier(t *task, stateDir string) (*copier, error) {
+// openCopier waits for whoever else copies this output, and only then looks how
+// far it is.
+func openCopier(ctx context.Context, t *task, stateDir string) (*copier, error) {
 	l := t.state.Logs
-	dir, err := tasklog.OpenDir(l.Root, filepath.Dir(l.Stdout))
+	cursor, err := lockCursor(ctx, stateDir, t.state.Container)
 	if err != nil {
 		return nil, err
 	}
-	c := &copier{t: t, dir: dir}
-	limits := tasklog.Limits{MaxFiles: l.MaxFiles, MaxFileBytes: l.MaxFileBytes}
-	for i, path := range []string{l.Stdout, l.Stderr} {
-		c.out[i] = &output{w: tasklog.New(dir, filepath.Base(path), limits)}
+	c := &copier{t: t, cursor: cursor}
+	marks, known, err := readCursor(cursor)
+	if err == nil {
+		c.dir, err = tasklog.OpenDir(l.Root, filepath.Dir(l.Stdout))
 	}
-	marks, known := [2]mark{}, false
-	if c.cursor, marks, known, err = openCursor(stateDir, t.state.Container); err != nil {
+	if err != nil {
 		c.close()
 		return nil, err
 	}
-	for i, o := range c.out {
-		if o.mark = marks[i]; !known {
+	limits := tasklog.Limits{MaxFiles: l.MaxFiles, MaxFileBytes: l.MaxFileBytes}
+	for i, path := range []string{l.Stdout, l.Stderr} {
+		o := &output{w: tasklog.New(c.dir, filepath.Base(path), limits), mark: marks[i]}
+		if !known {
 			o.mark = mark{at: o.w.Position()}
 			if t.recovered { // as well as it can be known
 				o.mark.time = o.w.Written().UnixNano()
 			}
 		}
+		c.out[i] = o
 	}
 	c.save()
 	return c, nil
@@ -152,10 +159,10 @@ func (c *copier) close() {
 			o.w.Close()
 		}
 	}
-	if c.cursor != nil {
-		_ = c.cursor.Close() // every write told its own error
+	if c.dir != nil {
+		_ = c.dir.Close() // only read from
 	}
-	_ = c.dir.Close() // only read from
+	_ = c.cursor.Close() // every write told its own error; the lock ends
 }
 
 // since is from when on the output is asked for: what the marks leave open.
@@ -242,7 +249,7 @@ func (c *copier) read(ctx context.Context, r io.ReadCloser) error {
 // hopeless: a container that is gone, or whose log driver gives nothing back.
 func (c *copier) hopeless(err error) bool {
 	switch errdefs.ClassOf(err) {
-	case errdefs.NotFound:
+	case errdefs.NotFound, errdefs.Conflict: // gone, or being removed
 		return true
 	case errdefs.Unimplemented, errdefs.InvalidArgument:
 		c.t.d.log.Warn("the output of a task is not kept: the log driver of its container cannot be read", "task_id", c.t.id, "error", err)

@@ -6,6 +6,7 @@ package driverdocker
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -110,7 +111,7 @@ func newLogged(t *testing.T) *logged {
 // after its output and before it notes how far it is.
 func (l *logged) read(stream string, killed bool) {
 	l.t.Helper()
-	c, err := openCopier(l.task, l.dir)
+	c, err := openCopier(l.t.Context(), l.task, l.dir)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -194,26 +195,79 @@ func TestTheCursorSurvivesAndADamagedOneCountsAsUnknown(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, cursorDir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	f, _, known, err := openCursor(dir, "c")
-	if err != nil || known {
-		t.Fatalf("a new one: %v, %v", known, err)
-	}
 	want := [2]mark{{time: 7, seen: 2, sum: 9, at: tasklog.Position{Index: 3, Offset: 1 << 40}}, {time: 8}}
-	if err := writeCursor(f, want); err != nil {
+	for _, step := range []struct {
+		name  string
+		known bool
+		then  func(f *os.File) error
+	}{
+		{"a new one", false, func(f *os.File) error { return writeCursor(f, want) }},
+		{"a written one", true, func(f *os.File) error { _, err := f.WriteAt([]byte{1}, 3); return err }},
+		{"a damaged one", false, func(*os.File) error { return nil }},
+	} {
+		f, err := lockCursor(t.Context(), dir, "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, known, err := readCursor(f)
+		if err != nil || known != step.known || known && got != want {
+			t.Errorf("%s: read %+v, %v, %v", step.name, got, known, err)
+		}
+		if err := step.then(f); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close() // written above
+	}
+}
+
+func TestAnOutputIsCopiedByOneProcessAtATime(t *testing.T) {
+	l := newLogged(t)
+	old, err := openCopier(t.Context(), l.task, l.dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	_ = f.Close() // written above
-	f, got, known, err := openCursor(dir, "c")
-	if err != nil || !known || got != want {
-		t.Errorf("read %+v, %v, %v", got, known, err)
+	short, cancel := context.WithTimeout(t.Context(), 3*lockRetry)
+	defer cancel()
+	if _, err := openCopier(short, l.task, l.dir); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second one while the first copies: %v", err)
 	}
-	if _, err := f.WriteAt([]byte{1}, 3); err != nil {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.read(frame(1, 5, "a\n")+frame(1, 6, "b\n"), false) // waits its turn
+	}()
+	for _, o := range old.out {
+		o.begin()
+	}
+	if err := old.read(t.Context(), io.NopCloser(strings.NewReader(frame(1, 5, "a\n")))); err != nil {
 		t.Fatal(err)
 	}
-	_ = f.Close() // written above
-	f, _, known, err = openCursor(dir, "c")
-	if err != nil || known {
-		t.Errorf("a damaged one: %v, %v", known, err)
+	old.close()
+	<-done
+	l.want("a\nb\n", "")
+}
+
+func TestAProcessKnowsWhetherItIsTheOnlyOne(t *testing.T) {
+	dir := t.TempDir()
+	one, err := openPresence(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	_ = f.Close() // only read from
+	defer one.close()
+	if !one.alone() || !one.alone() {
+		t.Error("it is alone and does not know")
+	}
+	two, err := openPresence(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one.alone() || two.alone() || one.alone() {
+		t.Error("there are two, and one of them believes to be alone")
+	}
+	if err := two.close(); err != nil {
+		t.Fatal(err)
+	}
+	if !one.alone() {
+		t.Error("the other one has ended, and it does not know")
+	}
 }

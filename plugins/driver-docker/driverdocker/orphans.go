@@ -24,17 +24,23 @@ func (d *Driver) housekeep(ctx context.Context) {
 		agent, current, changed := d.now()
 		now := time.Now()
 		next := nextOrphans
-		if now.After(idleFrom) {
+		alone := d.presence.alone()
+		if alone && now.After(idleFrom) {
 			// By now the tasks of before are recovered: what none of them uses is unused.
 			current.idleImages(now, agent)
 		}
 		for _, x := range d.all() {
+			if !alone {
+				break
+			}
 			if due := x.collect(ctx, now); !due.IsZero() && due.Before(next) {
 				next = due
 			}
 		}
 		if !now.Before(nextOrphans) {
-			if agent.GC.Dangling.Enabled {
+			if !alone {
+				clear(suspects) // they may be another process's
+			} else if agent.GC.Dangling.Enabled {
 				d.removeOrphans(ctx, current, agent, suspects)
 			}
 			nextOrphans = now.Add(agent.period)

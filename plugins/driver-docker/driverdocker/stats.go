@@ -24,7 +24,7 @@ func (d *Driver) TaskStats(ctx context.Context, interval time.Duration) (<-chan 
 		return nil, errdefs.InvalidArgumentf("stats interval %s: must be more than zero", interval)
 	}
 	out := make(chan []driver.TaskStats)
-	s := &sampler{driver: d, streams: map[string]*statsStream{}}
+	s := &sampler{driver: d, streams: map[string]*statsStream{}, first: make(chan struct{}, 1)}
 	go func() {
 		defer close(out)
 		defer s.stop()
@@ -34,9 +34,7 @@ func (d *Driver) TaskStats(ctx context.Context, interval time.Duration) (<-chan 
 			batch := s.sample(ctx, interval)
 			select {
 			case out <- batch:
-				select {
-				case <-tick.C:
-				case <-ctx.Done():
+				if !s.rest(ctx, tick.C) {
 					return
 				}
 			case <-tick.C: // a slow reader gets the next one
@@ -48,10 +46,35 @@ func (d *Driver) TaskStats(ctx context.Context, interval time.Duration) (<-chan 
 	return out, nil
 }
 
+// gather is how long first samples of several tasks are collected, so that they
+// go out together.
+const gather = 100 * time.Millisecond
+
+// rest waits for the time of the next samples. First ones do not wait for it: an
+// upgrade of the plugin shall leave no gap. It returns false if ctx ends first.
+func (s *sampler) rest(ctx context.Context, tick <-chan time.Time) bool {
+	select {
+	case <-tick:
+		return true
+	case <-s.first:
+		if !pause(ctx, gather) {
+			return false
+		}
+		select {
+		case <-s.first: // came meanwhile
+		default:
+		}
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // sampler has the streams of one listener. There is one listener, the agent.
 type sampler struct {
 	driver  *Driver
 	streams map[string]*statsStream
+	first   chan struct{} // signalled when a stream has its first sample
 	work    sync.WaitGroup
 }
 
@@ -118,7 +141,7 @@ func (s *sampler) open(ctx context.Context, t *task) *statsStream {
 	s.streams[t.id] = st
 	s.work.Go(func() {
 		defer cancel()
-		st.read(ctx, t)
+		st.read(ctx, t, s.first)
 		// A stream that breaks is opened again, not at once.
 		pause(ctx, time.Second)
 		st.mu.Lock()
@@ -141,7 +164,7 @@ func (st *statsStream) newest(after time.Time) (driver.TaskStats, bool) {
 }
 
 // read takes samples from the daemon's stream until it breaks.
-func (st *statsStream) read(ctx context.Context, t *task) {
+func (st *statsStream) read(ctx context.Context, t *task, first chan<- struct{}) {
 	r, err := t.d.api.ContainerStats(ctx, t.state.Container, client.ContainerStatsOptions{Stream: true})
 	if err != nil {
 		return // no samples now; the next pass tries again
@@ -161,6 +184,12 @@ func (st *statsStream) read(ctx context.Context, t *task) {
 		st.mu.Lock()
 		st.latest = sample
 		st.mu.Unlock()
+		if before.Read.IsZero() {
+			select {
+			case first <- struct{}{}:
+			default:
+			}
+		}
 		before = now
 	}
 }

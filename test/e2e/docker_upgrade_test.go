@@ -1,0 +1,286 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
+)
+
+// dockerPlugin builds the real driver-docker as a version.
+func dockerPlugin(t *testing.T, version string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "driver-docker-"+version)
+	cmd := exec.Command("go", "build", "-o", path, "-ldflags", "-X github.com/drover-project/drover/plugins/driver-docker/driverdocker.Version="+version, "../../plugins/driver-docker")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build driver-docker: %v\n%s", err, out)
+	}
+	return path
+}
+
+// counters is a fleet of containers that write numbered lines until they are told
+// to stop.
+type counters struct {
+	*agent
+	docker *dockertest.Daemon
+	allocs []*model.AllocListStub
+	was    []string // container ids and when they were started
+}
+
+const counting = `job "count" {
+  group "g" {
+    count = %d
+    update {
+      min_healthy_time = "100ms"
+      healthy_deadline = "1m"
+    }
+    task "t" {
+      driver = "docker"
+      config {
+        image   = "busybox:drover"
+        init    = true
+        command = "/bin/sh"
+        args    = ["-c", "i=0; while [ ! -e /local/stop ]; do i=$((i+1)); echo $i; usleep 50000; done; echo $i > /local/lines; exec sleep 100000"]
+      }
+      kill_timeout = "1s"
+      resources {
+        cpu    = 20
+        memory = 16
+      }
+    }
+  }
+}`
+
+// count starts n containers under an agent whose driver-docker is a file of its
+// own that may be replaced over the API.
+func count(t *testing.T, plugin string, n int) *counters {
+	t.Helper()
+	a := newAgent(t)
+	d, err := dockertest.Start()
+	if err != nil {
+		t.Skipf("no Docker daemon: %v", err)
+	}
+	t.Cleanup(d.Remove)
+	body, err := os.ReadFile(plugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write("plugins/driver-docker", 0o755, string(body))
+	config, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write("agent.hcl", 0o600, strings.Replace(string(config), "client {", "client {\n  plugin_install = true", 1))
+	a.configure(fmt.Sprintf("plugin \"docker\" {\n  config { endpoint = %q }\n}\n", d.Endpoint()))
+	a.start()
+	c := &counters{agent: a, docker: d}
+	c.healthy()
+	a.run(fmt.Sprintf(counting, n))
+	a.eventually(time.Minute, "all containers run", func() bool {
+		c.allocs = a.allocs("count", model.AllocClientStatusRunning)
+		return len(c.allocs) == n
+	})
+	c.was = c.containers()
+	if len(c.was) != n {
+		t.Fatalf("%d containers, want %d", len(c.was), n)
+	}
+	return c
+}
+
+func (c *counters) healthy() {
+	c.t.Helper()
+	c.eventually(30*time.Second, "the docker driver is healthy", func() bool {
+		nodes, _, err := c.Nodes(c.ctx(), nil)
+		return err == nil && len(nodes) == 1 && nodes[0].Drivers["docker"] != nil && nodes[0].Drivers["docker"].Healthy
+	})
+}
+
+// containers returns each container of the daemon with the time of its start.
+func (c *counters) containers() []string {
+	c.t.Helper()
+	ids, err := c.docker.CLI("ps", "-aq", "--no-trunc")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	out, err := c.docker.CLI(append([]string{"inspect", "-f", "{{.Id}} {{.State.StartedAt}} {{.RestartCount}} {{.State.Status}}"}, strings.Fields(ids)...)...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	lines := strings.Split(out, "\n")
+	slices.Sort(lines)
+	return lines
+}
+
+// same checks that the containers are those that were started at first.
+func (c *counters) same(when string) {
+	c.t.Helper()
+	if now := c.containers(); !slices.Equal(now, c.was) {
+		c.t.Fatalf("%s: the containers are\n%s\nand were\n%s", when, strings.Join(now, "\n"), strings.Join(c.was, "\n"))
+	}
+}
+
+func (c *counters) plugin() *model.AgentPlugin {
+	c.t.Helper()
+	p, err := c.AgentPlugin(c.ctx(), "", "driver-docker")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return p
+}
+
+// managed waits until a plugin process has all the tasks.
+func (c *counters) managed() {
+	c.t.Helper()
+	c.eventually(30*time.Second, "the plugin has all tasks", func() bool {
+		p, err := c.AgentPlugin(c.ctx(), "", "driver-docker")
+		return err == nil && running(p.PID) && p.Tasks == len(c.allocs)
+	})
+}
+
+// noLineLost ends the writing and checks that each log has every line once.
+func (c *counters) noLineLost() {
+	c.t.Helper()
+	for _, x := range c.allocs {
+		if err := os.WriteFile(c.path(x.ID, "t/local/stop"), nil, 0o644); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for _, x := range c.allocs {
+		var n int
+		c.eventually(20*time.Second, "the container has written its last line", func() bool {
+			body, _ := os.ReadFile(c.path(x.ID, "t/local/lines")) // not there yet
+			n, _ = strconv.Atoi(strings.TrimSpace(string(body)))
+			return n > 0
+		})
+		var lines []string
+		c.eventually(20*time.Second, "the last line is in the log", func() bool {
+			body, err := os.ReadFile(c.path(x.ID, "alloc/logs/t.stdout.0"))
+			if err != nil {
+				return false
+			}
+			lines = strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
+			return lines[len(lines)-1] == strconv.Itoa(n)
+		})
+		for i, line := range lines {
+			if line != strconv.Itoa(i+1) {
+				c.t.Fatalf("alloc %s: line %d of %d is %q, and %d were written: something was lost or came twice", x.ID, i+1, len(lines), line, n)
+			}
+		}
+	}
+}
+
+func TestADockerDriverIsUpgradedUnderItsContainers(t *testing.T) {
+	one, two := dockerPlugin(t, "1.0.0"), dockerPlugin(t, "2.0.0")
+	c := count(t, one, 20)
+	before, first := c.events("count"), c.plugin()
+	stop := make(chan struct{})
+	times := c.sampled(c.allocs[0].ID, stop)
+	c.eventually(10*time.Second, "there are stats", func() bool {
+		code, body := c.get("/v1/client/allocation/" + c.allocs[0].ID + "/stats")
+		return code == 200 && !strings.Contains(body, `"Timestamp":0`)
+	})
+	if out, err := c.slow("plugin", "upgrade", "-version", "2.0.0", "driver-docker", two); err != nil || !strings.Contains(out, "20 tasks") {
+		t.Fatalf("upgrade: %v\n%s", err, out)
+	}
+	now := c.plugin()
+	if now.Version != "2.0.0" || now.PID == first.PID || now.Restarts != 0 || now.Tasks != 20 {
+		t.Fatalf("after the upgrade: %+v, before %+v", now, first)
+	}
+	c.eventually(10*time.Second, "the old process has ended", func() bool { return !running(first.PID) })
+	since := time.Now().UnixNano()
+	c.eventually(10*time.Second, "there are newer stats", func() bool {
+		var usage struct{ Timestamp int64 }
+		err := c.AllocationStats(c.ctx(), c.allocs[0].ID, &usage)
+		return err == nil && usage.Timestamp > since
+	})
+	close(stop)
+	var gap time.Duration
+	for i, seen := 1, <-times; i < len(seen); i++ {
+		gap = max(gap, time.Duration(seen[i]-seen[i-1]))
+	}
+	t.Logf("the longest time between two samples, of one a second, was %s", gap)
+	c.same("after the upgrade")
+
+	for name, script := range map[string]string{"exits": "exit 1", "hangs": "exec sleep 1000"} {
+		bad := c.write("bad-"+name, 0o755, "#!/bin/sh\n"+script+"\n")
+		if out, err := c.slow("plugin", "upgrade", "driver-docker", bad); err == nil {
+			t.Errorf("%s: it was accepted\n%s", name, out)
+		}
+		if st := c.plugin(); st.PID != now.PID || st.Version != "2.0.0" || st.UpgradeError == "" {
+			t.Errorf("%s: %+v", name, st)
+		}
+	}
+	if out, err := c.slow("plugin", "rollback", "driver-docker"); err != nil || !strings.Contains(out, "1.0.0") {
+		t.Fatalf("rollback: %v\n%s", err, out)
+	}
+	c.same("after bad versions and the rollback")
+	if n := c.events("count"); n != before {
+		t.Errorf("%d task events, before %d", n, before)
+	}
+	c.noLineLost()
+}
+
+func TestContainersOutliveKillsOfTheAgentAndThePluginInTheMiddleOfUpgrades(t *testing.T) {
+	one, two := dockerPlugin(t, "1.0.0"), dockerPlugin(t, "2.0.0")
+	c := count(t, one, 5)
+	for i := range 3 {
+		file := two
+		if c.plugin().Version == "2.0.0" {
+			file = one
+		}
+		said := make(chan string, 1)
+		go func() {
+			out, _ := c.slow("plugin", "upgrade", "driver-docker", file) // it may be cut off
+			said <- out
+		}()
+		c.eventually(30*time.Second, "the new process is there", func() bool { return len(c.pluginProcesses()) == 2 })
+		if i == 1 { // the plugin, both of it
+			for _, pid := range c.pluginProcesses() {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+			}
+		}
+		<-time.After(time.Duration(i) * 40 * time.Millisecond) // a little later each time
+		c.kill()
+		t.Log(<-said)
+		c.start()
+		c.managed()
+		c.eventually(15*time.Second, "one plugin process is left", func() bool { return len(c.pluginProcesses()) == 1 })
+		c.same("after a kill of the agent")
+	}
+	pid := c.plugin().PID
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually(30*time.Second, "there is another process", func() bool {
+		p, err := c.AgentPlugin(c.ctx(), "", "driver-docker")
+		return err == nil && p.PID != pid && running(p.PID)
+	})
+	c.managed()
+	c.same("after a kill of the plugin")
+	c.noLineLost()
+}
+
+// pluginProcesses are the processes of driver-docker.
+func (c *counters) pluginProcesses() (out []int) {
+	for _, pid := range c.processes("driver-docker") {
+		if args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); err == nil && strings.HasSuffix(string(args), "/driver-docker\x00") && strings.Count(string(args), "\x00") == 1 {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
