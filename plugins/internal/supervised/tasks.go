@@ -253,32 +253,8 @@ type sample struct {
 
 // TaskStats implements driver.Driver: all running tasks in one pass per interval.
 func (t *Tasks) TaskStats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
-	if interval <= 0 {
-		return nil, errdefs.InvalidArgumentf("stats interval %s: must be more than zero", interval)
-	}
-	out := make(chan []driver.TaskStats)
-	go func() {
-		defer close(out)
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
-		m := &meter{tasks: t, sampler: supervisor.NewSampler(), last: map[string]sample{}}
-		for {
-			// Sent without waiting longer than until the next sample is due.
-			batch := m.measure(ctx)
-			select {
-			case out <- batch:
-				select {
-				case <-tick.C:
-				case <-ctx.Done():
-					return
-				}
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return out, nil
+	m := &meter{tasks: t, sampler: supervisor.NewSampler(), last: map[string]sample{}}
+	return driver.Every(ctx, interval, m.measure)
 }
 
 // Running lists this driver's running tasks, as far as their supervisors answer.

@@ -35,8 +35,8 @@ type Device interface {
 
 	// Stats measures all devices every interval, the first time at once. Nothing
 	// is measured while nobody listens. The plugin closes the channel when ctx
-	// ends; a slow reader gets fewer samples, never old ones. Unimplemented: the
-	// devices cannot be measured, now or later.
+	// ends; a slow reader gets fewer samples, never old ones: Every does all that.
+	// Unimplemented: the devices cannot be measured, now or later.
 	Stats(ctx context.Context, interval time.Duration) (<-chan []GroupStats, error)
 }
 

@@ -57,9 +57,10 @@ type Driver interface {
 
 	// StopTask sends signal (the driver's own choice if empty), and kills the
 	// task when timeout passes and it still runs. It returns when the task has
-	// ended with all processes that it started, those killed if need be. A task that has already ended is no
-	// error. ctx may end earlier than timeout: the kill is then still carried
-	// out. NotFound: no such task. InvalidArgument: unknown signal.
+	// ended with all processes that it started, those killed if need be. A task
+	// that has already ended is no error. ctx may end earlier than timeout: the
+	// kill is then still carried out. NotFound: no such task. InvalidArgument:
+	// unknown signal.
 	StopTask(ctx context.Context, taskID string, timeout time.Duration, signal string) error
 
 	// DestroyTask forgets a task that has ended and frees what it held; it keeps
@@ -74,6 +75,7 @@ type Driver interface {
 	// interval, the first time at once. One call serves all tasks of the
 	// driver, and nothing is sampled while nobody listens. The driver closes the
 	// channel when ctx ends. A slow reader gets fewer samples, never old ones.
+	// Every does all that. InvalidArgument: an interval that is not above zero.
 	TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error)
 
 	// SignalTask sends a signal to the task's main process. NotFound: no such

@@ -86,6 +86,9 @@ func (s *server) StartTask(ctx context.Context, req *driverv1.StartTaskRequest) 
 	if err != nil {
 		return nil, errdefs.ToGRPC(err)
 	}
+	if handle == nil {
+		return nil, errdefs.ToGRPC(errdefs.Internalf("driver %q started task %q without a handle; the plugin is defective", req.GetDriver(), req.GetTask().GetId()))
+	}
 	return &driverv1.StartTaskResponse{Handle: handleToPB(handle), NetworkOverride: overrideToPB(override)}, nil
 }
 
@@ -134,6 +137,9 @@ func (s *server) InspectTask(ctx context.Context, req *driverv1.InspectTaskReque
 	status, err := d.InspectTask(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, errdefs.ToGRPC(err)
+	}
+	if status == nil {
+		return nil, errdefs.ToGRPC(errdefs.Internalf("driver %q answered an InspectTask with nothing; the plugin is defective", req.GetDriver()))
 	}
 	return &driverv1.InspectTaskResponse{Status: statusToPB(status)}, nil
 }

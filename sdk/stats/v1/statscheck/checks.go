@@ -182,7 +182,8 @@ func checkNothingBehind(b *bench) {
 	for _, s := range open {
 		conformance.Ended(b.t, s, "a stream")
 	}
-	for runtime.NumGoroutine() >= before+streams {
+	// Others come and go meanwhile, so half of the streams is where a leak begins.
+	for runtime.NumGoroutine() >= before+streams/2 {
 		select {
 		case <-b.ctx.Done():
 			b.t.Fatalf("%d goroutines before %d streams, %d after their end", before, streams, runtime.NumGoroutine())

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -116,13 +117,12 @@ func (d *Device) Fingerprint(ctx context.Context) (<-chan device.Fingerprint, er
 	out := make(chan device.Fingerprint)
 	go func() {
 		defer close(out)
-		last := ""
+		var last *device.Fingerprint
 		for {
-			f := d.scan()
-			if now := fmt.Sprintf("%+v", f); now != last {
-				last = now
+			if f := d.scan(); last == nil || !reflect.DeepEqual(f, *last) {
 				select {
 				case out <- f:
+					last = &f
 				case <-ctx.Done():
 					return
 				}
@@ -160,30 +160,10 @@ func (d *Device) Reserve(_ context.Context, ids []string) (*device.Reservation, 
 
 // Stats implements device.Device.
 func (d *Device) Stats(ctx context.Context, interval time.Duration) (<-chan []device.GroupStats, error) {
-	if interval <= 0 {
-		return nil, errdefs.InvalidArgumentf("an interval of %s cannot be kept", interval)
-	}
-	out := make(chan []device.GroupStats, 1)
-	go func() {
-		defer close(out)
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case out <- d.measure():
-			default: // the reader has not taken the sample before
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-		}
-	}()
-	return out, nil
+	return device.Every(ctx, interval, d.measure)
 }
 
-func (d *Device) measure() []device.GroupStats {
+func (d *Device) measure(context.Context) []device.GroupStats {
 	var out []device.GroupStats
 	for _, g := range d.scan().Groups {
 		s := device.GroupStats{Vendor: g.Vendor, Type: g.Type, Name: g.Name, Instances: map[string]device.Stats{}}

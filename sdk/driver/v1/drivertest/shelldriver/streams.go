@@ -23,28 +23,10 @@ import (
 
 // TaskStats implements driver.Driver; it measures resident memory.
 func (d *Driver) TaskStats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
-	out := make(chan []driver.TaskStats)
-	go func() {
-		defer close(out)
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case out <- d.sample():
-			case <-ctx.Done():
-				return
-			}
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return out, nil
+	return driver.Every(ctx, interval, d.sample)
 }
 
-func (d *Driver) sample() []driver.TaskStats {
+func (d *Driver) sample(context.Context) []driver.TaskStats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []driver.TaskStats
