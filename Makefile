@@ -15,6 +15,9 @@ COMPAT_MODULE := test/compat
 
 # Packages whose tests run with the race detector in `make test`: the core.
 RACE := ./core/... ./sdk/... ./plugins/...
+# A process with the race detector sleeps for a second before it exits, and tests
+# start hundreds that end: they need not.
+export GORACE ?= atexit_sleep_ms=0
 
 .PHONY: help
 help: ## list the targets

@@ -49,6 +49,9 @@ func Serve(t *testing.T, services ...plugin.Service) (conn *grpc.ClientConn, die
 // it. die ends it with SIGKILL; the end of the test ends it too.
 func Launch(t testing.TB, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
 	t.Helper()
+	if race, ok := os.LookupEnv("GORACE"); ok && cmd.Env != nil { // of a test binary that is its own plugin
+		cmd.Env = append(cmd.Env, "GORACE="+race)
+	}
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig: plugin.Handshake(), VersionedPlugins: plugin.ClientSet(),
 		Cmd: cmd, SkipHostEnv: true, AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
