@@ -24,12 +24,24 @@ const (
 	// that rotations, which stall a write for some milliseconds, are rare.
 	ProfileServer Profile = iota
 	// ProfileDev is for a node, and for an agent that shares a laptop with
-	// everything else: the memtable counts as live heap, so a small one keeps the
-	// garbage collector's target low.
+	// everything else.
 	ProfileDev
 )
 
 const mib = 1 << 20
+
+// memtable is the bytes that are written before they are sorted into a file.
+func (p Profile) memtable() int64 {
+	if p == ProfileDev {
+		return 8 * mib
+	}
+	return 64 * mib
+}
+
+// Buffer is about how many bytes of live heap a store's write buffer is from the
+// start, although it is touched only as it fills: badger adds room for one batch,
+// of data and of index, each 15 % of the memtable.
+func (p Profile) Buffer() int64 { return p.memtable() * 130 / 100 }
 
 // Options are the settings measured in the spikes: no compression, no caches, no
 // metrics, no conflict detection, one version of each key, every commit synced,
@@ -48,16 +60,14 @@ func Options(dir string, profile Profile, logger hclog.Logger) badger.Options {
 		WithNumMemtables(2).
 		WithValueThreshold(mib).
 		WithCompactL0OnClose(false).
+		WithMemTableSize(profile.memtable()).
 		WithLogger(badgerLogger{logger})
 	if profile == ProfileDev {
 		return opts.
-			WithMemTableSize(8 * mib).
 			WithValueLogFileSize(16 * mib).
 			WithBaseTableSize(2 * mib)
 	}
-	return opts.
-		WithMemTableSize(64 * mib).
-		WithValueLogFileSize(64 * mib)
+	return opts.WithValueLogFileSize(64 * mib)
 }
 
 // badgerLogger passes badger's errors on. Its other lines narrate compactions

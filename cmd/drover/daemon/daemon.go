@@ -27,6 +27,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/server"
@@ -82,6 +83,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	if err := d.makeDataDir(); err != nil {
 		return nil, err
 	}
+	startPacer(d.writeBuffers())
 	if d.http, err = net.Listen("tcp", cfg.ListenHTTP()); err != nil {
 		return nil, fmt.Errorf("listen for the HTTP API: %w; another agent may be running: stop it, or set ports { http = N }", err)
 	}
@@ -182,6 +184,20 @@ func (d *Daemon) serverConfig() server.Config {
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), TrailingLogs: uint64(c.RaftTrailingLogs),
 		PluginRegistry: c.PluginRegistry, LocalNode: d.localNode, Logger: d.log,
 	}
+}
+
+// writeBuffers is the size of those of the two sides' stores.
+func (d *Daemon) writeBuffers() (bytes int64) {
+	if d.cfg.Client.Enabled {
+		bytes += durable.ProfileDev.Buffer()
+	}
+	switch {
+	case d.cfg.Dev:
+		bytes += durable.ProfileDev.Buffer()
+	case d.cfg.Server.Enabled:
+		bytes += durable.ProfileServer.Buffer()
+	}
+	return bytes
 }
 
 func (d *Daemon) localNode() string {

@@ -1,0 +1,53 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+)
+
+// leastRoom is the garbage that may always come together before it is collected,
+// so that a small agent is not busy collecting.
+const leastRoom = 8 << 20
+
+// pacer sets how much garbage the runtime lets come together: as much as there is
+// live data, as is the runtime's own default, but without the stores' write
+// buffers. Those are live for the runtime and mostly untouched memory for the
+// machine: counted, they would let garbage of their size lie about.
+type pacer struct {
+	buffers uint64
+	percent int
+	live    []metrics.Sample
+}
+
+// startPacer sets the pace now and after each collection, for as long as the
+// process lives. Whoever set GOGC keeps it.
+func startPacer(buffers int64) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	p := &pacer{buffers: uint64(buffers), live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	p.next()
+}
+
+// next adjusts, and has itself called when the next collection finds its mark.
+func (p *pacer) next() {
+	metrics.Read(p.live)
+	if percent := gcPercent(p.live[0].Value.Uint64(), p.buffers); percent != p.percent {
+		p.percent = percent
+		debug.SetGCPercent(percent)
+	}
+	runtime.AddCleanup(&struct{ mark *pacer }{p}, (*pacer).next, p)
+}
+
+// gcPercent is the garbage that may come together, in percent of the live heap.
+func gcPercent(live, buffers uint64) int {
+	if live <= buffers { // the stores are not open yet
+		return 100
+	}
+	return int(max(live-buffers, leastRoom) * 100 / live)
+}

@@ -1,0 +1,27 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import "testing"
+
+// TestGarbageIsBoundedByWhatIsReallyLive: the room for garbage is that of the live
+// data without the stores' untouched buffers, and never too little to work with.
+func TestGarbageIsBoundedByWhatIsReallyLive(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		name          string
+		live, buffers uint64
+		percent       int
+	}{
+		{"at the start, before a collection", 0, 93 * mib, 100},
+		{"before the stores are open", 20 * mib, 93 * mib, 100},
+		{"a small agent has room for 8 MiB", 100 * mib, 92 * mib, 8},
+		{"a large one for as much as is live", 1100 * mib, 100 * mib, 90},
+		{"a node without a server", 30 * mib, 10 * mib, 66},
+	} {
+		if got := gcPercent(c.live, c.buffers); got != c.percent {
+			t.Errorf("%s: %d %% of %d MiB, want %d %%", c.name, got, c.live/mib, c.percent)
+		}
+	}
+}
