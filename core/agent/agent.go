@@ -46,6 +46,8 @@ type Config struct {
 	Region   string
 	Logger   hclog.Logger
 	Servers  rpc.Servers
+	// RetryMax is the longest pause between two attempts to reach a server; 0 is 5 s.
+	RetryMax time.Duration
 
 	// Node has what the operator says of the node: Name, Datacenter, NodeClass,
 	// NodePool, Meta, HTTPAddr, HostVolumes, HostNetworks, ReservedResources.
@@ -114,6 +116,7 @@ type Agent struct {
 	ready       chan struct{} // closed at the first registration
 	registered  sync.Once
 	lostSession atomic.Bool
+	session     sessionState
 	seenIndex   atomic.Uint64 // of the newest assignments that were acted upon
 	changed     chan struct{}
 	collect     chan struct{} // something has ended: maybe there is garbage
@@ -173,6 +176,9 @@ func setDefaults(cfg *Config) {
 		cfg.Node = &model.Node{}
 	}
 	cfg.GC.setDefaults()
+	if cfg.RetryMax == 0 {
+		cfg.RetryMax = retryMax
+	}
 	if cfg.ParallelStarts == 0 {
 		cfg.ParallelStarts = 32
 	}

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -34,9 +35,10 @@ func (a *Agent) keepSession(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.cfg.Logger.Warn("no session with the servers; registering again", "in", pause, "error", err)
-		a.sleep(ctx, pause)
-		pause = min(2*pause, retryMax)
+		a.session.ended(err)
+		a.cfg.Logger.Warn("no session with the servers; trying again, tasks go on", "in", pause, "error", err)
+		a.sleep(ctx, pause/2+rand.N(pause/2+1)) // not all nodes at once
+		pause = min(2*pause, max(a.cfg.RetryMax, retryMin))
 	}
 }
 
@@ -54,6 +56,7 @@ func (a *Agent) register(ctx context.Context) (rpc.Lease, error) {
 		return rpc.Lease{}, err
 	}
 	a.events.sent(events)
+	a.session.answered(lease)
 	a.registered.Do(func() {
 		a.cfg.Logger.Info("node registered", "node_id", a.nodeID)
 		close(a.ready)
@@ -136,6 +139,7 @@ func (a *Agent) sendBeat(ctx context.Context, old rpc.Lease) (rpc.Lease, error) 
 	if err != nil {
 		return old, err
 	}
+	a.session.answered(lease)
 	a.sendSchemas(ctx, lease)
 	return lease, nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func (s *Server) agentSelf(http.ResponseWriter, *http.Request) (any, error) {
-	return s.backend.Self(), nil
+	return s.local.Self(), nil
 }
 
 func (s *Server) agentMembers(http.ResponseWriter, *http.Request) (any, error) {
@@ -17,12 +17,12 @@ func (s *Server) agentMembers(http.ResponseWriter, *http.Request) (any, error) {
 }
 
 func (s *Server) agentServers(http.ResponseWriter, *http.Request) (any, error) {
-	return orEmpty(s.backend.Servers()), nil
+	return orEmpty(s.local.Servers()), nil
 }
 
 // agentHealth answers 500 with the same body if a side that was asked for is not well.
 func (s *Server) agentHealth(w http.ResponseWriter, r *http.Request) (any, error) {
-	h := *s.backend.Health()
+	h := *s.local.Health()
 	switch r.URL.Query().Get("type") {
 	case "client":
 		h.Server = nil
@@ -70,7 +70,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) (any, error) {
 	if prometheus && !s.cfg.Prometheus {
 		return nil, fail(http.StatusUnsupportedMediaType, "Prometheus is not enabled: set telemetry { prometheus_metrics = true } in the agent's configuration")
 	}
-	m := s.backend.Metrics(r.Context())
+	m := s.local.Metrics(r.Context())
 	if prometheus {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
 		return done, writePrometheus(w, m)

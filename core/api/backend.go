@@ -126,13 +126,20 @@ type Backend interface {
 	Evals
 	System
 	Operator
-	Agent
-	Client
+	Membership
+	Local
 	Variables
 	Keyring
 	PluginRegistry
-	Inspection
+	Schedulers
 	Snapshots
+}
+
+// Local is what an agent answers itself, whether it is a server or only a node.
+type Local interface {
+	Agent
+	Client
+	Inspection
 }
 
 // Reads gives snapshots and says when they are out of date.
@@ -232,13 +239,17 @@ type Operator interface {
 type Agent interface {
 	Region() string
 	Self() *AgentSelf
-	Members() *AgentMembers
 	Servers() []string // RPC addresses that the node side knows
 	Health() *AgentHealth
-	JoinServers(ctx context.Context, addrs []string) (joined int, err error)
-	ForceLeave(ctx context.Context, name string) error
 	Metrics(ctx context.Context) *MetricsSummary
 	Identity() Identity
+}
+
+// Membership is which servers there are.
+type Membership interface {
+	Members() *AgentMembers
+	JoinServers(ctx context.Context, addrs []string) (joined int, err error)
+	ForceLeave(ctx context.Context, name string) error
 }
 
 // Client is what a node answers. The implementation finds the alloc's node and

@@ -17,10 +17,10 @@ import (
 
 // knownAlloc finds the alloc of a request in state, if this agent has state.
 func (s *Server) knownAlloc(id string) (*model.Allocation, error) {
-	v := s.backend.View()
-	if v == nil {
-		return nil, nil
+	if s.backend == nil {
+		return nil, nil // the node says so if it does not have it
 	}
+	v := s.backend.View()
 	a := v.AllocByID(id)
 	if a == nil {
 		return nil, fail(http.StatusNotFound, "Unknown allocation \""+id+"\"")
@@ -32,7 +32,7 @@ func (s *Server) listFiles(_ http.ResponseWriter, r *http.Request) (any, error) 
 	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
 		return nil, err
 	}
-	files, err := s.backend.ListFiles(r.Context(), r.PathValue("id"), cmp.Or(r.URL.Query().Get("path"), "/"))
+	files, err := s.local.ListFiles(r.Context(), r.PathValue("id"), cmp.Or(r.URL.Query().Get("path"), "/"))
 	if err != nil {
 		return plain500(nil, err)
 	}
@@ -47,7 +47,7 @@ func (s *Server) statFile(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
 		return nil, err
 	}
-	info, err := s.backend.StatFile(r.Context(), r.PathValue("id"), path)
+	info, err := s.local.StatFile(r.Context(), r.PathValue("id"), path)
 	if err != nil {
 		return plain500(nil, err)
 	}
@@ -93,7 +93,7 @@ func (s *Server) sendFile(w http.ResponseWriter, r *http.Request, offset, limit 
 	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
 		return nil, err
 	}
-	body, err := s.backend.ReadFile(r.Context(), r.PathValue("id"), path, offset, limit)
+	body, err := s.local.ReadFile(r.Context(), r.PathValue("id"), path, offset, limit)
 	if errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) {
 		writeError(w, http.StatusOK, err.Error())
 		return done, nil
@@ -156,7 +156,7 @@ func (s *Server) streamFile(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	out := newStream(r.Context(), w, plain)
-	return done, out.end(s.backend.StreamFile(r.Context(), req, out.frame))
+	return done, out.end(s.local.StreamFile(r.Context(), req, out.frame))
 }
 
 func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -190,7 +190,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, fail(http.StatusBadRequest, "unknown task name "+strconv.Quote(req.Task))
 	}
 	out := newStream(r.Context(), w, plain)
-	return done, out.end(s.backend.StreamLogs(r.Context(), req, out.frame))
+	return done, out.end(s.local.StreamLogs(r.Context(), req, out.frame))
 }
 
 // hasTask reports whether the alloc may have the task; without state nothing is known.
@@ -206,29 +206,29 @@ func hasTask(a *model.Allocation, task string) bool {
 }
 
 func (s *Server) clientStats(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return s.backend.NodeStats(r.Context(), r.URL.Query().Get("node_id"))
+	return s.local.NodeStats(r.Context(), r.URL.Query().Get("node_id"))
 }
 
 func (s *Server) clientGC(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return done, s.backend.NodeGC(r.Context(), r.URL.Query().Get("node_id"))
+	return done, s.local.NodeGC(r.Context(), r.URL.Query().Get("node_id"))
 }
 
 func (s *Server) gcAlloc(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return done, s.backend.AllocGC(r.Context(), r.PathValue("id"))
+	return done, s.local.AllocGC(r.Context(), r.PathValue("id"))
 }
 
 func (s *Server) allocStats(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
 		return nil, err
 	}
-	return s.backend.AllocStats(r.Context(), r.PathValue("id"), r.URL.Query().Get("task"))
+	return s.local.AllocStats(r.Context(), r.PathValue("id"), r.URL.Query().Get("task"))
 }
 
 func (s *Server) allocChecks(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
 		return nil, err
 	}
-	return s.backend.AllocChecks(r.Context(), r.PathValue("id"))
+	return s.local.AllocChecks(r.Context(), r.PathValue("id"))
 }
 
 func (s *Server) restartAlloc(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -245,7 +245,7 @@ func (s *Server) restartAlloc(_ http.ResponseWriter, r *http.Request) (any, erro
 	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
 		return nil, err
 	}
-	if err := s.backend.RestartAlloc(r.Context(), r.PathValue("id"), req.TaskName, req.AllTasks); err != nil {
+	if err := s.local.RestartAlloc(r.Context(), r.PathValue("id"), req.TaskName, req.AllTasks); err != nil {
 		return plain500(nil, err)
 	}
 	return &IndexResponse{}, nil
@@ -263,7 +263,7 @@ func (s *Server) signalAlloc(_ http.ResponseWriter, r *http.Request) (any, error
 	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
 		return nil, err
 	}
-	if err := s.backend.SignalAlloc(r.Context(), r.PathValue("id"), cmp.Or(req.Task, req.TaskName), strings.ToUpper(req.Signal)); err != nil {
+	if err := s.local.SignalAlloc(r.Context(), r.PathValue("id"), cmp.Or(req.Task, req.TaskName), strings.ToUpper(req.Signal)); err != nil {
 		return plain500(nil, err)
 	}
 	return &IndexResponse{}, nil

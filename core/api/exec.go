@@ -123,7 +123,7 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 		defer close(in)
 		s.readInput(ctx, ws, in)
 	}()
-	err := s.backend.Exec(ctx, req, in, func(o *ExecOutput) error {
+	err := s.local.Exec(ctx, req, in, func(o *ExecOutput) error {
 		if err := ws.SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {
 			return err
 		}

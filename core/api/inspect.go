@@ -70,12 +70,16 @@ const maxSchedulers = 1024
 type Inspection interface {
 	Host(ctx context.Context) (*HostReport, error)
 	Reload(ctx context.Context) error
-	Schedulers() *SchedulerWorkers
-	SetSchedulers(ctx context.Context, count int) error
 	// Monitor streams log lines until ctx ends.
 	Monitor(ctx context.Context, req *MonitorRequest, line func([]byte) error) error
 	// ExportLogs streams what was logged.
 	ExportLogs(ctx context.Context, req *ExportRequest, send func([]byte) error) error
+}
+
+// Schedulers are the workers of a server's scheduler.
+type Schedulers interface {
+	Schedulers() *SchedulerWorkers
+	SetSchedulers(ctx context.Context, count int) error
 }
 
 // MonitorRequest asks for log lines of at least a level.
@@ -97,11 +101,14 @@ type ExportRequest struct {
 func (s *Server) inspectionRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/agent/host", verbs{get: s.debugOnly(s.agentHost)})
 	s.mount(mux, "/v1/agent/reload", verbs{put: s.agentReload})
-	s.mount(mux, "/v1/agent/schedulers", verbs{get: s.listSchedulers})
-	s.mount(mux, "/v1/agent/schedulers/config", verbs{get: s.schedulersConfig, put: s.putSchedulersConfig})
 	s.mount(mux, "/v1/agent/pprof/{kind}", verbs{get: s.debugOnly(s.agentProfile)})
 	s.mount(mux, "/v1/agent/monitor", verbs{get: s.agentMonitor})
 	s.mount(mux, "/v1/agent/monitor/export", verbs{get: s.exportLogs})
+}
+
+func (s *Server) schedulerRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/agent/schedulers", verbs{get: s.listSchedulers})
+	s.mount(mux, "/v1/agent/schedulers/config", verbs{get: s.schedulersConfig, put: s.putSchedulersConfig})
 }
 
 // debugOnly refuses what tells of the inside of the process unless the operator
@@ -122,7 +129,7 @@ func (s *Server) isHere(r *http.Request) error {
 	if node != "" && server != "" {
 		return fail(http.StatusBadRequest, "Cannot target node and server simultaneously")
 	}
-	self := s.backend.Identity()
+	self := s.local.Identity()
 	if node != "" && !(len(node) >= 4 && strings.HasPrefix(self.NodeID, node)) {
 		return fail(http.StatusNotFound, "Unknown node \""+node+"\": this agent can only answer for itself; ask the agent of that node")
 	}
@@ -136,11 +143,11 @@ func (s *Server) agentHost(_ http.ResponseWriter, r *http.Request) (any, error) 
 	if err := s.isHere(r); err != nil {
 		return nil, err
 	}
-	return s.backend.Host(r.Context())
+	return s.local.Host(r.Context())
 }
 
 func (s *Server) agentReload(_ http.ResponseWriter, r *http.Request) (any, error) {
-	if err := s.backend.Reload(r.Context()); err != nil {
+	if err := s.local.Reload(r.Context()); err != nil {
 		return nil, err
 	}
 	return struct{}{}, nil
@@ -243,7 +250,7 @@ func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, erro
 	if err := out.flush(); err != nil {
 		return done, nil
 	}
-	err = s.backend.Monitor(r.Context(), req, func(line []byte) error {
+	err = s.local.Monitor(r.Context(), req, func(line []byte) error {
 		return out.frame(&StreamFrame{Data: line, File: "log"})
 	})
 	return done, out.end(err)
@@ -274,7 +281,7 @@ func (s *Server) exportLogs(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	out := newStream(r.Context(), w, p.Get("plain") == "true")
-	err = s.backend.ExportLogs(r.Context(), req, func(b []byte) error { return out.frame(&StreamFrame{Data: b, File: "log"}) })
+	err = s.local.ExportLogs(r.Context(), req, func(b []byte) error { return out.frame(&StreamFrame{Data: b, File: "log"}) })
 	return done, out.end(err)
 }
 
@@ -292,7 +299,7 @@ type nodeMetaRequest struct {
 }
 
 func (s *Server) nodeMeta(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return s.backend.NodeMeta(r.Context(), r.URL.Query().Get("node_id"))
+	return s.local.NodeMeta(r.Context(), r.URL.Query().Get("node_id"))
 }
 
 func (s *Server) putNodeMeta(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -303,5 +310,5 @@ func (s *Server) putNodeMeta(_ http.ResponseWriter, r *http.Request) (any, error
 	if len(req.Meta) == 0 {
 		return nil, fail(http.StatusBadRequest, "missing required Meta object")
 	}
-	return s.backend.ApplyNodeMeta(r.Context(), cmp.Or(req.NodeID, r.URL.Query().Get("node_id")), req.Meta)
+	return s.local.ApplyNodeMeta(r.Context(), cmp.Or(req.NodeID, r.URL.Query().Get("node_id")), req.Meta)
 }

@@ -31,7 +31,7 @@ type PluginChange struct {
 }
 
 func (s *Server) agentPlugins(_ http.ResponseWriter, r *http.Request) (any, error) {
-	plugins, err := s.backend.NodePlugins(r.Context(), r.URL.Query().Get("node_id"))
+	plugins, err := s.local.NodePlugins(r.Context(), r.URL.Query().Get("node_id"))
 	if err != nil {
 		return nil, pluginError(err)
 	}
@@ -39,7 +39,7 @@ func (s *Server) agentPlugins(_ http.ResponseWriter, r *http.Request) (any, erro
 }
 
 func (s *Server) agentPlugin(_ http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := s.backend.NodePlugin(r.Context(), r.URL.Query().Get("node_id"), r.PathValue("name"))
+	p, err := s.local.NodePlugin(r.Context(), r.URL.Query().Get("node_id"), r.PathValue("name"))
 	if err != nil {
 		return nil, pluginError(err)
 	}
@@ -51,7 +51,7 @@ func (s *Server) removeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any,
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.backend.ChangeNodePlugin(r.Context(), &PluginChange{
+	_, err = s.local.ChangeNodePlugin(r.Context(), &PluginChange{
 		NodeID: r.URL.Query().Get("node_id"), Name: r.PathValue("name"), Action: "remove", Force: force,
 	}, nil)
 	return done, pluginError(err)
@@ -82,7 +82,7 @@ func (s *Server) changeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any,
 			return nil, err
 		}
 	}
-	p, err := s.backend.ChangeNodePlugin(r.Context(), change, body)
+	p, err := s.local.ChangeNodePlugin(r.Context(), change, body)
 	if err != nil {
 		return nil, pluginError(err)
 	}

@@ -96,7 +96,7 @@ func (s *Server) serve(h handler) http.HandlerFunc { return s.serveUpTo(maxBodyB
 // serveUpTo is serve for requests whose body may have so many bytes.
 func (s *Server) serveUpTo(limit int64, h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if region := r.URL.Query().Get("region"); region != "" && region != s.backend.Region() {
+		if region := r.URL.Query().Get("region"); region != "" && region != s.local.Region() {
 			writeError(w, http.StatusInternalServerError, "No path to region")
 			return
 		}

@@ -49,15 +49,22 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.allocRoutes(mux)
 	s.nodeRoutes(mux)
 	s.clusterRoutes(mux)
-	s.agentRoutes(mux)
-	s.clientRoutes(mux)
+	s.localRoutes(mux)
+	s.membershipRoutes(mux)
+	s.schedulerRoutes(mux)
 	s.variableRoutes(mux)
-	s.inspectionRoutes(mux)
 	s.snapshotRoutes(mux)
 	s.keyringRoutes(mux)
 	s.registryRoutes(mux)
 	s.schemaRoutes(mux)
 	s.absentRoutes(mux)
+}
+
+// localRoutes are those that an agent answers itself, whatever it is.
+func (s *Server) localRoutes(mux *http.ServeMux) {
+	s.agentRoutes(mux)
+	s.clientRoutes(mux)
+	s.inspectionRoutes(mux)
 }
 
 func unknownRoute(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
@@ -142,15 +149,18 @@ func (s *Server) clusterRoutes(mux *http.ServeMux) {
 
 func (s *Server) agentRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/agent/self", verbs{get: s.agentSelf})
-	s.mount(mux, "/v1/agent/members", verbs{get: s.agentMembers})
 	s.mount(mux, "/v1/agent/servers", verbs{get: s.agentServers})
 	s.mount(mux, "/v1/agent/health", verbs{get: s.agentHealth})
-	s.mount(mux, "/v1/agent/join", verbs{put: s.agentJoin})
-	s.mount(mux, "/v1/agent/force-leave", verbs{put: s.agentForceLeave})
 	s.mount(mux, "/v1/metrics", verbs{get: s.metrics})
 	s.mount(mux, "/v1/agent/plugins", verbs{get: s.agentPlugins})
 	s.mount(mux, "/v1/agent/plugin/{name}", verbs{get: s.agentPlugin, del: s.removeAgentPlugin})
 	s.mountUpTo(mux, "/v1/agent/plugin/{name}/{action}", maxPluginBytes, verbs{put: s.changeAgentPlugin})
+}
+
+func (s *Server) membershipRoutes(mux *http.ServeMux) {
+	s.mount(mux, "/v1/agent/members", verbs{get: s.agentMembers})
+	s.mount(mux, "/v1/agent/join", verbs{put: s.agentJoin})
+	s.mount(mux, "/v1/agent/force-leave", verbs{put: s.agentForceLeave})
 }
 
 func (s *Server) clientRoutes(mux *http.ServeMux) {

@@ -41,7 +41,8 @@ type Config struct {
 
 // Server answers the public HTTP API.
 type Server struct {
-	backend Backend
+	local   Local
+	backend Backend // nil where the agent is no server
 	cfg     Config
 	log     hclog.Logger
 	handler http.Handler
@@ -51,26 +52,32 @@ type Server struct {
 // New returns a Server over the backend. Serve also feeds the event stream; who
 // uses Handler alone runs Feed.
 func New(backend Backend, log hclog.Logger, cfg Config) *Server {
-	s := &Server{backend: backend, cfg: cfg, log: log.Named("http"), events: newEventLog()}
+	s := &Server{local: backend, backend: backend, cfg: cfg, log: log.Named("http"), events: newEventLog()}
 	mux := http.NewServeMux()
 	s.routes(mux)
 	if cfg.EnableDebug {
 		debugRoutes(mux)
 	}
+	s.handler = s.recovered(s.wrapped(mux))
+	return s
+}
+
+// wrapped is a mux with what all its answers have in common.
+func (s *Server) wrapped(mux *http.ServeMux) http.Handler {
 	zip, err := gzhttp.NewWrapper(gzhttp.MinSize(1400))
 	if err != nil {
 		panic("gzip options are constant: " + err.Error())
 	}
-	s.handler = s.recovered(withHeaders(cfg.Headers, withCORS(split(mux, zip(mux)))))
-	return s
+	return withHeaders(s.cfg.Headers, withCORS(split(mux, zip(mux))))
 }
 
 // Handler is the API as an http.Handler.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve answers on the listener until ctx ends, then waits a moment for
-// requests that are under way.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+// requests that are under way. Connections of inner listeners count for no
+// client's limit: they come from machines of the cluster, which have their own.
+func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listener) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	srv := &http.Server{
@@ -81,11 +88,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog:          s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		BaseContext:       func(net.Listener) context.Context { return base },
 	}
-	fed := make(chan struct{})
-	go func() { defer close(fed); s.Feed(base) }()
-	defer func() { cancel(); <-fed }()
-	done := make(chan error, 1)
+	if s.backend != nil {
+		fed := make(chan struct{})
+		go func() { defer close(fed); s.Feed(base) }()
+		defer func() { cancel(); <-fed }()
+	}
+	done := make(chan error, 1+len(inner))
 	go func() { done <- srv.Serve(limitConns(l, cmp.Or(s.cfg.ConnsPerClient, DefaultConnsPerClient))) }()
+	for _, more := range inner {
+		go func() { done <- srv.Serve(more) }()
+	}
 	select {
 	case err := <-done:
 		return err
@@ -97,7 +109,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := srv.Shutdown(grace); err != nil {
 		_ = srv.Close()
 	}
-	<-done
+	for range 1 + len(inner) {
+		<-done
+	}
 	return nil
 }
 

@@ -47,6 +47,7 @@ type Config struct {
 	Plugins     Plugins   `json:"plugin,omitempty"`
 	Headers     Strings   `json:"http_api_response_headers,omitempty"`
 	Limits      Limits    `json:"limits"`
+	TLS         TLS       `json:"tls"`
 
 	// Dev is an agent that is server and node at once and keeps nothing.
 	Dev bool `json:"-"`
@@ -75,13 +76,15 @@ type Addresses struct {
 
 // Client configures the node side.
 type Client struct {
-	Enabled   bool     `json:"enabled,omitempty"`
-	StateDir  string   `json:"state_dir,omitempty"`
-	AllocDir  string   `json:"alloc_dir,omitempty"`
-	Servers   []string `json:"servers,omitempty"`
-	NodeClass string   `json:"node_class,omitempty"`
-	NodePool  string   `json:"node_pool,omitempty"`
-	Meta      Strings  `json:"meta,omitempty"`
+	Enabled  bool     `json:"enabled,omitempty"`
+	StateDir string   `json:"state_dir,omitempty"`
+	AllocDir string   `json:"alloc_dir,omitempty"`
+	Servers  []string `json:"servers,omitempty"`
+	// ServerJoin names servers, too: see ServerAddresses.
+	ServerJoin ServerJoin `json:"server_join"`
+	NodeClass  string     `json:"node_class,omitempty"`
+	NodePool   string     `json:"node_pool,omitempty"`
+	Meta       Strings    `json:"meta,omitempty"`
 	// ChrootEnv is what isolated tasks see of the machine: its path = path in the task.
 	ChrootEnv         Strings      `json:"chroot_env,omitempty"`
 	NetworkInterface  string       `json:"network_interface,omitempty"`
@@ -256,6 +259,8 @@ func (c *Config) Finish() error {
 			add("%s: %q is no duration such as \"30s\"", key, text)
 		}
 	}
+	problems = append(problems, c.joinProblems()...)
+	problems = append(problems, c.TLS.problems()...)
 	problems = append(problems, c.Client.Artifact.problems()...)
 	problems = append(problems, c.Server.jobProblems()...)
 	problems = append(problems, c.Client.Template.problems()...)

@@ -196,12 +196,12 @@ func bodyTree(body *hclsyntax.Body, depth int) (map[string]any, hcl.Diagnostics)
 var unused = map[string][]string{
 	"": {
 		"log_rotate_duration", "log_rotate_bytes", "log_rotate_max_files", "enable_syslog", "syslog_facility", "disable_update_check",
-		"disable_anonymous_signature", "ui", "tls", "sentinel", "autopilot", "audit", "reporting", "keyring", "eventlog", "rpc",
+		"disable_anonymous_signature", "ui", "sentinel", "autopilot", "audit", "reporting", "keyring", "eventlog", "rpc",
 		"acl", "consul", "vault",
 	},
 	"client": {
 		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
-		"cpu_disable_dmidecode", "reservable_cores", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid", "server_join",
+		"cpu_disable_dmidecode", "reservable_cores", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid",
 		"cni_path", "cni_config_dir", "bridge_network_name", "bridge_network_subnet", "bridge_network_subnet_ipv6",
 		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent", "nomad_service_discovery",
 		"drain_on_shutdown", "users", "log_file", "fingerprint",
@@ -217,8 +217,10 @@ var unused = map[string][]string{
 		"job_tracked_versions", "oidc_issuer",
 		"start_timeout", "log_file", "non_production",
 	},
-	"client.template": {"consul_retry", "vault_retry", "vault_default_lease_duration", "use_client_consul_token"},
-	"limits":          {"https_handshake_timeout", "rpc_handshake_timeout", "rpc_max_conns_per_client"},
+	"client.template":    {"consul_retry", "vault_retry", "vault_default_lease_duration", "use_client_consul_token"},
+	"client.server_join": {"retry_max"},
+	"tls":                {"rpc_upgrade_mode", "tls_cipher_suites"},
+	"limits":             {"https_handshake_timeout", "rpc_handshake_timeout", "rpc_max_conns_per_client"},
 	"telemetry": {
 		"disable_quota_utilization_metrics",
 		"disable_rpc_rate_metrics_labels", "disable_allocation_hook_metrics", "circonus_api_token", "circonus_api_app",

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/api"
-	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -19,59 +18,24 @@ import (
 // callTimeout bounds a call to a node that has one answer.
 const callTimeout = 30 * time.Second
 
-var _ api.Client = (*Endpoint)(nil)
+// Calls answers what the public API asks of nodes: it calls the node. A server
+// knows all nodes by their sessions, an agent that is only a node knows itself.
+type Calls struct {
+	// OfAlloc is the node that an alloc is on.
+	OfAlloc func(allocID string) (rpc.Node, error)
+	// ByID is a node by its id; "" is this agent's own.
+	ByID func(nodeID string) (rpc.Node, error)
+}
+
+var _ api.Client = Calls{}
 
 // nodeOf returns the node that an alloc is on.
-func (e *Endpoint) nodeOf(allocID string) (*model.Allocation, rpc.Node, error) {
+func (e *Endpoint) nodeOf(allocID string) (rpc.Node, error) {
 	a := e.Store.View().AllocByID(allocID)
 	if a == nil {
-		return nil, nil, errdefs.NotFoundf("Unknown allocation %q", allocID)
+		return nil, errdefs.NotFoundf("Unknown allocation %q", allocID)
 	}
-	n, err := e.Nodes(a.NodeID)
-	return a, n, err
-}
-
-// ask makes a call about an alloc that has one answer.
-func ask[T any](ctx context.Context, e *Endpoint, allocID, method string, request any) (T, error) {
-	_, n, err := e.nodeOf(allocID)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return rpc.Ask[T](ctx, n, method, request)
-}
-
-// NodeStats returns the host stats of a node; "" is this agent's own.
-func (e *Endpoint) NodeStats(ctx context.Context, nodeID string) (any, error) {
-	return e.askNode(ctx, nodeID, rpc.MethodHostStats, nil)
-}
-
-// NodeGC makes a node free the directories of allocs that are over.
-func (e *Endpoint) NodeGC(ctx context.Context, nodeID string) error {
-	_, err := e.askNode(ctx, nodeID, rpc.MethodCollect, nil)
-	return err
-}
-
-// NodeMeta returns the metadata of a node; "" is this agent's own.
-func (e *Endpoint) NodeMeta(ctx context.Context, nodeID string) (any, error) {
-	return e.askNode(ctx, nodeID, rpc.MethodNodeMeta, nil)
-}
-
-// ApplyNodeMeta changes the metadata of a node; a nil value takes a key away.
-func (e *Endpoint) ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (any, error) {
-	return e.askNode(ctx, nodeID, rpc.MethodSetNodeMeta, meta)
-}
-
-func (e *Endpoint) askNode(ctx context.Context, nodeID, method string, request any) (json.RawMessage, error) {
-	n, err := e.anyNode(nodeID)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return rpc.Ask[json.RawMessage](ctx, n, method, request)
+	return e.Nodes(a.NodeID)
 }
 
 // anyNode returns a node by its id; "" is this agent's own.
@@ -88,48 +52,91 @@ func (e *Endpoint) anyNode(nodeID string) (rpc.Node, error) {
 	return e.Nodes(nodeID)
 }
 
+// ask makes a call about an alloc that has one answer.
+func ask[T any](ctx context.Context, c Calls, allocID, method string, request any) (T, error) {
+	n, err := c.OfAlloc(allocID)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return rpc.Ask[T](ctx, n, method, request)
+}
+
+// NodeStats returns the host stats of a node; "" is this agent's own.
+func (c Calls) NodeStats(ctx context.Context, nodeID string) (any, error) {
+	return c.askNode(ctx, nodeID, rpc.MethodHostStats, nil)
+}
+
+// NodeGC makes a node free the directories of allocs that are over.
+func (c Calls) NodeGC(ctx context.Context, nodeID string) error {
+	_, err := c.askNode(ctx, nodeID, rpc.MethodCollect, nil)
+	return err
+}
+
+// NodeMeta returns the metadata of a node; "" is this agent's own.
+func (c Calls) NodeMeta(ctx context.Context, nodeID string) (any, error) {
+	return c.askNode(ctx, nodeID, rpc.MethodNodeMeta, nil)
+}
+
+// ApplyNodeMeta changes the metadata of a node; a nil value takes a key away.
+func (c Calls) ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (any, error) {
+	return c.askNode(ctx, nodeID, rpc.MethodSetNodeMeta, meta)
+}
+
+func (c Calls) askNode(ctx context.Context, nodeID, method string, request any) (json.RawMessage, error) {
+	n, err := c.ByID(nodeID)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return rpc.Ask[json.RawMessage](ctx, n, method, request)
+}
+
 // AllocGC makes an alloc's node free its directory.
-func (e *Endpoint) AllocGC(ctx context.Context, allocID string) error {
-	_, err := ask[json.RawMessage](ctx, e, allocID, rpc.MethodAllocGC, rpc.AllocRequest{AllocID: allocID})
+func (c Calls) AllocGC(ctx context.Context, allocID string) error {
+	_, err := ask[json.RawMessage](ctx, c, allocID, rpc.MethodAllocGC, rpc.AllocRequest{AllocID: allocID})
 	return err
 }
 
 // AllocStats returns the resource usage of an alloc's tasks.
-func (e *Endpoint) AllocStats(ctx context.Context, allocID, task string) (any, error) {
-	return ask[json.RawMessage](ctx, e, allocID, rpc.MethodAllocStats, rpc.AllocRequest{AllocID: allocID, Task: task})
+func (c Calls) AllocStats(ctx context.Context, allocID, task string) (any, error) {
+	return ask[json.RawMessage](ctx, c, allocID, rpc.MethodAllocStats, rpc.AllocRequest{AllocID: allocID, Task: task})
 }
 
 // AllocChecks returns the state of an alloc's service checks.
-func (e *Endpoint) AllocChecks(ctx context.Context, allocID string) (any, error) {
-	return ask[json.RawMessage](ctx, e, allocID, rpc.MethodChecks, rpc.AllocRequest{AllocID: allocID})
+func (c Calls) AllocChecks(ctx context.Context, allocID string) (any, error) {
+	return ask[json.RawMessage](ctx, c, allocID, rpc.MethodChecks, rpc.AllocRequest{AllocID: allocID})
 }
 
 // RestartAlloc restarts one task, the running ones, or all tasks of an alloc.
-func (e *Endpoint) RestartAlloc(ctx context.Context, allocID, task string, allTasks bool) error {
-	_, err := ask[json.RawMessage](ctx, e, allocID, rpc.MethodRestart, rpc.RestartRequest{AllocID: allocID, Task: task, AllTasks: allTasks})
+func (c Calls) RestartAlloc(ctx context.Context, allocID, task string, allTasks bool) error {
+	_, err := ask[json.RawMessage](ctx, c, allocID, rpc.MethodRestart, rpc.RestartRequest{AllocID: allocID, Task: task, AllTasks: allTasks})
 	return err
 }
 
 // SignalAlloc sends a signal to one task or to all of an alloc.
-func (e *Endpoint) SignalAlloc(ctx context.Context, allocID, task, signal string) error {
-	_, err := ask[json.RawMessage](ctx, e, allocID, rpc.MethodSignal, rpc.SignalRequest{AllocID: allocID, Task: task, Signal: signal})
+func (c Calls) SignalAlloc(ctx context.Context, allocID, task, signal string) error {
+	_, err := ask[json.RawMessage](ctx, c, allocID, rpc.MethodSignal, rpc.SignalRequest{AllocID: allocID, Task: task, Signal: signal})
 	return err
 }
 
 // ListFiles lists a folder of an alloc.
-func (e *Endpoint) ListFiles(ctx context.Context, allocID, path string) ([]*api.AllocFileInfo, error) {
-	return ask[[]*api.AllocFileInfo](ctx, e, allocID, rpc.MethodListFiles, rpc.FileRequest{AllocID: allocID, Path: path})
+func (c Calls) ListFiles(ctx context.Context, allocID, path string) ([]*api.AllocFileInfo, error) {
+	return ask[[]*api.AllocFileInfo](ctx, c, allocID, rpc.MethodListFiles, rpc.FileRequest{AllocID: allocID, Path: path})
 }
 
 // StatFile describes a file of an alloc.
-func (e *Endpoint) StatFile(ctx context.Context, allocID, path string) (*api.AllocFileInfo, error) {
-	return ask[*api.AllocFileInfo](ctx, e, allocID, rpc.MethodStatFile, rpc.FileRequest{AllocID: allocID, Path: path})
+func (c Calls) StatFile(ctx context.Context, allocID, path string) (*api.AllocFileInfo, error) {
+	return ask[*api.AllocFileInfo](ctx, c, allocID, rpc.MethodStatFile, rpc.FileRequest{AllocID: allocID, Path: path})
 }
 
 // ReadFile streams a file of an alloc. An error before the first byte is
 // returned at once, so that the API can still answer with a status.
-func (e *Endpoint) ReadFile(ctx context.Context, allocID, path string, offset, limit int64) (io.ReadCloser, error) {
-	_, n, err := e.nodeOf(allocID)
+func (c Calls) ReadFile(ctx context.Context, allocID, path string, offset, limit int64) (io.ReadCloser, error) {
+	n, err := c.OfAlloc(allocID)
 	if err != nil {
 		return nil, err
 	}
@@ -175,19 +182,19 @@ func (c closer) Close() error {
 }
 
 // StreamFile calls send for each frame of a file.
-func (e *Endpoint) StreamFile(ctx context.Context, req *api.FileStreamRequest, send func(*api.StreamFrame) error) error {
-	return e.stream(ctx, req.AllocID, rpc.MethodStreamFile, rpc.FileRequest{
+func (c Calls) StreamFile(ctx context.Context, req *api.FileStreamRequest, send func(*api.StreamFrame) error) error {
+	return c.stream(ctx, req.AllocID, rpc.MethodStreamFile, rpc.FileRequest{
 		AllocID: req.AllocID, Path: req.Path, Offset: req.Offset, Limit: -1, Origin: req.Origin, Follow: req.Follow,
 	}, send)
 }
 
 // StreamLogs calls send for each frame of a task's log.
-func (e *Endpoint) StreamLogs(ctx context.Context, req *api.LogStreamRequest, send func(*api.StreamFrame) error) error {
-	return e.stream(ctx, req.AllocID, rpc.MethodStreamLogs, rpc.LogRequest(*req), send)
+func (c Calls) StreamLogs(ctx context.Context, req *api.LogStreamRequest, send func(*api.StreamFrame) error) error {
+	return c.stream(ctx, req.AllocID, rpc.MethodStreamLogs, rpc.LogRequest(*req), send)
 }
 
-func (e *Endpoint) stream(ctx context.Context, allocID, method string, request any, send func(*api.StreamFrame) error) error {
-	_, n, err := e.nodeOf(allocID)
+func (c Calls) stream(ctx context.Context, allocID, method string, request any, send func(*api.StreamFrame) error) error {
+	n, err := c.OfAlloc(allocID)
 	if err != nil {
 		return err
 	}
@@ -210,8 +217,8 @@ func decoded[T any](send func(*T) error) func([]byte) error {
 }
 
 // Exec runs a command in a task.
-func (e *Endpoint) Exec(ctx context.Context, req *api.ExecRequest, in <-chan *api.ExecInput, send func(*api.ExecOutput) error) error {
-	_, n, err := e.nodeOf(req.AllocID)
+func (c Calls) Exec(ctx context.Context, req *api.ExecRequest, in <-chan *api.ExecInput, send func(*api.ExecOutput) error) error {
+	n, err := c.OfAlloc(req.AllocID)
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,7 @@ type Config struct {
 // Endpoint answers the public requests of one server.
 type Endpoint struct {
 	Config
+	Calls
 	signing sync.Mutex // held while a signing key is made
 	bodies  bodies
 }
@@ -76,6 +77,7 @@ var (
 	_ api.Deployments = (*Endpoint)(nil)
 	_ api.Evals       = (*Endpoint)(nil)
 	_ api.System      = (*Endpoint)(nil)
+	_ api.Client      = (*Endpoint)(nil)
 	_ api.Variables   = (*Endpoint)(nil)
 	_ api.Keyring     = (*Endpoint)(nil)
 )
@@ -85,7 +87,9 @@ func New(cfg Config) *Endpoint {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Endpoint{Config: cfg}
+	e := &Endpoint{Config: cfg}
+	e.Calls = Calls{OfAlloc: e.nodeOf, ByID: e.anyNode}
+	return e
 }
 
 func newID() string { return uuid.NewString() }

@@ -78,10 +78,9 @@ func (g *gauges) summary(job *model.Job, s *model.JobSummary) {
 	}
 }
 
-// NodeGauges are the figures of a node's allocs and resources. A node that state
-// does not know has none.
-func NodeGauges(view *state.View, nodeID string, labels map[string]string) []telemetry.Sample {
-	node := view.NodeByID(nodeID)
+// NodeGauges are the figures of a node's allocs and resources. A node that nobody
+// knows has none.
+func NodeGauges(node *model.Node, on []*model.Allocation, labels map[string]string) []telemetry.Sample {
 	if node == nil {
 		return nil
 	}
@@ -89,7 +88,7 @@ func NodeGauges(view *state.View, nodeID string, labels map[string]string) []tel
 	allocs := map[string]int{"blocked": 0, "migrating": 0, "pending": 0, "running": 0, "terminal": 0}
 	tasks := map[string]int{model.TaskStatePending: 0, model.TaskStateRunning: 0, model.TaskStateDead: 0}
 	var used model.NodeUse
-	for _, a := range view.AllocsByNode(nodeID) {
+	for _, a := range on {
 		allocs[allocKind(a)]++
 		for _, t := range a.TaskStates {
 			tasks[t.State]++

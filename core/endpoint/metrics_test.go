@@ -41,7 +41,7 @@ func TestMetricsSayWhatStateSays(t *testing.T) {
 	if v := value(server, "nomad.nomad.job_status.running"); v != 1 {
 		t.Errorf("running jobs: %v", v)
 	}
-	node := endpoint.NodeGauges(view, n.ID, host)
+	node := endpoint.NodeGauges(view.NodeByID(n.ID), view.AllocsByNode(n.ID), host)
 	for name, want := range map[string]float64{
 		"nomad.client.allocations.running": 3, "nomad.client.allocations.terminal": 0, "nomad.client.tasks.running": 3,
 		"nomad.client.allocated.cpu": 3, "nomad.client.allocated.memory": 30, "nomad.client.unallocated.cpu": 3997, "nomad.client.unallocated.memory": 8162,
@@ -50,7 +50,7 @@ func TestMetricsSayWhatStateSays(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, v, want)
 		}
 	}
-	if got := endpoint.NodeGauges(view, "none", host); got != nil {
+	if got := endpoint.NodeGauges(view.NodeByID("none"), nil, host); got != nil {
 		t.Errorf("a node that nobody knows has %v", got)
 	}
 	if len(host) != 1 {

@@ -23,18 +23,18 @@ const pluginTimeout = 30 * time.Minute
 const uploadChunk = 256 << 10
 
 // NodePlugins lists the plugins of a node; "" is this agent's own.
-func (e *Endpoint) NodePlugins(ctx context.Context, nodeID string) ([]*model.AgentPlugin, error) {
-	return nodePlugin[[]*model.AgentPlugin](ctx, e, nodeID, rpc.MethodPlugins, rpc.PluginRequest{}, nil)
+func (c Calls) NodePlugins(ctx context.Context, nodeID string) ([]*model.AgentPlugin, error) {
+	return nodePlugin[[]*model.AgentPlugin](ctx, c, nodeID, rpc.MethodPlugins, rpc.PluginRequest{}, nil)
 }
 
 // NodePlugin returns one plugin of a node.
-func (e *Endpoint) NodePlugin(ctx context.Context, nodeID, name string) (*model.AgentPlugin, error) {
-	return nodePlugin[*model.AgentPlugin](ctx, e, nodeID, rpc.MethodPlugin, rpc.PluginRequest{Name: name}, nil)
+func (c Calls) NodePlugin(ctx context.Context, nodeID, name string) (*model.AgentPlugin, error) {
+	return nodePlugin[*model.AgentPlugin](ctx, c, nodeID, rpc.MethodPlugin, rpc.PluginRequest{Name: name}, nil)
 }
 
 // ChangeNodePlugin does to a plugin of a node what the request says. With a body,
 // that is the file of its release. Of a plugin that was removed there is no answer.
-func (e *Endpoint) ChangeNodePlugin(ctx context.Context, req *api.PluginChange, body io.Reader) (*model.AgentPlugin, error) {
+func (c Calls) ChangeNodePlugin(ctx context.Context, req *api.PluginChange, body io.Reader) (*model.AgentPlugin, error) {
 	q := rpc.PluginRequest{Name: req.Name, Action: req.Action, Force: req.Force, Release: req.Release, Streamed: body != nil}
 	method := rpc.MethodChangePlugin
 	if body != nil {
@@ -42,12 +42,12 @@ func (e *Endpoint) ChangeNodePlugin(ctx context.Context, req *api.PluginChange, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
 	defer cancel()
-	return nodePlugin[*model.AgentPlugin](ctx, e, req.NodeID, method, q, body)
+	return nodePlugin[*model.AgentPlugin](ctx, c, req.NodeID, method, q, body)
 }
 
 // nodePlugin makes a call about plugins to a node and returns its answer.
-func nodePlugin[T any](ctx context.Context, e *Endpoint, nodeID, method string, q rpc.PluginRequest, body io.Reader) (answer T, err error) {
-	n, err := e.anyNode(nodeID)
+func nodePlugin[T any](ctx context.Context, c Calls, nodeID, method string, q rpc.PluginRequest, body io.Reader) (answer T, err error) {
+	n, err := c.ByID(nodeID)
 	if err != nil {
 		return answer, err
 	}

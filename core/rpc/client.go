@@ -7,43 +7,118 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Client is the Servers behind an address.
-type Client struct{ conn *grpc.ClientConn }
+// Client is the Servers behind one or several addresses.
+type Client struct {
+	conn     *grpc.ClientConn
+	resolver *manual.Resolver
+
+	mu         sync.Mutex
+	configured []string
+	known      []string // configured, then what servers told
+}
 
 var _ Servers = (*Client)(nil)
 
-// Dial returns the servers behind an address, "HOST:PORT". It connects with the
-// first request and again whenever the connection is lost. A nil config means no
-// TLS.
+// The pauses between attempts to connect. A node must be back well within a lease
+// after a server was away: it asks at a pace of its own.
+const (
+	dialPause    = 100 * time.Millisecond
+	dialPauseMax = time.Second
+	dialTimeout  = 5 * time.Second
+)
+
+// Dial returns the servers behind an address, "HOST:PORT": see DialAny.
 func Dial(address string, config *tls.Config) (*Client, error) {
+	return DialAny([]string{address}, config)
+}
+
+// DialAny returns the servers behind addresses, "HOST:PORT" each. It connects to
+// the first that answers with the first request, and again whenever the connection
+// is lost; further servers that a lease names come after the given ones. A nil
+// config means no TLS.
+func DialAny(addresses []string, config *tls.Config) (*Client, error) {
+	for _, a := range addresses {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			return nil, errdefs.InvalidArgumentf("the server address %q cannot be used; give HOST:PORT: %w", a, err)
+		}
+	}
 	secure := insecure.NewCredentials()
 	if config != nil {
 		secure = credentials.NewTLS(config)
 	}
-	conn, err := grpc.NewClient(address,
+	c := &Client{resolver: manual.NewBuilderWithScheme("drover"), configured: addresses, known: addresses}
+	c.resolver.InitialState(resolver.State{Addresses: endpoints(addresses)})
+	pause := backoff.DefaultConfig
+	pause.BaseDelay, pause.MaxDelay = dialPause, dialPauseMax
+	var err error
+	c.conn, err = grpc.NewClient("drover:///servers",
+		grpc.WithResolvers(c.resolver),
+		grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(secure),
 		grpc.WithDefaultCallOptions(
 			grpc.ForceCodec(newWireCodec()),
 			grpc.MaxCallRecvMsgSize(largestMessage),
 			grpc.MaxCallSendMsgSize(largestMessage),
 		),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: dialTimeout}),
+		grpc.WithIdleTimeout(0), // a node keeps its connection
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: aliveEvery, Timeout: aliveWithin, PermitWithoutStream: true}),
 	)
 	if err != nil {
-		return nil, errdefs.InvalidArgumentf("the server address %q cannot be used; give HOST:PORT: %w", address, err)
+		return nil, errdefs.InvalidArgumentf("the server addresses %s cannot be used; give HOST:PORT: %w", strings.Join(addresses, ", "), err)
 	}
-	return &Client{conn: conn}, nil
+	return c, nil
+}
+
+func endpoints(addresses []string) []resolver.Address {
+	out := make([]resolver.Address, len(addresses))
+	for i, a := range addresses {
+		out[i].Addr = a
+	}
+	return out
+}
+
+// Known are the addresses at which servers are looked for.
+func (c *Client) Known() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.known)
+}
+
+// learn adds the servers that a lease names, but for loopback addresses: those are
+// of the server's machine.
+func (c *Client) learn(told []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := slices.Clone(c.configured)
+	for _, a := range told {
+		host, _, err := net.SplitHostPort(a)
+		if err == nil && !net.ParseIP(host).IsLoopback() && !slices.Contains(known, a) {
+			known = append(known, a)
+		}
+	}
+	if !slices.Equal(known, c.known) {
+		c.known = known
+		c.resolver.UpdateState(resolver.State{Addresses: endpoints(known)})
+	}
 }
 
 // Close ends the connection and everything on it.
@@ -51,20 +126,24 @@ func (c *Client) Close() error { return c.conn.Close() }
 
 func (c *Client) ask(ctx context.Context, method string, request, reply any) error {
 	if err := c.conn.Invoke(ctx, path(method), request, reply); err != nil {
-		return fmt.Errorf("ask the servers at %s: %w", c.conn.Target(), errdefs.FromGRPC(err))
+		return fmt.Errorf("ask the servers at %s: %w", strings.Join(c.Known(), ", "), errdefs.FromGRPC(err))
 	}
 	return nil
 }
 
 // Register registers the node: see Servers.
 func (c *Client) Register(ctx context.Context, node *model.Node) (lease Lease, err error) {
-	err = c.ask(ctx, methodRegister, node, &lease)
+	if err = c.ask(ctx, methodRegister, node, &lease); err == nil {
+		c.learn(lease.Servers)
+	}
 	return lease, err
 }
 
 // Beat renews the lease: see Servers.
 func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error) {
-	err = c.ask(ctx, methodBeat, &id, &lease)
+	if err = c.ask(ctx, methodBeat, &id, &lease); err == nil {
+		c.learn(lease.Servers)
+	}
 	return lease, err
 }
 

@@ -24,6 +24,7 @@ import (
 type Server struct {
 	servers Servers
 	grpc    *grpc.Server
+	http    *httpListener
 
 	mu    sync.Mutex
 	calls map[string]*remoteCall // that wait for the node to answer, by id
@@ -35,7 +36,7 @@ func NewServer(servers Servers, config *tls.Config) *Server {
 	if config != nil {
 		secure = credentials.NewTLS(config)
 	}
-	s := &Server{servers: servers, calls: map[string]*remoteCall{}}
+	s := &Server{servers: servers, http: newHTTPListener(), calls: map[string]*remoteCall{}}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(secure),
 		grpc.ForceServerCodec(newWireCodec()),
@@ -57,7 +58,10 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Close ends all sessions and calls.
-func (s *Server) Close() { s.grpc.Stop() }
+func (s *Server) Close() {
+	_ = s.http.Close() // never fails
+	s.grpc.Stop()
+}
 
 // attach serves one session.
 func (s *Server) attach(stream grpc.ServerStream) error {

@@ -181,6 +181,7 @@ func service() *grpc.ServiceDesc {
 				return errdefs.ToGRPC(s.(*Server).answer(stream))
 			}},
 			pluginFileStream(),
+			httpStream(),
 		},
 	}
 }

@@ -289,12 +289,21 @@ func reload(o *options, log hclog.InterceptLogger) error {
 
 func (c *Command) banner(d *Daemon) {
 	sides := "server"
-	if d.node != nil {
+	switch {
+	case d.server == nil:
+		sides = "node"
+	case d.node != nil:
 		sides = "server and node"
 	}
 	fmt.Fprintf(c.Out, "==> Drover agent started: %s\n", c.Version)
 	fmt.Fprintf(c.Out, "    HTTP API: http://%s\n", d.httpAddr())
 	fmt.Fprintf(c.Out, "       Sides: %s\n", sides)
+	switch {
+	case d.link != nil:
+		fmt.Fprintf(c.Out, "     Servers: %s\n", strings.Join(d.link.Known(), ", "))
+	case d.rpc != nil:
+		fmt.Fprintf(c.Out, "   Nodes via: %s\n", d.cfg.AdvertiseRPC())
+	}
 	fmt.Fprintf(c.Out, "  Datacenter: %s (region %s)\n", d.cfg.Datacenter, d.cfg.Region)
 	fmt.Fprintf(c.Out, "    Data dir: %s\n", d.dataDir)
 	fmt.Fprintf(c.Out, "  Plugin dir: %s\n", d.cfg.PluginDir)

@@ -30,9 +30,9 @@ import (
 	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/server"
 	"github.com/drover-project/drover/core/telemetry"
-	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Times that starting and stopping may take.
@@ -43,30 +43,29 @@ const (
 
 // Daemon is a running agent.
 type Daemon struct {
-	*endpoint.Endpoint // what the API asks of the cluster
-
-	cfg     *config.Config
-	version string
-	log     hclog.InterceptLogger
-	dataDir string
-	scratch bool // dataDir is ours to remove
-	http    net.Listener
-	server  *server.Server
-	node    *agent.Agent
-	api     *api.Server
-	cancel  context.CancelFunc
-	reload  func() error // reads the configuration again
-	work    sync.WaitGroup
+	cfg      *config.Config
+	version  string
+	log      hclog.InterceptLogger
+	dataDir  string
+	scratch  bool // dataDir is ours to remove
+	http     net.Listener
+	rpc      net.Listener   // for nodes; nil without a server
+	server   *server.Server // nil if the agent is only a node
+	sessions *rpc.Server    // of nodes of other machines; nil without a server
+	node     *agent.Agent   // nil if the agent is only a server
+	link     *rpc.Client    // to the servers; nil unless the agent is only a node
+	api      *api.Server
+	cancel   context.CancelFunc
+	reload   func() error // reads the configuration again
+	work     sync.WaitGroup
 
 	recorder *telemetry.Recorder // of the whole process
 	metrics  *telemetry.Registry
 	labels   map[string]string // of every metric
 }
 
-var _ api.Backend = (*Daemon)(nil)
-
-// Start builds an agent and starts it; it returns when the server leads and the
-// node has registered.
+// Start builds an agent and starts it; it returns when the server leads and its
+// node has registered. An agent that is only a node does not wait for servers.
 func Start(ctx context.Context, cfg *config.Config, version string, log hclog.InterceptLogger, reload func() error) (_ *Daemon, err error) {
 	d := &Daemon{cfg: cfg, version: version, log: log, dataDir: cfg.DataDir, reload: reload}
 	if err := d.measure(); err != nil { // from the beginning
@@ -77,15 +76,17 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 			d.Stop()
 		}
 	}()
-	if !cfg.Server.Enabled {
-		return nil, errdefs.Unimplementedf("an agent that is only a node needs servers on other machines, which a later release brings; enable the server too, or use -dev")
-	}
 	if err := d.makeDataDir(); err != nil {
 		return nil, err
 	}
 	startPacer(d.writeBuffers())
 	if d.http, err = net.Listen("tcp", cfg.ListenHTTP()); err != nil {
 		return nil, fmt.Errorf("listen for the HTTP API: %w; another agent may be running: stop it, or set ports { http = N }", err)
+	}
+	if cfg.Server.Enabled {
+		if err := d.listenForNodes(); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.startSides(ctx); err != nil {
 		return nil, err
@@ -94,11 +95,13 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	d.cancel = cancel
 	d.addSources()
 	d.work.Go(func() { d.metrics.Run(run) })
-	d.api = api.New(d, log, api.Config{
-		EnableDebug: cfg.EnableDebug, Prometheus: cfg.Telemetry.PrometheusMetrics, Headers: cfg.Headers, ConnsPerClient: connsPerClient(cfg),
-	})
+	d.api = d.newAPI()
+	var inner []net.Listener
+	if d.sessions != nil {
+		inner = append(inner, d.sessions.HTTP())
+	}
 	d.work.Go(func() {
-		if err := d.api.Serve(run, d.http); err != nil {
+		if err := d.api.Serve(run, d.http, inner...); err != nil {
 			log.Error("the HTTP API has ended", "error", err)
 		}
 	})
@@ -124,14 +127,16 @@ func (d *Daemon) makeDataDir() (err error) {
 // startSides starts the server while the node looks at its machine and starts
 // its plugins, which is what takes long.
 func (d *Daemon) startSides(ctx context.Context) error {
+	if !d.cfg.Server.Enabled {
+		return d.startNodeOnly(ctx)
+	}
 	var err error
 	if d.server, err = server.New(d.serverConfig()); err != nil {
 		return err
 	}
-	d.Endpoint = d.server.Endpoint()
 	d.server.Start()
 	if d.cfg.Client.Enabled {
-		if d.node, err = agent.New(ctx, d.nodeConfig()); err != nil {
+		if d.node, err = agent.New(ctx, d.nodeConfig(d.server.Sessions())); err != nil {
 			return err
 		}
 	}
@@ -140,14 +145,29 @@ func (d *Daemon) startSides(ctx context.Context) error {
 	if err := d.server.WaitLeader(lead); err != nil {
 		return err
 	}
+	if err := d.serveNodes(); err != nil { // who knew their allocs before
+		return err
+	}
 	if d.node != nil {
 		return d.node.Start(ctx)
 	}
 	return nil
 }
 
+// startNodeOnly starts a node whose servers are on other machines.
+func (d *Daemon) startNodeOnly(ctx context.Context) error {
+	if err := d.dialServers(); err != nil {
+		return err
+	}
+	var err error
+	if d.node, err = agent.New(ctx, d.nodeConfig(d.link)); err != nil {
+		return err
+	}
+	return d.node.Start(ctx)
+}
+
 func (d *Daemon) awaitNode(ctx context.Context) error {
-	if d.node == nil {
+	if d.node == nil || d.server == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
@@ -207,7 +227,7 @@ func (d *Daemon) localNode() string {
 	return d.node.NodeID()
 }
 
-func (d *Daemon) nodeConfig() agent.Config {
+func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 	c := d.cfg.Client
 	dir := filepath.Join(d.dataDir, "client")
 	if c.StateDir != "" {
@@ -219,7 +239,8 @@ func (d *Daemon) nodeConfig() agent.Config {
 	}
 	fetch := artifactConfig(c.Artifact)
 	return agent.Config{
-		DataDir: dir, AllocDir: allocs, Region: d.cfg.Region, Logger: d.log, Servers: d.server.Sessions(), Node: d.describeNode(),
+		DataDir: dir, AllocDir: allocs, Region: d.cfg.Region, Logger: d.log, Servers: servers, Node: d.describeNode(),
+		RetryMax: config.Duration(c.ServerJoin.RetryInterval, 0),
 		Fingerprint: fingerprint.Options{
 			Interface: c.NetworkInterface, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
 			DiskTotalMB: c.DiskTotalMB, MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
@@ -313,6 +334,11 @@ func (d *Daemon) Stop() {
 	} else if d.http != nil {
 		d.close("HTTP listener", d.http)
 	}
+	if d.sessions != nil {
+		d.sessions.Close()
+	} else if d.rpc != nil {
+		d.close("listener for nodes", d.rpc)
+	}
 	d.work.Wait()
 	if d.node != nil {
 		if d.cfg.Dev {
@@ -321,6 +347,9 @@ func (d *Daemon) Stop() {
 			cancel()
 		}
 		d.close("node", d.node)
+	}
+	if d.link != nil {
+		d.close("connection to the servers", d.link)
 	}
 	if d.server != nil {
 		d.close("server", d.server)

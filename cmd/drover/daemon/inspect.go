@@ -27,7 +27,11 @@ import (
 
 // Identity is who this agent is.
 func (d *Daemon) Identity() api.Identity {
-	return api.Identity{NodeID: d.localNode(), ServerID: d.server.ID(), ServerName: d.serverName()}
+	out := api.Identity{NodeID: d.localNode()}
+	if d.server != nil {
+		out.ServerID, out.ServerName = d.server.ID(), d.serverName()
+	}
+	return out
 }
 
 // maxHostFile bounds what is read of a file that describes the host.

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/endpoint"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/telemetry"
 	"github.com/drover-project/drover/core/telemetry/otlp"
 	"github.com/drover-project/drover/core/telemetry/statsd"
@@ -102,10 +103,12 @@ func (d *Daemon) metricLabels() (map[string]string, error) {
 func (d *Daemon) addSources() {
 	t, labels := &d.cfg.Telemetry, d.labels
 	d.metrics.Add(func(context.Context) []telemetry.Sample { return runtimeGauges(labels) })
-	d.metrics.Add(func(context.Context) []telemetry.Sample { return d.serverGauges(labels) })
-	d.metrics.Add(func(context.Context) []telemetry.Sample {
-		return endpoint.NodeGauges(d.Store.View(), d.localNode(), labels)
-	})
+	if d.server != nil {
+		d.metrics.Add(func(context.Context) []telemetry.Sample { return d.serverGauges(labels) })
+	}
+	if d.node != nil {
+		d.metrics.Add(func(context.Context) []telemetry.Sample { return d.nodeGauges(labels) })
+	}
 	if d.node != nil && t.PublishNodeMetrics {
 		d.metrics.Add(func(ctx context.Context) []telemetry.Sample {
 			of, ok := d.nodeLabels()
@@ -181,7 +184,7 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 	if raft.IsLeader() {
 		leads = 1
 	}
-	view := d.Store.View()
+	view := d.server.Endpoint().Store.View()
 	values := map[string]float64{
 		"nomad.nomad.broker.total_ready":          float64(broker.Ready),
 		"nomad.nomad.broker.total_unacked":        float64(broker.Unacked),
@@ -201,10 +204,31 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 	return append(gaugesOf(labels, values), endpoint.ServerGauges(view, labels, dispatched)...)
 }
 
+// nodeGauges are the figures of this agent's allocs and resources.
+func (d *Daemon) nodeGauges(labels map[string]string) []telemetry.Sample {
+	if d.server != nil {
+		view := d.server.Endpoint().Store.View()
+		return endpoint.NodeGauges(view.NodeByID(d.localNode()), view.AllocsByNode(d.localNode()), labels)
+	}
+	return endpoint.NodeGauges(d.ownNode(), d.node.Allocs(), labels)
+}
+
+// ownNode is this agent's node as the agent itself knows it.
+func (d *Daemon) ownNode() *model.Node {
+	n := d.node.Node().Copy()
+	if d.node.Connected() {
+		n.Status = model.NodeStatusReady
+	}
+	return n
+}
+
 // nodeLabels are those of a metric of this agent's node; false while servers do
 // not know it.
 func (d *Daemon) nodeLabels() (map[string]string, bool) {
-	node := d.Store.View().NodeByID(d.localNode())
+	if d.server == nil {
+		return endpoint.NodeLabels(d.ownNode(), d.labels), true
+	}
+	node := d.server.Endpoint().Store.View().NodeByID(d.localNode())
 	if node == nil {
 		return nil, false
 	}

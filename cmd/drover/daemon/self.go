@@ -8,10 +8,11 @@ import (
 	"net"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/drover-project/drover/core/agent"
 	"github.com/drover-project/drover/core/api"
-	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -34,7 +35,12 @@ func (d *Daemon) Leader() string {
 func (d *Daemon) Peers() []string { return []string{d.cfg.AdvertiseRPC()} }
 
 // Servers are the servers that the node side knows.
-func (d *Daemon) Servers() []string { return []string{d.cfg.AdvertiseRPC()} }
+func (d *Daemon) Servers() []string {
+	if d.link != nil {
+		return d.link.Known()
+	}
+	return []string{d.cfg.AdvertiseRPC()}
+}
 
 func (d *Daemon) serverName() string { return d.cfg.Name + "." + d.cfg.Region }
 
@@ -108,7 +114,11 @@ func (d *Daemon) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) 
 	return out, nil
 }
 
+// member is this agent among the servers: nobody, if it is only a node.
 func (d *Daemon) member() *api.AgentMember {
+	if d.server == nil {
+		return &api.AgentMember{Status: "none"}
+	}
 	host, port, err := net.SplitHostPort(d.cfg.AdvertiseRPC())
 	if err != nil {
 		host, port = d.cfg.BindAddr, strconv.Itoa(d.cfg.Ports.RPC)
@@ -140,19 +150,28 @@ func (d *Daemon) ForceLeave(_ context.Context, name string) error {
 
 // Health says whether the sides of the agent work.
 func (d *Daemon) Health() *api.AgentHealth {
-	out := &api.AgentHealth{Server: &api.HealthStatus{Ok: d.Leader() != "", Message: "ok"}}
-	if !out.Server.Ok {
-		out.Server.Message = "No cluster leader"
-	}
-	if d.node != nil {
-		out.Client = &api.HealthStatus{Ok: true, Message: "ok"}
-		select {
-		case <-d.node.Ready():
-		default:
-			out.Client = &api.HealthStatus{Message: "the node has not registered yet"}
+	out := &api.AgentHealth{}
+	if d.server != nil {
+		out.Server = &api.HealthStatus{Ok: d.Leader() != "", Message: "ok"}
+		if !out.Server.Ok {
+			out.Server.Message = "No cluster leader"
 		}
 	}
+	if d.node != nil {
+		out.Client = nodeHealth(d.node)
+	}
 	return out
+}
+
+func nodeHealth(node *agent.Agent) *api.HealthStatus {
+	session := node.Session()
+	switch {
+	case session.Lost != nil:
+		return &api.HealthStatus{Message: "no session with a server: " + session.Lost.Error()}
+	case session.Heard.IsZero():
+		return &api.HealthStatus{Message: "the node has not registered yet"}
+	}
+	return &api.HealthStatus{Ok: true, Message: "ok"}
 }
 
 // Self is what the agent says about itself. The names of the configuration are
@@ -168,9 +187,10 @@ func (d *Daemon) Self() *api.AgentSelf {
 			"Addresses":      map[string]any{"HTTP": c.BindAddr, "RPC": c.BindAddr, "Serf": c.BindAddr},
 			"AdvertiseAddrs": map[string]any{"HTTP": d.httpAddr(), "RPC": c.AdvertiseRPC(), "Serf": c.AdvertiseRPC()},
 			"ACL":            map[string]any{"Enabled": false},
-			"Client":         map[string]any{"Enabled": c.Client.Enabled, "NodeClass": c.Client.NodeClass, "NodePool": c.Client.NodePool, "Meta": c.Client.Meta, "Servers": c.Client.Servers, "AllocDir": c.Client.AllocDir, "StateDir": c.Client.StateDir},
+			"Client":         map[string]any{"Enabled": c.Client.Enabled, "NodeClass": c.Client.NodeClass, "NodePool": c.Client.NodePool, "Meta": c.Client.Meta, "Servers": c.Client.Servers, "ServerJoin": map[string]any{"StartJoin": c.Client.ServerJoin.StartJoin, "RetryJoin": c.Client.ServerJoin.RetryJoin}, "AllocDir": c.Client.AllocDir, "StateDir": c.Client.StateDir},
 			"Server":         map[string]any{"Enabled": c.Server.Enabled, "BootstrapExpect": c.Server.BootstrapExpect, "DataDir": c.Server.DataDir},
 			"Telemetry":      map[string]any{"CollectionInterval": c.Telemetry.CollectionInterval, "PublishAllocationMetrics": c.Telemetry.PublishAllocationMetrics, "PublishNodeMetrics": c.Telemetry.PublishNodeMetrics, "PrometheusMetrics": c.Telemetry.PrometheusMetrics},
+			"TLSConfig":      map[string]any{"EnableHTTP": c.TLS.HTTP, "EnableRPC": c.TLS.RPC, "VerifyServerHostname": c.TLS.VerifyServerHostname, "VerifyHTTPSClient": c.TLS.VerifyHTTPSClient, "CAFile": c.TLS.CAFile, "CertFile": c.TLS.CertFile, "KeyFile": c.TLS.KeyFile},
 			"UI":             map[string]any{"Enabled": false},
 			"Version":        map[string]any{"Version": d.version, "VersionPrerelease": "", "VersionMetadata": "", "Revision": ""},
 		},
@@ -180,23 +200,42 @@ func (d *Daemon) Self() *api.AgentSelf {
 }
 
 func (d *Daemon) stats() map[string]map[string]string {
+	out := map[string]map[string]string{}
+	if d.server != nil {
+		out = d.serverStats()
+	}
+	out["runtime"] = map[string]string{"arch": runtime.GOARCH, "kernel.name": runtime.GOOS, "version": runtime.Version(), "cpu_count": strconv.Itoa(runtime.NumCPU()), "goroutines": strconv.Itoa(runtime.NumGoroutine()), "max_procs": strconv.Itoa(runtime.GOMAXPROCS(0))}
+	if d.node != nil {
+		out["client"] = d.nodeStats()
+	}
+	return out
+}
+
+func (d *Daemon) nodeStats() map[string]string {
+	session := d.node.Session()
+	heard := "never"
+	if !session.Heard.IsZero() {
+		heard = time.Since(session.Heard).Round(time.Millisecond).String()
+	}
+	return map[string]string{
+		"node_id": d.node.NodeID(), "known_servers": strings.Join(d.Servers(), ","), "num_allocations": strconv.Itoa(len(d.node.Allocs())),
+		"connected": strconv.FormatBool(d.node.Connected()), "last_heartbeat": heard, "heartbeat_ttl": session.TTL.String(),
+	}
+}
+
+func (d *Daemon) serverStats() map[string]map[string]string {
 	broker, blocked, _, rows := d.server.Stats()
 	tables := map[string]string{}
 	for name, n := range rows {
 		tables[name] = strconv.Itoa(n)
 	}
-	out := map[string]map[string]string{
+	return map[string]map[string]string{
 		"nomad": {
 			"server": "true", "leader": strconv.FormatBool(d.server.Raft().IsLeader()), "leader_addr": d.Leader(), "bootstrap": "true",
 			"known_regions": "1",
 		},
-		"raft":    d.server.Raft().Stats(),
-		"broker":  {"ready": strconv.Itoa(broker.Ready), "unacked": strconv.Itoa(broker.Unacked), "waiting": strconv.Itoa(broker.Waiting), "delayed": strconv.Itoa(broker.Delayed), "blocked": strconv.Itoa(blocked)},
-		"state":   tables,
-		"runtime": {"arch": runtime.GOARCH, "kernel.name": runtime.GOOS, "version": runtime.Version(), "cpu_count": strconv.Itoa(runtime.NumCPU()), "goroutines": strconv.Itoa(runtime.NumGoroutine()), "max_procs": strconv.Itoa(runtime.GOMAXPROCS(0))},
+		"raft":   d.server.Raft().Stats(),
+		"broker": {"ready": strconv.Itoa(broker.Ready), "unacked": strconv.Itoa(broker.Unacked), "waiting": strconv.Itoa(broker.Waiting), "delayed": strconv.Itoa(broker.Delayed), "blocked": strconv.Itoa(blocked)},
+		"state":  tables,
 	}
-	if d.node != nil {
-		out["client"] = map[string]string{"node_id": d.node.NodeID(), "known_servers": d.cfg.AdvertiseRPC(), "heartbeat_ttl": config.Duration(d.cfg.Server.HeartbeatGrace, 10*time.Second).String()}
-	}
-	return out
 }

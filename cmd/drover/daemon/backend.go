@@ -1,0 +1,51 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/endpoint"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// serverBackend answers the API of an agent that is a server.
+type serverBackend struct {
+	*Daemon
+	*endpoint.Endpoint
+}
+
+var _ api.Backend = serverBackend{}
+
+// nodeBackend answers what the API of an agent that is only a node answers itself.
+type nodeBackend struct {
+	*Daemon
+	endpoint.Calls
+}
+
+var _ api.Local = nodeBackend{}
+
+// newAPI is the API of what this agent is.
+func (d *Daemon) newAPI() *api.Server {
+	cfg := api.Config{
+		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, ConnsPerClient: connsPerClient(d.cfg),
+	}
+	if d.server != nil {
+		return api.New(serverBackend{d, d.server.Endpoint()}, d.log, cfg)
+	}
+	return api.NewNode(nodeBackend{d, d.ownCalls()}, d.node.HasAlloc, d.forward(), d.log, cfg)
+}
+
+// ownCalls are calls to this agent's node.
+func (d *Daemon) ownCalls() endpoint.Calls {
+	return endpoint.Calls{
+		OfAlloc: func(string) (rpc.Node, error) { return d.node, nil }, // which says so if it does not have it
+		ByID: func(id string) (rpc.Node, error) {
+			if id != "" && id != d.node.NodeID() {
+				return nil, errdefs.NotFoundf("Unknown node %q", id)
+			}
+			return d.node, nil
+		},
+	}
+}

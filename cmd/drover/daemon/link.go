@@ -1,0 +1,116 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/rpc"
+)
+
+// Connections between machines: a server listens for nodes, an agent that is only
+// a node dials servers and hands requests on to them.
+
+// The bounds of the connections over which requests are handed on.
+const (
+	maxForwarded  = 512
+	idleForwarded = time.Minute
+)
+
+// machineTLS is the mutual TLS between machines; false without.
+func (d *Daemon) machineTLS() (rpc.TLS, bool) {
+	t := d.cfg.TLS
+	return rpc.TLS{
+		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, Region: d.cfg.Region,
+		VerifyServerHostname: t.VerifyServerHostname, MinVersion: t.Version(),
+	}, t.RPC
+}
+
+// listenForNodes opens the port of the servers. A dev agent whose port is taken
+// goes on without: nobody joins a trial unless its operator sees to it.
+func (d *Daemon) listenForNodes() error {
+	l, err := net.Listen("tcp", d.cfg.ListenRPC())
+	if err != nil && d.cfg.Dev {
+		d.log.Warn("nodes of other machines cannot join this agent: its port for them is taken; set ports { rpc = N }", "error", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listen for nodes: %w; another agent may be running: stop it, or set ports { rpc = N }", err)
+	}
+	d.rpc = l
+	return nil
+}
+
+// serveNodes lets nodes of other machines in.
+func (d *Daemon) serveNodes() error {
+	if d.rpc == nil {
+		return nil
+	}
+	var secure *tls.Config
+	if t, ok := d.machineTLS(); ok {
+		var err error
+		if secure, err = t.Server(); err != nil {
+			return err
+		}
+	}
+	d.sessions = rpc.NewServer(d.server.Sessions(), secure)
+	d.work.Go(func() {
+		if err := d.sessions.Serve(d.rpc); err != nil {
+			d.log.Error("nodes of other machines are not served any more", "error", err)
+		}
+	})
+	return nil
+}
+
+// dialServers makes the connection of an agent that is only a node. It is made
+// with the first request, and again whenever it is lost.
+func (d *Daemon) dialServers() error {
+	var secure *tls.Config
+	if t, ok := d.machineTLS(); ok {
+		var err error
+		if secure, err = t.Client(); err != nil {
+			return err
+		}
+	}
+	addresses := d.cfg.Client.ServerAddresses()
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] }) // nodes spread over servers
+	var err error
+	d.link, err = rpc.DialAny(addresses, secure)
+	return err
+}
+
+// forward hands requests on to the servers.
+func (d *Daemon) forward() http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: "servers"})
+			r.Out.Host = r.In.Host
+			r.SetXForwarded()
+		},
+		Transport: &http.Transport{
+			DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return d.link.DialHTTP(ctx) },
+			MaxConnsPerHost: maxForwarded, MaxIdleConnsPerHost: maxForwarded / 8, IdleConnTimeout: idleForwarded,
+			DisableCompression: true, // the answer is passed on as it is
+		},
+		FlushInterval: -1, // streams are not held back
+		ErrorLog:      d.log.Named("forward").StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			d.log.Debug("a request could not be handed on to a server", "method", r.Method, "path", r.URL.Path, "error", err)
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprintf(w, "this agent is only a node, and no server answers at %s: %v", strings.Join(d.link.Known(), ", "), err)
+		},
+	}
+}

@@ -1,0 +1,64 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/drover-project/drover/core/config"
+)
+
+func TestTheServersOfANodeComeFromAllKeysWithTheirPortAndOnce(t *testing.T) {
+	c := config.Defaults()
+	err := c.Merge("a.hcl", []byte(`
+data_dir = "/tmp/x"
+client {
+  enabled = true
+  servers = ["10.0.0.1:5000", "10.0.0.2", "one.example"]
+  server_join {
+    start_join     = ["10.0.0.2:4647"]
+    retry_join     = ["[fd00::1]:4647", "fd00::2"]
+    retry_interval = "2s"
+    retry_max      = 3
+  }
+}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"10.0.0.1:5000", "10.0.0.2:4647", "one.example:4647", "[fd00::1]:4647", "[fd00::2]:4647"}
+	if got := c.Client.ServerAddresses(); !slices.Equal(got, want) {
+		t.Errorf("servers %v, want %v", got, want)
+	}
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "client.server_join.retry_max is not acted on") {
+		t.Errorf("warnings %v", c.Warnings)
+	}
+}
+
+func TestAClusterThatCannotWorkIsRefusedBeforeAnythingStarts(t *testing.T) {
+	for name, c := range map[string]struct{ text, says string }{
+		"no servers":           {`client { enabled = true }`, `set client { servers = ["HOST:4647"] }`},
+		"an address of clouds": {"client {\n enabled = true\n server_join {\n retry_join = [\"provider=aws tag_key=x\"]\n }\n}", "asks a cloud"},
+		"no port":              {"client {\n enabled = true\n servers = [\"host:\"]\n}", "client.servers: \"host:\" is no HOST:PORT"},
+		"an URL":               {"client {\n enabled = true\n servers = [\"http://host:4647\"]\n}", "is no HOST:PORT"},
+		"a pause":              {"client {\n enabled = true\n servers = [\"h\"]\n server_join {\n retry_interval = \"soon\"\n }\n}", "is no duration"},
+		"several servers":      {"server {\n enabled = true\n bootstrap_expect = 3\n}", "this release runs one server"},
+		"TLS without files":    {"server { enabled = true }\ntls {\n rpc = true\n ca_file = \"/ca\"\n}", "tls.cert_file is missing"},
+		"an old TLS":           {"server { enabled = true }\ntls { tls_min_version = \"tls10\" }", "not one of tls12, tls13"},
+	} {
+		cfg := config.Defaults()
+		err := cfg.Merge("a.hcl", []byte("data_dir = \"/tmp/x\"\n"+c.text))
+		if err == nil {
+			err = cfg.Finish()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
