@@ -49,6 +49,10 @@ const counting = `job "count" {
       min_healthy_time = "100ms"
       healthy_deadline = "1m"
     }
+    restart {
+      attempts = 20
+      delay    = "500ms"
+    }
     task "t" {
       driver = "docker"
       config {
@@ -113,17 +117,23 @@ func (c *counters) healthy() {
 // containers returns each container of the daemon with the time of its start.
 func (c *counters) containers() []string {
 	c.t.Helper()
+	out, err := c.listed()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return out
+}
+
+// listed is containers where some may go meanwhile.
+func (c *counters) listed() ([]string, error) {
 	ids, err := c.docker.CLI("ps", "-aq", "--no-trunc")
 	if err != nil {
-		c.t.Fatal(err)
+		return nil, err
 	}
 	out, err := c.docker.CLI(append([]string{"inspect", "-f", "{{.Id}} {{.State.StartedAt}} {{.RestartCount}} {{.State.Status}}"}, strings.Fields(ids)...)...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	lines := strings.Split(out, "\n")
 	slices.Sort(lines)
-	return lines
+	return lines, err
 }
 
 // same checks that the containers are those that were started at first.

@@ -19,9 +19,12 @@ import (
 	"time"
 )
 
-// Daemon is a dockerd of the tests' own. It keeps containers running over its
-// own restart (live-restore).
+// Daemon is a dockerd of the tests' own.
 type Daemon struct {
+	// EndContainers has the next Run end the containers with the daemon: without
+	// it they go on over a restart (live-restore).
+	EndContainers bool
+
 	dir    string
 	bridge string
 	// shims has dockerd's containerd: a dockerd that is killed takes its own one
@@ -146,7 +149,7 @@ func (d *Daemon) Run() error {
 	}
 	defer log.Close()
 	d.cmd = exec.Command("dockerd", "--data-root", filepath.Join(d.dir, "data"), "--exec-root", filepath.Join(d.dir, "x"),
-		"--pidfile", filepath.Join(d.dir, "pid"), "--containerd", d.containerd(), "-H", d.Endpoint(), "--bridge", d.bridge, "--live-restore",
+		"--pidfile", filepath.Join(d.dir, "pid"), "--containerd", d.containerd(), "-H", d.Endpoint(), "--bridge", d.bridge, fmt.Sprintf("--live-restore=%t", !d.EndContainers),
 		"--iptables=false", "--ip6tables=false", "--ip-masq=false", "--config-file", filepath.Join(d.dir, "none.json"))
 	if err := os.WriteFile(filepath.Join(d.dir, "none.json"), []byte("{}"), 0o600); err != nil {
 		return err

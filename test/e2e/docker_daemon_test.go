@@ -1,0 +1,169 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
+)
+
+// elsewhere runs a raw_exec task and returns a check that nothing has touched it.
+func (a *agent) elsewhere() (untouched func(when string)) {
+	a.t.Helper()
+	a.run(shell("elsewhere", "service", 1, quick, "exec sleep 100000"))
+	allocs := a.await("elsewhere", model.AllocClientStatusRunning, 1)
+	pid := a.pids(allocs)[allocs[0].ID]
+	events := a.events("elsewhere")
+	return func(when string) {
+		a.t.Helper()
+		now := a.allocs("elsewhere", model.AllocClientStatusRunning)
+		if len(now) != 1 || now[0].ID != allocs[0].ID || !running(pid) || a.events("elsewhere") != events {
+			a.t.Fatalf("%s: the raw_exec task was touched: %+v", when, now)
+		}
+	}
+}
+
+func TestADockerdThatIsKilledEndsOnlyWhatItsOperatorHasItEnd(t *testing.T) {
+	c := count(t, dockerPlugin(t, "1.0.0"), 3)
+	untouched := c.elsewhere()
+	before := c.events("count")
+	if err := c.docker.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually(30*time.Second, "the driver is unhealthy", func() bool { return !c.dockerHealthy() })
+	untouched("without a dockerd")
+	if err := c.docker.Run(); err != nil {
+		t.Fatal(err)
+	}
+	c.healthy()
+	c.same("after a dockerd with live-restore came back")
+	c.noLineLost()
+	if n := c.events("count"); n != before {
+		t.Errorf("%d task events, before %d", n, before)
+	}
+
+	// Now one that ends them. Killed, it does so when it comes back.
+	c.docker.EndContainers = true
+	if err := c.docker.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.docker.Run(); err != nil {
+		t.Fatal(err)
+	}
+	c.restarted("after a dockerd without live-restore came up")
+	if err := c.docker.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.docker.Run(); err != nil {
+		t.Fatal(err)
+	}
+	c.restarted("after a dockerd without live-restore was killed")
+	untouched("after all that")
+}
+
+// restarted waits until each alloc runs in another container than before.
+func (c *counters) restarted(when string) {
+	c.t.Helper()
+	var now []string
+	c.eventually(90*time.Second, "the tasks run in new containers "+when, func() bool {
+		if len(c.allocs) != len(c.agent.allocs("count", model.AllocClientStatusRunning)) {
+			return false
+		}
+		var err error
+		now, err = c.listed()
+		return err == nil && len(now) == len(c.was) && !slices.ContainsFunc(now, func(one string) bool {
+			return !strings.HasSuffix(one, " running") || slices.Contains(c.was, one)
+		})
+	})
+	c.was = now
+}
+
+func (a *agent) dockerHealthy() bool {
+	nodes, _, err := a.Nodes(a.ctx(), nil)
+	return err == nil && len(nodes) == 1 && nodes[0].Drivers["docker"] != nil && nodes[0].Drivers["docker"].Healthy
+}
+
+func pulled(id, image string) string {
+	return fmt.Sprintf(`job %q {
+  group "g" {
+    restart {
+      attempts = 10
+      delay    = "1s"
+      interval = "10m"
+    }
+    task "t" {
+      driver = "docker"
+      config {
+        image   = %q
+        command = "sleep"
+        args    = ["100000"]
+        init    = true
+      }
+      resources {
+        cpu    = 20
+        memory = 16
+      }
+    }
+  }
+}`, id, image)
+}
+
+func TestADockerdThatHangsInAPullOrAStartHoldsUpNobodyElse(t *testing.T) {
+	a, d := dockerAgent(t)
+	untouched := a.elsewhere()
+	r := dockertest.NewRegistry(t)
+	img, err := dockertest.NewImage("slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := r.Push(t, "slow", "1", img)
+	r.Hold()
+	a.run(pulled("pull", name))
+	said := func(job, text string) func() bool {
+		return func() bool {
+			for _, x := range a.allocs(job, "") {
+				st := x.TaskStates["t"]
+				if st == nil {
+					continue
+				}
+				for _, e := range st.Events {
+					if strings.Contains(e.DisplayMessage, text) {
+						return true
+					}
+				}
+			}
+			return false
+		}
+	}
+	a.eventually(20*time.Second, "the image is on its way", said("pull", "Downloading image"))
+	if err := d.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Signal(syscall.SIGCONT) }) // a second one does no harm
+	a.run(pulled("start", "busybox:drover"))
+	begin := time.Now()
+	a.run(shell("meanwhile", "batch", 1, "", "exit 0"))
+	a.await("meanwhile", model.AllocClientStatusComplete, 1)
+	t.Logf("a raw_exec job took %s beside the dockerd that hangs", time.Since(begin))
+	a.eventually(40*time.Second, "the driver is unhealthy", func() bool { return !a.dockerHealthy() })
+	untouched("beside a dockerd that hangs")
+	r.Release()
+	if err := d.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range []string{"pull", "start"} {
+		a.eventually(time.Minute, job+" runs", func() bool { return len(a.allocs(job, model.AllocClientStatusRunning)) == 1 })
+		t.Log(a.must("alloc", "status", a.allocs(job, "")[0].ID))
+	}
+	untouched("after all that")
+}
