@@ -21,6 +21,12 @@ import (
 // dockerAgent starts a Docker daemon and an agent whose docker driver uses it.
 func dockerAgent(t *testing.T) (*agent, *dockertest.Daemon) {
 	t.Helper()
+	return dockerAgentWith(t, "")
+}
+
+// dockerAgentWith is dockerAgent with more in the driver's config.
+func dockerAgentWith(t *testing.T, config string) (*agent, *dockertest.Daemon) {
+	t.Helper()
 	a := newAgent(t)
 	d, err := dockertest.Start()
 	if err != nil {
@@ -28,7 +34,7 @@ func dockerAgent(t *testing.T) (*agent, *dockertest.Daemon) {
 	}
 	t.Cleanup(d.Remove)
 	a.plugin("driver-docker", fmt.Sprintf("exec %s/drover-plugins driver-docker", bin))
-	a.configure(fmt.Sprintf("plugin \"docker\" {\n  config { endpoint = %q }\n}\n", d.Endpoint()))
+	a.configure(fmt.Sprintf("client {\n  meta {\n    rack = \"r7\"\n    path = \"/tmp\"\n  }\n}\nplugin \"docker\" {\n  config {\n    endpoint = %q\n%s\n  }\n}\n", d.Endpoint(), config))
 	a.start()
 	a.eventually(20*time.Second, "the docker driver is healthy", func() bool {
 		nodes, _, err := a.Nodes(a.ctx(), nil)

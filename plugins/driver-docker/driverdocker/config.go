@@ -7,8 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/distribution/reference"
+
+	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/schema"
 )
@@ -98,6 +102,9 @@ func parseAgentConfig(body []byte) (agentConfig, error) {
 	}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		return c, errdefs.InvalidArgumentf("tls: cert and key belong together; give both")
+	}
+	if err := sandbox.CheckCapabilities(c.AllowCaps); err != nil {
+		return c, errdefs.InvalidArgumentf("allow_caps: %w", err)
 	}
 	return c, checkExtraLabels(c.ExtraLabels)
 }
@@ -213,8 +220,13 @@ func parseTaskConfig(body []byte) (taskConfig, error) {
 	if err := schema.Unmarshal(body, &c); err != nil {
 		return c, err
 	}
+	// Job files may write an image as the address of its registry.
+	c.Image = strings.TrimPrefix(c.Image, "https://")
 	if c.Image == "" {
 		return c, errdefs.InvalidArgumentf("config.image: is empty; name the image to run")
+	}
+	if _, err := reference.ParseAnyReference(c.Image); err != nil {
+		return c, invalidf("image: %q is no name of an image: %w", c.Image, err)
 	}
 	return c, nil
 }

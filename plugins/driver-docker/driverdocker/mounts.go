@@ -183,6 +183,9 @@ func configMount(in specInput, m mountBlock) (mount.Mount, error) {
 		}
 		out.Source = source
 		if m.BindOptions != nil && m.BindOptions.Propagation != "" {
+			if !slices.Contains(mount.Propagations, mount.Propagation(m.BindOptions.Propagation)) {
+				return out, invalidf("mount: propagation %q of %q is none of %v", m.BindOptions.Propagation, m.Target, mount.Propagations)
+			}
 			out.BindOptions = &mount.BindOptions{Propagation: mount.Propagation(m.BindOptions.Propagation)}
 		}
 	case mount.TypeTmpfs:

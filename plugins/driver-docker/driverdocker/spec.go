@@ -6,6 +6,7 @@ package driverdocker
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -29,7 +30,7 @@ type specInput struct {
 // alloc's directory, in which it makes the folders that volumes name.
 func buildSpec(in specInput) (client.ContainerCreateOptions, error) {
 	var none client.ContainerCreateOptions
-	if in.config.Isolation != "" && in.host.os != "windows" {
+	if in.config.Isolation != "" && in.config.Isolation != "default" && in.host.os != "windows" {
 		return none, invalidf("isolation: %q means something on Windows only; remove it", in.config.Isolation)
 	}
 	labels, err := labelsOf(in)
@@ -123,6 +124,9 @@ func devices(in specInput, host *container.HostConfig) error {
 	for _, d := range in.config.Devices {
 		if d.HostPath == "" {
 			return invalidf("devices: one has no host_path; name the device on the machine")
+		}
+		if strings.Trim(d.CgroupPermissions, "rwm") != "" {
+			return invalidf("devices: permissions %q of %s are not of the letters r, w and m", d.CgroupPermissions, d.HostPath)
 		}
 		host.Devices = append(host.Devices, device(d.HostPath, d.ContainerPath, d.CgroupPermissions))
 	}

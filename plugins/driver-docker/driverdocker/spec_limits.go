@@ -11,6 +11,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 
+	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -29,6 +30,11 @@ func rights(in specInput, host *container.HostConfig) error {
 			return errdefs.PermissionDeniedf("config.privileged: privileged containers are not allowed on this node; the operator can allow them with allow_privileged in the agent's plugin \"docker\" config")
 		}
 		host.Privileged = true
+	}
+	for name, list := range map[string][]string{"cap_add": in.config.CapAdd, "cap_drop": in.config.CapDrop} {
+		if err := sandbox.CheckCapabilities(list); err != nil {
+			return invalidf("%s: %w", name, err)
+		}
 	}
 	caps, err := capabilities(in.agent.AllowCaps, in.config.CapAdd, in.config.CapDrop)
 	if err != nil {
@@ -102,6 +108,8 @@ func limits(in specInput, host *container.HostConfig) error {
 		return err
 	}
 	switch limit := in.agent.PidsLimit; {
+	case in.config.ShmSize < 0:
+		return invalidf("shm_size: %d is less than zero; it is in bytes", in.config.ShmSize)
 	case in.config.PidsLimit < 0:
 		return invalidf("pids_limit: %d is less than zero; leave it out for the node's own", in.config.PidsLimit)
 	case limit > 0 && in.config.PidsLimit > limit:
@@ -176,17 +184,25 @@ func cpuset(cores []int) string {
 	return strings.Join(list, ",")
 }
 
+// ulimitNames are those that the kernel has.
+var ulimitNames = []string{
+	"as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio", "rttime", "sigpending", "stack",
+}
+
 // ulimits reads SOFT:HARD, or one number for both.
 func ulimits(byName map[string]string) ([]*container.Ulimit, error) {
 	var out []*container.Ulimit
 	for name, text := range byName {
+		if !slices.Contains(ulimitNames, name) {
+			return nil, invalidf("ulimit: there is no limit %q; known are %s", name, strings.Join(ulimitNames, ", "))
+		}
 		soft, hard, both := strings.Cut(text, ":")
 		if !both {
 			hard = soft
 		}
 		s, err := strconv.ParseInt(strings.TrimSpace(soft), 10, 64)
 		h, err2 := strconv.ParseInt(strings.TrimSpace(hard), 10, 64)
-		if err != nil || err2 != nil || name == "" || h >= 0 && s > h {
+		if err != nil || err2 != nil || h >= 0 && s > h {
 			return nil, invalidf("ulimit: %s = %q is no limit; write it as \"1024\" or \"1024:2048\", the soft one first", name, text)
 		}
 		out = append(out, &container.Ulimit{Name: name, Soft: s, Hard: h})

@@ -142,6 +142,7 @@ func publish(in specInput, config *container.Config, host *container.HostConfig)
 		if !ok {
 			continue
 		}
+		tellPort(config, p, number)
 		binding := dockernet.PortBinding{HostPort: strconv.Itoa(p.Value)}
 		if p.HostIP != "" {
 			if binding.HostIP, err = netip.ParseAddr(p.HostIP); err != nil {
@@ -155,6 +156,17 @@ func publish(in specInput, config *container.Config, host *container.HostConfig)
 		}
 	}
 	return nil
+}
+
+// tellPort has the variable that says at which port the task is to listen name
+// the one in the container: only the driver knows what port_map says.
+func tellPort(config *container.Config, p driver.Port, number int) {
+	name := "NOMAD_PORT_" + p.Label + "="
+	for i, text := range config.Env {
+		if strings.HasPrefix(text, name) {
+			config.Env[i] = name + strconv.Itoa(number)
+		}
+	}
 }
 
 // apiWithMac is the first version in which an address belongs to an endpoint.
