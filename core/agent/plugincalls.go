@@ -6,6 +6,8 @@ package agent
 import (
 	"context"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
@@ -27,7 +29,7 @@ func (a *Agent) answerPlugins(send func([]byte) error) error {
 		return err
 	}
 	out := []*model.AgentPlugin{}
-	for _, st := range h.Status() {
+	for _, st := range allPlugins(h) {
 		out = append(out, agentPlugin(st))
 	}
 	return sendJSON(send, out)
@@ -40,9 +42,27 @@ func (a *Agent) answerPlugin(name string, send func([]byte) error) error {
 	}
 	st, err := h.Plugin(name)
 	if err != nil {
-		return err
+		all := allPlugins(h)
+		i := slices.IndexFunc(all, func(st pluginhost.PluginStatus) bool { return st.Name == name })
+		if i < 0 {
+			return err
+		}
+		st = all[i]
 	}
 	return sendJSON(send, agentPlugin(st))
+}
+
+// allPlugins are the plugins that there are, and the files that look like some.
+func allPlugins(h *pluginhost.Host) []pluginhost.PluginStatus {
+	out := h.Status()
+	names := pluginsByName(out)
+	for _, st := range h.Unusable() {
+		if _, there := names[st.Name]; !there { // its link may lead nowhere while its process runs
+			out = append(out, st)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b pluginhost.PluginStatus) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // changePlugin does to a plugin what an operator asks for.

@@ -97,6 +97,8 @@ func pluginError(err error) error {
 	switch errdefs.ClassOf(err) {
 	case errdefs.FailedPrecondition, errdefs.Aborted, errdefs.AlreadyExists:
 		return fail(http.StatusConflict, err.Error())
+	case errdefs.ResourceExhausted: // of the disk, or more than a file may have: to try again as it is does not help
+		return fail(http.StatusInsufficientStorage, err.Error())
 	case errdefs.Unavailable:
 		return fail(http.StatusServiceUnavailable, err.Error())
 	case errdefs.DeadlineExceeded:

@@ -116,6 +116,16 @@ const (
 	maxSocketPath    = 103
 )
 
+// markOf tells the host with that directory from others.
+func markOf(stateDir string) string {
+	abs, err := filepath.Abs(stateDir)
+	if err != nil {
+		abs = stateDir
+	}
+	sum := sha256.Sum256([]byte(abs))
+	return hex.EncodeToString(sum[:4]) + ".new"
+}
+
 // privateSocketDir makes the directory for sockets: below stateDir, or where that
 // would make socket paths too long, below the system's temporary directory with
 // a name that belongs to stateDir.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -109,7 +110,8 @@ func (u *until) Read(p []byte) (int, error) {
 // open opens a release's source.
 func open(ctx context.Context, r Release) (io.ReadCloser, error) {
 	if filepath.IsAbs(r.Source) {
-		f, err := os.Open(r.Source)
+		// Without waiting for who writes to it: it may be a FIFO.
+		f, err := os.OpenFile(r.Source, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			return nil, errdefs.NotFoundf("plugin %q: its source cannot be read on this node: %w", r.Name, err)
 		}

@@ -161,6 +161,7 @@ const (
 	StateStopped      State = "stopped"
 	StateDisabled     State = "disabled" // by an operator; it may still run for its tasks
 	StateRemoved      State = "removed"  // its file is gone; it still runs for its tasks
+	StateUnusable     State = "unusable" // a file that looks like a plugin and cannot be run; see Unusable
 )
 
 // PluginStatus is what the host knows of one plugin file.
@@ -207,6 +208,8 @@ type Host struct {
 	others     *others
 	locks      locks
 	limiter    *limiter
+	unusable   unusable
+	mark       string // of this host alone, in the names of temporary files
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -235,6 +238,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
+	h.mark = markOf(cfg.StateDir)
 	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
 	h.devices = newDevices(cfg.Limits.Breaker, cfg.StatsInterval, cfg.Logger, h.changed.raise)
 	h.collectors = newCollectors(cfg.StatsInterval, cfg.Logger, h.demand)
@@ -271,6 +275,8 @@ func (h *Host) Start(ctx context.Context) error {
 	if err := h.endOrphans(ctx, files); err != nil {
 		return err
 	}
+	h.sweep(ctx)
+	h.notice()
 	h.mu.Lock()
 	if h.cancel != nil || h.closed {
 		h.mu.Unlock()

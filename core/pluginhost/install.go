@@ -159,6 +159,13 @@ func (h *Host) switchTo(ctx context.Context, r Release, stored string) error {
 	return err
 }
 
+// blamelessError is a failure that says nothing against the version that was tried:
+// the place for it cannot be written to, or what was asked for is wrong.
+type blamelessError struct{ error }
+
+// Unwrap returns the cause.
+func (e *blamelessError) Unwrap() error { return e.error }
+
 // judge notes the outcome of an upgrade.
 func (s *supervised) judge(ctx context.Context, digest string, err error) {
 	if err == nil {
@@ -168,7 +175,7 @@ func (s *supervised) judge(ctx context.Context, digest string, err error) {
 	}
 	s.host.cfg.Logger.Error("a new version of a plugin does not work; the one before stays", "plugin", s.name, "digest", digest, "error", err)
 	s.set(func(st *PluginStatus) { st.UpgradeError = err })
-	if ctx.Err() != nil || errdefs.IsResourceExhausted(err) {
+	if innocent := (*blamelessError)(nil); ctx.Err() != nil || errdefs.IsResourceExhausted(err) || errors.As(err, &innocent) {
 		return // the version is not to blame
 	}
 	if err := s.host.catalog.change(ctx, s.name, func(m *memo) { m.addBad(digest, err.Error()) }); err != nil {
@@ -179,9 +186,12 @@ func (s *supervised) judge(ctx context.Context, digest string, err error) {
 // place puts a stored version into plugin_dir.
 func (h *Host) place(stored, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return diskError(err, "make plugin_dir")
+		return diskError(err, "make plugin_dir "+filepath.Dir(path))
 	}
-	return place(stored, path)
+	if isNoExec(filepath.Dir(path)) {
+		return errdefs.FailedPreconditionf("put the plugin into %s: its file system is mounted noexec, so nothing in it can be run; mount it with exec, or set another plugin_dir", filepath.Dir(path))
+	}
+	return place(stored, path, h.mark)
 }
 
 // returnTo puts the version before a bad one back, as the process and as the file.

@@ -10,7 +10,6 @@ import (
 	"debug/pe"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -26,13 +25,13 @@ import (
 // have no types, and its text is of many lines, so the class and the reason come
 // from what can be seen from outside: how the process ended, what it wrote, and
 // what its file is.
-func (h *Host) launchError(f file, cmd *exec.Cmd, stderr *tail, took time.Duration, cause error) error {
+func (h *Host) launchError(f file, cmd *exec.Cmd, state *os.ProcessState, stderr *tail, took time.Duration, cause error) error {
 	said := ""
 	if text := stderr.String(); text != "" {
 		said = fmt.Sprintf("; it wrote: %s", text)
 	}
 	facts := factsOf(f.binary())
-	switch state := cmd.ProcessState; {
+	switch {
 	case cmd.Process == nil:
 		return errdefs.FailedPreconditionf("plugin %s: cannot be executed: %s (%s): %w", f.path, executionCure(f.binary(), cause), facts, cause)
 	case took >= h.cfg.StartTimeout:
@@ -97,7 +96,8 @@ func formOf(path string) string {
 		return "unreadable"
 	}
 	defer f.Close()
-	if x, err := elf.NewFile(f); err == nil {
+	x, err := elf.NewFile(f)
+	if err == nil {
 		return "ELF for " + strings.TrimPrefix(x.Machine.String(), "EM_")
 	}
 	if x, err := macho.NewFile(f); err == nil {
@@ -106,9 +106,13 @@ func formOf(path string) string {
 	if x, err := pe.NewFile(f); err == nil {
 		return fmt.Sprintf("Windows executable for machine %#x", x.Machine)
 	}
-	head := make([]byte, 2)
-	if _, err := io.ReadFull(io.NewSectionReader(f, 0, 2), head); err == nil && bytes.Equal(head, []byte("#!")) {
+	head := make([]byte, 4)
+	n, _ := f.ReadAt(head, 0) // what is shorter has no form
+	switch head = head[:n]; {
+	case bytes.HasPrefix(head, []byte("#!")):
 		return "script"
+	case bytes.HasPrefix(head, []byte(elf.ELFMAG)):
+		return "ELF that is damaged or was written in part"
 	}
 	return "no executable of a known form"
 }

@@ -7,8 +7,10 @@ package pluginhost_test
 
 import (
 	wire "encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +46,7 @@ func TestWhyAFileDoesNotRunIsSaidInOneLineWithItsFacts(t *testing.T) {
 	}
 	want := map[string][]string{
 		"elsewhere":      {"cannot be executed", "ELF for S390", "mode -rwx------", "this machine is"},
-		"half":           {"cannot be executed", "written in part", "9 bytes"},
+		"half":           {"cannot be executed", "ELF that is damaged or was written in part", "9 bytes"},
 		"no-interpreter": {"cannot be executed", "the interpreter or the loader that it names is not on this machine", "script"},
 		"talks":          {"its handshake does not fit", "message: hello", "script"},
 		"crashes":        {"was ended (signal: segmentation fault", "before the handshake"},
@@ -64,6 +66,35 @@ func TestWhyAFileDoesNotRunIsSaidInOneLineWithItsFacts(t *testing.T) {
 			t.Errorf("%s: it takes more than one line: %s", name, said)
 		}
 	}
+}
+
+func TestWhatAPluginThatDidNotComeUpLeftRunningHoldsNobodyUp(t *testing.T) {
+	cfg := config(t)
+	dir := t.TempDir() // as long as it is there, one process runs
+	if err := os.WriteFile(filepath.Join(cfg.Dir, "escapes"), fmt.Appendf(nil, `#!/bin/sh
+setsid /bin/sh -c 'while [ -d %[1]s ]; do sleep 0.1; done' &
+sleep 1000 &
+echo $! > %[1]s/in-group
+echo hello
+sleep 1000
+`, dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, cfg)
+	var st pluginhost.PluginStatus
+	eventually(t, "its error", func() bool { st = pluginOf(t, h, "escapes"); return st.LastFailure != nil })
+	if !strings.Contains(st.LastFailure.Error(), "its handshake does not fit") {
+		t.Errorf("it says %v", st.LastFailure)
+	}
+	body, err := os.ReadFile(filepath.Join(dir, "in-group"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what it started is ended with it", gone(pid))
 }
 
 func TestAFileThatSomebodyStillWritesToSaysSo(t *testing.T) {

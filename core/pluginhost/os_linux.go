@@ -35,3 +35,9 @@ func startOf(pid int) string {
 	}
 	return string(bytes.TrimSpace(boot)) + "/" + string(fields[19])
 }
+
+// isNoExec reports whether nothing in the directory can be executed.
+func isNoExec(dir string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0
+}

@@ -18,6 +18,10 @@ import (
 // signals nor the end of the agent's session reach it.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
+// killSession ends what a process that detach began has started, but for what has
+// left its group.
+func killSession(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) } // an error means that there is nothing left
+
 func ownedByUs(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Getuid()
@@ -45,6 +49,9 @@ func diedItself(state *os.ProcessState) bool {
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
+
+// isRefused: nobody listens on a socket.
+func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 

@@ -17,6 +17,8 @@ func detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
+func killSession(int) {} // the process itself is ended by who calls this
+
 func ownedByUs(fs.FileInfo) bool { return true }
 
 func diedItself(*os.ProcessState) bool { return false } // there are no signals
@@ -32,6 +34,8 @@ const (
 func isDiskFull(err error) bool {
 	return errors.Is(err, errDiskFull) || errors.Is(err, errHandleDiskFull)
 }
+
+func isRefused(error) bool { return false } // there are no sockets in the file system
 
 func isReadOnly(error) bool { return false }
 

@@ -29,6 +29,7 @@ type process struct {
 	client     *goplugin.Client
 	conn       *grpc.ClientConn
 	pid        int
+	socket     string // its path; "" if it has none
 	info       plugin.Info
 	reattached bool
 	oomKills   int // of its group when it began
@@ -101,8 +102,8 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 	})
 	begin, id := time.Now(), identity(f.binary())
 	if _, err := client.Start(); err != nil {
-		client.Kill()
-		return nil, h.launchError(f, cmd, stderr, time.Since(begin), err)
+		took := time.Since(begin)
+		return nil, h.launchError(f, cmd, endLaunch(client, cmd), stderr, took, err)
 	}
 	p := &process{
 		host: h, file: f, cmd: cmd, stderr: stderr, client: client, version: client.NegotiatedVersion(), identity: id, oomKills: oomKills,
@@ -126,6 +127,9 @@ func (h *Host) connect(ctx context.Context, p *process) error {
 		return errdefs.Unavailablef("plugin %s: ended during its start", p.file.path)
 	}
 	p.pid = rc.Pid
+	if rc.Addr.Network() == "unix" {
+		p.socket = rc.Addr.String()
+	}
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.StartTimeout)
 	defer cancel()
 	type result struct {
@@ -281,13 +285,46 @@ func (p *process) stop() {
 	// go-plugin asks without a deadline.
 	timer := time.AfterFunc(plugin.ShutdownGrace, p.signalKill)
 	defer timer.Stop()
-	p.client.Kill()
+	end(p.client, plugin.ShutdownGrace+endLimit)
+	p.removeSocket()
 }
 
 // kill ends the process at once; one that is hung answers no request to end.
 func (p *process) kill() {
 	p.signalKill()
-	p.client.Kill()
+	end(p.client, endLimit)
+	p.removeSocket()
+}
+
+// endLimit is how long the end of a process that was killed is waited for.
+const endLimit = 2 * time.Second
+
+// end has go-plugin end a process, and reports whether it has ended within the
+// limit. go-plugin waits until nobody has the process's outputs open any more,
+// which may be the plugin's tasks: it goes on to wait behind us.
+func end(client *goplugin.Client, limit time.Duration) bool {
+	ended := make(chan struct{})
+	go func() { client.Kill(); close(ended) }()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// endLaunch ends a process that did not come up, with what it started, and returns
+// how it ended; nil if that is not known.
+func endLaunch(client *goplugin.Client, cmd *exec.Cmd) *os.ProcessState {
+	if cmd.Process != nil {
+		killSession(cmd.Process.Pid)
+	}
+	if !end(client, endLimit) {
+		return nil
+	}
+	return cmd.ProcessState
 }
 
 func (p *process) signalKill() {

@@ -59,7 +59,7 @@ func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live
 // try makes the candidate's process ready to take over.
 func (s *supervised) try(run, ready context.Context, now *live, p *process, c candidate) ([]part, error) {
 	if c.version != "" && p.info.Version != c.version {
-		return nil, errdefs.FailedPreconditionf("plugin %s: it says that it is version %q, and %q is wanted; correct the version or the source", c.file.path, p.info.Version, c.version)
+		return nil, &blamelessError{errdefs.FailedPreconditionf("plugin %s: it says that it is version %q, and %q is wanted; correct the version or the source", c.file.path, p.info.Version, c.version)}
 	}
 	parts, err := s.host.attach(ready, s.name, p)
 	if err != nil {
@@ -72,7 +72,11 @@ func (s *supervised) try(run, ready context.Context, now *live, p *process, c ca
 	configs := s.host.configsWith(s.name, c.config, parts)
 	for _, one := range parts {
 		if err := one.prepare(run, ready, configs); err != nil {
-			return parts, fmt.Errorf("plugin %s, version %s: %w", c.file.path, p.info.Version, err)
+			err = fmt.Errorf("plugin %s, version %s: %w", c.file.path, p.info.Version, err)
+			if c.place != nil && c.config != nil && errdefs.IsInvalidArgument(err) {
+				err = &blamelessError{err} // the config was given with the version
+			}
+			return parts, err
 		}
 	}
 	return parts, nil
@@ -99,7 +103,7 @@ func (s *supervised) commit(ctx context.Context, now *live, p *process, c candid
 	})
 	if err == nil && c.place != nil {
 		if err = c.place(); err != nil {
-			err = errors.Join(err, h.catalog.change(ctx, s.name, func(m *memo) { *m = before }))
+			err = &blamelessError{errors.Join(err, h.catalog.change(ctx, s.name, func(m *memo) { *m = before }))}
 		}
 	}
 	if err == nil {
@@ -193,13 +197,22 @@ func (h *Host) configsWith(name string, config map[string]any, parts []part) map
 	serves := partNames(parts)
 	blocks := map[string]map[string]any{}
 	for key, value := range config {
-		block, ok := value.(map[string]any)
+		block, ok := blockOf(value)
 		if !ok || !slices.Contains(serves, key) {
 			return map[string]map[string]any{name: config}
 		}
 		blocks[key] = block
 	}
 	return blocks
+}
+
+// blockOf is a block as JSON has it, or as a file of HCL, where blocks are lists.
+func blockOf(value any) (map[string]any, bool) {
+	if list, ok := value.([]any); ok && len(list) == 1 {
+		value = list[0]
+	}
+	block, ok := value.(map[string]any)
+	return block, ok
 }
 
 // probation is the time in which a version that took over must not crash often.

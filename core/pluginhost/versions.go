@@ -58,7 +58,7 @@ func (v versions) keep(name, digest, from string, sums *digests) (string, error)
 	if err != nil {
 		return "", errdefs.NotFoundf("keep a version of plugin %q: %w", name, err)
 	}
-	if err := place(from, path); err != nil {
+	if err := place(from, path, "new"); err != nil {
 		return "", err
 	}
 	got, err := sums.of(path)
@@ -87,14 +87,16 @@ func (v versions) prune(name string, digests ...string) {
 			_ = os.RemoveAll(filepath.Join(v.dir, name, e.Name())) // tried again at the next prune
 		}
 	}
+	_ = os.Remove(filepath.Join(v.dir, name)) // it goes if it is empty
 }
 
 // place puts the file at from to the path to, atomically, as a link or a copy. It
-// replaces what is there.
-func place(from, to string) error {
-	temp := filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".new")
+// replaces what is there. The mark is in the name that it has in between: several
+// agents may have one plugin_dir.
+func place(from, to, mark string) error {
+	temp := filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+"."+mark)
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return diskError(err, "remove what is left of an earlier try")
+		return diskError(err, "put the plugin into "+filepath.Dir(to))
 	}
 	if err := os.Link(from, temp); err != nil {
 		if err := copyFile(from, temp); err != nil {
@@ -104,7 +106,7 @@ func place(from, to string) error {
 	}
 	if err := os.Rename(temp, to); err != nil {
 		_ = os.Remove(temp) // the rename's error counts
-		return diskError(err, "put the plugin in place")
+		return diskError(err, "put the plugin into "+filepath.Dir(to))
 	}
 	return nil
 }
@@ -149,7 +151,7 @@ func diskError(err error, what string) error {
 	case isDiskFull(err):
 		return errdefs.ResourceExhaustedf("%s: the disk is full; make room and try again: %w", what, err)
 	case errors.Is(err, fs.ErrPermission), isReadOnly(err):
-		return errdefs.FailedPreconditionf("%s: the agent may not write there: %w", what, err)
+		return errdefs.FailedPreconditionf("%s: the agent may not write there; see the rights of the directory and how its file system is mounted: %w", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

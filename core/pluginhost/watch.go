@@ -85,6 +85,7 @@ func (w *watcher) look(ctx context.Context, now time.Time) (unsettled bool) {
 		h.cfg.Logger.Warn("plugin_dir cannot be read; plugins stay as they are", "error", err)
 		return false
 	}
+	h.notice()
 	there := map[string]file{}
 	for _, f := range files {
 		there[f.name] = f

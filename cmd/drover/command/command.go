@@ -189,7 +189,9 @@ func advice(err error) string {
 	case errdefs.Unimplemented:
 		return "\nThe agent's version cannot do this; compare `drover version` with `drover server members`."
 	case errdefs.ResourceExhausted:
-		return "\nThe agent is busy or at a limit; try again later."
+		if answer.Text == "" {
+			return "\nThe agent is busy or at a limit; try again later."
+		}
 	case errdefs.NotFound:
 		if answer.Text == "" {
 			return "\nThe agent does not know this request; compare `drover version` with `drover server members`."

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -160,7 +161,7 @@ func pluginAction(action, synopsis, help, said string) func() spec {
 						return err
 					}
 					p, err := s.client.ChangeAgentPlugin(ctx, id, args[0], action)
-					return s.show(p, err, func() { s.printf("Plugin %q %s", p.Name, fmt.Sprintf(said, p.Version, p.State)) })
+					return s.show(p, err, func() { s.printf("Plugin %q %s", p.Name, fmt.Sprintf(said, cmp.Or(p.Version, "unknown"), p.State)) })
 				}
 			},
 		}

@@ -16,6 +16,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/drover-project/drover/core/jobspec"
 	"github.com/drover-project/drover/core/model"
@@ -119,11 +120,25 @@ func readConfig(file string) (map[string]any, error) {
 	return config, err
 }
 
-// uploadPlugin sends a file of this machine, with the digest that it has here.
-func (s *session) uploadPlugin(ctx context.Context, node, name, action string, r *model.PluginRelease) (*model.AgentPlugin, error) {
-	f, err := os.Open(r.Source)
+// openPluginFile opens a file of this machine; anything else could be waited for, or
+// read, without end.
+func openPluginFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read the plugin's file: %w", err)
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = f.Close() // nothing was written
+		return nil, fmt.Errorf("%s is no file; give the plugin's executable", path)
+	}
+	return f, nil
+}
+
+// uploadPlugin sends a file of this machine, with the digest that it has here.
+func (s *session) uploadPlugin(ctx context.Context, node, name, action string, r *model.PluginRelease) (*model.AgentPlugin, error) {
+	f, err := openPluginFile(r.Source)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	sum := sha256.New()

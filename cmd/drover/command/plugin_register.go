@@ -11,7 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -163,9 +162,9 @@ func (s *session) registerPlugin(ctx context.Context, p *jobspec.Plugin, cas *ui
 
 // uploadToRegistry uploads a file unless the servers have it.
 func (s *session) uploadToRegistry(ctx context.Context, path string, r *model.PluginRelease) error {
-	f, err := os.Open(path)
+	f, err := openPluginFile(path)
 	if err != nil {
-		return fmt.Errorf("read the plugin's file: %w", err)
+		return err
 	}
 	defer f.Close()
 	sum := sha256.New()

@@ -255,7 +255,7 @@ func classOf(status int) errdefs.Class {
 		return errdefs.PermissionDenied
 	case http.StatusConflict:
 		return errdefs.Conflict
-	case http.StatusTooManyRequests:
+	case http.StatusTooManyRequests, http.StatusInsufficientStorage:
 		return errdefs.ResourceExhausted
 	case http.StatusNotImplemented, http.StatusMethodNotAllowed:
 		return errdefs.Unimplemented

@@ -1,0 +1,103 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pluginhost
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// unusable are the files in plugin_dir that look as if they were meant to be
+// plugins and cannot be any, by name: who put one there wants to know why nothing
+// happens.
+type unusable struct {
+	mu   sync.Mutex
+	list []PluginStatus
+}
+
+// Unusable lists files in plugin_dir that are no plugins though they look like
+// some, as of the last look at it.
+func (h *Host) Unusable() []PluginStatus {
+	h.unusable.mu.Lock()
+	defer h.unusable.mu.Unlock()
+	return slices.Clone(h.unusable.list)
+}
+
+// notice looks for such files and logs each once.
+func (h *Host) notice() {
+	found := lookalikes(h.cfg.Dir, h.cfg.Disabled)
+	h.unusable.mu.Lock()
+	before := h.unusable.list
+	h.unusable.list = found
+	h.unusable.mu.Unlock()
+	for _, st := range found {
+		if !slices.ContainsFunc(before, func(b PluginStatus) bool { return b.Name == st.Name }) {
+			h.cfg.Logger.Warn("a file in plugin_dir is passed over", "error", st.LastError)
+		}
+	}
+}
+
+// maxUnusable bounds what is told of.
+const maxUnusable = 50
+
+func lookalikes(dir string, disabled []string) []PluginStatus {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // who reads it for plugins says so
+	}
+	var out []PluginStatus
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), ".exe")
+		if strings.HasPrefix(name, ".") || slices.Contains(disabled, name) || len(out) == maxUnusable {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if why := whyUnusable(path, e.Name()); why != nil {
+			out = append(out, PluginStatus{Name: name, Path: path, State: StateUnusable, LastError: why})
+		}
+	}
+	return out
+}
+
+// whyUnusable returns nil for what is a plugin, or was never meant to be one.
+func whyUnusable(path, name string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if target, err := os.Readlink(path); err == nil {
+			return errdefs.FailedPreconditionf("%s is a link to %s, which does not exist; correct or remove it", path, target)
+		}
+		return nil // it has just gone
+	case err != nil:
+		return errdefs.FailedPreconditionf("%s cannot be looked at: %w", path, err)
+	case !info.Mode().IsRegular() || executable(info, name) || !isProgram(path):
+		return nil
+	}
+	return errdefs.FailedPreconditionf("%s is a program that nobody may execute (mode %s); if it is a plugin: chmod +x %s", path, info.Mode(), path)
+}
+
+// isProgram tells an executable by how it begins.
+func isProgram(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 4)
+	n, _ := f.Read(head) // what is shorter is none
+	for _, magic := range []string{"\x7fELF", "#!", "\xcf\xfa\xed\xfe", "MZ"} {
+		if bytes.HasPrefix(head[:n], []byte(magic)) {
+			return true
+		}
+	}
+	return false
+}
