@@ -92,8 +92,8 @@ func TestADriverIsCheckedWithTheTaskThatItsSchemaSuggests(t *testing.T) {
 		watched = append(watched, part+": "+r.Name)
 	}})
 	got := outcomes(r)
-	// The example keeps no rotation and has no terminals.
-	if !slices.Equal(got[conformance.Failed], []string{"log-rotation"}) || !slices.Equal(got[conformance.Skipped], []string{"exec-terminal"}) {
+	// The example keeps no rotation, has no terminals, and says what else it does not do.
+	if !slices.Equal(got[conformance.Failed], []string{"log-rotation"}) || !slices.Equal(got[conformance.Skipped], []string{"user", "mounts", "stats-slow", "exec-terminal"}) {
 		t.Errorf("failed %q, skipped %q", got[conformance.Failed], got[conformance.Skipped])
 	}
 	if r.OK() || r.Name != "driver-shell" || r.BuiltFor != "drover" || !slices.Equal(r.Serves, []string{"driver v1"}) || r.Start <= 0 {

@@ -6,6 +6,7 @@ package drivercheck
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -17,10 +18,11 @@ import (
 
 var execChecks = []Check{
 	{"exec", "exec runs a command with input, output and exit code", canExec, checkExec},
+	{"exec-output", "exec returns when all output of its command is written", canExec, checkExecOutput},
 	{"exec-open-input", "exec returns though its input stays open", canExec, checkExecOpenInput},
 	{"exec-missing", "exec of a command that does not exist is refused", canExec, checkExecMissing},
 	{"exec-terminal", "exec with a terminal is a terminal and can be resized", canExec, checkExecTTY},
-	{"exec-context", "exec ends with its context", canExec, checkExecCancel},
+	{"exec-context", "exec ends with its context, and its command with it", canExec, checkExecCancel},
 	{"exec-ended", "exec in a task that has ended is refused", canExec, checkExecEnded},
 }
 
@@ -46,7 +48,7 @@ func checkExec(b *bench) {
 	config, _ := b.start(forever)
 	var stdout, stderr buffer
 	r, err := b.d.ExecTask(b.ctx, config.ID,
-		driver.ExecOptions{Command: []string{"/bin/sh", "-c", "cat; echo problem >&2; exit 5"}},
+		driver.ExecOptions{Command: []string{"/bin/sh", "-c", `cat; echo problem >&2; [ -z "$` + SecretVariable + `" ] || exit 6; exit 5`}},
 		driver.ExecStream{Stdin: strings.NewReader("typed"), Stdout: &stdout, Stderr: &stderr})
 	if err != nil {
 		b.t.Fatalf("ExecTask: %v", err)
@@ -55,6 +57,20 @@ func checkExec(b *bench) {
 		b.t.Errorf("result %+v, stdout %q, stderr %q", r, stdout.String(), stderr.String())
 	}
 	b.running(config.ID, "after an exec")
+}
+
+func checkExecOutput(b *bench) {
+	config, _ := b.start(forever)
+	const bytes = 3 << 20 // more than any pipe on the way holds
+	var stdout buffer
+	r, err := b.d.ExecTask(b.ctx, config.ID, driver.ExecOptions{Command: []string{"/bin/sh", "-c", fmt.Sprintf("head -c %d /dev/zero; echo last", bytes)}},
+		driver.ExecStream{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: io.Discard})
+	if err != nil || r.ExitCode != 0 {
+		b.t.Fatalf("ExecTask: %+v, %v", r, err)
+	}
+	if out := stdout.String(); len(out) != bytes+len("last\n") || !strings.HasSuffix(out, "last\n") {
+		b.t.Errorf("%d bytes of output came, want %d that end with the last line", len(out), bytes+len("last\n"))
+	}
 }
 
 func checkExecOpenInput(b *bench) {
@@ -128,11 +144,11 @@ func checkExecCancel(b *bench) {
 	var stdout buffer
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.d.ExecTask(ctx, config.ID, driver.ExecOptions{Command: []string{"/bin/sh", "-c", "echo up; exec sleep 600"}},
+		_, err := b.d.ExecTask(ctx, config.ID, driver.ExecOptions{Command: []string{"/bin/sh", "-c", "echo up; " + beat}},
 			driver.ExecStream{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: io.Discard})
 		done <- err
 	}()
-	b.eventually("the command runs", func() bool { return stdout.String() == "up\n" })
+	b.eventually("the command runs", func() bool { return stdout.String() == "up\n" && beats(config) > 0 })
 	cancel()
 	select {
 	case err := <-done:
@@ -140,6 +156,7 @@ func checkExecCancel(b *bench) {
 	case <-b.ctx.Done():
 		b.t.Errorf("exec goes on after its context ended")
 	}
+	b.eventually("the command of an exec whose context ended is gone", func() bool { return silent(config) })
 }
 
 func checkExecEnded(b *bench) {

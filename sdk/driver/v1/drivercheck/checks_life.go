@@ -55,10 +55,26 @@ func checkWait(b *bench) {
 	defer cancel()
 	_, err := b.d.WaitTask(ctx, config.ID)
 	b.refused("a wait whose context ended", err, errdefs.DeadlineExceeded)
+	const waiters = 3
+	waited := make(chan driver.ExitResult, waiters)
+	for range waiters {
+		go func() {
+			r, err := b.d.WaitTask(b.ctx, config.ID)
+			if err != nil {
+				b.t.Errorf("one of several waits: %v", err)
+			}
+			waited <- r
+		}()
+	}
 	if err := b.d.StopTask(b.ctx, config.ID, 5*time.Second, ""); err != nil {
 		b.t.Fatalf("StopTask: %v", err)
 	}
 	first := b.wait(config.ID)
+	for range waiters {
+		if r := <-waited; r != first {
+			b.t.Errorf("one of several waits said %+v, another %+v", r, first)
+		}
+	}
 	if second := b.wait(config.ID); second != first {
 		b.t.Errorf("the second wait said %+v, the first %+v", second, first)
 	}
@@ -66,6 +82,9 @@ func checkWait(b *bench) {
 		b.t.Errorf("stopping a task that has ended: %v", err)
 	}
 }
+
+// clockSlack is how far the clock of a file system or a daemon may be off.
+const clockSlack = 2 * time.Second
 
 func checkInspect(b *bench) {
 	running, _ := b.start(forever)
@@ -80,8 +99,14 @@ func checkInspect(b *bench) {
 	if err != nil || status.ID != config.ID || status.State != driver.TaskExited || status.Exit == nil {
 		b.t.Fatalf("exited: %+v, %v", status, err)
 	}
-	if status.StartedAt.IsZero() || status.StartedAt.After(before) {
+	if status.StartedAt.IsZero() || status.StartedAt.After(before.Add(clockSlack)) {
 		b.t.Errorf("started at %s", status.StartedAt)
+	}
+	if status.ExitedAt.Before(status.StartedAt.Add(-clockSlack)) || time.Since(status.ExitedAt) < -clockSlack {
+		b.t.Errorf("started at %s and ended at %s", status.StartedAt, status.ExitedAt)
+	}
+	if status.Exit.ExitCode != 4 {
+		b.t.Errorf("inspect says that it ended with %+v, want exit code 4", *status.Exit)
 	}
 }
 

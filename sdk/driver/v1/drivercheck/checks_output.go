@@ -8,10 +8,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
 var outputChecks = []Check{
 	{"logs", "output reaches the log files", canLog, checkLogs},
+	{"logs-disabled", "nothing is written where logs are disabled, and the task does not block", nil, checkLogsDisabled},
+	{"logs-again", "a task that starts anew goes on in the log files that are there", canLog, checkLogsAgain},
+	{"logs-link", "a link in the place of a log file is not followed", canLog, checkLogsLink},
+	{"logs-alone", "the output of a task is kept while no plugin runs", canLog, checkLogsAlone},
 	{"log-rotation", "log files rotate", canLog, checkRotation},
 }
 
@@ -30,6 +36,10 @@ func checkLogs(b *bench) {
 	b.eventually("stderr is in its file", printed(config.Logs.StderrPath+".0", "to-err\n"))
 	if printed(config.Logs.StdoutPath+".0", "to-err")() {
 		b.t.Errorf("stderr is in the file of stdout")
+	}
+	b.destroy(config.ID)
+	if !printed(config.Logs.StdoutPath+".0", "to-out\n")() {
+		b.t.Errorf("the log files are gone with the task that was destroyed")
 	}
 }
 
@@ -60,5 +70,104 @@ func checkRotation(b *bench) {
 		} else if info.Size() > 1<<20+64<<10 {
 			b.t.Errorf("%s has %d bytes, want at most 1 MiB", f, info.Size())
 		}
+	}
+}
+
+func checkLogsDisabled(b *bench) {
+	config := b.task("i=0; while [ $i -lt 4 ]; do head -c 65536 /dev/zero; i=$((i+1)); done; echo to-out; echo to-err >&2")
+	config.Logs.Disabled = true
+	b.startConfig(b.ctx, config)
+	if r := b.wait(config.ID); !r.Successful() {
+		b.t.Errorf("a task whose output is thrown away ended with %+v", r)
+	}
+	b.destroy(config.ID)
+	for _, base := range []string{config.Logs.StdoutPath, config.Logs.StderrPath} {
+		for _, path := range logFiles(b, base) {
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+				b.t.Errorf("%s was written though logs are disabled", path)
+			}
+		}
+	}
+}
+
+// checkLogsAgain starts a task where another one was before, as a restart does.
+func checkLogsAgain(b *bench) {
+	first := b.task("echo first run")
+	b.startConfig(b.ctx, first)
+	b.wait(first.ID)
+	b.eventually("the output of the first run is in its file", logged(b, first, "first run\n"))
+	b.destroy(first.ID)
+	second := b.task("echo second run")
+	second.AllocDir, second.TaskDir, second.Logs = first.AllocDir, first.TaskDir, first.Logs
+	b.startConfig(b.ctx, second)
+	b.wait(second.ID)
+	b.eventually("the output of the second run is in a file", logged(b, second, "second run\n"))
+	if !logged(b, second, "first run\n")() {
+		b.t.Errorf("the output of the first run is gone after the second; files %v", logFiles(b, second.Logs.StdoutPath))
+	}
+}
+
+// checkLogsLink places a link where the log is to be, as a task could.
+func checkLogsLink(b *bench) {
+	config := b.task("echo to-out")
+	target := filepath.Join(b.t.TempDir(), "target")
+	if err := os.WriteFile(target, nil, 0o666); err != nil {
+		b.t.Fatalf("make what the link leads to: %v", err)
+	}
+	if err := os.Symlink(target, config.Logs.StdoutPath+".0"); err != nil {
+		b.t.Fatalf("place the link: %v", err)
+	}
+	b.started = append(b.started, config.ID)
+	if _, _, err := b.d.StartTask(b.ctx, config); err == nil { // it may be refused, too
+		b.wait(config.ID)
+	}
+	b.destroy(config.ID)
+	if body, err := os.ReadFile(target); err != nil || len(body) > 0 {
+		b.t.Errorf("the link that a task placed at its log was followed: what it leads to has %d bytes, %v", len(body), err)
+	}
+}
+
+// checkLogsAlone has a task print more than a pipe holds while no plugin runs. Its
+// output may reach the files when the next one does.
+func checkLogsAlone(b *bench) {
+	config, handle := b.start(`echo up; sleep 0.3; head -c 524288 /dev/zero; echo last; cd local 2>/dev/null || cd "$NOMAD_TASK_DIR"; echo x > beat; exit 5`)
+	b.up(config)
+	b.die()
+	b.eventually("the task goes on though it prints and no plugin runs", func() bool { return beats(config) > 0 })
+	b.connect()
+	b.configure()
+	if err := b.d.RecoverTask(b.ctx, handle); err != nil {
+		b.t.Fatalf("RecoverTask: %v; the task (%s) may still run on this machine", err, config.ID)
+	}
+	if r := b.wait(config.ID); r.ExitCode != 5 {
+		b.t.Errorf("result %+v, want exit code 5", r)
+	}
+	b.eventually("what the task printed while no plugin ran is in its file", logged(b, config, "last\n"))
+}
+
+// logFiles are those of a stream.
+func logFiles(b *bench, base string) []string {
+	files, err := filepath.Glob(base + ".*")
+	if err != nil {
+		b.t.Fatalf("look for log files: %v", err)
+	}
+	return files
+}
+
+// logged returns whether one of the files of standard output has the text.
+func logged(b *bench, config *driver.TaskConfig, text string) func() bool {
+	return func() bool {
+		for _, path := range logFiles(b, config.Logs.StdoutPath) {
+			if printed(path, text)() {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func (b *bench) destroy(id string) {
+	if err := b.d.DestroyTask(b.ctx, id, true); err != nil {
+		b.t.Errorf("DestroyTask: %v", err)
 	}
 }

@@ -34,6 +34,10 @@ func checkFreshProcess(b *bench) {
 func checkRecoverRunning(b *bench) {
 	config, handle := b.start("trap 'exit 6' TERM; echo up; while :; do sleep 0.05; done")
 	b.up(config)
+	before, err := b.d.InspectTask(b.ctx, config.ID)
+	if err != nil {
+		b.t.Fatalf("InspectTask: %v", err)
+	}
 	for range 2 { // a task lives through more than one process
 		b.reborn()
 		for range 2 { // a second time is no error
@@ -42,6 +46,9 @@ func checkRecoverRunning(b *bench) {
 			}
 		}
 		b.running(config.ID, "after it is recovered")
+		if s, err := b.d.InspectTask(b.ctx, config.ID); err == nil && s.StartedAt.Sub(before.StartedAt).Abs() > clockSlack {
+			b.t.Errorf("it was started at %s, and at %s once it was recovered", before.StartedAt, s.StartedAt)
+		}
 	}
 	if err := b.d.StopTask(b.ctx, config.ID, 5*time.Second, "SIGTERM"); err != nil {
 		b.t.Fatalf("StopTask: %v", err)

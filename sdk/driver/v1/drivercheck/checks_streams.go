@@ -18,6 +18,8 @@ var streamChecks = []Check{
 	{"fingerprint", "the first fingerprint comes at once and the stream ends with its context", nil, checkFingerprint},
 	{"stats", "stats come for all running tasks, none of ended ones, and end with their context", nil, checkStats},
 	{"stats-units", "what is measured is named and in range, what is not is zero", nil, checkStatsUnits},
+	{"stats-interval", "an interval that is not above zero is refused", nil, checkStatsInterval},
+	{"stats-slow", "a slow reader of stats gets fewer samples, never old ones", nil, checkStatsSlowReader},
 	{"events", "events end with their context", nil, checkEvents},
 }
 
@@ -136,6 +138,56 @@ func measures(b *bench, of string, measured, known []string, values map[string]f
 		case v != 0 && !slices.Contains(measured, name) && name != "Total Ticks":
 			b.t.Errorf("%s: %s is %v and not in Measured", of, name, v)
 		}
+	}
+}
+
+func checkStatsInterval(b *bench) {
+	if b.subject.Foreign {
+		b.t.Skipf("its protocol does not say so")
+	}
+	for _, d := range []time.Duration{0, -time.Second} {
+		ctx, cancel := context.WithCancel(b.ctx)
+		_, err := b.d.TaskStats(ctx, d)
+		cancel()
+		if errdefs.IsUnimplemented(err) {
+			b.t.Skipf("the driver says that it cannot measure its tasks")
+		}
+		b.refused("stats every "+d.String(), err, errdefs.InvalidArgument)
+	}
+}
+
+// checkStatsSlowReader looks at the channel itself: what a wire holds back is not
+// the driver's.
+func checkStatsSlowReader(b *bench) {
+	if !b.subject.InProcess {
+		b.t.Skipf("checked in process only: a connection buffers")
+	}
+	config, _ := b.start(forever)
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	samples := b.samples(ctx)
+	of := func() driver.TaskStats {
+		for {
+			sample, ok := conformance.Receive(b.t, samples, "a sample of the task")
+			if !ok {
+				b.t.Fatalf("the stream of stats ended though a task still runs")
+			}
+			for _, s := range sample {
+				if s.TaskID == config.ID {
+					return s
+				}
+			}
+		}
+	}
+	of()
+	const pause = 500 * time.Millisecond
+	select {
+	case <-time.After(pause):
+	case <-b.ctx.Done():
+	}
+	read := time.Now()
+	if s := of(); s.Time.Before(read.Add(-pause / 2)) {
+		b.t.Errorf("the sample after a pause of %s was measured %s before its end: an old one was kept for the reader", pause, read.Sub(s.Time))
 	}
 }
 

@@ -44,6 +44,9 @@ type Subject struct {
 	Task func(*driver.TaskConfig)
 	// Timeout bounds each check; 0 means 30 s.
 	Timeout time.Duration
+	// InProcess: the driver is in this process, so that what a connection would
+	// hide can be seen.
+	InProcess bool
 	// NoRotation leaves out the check that log files rotate.
 	NoRotation bool
 	// Foreign: the driver was built for Nomad, whose protocol has no error
@@ -63,7 +66,7 @@ type Check struct {
 // Checks returns all checks, in the order in which they tell most.
 func Checks() []Check {
 	var out []Check
-	for _, group := range [][]Check{describeChecks, lifeChecks, stopChecks, recoverChecks, streamChecks, outputChecks, execChecks} {
+	for _, group := range [][]Check{describeChecks, lifeChecks, startChecks, stopChecks, recoverChecks, streamChecks, outputChecks, execChecks} {
 		out = append(out, group...)
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,6 +87,8 @@ func TestADefectFailsTheCheckOfItsRule(t *testing.T) {
 		})
 	}
 	forever := make(chan struct{})
+	var leaked sync.WaitGroup
+	defer leaked.Wait() // or the next run of this test counts them
 	defer close(forever)
 	for name, m := range map[string]*machine{
 		"info":       {info: func(i *stats.Info) { i.Name = "a machine" }},
@@ -100,7 +103,7 @@ func TestADefectFailsTheCheckOfItsRule(t *testing.T) {
 		}},
 		"slow-reader": {collect: queue},
 		"nothing-behind": {collect: func(ctx context.Context, d time.Duration) (<-chan stats.Sample, error) {
-			go func() { <-forever }()
+			leaked.Go(func() { <-forever })
 			return queue(ctx, d)
 		}},
 		"streams-apart": {collect: func(ctx context.Context, d time.Duration) (<-chan stats.Sample, error) {

@@ -41,6 +41,8 @@ type task struct {
 	PID       int
 	ExitFile  string
 	StartedAt time.Time
+	Env       []string
+	Dir       string
 }
 
 // New returns a driver of that name with no tasks.
@@ -49,8 +51,11 @@ func New(name string) *Driver { return &Driver{name: name, tasks: map[string]*ta
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
-		Name:         d.name,
-		Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationNone, NetworkModes: []driver.NetworkMode{driver.NetworkHost}},
+		Name: d.name,
+		Capabilities: driver.Capabilities{
+			SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationNone, NetworkModes: []driver.NetworkMode{driver.NetworkHost},
+			Ignores: []string{driver.IgnoresUser, driver.IgnoresCores, driver.IgnoresMemoryMax, driver.IgnoresDNS},
+		},
 		ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 			{Name: "greeting", Type: schema.String, Default: "hello", Description: "shown in the health description"},
 		}},
@@ -99,13 +104,13 @@ func (d *Driver) StartTask(_ context.Context, config *driver.TaskConfig) (*drive
 	if d.tasks[config.ID] != nil {
 		return nil, nil, errdefs.AlreadyExistsf("task %q is known already; destroy it first", config.ID)
 	}
-	t := &task{ExitFile: filepath.Join(config.TaskDir, ".exit-"+filepath.Base(config.ID)), StartedAt: time.Now()}
+	t := &task{ExitFile: filepath.Join(config.TaskDir, ".exit-"+filepath.Base(config.ID)), StartedAt: time.Now(), Dir: config.TaskDir}
 	cmd := exec.Command("/bin/sh", "-c", wrapper, "sh", c.Script, t.ExitFile)
-	cmd.Dir = config.TaskDir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	for k, v := range config.Env {
-		cmd.Env = append(cmd.Env, k+"="+v)
+		t.Env = append(t.Env, k+"="+v)
 	}
+	cmd.Env, cmd.Dir = t.Env, t.Dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	closeLogs, err := openLogs(cmd, config.Logs)
 	if err != nil {
 		return nil, nil, err

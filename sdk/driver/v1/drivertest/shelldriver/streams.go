@@ -72,6 +72,11 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 		return driver.ExitResult{}, errdefs.InvalidArgumentf("no command given")
 	}
 	cmd := exec.CommandContext(ctx, opts.Command[0], opts.Command[1:]...)
+	cmd.Env, cmd.Dir = t.Env, t.Dir
+	// Its children end with it, too.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 	cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stderr
 	// Not cmd.Stdin: Wait would wait for a Read that may never end.
 	stdin, err := cmd.StdinPipe()
@@ -88,12 +93,12 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 		_ = stdin.Close()
 	}()
 	err = cmd.Wait()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return driver.ExitResult{}, fmt.Errorf("run %q: %w", opts.Command[0], err)
-	}
 	if ctx.Err() != nil {
 		return driver.ExitResult{}, ctx.Err()
+	}
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) && !errors.Is(err, exec.ErrWaitDelay) { // a child of it may hold its output open
+		return driver.ExitResult{}, fmt.Errorf("run %q: %w", opts.Command[0], err)
 	}
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && status.Signaled() {
