@@ -21,7 +21,15 @@ import (
 
 func TestCommandsThatCannotRunAreClearErrorsAndLeaveNothing(t *testing.T) {
 	c := newCell(t, nil)
-	for name, body := range map[string]string{"noexec": "#!/bin/sh\n", "script": "#!/no/such/interpreter\n", "garbage": "\x7fELFgarbage"} {
+	for name, x := range map[string]struct{ body, says string }{
+		"noexec":  {"#!/bin/sh\n", "/local/noexec: it is not executable"},
+		"script":  {"#!/no/such/interpreter -e\n", `its interpreter "/no/such/interpreter" is not there`},
+		"windows": {"#!/bin/sh\r\n", "carriage return"},
+		"bare":    {"echo hello\n", "#!/bin/sh"},
+		"empty":   {"", "the file is empty"},
+		"garbage": {"\x7fELFgarbage", "another kind of machine"},
+	} {
+		body := x.body
 		task := c.task(name, map[string]any{"command": name})
 		mode := os.FileMode(0o755)
 		if name == "noexec" {
@@ -31,7 +39,7 @@ func TestCommandsThatCannotRunAreClearErrorsAndLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, err := c.StartTask(c.ctx, task)
-		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), name) {
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), x.says) {
 			t.Errorf("%s: class %s, %v", name, errdefs.ClassOf(err), err)
 		}
 		if _, err := c.InspectTask(c.ctx, task.ID); !errdefs.IsNotFound(err) {
@@ -42,6 +50,19 @@ func TestCommandsThatCannotRunAreClearErrorsAndLeaveNothing(t *testing.T) {
 		_, _, err := c.StartTask(c.ctx, c.task("missing", map[string]any{"command": command}))
 		if !errdefs.IsInvalidArgument(err) {
 			t.Errorf("command %q: class %s, %v", command, errdefs.ClassOf(err), err)
+		}
+	}
+	many := map[string]string{} // each of which would be taken
+	for i := range 40 {
+		many[fmt.Sprint("V", i)] = strings.Repeat("x", 100<<10)
+	}
+	for says, env := range map[string]map[string]string{
+		"the variable LARGE of 204806 bytes": {"LARGE": strings.Repeat("x", 200<<10)}, "arguments and environment are 40": many,
+	} {
+		task := c.task("large", map[string]any{"command": "/bin/true"})
+		task.Env = env
+		if _, _, err := c.StartTask(c.ctx, task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("a large environment: class %s, %.300v", errdefs.ClassOf(err), err)
 		}
 	}
 	groups, err := filepath.Glob(filepath.Join(c.dir, "state", "tasks", "*"))

@@ -6,6 +6,7 @@ package driverexec
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -169,6 +170,11 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	if c.WorkDir != "" {
 		if dir = c.WorkDir; !filepath.IsAbs(dir) {
 			return invalid(fmt.Errorf("config.work_dir: %q is not absolute", dir))
+		}
+		if st, err := os.Stat(dir); err != nil {
+			return invalid(fmt.Errorf("config.work_dir: there is no such directory: %w", err))
+		} else if !st.IsDir() {
+			return invalid(fmt.Errorf("config.work_dir: %s is no directory", dir))
 		}
 	}
 	program, err := lookUp(task.TaskDir, c.Command, task.Env["PATH"])

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -286,7 +287,7 @@ func TestATaskRunsInTheCgroupsThatItNames(t *testing.T) {
 	for config, says := range map[string]string{
 		`"cgroup_v2_override": "no-such-group"`:                     "no-such-group",
 		`"cgroup_v2_override": "../../../etc"`:                      "cgroup_v2_override",
-		`"cgroup_v1_override": [{"cpuacct": "/proc"}]`:              "cgroup_v1_override",
+		`"cgroup_v1_override": [{"cpuacct": "../../../proc"}]`:      "cgroup_v1_override",
 		`"cgroup_v1_override": [{"no-such-controller": "a-group"}]`: "no-such-controller",
 	} {
 		task.ID, task.DriverConfig = "alloc/web/"+says, []byte(`{"command": "/bin/true", `+config+`}`)
@@ -295,6 +296,41 @@ func TestATaskRunsInTheCgroupsThatItNames(t *testing.T) {
 		}
 	}
 	task.ID = "alloc/web/1"
+}
+
+func TestWhatLeavesItsSessionEndsWithATaskThatNamesOnlyCgroupsOfVersion1(t *testing.T) {
+	_, v1 := cgroups(t)
+	if v1 == "" {
+		t.Skip("this machine has no cgroups of version 1")
+	}
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	script := "setsid sh -c 'setsid sleep 1000 & echo $! > " + pidFile + "'; exec sed -n 's/.*:cpuacct://p' /proc/self/cgroup"
+	d, task := rawTask(t, map[string]any{
+		"command": "/bin/sh", "args": []any{"-c", script}, "cgroup_v1_override": []any{map[string]any{"cpuacct": "/" + v1}},
+	})
+	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := d.WaitTask(t.Context(), task.ID); err != nil || !r.Successful() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != "/"+v1+"\n" {
+		t.Errorf("log %q, %v", out, err)
+	}
+	raw, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			t.Fatalf("process %d runs on", pid)
+		}
+	}
 }
 
 // rawTask returns an enabled driver with a supervisor of its own, and a task.

@@ -4,13 +4,16 @@
 package driverexec
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -21,7 +24,7 @@ import (
 // or by name in the task's PATH.
 func lookUp(taskDir, command, pathVar string) (string, error) {
 	if command == "" {
-		return "", fmt.Errorf("is empty")
+		return "", errors.New("is empty; name the program to run")
 	}
 	if filepath.IsAbs(command) {
 		return command, executable(command)
@@ -42,6 +45,11 @@ func lookUp(taskDir, command, pathVar string) (string, error) {
 			return try + ".exe", nil
 		}
 	}
+	for _, try := range tries {
+		if err := executable(try); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return "", err
+		}
+	}
 	return "", fmt.Errorf("there is no executable file %q in the task's directory %s or in its PATH %q; fetch it with an artifact, or give an absolute path", command, taskDir, pathVar)
 }
 
@@ -51,9 +59,9 @@ func executable(file string) error {
 	case err != nil:
 		return fmt.Errorf("there is no such program: %w", err)
 	case st.IsDir():
-		return fmt.Errorf("%s is a directory", file)
+		return fmt.Errorf("%s is a directory; name a program in it", file)
 	case runtime.GOOS != "windows" && st.Mode()&0o111 == 0:
-		return fmt.Errorf("%s is not executable; set its mode", file)
+		return fmt.Errorf("%s is not executable; set its mode, as by perms = \"755\" in its template", file)
 	}
 	return nil
 }
@@ -154,14 +162,14 @@ func unifiedMount() string {
 func overrides(c taskConfig) ([]string, error) {
 	var dirs []string
 	add := func(root, name string) error {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(root, name)
+		dir := filepath.Clean(name)
+		if !strings.HasPrefix(dir, cgroupMount+"/") { // as /proc/PID/cgroup names them, or without the slash
+			dir = filepath.Join(root, name)
 		}
-		name = filepath.Clean(name)
-		if !strings.HasPrefix(name, cgroupMount+"/") {
-			return fmt.Errorf("cgroup %q is not below %s", name, cgroupMount)
+		if !strings.HasPrefix(dir, root+"/") && !strings.HasPrefix(name, cgroupMount+"/") {
+			return fmt.Errorf("cgroup %q is not below %s", name, root)
 		}
-		dirs = append(dirs, name)
+		dirs = append(dirs, dir)
 		return nil
 	}
 	if c.CgroupV2Override != "" {
@@ -171,7 +179,10 @@ func overrides(c taskConfig) ([]string, error) {
 	}
 	for _, m := range c.CgroupV1Override {
 		for controller, name := range m {
-			if err := add(filepath.Join(cgroupMount, controller), name); err != nil {
+			if _, err := os.Stat(filepath.Join(cgroupMount, filepath.Base(controller), "cgroup.procs")); err != nil {
+				return nil, fmt.Errorf("config.cgroup_v1_override: this machine has no controller %q of cgroup version 1: %w", controller, err)
+			}
+			if err := add(filepath.Join(cgroupMount, filepath.Base(controller)), name); err != nil {
 				return nil, fmt.Errorf("config.cgroup_v1_override: %w", err)
 			}
 		}

@@ -21,20 +21,25 @@ func (e *CommandError) Error() string { return e.Err.Error() }
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-func explain(s *StepError, cfg *Config, command string) error {
+func explain(s *StepError, cfg *Config, command string, p Process) error {
 	switch s.What {
 	case stepChdir:
 		return &CommandError{fmt.Errorf("work_dir %q: %w; it must exist in the task's root file system, and its user may enter it", cfg.WorkDir, s.Err)}
 	case stepExec:
-		return &CommandError{fmt.Errorf("run %s: %w; the program must be made for this machine, what it needs (interpreter, libraries) must be in the task's root file system, and its user may run it", command, s.Err)}
+		return &CommandError{fmt.Errorf("run %s: %w; the program must be made for this machine, what it needs (interpreter, libraries) must be in the task's root file system, and its user may run it", command, Refused(command, p.Args, p.Env, s.Err))}
 	}
 	return s
 }
 
 // lookUp finds a command in the thread's root directory.
 func lookUp(command string, env []string) (string, error) {
+	if command == "" {
+		return "", &CommandError{errors.New("the command is empty; name the program to run")}
+	}
 	if strings.HasPrefix(command, "/") {
-		if err := executable(command); err != nil {
+		if err := executable(command); err != nil && !errors.Is(err, unix.ENOENT) {
+			return "", &CommandError{fmt.Errorf("command %q: %w", command, err)}
+		} else if err != nil {
 			return "", &CommandError{fmt.Errorf("command %q: %w; it must be in the task's root file system: fetch it with an artifact, or have the operator add its directory to chroot_env", command, err)}
 		}
 		return command, nil
@@ -46,7 +51,7 @@ func lookUp(command string, env []string) (string, error) {
 			path = value
 		}
 	}
-	if command != "" && !strings.Contains(command, "/") {
+	if !strings.Contains(command, "/") {
 		for dir := range strings.SplitSeq(path, ":") {
 			if strings.HasPrefix(dir, "/") {
 				tries = append(tries, filepath.Join(dir, command))
@@ -54,8 +59,13 @@ func lookUp(command string, env []string) (string, error) {
 		}
 	}
 	for _, try := range tries {
-		if command != "" && executable(try) == nil {
+		if executable(try) == nil {
 			return try, nil
+		}
+	}
+	for _, try := range tries {
+		if err := executable(try); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+			return "", &CommandError{fmt.Errorf("command %q is %s: %w", command, try, err)}
 		}
 	}
 	return "", &CommandError{fmt.Errorf("there is no executable file %q in the task's directory or in its PATH %q; fetch it with an artifact, or give the path it has in the task's root file system", command, path)}
@@ -81,11 +91,13 @@ func executable(file string) error {
 	if err := unix.Stat(file, &st); err != nil {
 		return fmt.Errorf("there is no such program: %w", err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return errors.New("it is a directory; name a program in it")
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return errors.New("it is not a file")
-	}
-	if st.Mode&0o111 == 0 {
-		return errors.New("it is not executable; set its mode")
+	case st.Mode&0o111 == 0:
+		return errors.New("it is not executable; set its mode, as by perms = \"755\" in its template")
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func launch(cfg *Config, command string, newCgroupNS bool, cgroup int, p Process
 	pid, pidfd, err = prog.run(file, []string{p.Args[0]}, cgroup, p.Files, &syscall.SysProcAttr{Setsid: true, Setctty: p.Terminal})
 	var failed *StepError
 	if errors.As(err, &failed) {
-		return 0, -1, explain(failed, cfg, command)
+		return 0, -1, explain(failed, cfg, command, p)
 	}
 	return pid, pidfd, err
 }

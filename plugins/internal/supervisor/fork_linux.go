@@ -52,10 +52,10 @@ func (l *loop) fork(t *task, spec *Spec, files []uintptr) error {
 	return nil
 }
 
-// forkInto forks into the cgroup that is open as unified, or into a new one of the
-// task's own if it names none.
+// forkInto forks into the cgroup of version 2 that is open as unified, or into a new
+// one of the task's own if it names none: that holds all its processes together.
 func (l *loop) forkInto(t *task, spec *Spec, attr *syscall.ProcAttr, unified int) (int, error) {
-	if len(spec.CgroupDirs) == 0 {
+	if unified < 0 {
 		t.cgroup, unified = taskCgroup(l.cgroups, t.key)
 		defer closeFD(unified)
 	}
@@ -118,7 +118,8 @@ func forkError(id string, spec *Spec, err error) error {
 	if len(spec.CgroupDirs) > 0 {
 		groups = fmt.Sprintf(", and that processes may be put into the cgroups %v", spec.CgroupDirs)
 	}
-	return errdefs.InvalidArgumentf("start task %q: run %s in %s: %w; check that both exist, that the program is executable and made for this machine, and that the task's user may use them%s", id, spec.Path, spec.Dir, err, groups)
+	why := sandbox.Refused(spec.Path, spec.Args, spec.Env, err)
+	return errdefs.InvalidArgumentf("start task %q: run %s in %s: %w; check that both exist, that the program is made for this machine, and that the task's user may use them%s", id, spec.Path, spec.Dir, why, groups)
 }
 
 // place sets what can be set only from outside the new process.
