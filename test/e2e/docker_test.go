@@ -33,14 +33,29 @@ func dockerAgentWith(t *testing.T, config string) (*agent, *dockertest.Daemon) {
 		t.Skipf("no Docker daemon: %v", err)
 	}
 	t.Cleanup(d.Remove)
+	return a.dockerAt(d, config), d
+}
+
+// dockerAt starts the agent with a docker driver that uses a daemon.
+func (a *agent) dockerAt(d *dockertest.Daemon, config string) *agent {
+	a.t.Helper()
 	a.plugin("driver-docker", fmt.Sprintf("exec %s/drover-plugins driver-docker", bin))
-	a.configure(fmt.Sprintf("client {\n  meta {\n    rack = \"r7\"\n    path = \"/tmp\"\n  }\n}\nplugin \"docker\" {\n  config {\n    endpoint = %q\n%s\n  }\n}\n", d.Endpoint(), config))
+	a.configure(fmt.Sprintf(`client {
+  meta {
+    rack = "r7"
+    path = "/tmp"
+  }
+}
+plugin "docker" {
+  config {
+    endpoint = %q
+    %s
+  }
+}
+`, d.Endpoint(), config))
 	a.start()
-	a.eventually(20*time.Second, "the docker driver is healthy", func() bool {
-		nodes, _, err := a.Nodes(a.ctx(), nil)
-		return err == nil && len(nodes) == 1 && nodes[0].Drivers["docker"] != nil && nodes[0].Drivers["docker"].Healthy
-	})
-	return a, d
+	a.eventually(20*time.Second, "the docker driver is healthy", a.dockerHealthy)
+	return a
 }
 
 const dockerWeb = `job "web" {

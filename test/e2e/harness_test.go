@@ -79,15 +79,19 @@ func newAgent(t *testing.T) *agent {
 	t.Helper()
 	t.Parallel()
 	slots <- struct{}{}
+	t.Cleanup(func() { <-slots })
+	return anotherAgent(t)
+}
+
+// anotherAgent prepares one beside the agent that the test has already.
+func anotherAgent(t *testing.T) *agent {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "drover-e2e-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &agent{t: t, dir: dir, data: filepath.Join(dir, "data")}
-	t.Cleanup(func() {
-		defer func() { <-slots }()
-		a.cleanup()
-	})
+	t.Cleanup(a.cleanup)
 	ports := freePorts(t, 3)
 	a.addr = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
 	if a.Client, err = client.New(client.Config{Address: a.addr}); err != nil {

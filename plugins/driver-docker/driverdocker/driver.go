@@ -44,6 +44,7 @@ type Driver struct {
 	// somebody once asked for: neither is an orphan.
 	starting map[string]bool
 	claimed  map[string]bool
+	node     string        // the id of this node, "" before its first task
 	changed  chan struct{} // closed and replaced when the config changes
 }
 
@@ -58,6 +59,10 @@ func New(dir string, log hclog.Logger) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	node, err := os.ReadFile(filepath.Join(dir, nodeFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errdefs.FailedPreconditionf("read which node this is: %w", err)
+	}
 	presence, err := openPresence(dir)
 	if err != nil {
 		return nil, err
@@ -66,8 +71,26 @@ func New(dir string, log hclog.Logger) (*Driver, error) {
 	d := &Driver{
 		log: log, dir: dir, owner: owner, ctx: ctx, stop: cancel, events: newBroadcast(), presence: presence, daemons: map[string]*daemon{},
 		known: map[string]*task{}, starting: map[string]bool{}, claimed: map[string]bool{}, changed: make(chan struct{}),
+		node: string(node),
 	}
 	return d, nil
+}
+
+// nodeFile has the id of the node, which the driver learns from its tasks.
+const nodeFile = "node"
+
+// learnNode notes which node this is.
+func (d *Driver) learnNode(id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if id == d.node {
+		return nil
+	}
+	if err := replaceFile(filepath.Join(d.dir, nodeFile), []byte(id)); err != nil {
+		return err
+	}
+	d.node = id
+	return nil
 }
 
 // ownerOf reads who owns this node's containers, and makes that up the first

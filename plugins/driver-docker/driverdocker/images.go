@@ -41,18 +41,24 @@ func openImages(dir, endpoint string) (*images, error) {
 		path:  filepath.Join(dir, "images-"+hex.EncodeToString(sum[:6])+".json"),
 		users: map[string]map[string]bool{}, due: map[string]time.Time{}, fetched: map[string][]string{},
 	}
+	return x, x.load()
+}
+
+// load reads which images were fetched; x.mu is held. It comes before each
+// change: while the plugin is upgraded another process may have made one.
+func (x *images) load() error {
 	body, err := os.ReadFile(x.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return x, nil
+		return nil
 	}
 	if err != nil {
-		return nil, errdefs.FailedPreconditionf("read which images the driver fetched: %w", err)
+		return errdefs.FailedPreconditionf("read which images the driver fetched: %w", err)
 	}
-	if err := json.Unmarshal(body, &x.fetched); err != nil {
-		// Not knowing them only means that they stay.
-		x.fetched = map[string][]string{}
+	fetched := map[string][]string{}
+	if err := json.Unmarshal(body, &fetched); err == nil && fetched != nil { // not knowing them only means that they stay
+		x.fetched = fetched
 	}
-	return x, nil
+	return nil
 }
 
 // use notes that a task uses an image.
@@ -95,6 +101,9 @@ func (x *images) idle(at time.Time) {
 func (x *images) own(image, name string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if err := x.load(); err != nil {
+		return err
+	}
 	if slices.Contains(x.fetched[image], name) {
 		return nil
 	}
@@ -177,6 +186,9 @@ func (d *daemon) removeImage(ctx context.Context, image string) error {
 	d.log.Info("removed an image that no task uses", "image", image, "names", names)
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if err := x.load(); err != nil {
+		return err
+	}
 	delete(x.fetched, image)
 	return x.save()
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // The labels by which the driver knows its own containers. A container is this
-// node's only if labelOwner says so, and a task's only if labelTask does.
+// node's only if labelOwner and labelNode say so, and a task's only if labelTask does.
 const (
 	labelOwner = "io.drover.owner"
 	labelTask  = "io.drover.task_id"

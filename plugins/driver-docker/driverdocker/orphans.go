@@ -118,7 +118,7 @@ func (d *Driver) orphan(c container.Summary) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.known[id] == nil && !d.starting[id] && !d.claimed[id]
+	return c.Labels[labelNode] == d.node && d.known[id] == nil && !d.starting[id] && !d.claimed[id]
 }
 
 func (d *Driver) removeOrphan(ctx context.Context, x *daemon, c container.Summary, dryRun bool) {

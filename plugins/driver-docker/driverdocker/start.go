@@ -26,6 +26,9 @@ func (d *Driver) StartTask(ctx context.Context, tc *driver.TaskConfig) (*driver.
 	if x == nil {
 		return nil, nil, errdefs.FailedPreconditionf("start task %q: the driver has no config yet", tc.ID)
 	}
+	if err := d.learnNode(tc.NodeID); err != nil {
+		return nil, nil, err
+	}
 	if err := d.beginStart(tc.ID); err != nil {
 		return nil, nil, err
 	}

@@ -266,6 +266,8 @@ func TestOnlyContainersThatAreOursAndNobodysAreRemoved(t *testing.T) {
 		"reference": n.cli("run", "-d", "--label", "com.hashicorp.nomad.alloc_id="+lost.AllocID, "busybox:drover", "sleep", "600"),
 		"other node": n.cli("run", "-d", "--label", "io.drover.owner=0123456789abcdef0123456789abcdef", "--label", "io.drover.task_id=x",
 			"--label", "io.drover.alloc_id=x", "busybox:drover", "sleep", "600"),
+		"our labels of another node": n.cli("run", "-d", "--label", "io.drover.owner="+owner, "--label", "io.drover.task_id=x",
+			"--label", "io.drover.alloc_id=x", "--label", "io.drover.node_id=node-2", "busybox:drover", "sleep", "600"),
 		"half": n.cli("run", "-d", "--label", "io.drover.owner="+owner, "busybox:drover", "sleep", "600"),
 	}
 	defer func() {

@@ -1,0 +1,144 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
+)
+
+// eager looks for what belongs to nobody all the time.
+const eager = `
+    gc {
+      image_delay = "1s"
+      dangling_containers {
+        period         = "1s"
+        creation_grace = "2s"
+      }
+    }
+`
+
+func TestTwoAgentsOnOneDockerdLeaveEachOthersContainersAlone(t *testing.T) {
+	one, d := dockerAgentWith(t, eager)
+	two := anotherAgent(t)
+	two.dockerAt(d, eager)
+	container := func(a *agent) string {
+		t.Helper()
+		a.run(pulled("held", dockertest.BusyBox))
+		alloc := a.await("held", model.AllocClientStatusRunning, 1)[0].ID
+		id, err := d.CLI("inspect", "-f", "{{.Id}}", "t-"+alloc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	ones, twos := container(one), container(two)
+	label := func(id, name string) string {
+		t.Helper()
+		out, err := d.CLI("inspect", "-f", fmt.Sprintf("{{index .Config.Labels %q}}", "io.drover."+name), id)
+		if err != nil || out == "" {
+			t.Fatalf("label %s: %q, %v", name, out, err)
+		}
+		return out
+	}
+	made := func(labels ...string) string {
+		t.Helper()
+		args := []string{"run", "-d", "--init"}
+		for _, l := range labels {
+			args = append(args, "--label", "io.drover."+l)
+		}
+		id, err := d.CLI(append(args, dockertest.BusyBox, "sleep", "100000")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	owner, node := label(ones, "owner"), label(ones, "node_id")
+	if owner == label(twos, "owner") || node == label(twos, "node_id") {
+		t.Fatal("the two agents have one owner or one node id")
+	}
+	stay := map[string]string{
+		"of the first agent": ones, "of the second agent, which is gone": twos, "without labels": made(),
+		"with our labels and another node's id":     made("owner="+owner, "task_id=a/t/1", "alloc_id=a", "task_name=t", "node_id=somebody"),
+		"with our labels and without a node's id":   made("owner="+owner, "task_id=a/t/1", "alloc_id=a", "task_name=t"),
+		"with our node's id and another's as owner": made("owner="+strings.Repeat("0", 32), "task_id=a/t/1", "alloc_id=a", "task_name=t", "node_id="+node),
+	}
+	// The second agent dies with all it has but the container.
+	two.kill()
+	for _, pid := range two.processes("") {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+	}
+	// The sign that the first one has looked often enough: what is really its own
+	// and nobody's goes.
+	for range 2 {
+		lost := made("owner="+owner, "task_id=a/t/1", "alloc_id=a", "task_name=t", "node_id="+node)
+		one.eventually(30*time.Second, "the container that is ours and nobody's is removed", func() bool {
+			_, err := d.CLI("inspect", lost)
+			return err != nil
+		})
+	}
+	for what, id := range stay {
+		if out, err := d.CLI("inspect", "-f", "{{.State.Running}}", id); err != nil || out != "true" {
+			t.Errorf("the container %s does not run: %q, %v", what, out, err)
+		}
+	}
+	two.start()
+	two.eventually(20*time.Second, "the second agent has its task again", func() bool {
+		out, code := two.cli("alloc", "exec", "-job", "held", "echo", "well")
+		return code == 0 && strings.Contains(out, "well")
+	})
+}
+
+func TestAnImageOutlivesRestartsOfTheAgentForAsLongAsATaskUsesIt(t *testing.T) {
+	a, d := dockerAgentWith(t, eager)
+	r := dockertest.NewRegistry(t)
+	img, err := dockertest.NewImage("counted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := r.Push(t, "counted", "1", img)
+	there := func() bool {
+		_, err := d.CLI("image", "inspect", name)
+		return err == nil
+	}
+	a.run(pulled("one", name))
+	a.await("one", model.AllocClientStatusRunning, 1)
+	a.run(pulled("two", name))
+	a.await("two", model.AllocClientStatusRunning, 1)
+	for i, job := range []string{"one", "two"} {
+		a.kill()
+		for _, pid := range a.processes("drover-plugins") { // which then know nothing
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+		a.start()
+		a.eventually(20*time.Second, "the tasks are managed again", func() bool {
+			_, code := a.cli("alloc", "exec", "-job", job, "true")
+			return code == 0
+		})
+		a.must("job", "stop", "-detach", job)
+		a.await(job, model.AllocClientStatusComplete, 1)
+		if i == 0 {
+			a.must("system", "gc")
+			a.eventually(20*time.Second, "the first container is gone", func() bool {
+				out, err := d.CLI("ps", "-q")
+				return err == nil && len(strings.Fields(out)) == 1
+			})
+			if !there() {
+				t.Fatal("the image is gone and a task uses it")
+			}
+		}
+	}
+	a.eventually(30*time.Second, "the image is gone", func() bool { return !there() })
+	if r.Pulls() != 1 {
+		t.Errorf("the image was fetched %d times", r.Pulls())
+	}
+}
