@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -70,6 +71,7 @@ type agent struct {
 	dir  string // everything of this agent lies below it
 	data string
 	addr string
+	wrap []string // what starts the agent; nil is the agent itself
 	cmd  *exec.Cmd
 	done chan struct{}
 }
@@ -172,7 +174,8 @@ func (a *agent) launch() {
 		a.t.Fatal(err)
 	}
 	defer log.Close()
-	a.cmd = exec.Command(filepath.Join(bin, "drover"), "agent", "-config", filepath.Join(a.dir, "agent.hcl"))
+	line := append(slices.Clone(a.wrap), filepath.Join(bin, "drover"), "agent", "-config", filepath.Join(a.dir, "agent.hcl"))
+	a.cmd = exec.Command(line[0], line[1:]...)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
 	if err := a.cmd.Start(); err != nil {
 		a.t.Fatal(err)

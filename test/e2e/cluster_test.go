@@ -1,0 +1,316 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
+)
+
+// machines is one server and its nodes, an agent on a machine of its own each.
+type machines struct {
+	t      *testing.T
+	server *agent
+	nodes  map[string]*agent // by name
+}
+
+func newMachines(t *testing.T, names ...string) *machines {
+	t.Helper()
+	t.Parallel()
+	slots <- struct{}{}
+	t.Cleanup(func() { <-slots })
+	w := newNetwork(t)
+	m := &machines{t: t, nodes: map[string]*agent{}}
+	m.server = w.machine("srv", "server {\n  enabled = true\n  bootstrap_expect = 1\n  plugin_registry = true\n}")
+	for _, name := range names { // before there is a server
+		m.nodes[name] = w.machine(name, nodeOf(m.server))
+		m.nodes[name].launch()
+	}
+	first := m.nodes[names[0]]
+	first.eventually(15*time.Second, "a node says in its log that no server answers, and lives", func() bool {
+		return strings.Contains(first.log(), "no session with the servers; trying again") && strings.Contains(first.log(), m.server.at()) && first.alive()
+	})
+	m.server.launch()
+	m.ready(names...)
+	return m
+}
+
+// ready waits until exactly the named nodes are ready and can run tasks.
+func (m *machines) ready(names ...string) {
+	m.t.Helper()
+	m.server.eventually(20*time.Second, "ready are "+strings.Join(names, " "), func() bool {
+		nodes, _, err := m.server.Nodes(m.server.ctx(), nil)
+		var got []string
+		for _, n := range nodes {
+			if d := n.Drivers["raw_exec"]; n.Status == model.NodeStatusReady && d != nil && d.Healthy {
+				got = append(got, n.Name)
+			}
+		}
+		slices.Sort(got)
+		return err == nil && slices.Equal(got, names)
+	})
+}
+
+// pids are the processes of a job's allocs by alloc, one on each node.
+func (m *machines) pids(allocs []*model.AllocListStub) map[string]int {
+	m.t.Helper()
+	out := map[string]int{}
+	for _, x := range allocs {
+		maps.Copy(out, m.nodes[x.NodeName].pids([]*model.AllocListStub{x}))
+	}
+	return out
+}
+
+// unharmed checks that the same processes run, and nothing beside them.
+func (m *machines) unharmed(job string, pids map[string]int) {
+	m.t.Helper()
+	now := m.pids(m.server.await(job, "running", len(pids)))
+	if !maps.Equal(now, pids) {
+		m.t.Fatalf("the tasks run as %v, before as %v", now, pids)
+	}
+	if all := m.server.allocs(job, ""); len(all) != len(pids) {
+		m.t.Fatalf("%d allocs, want %d", len(all), len(pids))
+	}
+}
+
+const spreadJob = `job "spread" {
+  group "g" {
+    count = 3
+    constraint {
+      distinct_hosts = true
+    }
+    task "t" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "echo $$ > $NOMAD_TASK_DIR/pid; echo I am $NOMAD_ALLOC_ID; trap 'echo got hup' HUP; while :; do sleep 0.1; done"]
+      }
+      resources {
+        cpu    = 10
+        memory = 10
+      }
+    }
+  }
+}`
+
+func TestNodesOnOtherMachinesRunWhatTheServerAssignsAndAnyAgentAnswersForAll(t *testing.T) {
+	m := newMachines(t, "a", "b", "c")
+	m.nodes["b"].run(spreadJob) // through a node
+	allocs := m.server.await("spread", "running", 3)
+	pids := m.pids(allocs)
+	if hosts := map[string]bool{allocs[0].NodeName: true, allocs[1].NodeName: true, allocs[2].NodeName: true}; len(hosts) != 3 {
+		t.Fatalf("the allocs are on %v", hosts)
+	}
+	t.Run("each agent answers for the allocs of all", func(t *testing.T) { m.answersForAll(allocs) })
+	t.Run("and for itself", func(t *testing.T) { m.answersForItself() })
+	t.Run("tasks outlive the server, which knows them again", func(t *testing.T) { m.serverDies(pids, allocs) })
+	t.Run("tasks outlive the agents of nodes", func(t *testing.T) {
+		for _, name := range []string{"a", "c"} {
+			m.nodes[name].kill()
+		}
+		for _, name := range []string{"a", "c"} {
+			m.nodes[name].launch()
+		}
+		for _, name := range []string{"a", "c"} {
+			n := m.nodes[name]
+			n.eventually(20*time.Second, name+" has a session again", func() bool {
+				h, err := n.AgentSelf(n.ctx())
+				return err == nil && h.Stats["client"]["connected"] == "true"
+			})
+		}
+		m.ready("a", "b", "c")
+		m.unharmed("spread", pids)
+	})
+}
+
+func (m *machines) answersForAll(allocs []*model.AllocListStub) {
+	t := m.t
+	for _, x := range allocs {
+		for _, asked := range []*agent{m.server, m.nodes["a"], m.nodes["b"]} {
+			if out := asked.must("alloc", "logs", x.ID, "t"); !strings.Contains(out, "I am "+x.ID) {
+				t.Errorf("logs: %s", out)
+			}
+			if out := asked.must("alloc", "fs", x.ID, "t/local/pid"); strings.TrimSpace(out) == "" {
+				t.Errorf("fs: %q", out)
+			}
+			if out, code := asked.cli("alloc", "exec", "-task", "t", x.ID, "/bin/sh", "-c", "echo $NOMAD_ALLOC_ID; exit 4"); code != 4 || strings.TrimSpace(out) != x.ID {
+				t.Errorf("exec: exit code %d, %s", code, out)
+			}
+			asked.must("alloc", "signal", "-s", "SIGHUP", x.ID, "t")
+		}
+		m.server.eventually(10*time.Second, "the signals arrive", func() bool {
+			return strings.Count(m.server.must("alloc", "logs", x.ID, "t"), "got hup") >= 1
+		})
+	}
+	a := m.nodes["a"]
+	if out := a.must("node", "status"); strings.Count(out, "ready") != 3 {
+		t.Errorf("node status: %s", out)
+	}
+	// A long poll through a node ends when something changes.
+	_, meta, err := a.Jobs(a.ctx(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := make(chan error, 1)
+	go func() {
+		_, _, err := a.Jobs(a.ctx(), &client.Query{WaitIndex: meta.Index, WaitTime: time.Minute})
+		changed <- err
+	}()
+	m.server.run(shell("other", "batch", 1, "", "true"))
+	select {
+	case err := <-changed:
+		if err != nil {
+			t.Errorf("the long poll: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the long poll does not end")
+	}
+	m.server.await("other", "complete", 1)
+	m.server.must("job", "stop", "-purge", "other")
+}
+
+func (m *machines) answersForItself() {
+	t := m.t
+	for _, asked := range []*agent{m.server, m.nodes["a"]} {
+		if out := asked.must("server", "members"); !strings.Contains(out, "srv.global") || !strings.Contains(out, "true") || strings.Count(out, "\n") != 2 {
+			t.Errorf("server members: %s", out)
+		}
+		for path, says := range map[string]string{
+			"/v1/agent/servers": `["` + m.server.at() + `"]`, "/v1/status/leader": `"` + m.server.at() + `"`,
+		} {
+			if code, body := asked.get(path); code != 200 || body != says {
+				t.Errorf("%s: %d %s", path, code, body)
+			}
+		}
+	}
+	self, err := m.nodes["a"].AgentSelf(m.nodes["a"].ctx())
+	if err != nil || self.Stats["client"]["known_servers"] != m.server.at() || self.Stats["nomad"] != nil || self.Member.Name != "" {
+		t.Errorf("a node says of itself %+v, %v", self, err)
+	}
+	self, err = m.server.AgentSelf(m.server.ctx())
+	if err != nil || self.Stats["nomad"]["leader"] != "true" || self.Stats["client"] != nil || self.Member.Name != "srv.global" {
+		t.Errorf("the server says of itself %+v, %v", self, err)
+	}
+	if code, body := m.server.get("/v1/client/stats"); code != 400 || !strings.Contains(body, "this agent is no node") {
+		t.Errorf("stats of a server: %d %s", code, body)
+	}
+	if code, body := m.nodes["b"].get("/v1/metrics"); code != 200 || !strings.Contains(body, `"nomad.client.allocations.running","Value":1`) || strings.Contains(body, "nomad.nomad.broker") {
+		t.Errorf("metrics of a node: %d %s", code, body)
+	}
+}
+
+func (m *machines) serverDies(pids map[string]int, allocs []*model.AllocListStub) {
+	t := m.t
+	m.server.kill()
+	a := m.nodes["a"]
+	a.eventually(10*time.Second, "a node says that no server answers", func() bool {
+		code, body := a.get("/v1/jobs")
+		return code == 500 && strings.Contains(body, "no server answers at "+m.server.at())
+	})
+	for _, x := range allocs {
+		if x.NodeName != "a" {
+			continue
+		}
+		if code, body := a.get("/v1/client/fs/cat/" + x.ID + "?path=t/local/pid"); code != 200 || strings.TrimSpace(body) != strconv.Itoa(pids[x.ID]) {
+			t.Errorf("its own alloc meanwhile: %d %s", code, body)
+		}
+	}
+	m.server.launch()
+	m.ready("a", "b", "c")
+	m.unharmed("spread", pids)
+}
+
+func TestARegistryRollsAPluginOutOverMachinesOneByOneAndStopsAtAFailure(t *testing.T) {
+	m := newMachines(t, "a", "b", "c")
+	a := m.nodes["a"] // all of it through a node, uploads included
+	register := func(version string, more ...string) (string, int) {
+		args := append([]string{"plugin", "register", "-max-parallel", "1", "-min-healthy-time", "100ms", "-healthy-deadline", "30s"}, more...)
+		return a.cliWithin(time.Minute, append(args, "driver-shell", shellPlugin(t, version))...)
+	}
+	if out, code := register("1.0.0", "-version", "1.0.0"); code != 0 || !strings.Contains(out, "is complete: 3 done") {
+		t.Fatalf("the first version: exit code %d\n%s", code, out)
+	}
+	wide := m.widest("driver-shell")
+	if out, code := register("2.0.0", "-version", "2.0.0"); code != 0 || !strings.Contains(out, "is complete: 3 done") {
+		t.Fatalf("the second version: exit code %d\n%s", code, out)
+	}
+	if got := m.versions("driver-shell"); got != "a=2.0.0 b=2.0.0 c=2.0.0" {
+		t.Fatalf("the nodes run %s", got)
+	}
+	if out, code := register("broken"); code != 1 || !strings.Contains(out, "this version is broken") {
+		t.Fatalf("a broken version: exit code %d\n%s", code, out)
+	}
+	nodes, _, err := a.RegistryPluginNodes(a.ctx(), "driver-shell", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for _, n := range nodes {
+		if n.Standing == "failed" {
+			failed++
+		}
+	}
+	if got := m.versions("driver-shell"); failed != 1 || got != "a=2.0.0 b=2.0.0 c=2.0.0" {
+		t.Errorf("%d nodes tried the broken version; they run %s", failed, got)
+	}
+	if n := wide(); n != 1 {
+		t.Errorf("%d nodes changed at the same time, want 1", n)
+	}
+}
+
+// versions is what each node says it runs of a plugin: "a=1.0.0 b=1.0.0".
+func (m *machines) versions(plugin string) string {
+	m.t.Helper()
+	list, _, err := m.server.Nodes(m.server.ctx(), nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var out []string
+	for _, stub := range list {
+		n, _, err := m.server.Node(m.server.ctx(), stub.ID, nil)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		v := "none"
+		if p := n.Plugins[plugin]; p != nil && p.State == "running" {
+			v = p.Version
+		}
+		out = append(out, fmt.Sprintf("%s=%s", n.Name, v))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// widest follows a roll-out by long polls through a node until it is asked how
+// many nodes were in flight at most.
+func (m *machines) widest(plugin string) func() int {
+	most, done, ended := 0, make(chan struct{}), make(chan struct{})
+	c := m.nodes["c"]
+	go func() {
+		defer close(ended)
+		q := &client.Query{WaitTime: time.Second}
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			p, meta, err := c.RegistryPlugin(m.t.Context(), plugin, false, q)
+			if err != nil {
+				m.t.Error(err)
+				return
+			}
+			most, q.WaitIndex = max(most, len(p.Rollout.InFlight)), meta.Index
+		}
+	}()
+	return func() int { close(done); <-ended; return most }
+}
