@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/internal/testkit"
 )
 
 // machines is one server and its nodes, an agent on a machine of its own each.
@@ -58,6 +59,17 @@ func (m *machines) ready(names ...string) {
 		slices.Sort(got)
 		return err == nil && slices.Equal(got, names)
 	})
+}
+
+// connected waits until every node has a session.
+func (m *machines) connected() {
+	m.t.Helper()
+	for name, n := range m.nodes {
+		n.eventually(20*time.Second, name+" has a session again", func() bool {
+			h, err := n.AgentSelf(n.ctx())
+			return err == nil && h.Stats["client"]["connected"] == "true"
+		})
+	}
 }
 
 // pids are the processes of a job's allocs by alloc, one on each node.
@@ -120,13 +132,7 @@ func TestNodesOnOtherMachinesRunWhatTheServerAssignsAndAnyAgentAnswersForAll(t *
 		for _, name := range []string{"a", "c"} {
 			m.nodes[name].launch()
 		}
-		for _, name := range []string{"a", "c"} {
-			n := m.nodes[name]
-			n.eventually(20*time.Second, name+" has a session again", func() bool {
-				h, err := n.AgentSelf(n.ctx())
-				return err == nil && h.Stats["client"]["connected"] == "true"
-			})
-		}
+		m.connected()
 		m.ready("a", "b", "c")
 		m.unharmed("spread", pids)
 	})
@@ -225,8 +231,59 @@ func (m *machines) serverDies(pids map[string]int, allocs []*model.AllocListStub
 		}
 	}
 	m.server.launch()
+	m.connected()
 	m.ready("a", "b", "c")
 	m.unharmed("spread", pids)
+	for _, x := range allocs {
+		if out := m.server.must("alloc", "logs", x.ID, "t"); !strings.Contains(out, "I am "+x.ID) {
+			t.Errorf("logs afterwards: %s", out)
+		}
+	}
+}
+
+func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
+	t.Parallel()
+	slots <- struct{}{}
+	t.Cleanup(func() { <-slots })
+	w := newNetwork(t)
+	ours, theirs := testkit.NewAuthority(t), testkit.NewAuthority(t)
+	m := &machines{t: t, nodes: map[string]*agent{}}
+	m.server = w.machine("srv", "server { enabled = true }\n"+secured(ours.Machine("srv", "server.global.nomad", true)))
+	m.server.launch()
+	impostor := w.machine("impostor", "server { enabled = true }\n"+secured(ours.Machine("impostor", "client.global.nomad", true)))
+	impostor.launch()
+	for name, config := range map[string]string{
+		"a":        nodeOf(m.server) + secured(ours.Machine("a", "client.global.nomad", true)),
+		"plain":    nodeOf(m.server),
+		"stranger": nodeOf(m.server) + secured(theirs.Machine("stranger", "client.global.nomad", false)),
+		"misled":   nodeOf(impostor) + secured(ours.Machine("misled", "client.global.nomad", true)),
+	} {
+		m.nodes[name] = w.machine(name, config)
+		m.nodes[name].launch()
+	}
+	m.ready("a")
+	a := m.nodes["a"]
+	a.run(shell("secure", "service", 1, "", "echo hello; while :; do sleep 0.1; done"))
+	x := m.server.await("secure", "running", 1)[0]
+	for _, asked := range []*agent{a, m.server} {
+		asked.eventually(10*time.Second, "the log of the task", func() bool { return strings.Contains(asked.must("alloc", "logs", x.ID, "t"), "hello") })
+		if out, code := asked.cli("alloc", "exec", "-task", "t", x.ID, "echo", "hi"); code != 0 || strings.TrimSpace(out) != "hi" {
+			t.Errorf("exec: exit code %d, %s", code, out)
+		}
+	}
+	for _, name := range []string{"plain", "stranger", "misled"} {
+		n := m.nodes[name]
+		n.eventually(15*time.Second, name+" says that it has no session, and why", func() bool {
+			return strings.Count(n.log(), "no session with the servers; trying again") > 2 && n.alive()
+		})
+		if code, body := n.get("/v1/jobs"); code != 500 || !strings.Contains(body, "no server answers") {
+			t.Errorf("%s: %d %s", name, code, body)
+		}
+	}
+	m.ready("a") // and nobody else
+	if log := m.nodes["misled"].log(); !strings.Contains(log, "server.global.nomad") {
+		t.Errorf("a node that was sent to another node says\n%s", log)
+	}
 }
 
 func TestARegistryRollsAPluginOutOverMachinesOneByOneAndStopsAtAFailure(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/rpc"
 )
 
 // network is machines of a cluster on one Linux: a network namespace each, joined
@@ -35,11 +36,8 @@ func newNetwork(t *testing.T) *network {
 			t.Skipf("machines in network namespaces need %s", tool)
 		}
 	}
-	w := &network{t: t, n: 1, subnet: freeSubnet(t)}
-	w.prefix = "drv" + strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(w.subnet, "10.231."), "."), ".", "-")
-	if out, err := exec.Command("ip", "netns", "add", w.prefix+"-sw").CombinedOutput(); err != nil {
-		t.Skipf("no network namespace can be made here: %v\n%s", err, out)
-	}
+	w := &network{t: t, n: 1}
+	w.claim()
 	t.Cleanup(func() { w.ip("netns", "del", w.prefix+"-sw") })
 	w.ip("-n", w.prefix+"-sw", "link", "add", "br0", "type", "bridge")
 	w.ip("-n", w.prefix+"-sw", "link", "set", "br0", "up")
@@ -50,21 +48,30 @@ func newNetwork(t *testing.T) *network {
 	return w
 }
 
-// freeSubnet is one that no link of this machine has.
-func freeSubnet(t *testing.T) string {
-	t.Helper()
+// claim takes a subnet that no link of this machine has, by making the namespace
+// that is named after it.
+func (w *network) claim() {
+	w.t.Helper()
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
+	taken := fmt.Sprint(addrs)
 	for i := range 200 {
-		subnet := fmt.Sprintf("10.231.%d.", (os.Getpid()+i)%250+1)
-		if !strings.Contains(fmt.Sprint(addrs), " "+subnet) && !strings.Contains(fmt.Sprint(addrs), "["+subnet) {
-			return subnet
+		n := (os.Getpid()+i)%250 + 1
+		w.subnet, w.prefix = fmt.Sprintf("10.231.%d.", n), fmt.Sprintf("drv%d", n)
+		if strings.Contains(taken, " "+w.subnet) || strings.Contains(taken, "["+w.subnet) {
+			continue
+		}
+		out, err := exec.Command("ip", "netns", "add", w.prefix+"-sw").CombinedOutput()
+		if err == nil {
+			return
+		}
+		if !strings.Contains(string(out), "File exists") { // not another test's
+			w.t.Skipf("no network namespace can be made here: %v\n%s", err, out)
 		}
 	}
-	t.Fatal("all subnets of 10.231.0.0/16 are in use")
-	return ""
+	w.t.Fatal("all subnets of 10.231.0.0/16 are in use")
 }
 
 func (w *network) ip(args ...string) {
@@ -124,4 +131,16 @@ plugin "raw_exec" {
   config { enabled = true }
 }
 `, server.at())
+}
+
+// secured is mutual TLS as the configuration has it.
+func secured(t rpc.TLS) string {
+	return fmt.Sprintf(`tls {
+  rpc                    = true
+  ca_file                = %q
+  cert_file              = %q
+  key_file               = %q
+  verify_server_hostname = %t
+}
+`, t.CAFile, t.CertFile, t.KeyFile, t.VerifyServerHostname)
 }

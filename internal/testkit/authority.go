@@ -1,0 +1,78 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package testkit
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/rpc"
+)
+
+// Authority signs certificates of machines.
+type Authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority makes an authority whose files end with the test.
+func NewAuthority(t *testing.T) *Authority {
+	t.Helper()
+	a := &Authority{t: t, dir: t.TempDir()}
+	a.cert, a.key = a.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return a
+}
+
+// sign writes NAME.pem and NAME.key.
+func (a *Authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := a.cert, a.key
+	if c.IsCA {
+		parent, signer = c, key
+	}
+	body, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: body}, name + ".key": {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+		if err := os.WriteFile(filepath.Join(a.dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	out, err := x509.ParseCertificate(body)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return out, key
+}
+
+// Machine is the TLS of a machine whose certificate has a DNS name. Of an earlier
+// one of the same name the files are replaced.
+func (a *Authority) Machine(name, dns string, verify bool) rpc.TLS {
+	a.t.Helper()
+	a.sign(name, &x509.Certificate{DNSNames: []string{dns}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
+	file := func(f string) string { return filepath.Join(a.dir, f) }
+	return rpc.TLS{CAFile: file("ca.pem"), CertFile: file(name + ".pem"), KeyFile: file(name + ".key"), Region: "global", VerifyServerHostname: verify}
+}
