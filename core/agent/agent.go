@@ -77,6 +77,8 @@ type Config struct {
 
 	Artifact *artifact.Config // nil: the defaults
 	Template template.Config
+	// Rules are the operator's for tasks: what they inherit, whom they run as.
+	Rules alloc.Rules
 	// MaxKillTimeout bounds how long a task may take to end by itself; 0 does not.
 	MaxKillTimeout time.Duration
 	// SecretsInMemory mounts secrets folders in memory where the node may.
@@ -226,7 +228,7 @@ func (a *Agent) open(ctx context.Context) error {
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
 		Ended:   func(id string) { go a.ended(id) }, // the runner holds its lock
 		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
-		HostEnv: os.Environ(), Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
+		HostEnv: os.Environ(), Rules: a.cfg.Rules, Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
 	}
 	a.prepares(a.runCfg)
 	if err := <-started; err != nil {

@@ -78,7 +78,7 @@ func (a *agent) sleepers() []int {
 
 func TestIsolatedTasksRunAndCommandsRunInThem(t *testing.T) {
 	a := newAgent(t).withExec()
-	a.run(a.isolated("batch", "batch", 1, `[ "$NOMAD_ALLOC_DIR $NOMAD_TASK_DIR $NOMAD_SECRETS_DIR" = "/alloc /local /secrets" ] && id -un && [ ! -e `+a.dir+` ]`))
+	a.run(a.isolated("batch", "batch", 1, `env | grep -q ^PATH= && [ "$NOMAD_ALLOC_DIR $NOMAD_TASK_DIR $NOMAD_SECRETS_DIR" = "/alloc /local /secrets" ] && id -un && [ ! -e `+a.dir+` ]`))
 	done := a.await("batch", model.AllocClientStatusComplete, 1)
 	if out, err := os.ReadFile(a.path(done[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "nobody\n" {
 		t.Fatalf("the task wrote %q, %v", out, err)

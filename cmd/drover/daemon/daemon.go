@@ -247,6 +247,7 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 		},
 		PluginDir: d.cfg.PluginDir, PluginConfig: d.pluginConfig(), PluginInstall: c.PluginInstall, LogCollector: LogCollector(),
 		PluginLimits:  d.pluginLimits(),
+		Rules:         d.taskRules(),
 		StatsInterval: config.Duration(d.cfg.Telemetry.CollectionInterval, time.Second), AllocMetrics: d.cfg.Telemetry.PublishAllocationMetrics,
 		GC: agent.GC{
 			MaxAllocs: c.GCMaxAllocs, Interval: config.Duration(c.GCInterval, 0), Parallel: c.GCParallel,

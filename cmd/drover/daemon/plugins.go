@@ -3,7 +3,10 @@
 
 package daemon
 
-import "github.com/drover-project/drover/core/pluginhost/confine"
+import (
+	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/pluginhost/confine"
+)
 
 // pluginLimits are the limits of plugin processes, which the configuration was
 // checked for.
@@ -14,4 +17,11 @@ func (d *Daemon) pluginLimits() map[string]confine.Limits {
 		out[name] = confine.Limits{MemoryMB: l.MemoryMB, Pids: l.Pids}
 	}
 	return out
+}
+
+// taskRules are what the configuration says of all tasks of the node.
+func (d *Daemon) taskRules() alloc.Rules {
+	c := &d.cfg.Client
+	users, drivers := c.DeniedUsers()
+	return alloc.Rules{EnvDenylist: c.EnvDenylist(), DeniedUsers: users, CheckedDrivers: drivers}
 }

@@ -63,10 +63,12 @@ type Config struct {
 	SecretsInMemory bool
 	// MaxKillTimeout bounds what jobs ask for; 0 does not.
 	MaxKillTimeout time.Duration
-	HostEnv        []string
-	Now            func() time.Time
-	Jitter         func() float64 // 0..1
-	Logger         hclog.Logger
+	// HostEnv is the agent's environment, as os.Environ gives it.
+	HostEnv []string
+	Rules   Rules
+	Now     func() time.Time
+	Jitter  func() float64 // 0..1
+	Logger  hclog.Logger
 }
 
 // killTimeout is how long a task may take to end by itself.

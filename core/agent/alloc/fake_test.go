@@ -38,6 +38,8 @@ type fakeDriver struct {
 	onExec  func(ctx context.Context, command []string) (int, error)
 	away    error // every call answers it
 
+	isolation driver.FSIsolation
+
 	destroying time.Duration // how long DestroyTask takes
 }
 
@@ -55,7 +57,7 @@ func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 }
 
 func (d *fakeDriver) Info() driver.Info {
-	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true},
+	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{{Name: "say", Type: schema.String}}}}
 }
 

@@ -91,8 +91,12 @@ func (p *preparation) taskConfig() (*driver.TaskConfig, error) {
 	if err != nil {
 		return nil, err
 	}
+	user := p.env.Replace(p.task.User)
+	if err := p.cfg.Rules.allowUser(p.task.Driver, user); err != nil {
+		return nil, err
+	}
 	out := p.Runner.taskConfig(p.alloc, p.group, p.task, p.run)
-	out.DriverConfig, out.Env, out.User, out.Mounts = config, p.env.Map(), p.env.Replace(p.task.User), mounts
+	out.DriverConfig, out.Env, out.User, out.Mounts = config, p.env.Map(), user, mounts
 	p.addDevices(out)
 	return out, nil
 }
@@ -119,8 +123,9 @@ func (r *Runner) environment(a *model.Allocation, t *model.Task, c driver.Capabi
 	switch c.FSIsolation {
 	case "chroot", "image":
 		in.AllocDir, in.TaskDir, in.SecretsDir = "/alloc", "/local", "/secrets"
-	default:
-		in.HostEnv = r.cfg.HostEnv
+	}
+	if c.FSIsolation != "image" { // an image brings its own
+		in.HostEnv, in.HostDenylist = r.cfg.HostEnv, r.cfg.Rules.EnvDenylist
 	}
 	return taskenv.Build(in)
 }

@@ -37,11 +37,13 @@ type Input struct {
 	// Rendered are the variables of the task's templates. They win over all others.
 	Rendered map[string]string
 
-	// HostEnv is what a task without isolation inherits, as os.Environ gives it.
-	HostEnv []string
+	// HostEnv is what a task inherits that no image brings, as os.Environ gives it,
+	// without what HostDenylist names; if that is nil, DefaultDenylist.
+	HostEnv      []string
+	HostDenylist []string
 }
 
-// DefaultDenylist names what a task never inherits from the agent.
+// DefaultDenylist names what a task does not inherit from the agent.
 var DefaultDenylist = []string{
 	"CONSUL_TOKEN", "CONSUL_HTTP_TOKEN", "CONSUL_HTTP_TOKEN_FILE", "NOMAD_TOKEN", "DROVER_TOKEN", "VAULT_TOKEN",
 	"CONSUL_LICENSE", "NOMAD_LICENSE", "VAULT_LICENSE",
@@ -57,7 +59,7 @@ type Env struct {
 // Build makes the environment. Later sources win: host, NOMAD_* variables, then
 // the task's own env block, in whose values ${...} is replaced, then templates.
 func Build(in Input) *Env {
-	e := &Env{vars: hostVars(in.HostEnv), facts: facts(in.Node, in.Region)}
+	e := &Env{vars: hostVars(in.HostEnv, in.HostDenylist), facts: facts(in.Node, in.Region)}
 	own := map[string]string{}
 	addIdentity(own, in)
 	addResources(own, in)
@@ -93,11 +95,14 @@ func (e *Env) List() []string {
 	return out
 }
 
-func hostVars(environ []string) map[string]string {
+func hostVars(environ, denylist []string) map[string]string {
+	if denylist == nil {
+		denylist = DefaultDenylist
+	}
 	out := make(map[string]string, len(environ)+40)
 	for _, kv := range environ {
 		k, v, ok := strings.Cut(kv, "=")
-		if ok && k != "" && !slices.Contains(DefaultDenylist, k) {
+		if ok && k != "" && !slices.Contains(denylist, k) {
 			out[k] = v
 		}
 	}

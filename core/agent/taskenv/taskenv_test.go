@@ -58,6 +58,15 @@ func TestATaskSeesTheVariablesOfTheReference(t *testing.T) {
 	}
 }
 
+func TestTheOperatorsListOfWhatIsNotInheritedReplacesTheDefault(t *testing.T) {
+	in := input()
+	in.HostDenylist = []string{"HOME"}
+	env := taskenv.Build(in).Map()
+	if _, ok := env["HOME"]; ok || env["VAULT_TOKEN"] != "x" {
+		t.Errorf("HOME is inherited: %t; VAULT_TOKEN %q", ok, env["VAULT_TOKEN"])
+	}
+}
+
 func TestReplacingReachesEveryStringOfAConfig(t *testing.T) {
 	e := taskenv.Build(input())
 	got := e.ReplaceAny(map[string]any{

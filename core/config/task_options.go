@@ -1,0 +1,45 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import "strings"
+
+// The client.options about tasks, with the reference's names and defaults.
+const (
+	envDenylist  = "env.denylist"
+	userDenylist = "user.denylist"
+	userDrivers  = "user.checked_drivers"
+)
+
+// EnvDenylist names the agent's variables that no task inherits; nil where the
+// operator says nothing.
+func (c *Client) EnvDenylist() []string {
+	if text, ok := c.Options[envDenylist]; ok {
+		return listed(text)
+	}
+	return nil
+}
+
+// DeniedUsers are the users whom no task of the drivers runs as.
+func (c *Client) DeniedUsers() (users, drivers []string) {
+	users, drivers = []string{"root", "Administrator"}, []string{"exec", "qemu", "java"}
+	if text, ok := c.Options[userDenylist]; ok {
+		users = listed(text)
+	}
+	if text, ok := c.Options[userDrivers]; ok {
+		drivers = listed(text)
+	}
+	return users, drivers
+}
+
+// listed reads a list that is separated by commas; it is never nil.
+func listed(text string) []string {
+	out := []string{}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
