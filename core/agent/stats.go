@@ -77,9 +77,18 @@ func (a *Agent) runningTasks() []stats.Running {
 	return out
 }
 
-// AllocMetrics are the metrics of the tasks that run here.
+// AllocMetrics are the metrics of the tasks that this node has.
 func (a *Agent) AllocMetrics(opts stats.AllocOptions, labels map[string]string) []telemetry.Sample {
-	return stats.AllocSamples(a.runningTasks(), a.mhz(), opts, labels)
+	var counted []stats.Counted
+	for _, r := range a.runners() {
+		given := r.Alloc()
+		for _, c := range r.Counts() {
+			counted = append(counted, stats.Counted{
+				Alloc: given, Task: c.Task, Starts: c.Starts, Restarts: c.Restarts, OOMKills: c.OOMKills, Running: c.Running, Dead: c.Dead, Failed: c.Failed,
+			})
+		}
+	}
+	return append(stats.AllocSamples(a.runningTasks(), a.mhz(), opts, labels), stats.CountSamples(counted, opts, labels)...)
 }
 
 // HostMetrics are the metrics of the machine, with the node's labels.

@@ -88,14 +88,20 @@ func NodeGauges(node *model.Node, on []*model.Allocation, labels map[string]stri
 	allocs := map[string]int{"blocked": 0, "migrating": 0, "pending": 0, "running": 0, "terminal": 0}
 	tasks := map[string]int{model.TaskStatePending: 0, model.TaskStateRunning: 0, model.TaskStateDead: 0}
 	var used model.NodeUse
+	var most int64 // memory that all may take together at most
+	live := map[string]bool{}
 	for _, a := range on {
-		allocs[allocKind(a)]++
+		live[a.ID] = !a.ClientTerminalStatus()
+	}
+	for _, a := range on {
+		allocs[allocKind(a, live)]++
 		for _, t := range a.TaskStates {
 			tasks[t.State]++
 		}
 		if !a.ClientTerminalStatus() && a.AllocatedResources != nil {
 			r := a.AllocatedResources.Comparable()
 			used.CPU, used.MemoryMB, used.DiskMB = used.CPU+r.CPUShares, used.MemoryMB+r.MemoryMB, used.DiskMB+r.DiskMB
+			most += max(r.MemoryMB, memoryMax(a.AllocatedResources))
 		}
 	}
 	for name, n := range allocs {
@@ -106,23 +112,42 @@ func NodeGauges(node *model.Node, on []*model.Allocation, labels map[string]stri
 	}
 	g.add("nomad.client.allocated.cpu", float64(used.CPU))
 	g.add("nomad.client.allocated.memory", float64(used.MemoryMB))
+	g.add("nomad.client.allocated.max_memory", float64(most))
 	g.add("nomad.client.allocated.disk", float64(used.DiskMB))
 	if total, kept := node.NodeResources, node.ReservedResources; total != nil && kept != nil {
 		g.add("nomad.client.unallocated.cpu", float64(int64(total.Cpu.CpuShares)-int64(kept.Cpu.CpuShares)-used.CPU))
 		g.add("nomad.client.unallocated.memory", float64(int64(total.Memory.MemoryMB)-int64(kept.Memory.MemoryMB)-used.MemoryMB))
 		g.add("nomad.client.unallocated.disk", float64(int64(total.Disk.DiskMB)-int64(kept.Disk.DiskMB)-used.DiskMB))
+		for _, n := range total.Networks { // nothing is allocated of them
+			if n.Device != "" {
+				g.add("nomad.client.unallocated.network", float64(n.MBits), "device", n.Device)
+			}
+		}
 	}
 	return g.out
 }
 
-func allocKind(a *model.Allocation) string {
+// allocKind is as what an alloc counts. live are the node's allocs that have not
+// ended: a node starts none before the one that it replaces there has.
+func allocKind(a *model.Allocation, live map[string]bool) string {
 	switch {
 	case a.ClientTerminalStatus():
 		return "terminal"
 	case a.ClientStatus == model.AllocClientStatusRunning:
 		return "running"
+	case live[a.PreviousAllocation]:
+		return "blocked"
 	}
 	return "pending"
+}
+
+// memoryMax is the memory that the tasks of an alloc may take together where there
+// is room: the limit of those that have one, what is reserved for the others.
+func memoryMax(r *model.AllocatedResources) (mb int64) {
+	for _, t := range r.Tasks {
+		mb += max(t.Memory.MemoryMB, t.Memory.MemoryMaxMB)
+	}
+	return mb
 }
 
 // NodeLabels are the labels of a node's metrics, labels included.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/endpoint"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/telemetry"
 	"github.com/drover-project/drover/internal/testkit"
 )
@@ -55,5 +56,35 @@ func TestMetricsSayWhatStateSays(t *testing.T) {
 	}
 	if len(host) != 1 {
 		t.Errorf("the labels that were given have changed: %v", host)
+	}
+}
+
+func TestANodesGaugesTellWhatWaitsAndWhatMayBeTaken(t *testing.T) {
+	task := func(mb, most int64) *model.AllocatedResources {
+		return &model.AllocatedResources{Tasks: map[string]*model.AllocatedTaskResources{"t": {Memory: model.AllocatedMemoryResources{MemoryMB: mb, MemoryMaxMB: most}}}}
+	}
+	node := &model.Node{ID: "n1", NodeResources: &model.NodeResources{Networks: []*model.NetworkResource{{Device: "eth0", MBits: 1000}, {Mode: "bridge"}}},
+		ReservedResources: &model.NodeReservedResources{}}
+	list := endpoint.NodeGauges(node, []*model.Allocation{
+		{ID: "old", ClientStatus: model.AllocClientStatusRunning, AllocatedResources: task(100, 300)},
+		{ID: "next", PreviousAllocation: "old", ClientStatus: model.AllocClientStatusPending, AllocatedResources: task(100, 0)},
+		{ID: "gone", ClientStatus: model.AllocClientStatusComplete, AllocatedResources: task(1000, 5000)},
+		{ID: "after", PreviousAllocation: "gone", ClientStatus: model.AllocClientStatusPending, AllocatedResources: task(10, 0)},
+	}, map[string]string{"host": "h"})
+	got := map[string]float64{}
+	for _, s := range list {
+		got[s.Name+" "+s.Labels["device"]] = s.Value
+	}
+	for name, want := range map[string]float64{
+		"nomad.client.allocations.blocked ": 1, "nomad.client.allocations.pending ": 1, "nomad.client.allocations.running ": 1,
+		"nomad.client.allocations.terminal ": 1, "nomad.client.allocated.memory ": 210, "nomad.client.allocated.max_memory ": 410,
+		"nomad.client.unallocated.network eth0": 1000,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s is %v, want %v", name, v, want)
+		}
+	}
+	if _, ok := got["nomad.client.unallocated.network "]; ok {
+		t.Error("a network without a device is told of")
 	}
 }

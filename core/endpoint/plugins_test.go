@@ -80,7 +80,7 @@ func TestPluginsOfANodeAreAskedForAndChangedOverItsSession(t *testing.T) {
 		"GET /v1/agent/plugin/x/install":        405,
 		"PUT /v1/agent/plugin/busy/disable":     409,
 		"PUT /v1/agent/plugin/forbidden/reload": 403,
-		"PUT /v1/agent/plugin/full/rollback":    429,
+		"PUT /v1/agent/plugin/full/rollback":    507,
 		"DELETE /v1/agent/plugin/x":             200,
 		"DELETE /v1/agent/plugin/busy":          409,
 	} {

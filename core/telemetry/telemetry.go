@@ -60,7 +60,8 @@ type Sample struct {
 	// Count is how many observations a summary has had since the process began.
 	Count uint64
 	// Recent is what the newest finished interval of the recorder saw of a
-	// counter or a summary; nil if nothing.
+	// counter or a summary, or the sum of a counter that a source keeps by itself;
+	// nil if nothing.
 	Recent *Aggregate
 }
 

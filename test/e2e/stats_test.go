@@ -62,8 +62,18 @@ collection_interval = "200ms"`)
 	if !strings.Contains(out, "RSS") || !strings.Contains(out, "Percent") {
 		t.Errorf("alloc status -stats says\n%s", out)
 	}
+	for name, value := range map[string]string{"start": "1", "restart": "0", "oom_killed": "0", "complete": "0", "failed": "0", "running": "1"} {
+		if got := a.metrics(append(of, "nomad_client_allocs_"+name+"{")...); len(got) != 1 || !strings.HasSuffix(got[0], " "+value) {
+			t.Errorf("%s: %v, want %s", name, got, value)
+		}
+	}
 	a.must("job", "stop", "busy")
-	a.eventually(20*time.Second, "its series are gone", func() bool { return len(a.metrics(id)) == 0 })
+	a.eventually(20*time.Second, "its measurements are gone, and that it has ended is counted", func() bool {
+		done := a.metrics(append(of, "nomad_client_allocs_complete{")...)
+		return len(a.metrics(append(of, "nomad_client_allocs_memory_rss{")...)) == 0 && len(done) == 1 && strings.HasSuffix(done[0], " 1")
+	})
+	a.must("system", "gc")
+	a.eventually(20*time.Second, "its series are gone with it", func() bool { return len(a.metrics(id)) == 0 })
 }
 
 func TestTheMachinesStatsOutliveTheirCollector(t *testing.T) {

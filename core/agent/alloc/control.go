@@ -5,6 +5,8 @@ package alloc
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
@@ -69,6 +71,29 @@ func (r *Runner) HasTask(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tasks[name] != nil
+}
+
+// TaskCount is what has happened to a task since the node received it.
+type TaskCount struct {
+	Task                       string
+	Starts, Restarts, OOMKills uint64
+	Running, Dead, Failed      bool
+}
+
+// Counts returns those of all tasks, by name.
+func (r *Runner) Counts() []TaskCount {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]TaskCount, 0, len(r.tasks))
+	for name, t := range r.tasks {
+		s := t.state
+		out = append(out, TaskCount{
+			Task: name, Starts: s.Starts, Restarts: s.Report.Restarts, OOMKills: s.OOMKills,
+			Running: s.Report.State == model.TaskStateRunning, Dead: s.Phase == task.Dead, Failed: s.Report.Failed,
+		})
+	}
+	slices.SortFunc(out, func(a, b TaskCount) int { return strings.Compare(a.Task, b.Task) })
+	return out
 }
 
 // Restart restarts one task, or all that run if name is empty. With dead those

@@ -27,6 +27,41 @@ type Running struct {
 	Sample driver.TaskStats
 }
 
+// Counted is what has happened to a task since the node received it.
+type Counted struct {
+	Alloc                      *model.Allocation
+	Task                       string
+	Starts, Restarts, OOMKills uint64
+	Running, Dead, Failed      bool
+}
+
+// CountSamples are the metrics of what has happened to tasks, under the reference's
+// names. They are of all tasks that the node has, also of those that have ended,
+// until their allocs are removed from it.
+func CountSamples(tasks []Counted, opts AllocOptions, labels map[string]string) []telemetry.Sample {
+	s := &samples{labels: labels, out: make([]telemetry.Sample, 0, len(tasks)*perCount)}
+	for _, t := range tasks {
+		of := s.taskLabels(t.Alloc, t.Task, opts)
+		s.counter(of, "nomad.client.allocs.start", float64(t.Starts))
+		s.counter(of, "nomad.client.allocs.restart", float64(t.Restarts))
+		s.counter(of, "nomad.client.allocs.oom_killed", float64(t.OOMKills))
+		s.counter(of, "nomad.client.allocs.complete", oneIf(t.Dead && !t.Failed))
+		s.counter(of, "nomad.client.allocs.failed", oneIf(t.Dead && t.Failed))
+		s.gauge(of, "nomad.client.allocs.running", oneIf(t.Running))
+	}
+	return s.out
+}
+
+// perCount is how many samples CountSamples has of a task.
+const perCount = 6
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 // AllocSamples are the metrics of tasks that run, under the reference's names. One
 // that has ended is not told of, so its series end with it.
 func AllocSamples(tasks []Running, mhz float64, opts AllocOptions, labels map[string]string) []telemetry.Sample {
@@ -41,7 +76,7 @@ func AllocSamples(tasks []Running, mhz float64, opts AllocOptions, labels map[st
 const perTask = 18
 
 func (s *samples) task(t Running, mhz float64, opts AllocOptions) {
-	of := s.taskLabels(t, opts)
+	of := s.taskLabels(t.Alloc, t.Task, opts)
 	c, m := cpuOf(t.Sample.CPU, mhz), t.Sample.Memory
 	s.gauge(of, "nomad.client.allocs.cpu.total_percent", c.Percent)
 	s.gauge(of, "nomad.client.allocs.cpu.system", c.SystemMode)
@@ -68,9 +103,8 @@ func (s *samples) task(t Running, mhz float64, opts AllocOptions) {
 }
 
 // taskLabels are one map for all samples of a task.
-func (s *samples) taskLabels(t Running, opts AllocOptions) map[string]string {
-	a := t.Alloc
-	of := s.with("alloc_id", a.ID, "task_group", a.TaskGroup, "task", t.Task, "namespace", a.Namespace, "job", a.JobID)
+func (s *samples) taskLabels(a *model.Allocation, task string, opts AllocOptions) map[string]string {
+	of := s.with("alloc_id", a.ID, "task_group", a.TaskGroup, "task", task, "namespace", a.Namespace, "job", a.JobID)
 	job := a.Job
 	if job == nil {
 		return of
@@ -86,7 +120,7 @@ func (s *samples) taskLabels(t Running, opts AllocOptions) map[string]string {
 		}
 	}
 	if opts.Metadata {
-		for key, value := range metaOf(job, a.TaskGroup, t.Task) {
+		for key, value := range metaOf(job, a.TaskGroup, task) {
 			if _, taken := of[key]; !taken && (len(opts.MetadataKeys) == 0 || slices.Contains(opts.MetadataKeys, key)) {
 				of[key] = value
 			}

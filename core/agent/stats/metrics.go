@@ -32,8 +32,14 @@ func (s *samples) gauge(labels map[string]string, name string, v float64) {
 	s.out = append(s.out, telemetry.Sample{Name: name, Value: v, Labels: labels})
 }
 
+// counter adds a counter that others keep: of one that has counted something the
+// sum stands for what is recent, since nobody looked at it in between.
 func (s *samples) counter(labels map[string]string, name string, v float64) {
-	s.out = append(s.out, telemetry.Sample{Name: name, Kind: telemetry.Counter, Value: v, Labels: labels})
+	c := telemetry.Sample{Name: name, Kind: telemetry.Counter, Value: v, Labels: labels}
+	if v > 0 {
+		c.Recent = &telemetry.Aggregate{Count: 1, Sum: v, Min: v, Max: v, Mean: v}
+	}
+	s.out = append(s.out, c)
 }
 
 // HostSamples are the metrics of the machine: the reference's under its names, the

@@ -327,3 +327,32 @@ func TestAnAllocsMetricsHaveTheReferencesNamesAndLabels(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatHappenedToTasksIsCountedUnderTheReferencesNames(t *testing.T) {
+	a := &model.Allocation{ID: "a1", Namespace: "default", TaskGroup: "g", JobID: "j", Job: &model.Job{ID: "j", Name: "j"}}
+	list := stats.CountSamples([]stats.Counted{
+		{Alloc: a, Task: "up", Starts: 3, Restarts: 2, OOMKills: 1, Running: true},
+		{Alloc: a, Task: "done", Starts: 1, Dead: true},
+		{Alloc: a, Task: "broken", Starts: 1, Dead: true, Failed: true},
+	}, stats.AllocOptions{}, map[string]string{"host": "h"})
+	for task, want := range map[string]map[string]float64{
+		"up":     {"start": 3, "restart": 2, "oom_killed": 1, "complete": 0, "failed": 0, "running": 1},
+		"done":   {"start": 1, "restart": 0, "oom_killed": 0, "complete": 1, "failed": 0, "running": 0},
+		"broken": {"start": 1, "restart": 0, "oom_killed": 0, "complete": 0, "failed": 1, "running": 0},
+	} {
+		labels := map[string]string{"host": "h", "alloc_id": "a1", "task_group": "g", "task": task, "namespace": "default", "job": "j"}
+		for name, value := range want {
+			s, ok := find(list, "nomad.client.allocs."+name, "task", task)
+			kind := telemetry.Counter
+			if name == "running" {
+				kind = telemetry.Gauge
+			}
+			if !ok || s.Value != value || s.Kind != kind || !maps.Equal(s.Labels, labels) {
+				t.Errorf("%s of %s is %+v, want %v", name, task, s, value)
+			}
+			if inJSON := s.Recent != nil && s.Recent.Sum == value; kind == telemetry.Counter && inJSON != (value > 0) {
+				t.Errorf("%s of %s is told in JSON as %+v", name, task, s.Recent)
+			}
+		}
+	}
+}

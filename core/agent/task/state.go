@@ -58,6 +58,10 @@ type State struct {
 	RerunWanted   bool // wait for its turn again when it has ended
 	Fresh         bool // it has not started since it was last told to run again
 
+	// What has happened since the node received the task, for who counts.
+	Starts   uint64 `json:",omitempty"` // that came to something
+	OOMKills uint64 `json:",omitempty"`
+
 	Report model.TaskState // what servers are told
 }
 

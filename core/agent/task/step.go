@@ -101,6 +101,7 @@ func (m *machine) started(ev Started) {
 		return
 	}
 	m.s.Phase, m.s.Fresh = Running, false
+	m.s.Starts++
 	m.s.Report.State = model.TaskStateRunning
 	at := m.now.UTC()
 	m.s.Report.StartedAt = &at
@@ -138,6 +139,9 @@ func (m *machine) exited(ev Exited) {
 	case Running, Delaying, Stopping:
 	default:
 		return
+	}
+	if ev.OOMKilled {
+		m.s.OOMKills++
 	}
 	m.do(Destroy{Run: ev.Run})
 	m.s.note(m.now, terminated(ev))

@@ -105,6 +105,9 @@ func TestATaskThatRanOutOfMemorySaysSo(t *testing.T) {
 		{1, task.Started{Run: 1}, task.Running, "", started},
 		{2, task.Exited{Run: 1, ExitCode: 137, Signal: 9, OOMKilled: true}, task.Backoff, "destroy 1; wake at 6s", `Exit Code: 137, Signal: 9, Exit Message: "OOM Killed"; Task restarting in 4s`},
 	})
+	if s.Starts != 1 || s.OOMKills != 1 {
+		t.Errorf("%d starts and %d kills for memory are counted, want one of each", s.Starts, s.OOMKills)
+	}
 	for _, e := range s.Report.Events {
 		if e.Type == "Terminated" && (e.Details["oom_killed"] != "true" || e.Message != "OOM Killed") {
 			t.Errorf("%+v", e)
@@ -113,7 +116,7 @@ func TestATaskThatRanOutOfMemorySaysSo(t *testing.T) {
 }
 
 func TestAttemptsCountAnewInANewInterval(t *testing.T) {
-	play(t, spec(nil), []at{
+	s := play(t, spec(nil), []at{
 		{0, task.Begin{}, task.Starting, "start 1", building},
 		{0, task.Started{Run: 1}, task.Running, "", started},
 		{1, task.Exited{Run: 1}, task.Backoff, "destroy 1; wake at 5s", "Exit Code: 0; Task restarting in 4s"},
@@ -121,6 +124,9 @@ func TestAttemptsCountAnewInANewInterval(t *testing.T) {
 		{5, task.Started{Run: 2}, task.Running, "", started},
 		{32, task.Exited{Run: 2}, task.Backoff, "destroy 2; wake at 36s", "Exit Code: 0; Task restarting in 4s"},
 	})
+	if s.Starts != 2 || s.OOMKills != 0 || s.Report.Restarts != 2 {
+		t.Errorf("%d starts, %d kills for memory and %d restarts are counted", s.Starts, s.OOMKills, s.Report.Restarts)
+	}
 }
 
 func TestInDelayModeATaskWaitsForTheNextInterval(t *testing.T) {
