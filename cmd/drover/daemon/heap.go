@@ -10,9 +10,9 @@ import (
 	"runtime/metrics"
 )
 
-// leastRoom is the garbage that may always come together before it is collected,
-// so that a small agent is not busy collecting.
-const leastRoom = 8 << 20
+// leastRoom is the garbage that may always come together before it is collected, as
+// in the runtime itself: a small agent is not busy collecting.
+const leastRoom = 4 << 20
 
 // pacer sets how much garbage the runtime lets come together: as much as there is
 // live data, as is the runtime's own default, but without the stores' write
