@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"os"
@@ -55,7 +56,7 @@ func option(name, text string) string {
 	return ""
 }
 
-// greet is the monitor, for the one connection that asks whether it is there.
+// greet is the monitor, for the one connection that lets the machine run.
 func greet() error {
 	_, number, _ := strings.Cut(option("-chardev", "id=monitor"), "fd=")
 	fd, err := strconv.Atoi(number)
@@ -71,11 +72,14 @@ func greet() error {
 		return err
 	}
 	fmt.Fprintln(conn, `{"QMP": {"version": {}, "capabilities": []}}`)
-	if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
-		return err
+	requests := bufio.NewScanner(conn)
+	for _, answer := range []string{"{}", "[]", "{}"} { // to qmp_capabilities, query-named-block-nodes, cont
+		if !requests.Scan() {
+			return errors.Join(io.ErrUnexpectedEOF, requests.Err())
+		}
+		fmt.Fprintf(conn, "{\"return\": %s}\n", answer)
 	}
-	_, err = fmt.Fprintln(conn, `{"return": {}}`)
-	return err
+	return nil
 }
 
 func becomeScript() error {

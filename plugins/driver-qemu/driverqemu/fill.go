@@ -101,7 +101,7 @@ func (f *filler) node(path, format string, readOnly bool, depth int) (map[string
 	set := f.sets
 	f.give(file, set)
 	if !readOnly && !f.l.Snapshot { // QEMU opens it in both ways
-		again, _, err := f.open(path, false)
+		again, err := f.again(file)
 		if err != nil {
 			return nil, err
 		}
@@ -116,11 +116,21 @@ func (f *filler) node(path, format string, readOnly bool, depth int) (map[string
 			return nil, errdefs.InvalidArgumentf("image %s %w", path, err)
 		}
 	}
-	node := map[string]any{"driver": h.Format, "file": map[string]any{"driver": "file", "filename": "/dev/fdset/" + strconv.Itoa(set)}}
+	node := map[string]any{"driver": h.Format, "file": map[string]any{"driver": "file", "filename": fdsets + strconv.Itoa(set)}}
 	if h.Format == formatQcow2 {
 		node["backing"], err = f.backing(path, filepath.Dir(real), h, depth)
 	}
 	return node, err
+}
+
+// again opens an open file for reading: the same, whatever has its name by now.
+func (f *filler) again(file *os.File) (*os.File, error) {
+	out, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
+	if err != nil {
+		return nil, errdefs.PermissionDeniedf("image %s cannot be read: %w; let the task's user read it", file.Name(), err)
+	}
+	f.files = append(f.files, out)
+	return out, nil
 }
 
 // backing describes the image below another one, which is never written; nil is none.

@@ -22,6 +22,8 @@ type launch struct {
 	Roots   []string `json:"roots"`
 	// Snapshot: no disk is written, so none need be writable.
 	Snapshot bool `json:"snapshot,omitempty"`
+	// Paused: it is not to run before somebody says so at a monitor of the task's own.
+	Paused bool `json:"paused,omitempty"`
 	// RunDir is the machine's own directory, with the socket of its monitor.
 	RunDir     string `json:"run_dir"`
 	GuestAgent bool   `json:"guest_agent,omitempty"`
@@ -87,6 +89,7 @@ func arguments(c *taskConfig, task *driver.TaskConfig, extra userArgs, has featu
 	if n := len(task.Resources.Cores); n > 0 && !extra.has("-smp") {
 		add("-smp", strconv.Itoa(n))
 	}
+	add("-S") // until its images are seen to be those that were checked, see release
 	// The guest's console is the task's output; nobody types into it.
 	add("-display", "none")
 	if !extra.has("-monitor") {

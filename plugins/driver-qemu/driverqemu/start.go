@@ -90,7 +90,7 @@ func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentC
 	}
 	l := &launch{
 		Emulator: emulator, Args: args, TaskDir: task.TaskDir, Roots: append([]string{task.AllocDir}, agent.ImagePaths...),
-		Snapshot: extra.has("-snapshot"), RunDir: d.dirOf(task.ID),
+		Snapshot: extra.has("-snapshot"), Paused: extra.has("-S"), RunDir: d.dirOf(task.ID),
 		GuestAgent: c.GuestAgent, Graceful: c.GracefulShutdown, User: user,
 	}
 	if task.Network != nil {
@@ -136,8 +136,8 @@ const (
 	confirmEvery = 20 * time.Millisecond
 )
 
-// confirm waits until the machine's monitor answers. A machine that does not come to
-// that is ended, and the error has what QEMU wrote.
+// confirm waits until the machine's monitor answers and lets the machine run. One
+// that does not come to that is ended, and the error has what QEMU wrote.
 func (d *Driver) confirm(ctx context.Context, id string, l *launch, w words) error {
 	limited, cancel := context.WithTimeout(ctx, confirmLimit)
 	defer cancel()
@@ -151,8 +151,15 @@ func (d *Driver) confirm(ctx context.Context, id string, l *launch, w words) err
 	for failure == nil {
 		m, err := openQMP(limited, l)
 		if err == nil {
+			err = m.release(l)
 			m.close()
+		}
+		switch {
+		case err == nil:
 			return nil
+		case errdefs.IsPermissionDenied(err):
+			failure = errdefs.PermissionDeniedf("start task %q: %w", id, err)
+			continue
 		}
 		select {
 		case r := <-ended:
