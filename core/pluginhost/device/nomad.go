@@ -168,8 +168,11 @@ func stats(m *pb.StatsResponse) []GroupStats {
 	for _, g := range m.GetGroups() {
 		group := GroupStats{Vendor: g.GetVendor(), Type: g.GetType(), Name: g.GetName(), Instances: map[string]Stats{}}
 		for id, i := range g.GetInstanceStats() {
-			s := Stats{Time: i.GetTimestamp().AsTime(), Values: map[string]Value{}}
-			if sum := i.GetSummary(); sum != nil {
+			s := Stats{Time: time.Now(), Values: map[string]Value{}}
+			if at := i.GetTimestamp(); at != nil {
+				s.Time = at.AsTime()
+			}
+			if sum := i.GetSummary(); sum.GetDesc() != "" {
 				s.Summary = sum.GetDesc()
 				s.Values[s.Summary] = value(sum)
 			}

@@ -269,6 +269,10 @@ func (d *nomadDriver) WaitTask(ctx context.Context, taskID string) (ExitResult, 
 	if err != nil {
 		return ExitResult{}, nomadError(err)
 	}
+	if resp.GetResult() == nil && resp.GetErr() == "" {
+		// As a plugin that is shutting down answers: that is no end of the task.
+		return ExitResult{}, errdefs.Unavailablef("the plugin ended its wait without a result")
+	}
 	out := nomadExit(resp.GetResult())
 	out.Err = resp.GetErr()
 	return out, nil
@@ -313,7 +317,7 @@ func (d *nomadDriver) TaskEvents(ctx context.Context) (<-chan TaskEvent, error) 
 		return nil, errdefs.FromGRPC(err)
 	}
 	return receive(ctx, s.Recv, func(e *pb.DriverTaskEvent) TaskEvent {
-		return TaskEvent{TaskID: e.GetTaskId(), Time: e.GetTimestamp().AsTime(), Message: e.GetMessage(), Annotations: e.GetAnnotations()}
+		return TaskEvent{TaskID: e.GetTaskId(), Time: nomadTime(e.GetTimestamp(), time.Now()), Message: e.GetMessage(), Annotations: e.GetAnnotations()}
 	}), nil
 }
 

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	attrpb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/attribute"
 	pb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/driver"
@@ -26,7 +29,9 @@ func nomadCapabilities(c *pb.DriverCapabilities) Capabilities {
 		out.FSIsolation = "image"
 	}
 	for _, m := range c.GetNetworkIsolationModes() {
-		out.NetworkModes = append(out.NetworkModes, NetworkMode(strings.ToLower(m.String())))
+		if name, known := pb.NetworkIsolationSpec_NetworkIsolationMode_name[int32(m)]; known {
+			out.NetworkModes = append(out.NetworkModes, NetworkMode(strings.ToLower(name)))
+		}
 	}
 	return out
 }
@@ -174,22 +179,30 @@ func nomadExit(r *pb.ExitResult) ExitResult {
 
 func nomadStatus(r *pb.InspectTaskResponse) *TaskStatus {
 	t := r.GetTask()
-	out := &TaskStatus{ID: t.GetId(), StartedAt: t.GetStartedAt().AsTime(), Attributes: r.GetDriver().GetAttributes()}
+	out := &TaskStatus{ID: t.GetId(), StartedAt: nomadTime(t.GetStartedAt(), time.Time{}), Attributes: r.GetDriver().GetAttributes()}
 	switch t.GetState() {
 	case pb.TaskState_RUNNING:
 		out.State = TaskRunning
 	case pb.TaskState_EXITED:
 		exit := nomadExit(t.GetResult())
-		out.State, out.ExitedAt, out.Exit = TaskExited, t.GetCompletedAt().AsTime(), &exit
+		out.State, out.ExitedAt, out.Exit = TaskExited, nomadTime(t.GetCompletedAt(), time.Time{}), &exit
 	default:
 		out.State = TaskUnknown
 	}
 	return out
 }
 
+// nomadTime is the time, or that of absent where the plugin sends none.
+func nomadTime(t *timestamppb.Timestamp, absent time.Time) time.Time {
+	if t == nil {
+		return absent
+	}
+	return t.AsTime()
+}
+
 func nomadStats(s *pb.TaskStats) TaskStats {
 	use := s.GetAggResourceUsage()
-	out := TaskStats{TaskID: s.GetId(), Time: s.GetTimestamp().AsTime(), CPU: nomadCPU(use.GetCpu()), Memory: nomadMemory(use.GetMemory())}
+	out := TaskStats{TaskID: s.GetId(), Time: nomadTime(s.GetTimestamp(), time.Now()), CPU: nomadCPU(use.GetCpu()), Memory: nomadMemory(use.GetMemory())}
 	for pid, u := range s.GetResourceUsageByPid() {
 		if out.Pids == nil {
 			out.Pids = map[string]PidStats{}

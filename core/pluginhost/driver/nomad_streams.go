@@ -5,6 +5,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -35,7 +36,7 @@ func (d *nomadDriver) TaskStats(ctx context.Context, interval time.Duration) (<-
 	return out, nil
 }
 
-func (s *sampler) run(ctx context.Context, out chan<- []TaskStats) {
+func (s *sampler) run(ctx context.Context, out chan []TaskStats) {
 	defer close(out)
 	defer s.wg.Wait()
 	ticker := time.NewTicker(s.interval)
@@ -50,9 +51,10 @@ func (s *sampler) run(ctx context.Context, out chan<- []TaskStats) {
 		s.follow(ctx)
 		if samples := s.take(); len(samples) > 0 {
 			select {
-			case out <- samples:
-			default: // a slow reader gets fewer samples, never old ones
+			case <-out: // the reader has not taken the sample before: it is old now
+			default:
 			}
+			out <- samples
 		}
 	}
 }
@@ -108,6 +110,7 @@ func (d *nomadDriver) ExecTask(ctx context.Context, taskID string, opts ExecOpti
 	if err != nil {
 		return ExitResult{}, nomadError(err)
 	}
+	said := false // whether anything has come
 	in := &nomadInput{rpc: rpc}
 	in.send(&pb.ExecTaskStreamingRequest{Setup: &pb.ExecTaskStreamingRequest_Setup{TaskId: taskID, Command: opts.Command, Tty: opts.TTY}})
 	if opts.TTY && opts.Size != (TerminalSize{}) {
@@ -117,9 +120,15 @@ func (d *nomadDriver) ExecTask(ctx context.Context, taskID string, opts ExecOpti
 	go in.resizes(ctx, stream.Resize)
 	for {
 		m, err := rpc.Recv()
-		if err != nil {
+		switch {
+		case errors.Is(err, io.EOF):
+			return ExitResult{}, errdefs.Internalf("exec: the plugin ended the stream without a result; the plugin is defective")
+		case errdefs.IsUnimplemented(nomadError(err)) && !said && !opts.TTY:
+			return d.execOnce(ctx, taskID, opts, stream)
+		case err != nil:
 			return ExitResult{}, nomadError(err)
 		}
+		said = true
 		if err := deliver(stream.Stdout, m.GetStdout()); err != nil {
 			return ExitResult{}, err
 		}
@@ -130,6 +139,29 @@ func (d *nomadDriver) ExecTask(ctx context.Context, taskID string, opts ExecOpti
 			return nomadExit(m.GetResult()), nil
 		}
 	}
+}
+
+// execLimit bounds a command that has no other deadline.
+const execLimit = time.Hour
+
+// execOnce runs a command by the protocol's older call, which older drivers have
+// alone: without input, and its output comes when it has ended.
+func (d *nomadDriver) execOnce(ctx context.Context, taskID string, opts ExecOptions, stream ExecStream) (ExitResult, error) {
+	limit := execLimit
+	if at, ok := ctx.Deadline(); ok {
+		limit = time.Until(at)
+	}
+	resp, err := d.rpc.ExecTask(ctx, &pb.ExecTaskRequest{TaskId: taskID, Command: opts.Command, Timeout: durationpb.New(limit)})
+	if err != nil {
+		return ExitResult{}, nomadError(err)
+	}
+	if err := deliver(stream.Stdout, &pb.ExecTaskStreamingIOOperation{Data: resp.GetStdout()}); err != nil {
+		return ExitResult{}, err
+	}
+	if err := deliver(stream.Stderr, &pb.ExecTaskStreamingIOOperation{Data: resp.GetStderr()}); err != nil {
+		return ExitResult{}, err
+	}
+	return nomadExit(resp.GetResult()), nil
 }
 
 func deliver(w io.Writer, op *pb.ExecTaskStreamingIOOperation) error {

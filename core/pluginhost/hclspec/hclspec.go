@@ -10,6 +10,8 @@ package hclspec
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -169,7 +171,7 @@ func parseLiteral(expr string) (cty.Value, error) {
 // to evaluate it with.
 func prepare(s *pb.Spec, config map[string]any) map[string]any {
 	kinds := map[string]*pb.Spec{}
-	for _, field := range s.GetObject().GetAttributes() {
+	for _, field := range fields(s) {
 		inner := primary(field)
 		kinds[inputName(inner)] = inner
 	}
@@ -191,7 +193,7 @@ func prepareField(s *pb.Spec, v any) any {
 	if nested == nil {
 		nested = s.GetBlockSet().GetNested()
 	}
-	if nested.GetObject() != nil {
+	if nested != nil {
 		return eachBlock(v, func(m map[string]any) any { return prepare(nested, m) })
 	}
 	if attr := s.GetAttr(); attr != nil {
@@ -232,6 +234,38 @@ func eachBlock(v any, f func(map[string]any) any) any {
 		return out
 	}
 	return v
+}
+
+// fields are the parts of a specification that one and the same block sets: those of
+// an object or a tuple, at any depth, and what stands in for a part that is not set,
+// as an older name of it. They come in one order, the same each time.
+func fields(s *pb.Spec) []*pb.Spec {
+	switch b := s.GetBlock().(type) {
+	case *pb.Spec_Object:
+		var out []*pb.Spec
+		attrs := b.Object.GetAttributes()
+		for _, key := range slices.Sorted(maps.Keys(attrs)) {
+			out = append(out, fields(attrs[key])...)
+		}
+		return out
+	case *pb.Spec_Array:
+		var out []*pb.Spec
+		for _, v := range b.Array.GetValues() {
+			out = append(out, fields(v)...)
+		}
+		return out
+	case *pb.Spec_Default:
+		if instead := fields(b.Default.GetDefault()); len(instead) > 0 {
+			return append(fields(b.Default.GetPrimary()), instead...)
+		}
+		if inner := primary(s); inputName(inner) == "" {
+			return fields(inner)
+		}
+		return []*pb.Spec{s}
+	case *pb.Spec_Literal, nil:
+		return nil
+	}
+	return []*pb.Spec{s}
 }
 
 // primary strips defaults off.

@@ -59,6 +59,11 @@ func decoded(t *testing.T, config string) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return unpack(t, body)
+}
+
+func unpack(t *testing.T, body []byte) map[string]any {
+	t.Helper()
 	h := &codec.MsgpackHandle{}
 	h.RawToString, h.MapType = true, reflect.TypeFor[map[string]any]()
 	var out map[string]any
@@ -143,4 +148,78 @@ func FuzzEncode(f *testing.F) {
 			_, _ = hclspec.Encode(spec(), in) // it must not panic
 		}
 	})
+}
+
+// wide has the parts that drivers of containers use beside those of spec.
+func wide() *pb.Spec {
+	path := object(map[string]*pb.Spec{"path": attr("path", "string", true), "mode": orElse(attr("mode", "number", false), "5")})
+	return object(map[string]*pb.Spec{
+		"limits":  attr("limits", "list(number)", false),
+		"names":   attr("names", "set(string)", false),
+		"auth":    attr("auth", `object({user=string, ttl=number})`, false),
+		"extra":   attr("extra", "any", false),
+		"dir":     {Block: &pb.Spec_Default{Default: &pb.Default{Primary: attr("dir", "string", false), Default: attr("directory", "string", false)}}},
+		"address": {Block: &pb.Spec_Array{Array: &pb.Array{Values: []*pb.Spec{attr("host", "string", false), orElse(attr("listen", "number", false), "80")}}}},
+		"flat":    object(map[string]*pb.Spec{"inner": attr("inner", "bool", false)}),
+		"volume":  {Block: &pb.Spec_BlockMap{BlockMap: &pb.BlockMap{Name: "volume", Labels: []string{"name"}, Nested: path}}},
+		"port":    {Block: &pb.Spec_BlockSet{BlockSet: &pb.BlockSet{Name: "port", MaxItems: 3, Nested: attr("to", "number", true)}}},
+		"version": {Block: &pb.Spec_Literal{Literal: &pb.Literal{Value: "7"}}},
+		"gc": {Block: &pb.Spec_Default{Default: &pb.Default{
+			Primary: &pb.Spec{Block: &pb.Spec_BlockValue{BlockValue: &pb.Block{Name: "gc", Nested: object(map[string]*pb.Spec{"containers": orElse(attr("containers", "bool", false), "true")})}}},
+			Default: &pb.Spec{Block: &pb.Spec_Literal{Literal: &pb.Literal{Value: "{\n  containers = true\n}"}}},
+		}}},
+	})
+}
+
+func TestEveryPartOfASpecificationIsTakenAndKnownToItsSchema(t *testing.T) {
+	for config, want := range map[string]map[string]any{
+		`{"limits":[1,2.5],"names":["a","a"],"auth":{"user":"u","ttl":9},"extra":{"x":[1,"y"]}}`: {
+			"limits": []any{int64(1), 2.5}, "names": []any{"a"}, "auth": map[string]any{"user": "u", "ttl": int64(9)}, "extra": map[string]any{"x": []any{int64(1), "y"}},
+		},
+		`{"directory":"/old"}`:              {"dir": "/old"},
+		`{"directory":"/old","dir":"/new"}`: {"dir": "/new"},
+		`{"host":"h"}`:                      {"address": []any{"h", int64(80)}},
+		`{"inner":true}`:                    {"flat": map[string]any{"inner": true}},
+		`{"volume":{"a":{"path":"/a"},"b":{"path":"/b","mode":null}}}`: {"volume": map[string]any{
+			"a": map[string]any{"path": "/a", "mode": int64(5)}, "b": map[string]any{"path": "/b", "mode": int64(5)},
+		}},
+		`{"port":[{"to":1},{"to":2},{"to":1}]}`: {"port": []any{int64(1), int64(2)}},
+		`{}`:                                    {"version": int64(7), "gc": map[string]any{"containers": true}, "limits": nil, "volume": map[string]any{}},
+		`{"gc":[{"containers":false}]}`:         {"gc": map[string]any{"containers": false}},
+	} {
+		var in map[string]any
+		if err := json.Unmarshal([]byte(config), &in); err != nil {
+			t.Fatal(err)
+		}
+		s := hclspec.Schema(wide())
+		applied, err := s.Apply(in)
+		if err != nil {
+			t.Errorf("%s: the schema refuses it: %v", config, err)
+			continue
+		}
+		body, err := json.Marshal(applied)
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed, err := hclspec.EncodeJSON(wide(), body)
+		if err != nil {
+			t.Errorf("%s: %v", config, err)
+			continue
+		}
+		out := unpack(t, packed)
+		for k, v := range want {
+			if !reflect.DeepEqual(out[k], v) {
+				t.Errorf("%s: %s is %#v, want %#v", config, k, out[k], v)
+			}
+		}
+	}
+	for config, want := range map[string]string{
+		`{"port":[{"to":1},{"to":2},{"to":3},{"to":4}]}`: "port",
+		`{"volume":{"a":{}}}`:                            "path",
+		`{"auth":{"user":"u"}}`:                          "auth",
+	} {
+		if _, err := hclspec.EncodeJSON(wide(), []byte(config)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an InvalidArgument that says %q", config, err, want)
+		}
+	}
 }

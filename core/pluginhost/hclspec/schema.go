@@ -5,8 +5,6 @@ package hclspec
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
@@ -19,16 +17,17 @@ import (
 // plugin's own specification still is, by Encode.
 func Schema(s *pb.Spec) schema.Schema {
 	var out schema.Schema
-	attrs := s.GetObject().GetAttributes()
-	for _, key := range slices.Sorted(maps.Keys(attrs)) {
-		if a, ok := attribute(attrs[key]); ok {
+	seen := map[string]bool{}
+	for _, field := range fields(s) {
+		if a := attribute(field); !seen[a.Name] {
+			seen[a.Name] = true
 			out.Attributes = append(out.Attributes, a)
 		}
 	}
 	return out
 }
 
-func attribute(s *pb.Spec) (schema.Attribute, bool) {
+func attribute(s *pb.Spec) schema.Attribute {
 	inner := primary(s)
 	a := schema.Attribute{Name: inputName(inner), Type: schema.Any}
 	switch b := inner.GetBlock().(type) {
@@ -44,7 +43,7 @@ func attribute(s *pb.Spec) (schema.Attribute, bool) {
 	case *pb.Spec_BlockSet:
 		nest(&a, schema.BlockList, b.BlockSet.GetNested())
 	}
-	return a, a.Name != ""
+	return a
 }
 
 // nest describes a nested block where the specification is one of an object.

@@ -35,7 +35,9 @@ type Driver interface {
 
 	// StartTask starts a task and returns when it runs, with the handle by which
 	// RecoverTask finds it again in another process. ctx bounds the start only,
-	// never the life of the task. A start that fails leaves nothing behind.
+	// never the life of the task. A start that fails leaves nothing behind; where
+	// ctx ends first, a DestroyTask with force follows, and nothing may come up
+	// after that.
 	// AlreadyExists: a task of that ID is known (running or not yet destroyed).
 	// InvalidArgument: the task's config can never start; not retried.
 	// Anything else may be retried according to the restart policy, unless

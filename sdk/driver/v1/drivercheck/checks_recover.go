@@ -14,7 +14,7 @@ var recoverChecks = []Check{
 	{"fresh-process", "a process starts with no tasks: one that another started is unknown until it is recovered", nil, checkFreshProcess},
 	{"recover-running", "a running task is recovered after the plugin was killed, any number of times", nil, checkRecoverRunning},
 	{"recover-ended", "a task that ended while no plugin ran is recovered with its exit code", nil, checkRecoverEnded},
-	{"foreign-handle", "a foreign handle is refused", nil, checkForeignHandle},
+	{"foreign-handle", "a handle that is foreign or of an unknown version is refused", nil, checkForeignHandle},
 	{"small-handle", "a handle is small", nil, checkSmallHandle},
 }
 
@@ -71,8 +71,21 @@ func checkRecoverEnded(b *bench) {
 }
 
 func checkForeignHandle(b *bench) {
-	err := b.d.RecoverTask(b.ctx, &driver.Handle{TaskID: "drivertest-foreign", Version: 1 << 20, State: []byte("\x00not ours")})
-	b.refused("recovering a foreign handle", err, errdefs.InvalidArgument, errdefs.NotFound)
+	config, own := b.start(forever)
+	b.reborn()
+	for what, h := range map[string]*driver.Handle{
+		"recovering a foreign handle":                          {TaskID: "drivertest-foreign", Version: own.Version, State: []byte("\x00not ours")},
+		"recovering a foreign handle of an unknown version":    {TaskID: "drivertest-foreign", Version: 1 << 20, State: []byte("\x00not ours")},
+		"recovering a handle of a version that does not exist": {TaskID: config.ID, Version: 1 << 20, State: own.State},
+	} {
+		if b.subject.Foreign && h.TaskID == config.ID {
+			continue // its adapter keeps the version inside of the state
+		}
+		b.refused(what, b.d.RecoverTask(b.ctx, h), errdefs.InvalidArgument, errdefs.NotFound)
+	}
+	if err := b.d.RecoverTask(b.ctx, own); err != nil {
+		b.t.Errorf("RecoverTask: %v; the task (%s) may still run on this machine", err, config.ID)
+	}
 }
 
 // maxHandle bounds a handle's state: the agent keeps one of each task on its disk.

@@ -20,7 +20,7 @@ var streamChecks = []Check{
 	{"stats-units", "what is measured is named and in range, what is not is zero", nil, checkStatsUnits},
 	{"stats-interval", "an interval that is not above zero is refused", nil, checkStatsInterval},
 	{"stats-slow", "a slow reader of stats gets fewer samples, never old ones", nil, checkStatsSlowReader},
-	{"events", "events end with their context", nil, checkEvents},
+	{"events", "events go on until their context ends", nil, checkEvents},
 }
 
 func checkFingerprint(b *bench) {
@@ -41,11 +41,27 @@ func checkFingerprint(b *bench) {
 	if f.Health != driver.HealthHealthy && f.HealthDescription == "" {
 		b.t.Errorf("the driver is %s and does not say why", f.Health)
 	}
+	staysOpen(b, prints, "the fingerprints")
 	cancel()
 	conformance.Ended(b.t, prints, "the fingerprints")
 }
 
-// sample opens a stream of stats; a driver may have none.
+// staysOpen says as a problem if the stream ends before its context does.
+func staysOpen[V any](b *bench, stream <-chan V, what string) {
+	soon := time.After(200 * time.Millisecond)
+	for {
+		select {
+		case _, open := <-stream:
+			if !open {
+				b.t.Fatalf("%s ended though their context has not", what)
+			}
+		case <-soon:
+			return
+		}
+	}
+}
+
+// samples opens a stream of stats; a driver may have none.
 func (b *bench) samples(ctx context.Context) <-chan []driver.TaskStats {
 	samples, err := b.d.TaskStats(ctx, 20*time.Millisecond)
 	if errdefs.IsUnimplemented(err) {
@@ -201,6 +217,7 @@ func checkEvents(b *bench) {
 	if err != nil {
 		b.t.Fatalf("TaskEvents: %v", err)
 	}
+	staysOpen(b, events, "the events")
 	cancel()
 	conformance.Ended(b.t, events, "the events")
 }
