@@ -6,6 +6,7 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -61,7 +62,12 @@ func Unmarshal(config []byte, into any) error {
 	}
 	dec := json.NewDecoder(bytes.NewReader(config))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
+	err := dec.Decode(into)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return errdefs.InvalidArgumentf("config.%s: a %s cannot be used as %s", wrong.Field, wrong.Value, wrong.Type)
+	}
+	if err != nil {
 		return errdefs.InvalidArgumentf("decode the config: %w", err)
 	}
 	return nil
@@ -115,6 +121,10 @@ func (w *walker) check(path string, s *Schema) {
 			w.addf(p, "declared twice")
 		case nested != (a.Block != nil):
 			w.addf(p, "type %s and its nested block do not agree", a.Type)
+		case len(a.OneOf) > 0 && a.Type != String, a.Range != nil && a.Type != Number:
+			w.addf(p, "a list of values is for strings, a range for numbers, and it is a %s", a.Type)
+		case a.Range != nil && a.Range.Min > a.Range.Max:
+			w.addf(p, "its range %d to %d has no numbers", a.Range.Min, a.Range.Max)
 		case a.Required && a.Default != nil:
 			w.addf(p, "required, so its default is never used")
 		}
@@ -187,9 +197,9 @@ func (w *walker) value(path string, a *Attribute, v any) any {
 	}
 	switch a.Type {
 	case String:
-		return w.str(path, v)
+		return w.oneOf(path, a.OneOf, w.str(path, v))
 	case Number:
-		return w.number(path, v)
+		return w.within(path, a.Range, w.number(path, v))
 	case Bool:
 		return w.boolean(path, v)
 	case ListString:
@@ -213,6 +223,28 @@ func (w *walker) value(path string, a *Attribute, v any) any {
 	}
 	w.addf(path, "the plugin's schema gives it the unknown type %q", a.Type)
 	return nil
+}
+
+// oneOf checks a string against those that the schema lists.
+func (w *walker) oneOf(path string, values []string, v any) any {
+	text, ok := v.(string)
+	if !ok || text == "" || len(values) == 0 || slices.Contains(values, text) {
+		return v
+	}
+	w.addf(path, "must be one of %s, is %s", strings.Join(values, ", "), describe(text))
+	return nil
+}
+
+// within checks a number that is one by now against the schema's bounds.
+func (w *walker) within(path string, r *Range, v any) any {
+	if _, later := v.(string); v == nil || r == nil || later {
+		return v
+	}
+	if n, ok := v.(int64); !ok || n < r.Min || n > r.Max {
+		w.addf(path, "must be a whole number from %d to %d, is %v", r.Min, r.Max, v)
+		return nil
+	}
+	return v
 }
 
 // str takes numbers and bools too, as HCL does.

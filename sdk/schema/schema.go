@@ -51,6 +51,17 @@ type Attribute struct {
 	Default     any     `json:"default,omitempty"`
 	Description string  `json:"description,omitempty"`
 	Block       *Schema `json:"block,omitempty"`
+	// OneOf are the values that a String may have beside the empty one, which stands
+	// for none; nil allows all.
+	OneOf []string `json:"one_of,omitempty"`
+	// Range bounds a Number, which then is a whole one; nil does not.
+	Range *Range `json:"range,omitempty"`
+}
+
+// Range is from Min to Max, both included.
+type Range struct {
+	Min int64 `json:"min"`
+	Max int64 `json:"max"`
 }
 
 // Parse reads the JSON form in which a plugin publishes a schema. Nothing at all is

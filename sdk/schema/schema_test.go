@@ -80,6 +80,52 @@ func TestEveryProblemIsNamedWithItsPath(t *testing.T) {
 	}
 }
 
+func TestAValueIsOneOfThoseThatTheSchemaListsOrInItsRange(t *testing.T) {
+	s := schema.Schema{Attributes: []schema.Attribute{
+		{Name: "mode", Type: schema.String, OneOf: []string{"private", "host"}},
+		{Name: "score", Type: schema.Number, Range: &schema.Range{Min: -5, Max: 1000}},
+	}}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for _, good := range []map[string]any{{"mode": "host"}, {"mode": ""}, {"score": -5}, {"score": "1000"}, {"score": 0.0}, {}} {
+		if err := s.Validate(good); err != nil {
+			t.Errorf("%v: %v", good, err)
+		}
+	}
+	for want, bad := range map[string]map[string]any{
+		`config.mode: must be one of private, host, is "Host"`:           {"mode": "Host"},
+		`config.score: must be a whole number from -5 to 1000, is -6`:    {"score": -6},
+		`config.score: must be a whole number from -5 to 1000, is 1.5`:   {"score": 1.5},
+		`config.score: must be a whole number from -5 to 1000, is 1001`:  {"score": "1001"},
+		`config.score: must be a whole number from -5 to 1000, is 1e+30`: {"score": 1e30},
+		`config.score: must be a number, is "many"`:                      {"score": "many"},
+		`config.mode: must be one of private, host, is "${meta.x}"`:      nil, // where it should be replaced by now
+		`config.score: must be a number, is "${meta.x}"`:                 nil,
+	} {
+		check := s.Validate
+		if bad == nil {
+			bad = map[string]any{"mode": "${meta.x}", "score": "${meta.x}"}
+			if err := s.Validate(bad); err != nil {
+				t.Errorf("in a job file: %v", err)
+			}
+			check = func(c map[string]any) error { _, err := s.Apply(c); return err }
+		}
+		if err := check(bad); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", bad, err, want)
+		}
+	}
+}
+
+func TestAConfigThatDoesNotFitTheStructNamesTheAttribute(t *testing.T) {
+	var into struct {
+		Score int `json:"score"`
+	}
+	if err := schema.Unmarshal([]byte(`{"score": 1.5}`), &into); !errdefs.IsInvalidArgument(err) || err.Error() != "config.score: a number 1.5 cannot be used as int" {
+		t.Error(err)
+	}
+}
+
 func TestInterpolatedStringsStandForAnyValueInAJobFileOnly(t *testing.T) {
 	config := map[string]any{"command": "x", "oom_score_adj": "${meta.adj}", "args": []any{"${NOMAD_PORT_http}"}}
 	if err := rawExec().Validate(config); err != nil {
@@ -142,6 +188,10 @@ func TestCheckFindsUnsoundSchemas(t *testing.T) {
 		"wrong default":     {Name: "a", Type: schema.Number, Default: "x"},
 		"useless default":   {Name: "a", Type: schema.Number, Default: 1, Required: true},
 		"no name":           {Type: schema.Number},
+		"values of a bool":  {Name: "a", Type: schema.Bool, OneOf: []string{"true"}},
+		"range of a string": {Name: "a", Type: schema.String, Range: &schema.Range{Max: 1}},
+		"empty range":       {Name: "a", Type: schema.Number, Range: &schema.Range{Min: 1}},
+		"default not in it": {Name: "a", Type: schema.String, OneOf: []string{"x"}, Default: "y"},
 	} {
 		s := schema.Schema{Attributes: []schema.Attribute{a}}
 		if s.Check() == nil {

@@ -58,6 +58,14 @@ type isolation struct {
 	IPCMode string   `json:"ipc_mode"`
 }
 
+// Modes of a namespace.
+const (
+	modePrivate = "private"
+	modeHost    = "host"
+)
+
+var modes = []string{modePrivate, modeHost}
+
 // defaultUser is who tasks run as that name nobody else.
 const defaultUser = "nobody"
 
@@ -74,15 +82,14 @@ func isolatedCapabilities() driver.Capabilities {
 }
 
 func isolatedAgentSchema() schema.Schema {
-	const private = "private"
 	caps := make([]any, 0, len(sandbox.DefaultCapabilities()))
 	for _, c := range sandbox.DefaultCapabilities() {
 		caps = append(caps, c)
 	}
 	return schema.Schema{Attributes: append([]schema.Attribute{
 		{Name: "allow_caps", Type: schema.ListString, Default: caps, Description: "capabilities that tasks may have, or all"},
-		{Name: "default_pid_mode", Type: schema.String, Default: private, Description: "pid namespace of tasks that say nothing: private or host"},
-		{Name: "default_ipc_mode", Type: schema.String, Default: private, Description: "ipc namespace of tasks that say nothing: private or host"},
+		{Name: "default_pid_mode", Type: schema.String, OneOf: modes, Default: modePrivate, Description: "pid namespace of tasks that say nothing: private or host"},
+		{Name: "default_ipc_mode", Type: schema.String, OneOf: modes, Default: modePrivate, Description: "ipc namespace of tasks that say nothing: private or host"},
 		{Name: "no_pivot_root", Type: schema.Bool, Default: false, Description: "change the root by chroot, on machines that run from a ram disk"},
 		{Name: "chroot_env", Type: schema.MapString, Description: "what tasks see of the machine: its path = path in the task; the usual system directories if empty"},
 	}, deniedUsersSchema()...)}
@@ -93,8 +100,8 @@ func isolationSchema() []schema.Attribute {
 		{Name: "work_dir", Type: schema.String, Description: "absolute directory, as the task sees it; / if empty"},
 		{Name: "cap_add", Type: schema.ListString, Description: "capabilities beyond the default, as far as allow_caps has them"},
 		{Name: "cap_drop", Type: schema.ListString, Description: "capabilities to go without, or all"},
-		{Name: "pid_mode", Type: schema.String, Description: "private, or host to see all processes of the machine"},
-		{Name: "ipc_mode", Type: schema.String, Description: "private, or host to share memory and message queues with the machine"},
+		{Name: "pid_mode", Type: schema.String, OneOf: modes, Description: "private, or host to see all processes of the machine"},
+		{Name: "ipc_mode", Type: schema.String, OneOf: modes, Description: "private, or host to share memory and message queues with the machine"},
 	}
 }
 
@@ -280,9 +287,9 @@ func isHost(mode, fallback string) (bool, error) {
 		mode = fallback
 	}
 	switch mode {
-	case "", "private":
+	case "", modePrivate:
 		return false, nil
-	case "host":
+	case modeHost:
 		return true, nil
 	}
 	return false, fmt.Errorf("%q is neither private nor host", mode)

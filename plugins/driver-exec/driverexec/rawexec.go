@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -52,6 +53,9 @@ type taskConfig struct {
 	DeniedEnvvars    []string            `json:"denied_envvars"`
 }
 
+// maxOOMScore is the kernel's: such a task is killed first.
+const maxOOMScore = 1000
+
 // rawExecIgnores is what of a task the driver does not act on: it sets no limit of
 // memory, and a task has the resolver of the machine.
 func rawExecIgnores(goos string) []string {
@@ -79,7 +83,7 @@ func (d *RawExec) Info() driver.Info {
 			{Name: "command", Type: schema.String, Required: true, Description: "program: absolute, in the task's directory, or in its PATH"},
 			{Name: "args", Type: schema.ListString, Description: "arguments"},
 			{Name: "work_dir", Type: schema.String, Description: "absolute directory to run in; the task's directory if empty"},
-			{Name: "oom_score_adj", Type: schema.Number, Description: "how readily the kernel kills the task when memory runs out, 0 to 1000"},
+			{Name: "oom_score_adj", Type: schema.Number, Range: &schema.Range{Min: 0, Max: maxOOMScore}, Description: "how readily the kernel kills the task when memory runs out, 0 to 1000"},
 			{Name: "cgroup_v1_override", Type: schema.ListMapString, Description: "cgroup by controller to run in"},
 			{Name: "cgroup_v2_override", Type: schema.String, Description: "cgroup to run in"},
 			{Name: "denied_envvars", Type: schema.ListString, Description: "variables, also as name*, that the task does not get"},
@@ -94,6 +98,9 @@ func (d *RawExec) SetConfig(_ context.Context, config []byte) error {
 		return err
 	}
 	if err := c.deniedUsers.parse(); err != nil {
+		return err
+	}
+	if err := checkPatterns(c.DeniedEnvvars); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -150,6 +157,16 @@ func (d *RawExec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driv
 	return handle, nil, err
 }
 
+// checkPatterns refuses a pattern that would match nothing for good.
+func checkPatterns(patterns []string) error {
+	for _, p := range patterns {
+		if _, err := path.Match(p, ""); err != nil {
+			return errdefs.InvalidArgumentf("denied_envvars: %q is no name of a variable and no pattern, as SECRET_*: %w", p, err)
+		}
+	}
+	return nil
+}
+
 // rawSpec resolves a task's config to what the supervisor runs.
 func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error) {
 	var c taskConfig
@@ -158,6 +175,9 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	}
 	invalid := func(err error) (supervisor.Spec, error) {
 		return supervisor.Spec{}, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
+	}
+	if err := checkPatterns(c.DeniedEnvvars); err != nil {
+		return invalid(fmt.Errorf("config.%w", err))
 	}
 	user, err := supervised.ResolveUser(task.User)
 	if err != nil {
@@ -181,8 +201,8 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	if err != nil {
 		return invalid(fmt.Errorf("config.command: %w", err))
 	}
-	if c.OOMScoreAdj != nil && (*c.OOMScoreAdj < 0 || *c.OOMScoreAdj > 1000) {
-		return invalid(fmt.Errorf("config.oom_score_adj: %d is not between 0 and 1000", *c.OOMScoreAdj))
+	if c.OOMScoreAdj != nil && (*c.OOMScoreAdj < 0 || *c.OOMScoreAdj > maxOOMScore) {
+		return invalid(fmt.Errorf("config.oom_score_adj: %d is not between 0 and %d", *c.OOMScoreAdj, maxOOMScore))
 	}
 	cgroups, err := overrides(c)
 	if err != nil {

@@ -178,6 +178,13 @@ func TestDeniedVariablesAndOOMScoreReachTheTask(t *testing.T) {
 	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != "321\n1\n" {
 		t.Fatalf("log %q, %v", out, err)
 	}
+	task.DriverConfig = []byte(`{"command": "/bin/true", "denied_envvars": ["SECRET_["]}`)
+	if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), `denied_envvars: "SECRET_["`) {
+		t.Errorf("a pattern that is none: %v", err)
+	}
+	if err := d.SetConfig(t.Context(), []byte(`{"enabled": true, "denied_envvars": ["["]}`)); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("a pattern that is none, of the agent: %v", err)
+	}
 	for _, score := range []int{-1, 1001} {
 		task.DriverConfig = fmt.Appendf(nil, `{"command": "/bin/true", "oom_score_adj": %d}`, score)
 		if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "oom_score_adj") {

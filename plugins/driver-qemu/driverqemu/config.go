@@ -60,8 +60,8 @@ func info() driver.Info {
 		}},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 			{Name: "image_path", Type: schema.String, Required: true, Description: "disk image: relative to the task's directory, or absolute"},
-			{Name: "drive_interface", Type: schema.String, Description: "how the image is attached: " + strings.Join(driveInterfaces, ", ") + "; ide if empty"},
-			{Name: "accelerator", Type: schema.String, Description: "tcg, or kvm where the node has it; tcg if empty"},
+			{Name: "drive_interface", Type: schema.String, OneOf: driveInterfaces, Description: "how the image is attached; ide if empty"},
+			{Name: "accelerator", Type: schema.String, OneOf: []string{acceleratorTCG, acceleratorKVM}, Description: "tcg, or kvm where the node has it; tcg if empty"},
 			{Name: "emulator", Type: schema.String, Description: "program to run; " + defaultEmulator + " if empty"},
 			{Name: "machine_type", Type: schema.String, Description: "machine to emulate; pc if empty"},
 			{Name: "args", Type: schema.ListString, Description: "more options of QEMU, as far as the agent's config allows them"},

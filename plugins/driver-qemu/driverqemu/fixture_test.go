@@ -187,6 +187,15 @@ func (n *node) refused(task *driver.TaskConfig, class errdefs.Class, why string)
 	}
 }
 
+// refusedByItsSchema checks that a config is refused before a node has it.
+func (n *node) refusedByItsSchema(config map[string]any, why string) {
+	n.t.Helper()
+	info := n.d.Info()
+	if err := info.TaskConfigSchema.Validate(config); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), why) {
+		n.t.Errorf("%v; want %q", err, why)
+	}
+}
+
 func (n *node) destroy(task *driver.TaskConfig) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -110,7 +110,7 @@ func TestEveryDriveInterfaceOfThisMachineIsAttached(t *testing.T) {
 		}
 		n.attached(kind)
 	}
-	n.refused(n.task(map[string]any{"image_path": "disk.img", "drive_interface": "usb"}), errdefs.InvalidArgument, "drive_interface")
+	n.refusedByItsSchema(map[string]any{"image_path": "disk.img", "drive_interface": "usb"}, "config.drive_interface: must be one of ide, virtio")
 }
 
 func (n *node) attached(kind string) {
@@ -163,7 +163,7 @@ func TestQEMUsOwnWordsComeBackWhenItRefusesAMachine(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	n.refused(n.task(map[string]any{"image_path": "disk.img", "machine_type": "pc,dumpdtb=/etc/x"}), errdefs.InvalidArgument, "machine_type")
-	n.refused(n.task(map[string]any{"image_path": "disk.img", "accelerator": "xen"}), errdefs.InvalidArgument, "accelerator")
+	n.refusedByItsSchema(map[string]any{"image_path": "disk.img", "accelerator": "xen"}, "config.accelerator: must be one of tcg, kvm")
 	n.refused(n.task(map[string]any{"image_path": "disk.img", "port_map": []any{map[string]any{"nobody": 80}}}), errdefs.InvalidArgument, "nobody")
 }
 
