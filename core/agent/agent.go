@@ -15,6 +15,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -119,6 +120,7 @@ type Agent struct {
 	registered  sync.Once
 	lostSession atomic.Bool
 	session     sessionState
+	http        *rpc.HTTPListener
 	seenIndex   atomic.Uint64 // of the newest assignments that were acted upon
 	changed     chan struct{}
 	collect     chan struct{} // something has ended: maybe there is garbage
@@ -154,7 +156,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		cfg: cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1),
+		http: rpc.NewHTTPListener(),
+		cfg:  cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1),
 		collect: make(chan struct{}, 1), allocs: map[string]*alloc.Runner{}, known: map[string]uint64{}, orphans: map[string]bool{}, waiting: map[string]*model.Allocation{},
 	}
 	if err := a.open(ctx); err != nil {
@@ -270,6 +273,9 @@ func (a *Agent) Start(ctx context.Context) error {
 	}
 	return nil
 }
+
+// HTTP is the listener of requests to the agent that come over the session.
+func (a *Agent) HTTP() net.Listener { return a.http.Open() }
 
 // Ready is closed once the node has registered.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }

@@ -45,6 +45,8 @@ func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send 
 		return with(call, func(q rpc.PluginRequest) error { return a.answerPlugin(q.Name, send) })
 	case rpc.MethodChangePlugin, rpc.MethodInstallPlugin:
 		return with(call, func(q rpc.PluginRequest) error { return a.changePlugin(ctx, q, in, send) })
+	case rpc.MethodHTTP:
+		return a.http.Answer(ctx, in, send)
 	case rpc.MethodExec:
 		return with(call, func(q rpc.ExecRequest) error { return a.exec(ctx, q, in, send) })
 	}

@@ -99,11 +99,11 @@ type ExportRequest struct {
 }
 
 func (s *Server) inspectionRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/agent/host", verbs{get: s.debugOnly(s.agentHost)})
+	s.mount(mux, "/v1/agent/host", verbs{get: s.thatAgent(s.debugOnly(s.agentHost))})
 	s.mount(mux, "/v1/agent/reload", verbs{put: s.agentReload})
-	s.mount(mux, "/v1/agent/pprof/{kind}", verbs{get: s.debugOnly(s.agentProfile)})
-	s.mount(mux, "/v1/agent/monitor", verbs{get: s.agentMonitor})
-	s.mount(mux, "/v1/agent/monitor/export", verbs{get: s.exportLogs})
+	s.mount(mux, "/v1/agent/pprof/{kind}", verbs{get: s.thatAgent(s.debugOnly(s.agentProfile))})
+	s.mount(mux, "/v1/agent/monitor", verbs{get: s.thatAgent(s.agentMonitor)})
+	s.mount(mux, "/v1/agent/monitor/export", verbs{get: s.thatAgent(s.exportLogs)})
 }
 
 func (s *Server) schedulerRoutes(mux *http.ServeMux) {
@@ -119,6 +119,23 @@ func (s *Server) debugOnly(h handler) handler {
 			return nil, fail(http.StatusForbidden, "Permission denied")
 		}
 		return h(w, r)
+	}
+}
+
+// thatAgent hands a request on that names another node.
+func (s *Server) thatAgent(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		q := r.URL.Query()
+		named := q.Get("node_id")
+		if s.cfg.AgentOf == nil || named == "" || q.Get("server_id") != "" || s.isMyNode(r, named) {
+			return h(w, r)
+		}
+		agent, err := s.cfg.AgentOf(named)
+		if err != nil {
+			return nil, err
+		}
+		agent.ServeHTTP(w, r)
+		return done, nil
 	}
 }
 

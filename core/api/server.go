@@ -37,6 +37,9 @@ type Config struct {
 	// HeaderTimeout is how long a connection may take to send the head of a
 	// request; 0 is 10 seconds.
 	HeaderTimeout time.Duration
+	// AgentOf hands requests on to the agent of another node; nil where none can be
+	// reached.
+	AgentOf func(nodeID string) (http.Handler, error)
 }
 
 // Server answers the public HTTP API.

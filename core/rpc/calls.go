@@ -30,6 +30,7 @@ const (
 	MethodStreamFile  = "fs.stream" // FileRequest; a StreamFrame each
 	MethodStreamLogs  = "fs.logs"   // LogRequest; a StreamFrame each
 	MethodExec        = "exec"      // ExecRequest; input and output messages as JSON
+	MethodHTTP        = "http"      // no request; a connection to the agent's HTTP API, bytes both ways
 
 	MethodPlugins       = "plugin.list"    // no request; []*model.AgentPlugin
 	MethodPlugin        = "plugin.read"    // PluginRequest with a Name; *model.AgentPlugin

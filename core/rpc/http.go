@@ -4,10 +4,14 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -40,8 +44,7 @@ func httpStream() grpc.StreamDesc {
 // HTTP is the listener whose connections are those that nodes open with DialHTTP.
 // Without somebody who accepts, they are refused.
 func (s *Server) HTTP() net.Listener {
-	s.http.open()
-	return s.http
+	return s.http.Open()
 }
 
 // DialHTTP opens a connection to the HTTP API of the servers. It ends with Close,
@@ -62,52 +65,125 @@ func (c *Client) DialHTTP(ctx context.Context) (net.Conn, error) {
 	}
 	ours, theirs := net.Pipe()
 	go func() {
-		defer cancel()
-		carry(theirs, stream)
+		defer cancel() // the other side hears of it so
+		carry(theirs, receiver(stream), sender(stream))
 	}()
 	return ours, nil
 }
 
-// bytesStream is either side of a stream of bytes.
-type bytesStream interface {
-	SendMsg(any) error
-	RecvMsg(any) error
+// receiver and sender are the two directions of a stream of bytes.
+func receiver(stream interface{ RecvMsg(any) error }) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		var piece filePiece
+		err := stream.RecvMsg(&piece)
+		return piece.Data, err
+	}
 }
 
-// carry moves bytes between a connection and a stream until one of them ends.
-func carry(conn net.Conn, stream bytesStream) {
-	go func() { // ends with the stream
+func sender(stream interface{ SendMsg(any) error }) func([]byte) error {
+	return func(b []byte) error { return stream.SendMsg(&filePiece{Data: b}) }
+}
+
+// carry moves bytes between a connection and what stands for its other end until
+// one of them ends. send must not keep what it gets; receive ends soon after carry
+// has returned.
+func carry(conn net.Conn, receive func() ([]byte, error), send func([]byte) error) {
+	defer conn.Close()
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
 		defer conn.Close()
 		for {
-			var piece filePiece
-			if stream.RecvMsg(&piece) != nil {
+			data, err := receive()
+			if err != nil {
 				return
 			}
-			if _, err := conn.Write(piece.Data); err != nil {
+			if _, err := conn.Write(data); err != nil {
 				return
 			}
 		}
 	}()
-	defer conn.Close()
 	buf := make([]byte, httpPiece)
 	for {
 		n, err := conn.Read(buf)
-		if n > 0 {
-			if stream.SendMsg(&filePiece{Data: buf[:n]}) != nil {
-				break
-			}
+		if n > 0 && send(buf[:n]) != nil {
+			<-received // the other end is gone; what it has said until then counts
+			return
 		}
 		if err != nil {
-			break
+			return
 		}
-	}
-	if s, ok := stream.(grpc.ClientStream); ok {
-		_ = s.CloseSend() // the other side ends when it hears of it, or breaks off
 	}
 }
 
-// httpListener hands connections of nodes to who serves the HTTP API.
-type httpListener struct {
+// DialNode opens a connection to the HTTP API of a node's agent, over its session.
+// It ends with Close.
+func DialNode(node Node) net.Conn {
+	ours, theirs := net.Pipe()
+	conn := &toAgent{Conn: ours}
+	ctx, cancel := context.WithCancel(context.Background())
+	in, out, ended := make(chan []byte), make(chan []byte), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer close(out)
+		err := node.Call(ctx, Call{Method: MethodHTTP}, in, func(b []byte) error {
+			select {
+			case out <- bytes.Clone(b):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		if err != nil {
+			conn.failure.Store(&err)
+		}
+	}()
+	go func() {
+		defer cancel()
+		carry(theirs, from(ctx, out), func(b []byte) error {
+			select {
+			case in <- bytes.Clone(b):
+				return nil
+			case <-ended:
+				return net.ErrClosed
+			}
+		})
+	}()
+	return conn
+}
+
+// from receives from a channel.
+func from(ctx context.Context, in <-chan []byte) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		select {
+		case b, ok := <-in:
+			if !ok {
+				return nil, io.EOF
+			}
+			return b, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// toAgent is a connection to a node's agent. Why there is none is told by Read.
+type toAgent struct {
+	net.Conn
+	failure atomic.Pointer[error]
+}
+
+func (c *toAgent) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if why := c.failure.Load(); why != nil && errors.Is(err, io.EOF) {
+		err = *why
+	}
+	return n, err
+}
+
+// HTTPListener hands connections that came over others to who serves the HTTP API.
+// Without somebody who accepts, they are refused.
+type HTTPListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
@@ -116,41 +192,55 @@ type httpListener struct {
 	serving bool
 }
 
-func newHTTPListener() *httpListener {
-	return &httpListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+// NewHTTPListener returns a listener; nobody accepts yet.
+func NewHTTPListener() *HTTPListener {
+	return &HTTPListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-func (l *httpListener) open() {
+// Open says that somebody accepts from now on.
+func (l *HTTPListener) Open() net.Listener {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.serving = true
+	return l
 }
 
-func (l *httpListener) serve(stream grpc.ServerStream) error {
+func (l *HTTPListener) serve(stream grpc.ServerStream) error {
+	peers := net.Addr(elsewhere{})
+	if p, ok := peer.FromContext(stream.Context()); ok {
+		peers = p.Addr
+	}
+	return l.take(stream.Context(), peers, receiver(stream), sender(stream))
+}
+
+// Answer serves a connection that a server opened with DialNode.
+func (l *HTTPListener) Answer(ctx context.Context, in <-chan []byte, send func([]byte) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return l.take(ctx, elsewhere{}, from(ctx, in), send)
+}
+
+func (l *HTTPListener) take(ctx context.Context, peers net.Addr, receive func() ([]byte, error), send func([]byte) error) error {
 	l.mu.Lock()
 	serving := l.serving
 	l.mu.Unlock()
 	if !serving {
-		return errdefs.Unimplementedf("this server does not serve the HTTP API to nodes")
+		return errdefs.Unavailablef("this agent does not serve its HTTP API yet")
 	}
 	ours, theirs := net.Pipe()
-	from := net.Addr(ours.RemoteAddr())
-	if p, ok := peer.FromContext(stream.Context()); ok {
-		from = p.Addr
-	}
 	select {
-	case l.conns <- &fromNode{ours, from}:
+	case l.conns <- &inner{ours, peers}:
 	case <-l.closed:
-		return errdefs.Unavailablef("this server is ending")
-	case <-stream.Context().Done():
-		return stream.Context().Err()
+		return errdefs.Unavailablef("this agent is ending")
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	carry(theirs, stream)
+	carry(theirs, receive, send)
 	return nil
 }
 
-// Accept waits for the next connection of a node.
-func (l *httpListener) Accept() (net.Conn, error) {
+// Accept waits for the next connection.
+func (l *HTTPListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
 		return c, nil
@@ -160,24 +250,25 @@ func (l *httpListener) Accept() (net.Conn, error) {
 }
 
 // Close refuses further connections.
-func (l *httpListener) Close() error {
+func (l *HTTPListener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil
 }
 
 // Addr is no address that can be dialed.
-func (l *httpListener) Addr() net.Addr { return nodesAddr{} }
+func (l *HTTPListener) Addr() net.Addr { return elsewhere{} }
 
-type nodesAddr struct{}
+// elsewhere is the address of who is known by another connection.
+type elsewhere struct{}
 
-func (nodesAddr) Network() string { return "rpc" }
-func (nodesAddr) String() string  { return "the nodes' connections" }
+func (elsewhere) Network() string { return "rpc" }
+func (elsewhere) String() string  { return "another machine of the cluster" }
 
-// fromNode is a connection whose other end is a node.
-type fromNode struct {
+// inner is a connection within another, with the address of that one's other end.
+type inner struct {
 	net.Conn
-	from net.Addr
+	peer net.Addr
 }
 
-// RemoteAddr is the node's address.
-func (c *fromNode) RemoteAddr() net.Addr { return c.from }
+// RemoteAddr is the other machine's address.
+func (c *inner) RemoteAddr() net.Addr { return c.peer }

@@ -106,6 +106,62 @@ func TestHTTPRequestsTravelOverTheNodesConnectionAsTheyAre(t *testing.T) {
 	}
 }
 
+// agentOf is a node whose only answer is its HTTP API.
+type agentOf struct{ http *rpc.HTTPListener }
+
+func (a agentOf) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error {
+	if call.Method != rpc.MethodHTTP {
+		return errdefs.Unimplementedf("no %s", call.Method)
+	}
+	return a.http.Answer(ctx, in, send)
+}
+
+func TestAServerReachesTheHTTPAPIOfANodeOverItsSession(t *testing.T) {
+	f, c, _ := connect(t)
+	node := agentOf{rpc.NewHTTPListener()}
+	remote, _, _ := attach(t, f, c, node)
+	ask := func(path, body string) (*http.Response, error) {
+		client := http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext:       func(context.Context, string, string) (net.Conn, error) { return rpc.DialNode(remote), nil },
+		}}
+		return client.Post("http://node"+path, "text/plain", strings.NewReader(body))
+	}
+	if _, err := ask("/echo", "x"); err == nil || !strings.Contains(err.Error(), "does not serve its HTTP API yet") {
+		t.Errorf("before it serves: %v", err)
+	}
+	gone := make(chan struct{})
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/echo" {
+			_, _ = io.Copy(w, r.Body) // the test compares what comes
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush() // the test waits for the head
+		<-r.Context().Done()
+		close(gone)
+	})}
+	served := make(chan error, 1)
+	l := node.http.Open()
+	go func() { served <- srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close(); <-served })
+	big := strings.Repeat("0123456789", 100_000)
+	r, err := ask("/echo", big)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	r.Body.Close()
+	if err != nil || string(body) != big {
+		t.Fatalf("%d bytes of %d, %v", len(body), len(big), err)
+	}
+	if r, err = ask("/stream", ""); err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	<-gone // who goes ends the request on the node
+}
+
 func TestHTTPRequestsFailAtOnceWhereNobodyAnswers(t *testing.T) {
 	f, c, s := connect(t)
 	read := func() error {

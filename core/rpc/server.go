@@ -24,7 +24,7 @@ import (
 type Server struct {
 	servers Servers
 	grpc    *grpc.Server
-	http    *httpListener
+	http    *HTTPListener
 
 	mu    sync.Mutex
 	calls map[string]*remoteCall // that wait for the node to answer, by id
@@ -36,7 +36,7 @@ func NewServer(servers Servers, config *tls.Config) *Server {
 	if config != nil {
 		secure = credentials.NewTLS(config)
 	}
-	s := &Server{servers: servers, http: newHTTPListener(), calls: map[string]*remoteCall{}}
+	s := &Server{servers: servers, http: NewHTTPListener(), calls: map[string]*remoteCall{}}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(secure),
 		grpc.ForceServerCodec(newWireCodec()),

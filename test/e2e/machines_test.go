@@ -107,8 +107,9 @@ func (w *network) machine(name, config string) *agent {
 	if a.Client, err = client.New(client.Config{Address: a.addr}); err != nil {
 		w.t.Fatal(err)
 	}
-	a.write("agent.hcl", 0o600, fmt.Sprintf("name = %q\nbind_addr = %q\ndata_dir = %q\nplugin_dir = %q\n%s\n", name, address, a.data, filepath.Join(dir, "plugins"), config))
+	a.write("agent.hcl", 0o600, fmt.Sprintf("name = %q\nbind_addr = %q\ndata_dir = %q\nplugin_dir = %q\nenable_debug = true\n%s\n", name, address, a.data, filepath.Join(dir, "plugins"), config))
 	a.plugin("driver-exec", fmt.Sprintf("export DROVER_PLUGIN_STATE_DIR=%s/state DROVER_SUPERVISOR_IDLE=2s; exec %s/driver-exec \"$@\"", dir, bin))
+	a.plugin("stats-host", "exec "+bin+"/drover-plugins stats-host")
 	return a
 }
 

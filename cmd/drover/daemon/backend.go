@@ -32,6 +32,7 @@ func (d *Daemon) newAPI() *api.Server {
 		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, ConnsPerClient: connsPerClient(d.cfg),
 	}
 	if d.server != nil {
+		cfg.AgentOf = d.agentOf
 		return api.New(serverBackend{d, d.server.Endpoint()}, d.log, cfg)
 	}
 	return api.NewNode(nodeBackend{d, d.ownCalls()}, d.node.HasAlloc, d.forward(), d.log, cfg)

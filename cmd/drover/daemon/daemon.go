@@ -100,6 +100,9 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	if d.sessions != nil {
 		inner = append(inner, d.sessions.HTTP())
 	}
+	if d.node != nil {
+		inner = append(inner, d.node.HTTP())
+	}
 	d.work.Go(func() {
 		if err := d.api.Serve(run, d.http, inner...); err != nil {
 			log.Error("the HTTP API has ended", "error", err)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -93,24 +94,43 @@ func (d *Daemon) dialServers() error {
 
 // forward hands requests on to the servers.
 func (d *Daemon) forward() http.Handler {
+	return d.proxy(&http.Transport{
+		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return d.link.DialHTTP(ctx) },
+		MaxConnsPerHost: maxForwarded, MaxIdleConnsPerHost: maxForwarded / 8, IdleConnTimeout: idleForwarded,
+	}, func(err error) string {
+		return fmt.Sprintf("this agent is only a node, and no server answers at %s: %v", strings.Join(d.link.Known(), ", "), err)
+	})
+}
+
+// agentOf hands requests on to the agent of a node.
+func (d *Daemon) agentOf(nodeID string) (http.Handler, error) {
+	node, err := d.server.Endpoint().Nodes(nodeID)
+	if err != nil {
+		return nil, err
+	}
+	return d.proxy(&http.Transport{
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return rpc.DialNode(node), nil },
+		DisableKeepAlives: true,
+	}, func(err error) string { return fmt.Sprintf("the agent of node %s does not answer: %v", nodeID, err) }), nil
+}
+
+// proxy hands requests on as they are.
+func (d *Daemon) proxy(over *http.Transport, failure func(error) string) http.Handler {
+	over.DisableCompression = true // the answer is passed on as it is
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: "servers"})
+			r.SetURL(&url.URL{Scheme: "http", Host: "cluster"}) // nobody reads the name
 			r.Out.Host = r.In.Host
 			r.SetXForwarded()
 		},
-		Transport: &http.Transport{
-			DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return d.link.DialHTTP(ctx) },
-			MaxConnsPerHost: maxForwarded, MaxIdleConnsPerHost: maxForwarded / 8, IdleConnTimeout: idleForwarded,
-			DisableCompression: true, // the answer is passed on as it is
-		},
+		Transport:     over,
 		FlushInterval: -1, // streams are not held back
 		ErrorLog:      d.log.Named("forward").StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			d.log.Debug("a request could not be handed on to a server", "method", r.Method, "path", r.URL.Path, "error", err)
+			d.log.Debug("a request could not be handed on", "method", r.Method, "path", r.URL.Path, "error", err)
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.WriteHeader(http.StatusInternalServerError)
-			fmt.Fprintf(w, "this agent is only a node, and no server answers at %s: %v", strings.Join(d.link.Known(), ", "), err)
+			_, _ = io.WriteString(w, failure(err)) // the client is gone if this fails
 		},
 	}
 }
