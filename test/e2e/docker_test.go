@@ -28,12 +28,19 @@ func dockerAgent(t *testing.T) (*agent, *dockertest.Daemon) {
 func dockerAgentWith(t *testing.T, config string) (*agent, *dockertest.Daemon) {
 	t.Helper()
 	a := newAgent(t)
+	d := a.dockerd()
+	return a.dockerAt(d, config), d
+}
+
+// dockerd starts a Docker daemon.
+func (a *agent) dockerd() *dockertest.Daemon {
+	a.t.Helper()
 	d, err := dockertest.Start()
 	if err != nil {
-		t.Skipf("no Docker daemon: %v", err)
+		a.t.Skipf("no Docker daemon: %v", err)
 	}
-	t.Cleanup(d.Remove)
-	return a.dockerAt(d, config), d
+	a.t.Cleanup(d.Remove)
+	return d
 }
 
 // dockerAt starts the agent with a docker driver that uses a daemon.

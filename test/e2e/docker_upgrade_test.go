@@ -75,11 +75,7 @@ const counting = `job "count" {
 func count(t *testing.T, plugin string, n int) *counters {
 	t.Helper()
 	a := newAgent(t)
-	d, err := dockertest.Start()
-	if err != nil {
-		t.Skipf("no Docker daemon: %v", err)
-	}
-	t.Cleanup(d.Remove)
+	d := a.dockerd()
 	body, err := os.ReadFile(plugin)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 func TestManyTasksOnOneKeyOpenOneWatch(t *testing.T) {
@@ -149,6 +150,32 @@ func TestAFileThatATemplateReadsIsWatched(t *testing.T) {
 			t.Errorf("file %q", w.read("local/out"))
 		}
 	})
+}
+
+func TestFirstIsOverAtOnceWhereItWasDone(t *testing.T) {
+	w, s := watched(t)
+	w.add(`{{ (nomadVar "a").x }}`, func(m *model.Template) { m.Splay = 0 })
+	s.put("a", map[string]string{"x": "1"})
+	r := w.open()
+	w.first(r)
+	s.put("a", map[string]string{"x": "2"})
+	if _, ok := w.change(r, 10*time.Second); !ok {
+		t.Fatal("no change")
+	} // so what follows changes is at work
+	done := make(chan error, 1)
+	go func() { done <- r.First(t.Context()) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for what follows the changes, which never ends")
+	}
+	r.Close()
+	if err := r.First(t.Context()); !errdefs.IsCanceled(err) {
+		t.Errorf("after Close: %v", err)
+	}
 }
 
 func TestClosingEndsFirst(t *testing.T) {

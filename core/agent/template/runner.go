@@ -99,6 +99,10 @@ func (r *Runner) open(ctx context.Context, spec *model.Template) (*rendered, err
 // after Config.Retry.Attempts errors of the Source. After an error it can be
 // called again.
 func (r *Runner) First(ctx context.Context) error {
+	// A task that is restarted asks again, and by then the loop is what is busy.
+	if r.isFirst() && r.ctx.Err() == nil {
+		return nil
+	}
 	r.busy.Lock()
 	defer r.busy.Unlock()
 	if r.closed {
