@@ -6,6 +6,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -37,6 +38,9 @@ type Config struct {
 	// HeaderTimeout is how long a connection may take to send the head of a
 	// request; 0 is 10 seconds.
 	HeaderTimeout time.Duration
+	// TLS is what the port speaks; nil is plain HTTP. Inner listeners are as secure
+	// as what they are in.
+	TLS *tls.Config
 	// AgentOf hands requests on to the agent of another node; nil where none can be
 	// reached.
 	AgentOf func(nodeID string) (http.Handler, error)
@@ -97,7 +101,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listene
 		defer func() { cancel(); <-fed }()
 	}
 	done := make(chan error, 1+len(inner))
-	go func() { done <- srv.Serve(limitConns(l, cmp.Or(s.cfg.ConnsPerClient, DefaultConnsPerClient))) }()
+	outer := limitConns(l, cmp.Or(s.cfg.ConnsPerClient, DefaultConnsPerClient))
+	if s.cfg.TLS != nil {
+		outer = tls.NewListener(outer, s.cfg.TLS)
+	}
+	go func() { done <- srv.Serve(outer) }()
 	for _, more := range inner {
 		go func() { done <- srv.Serve(more) }()
 	}

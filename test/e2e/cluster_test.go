@@ -18,6 +18,7 @@ import (
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/internal/testkit"
 )
 
@@ -367,7 +368,8 @@ func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
 	m := &machines{t: t, nodes: map[string]*agent{}}
 	m.server = w.machine("srv", "server { enabled = true }\n"+secured(ours.Machine("srv", "server.global.nomad", true)))
 	m.server.launch()
-	impostor := w.machine("impostor", "server { enabled = true }\n"+secured(ours.Machine("impostor", "client.global.nomad", true)))
+	other := ours.Machine("impostor", "client.global.nomad", true)
+	impostor := w.machine("impostor", "server { enabled = true }\n"+secured(other)+"tls {\n  http = true\n  verify_https_client = true\n}")
 	impostor.launch()
 	for name, config := range map[string]string{
 		"a":        nodeOf(m.server) + secured(ours.Machine("a", "client.global.nomad", true)),
@@ -398,8 +400,29 @@ func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
 		}
 	}
 	m.ready("a") // and nobody else
+	overHTTPS(t, impostor, other, theirs.Machine("reader", "client.global.nomad", false))
 	if log := m.nodes["misled"].log(); !strings.Contains(log, "server.global.nomad") {
 		t.Errorf("a node that was sent to another node says\n%s", log)
+	}
+}
+
+// overHTTPS asks an agent whose HTTP API wants certificates of its authority.
+func overHTTPS(t *testing.T, a *agent, ours, theirs rpc.TLS) {
+	t.Helper()
+	ask := func(more ...string) (string, int) {
+		return a.cli(append([]string{"server", "members", "-address", "https" + strings.TrimPrefix(a.addr, "http"), "-ca-cert", ours.CAFile, "-tls-server-name", "client.global.nomad"}, more...)...)
+	}
+	if out, code := ask("-client-cert", ours.CertFile, "-client-key", ours.KeyFile); code != 0 || !strings.Contains(out, "impostor.global") {
+		t.Errorf("with a certificate: exit code %d, %s", code, out)
+	}
+	if out, code := ask("-client-cert", theirs.CertFile, "-client-key", theirs.KeyFile); code != 1 {
+		t.Errorf("with a certificate of others: exit code %d, %s", code, out)
+	}
+	if out, code := ask(); code != 1 {
+		t.Errorf("without a certificate: exit code %d, %s", code, out)
+	}
+	if code, body := a.get("/v1/agent/self"); code != 400 || !strings.Contains(body, "HTTPS") {
+		t.Errorf("without TLS: %d %s", code, body)
 	}
 }
 

@@ -27,15 +27,19 @@ type nodeBackend struct {
 var _ api.Local = nodeBackend{}
 
 // newAPI is the API of what this agent is.
-func (d *Daemon) newAPI() *api.Server {
+func (d *Daemon) newAPI() (*api.Server, error) {
+	secure, err := d.httpTLS()
+	if err != nil {
+		return nil, err
+	}
 	cfg := api.Config{
-		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, ConnsPerClient: connsPerClient(d.cfg),
+		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, ConnsPerClient: connsPerClient(d.cfg), TLS: secure,
 	}
 	if d.server != nil {
 		cfg.AgentOf = d.agentOf
-		return api.New(serverBackend{d, d.server.Endpoint()}, d.log, cfg)
+		return api.New(serverBackend{d, d.server.Endpoint()}, d.log, cfg), nil
 	}
-	return api.NewNode(nodeBackend{d, d.ownCalls()}, d.node.HasAlloc, d.forward(), d.log, cfg)
+	return api.NewNode(nodeBackend{d, d.ownCalls()}, d.node.HasAlloc, d.forward(), d.log, cfg), nil
 }
 
 // ownCalls are calls to this agent's node.

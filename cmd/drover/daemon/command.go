@@ -296,7 +296,11 @@ func (c *Command) banner(d *Daemon) {
 		sides = "server and node"
 	}
 	fmt.Fprintf(c.Out, "==> Drover agent started: %s\n", c.Version)
-	fmt.Fprintf(c.Out, "    HTTP API: http://%s\n", d.httpAddr())
+	scheme := "http"
+	if d.cfg.TLS.HTTP {
+		scheme = "https"
+	}
+	fmt.Fprintf(c.Out, "    HTTP API: %s://%s\n", scheme, d.httpAddr())
 	fmt.Fprintf(c.Out, "       Sides: %s\n", sides)
 	switch {
 	case d.link != nil:

@@ -95,7 +95,9 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	d.cancel = cancel
 	d.addSources()
 	d.work.Go(func() { d.metrics.Run(run) })
-	d.api = d.newAPI()
+	if d.api, err = d.newAPI(); err != nil {
+		return nil, err
+	}
 	var inner []net.Listener
 	if d.sessions != nil {
 		inner = append(inner, d.sessions.HTTP())
@@ -298,7 +300,7 @@ func (d *Daemon) describeNode() *model.Node {
 	c := d.cfg.Client
 	n := &model.Node{
 		Name: d.cfg.Name, Datacenter: d.cfg.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
-		HTTPAddr: d.httpAddr(), NodeMaxAllocs: c.NodeMaxAllocs,
+		HTTPAddr: d.httpAddr(), TLSEnabled: d.cfg.TLS.HTTP, NodeMaxAllocs: c.NodeMaxAllocs,
 		ReservedResources: &model.NodeReservedResources{
 			Cpu: model.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU)}, Memory: model.NodeReservedMemoryResources{MemoryMB: uint64(c.Reserved.MemoryMB)},
 			Disk: model.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)}, Networks: model.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},

@@ -30,13 +30,29 @@ const (
 	idleForwarded = time.Minute
 )
 
-// machineTLS is the mutual TLS between machines; false without.
-func (d *Daemon) machineTLS() (rpc.TLS, bool) {
+// machineTLS is the TLS of this machine.
+func (d *Daemon) machineTLS() rpc.TLS {
 	t := d.cfg.TLS
 	return rpc.TLS{
 		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, Region: d.cfg.Region,
 		VerifyServerHostname: t.VerifyServerHostname, MinVersion: t.Version(),
-	}, t.RPC
+	}
+}
+
+// httpTLS is what the port of the HTTP API speaks; nil is plain HTTP.
+func (d *Daemon) httpTLS() (*tls.Config, error) {
+	if !d.cfg.TLS.HTTP {
+		return nil, nil
+	}
+	out, err := d.machineTLS().Server()
+	if err != nil {
+		return nil, err
+	}
+	if !d.cfg.TLS.VerifyHTTPSClient {
+		out.ClientAuth = tls.NoClientCert
+	}
+	out.NextProtos = []string{"http/1.1"} // websockets are upgrades of it
+	return out, nil
 }
 
 // listenForNodes opens the port of the servers. A dev agent whose port is taken
@@ -60,9 +76,9 @@ func (d *Daemon) serveNodes() error {
 		return nil
 	}
 	var secure *tls.Config
-	if t, ok := d.machineTLS(); ok {
+	if d.cfg.TLS.RPC {
 		var err error
-		if secure, err = t.Server(); err != nil {
+		if secure, err = d.machineTLS().Server(); err != nil {
 			return err
 		}
 	}
@@ -79,9 +95,9 @@ func (d *Daemon) serveNodes() error {
 // with the first request, and again whenever it is lost.
 func (d *Daemon) dialServers() error {
 	var secure *tls.Config
-	if t, ok := d.machineTLS(); ok {
+	if d.cfg.TLS.RPC {
 		var err error
-		if secure, err = t.Client(); err != nil {
+		if secure, err = d.machineTLS().Client(); err != nil {
 			return err
 		}
 	}

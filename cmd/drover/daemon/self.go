@@ -166,10 +166,10 @@ func (d *Daemon) Health() *api.AgentHealth {
 func nodeHealth(node *agent.Agent) *api.HealthStatus {
 	session := node.Session()
 	switch {
-	case session.Lost != nil:
-		return &api.HealthStatus{Message: "no session with a server: " + session.Lost.Error()}
 	case session.Heard.IsZero():
 		return &api.HealthStatus{Message: "the node has not registered yet"}
+	case session.Lost != nil: // tasks go on; to start the agent again would not help
+		return &api.HealthStatus{Ok: true, Message: "ok, but no session with a server: " + session.Lost.Error()}
 	}
 	return &api.HealthStatus{Ok: true, Message: "ok"}
 }
