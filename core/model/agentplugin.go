@@ -16,7 +16,8 @@ type AgentPlugin struct {
 	Reattached bool // the process was there before the agent
 	Drivers    []string
 	Devices    []string
-	Tasks      int // tasks of its drivers that the agent knows
+	Collectors []string // those that measure the machine
+	Tasks      int      // tasks of its drivers that the agent knows
 	// LastError is why the plugin does not work, UpgradeError why the newest
 	// version that was tried does not run.
 	LastError    string

@@ -91,9 +91,12 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// serves is what a plugin gives jobs.
+// serves is what a plugin gives jobs and the node. One name may be there for several
+// of them.
 func serves(p *model.AgentPlugin) string {
-	return strings.Join(slices.Concat(p.Drivers, p.Devices), ", ")
+	names := slices.Concat(p.Drivers, p.Devices, p.Collectors)
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 func (s *session) describePlugin(p *model.AgentPlugin) {
@@ -103,11 +106,12 @@ func (s *session) describePlugin(p *model.AgentPlugin) {
 	}
 	s.pairs("Name", p.Name, "Version", p.Version, "State", p.State, "Process", process, "Path", p.Path, "Digest", p.Digest,
 		"Previous", p.Previous, "Drivers", strings.Join(p.Drivers, ", "), "Devices", strings.Join(p.Devices, ", "),
+		"Collectors", strings.Join(p.Collectors, ", "),
 		"Tasks", text(p.Tasks), "Restarts", text(p.Restarts))
-	for title, why := range map[string]string{"Error": p.LastError, "Upgrade": p.UpgradeError} {
-		if why != "" {
-			s.title("\n%s", title)
-			s.printf("%s", why)
+	for _, part := range []struct{ title, why string }{{"Error", p.LastError}, {"Upgrade", p.UpgradeError}} {
+		if part.why != "" {
+			s.title("\n%s", part.title)
+			s.printf("%s", part.why)
 		}
 	}
 	if len(p.Bad) > 0 {

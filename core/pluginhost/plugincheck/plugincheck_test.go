@@ -19,6 +19,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
 	"github.com/drover-project/drover/core/pluginhost/plugincheck"
 	"github.com/drover-project/drover/sdk/conformance"
+	"github.com/drover-project/drover/sdk/device/v1/devicecheck"
 	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	built = dir
-	for _, pkg := range []string{"sdk/driver/v1/drivertest/testdata/driver-shell", "sdk/device/v1/devicetest/testdata/device-file", "core/pluginhost/testdata/nomadplugin"} {
+	for _, pkg := range []string{"sdk/driver/v1/drivertest/testdata/driver-shell", "sdk/device/v1/devicetest/testdata/device-file", "core/pluginhost/testdata/nomadplugin", "core/pluginhost/testdata/testplugin"} {
 		if out, err := exec.Command("go", "build", "-o", dir+"/", module+pkg).CombinedOutput(); err != nil {
 			panic(string(out))
 		}
@@ -153,6 +154,22 @@ func TestWhatIsNoPluginFailsItsHandshakeAndNothingElseIsTried(t *testing.T) {
 	r := run(t, plugincheck.Options{Path: path})
 	if got := outcomes(r); !slices.Equal(got[conformance.Failed], []string{"handshake", "by-hand"}) || len(r.Parts) != 1 {
 		t.Errorf("failed %q in %d parts", got[conformance.Failed], len(r.Parts))
+	}
+}
+
+func TestThingsOfOneNameThatWantDifferentConfigsAreTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "one-name")
+	if err := os.Symlink(filepath.Join(built, "testplugin"), path); err != nil {
+		t.Fatal(err)
+	}
+	skip := append(except(), "by-hand", "killed", "agent-config")
+	for _, c := range devicecheck.Checks() {
+		skip = append(skip, c.Name)
+	}
+	r := run(t, plugincheck.Options{Path: path, Skip: skip})
+	problems := strings.Join(r.Parts[0].Results[2].Problems, "\n")
+	if got := outcomes(r)[conformance.Failed]; !slices.Equal(got, []string{"process-info"}) || !strings.Contains(problems, `"same"`) {
+		t.Errorf("failed %q: %s", got, problems)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/sdk/conformance"
+	"github.com/drover-project/drover/sdk/schema"
 )
 
 // look is what a process of the plugin said.
@@ -162,7 +163,29 @@ func (c *checker) checkNames(t *conformance.T, l *look) {
 			t.Errorf("two of kind %s have the same name: %q", kind, names)
 		}
 	}
+	l.checkBlocks(t)
 	if len(l.names()) == 0 {
 		t.Errorf("it serves %q and there is nothing in it", c.report.Serves)
+	}
+}
+
+// checkBlocks: an agent's configuration has one block for a name, whatever has it.
+func (l *look) checkBlocks(t *conformance.T) {
+	hashes := map[string]string{}
+	check := func(name string, accepts schema.Schema) {
+		hash := accepts.Hash()
+		if other, taken := hashes[name]; taken && other != hash {
+			t.Errorf("several things of the name %q want different configs, and the agent's configuration has one block plugin %q for all of them; give each a name of its own", name, name)
+		}
+		hashes[name] = hash
+	}
+	for _, d := range l.drivers {
+		check(d.Name, d.ConfigSchema)
+	}
+	for _, d := range l.devices {
+		check(d.Name, d.ConfigSchema)
+	}
+	for _, c := range l.collectors {
+		check(c.Name, c.ConfigSchema)
 	}
 }

@@ -45,6 +45,8 @@ func main() {
 		})
 	case "devices":
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("shell")), device.Service(filedevice.New("file")))
+	case "one-name":
+		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("same")), device.Service(filedevice.New("same")))
 	case "collects":
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, stats.Service(filestats.New("file"), filestats.New("other")))
 	default:
