@@ -4,12 +4,7 @@
 package e2e_test
 
 import (
-	"bufio"
-	"context"
-	"fmt"
 	"maps"
-	"net/http"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,15 +13,14 @@ import (
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/rpc"
-	"github.com/drover-project/drover/internal/testkit"
 )
 
 // machines is one server and its nodes, an agent on a machine of its own each.
 type machines struct {
-	t      *testing.T
-	server *agent
-	nodes  map[string]*agent // by name
+	t       *testing.T
+	network *network
+	server  *agent
+	nodes   map[string]*agent // by name
 }
 
 func newMachines(t *testing.T, names ...string) *machines {
@@ -35,7 +29,7 @@ func newMachines(t *testing.T, names ...string) *machines {
 	slots <- struct{}{}
 	t.Cleanup(func() { <-slots })
 	w := newNetwork(t)
-	m := &machines{t: t, nodes: map[string]*agent{}}
+	m := &machines{t: t, network: w, nodes: map[string]*agent{}}
 	m.server = w.machine("srv", "server {\n  enabled = true\n  bootstrap_expect = 1\n  plugin_registry = true\n}")
 	for _, name := range names { // before there is a server
 		m.nodes[name] = w.machine(name, nodeOf(m.server))
@@ -191,117 +185,6 @@ func (m *machines) answersForAll(allocs []*model.AllocListStub) {
 	m.server.must("job", "stop", "-purge", "other")
 }
 
-// everyRoute asks the server, the node of an alloc and another node the same.
-func (m *machines) everyRoute(t *testing.T, x *model.AllocListStub) {
-	own := m.nodes[x.NodeName]
-	other := m.nodes["a"]
-	if own == other {
-		other = m.nodes["b"]
-	}
-	node, alloc := "node_id="+x.NodeID, x.ID
-	get := func(a *agent, path string) string {
-		code, body := a.get(path)
-		return fmt.Sprintf("%d %s", code, body)
-	}
-	for path, says := range map[string]string{ // what is the same however often it is asked
-		"/v1/client/fs/ls/" + alloc + "?path=t/local":                          `200 [{"Name":"pid"`,
-		"/v1/client/fs/stat/" + alloc + "?path=t/local/pid":                    `200 {"Name":"pid"`,
-		"/v1/client/fs/cat/" + alloc + "?path=t/local/pid":                     "200 ",
-		"/v1/client/fs/readat/" + alloc + "?path=t/local/pid&offset=0&limit=1": "200 ",
-		"/v1/client/fs/stream/" + alloc + "?path=t/local/pid&follow=false":     `200 {"Offset":6,"Data":`,
-		"/v1/client/fs/logs/" + alloc + "?task=t&type=stdout&plain=true":       "200 I am " + alloc,
-		"/v1/client/fs/ls/" + alloc + "?path=none":                             "500 ",
-		"/v1/client/fs/ls/" + alloc + "?path=../../../../etc":                  "500 Path escapes",
-		"/v1/client/fs/cat/00000000-0000-0000-0000-000000000000?path=/":        "404 ",
-		"/v1/client/allocation/" + alloc + "/checks":                           "200 {}",
-		"/v1/client/metadata?" + node:                                          `200 {"Meta":{}`,
-		"/v1/agent/plugins?" + node:                                            `200 [{"Name":"driver-exec"`,
-		"/v1/agent/plugin/driver-exec?" + node:                                 `200 {"Name":"driver-exec"`,
-		"/v1/agent/plugin/none?" + node:                                        "404 ",
-		"/v1/agent/pprof/cmdline?" + node:                                      "200 " + filepath.Join(bin, "drover"),
-		"/v1/agent/pprof/none?" + node:                                         "404 ",
-		"/v1/agent/monitor/export?on_disk=true&" + node:                        "500 this agent writes no log file",
-		"/v1/agent/monitor?log_level=loud&" + node:                             "400 Unknown log level",
-		"/v1/agent/monitor/export?on_disk=true&" + node + "&server_id=leader":  "400 Cannot target",
-		"/v1/client/stats?node_id=00000000-0000-0000-0000-000000000000":        "404 ",
-		"/v1/agent/monitor?node_id=00000000-0000-0000-0000-000000000000":       "404 ",
-		"/v1/agent/monitor/export?on_disk=true&server_id=leader":               "500 this agent writes no log file",
-	} {
-		want := get(own, path)
-		if !strings.HasPrefix(want, says) {
-			t.Errorf("%s: its node says %.200s, want %s", path, want, says)
-		}
-		for name, a := range map[string]*agent{"the server": m.server, "another node": other} {
-			if got := get(a, path); got != want {
-				t.Errorf("%s: %s says %.300s, its node %.300s", path, name, got, want)
-			}
-		}
-	}
-	m.liveRoutes(t, x, map[string]*agent{"its node": own, "the server": m.server, "another node": other})
-}
-
-// liveRoutes are those whose answer is another each time, or that change something.
-func (m *machines) liveRoutes(t *testing.T, x *model.AllocListStub, asked map[string]*agent) {
-	node := "node_id=" + x.NodeID
-	for name, a := range asked {
-		for path, says := range map[string]string{
-			"/v1/client/stats?" + node:                  `"Memory":{`,
-			"/v1/client/allocation/" + x.ID + "/stats":  `"ResourceUsage":{`,
-			"/v1/agent/host?" + node:                    `{"AgentID":"` + x.NodeID + `"`,
-			"/v1/agent/pprof/goroutine?debug=1&" + node: "goroutine profile:",
-			"/v1/client/gc?" + node:                     "",
-			"/v1/agent/health?type=client":              "",
-		} {
-			m.server.eventually(15*time.Second, path+" answered by "+name, func() bool { // figures come when they are wanted
-				code, body := a.get(path)
-				return (code == 200 || a == m.server && strings.HasPrefix(path, "/v1/agent/health")) && strings.Contains(body, says)
-			})
-		}
-		if out := a.must("node", "meta", "apply", "-node-id", x.NodeID, "asked="+strings.ReplaceAll(name, " ", "-")); !strings.Contains(a.must("node", "meta", "read", "-node-id", x.NodeID), strings.ReplaceAll(name, " ", "-")) {
-			t.Errorf("metadata by %s: %s", name, out)
-		}
-		if out := a.must("node", "status", "-stats", "-verbose", x.NodeID); !strings.Contains(out, "driver-exec") || strings.Contains(out, "retrieve stats") {
-			t.Errorf("node status by %s: %s", name, out)
-		}
-		if out := a.must("alloc", "status", "-stats", x.ID); strings.Contains(out, "retrieve stats") {
-			t.Errorf("alloc status by %s: %s", name, out)
-		}
-		m.monitors(t, name, a, x)
-	}
-	a := asked["another node"]
-	a.must("alloc", "restart", x.ID, "t")
-	m.server.eventually(15*time.Second, "the task was restarted", func() bool {
-		y, _, err := a.Allocation(a.ctx(), x.ID, nil)
-		return err == nil && y.TaskStates["t"].Restarts == 1 && y.TaskStates["t"].State == "running"
-	})
-	a.must("node", "meta", "apply", "-node-id", x.NodeID, "-unset", "asked")
-}
-
-// monitors reads the log of the alloc's node as it is written.
-func (m *machines) monitors(t *testing.T, name string, a *agent, x *model.AllocListStub) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", a.addr+"/v1/agent/monitor?plain=true&log_level=debug&node_id="+x.NodeID, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	if code, _ := m.nodes[x.NodeName].get("/v1/client/fs/ls/" + x.ID + "?path=none"); code != 500 {
-		t.Errorf("a file that is not there: %d", code)
-	}
-	lines := bufio.NewScanner(r.Body)
-	for lines.Scan() {
-		if strings.Contains(lines.Text(), "request failed") && strings.Contains(lines.Text(), x.ID) {
-			return
-		}
-	}
-	t.Errorf("the log of a node by %s does not show its request: %v", name, lines.Err())
-}
-
 func (m *machines) answersForItself() {
 	t := m.t
 	for _, asked := range []*agent{m.server, m.nodes["a"]} {
@@ -359,155 +242,25 @@ func (m *machines) serverDies(pids map[string]int, allocs []*model.AllocListStub
 	}
 }
 
-func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
-	t.Parallel()
-	slots <- struct{}{}
-	t.Cleanup(func() { <-slots })
-	w := newNetwork(t)
-	ours, theirs := testkit.NewAuthority(t), testkit.NewAuthority(t)
-	m := &machines{t: t, nodes: map[string]*agent{}}
-	m.server = w.machine("srv", "server { enabled = true }\n"+secured(ours.Machine("srv", "server.global.nomad", true)))
-	m.server.launch()
-	other := ours.Machine("impostor", "client.global.nomad", true)
-	impostor := w.machine("impostor", "server { enabled = true }\n"+secured(other)+"tls {\n  http = true\n  verify_https_client = true\n}")
-	impostor.launch()
-	for name, config := range map[string]string{
-		"a":        nodeOf(m.server) + secured(ours.Machine("a", "client.global.nomad", true)),
-		"plain":    nodeOf(m.server),
-		"stranger": nodeOf(m.server) + secured(theirs.Machine("stranger", "client.global.nomad", false)),
-		"misled":   nodeOf(impostor) + secured(ours.Machine("misled", "client.global.nomad", true)),
-	} {
-		m.nodes[name] = w.machine(name, config)
-		m.nodes[name].launch()
+func TestATaskGoesOnThroughALostNetworkAndItsAllocIsKnownAgain(t *testing.T) {
+	m := newMachines(t, "a", "b")
+	m.server.run(shell("patient", "service", 1, `disconnect {
+      lost_after = "5m"
+      replace    = false
+    }`, "while :; do sleep 0.1; done"))
+	x := m.server.await("patient", "running", 1)
+	pids := m.pids(x)
+	cut, left := x[0].NodeName, "b"
+	if cut == left {
+		left = "a"
 	}
-	m.ready("a")
-	a := m.nodes["a"]
-	a.run(shell("secure", "service", 1, "", "echo hello; while :; do sleep 0.1; done"))
-	x := m.server.await("secure", "running", 1)[0]
-	for _, asked := range []*agent{a, m.server} {
-		asked.eventually(10*time.Second, "the log of the task", func() bool { return strings.Contains(asked.must("alloc", "logs", x.ID, "t"), "hello") })
-		if out, code := asked.cli("alloc", "exec", "-task", "t", x.ID, "echo", "hi"); code != 0 || strings.TrimSpace(out) != "hi" {
-			t.Errorf("exec: exit code %d, %s", code, out)
-		}
+	m.network.link(m.nodes[cut], "down")
+	m.server.await("patient", "unknown", 1) // no node says so: the server misses its beats
+	m.ready(left)
+	if out, code := m.nodes[left].cli("alloc", "exec", "-task", "t", x[0].ID, "true"); code != 1 || !strings.Contains(out, "No path to node") && !strings.Contains(out, "broke off") {
+		t.Errorf("exec on a node that is cut off: exit code %d, %s", code, out)
 	}
-	for _, name := range []string{"plain", "stranger", "misled"} {
-		n := m.nodes[name]
-		n.eventually(15*time.Second, name+" says that it has no session, and why", func() bool {
-			return strings.Count(n.log(), "no session with the servers; trying again") > 2 && n.alive()
-		})
-		if code, body := n.get("/v1/jobs"); code != 500 || !strings.Contains(body, "no server answers") {
-			t.Errorf("%s: %d %s", name, code, body)
-		}
-	}
-	m.ready("a") // and nobody else
-	overHTTPS(t, impostor, other, theirs.Machine("reader", "client.global.nomad", false))
-	if log := m.nodes["misled"].log(); !strings.Contains(log, "server.global.nomad") {
-		t.Errorf("a node that was sent to another node says\n%s", log)
-	}
-}
-
-// overHTTPS asks an agent whose HTTP API wants certificates of its authority.
-func overHTTPS(t *testing.T, a *agent, ours, theirs rpc.TLS) {
-	t.Helper()
-	ask := func(more ...string) (string, int) {
-		return a.cli(append([]string{"server", "members", "-address", "https" + strings.TrimPrefix(a.addr, "http"), "-ca-cert", ours.CAFile, "-tls-server-name", "client.global.nomad"}, more...)...)
-	}
-	if out, code := ask("-client-cert", ours.CertFile, "-client-key", ours.KeyFile); code != 0 || !strings.Contains(out, "impostor.global") {
-		t.Errorf("with a certificate: exit code %d, %s", code, out)
-	}
-	if out, code := ask("-client-cert", theirs.CertFile, "-client-key", theirs.KeyFile); code != 1 {
-		t.Errorf("with a certificate of others: exit code %d, %s", code, out)
-	}
-	if out, code := ask(); code != 1 {
-		t.Errorf("without a certificate: exit code %d, %s", code, out)
-	}
-	if code, body := a.get("/v1/agent/self"); code != 400 || !strings.Contains(body, "HTTPS") {
-		t.Errorf("without TLS: %d %s", code, body)
-	}
-}
-
-func TestARegistryRollsAPluginOutOverMachinesOneByOneAndStopsAtAFailure(t *testing.T) {
-	m := newMachines(t, "a", "b", "c")
-	a := m.nodes["a"] // all of it through a node, uploads included
-	register := func(version string, more ...string) (string, int) {
-		args := append([]string{"plugin", "register", "-max-parallel", "1", "-min-healthy-time", "100ms", "-healthy-deadline", "30s"}, more...)
-		return a.cliWithin(time.Minute, append(args, "driver-shell", shellPlugin(t, version))...)
-	}
-	if out, code := register("1.0.0", "-version", "1.0.0"); code != 0 || !strings.Contains(out, "is complete: 3 done") {
-		t.Fatalf("the first version: exit code %d\n%s", code, out)
-	}
-	wide := m.widest("driver-shell")
-	if out, code := register("2.0.0", "-version", "2.0.0"); code != 0 || !strings.Contains(out, "is complete: 3 done") {
-		t.Fatalf("the second version: exit code %d\n%s", code, out)
-	}
-	if got := m.versions("driver-shell"); got != "a=2.0.0 b=2.0.0 c=2.0.0" {
-		t.Fatalf("the nodes run %s", got)
-	}
-	if out, code := register("broken"); code != 1 || !strings.Contains(out, "this version is broken") {
-		t.Fatalf("a broken version: exit code %d\n%s", code, out)
-	}
-	nodes, _, err := a.RegistryPluginNodes(a.ctx(), "driver-shell", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	failed := 0
-	for _, n := range nodes {
-		if n.Standing == "failed" {
-			failed++
-		}
-	}
-	if got := m.versions("driver-shell"); failed != 1 || got != "a=2.0.0 b=2.0.0 c=2.0.0" {
-		t.Errorf("%d nodes tried the broken version; they run %s", failed, got)
-	}
-	if n := wide(); n != 1 {
-		t.Errorf("%d nodes changed at the same time, want 1", n)
-	}
-}
-
-// versions is what each node says it runs of a plugin: "a=1.0.0 b=1.0.0".
-func (m *machines) versions(plugin string) string {
-	m.t.Helper()
-	list, _, err := m.server.Nodes(m.server.ctx(), nil)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	var out []string
-	for _, stub := range list {
-		n, _, err := m.server.Node(m.server.ctx(), stub.ID, nil)
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		v := "none"
-		if p := n.Plugins[plugin]; p != nil && p.State == "running" {
-			v = p.Version
-		}
-		out = append(out, fmt.Sprintf("%s=%s", n.Name, v))
-	}
-	slices.Sort(out)
-	return strings.Join(out, " ")
-}
-
-// widest follows a roll-out by long polls through a node until it is asked how
-// many nodes were in flight at most.
-func (m *machines) widest(plugin string) func() int {
-	most, done, ended := 0, make(chan struct{}), make(chan struct{})
-	c := m.nodes["c"]
-	go func() {
-		defer close(ended)
-		q := &client.Query{WaitTime: time.Second}
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			p, meta, err := c.RegistryPlugin(m.t.Context(), plugin, false, q)
-			if err != nil {
-				m.t.Error(err)
-				return
-			}
-			most, q.WaitIndex = max(most, len(p.Rollout.InFlight)), meta.Index
-		}
-	}()
-	return func() int { close(done); <-ended; return most }
+	m.network.link(m.nodes[cut], "up")
+	m.ready("a", "b")
+	m.unharmed("patient", pids)
 }

@@ -113,6 +113,13 @@ func (w *network) machine(name, config string) *agent {
 	return a
 }
 
+// link takes a machine off the network, or puts it back.
+func (w *network) link(a *agent, state string) {
+	w.t.Helper()
+	ns := strings.TrimPrefix(a.wrap[1], "--net=/run/netns/")
+	w.ip("-n", w.prefix+"-sw", "link", "set", ns, state)
+}
+
 // at is the address of a machine's servers' port.
 func (a *agent) at() string {
 	return strings.TrimSuffix(strings.TrimPrefix(a.addr, "http://"), ":4646") + ":4647"
