@@ -82,7 +82,22 @@ func (e *Endpoint) check(job *model.Job) (warnings []string, err error) {
 	if len(report.Problems) > 0 {
 		err = withProblems(err, texts(report.Problems))
 	}
-	return texts(report.Ignored), err
+	return append(texts(report.Ignored), memoryMaxIgnored(view, job)...), err
+}
+
+// memoryMaxIgnored names the tasks whose memory_max does not count.
+func memoryMaxIgnored(view *state.View, job *model.Job) (warnings []string) {
+	if view.SchedulerConfig().MemoryOversubscription(view.NodePoolByName(job.NodePool)) {
+		return nil
+	}
+	for _, g := range job.TaskGroups {
+		for _, t := range g.Tasks {
+			if t.Resources != nil && t.Resources.MemoryMaxMB != 0 {
+				warnings = append(warnings, fmt.Sprintf("memory oversubscription is not enabled, so memory_max of task %q of group %q is ignored; enable it with operator scheduler set-config -memory-oversubscription=true, or in the node pool", t.Name, g.Name))
+			}
+		}
+	}
+	return warnings
 }
 
 func texts(findings []driverschema.Finding) []string {

@@ -161,6 +161,33 @@ func TestWhatTheDriverIgnoresIsAWarningEverywhere(t *testing.T) {
 	}
 }
 
+func TestAMemoryMaxThatDoesNotCountIsAWarning(t *testing.T) {
+	s := newServer(t)
+	job := withConfig(`{"command":"x"}`, `,"Resources":{"CPU":100,"MemoryMB":64,"MemoryMaxMB":128}`)
+	warns := func() bool {
+		t.Helper()
+		v, err := s.ValidateJob(s.ctx, &api.JobValidateRequest{Job: job})
+		if err != nil || v.Error != "" {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		return strings.Contains(v.Warnings, `memory_max of task "t" of group "g" is ignored`)
+	}
+	if !warns() {
+		t.Error("nobody is told that memory_max is ignored")
+	}
+	s.propose(&fsm.SetSchedulerConfig{Config: &model.SchedulerConfiguration{SchedulerAlgorithm: "binpack", MemoryOversubscriptionEnabled: true}})
+	if warns() {
+		t.Error("a warning though memory_max counts")
+	}
+	off := false
+	pool := &model.NodePool{Name: "tight", SchedulerConfiguration: &model.NodePoolSchedulerConfiguration{MemoryOversubscriptionEnabled: &off}}
+	s.propose(&fsm.UpsertNodePools{Pools: []*model.NodePool{pool}})
+	job = json.RawMessage(strings.Replace(string(job), `"Type":"service"`, `"Type":"service","NodePool":"tight"`, 1))
+	if !warns() {
+		t.Error("the pool's own word does not count")
+	}
+}
+
 func TestAJobWithManyProblemsIsAnsweredInAFewWords(t *testing.T) {
 	s := newServer(t)
 	s.node("n1", "dc1", rawExec(t, 1))

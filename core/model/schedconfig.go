@@ -28,3 +28,12 @@ type PreemptionConfig struct {
 	BatchSchedulerEnabled    bool
 	ServiceSchedulerEnabled  bool
 }
+
+// MemoryOversubscription reports whether memory_max counts for jobs of a node pool:
+// the pool's word, or that of the configuration. Both may be nil.
+func (c *SchedulerConfiguration) MemoryOversubscription(pool *NodePool) bool {
+	if pool != nil && pool.SchedulerConfiguration != nil && pool.SchedulerConfiguration.MemoryOversubscriptionEnabled != nil {
+		return *pool.SchedulerConfiguration.MemoryOversubscriptionEnabled
+	}
+	return c != nil && c.MemoryOversubscriptionEnabled
+}

@@ -58,14 +58,10 @@ func (p *process) newPlacer(job *model.Job, tg *model.TaskGroup) *placer {
 	}
 	cfg, pool := p.view.SchedulerConfig(), p.view.NodePoolByName(job.NodePool)
 	spreading := cfg != nil && cfg.SchedulerAlgorithm == model.SchedulerAlgorithmSpread
-	pl.over = cfg != nil && cfg.MemoryOversubscriptionEnabled
+	pl.over = cfg.MemoryOversubscription(pool)
 	if pool != nil && pool.SchedulerConfiguration != nil {
-		sc := pool.SchedulerConfiguration
-		if sc.SchedulerAlgorithm != "" {
+		if sc := pool.SchedulerConfiguration; sc.SchedulerAlgorithm != "" {
 			spreading = sc.SchedulerAlgorithm == model.SchedulerAlgorithmSpread
-		}
-		if sc.MemoryOversubscriptionEnabled != nil {
-			pl.over = *sc.MemoryOversubscriptionEnabled
 		}
 	}
 	pl.shared = feasible.Ask(tg, pl.slowest(), pl.over)

@@ -161,7 +161,7 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: config.cap_add: %w", task.Name, err)
 	}
 	if err != nil {
-		return invalid(err)
+		return invalid(fmt.Errorf("config.cap_add and cap_drop: %w", err))
 	}
 	box := &sandbox.Config{
 		TaskDir: task.TaskDir, SharedDir: filepath.Join(task.AllocDir, "alloc"), Chroot: agent.chroot(), Hide: hidden(task, d.Dir()),

@@ -57,6 +57,9 @@ func parseArgs(args, allowed []string) (userArgs, error) {
 		if name == "" {
 			return out, fmt.Errorf("config.args: %q is no option; QEMU would take it for a disk image: use image_path, or -drive file=%s", given, given)
 		}
+		if first, rest, joined := strings.Cut(given, " "); joined {
+			return out, fmt.Errorf("config.args: %q is one argument to QEMU, and no option; make two entries of it, %q and %q", given, first, strings.TrimSpace(rest))
+		}
 		known, isKnown := options[name]
 		var value string
 		hasValue := isKnown && !known.alone || !isKnown && i+1 < len(args) && canonical(args[i+1]) == ""

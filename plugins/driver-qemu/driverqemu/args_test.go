@@ -59,6 +59,12 @@ func TestNoOptionThatReachesTheMachineIsAllowedUnlessTheOperatorSaysSo(t *testin
 	}
 }
 
+func TestAnOptionAndItsValueInOneEntryAreToldApart(t *testing.T) {
+	n := newNode(t, nil)
+	disk := n.disk("disk.img", 1<<20)
+	n.refused(n.task(map[string]any{"image_path": disk, "args": []any{"-nic user"}}), errdefs.InvalidArgument, `make two entries of it, "-nic" and "user"`)
+}
+
 func TestOptionsThatReachNothingAreAllowed(t *testing.T) {
 	n := newNode(t, nil)
 	disk := n.disk("disk.img", 1<<20)
