@@ -80,9 +80,9 @@ func (a *asker) late() error {
 
 // ask has f ask the library. DeadlineExceeded: it, or a question before it, has
 // no answer; f may then still be running.
-func ask[T any](ctx context.Context, a *asker, f func(nvml.Library) (T, error)) (T, error) {
+func ask[T any](caller context.Context, a *asker, f func(nvml.Library) (T, error)) (T, error) {
 	var none T
-	ctx, cancel := context.WithTimeout(ctx, a.limit)
+	ctx, cancel := context.WithTimeout(caller, a.limit)
 	defer cancel()
 	a.mu.Lock()
 	hung := !a.hung.IsZero()
@@ -97,6 +97,9 @@ func ask[T any](ctx context.Context, a *asker, f func(nvml.Library) (T, error)) 
 		select {
 		case a.turn <- struct{}{}:
 		case <-ctx.Done():
+			if caller.Err() != nil {
+				return none, caller.Err()
+			}
 			return none, errdefs.DeadlineExceededf("wait for NVIDIA's library: %w", ctx.Err())
 		}
 	}
@@ -120,6 +123,9 @@ func ask[T any](ctx context.Context, a *asker, f func(nvml.Library) (T, error)) 
 	case r := <-answered:
 		return r.v, r.err
 	case <-ctx.Done():
+		if caller.Err() != nil { // it gave up, which says nothing of the library
+			return none, caller.Err()
+		}
 		a.hangs(true)
 		return none, a.late()
 	}

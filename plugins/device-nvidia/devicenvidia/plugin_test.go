@@ -229,6 +229,37 @@ func TestALibraryThatHangsIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+func TestACallerThatGivesUpDoesNotMakeTheLibraryCountAsHung(t *testing.T) {
+	r := start(t, map[string]any{"fingerprint_period": "1h"}) // which asks, too
+	r.until("found", any3)
+	nvmltest.Say(t, r.lib, "hang", "")
+	short, giveUp := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer giveUp()
+	first, err := r.Stats(short, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range first {
+		t.Error("the library answered though it hangs")
+	}
+	ctx, end := context.WithCancel(t.Context())
+	next, err := r.Stats(ctx, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		end()
+		for range next {
+		}
+	}()
+	nvmltest.Unsay(t, r.lib, "hang")
+	select {
+	case <-next:
+	case <-time.After(10 * time.Second):
+		t.Error("who asked after one that gave up was told that the library hangs")
+	}
+}
+
 func TestTheDriverMayComeLater(t *testing.T) {
 	lib := nvmltest.Build(t)
 	nvmltest.Say(t, lib, "no-driver", "")
