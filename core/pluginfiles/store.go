@@ -84,12 +84,8 @@ func (s *Store) Put(digest string, r io.Reader) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	if _, err := s.Stat(digest); err == nil {
-		now := time.Now()
-		if err := os.Chtimes(path, now, now); err != nil { // a new grace
-			return File{}, fmt.Errorf("keep the plugin file %s: %w", digest, err)
-		}
-		return s.Stat(digest)
+	if f, err := s.touch(path, digest); !errdefs.IsNotFound(err) {
+		return f, err
 	}
 	room, err := s.reserve()
 	if err != nil {
@@ -106,6 +102,20 @@ func (s *Store) Put(digest string, r io.Reader) (File, error) {
 	}
 	if err := os.Rename(tmp.Name(), path); err != nil {
 		return File{}, fmt.Errorf("store a plugin file: %w", err)
+	}
+	return s.Stat(digest)
+}
+
+// touch gives a file that is there a new grace. NotFound: it is not there.
+func (s *Store) touch(path, digest string) (File, error) {
+	s.mu.Lock() // or a sweep that saw it old removes it
+	defer s.mu.Unlock()
+	if f, err := s.Stat(digest); err != nil {
+		return f, err
+	}
+	now := time.Now()
+	if err := os.Chtimes(path, now, now); err != nil {
+		return File{}, fmt.Errorf("keep the plugin file %s: %w", digest, err)
 	}
 	return s.Stat(digest)
 }
@@ -211,13 +221,23 @@ func (s *Store) Sweep(now time.Time, keep func(digest string) bool) error {
 		if keep(f.Digest) || now.Sub(f.Time) < Grace {
 			continue
 		}
-		path, pathErr := s.path(f.Digest)
-		if pathErr == nil {
-			pathErr = os.Remove(path)
-		}
-		if pathErr != nil && !errors.Is(pathErr, fs.ErrNotExist) {
-			err = errors.Join(err, fmt.Errorf("remove the plugin file %s: %w", f.Digest, pathErr))
+		if removed := s.removeOld(f.Digest, now); removed != nil && !errors.Is(removed, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("remove the plugin file %s: %w", f.Digest, removed))
 		}
 	}
 	return err
+}
+
+// removeOld removes a file unless it was uploaded again meanwhile.
+func (s *Store) removeOld(digest string, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path, err := s.path(digest)
+	if err != nil {
+		return err
+	}
+	if f, err := s.Stat(digest); err == nil && now.Sub(f.Time) < Grace {
+		return nil
+	}
+	return os.Remove(path)
 }
