@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -73,10 +74,17 @@ func (h *Host) fetch(ctx context.Context, r Release, body io.Reader) (path, dige
 // receive writes what body has and returns its digest.
 func (h *Host) receive(ctx context.Context, out *os.File, body io.Reader) (string, error) {
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(out, sum), io.LimitReader(&until{ctx, body}, h.cfg.MaxSize+1))
+	in := &source{Reader: bounded(ctx, body)}
+	n, err := io.Copy(io.MultiWriter(out, sum), io.LimitReader(in, h.cfg.MaxSize+1))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", errdefs.DeadlineExceededf("fetch the plugin: it ended early: %w", ctx.Err())
+	case in.failed != nil:
+		class := errdefs.ClassOf(in.failed)
+		if class == errdefs.Internal {
+			class = errdefs.Unavailable // a connection that broke says nothing of the plugin
+		}
+		return "", errdefs.New(class, fmt.Errorf("fetch the plugin: it was cut off: %w", in.failed))
 	case err != nil:
 		return "", diskError(err, "fetch the plugin")
 	case n > h.cfg.MaxSize:
@@ -94,17 +102,30 @@ func (h *Host) receive(ctx context.Context, out *os.File, body io.Reader) (strin
 	return digestPrefix + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// until is a reader that ends with a context.
-type until struct {
-	ctx context.Context
+// source notes why it could not be read to its end.
+type source struct {
 	io.Reader
+	failed error
 }
 
-func (u *until) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.failed = err
 	}
-	return u.Reader.Read(p)
+	return n, err
+}
+
+// bounded is a reader that ends with ctx, also while body brings nothing. What reads
+// body ends with body's own next answer.
+func bounded(ctx context.Context, body io.Reader) io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, body)
+		_ = w.CloseWithError(err) // nil is the end of the file; it cannot fail
+	}()
+	context.AfterFunc(ctx, func() { _ = r.CloseWithError(ctx.Err()) })
+	return r
 }
 
 // open opens a release's source.

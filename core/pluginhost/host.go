@@ -271,7 +271,6 @@ func (h *Host) Start(ctx context.Context) error {
 	if err := h.endLeftovers(ctx, files); err != nil {
 		return err
 	}
-	files = h.withKept(files)
 	if err := h.endOrphans(ctx, files); err != nil {
 		return err
 	}

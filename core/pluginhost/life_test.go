@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/drover-project/drover/core/pluginhost"
@@ -357,7 +359,7 @@ func TestWhatIsFetchedIsChecked(t *testing.T) {
 		"no digest over plain http": {pluginhost.Release{Name: "versioned", Source: web.URL + "/good"}, errdefs.IsInvalidArgument, "plain http"},
 		"another file":              {pluginhost.Release{Name: "versioned", Source: web.URL + "/forged", Digest: digest}, errdefs.IsFailedPrecondition, "is forged"},
 		"another digest":            {pluginhost.Release{Name: "versioned", Source: source, Digest: other}, errdefs.IsFailedPrecondition, "nothing was changed"},
-		"cut short":                 {pluginhost.Release{Name: "versioned", Source: web.URL + "/short", Digest: digest}, func(err error) bool { return err != nil }, "unexpected EOF"},
+		"cut short":                 {pluginhost.Release{Name: "versioned", Source: web.URL + "/short", Digest: digest}, errdefs.IsUnavailable, "unexpected EOF"},
 		"too large":                 {pluginhost.Release{Name: "versioned", Source: web.URL + "/endless", Digest: digest}, errdefs.IsResourceExhausted, "the most that this node takes"},
 		"not there":                 {pluginhost.Release{Name: "versioned", Source: web.URL + "/none", Digest: digest}, errdefs.IsUnavailable, "404"},
 		"no file here":              {pluginhost.Release{Name: "versioned", Source: "/nowhere/x"}, errdefs.IsNotFound, "/nowhere/x"},
@@ -381,6 +383,25 @@ func TestWhatIsFetchedIsChecked(t *testing.T) {
 	}
 	if _, err := h.InstallFrom(t.Context(), pluginhost.Release{Name: "sent"}, bytes.NewReader(body)); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("a sent file without a digest: %v", err)
+	}
+}
+
+func TestWhoSendsAFileAndStallsDoesNotKeepThePluginLocked(t *testing.T) {
+	cfg := quick(t)
+	cfg.FetchTimeout = 100 * time.Millisecond
+	h := start(t, cfg)
+	_, digest := release(t, "1.0.0", "")
+	stalled, sender := io.Pipe()
+	defer sender.Close()
+	if _, err := h.InstallFrom(t.Context(), pluginhost.Release{Name: "versioned", Digest: digest}, stalled); !errdefs.IsDeadlineExceeded(err) {
+		t.Fatalf("a sender that sends nothing: %v", err)
+	}
+	broken := iotest.ErrReader(errdefs.NotFoundf("no such file"))
+	if _, err := h.InstallFrom(t.Context(), pluginhost.Release{Name: "versioned", Digest: digest}, broken); !errdefs.IsNotFound(err) {
+		t.Errorf("a sender that says why it ends: %v", err)
+	}
+	if err := h.Remove(t.Context(), "versioned", false); !errdefs.IsNotFound(err) {
+		t.Errorf("what else is done to it: %v", err)
 	}
 }
 

@@ -27,8 +27,16 @@ func (h *Host) watchDir(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-events:
+		case e := <-events:
+			if e.Name == h.cfg.Dir && e.Has(fsnotify.Remove|fsnotify.Rename) { // nothing more will be told
+				w.close()
+				events = nil
+			}
 			settle.Reset(h.cfg.SettleTime) // one look at the end of many changes
+			continue
+		case err := <-w.errors(): // too many changes at once, say; it has to be read
+			h.cfg.Logger.Debug("changes in plugin_dir were missed; it is read", "error", err)
+			settle.Reset(h.cfg.SettleTime)
 			continue
 		case <-settle.C:
 		case <-rescan.C:
@@ -70,9 +78,18 @@ func (w *watcher) listen() <-chan fsnotify.Event {
 	return n.Events
 }
 
+// errors is where the system tells of changes that it could not tell.
+func (w *watcher) errors() <-chan error {
+	if w.notify == nil {
+		return nil
+	}
+	return w.notify.Errors
+}
+
 func (w *watcher) close() {
 	if w.notify != nil {
 		_ = w.notify.Close() // nobody reads it any more
+		w.notify = nil
 	}
 }
 
