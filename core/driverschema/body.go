@@ -89,11 +89,6 @@ func Decode(data []byte) (*Body, error) {
 	return b, nil
 }
 
-var known = []schema.Type{
-	schema.String, schema.Number, schema.Bool, schema.ListString, schema.MapString, schema.ListMapString, schema.ListMapNumber,
-	schema.Any, schema.Block, schema.BlockList,
-}
-
 // settle bounds a schema and makes what cannot be checked accept any value.
 func settle(s *schema.Schema, driver string, depth int, left *int) error {
 	if *left -= len(s.Attributes); *left < 0 || depth > maxDepth {
@@ -102,7 +97,7 @@ func settle(s *schema.Schema, driver string, depth int, left *int) error {
 	for i := range s.Attributes {
 		a := &s.Attributes[i]
 		nested := a.Type == schema.Block || a.Type == schema.BlockList
-		if !slices.Contains(known, a.Type) || nested != (a.Block != nil) {
+		if !slices.Contains(schema.Types, a.Type) || nested != (a.Block != nil) {
 			a.Type, a.Block = schema.Any, nil
 		}
 		if a.Block != nil {

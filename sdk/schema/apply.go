@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -73,17 +74,11 @@ func Unmarshal(config []byte, into any) error {
 	return nil
 }
 
-// Check tells whether the schema itself is sound; plugin authors call it in a test.
-func (s *Schema) Check() error {
-	w := walker{}
-	w.check("config", s)
-	return w.err()
-}
-
 // walker goes through a config beside its schema and collects what is wrong.
 type walker struct {
 	deferred bool
 	about    string // the description of the attribute that is looked at
+	secret   bool   // its value is not told
 	problems Problems
 	more     int // problems beyond those that are listed
 }
@@ -109,49 +104,16 @@ func (w *walker) err() error {
 	return w.problems.err()
 }
 
-func (w *walker) check(path string, s *Schema) {
-	seen := map[string]bool{}
-	for _, a := range s.Attributes {
-		p := path + "." + a.Name
-		nested := a.Type == Block || a.Type == BlockList
-		switch {
-		case a.Name == "":
-			w.addf(path, "an attribute has no name")
-		case seen[a.Name]:
-			w.addf(p, "declared twice")
-		case nested != (a.Block != nil):
-			w.addf(p, "type %s and its nested block do not agree", a.Type)
-		case len(a.OneOf) > 0 && a.Type != String, a.Range != nil && a.Type != Number:
-			w.addf(p, "a list of values is for strings, a range for numbers, and it is a %s", a.Type)
-		case a.Range != nil && a.Range.Min > a.Range.Max:
-			w.addf(p, "its range %d to %d has no numbers", a.Range.Min, a.Range.Max)
-		case a.Required && a.Default != nil:
-			w.addf(p, "required, so its default is never used")
-		}
-		seen[a.Name] = true
-		if a.Block != nil {
-			w.check(p, a.Block)
-		}
-		if a.Default != nil {
-			w.value(p, &a, a.Default)
-		} else if !slices.Contains(allTypes, a.Type) {
-			w.addf(p, "unknown type %q", a.Type)
-		}
-	}
-}
-
-var allTypes = []Type{String, Number, Bool, ListString, MapString, ListMapString, ListMapNumber, Any, Block, BlockList}
-
 func (w *walker) object(path string, s *Schema, config map[string]any) map[string]any {
 	out := make(map[string]any, len(s.Attributes))
-	outer := w.about
+	outer, secret := w.about, w.secret
 	for i := range s.Attributes {
 		a := &s.Attributes[i]
 		v := config[a.Name]
 		if v == nil && !a.Required {
 			v = a.Default
 		}
-		w.about = a.Description
+		w.about, w.secret = a.Description, secret || a.Sensitive
 		switch {
 		case v == nil && a.Required:
 			w.addf(path+"."+a.Name, "required")
@@ -159,7 +121,7 @@ func (w *walker) object(path string, s *Schema, config map[string]any) map[strin
 			out[a.Name] = w.value(path+"."+a.Name, a, v)
 		}
 	}
-	w.about = ""
+	w.about, w.secret = "", secret
 	w.unknown(path, s, config)
 	w.about = outer
 	return out
@@ -202,8 +164,12 @@ func (w *walker) value(path string, a *Attribute, v any) any {
 		return w.within(path, a.Range, w.number(path, v))
 	case Bool:
 		return w.boolean(path, v)
+	case Duration:
+		return w.duration(path, v)
 	case ListString:
 		return w.strings(path, v)
+	case ListNumber:
+		return w.listOf(path, v, func(p string, v any) any { return w.number(p, v) })
 	case MapString:
 		return w.mapOf(path, v, func(p string, v any) any { return w.str(p, v) })
 	case ListMapString:
@@ -231,7 +197,7 @@ func (w *walker) oneOf(path string, values []string, v any) any {
 	if !ok || text == "" || len(values) == 0 || slices.Contains(values, text) {
 		return v
 	}
-	w.addf(path, "must be one of %s, is %s", strings.Join(values, ", "), describe(text))
+	w.addf(path, "must be one of %s, is %s", strings.Join(values, ", "), w.describe(text))
 	return nil
 }
 
@@ -241,7 +207,7 @@ func (w *walker) within(path string, r *Range, v any) any {
 		return v
 	}
 	if n, ok := v.(int64); !ok || n < r.Min || n > r.Max {
-		w.addf(path, "must be a whole number from %d to %d, is %v", r.Min, r.Max, v)
+		w.addf(path, "must be a whole number from %d to %d, is %s", r.Min, r.Max, w.describe(v))
 		return nil
 	}
 	return v
@@ -258,7 +224,7 @@ func (w *walker) str(path string, v any) any {
 	if f, ok := toFloat(v); ok {
 		return strconv.FormatFloat(f, 'f', -1, 64)
 	}
-	w.addf(path, "must be a string, is %s", describe(v))
+	w.addf(path, "must be a string, is %s", w.describe(v))
 	return nil
 }
 
@@ -272,13 +238,23 @@ func (w *walker) number(path string, v any) any {
 		f, ok = parsed, err == nil
 	}
 	if !ok || math.IsNaN(f) || math.IsInf(f, 0) {
-		w.addf(path, "must be a number, is %s", describe(v))
+		w.addf(path, "must be a number, is %s", w.describe(v))
 		return nil
 	}
 	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
 		return int64(f)
 	}
 	return f
+}
+
+func (w *walker) duration(path string, v any) any {
+	if text, ok := v.(string); ok {
+		if _, err := time.ParseDuration(text); err == nil {
+			return text
+		}
+	}
+	w.addf(path, "must be a duration as \"90s\" or \"1h30m\", is %s", w.describe(v))
+	return nil
 }
 
 func (w *walker) boolean(path string, v any) any {
@@ -293,7 +269,7 @@ func (w *walker) boolean(path string, v any) any {
 			return false
 		}
 	}
-	w.addf(path, "must be true or false, is %s", describe(v))
+	w.addf(path, "must be true or false, is %s", w.describe(v))
 	return nil
 }
 
@@ -318,7 +294,7 @@ func (w *walker) listOf(path string, v any, each func(string, any) any) any {
 	case map[string]any:
 		items = []any{x}
 	default:
-		w.addf(path, "must be a list, is %s", describe(v))
+		w.addf(path, "must be a list, is %s", w.describe(v))
 		return nil
 	}
 	out := make([]any, len(items))
@@ -354,7 +330,7 @@ func one(v any) (map[string]any, bool) {
 func (w *walker) mapOf(path string, v any, each func(string, any) any) any {
 	m, ok := one(v)
 	if !ok {
-		w.addf(path, "must be a map, is %s", describe(v))
+		w.addf(path, "must be a map, is %s", w.describe(v))
 		return nil
 	}
 	out := make(map[string]any, len(m))
@@ -372,7 +348,7 @@ func (w *walker) mapOf(path string, v any, each func(string, any) any) any {
 func (w *walker) block(path string, s *Schema, v any) any {
 	m, ok := one(v)
 	if !ok {
-		w.addf(path, "must be one block, is %s", describe(v))
+		w.addf(path, "must be one block, is %s", w.describe(v))
 		return nil
 	}
 	return w.object(path, s, m)
@@ -395,29 +371,4 @@ func toFloat(v any) (float64, bool) {
 		return f, err == nil
 	}
 	return 0, false
-}
-
-// maxShown is how much of a long text a problem shows.
-const maxShown = 64
-
-func describe(v any) string {
-	switch x := v.(type) {
-	case nil:
-		return "null"
-	case string:
-		if len(x) > maxShown {
-			return strconv.Quote(x[:maxShown]) + "..."
-		}
-		return strconv.Quote(x)
-	case bool:
-		return strconv.FormatBool(x)
-	case []any, []string, []map[string]any:
-		return "a list"
-	case map[string]any, map[string]string:
-		return "a map"
-	}
-	if f, ok := toFloat(v); ok {
-		return strconv.FormatFloat(f, 'g', -1, 64)
-	}
-	return fmt.Sprintf("a %T", v)
 }

@@ -5,6 +5,8 @@ package schema
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/agext/levenshtein"
@@ -62,4 +64,36 @@ func nearest(name string, candidates []string) string {
 		}
 	}
 	return best
+}
+
+// maxShown is how much of a long text a problem shows.
+const maxShown = 64
+
+func (w *walker) describe(v any) string {
+	if w.secret {
+		return "another value, which is not shown"
+	}
+	return describe(v)
+}
+
+func describe(v any) string {
+	switch x := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		if len(x) > maxShown {
+			return strconv.Quote(x[:maxShown]) + "..."
+		}
+		return strconv.Quote(x)
+	case bool:
+		return strconv.FormatBool(x)
+	case []any, []string, []map[string]any:
+		return "a list"
+	case map[string]any, map[string]string:
+		return "a map"
+	}
+	if f, ok := toFloat(v); ok {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return fmt.Sprintf("a %T", v)
 }

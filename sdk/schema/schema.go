@@ -22,10 +22,13 @@ type Type string
 
 // The types. Values of type Any are passed through unchecked.
 const (
-	String     Type = "string"
-	Number     Type = "number"
-	Bool       Type = "bool"
+	String Type = "string"
+	Number Type = "number"
+	Bool   Type = "bool"
+	// Duration is a string as "90s" or "1h30m", which time.ParseDuration reads.
+	Duration   Type = "duration"
 	ListString Type = "list(string)"
+	ListNumber Type = "list(number)"
 	MapString  Type = "map(string)"
 	// ListMapString is a map that may be written in several blocks, as labels { a = 1 }.
 	ListMapString Type = "list(map(string))"
@@ -35,6 +38,11 @@ const (
 	Block     Type = "block"
 	BlockList Type = "list(block)"
 )
+
+// Types are all of them.
+var Types = []Type{
+	String, Number, Bool, Duration, ListString, ListNumber, MapString, ListMapString, ListMapNumber, Any, Block, BlockList,
+}
 
 // Schema is what one config block accepts. The zero value accepts an empty block only.
 type Schema struct {
@@ -51,6 +59,9 @@ type Attribute struct {
 	Default     any     `json:"default,omitempty"`
 	Description string  `json:"description,omitempty"`
 	Block       *Schema `json:"block,omitempty"`
+	// Sensitive: what is wrong with its value is told without the value, since
+	// errors are logged and shown to others. Of a block it is for all that it holds.
+	Sensitive bool `json:"sensitive,omitempty"`
 	// OneOf are the values that a String may have beside the empty one, which stands
 	// for none; nil allows all.
 	OneOf []string `json:"one_of,omitempty"`

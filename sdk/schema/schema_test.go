@@ -136,6 +136,53 @@ func TestInterpolatedStringsStandForAnyValueInAJobFileOnly(t *testing.T) {
 	}
 }
 
+func TestDurationsAndListsOfNumbersAreChecked(t *testing.T) {
+	s := schema.Schema{Attributes: []schema.Attribute{
+		{Name: "timeout", Type: schema.Duration, Default: "5m"}, {Name: "cpus", Type: schema.ListNumber},
+	}}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Apply(map[string]any{"cpus": []any{1, "2", 2.5}})
+	if want := map[string]any{"timeout": "5m", "cpus": []any{int64(1), int64(2), 2.5}}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %#v, %v; want %#v", got, err, want)
+	}
+	for _, wrong := range []any{"5 minutes", 30, "", true, []any{"5m"}} {
+		if err := s.Validate(map[string]any{"timeout": wrong}); err == nil || !strings.Contains(err.Error(), `config.timeout: must be a duration as "90s"`) {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+	if err := s.Validate(map[string]any{"timeout": "${meta.timeout}", "cpus": []any{1, "two"}}); err == nil || err.Error() != `config.cpus[1]: must be a number, is "two"` {
+		t.Errorf("got %v", err)
+	}
+	unsound := schema.Schema{Attributes: []schema.Attribute{{Name: "timeout", Type: schema.Duration, Default: "soon"}}}
+	if unsound.Check() == nil {
+		t.Error("a default that is no duration was accepted")
+	}
+}
+
+func TestASensitiveValueIsNotTold(t *testing.T) {
+	const secret = "hunter2"
+	inner := &schema.Schema{Attributes: []schema.Attribute{{Name: "pin", Type: schema.Number, Sensitive: true}, {Name: "user", Type: schema.Number}}}
+	s := schema.Schema{Attributes: []schema.Attribute{
+		{Name: "password", Type: schema.Number, Sensitive: true}, {Name: "kind", Type: schema.String, OneOf: []string{"a"}, Sensitive: true},
+		{Name: "port", Type: schema.Number, Range: &schema.Range{Min: 1, Max: 2}, Sensitive: true},
+		{Name: "keys", Type: schema.ListMapNumber, Sensitive: true}, {Name: "auth", Type: schema.Block, Block: inner},
+		{Name: "all", Type: schema.BlockList, Block: inner, Sensitive: true}, {Name: "open", Type: schema.Bool},
+	}}
+	err := s.Validate(map[string]any{
+		"password": secret, "kind": secret, "port": 77, "keys": []any{map[string]any{"k": secret}},
+		"auth": map[string]any{"pin": secret, "user": "joe"}, "all": []any{map[string]any{"user": secret}}, "open": "told",
+	})
+	problems := schema.ProblemsOf(err)
+	if len(problems) != 8 {
+		t.Fatalf("%d problems: %v", len(problems), err)
+	}
+	if text := err.Error(); strings.Contains(text, secret) || strings.Contains(text, "77") || !strings.Contains(text, `"joe"`) || !strings.Contains(text, `"told"`) {
+		t.Errorf("got\n%s", text)
+	}
+}
+
 func TestASchemaSurvivesJSONWithItsHash(t *testing.T) {
 	s := rawExec()
 	body, err := json.Marshal(s)

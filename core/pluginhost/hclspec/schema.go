@@ -56,7 +56,7 @@ func nest(a *schema.Attribute, t schema.Type, s *pb.Spec) {
 
 func schemaType(expr string) schema.Type {
 	switch t := schema.Type(expr); t {
-	case schema.String, schema.Number, schema.Bool, schema.ListString, schema.MapString, schema.ListMapString, schema.ListMapNumber:
+	case schema.String, schema.Number, schema.Bool, schema.ListString, schema.ListNumber, schema.MapString, schema.ListMapString, schema.ListMapNumber:
 		return t
 	}
 	return schema.Any
