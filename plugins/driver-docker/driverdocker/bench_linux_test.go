@@ -6,13 +6,17 @@ package driverdocker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -129,4 +133,64 @@ func benchDriver(b *testing.B, docker *dockertest.Daemon) {
 		atOnce(b, benchTasks, func(i int) error { return d.DestroyTask(context.Background(), tasks[i].ID, true) })
 		b.StartTimer()
 	}
+}
+
+// BenchmarkWhatAContainerKeeps says what the driver's own process keeps of each
+// running container, with and without somebody who reads statistics.
+func BenchmarkWhatAContainerKeeps(b *testing.B) {
+	n := newNode(b, nil)
+	for range b.N {
+		tasks := make([]*driver.TaskConfig, benchTasks)
+		for i := range tasks {
+			tasks[i] = n.task(script("sleep 600"))
+		}
+		idle := kept()
+		atOnce(b, benchTasks, func(i int) error {
+			_, _, err := n.d.StartTask(b.Context(), tasks[i])
+			return err
+		})
+		report(b, "", idle, kept())
+		ctx, cancel := context.WithCancel(b.Context())
+		samples, err := n.d.TaskStats(ctx, time.Second)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for len(<-samples) < benchTasks {
+		}
+		report(b, "-with-stats", idle, kept())
+		if path := os.Getenv("DROVER_HEAP_PROFILE"); path != "" {
+			f, err := os.Create(path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := errors.Join(pprof.Lookup("heap").WriteTo(f, 0), f.Close()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		cancel()
+		for range samples {
+		}
+		atOnce(b, benchTasks, func(i int) error { return n.d.DestroyTask(context.Background(), tasks[i].ID, true) })
+	}
+}
+
+type keeps struct {
+	runtime.MemStats
+	goroutines int
+}
+
+func kept() (k keeps) {
+	for range 3 { // what finalizers hold goes in the second
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&k.MemStats)
+	k.goroutines = runtime.NumGoroutine()
+	return k
+}
+
+func report(b *testing.B, suffix string, idle, now keeps) {
+	b.Helper()
+	b.ReportMetric(float64(int64(now.HeapAlloc)-int64(idle.HeapAlloc))/benchTasks, "heap-B/task"+suffix)
+	b.ReportMetric(float64(int64(now.StackInuse)-int64(idle.StackInuse))/benchTasks, "stack-B/task"+suffix)
+	b.ReportMetric(float64(now.goroutines-idle.goroutines)/benchTasks, "goroutines/task"+suffix)
 }

@@ -64,9 +64,12 @@ func factsOf(i system.Info) facts {
 	return facts{known: true, cpus: i.NCPU, os: i.OSType, runtimes: slices.Sorted(maps.Keys(i.Runtimes)), cdi: len(i.CDISpecDirs) > 0}
 }
 
+// userAgent is who we are to the daemon.
+var userAgent = "drover-driver-docker/" + Version
+
 // newClient connects to nothing yet: a daemon may be away.
 func newClient(c agentConfig) (*client.Client, error) {
-	opts := []client.Opt{client.FromEnv, client.WithUserAgent("drover-driver-docker/" + Version)}
+	opts := []client.Opt{client.FromEnv, client.WithUserAgent(userAgent)}
 	if c.Endpoint != "" {
 		opts = append(opts, client.WithHost(c.Endpoint))
 	}
@@ -102,8 +105,12 @@ func (d *daemon) failed(ctx context.Context, err error, format string, args ...a
 func classOf(err error) errdefs.Class {
 	var netErr net.Error
 	var said *jsonstream.Error
+	var refused *statusError
 	if errors.As(err, &said) {
 		return classOfStatus(said.Code)
+	}
+	if errors.As(err, &refused) {
+		return classOfStatus(refused.code)
 	}
 	switch {
 	case cerrdefs.IsNotFound(err):
@@ -116,7 +123,7 @@ func classOf(err error) errdefs.Class {
 		return errdefs.PermissionDenied
 	case cerrdefs.IsNotImplemented(err):
 		return errdefs.Unimplemented
-	case client.IsErrConnectionFailed(err), cerrdefs.IsUnavailable(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err), cerrdefs.IsUnavailable(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.As(err, &netErr):
 		return errdefs.Unavailable
 	}
@@ -130,6 +137,14 @@ func classOfStatus(code int) errdefs.Class {
 		return errdefs.NotFound
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return errdefs.PermissionDenied
+	case http.StatusBadRequest:
+		return errdefs.InvalidArgument
+	case http.StatusConflict:
+		return errdefs.Conflict
+	case http.StatusNotImplemented:
+		return errdefs.Unimplemented
+	case http.StatusServiceUnavailable:
+		return errdefs.Unavailable
 	}
 	return errdefs.Internal
 }

@@ -4,18 +4,17 @@
 package driverdocker
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
-
-	"github.com/moby/moby/client"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -172,7 +171,7 @@ func (c *copier) since() string {
 	if from <= 0 {
 		return ""
 	}
-	return time.Unix(0, from).UTC().Format(time.RFC3339Nano)
+	return fmt.Sprintf("%d.%09d", from/int64(time.Second), from%int64(time.Second))
 }
 
 // stream copies until the daemon's stream ends.
@@ -183,9 +182,14 @@ func (c *copier) stream(ctx context.Context, follow bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	patience := time.AfterFunc(callLimit, cancel)
-	r, err := c.t.d.api.ContainerLogs(ctx, c.t.state.Container, client.ContainerLogsOptions{
-		ShowStdout: true, ShowStderr: true, Timestamps: true, Follow: follow, Since: c.since(),
-	})
+	query := url.Values{"stdout": {"1"}, "stderr": {"1"}, "timestamps": {"1"}}
+	if follow {
+		query.Set("follow", "1")
+	}
+	if since := c.since(); since != "" {
+		query.Set("since", since)
+	}
+	r, err := c.t.d.open(ctx, "containers/"+c.t.state.Container+"/logs", query)
 	if err != nil {
 		return c.t.d.failed(context.WithoutCancel(ctx), err, "read the output of container %s", short(c.t.state.Container))
 	}
@@ -208,22 +212,17 @@ func (o *output) begin() {
 }
 
 // read copies what the daemon sends.
-func (c *copier) read(ctx context.Context, r io.ReadCloser) error {
+func (c *copier) read(ctx context.Context, r *stream) error {
 	var hushed atomic.Bool
 	quiet := time.AfterFunc(time.Hour, func() {
 		hushed.Store(true)
 		_ = r.Close() // the read tells
 	})
 	defer quiet.Stop()
-	go func() { // a stream that goes on beyond its task's end has lost its place too
-		select {
-		case <-c.t.ended:
-			quiet.Reset(silent)
-		case <-ctx.Done():
-		}
-	}()
-	buffered := bufio.NewReaderSize(r, readBuffer)
-	messages := messageReader{r: buffered, raw: c.t.state.TTY}
+	// A stream that goes on beyond its task's end has lost its place too.
+	c.t.atEnd(func() { quiet.Reset(silent) })
+	defer c.t.atEnd(nil)
+	messages := newMessageReader(r, c.t.state.TTY)
 	for sent := 0; ; {
 		m, err := messages.next()
 		if err != nil {
@@ -240,7 +239,7 @@ func (c *copier) read(ctx context.Context, r io.ReadCloser) error {
 		if sent += len(m.text); sent >= burst || c.t.result() != nil || c.out[m.output].skipSeen > 0 {
 			quiet.Reset(silent)
 		}
-		if c.pending >= flushAt || buffered.Buffered() == 0 {
+		if c.pending >= flushAt || !messages.more() && !r.more() {
 			c.flush()
 		}
 	}

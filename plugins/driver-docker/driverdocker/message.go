@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	readBuffer = 8 << 10
 	// maxMessage bounds one message of the daemon. It cuts lines at linePart.
 	maxMessage = 1 << 20
 	linePart   = 16 << 10
@@ -32,14 +31,25 @@ type message struct {
 // messageReader reads the daemon's stream of output with times. Raw is the form
 // of containers with a terminal: lines, without a frame around each.
 type messageReader struct {
-	r   *bufio.Reader
-	raw bool
-	buf []byte
+	r    io.Reader
+	tail *bufio.Reader // of raw
+	buf  []byte
 }
+
+func newMessageReader(r io.Reader, raw bool) *messageReader {
+	m := &messageReader{r: r}
+	if raw {
+		m.tail = bufio.NewReader(r)
+	}
+	return m
+}
+
+// more reports whether it holds more than it has handed out.
+func (m *messageReader) more() bool { return m.tail != nil && m.tail.Buffered() > 0 }
 
 // next returns the next message, valid until the next call; io.EOF at the end.
 func (m *messageReader) next() (message, error) {
-	if m.raw {
+	if m.tail != nil {
 		return m.line()
 	}
 	return m.frame()
@@ -75,7 +85,7 @@ func (m *messageReader) frame() (message, error) {
 func (m *messageReader) line() (message, error) {
 	m.buf = m.buf[:0]
 	for len(m.buf) < stampSize+1+linePart {
-		b, err := m.r.ReadByte()
+		b, err := m.tail.ReadByte()
 		if err != nil {
 			if errors.Is(err, io.EOF) && len(m.buf) > 0 {
 				break // the last part; the next call says that it was

@@ -35,7 +35,7 @@ func frame(stream byte, at int64, text string) string {
 
 func readAll(t *testing.T, raw bool, stream string) (out []message, err error) {
 	t.Helper()
-	r := messageReader{r: bufio.NewReader(strings.NewReader(stream)), raw: raw}
+	r := newMessageReader(strings.NewReader(stream), raw)
 	for {
 		m, err := r.next()
 		if errors.Is(err, io.EOF) {
@@ -74,7 +74,7 @@ func FuzzMessagesNeverBreakTheReader(f *testing.F) {
 	f.Add(false, []byte(frame(1, 5, "a\n")))
 	f.Add(false, []byte{1, 0, 0, 0, 255, 255, 255, 255})
 	f.Fuzz(func(t *testing.T, raw bool, stream []byte) {
-		r := messageReader{r: bufio.NewReader(bytes.NewReader(stream)), raw: raw}
+		r := newMessageReader(bytes.NewReader(stream), raw)
 		for range len(stream) + 1 { // each message takes a byte at least
 			if m, err := r.next(); err != nil {
 				return
@@ -91,6 +91,12 @@ type logged struct {
 	t    *testing.T
 	dir  string
 	task *task
+}
+
+// streamOf is a stream of the daemon that says that and ends.
+func streamOf(text string) *stream {
+	r := bufio.NewReader(strings.NewReader(text))
+	return &stream{body: r, buffered: r, end: func() error { return nil }}
 }
 
 func newLogged(t *testing.T) *logged {
@@ -123,7 +129,7 @@ func (l *logged) read(stream string, killed bool) {
 	for _, o := range c.out {
 		o.begin()
 	}
-	if err := c.read(l.t.Context(), io.NopCloser(strings.NewReader(stream))); err != nil {
+	if err := c.read(l.t.Context(), streamOf(stream)); err != nil {
 		l.t.Fatal(err)
 	}
 	if killed {
@@ -239,7 +245,7 @@ func TestAnOutputIsCopiedByOneProcessAtATime(t *testing.T) {
 	for _, o := range old.out {
 		o.begin()
 	}
-	if err := old.read(t.Context(), io.NopCloser(strings.NewReader(frame(1, 5, "a\n")))); err != nil {
+	if err := old.read(t.Context(), streamOf(frame(1, 5, "a\n"))); err != nil {
 		t.Fatal(err)
 	}
 	old.close()

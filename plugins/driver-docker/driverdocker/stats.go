@@ -4,14 +4,13 @@
 package driverdocker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/client"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -165,15 +164,15 @@ func (st *statsStream) newest(after time.Time) (driver.TaskStats, bool) {
 
 // read takes samples from the daemon's stream until it breaks.
 func (st *statsStream) read(ctx context.Context, t *task, first chan<- struct{}) {
-	r, err := t.d.api.ContainerStats(ctx, t.state.Container, client.ContainerStatsOptions{Stream: true})
+	r, err := t.d.open(ctx, "containers/"+t.state.Container+"/stats", url.Values{"stream": {"1"}})
 	if err != nil {
 		return // no samples now; the next pass tries again
 	}
-	defer r.Body.Close()
-	dec := json.NewDecoder(r.Body)
-	var before container.StatsResponse
+	defer r.Close()
+	dec := json.NewDecoder(r)
+	var before measured
 	for {
-		var now container.StatsResponse
+		var now measured
 		if err := dec.Decode(&now); err != nil {
 			return
 		}
@@ -194,30 +193,74 @@ func (st *statsStream) read(ctx context.Context, t *task, first chan<- struct{})
 	}
 }
 
+// measured is what is read of a sample of the daemon's, which says far more.
+type measured struct {
+	Read   time.Time `json:"read"`
+	OSType string    `json:"os_type"`
+	CPU    struct {
+		Usage struct {
+			Total  uint64 `json:"total_usage"`
+			User   uint64 `json:"usage_in_usermode"`
+			Kernel uint64 `json:"usage_in_kernelmode"`
+		} `json:"cpu_usage"`
+		Throttling struct {
+			Periods uint64 `json:"throttled_periods"`
+			Time    uint64 `json:"throttled_time"`
+		} `json:"throttling_data"`
+	} `json:"cpu_stats"`
+	Memory struct {
+		Usage             uint64       `json:"usage"`
+		MaxUsage          uint64       `json:"max_usage"`
+		Detail            memoryDetail `json:"stats"`
+		Commit            uint64       `json:"commitbytes"` // this and the next two are Windows's
+		CommitPeak        uint64       `json:"commitpeakbytes"`
+		PrivateWorkingSet uint64       `json:"privateworkingset"`
+	} `json:"memory_stats"`
+}
+
+// memoryDetail has the names of both versions of cgroups, of which one is there.
+type memoryDetail struct {
+	RSS         uint64 `json:"rss"`
+	Anon        uint64 `json:"anon"`
+	Cache       uint64 `json:"cache"`
+	File        uint64 `json:"file"`
+	Swap        uint64 `json:"swap"`
+	MappedFile  uint64 `json:"mapped_file"`
+	FileMapped  uint64 `json:"file_mapped"`
+	KernelStack uint64 `json:"kernel_stack"`
+}
+
+// What is measured at first, and once there are two samples; of memory, on Linux
+// and on Windows. They are shared by all samples and never changed.
+var (
+	measuredCPUFirst      = []string{"Throttled Periods", "Throttled Time"}
+	measuredCPU           = []string{"Throttled Periods", "Throttled Time", "Percent", "System Mode", "User Mode"}
+	measuredMemory        = []string{"RSS", "Cache", "Swap", "Usage", "Max Usage", "Mapped File"}
+	measuredMemoryWindows = []string{"RSS", "Usage", "Max Usage"}
+)
+
 // taskStats makes a sample of what the daemon measured now and before.
-func taskStats(id string, before, now container.StatsResponse) driver.TaskStats {
+func taskStats(id string, before, now measured) driver.TaskStats {
 	out := driver.TaskStats{TaskID: id, Time: now.Read}
 	out.CPU = driver.CPUStats{
-		ThrottledPeriods: now.CPUStats.ThrottlingData.ThrottledPeriods, ThrottledTime: now.CPUStats.ThrottlingData.ThrottledTime,
-		Measured: []string{"Throttled Periods", "Throttled Time"},
+		ThrottledPeriods: now.CPU.Throttling.Periods, ThrottledTime: now.CPU.Throttling.Time, Measured: measuredCPUFirst,
 	}
 	if over := now.Read.Sub(before.Read); !before.Read.IsZero() && over > 0 {
-		u, w := now.CPUStats.CPUUsage, before.CPUStats.CPUUsage
-		out.CPU.Percent = share(u.TotalUsage, w.TotalUsage, over)
-		out.CPU.UserMode = share(u.UsageInUsermode, w.UsageInUsermode, over)
-		out.CPU.SystemMode = share(u.UsageInKernelmode, w.UsageInKernelmode, over)
-		out.CPU.Measured = append(out.CPU.Measured, "Percent", "System Mode", "User Mode")
+		u, w := now.CPU.Usage, before.CPU.Usage
+		out.CPU.Percent = share(u.Total, w.Total, over)
+		out.CPU.UserMode = share(u.User, w.User, over)
+		out.CPU.SystemMode = share(u.Kernel, w.Kernel, over)
+		out.CPU.Measured = measuredCPU
 	}
-	m := now.MemoryStats
+	m := now.Memory
 	out.Memory = driver.MemoryStats{
-		Usage: m.Usage, MaxUsage: m.MaxUsage, RSS: first(m.Stats, "rss", "anon"), Cache: first(m.Stats, "cache", "file"),
-		Swap: first(m.Stats, "swap"), MappedFile: first(m.Stats, "mapped_file", "file_mapped"), KernelUsage: first(m.Stats, "kernel_stack"),
-		Measured: []string{"RSS", "Cache", "Swap", "Usage", "Max Usage", "Mapped File"},
+		Usage: m.Usage, MaxUsage: m.MaxUsage, RSS: cmp.Or(m.Detail.RSS, m.Detail.Anon), Cache: cmp.Or(m.Detail.Cache, m.Detail.File),
+		Swap: m.Detail.Swap, MappedFile: cmp.Or(m.Detail.MappedFile, m.Detail.FileMapped), KernelUsage: m.Detail.KernelStack,
+		Measured: measuredMemory,
 	}
 	if now.OSType == "windows" {
-		out.Memory.RSS, out.Memory.Usage = m.PrivateWorkingSet, m.Commit
-		out.Memory.MaxUsage = m.CommitPeak
-		out.Memory.Measured = []string{"RSS", "Usage", "Max Usage"}
+		out.Memory.RSS, out.Memory.Usage, out.Memory.MaxUsage = m.PrivateWorkingSet, m.Commit, m.CommitPeak
+		out.Memory.Measured = measuredMemoryWindows
 	}
 	return out
 }
@@ -228,14 +271,4 @@ func share(now, before uint64, over time.Duration) float64 {
 		return 0
 	}
 	return 100 * float64(now-before) / float64(over)
-}
-
-// first returns a value under the name that this version of cgroups has for it.
-func first(stats map[string]uint64, names ...string) uint64 {
-	for _, n := range names {
-		if v, ok := stats[n]; ok {
-			return v
-		}
-	}
-	return 0
 }

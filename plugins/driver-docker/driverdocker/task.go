@@ -53,6 +53,7 @@ type task struct {
 	stopLogs context.CancelFunc
 
 	mu        sync.Mutex
+	whenEnded func()
 	startedAt time.Time
 	endedAt   time.Time
 	exit      *driver.ExitResult
@@ -164,6 +165,19 @@ func (t *task) end(at time.Time, r driver.ExitResult) {
 	}
 	t.endedAt, t.exit = at, &r
 	close(t.ended)
+	if t.whenEnded != nil {
+		t.whenEnded()
+	}
+}
+
+// atEnd has do called when the task ends, at once if it has; nil calls that off.
+// It must not wait. There is one at a time, for whoever copies the output.
+func (t *task) atEnd(do func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.whenEnded = do; do != nil && t.exit != nil {
+		do()
+	}
 }
 
 // await waits for the end of the task; false if ctx ends first.

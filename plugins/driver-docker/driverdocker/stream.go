@@ -1,0 +1,104 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+
+	"github.com/moby/moby/client"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// A connection that follows a container lives as long as the container does, and
+// there is one for each. The HTTP client of the standard library keeps two
+// goroutines and some 30 KB for a connection; what follows keeps one buffer.
+
+// streamBuffer is what one read of a connection takes at most.
+const streamBuffer = 4 << 10
+
+// stream is an answer of the daemon that goes on.
+type stream struct {
+	body     io.Reader
+	buffered *bufio.Reader // beneath body
+	end      func() error
+}
+
+func (s *stream) Read(p []byte) (int, error) { return s.body.Read(p) }
+
+func (s *stream) Close() error { return s.end() }
+
+// endOfChunk is what may be left of a chunk when all that it says was read.
+const endOfChunk = len("\r\n")
+
+// more reports whether more was received than has been read.
+func (s *stream) more() bool { return s.buffered.Buffered() > endOfChunk }
+
+// statusError is an answer of the daemon that says what it refuses.
+type statusError struct {
+	code    int
+	message string
+}
+
+func (e *statusError) Error() string { return "Error response from daemon: " + e.message }
+
+// maxRefusal bounds what is read of such an answer.
+const maxRefusal = 64 << 10
+
+// open asks the daemon for a stream; it ends when ctx does, or at Close. The
+// client has spoken to the daemon before, so that their version is agreed on.
+func (d *daemon) open(ctx context.Context, resource string, query url.Values) (*stream, error) {
+	base, err := client.ParseHostURL(d.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	version := d.api.ClientVersion()
+	if version != "" {
+		version = "v" + version
+	}
+	target := url.URL{Scheme: "http", Host: "docker", Path: path.Join("/", base.Path, version, resource), RawQuery: query.Encode()}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", userAgent)
+	conn, err := d.api.Dialer()(ctx)
+	if err != nil {
+		return nil, errdefs.Unavailablef("%w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // what reads from it tells
+	end := func() error {
+		stop()
+		return conn.Close()
+	}
+	buffered := bufio.NewReaderSize(conn, streamBuffer)
+	err = request.Write(conn)
+	var answer *http.Response
+	if err == nil {
+		answer, err = http.ReadResponse(buffered, nil)
+	}
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = refusal(answer)
+	}
+	if err != nil {
+		_ = end() // err is what counts
+		return nil, err
+	}
+	return &stream{body: answer.Body, buffered: buffered, end: end}, nil
+}
+
+// refusal reads why the daemon refuses.
+func refusal(answer *http.Response) error {
+	var said struct{ Message string }
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxRefusal)).Decode(&said); err != nil || said.Message == "" {
+		said.Message = answer.Status
+	}
+	return &statusError{code: answer.StatusCode, message: said.Message}
+}
