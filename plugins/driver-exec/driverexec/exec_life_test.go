@@ -52,6 +52,11 @@ func TestCommandsThatCannotRunAreClearErrorsAndLeaveNothing(t *testing.T) {
 			t.Errorf("command %q: class %s, %v", command, errdefs.ClassOf(err), err)
 		}
 	}
+	task := c.task("signal", map[string]any{"command": "/bin/true"})
+	task.KillSignal = "SIGFOO"
+	if _, _, err := c.StartTask(c.ctx, task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "kill_signal") {
+		t.Errorf("a kill_signal that is none: %v", err)
+	}
 	many := map[string]string{} // each of which would be taken
 	for i := range 40 {
 		many[fmt.Sprint("V", i)] = strings.Repeat("x", 100<<10)

@@ -148,6 +148,9 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 	invalid := func(err error) (supervisor.Spec, error) {
 		return supervisor.Spec{}, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
 	}
+	if err := supervised.CheckKillSignal(task); err != nil {
+		return invalid(err)
+	}
 	user, err := isolatedUser(task.User)
 	if err != nil {
 		return invalid(err)

@@ -4,12 +4,15 @@
 package driverexec
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/drover-project/drover/plugins/internal/supervised"
@@ -167,6 +170,28 @@ func checkPatterns(patterns []string) error {
 	return nil
 }
 
+// check says what a task's config cannot be on this machine.
+func (c *taskConfig) check() error {
+	if err := checkPatterns(c.DeniedEnvvars); err != nil {
+		return fmt.Errorf("config.%w", err)
+	}
+	if n := c.OOMScoreAdj; n != nil && (*n < 0 || *n > maxOOMScore) {
+		return fmt.Errorf("config.oom_score_adj: %d is not between 0 and %d", *n, maxOOMScore)
+	}
+	if c.WorkDir == "" {
+		return nil
+	}
+	if !filepath.IsAbs(c.WorkDir) {
+		return fmt.Errorf("config.work_dir: %q is not absolute", c.WorkDir)
+	}
+	if st, err := os.Stat(c.WorkDir); err != nil {
+		return fmt.Errorf("config.work_dir: there is no such directory: %w", err)
+	} else if !st.IsDir() {
+		return fmt.Errorf("config.work_dir: %s is no directory", c.WorkDir)
+	}
+	return nil
+}
+
 // rawSpec resolves a task's config to what the supervisor runs.
 func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error) {
 	var c taskConfig
@@ -176,8 +201,8 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	invalid := func(err error) (supervisor.Spec, error) {
 		return supervisor.Spec{}, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
 	}
-	if err := checkPatterns(c.DeniedEnvvars); err != nil {
-		return invalid(fmt.Errorf("config.%w", err))
+	if err := errors.Join(supervised.CheckKillSignal(task), c.check()); err != nil {
+		return invalid(err)
 	}
 	user, err := supervised.ResolveUser(task.User)
 	if err != nil {
@@ -186,23 +211,9 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	if err := agent.allow(user); err != nil {
 		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: %w", task.Name, err)
 	}
-	dir := task.TaskDir
-	if c.WorkDir != "" {
-		if dir = c.WorkDir; !filepath.IsAbs(dir) {
-			return invalid(fmt.Errorf("config.work_dir: %q is not absolute", dir))
-		}
-		if st, err := os.Stat(dir); err != nil {
-			return invalid(fmt.Errorf("config.work_dir: there is no such directory: %w", err))
-		} else if !st.IsDir() {
-			return invalid(fmt.Errorf("config.work_dir: %s is no directory", dir))
-		}
-	}
 	program, err := lookUp(task.TaskDir, c.Command, task.Env["PATH"])
 	if err != nil {
 		return invalid(fmt.Errorf("config.command: %w", err))
-	}
-	if c.OOMScoreAdj != nil && (*c.OOMScoreAdj < 0 || *c.OOMScoreAdj > maxOOMScore) {
-		return invalid(fmt.Errorf("config.oom_score_adj: %d is not between 0 and %d", *c.OOMScoreAdj, maxOOMScore))
 	}
 	cgroups, err := overrides(c)
 	if err != nil {
@@ -217,8 +228,8 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 		network = task.Network.Path
 	}
 	return supervisor.Spec{
-		ID: task.ID, Path: program, Args: append([]string{c.Command}, c.Args...), Dir: dir,
-		Env: supervised.Environment(task.Env, append(agent.DeniedEnvvars, c.DeniedEnvvars...)), User: user, Logs: logs,
+		ID: task.ID, Path: program, Args: append([]string{c.Command}, c.Args...), Dir: cmp.Or(c.WorkDir, task.TaskDir),
+		Env: supervised.Environment(task.Env, slices.Concat(agent.DeniedEnvvars, c.DeniedEnvvars)), User: user, Logs: logs,
 		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups, Cores: task.Resources.Cores, NetworkNS: network,
 	}, nil
 }

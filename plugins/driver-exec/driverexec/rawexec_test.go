@@ -13,14 +13,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
-	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
@@ -204,6 +202,11 @@ func TestCommandsRunInTheirDirectoryWithTheirArguments(t *testing.T) {
 	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != "/usr/bin\na b||*|" {
 		t.Fatalf("log %q, %v", out, err)
 	}
+	task.ID, task.KillSignal = "alloc/web/2", "SIGFOO"
+	if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), `kill_signal: signal "SIGFOO" is unknown`) {
+		t.Errorf("a kill_signal that is none: %v", err)
+	}
+	task.KillSignal = ""
 	for dir, says := range map[string]string{"bin": "absolute", "/no/such/place": "/no/such/place"} {
 		task.ID, task.DriverConfig = "alloc/web/"+says, fmt.Appendf(nil, `{"command": "/bin/true", "work_dir": %q}`, dir)
 		if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), says) {
@@ -241,102 +244,6 @@ func TestARawTaskAndCommandsBesideItAreInTheGroupsNetwork(t *testing.T) {
 	bad.ID, bad.Network = "alloc/web/2", &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: "/no/such/namespace"}
 	if _, _, err := d.StartTask(t.Context(), &bad); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "/no/such/namespace") {
 		t.Errorf("a namespace that does not exist: class %s, %v", errdefs.ClassOf(err), err)
-	}
-}
-
-// cgroups makes a cgroup of version 2 and, where the machine has it, one of
-// version 1, and returns their names below their hierarchies.
-func cgroups(t *testing.T) (v2, v1 string) {
-	t.Helper()
-	groups, err := sandbox.FindCgroups()
-	if err != nil || groups.Unified == "" || os.Geteuid() != 0 {
-		t.Skipf("no cgroup can be made: %v", err)
-	}
-	name := fmt.Sprintf("drover-test-%d", os.Getpid())
-	dirs := []string{filepath.Join(groups.Unified, name)}
-	if _, err := os.Stat("/sys/fs/cgroup/cpuacct/tasks"); err == nil {
-		dirs, v1 = append(dirs, "/sys/fs/cgroup/cpuacct/"+name), name
-	}
-	for _, dir := range dirs {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := os.Remove(dir); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	return name, v1
-}
-
-func TestATaskRunsInTheCgroupsThatItNames(t *testing.T) {
-	v2, v1 := cgroups(t)
-	const script = "sed -n 's/^0::/v2 /p; s/.*:cpuacct:/v1 /p' /proc/self/cgroup"
-	config := map[string]any{"command": "/bin/sh", "args": []any{"-c", script}, "cgroup_v2_override": v2}
-	want := "v2 /" + v2 + "\n"
-	if v1 != "" {
-		config["cgroup_v1_override"] = []any{map[string]any{"cpuacct": v1}}
-		want = "v1 /" + v1 + "\n" + want
-	}
-	d, task := rawTask(t, config)
-	if _, _, err := d.StartTask(t.Context(), task); err != nil {
-		t.Fatal(err)
-	}
-	if r, err := d.WaitTask(t.Context(), task.ID); err != nil || !r.Successful() {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	raw, err := os.ReadFile(task.Logs.StdoutPath + ".0")
-	out := string(raw)
-	if err != nil || out != want && v1 != "" || !strings.Contains(out, "v2 /"+v2+"\n") {
-		t.Errorf("log %q, %v, want %q", out, err, want)
-	}
-	for config, says := range map[string]string{
-		`"cgroup_v2_override": "no-such-group"`:                     "no-such-group",
-		`"cgroup_v2_override": "../../../etc"`:                      "cgroup_v2_override",
-		`"cgroup_v1_override": [{"cpuacct": "../../../proc"}]`:      "cgroup_v1_override",
-		`"cgroup_v1_override": [{"no-such-controller": "a-group"}]`: "no-such-controller",
-	} {
-		task.ID, task.DriverConfig = "alloc/web/"+says, []byte(`{"command": "/bin/true", `+config+`}`)
-		if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", config, err)
-		}
-	}
-	task.ID = "alloc/web/1"
-}
-
-func TestWhatLeavesItsSessionEndsWithATaskThatNamesOnlyCgroupsOfVersion1(t *testing.T) {
-	_, v1 := cgroups(t)
-	if v1 == "" {
-		t.Skip("this machine has no cgroups of version 1")
-	}
-	pidFile := filepath.Join(t.TempDir(), "pid")
-	script := "setsid sh -c 'setsid sleep 1000 & echo $! > " + pidFile + "'; exec sed -n 's/.*:cpuacct://p' /proc/self/cgroup"
-	d, task := rawTask(t, map[string]any{
-		"command": "/bin/sh", "args": []any{"-c", script}, "cgroup_v1_override": []any{map[string]any{"cpuacct": "/" + v1}},
-	})
-	if _, _, err := d.StartTask(t.Context(), task); err != nil {
-		t.Fatal(err)
-	}
-	if r, err := d.WaitTask(t.Context(), task.ID); err != nil || !r.Successful() {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if out, err := os.ReadFile(task.Logs.StdoutPath + ".0"); err != nil || string(out) != "/"+v1+"\n" {
-		t.Errorf("log %q, %v", out, err)
-	}
-	raw, err := os.ReadFile(pidFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; <-time.After(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-			t.Fatalf("process %d runs on", pid)
-		}
 	}
 }
 

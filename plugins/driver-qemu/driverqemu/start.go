@@ -64,7 +64,7 @@ func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentC
 		}
 		return nil, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
 	}
-	if err := c.complete(); err != nil {
+	if err := errors.Join(c.complete(), supervised.CheckKillSignal(task)); err != nil {
 		return invalid(err)
 	}
 	emulator, err := find(c.Emulator, agent.EmulatorsAllowlist)

@@ -13,6 +13,15 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
+// CheckKillSignal refuses a signal that is none when the task starts, rather than
+// when it is to stop.
+func CheckKillSignal(task *driver.TaskConfig) error {
+	if _, err := SignalNumber(task.KillSignal, defaultStopSignal); err != nil {
+		return fmt.Errorf("kill_signal: %w", err)
+	}
+	return nil
+}
+
 // Environment makes the process's environment, without what is denied.
 func Environment(env map[string]string, denied []string) []string {
 	out := make([]string, 0, len(env))
