@@ -19,7 +19,10 @@ func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
 	w := newNetwork(t)
 	ours, theirs := testkit.NewAuthority(t), testkit.NewAuthority(t)
 	m := &machines{t: t, nodes: map[string]*agent{}}
-	m.server = w.machine("srv", "server { enabled = true }\n"+secured(ours.Machine("srv", "server.global.nomad", true)))
+	// A server that is a node, too: its own node needs no connection, others come in.
+	m.server = w.machine("srv", "")
+	m.server.configure("server { enabled = true }\n" + nodeOf(m.server) + secured(ours.Machine("srv", "server.global.nomad", true)))
+	m.nodes["srv"] = m.server
 	m.server.launch()
 	other := ours.Machine("impostor", "client.global.nomad", true)
 	impostor := w.machine("impostor", "server { enabled = true }\n"+secured(other)+"tls {\n  http = true\n  verify_https_client = true\n}")
@@ -33,14 +36,15 @@ func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
 		m.nodes[name] = w.machine(name, config)
 		m.nodes[name].launch()
 	}
-	m.ready("a")
+	m.ready("a", "srv")
 	a := m.nodes["a"]
-	a.run(shell("secure", "service", 1, "", "echo hello; while :; do sleep 0.1; done"))
-	x := m.server.await("secure", "running", 1)[0]
-	for _, asked := range []*agent{a, m.server} {
-		asked.eventually(10*time.Second, "the log of the task", func() bool { return strings.Contains(asked.must("alloc", "logs", x.ID, "t"), "hello") })
-		if out, code := asked.cli("alloc", "exec", "-task", "t", x.ID, "echo", "hi"); code != 0 || strings.TrimSpace(out) != "hi" {
-			t.Errorf("exec: exit code %d, %s", code, out)
+	a.run(shell("secure", "service", 2, "constraint {\n distinct_hosts = true\n }", "echo hello; while :; do sleep 0.1; done"))
+	for _, x := range m.server.await("secure", "running", 2) { // one on each
+		for _, asked := range []*agent{a, m.server} {
+			asked.eventually(10*time.Second, "the log of the task", func() bool { return strings.Contains(asked.must("alloc", "logs", x.ID, "t"), "hello") })
+			if out, code := asked.cli("alloc", "exec", "-task", "t", x.ID, "echo", "hi"); code != 0 || strings.TrimSpace(out) != "hi" {
+				t.Errorf("exec: exit code %d, %s", code, out)
+			}
 		}
 	}
 	for _, name := range []string{"plain", "stranger", "misled"} {
@@ -52,7 +56,7 @@ func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}
-	m.ready("a") // and nobody else
+	m.ready("a", "srv") // and nobody else
 	overHTTPS(t, impostor, other, theirs.Machine("reader", "client.global.nomad", false))
 	if log := m.nodes["misled"].log(); !strings.Contains(log, "server.global.nomad") {
 		t.Errorf("a node that was sent to another node says\n%s", log)
