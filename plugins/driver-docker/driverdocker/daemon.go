@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -36,11 +37,14 @@ const (
 // daemon is one Docker daemon with the tasks that run at it.
 type daemon struct {
 	endpoint string
-	api      *client.Client
-	log      hclog.Logger
-	events   *broadcast
-	images   *images
-	pulls    *pulls
+	// api is replaced when the agent's config brings other certificates; agreed is
+	// the one that is known to have agreed with the daemon on a version.
+	api    atomic.Pointer[client.Client]
+	agreed atomic.Pointer[client.Client]
+	log    hclog.Logger
+	events *broadcast
+	images *images
+	pulls  *pulls
 
 	mu          sync.Mutex
 	byContainer map[string]*task
@@ -161,7 +165,7 @@ func (d *daemon) wake() {
 func (d *daemon) inspect(ctx context.Context, id string) (container.InspectResponse, error) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	r, err := d.api.ContainerInspect(limited, id, client.ContainerInspectOptions{})
+	r, err := d.api.Load().ContainerInspect(limited, id, client.ContainerInspectOptions{})
 	if err == nil && (r.Container.State == nil || r.Container.Config == nil) {
 		return r.Container, errdefs.Internalf("inspect container %s: the Docker daemon's answer lacks its state", short(id))
 	}
@@ -173,7 +177,7 @@ func (d *daemon) inspect(ctx context.Context, id string) (container.InspectRespo
 func (d *daemon) remove(ctx context.Context, id string) error {
 	limited, cancel := context.WithTimeout(ctx, workLimit)
 	defer cancel()
-	_, err := d.api.ContainerRemove(limited, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	_, err := d.api.Load().ContainerRemove(limited, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if err = d.failed(ctx, err, "remove container %s", short(id)); errdefs.IsNotFound(err) {
 		return nil
 	}
@@ -202,7 +206,7 @@ func (d *daemon) awaitGone(ctx context.Context, id string) error {
 func (d *daemon) kill(ctx context.Context, id, signal string) error {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	_, err := d.api.ContainerKill(limited, id, client.ContainerKillOptions{Signal: signal})
+	_, err := d.api.Load().ContainerKill(limited, id, client.ContainerKillOptions{Signal: signal})
 	return d.failed(ctx, err, "send %s to container %s", signal, short(id))
 }
 
@@ -216,7 +220,7 @@ func (d *daemon) learn(ctx context.Context) (facts, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	info, err := d.api.Info(limited, client.InfoOptions{})
+	info, err := d.api.Load().Info(limited, client.InfoOptions{})
 	if err != nil {
 		return facts{}, d.failed(ctx, err, "ask the Docker daemon what it is")
 	}

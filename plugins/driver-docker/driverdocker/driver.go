@@ -132,7 +132,7 @@ func (d *Driver) Close() error {
 	defer d.mu.Unlock()
 	errs := []error{d.presence.close()}
 	for _, x := range d.daemons {
-		errs = append(errs, x.api.Close())
+		errs = append(errs, x.api.Load().Close())
 	}
 	return errors.Join(errs...)
 }
@@ -163,13 +163,17 @@ func (d *Driver) SetConfig(_ context.Context, body []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	first := d.current == nil
-	if old := d.daemons[endpoint]; old != nil && old.api != nil && d.config.TLS == c.TLS {
-		_ = api.Close() // it has connected to nothing
-		d.current = old
-	} else {
+	switch old := d.daemons[endpoint]; {
+	case old == nil:
 		if d.current, err = d.newDaemon(api, endpoint); err != nil {
 			return err
 		}
+	case d.config.TLS == c.TLS:
+		_ = api.Close() // it has connected to nothing
+		d.current = old
+	default: // the tasks there need the new certificates, too
+		_ = old.api.Swap(api).Close() // what is under way goes on
+		d.current = old
 	}
 	d.config = c
 	close(d.changed)
@@ -188,12 +192,10 @@ func (d *Driver) newDaemon(api *client.Client, endpoint string) (*daemon, error)
 	}
 	log := d.log.With("endpoint", endpoint)
 	x := &daemon{
-		endpoint: endpoint, api: api, log: log, events: d.events, images: imgs, pulls: newPulls(),
+		endpoint: endpoint, log: log, events: d.events, images: imgs, pulls: newPulls(),
 		byContainer: map[string]*task{}, kick: make(chan struct{}, 1),
 	}
-	if old := d.daemons[endpoint]; old != nil { // the same with other certificates
-		x.byContainer, x.images = old.byContainer, old.images
-	}
+	x.api.Store(api)
 	d.daemons[endpoint] = x
 	d.work.Go(func() { x.follow(d.ctx) })
 	return x, nil

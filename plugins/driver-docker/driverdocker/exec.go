@@ -57,7 +57,7 @@ type execution struct {
 func (e *execution) create(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	r, err := e.t.d.api.ExecCreate(limited, e.t.state.Container, client.ExecCreateOptions{
+	r, err := e.t.d.api.Load().ExecCreate(limited, e.t.state.Container, client.ExecCreateOptions{
 		TTY: e.opts.TTY, ConsoleSize: e.size(), AttachStdin: e.stream.Stdin != nil, AttachStdout: true, AttachStderr: true, Cmd: e.command(limited),
 	})
 	e.id = r.ID
@@ -73,11 +73,11 @@ const apiWithSize = "1.42"
 // there is a shell, that sets it first.
 func (e *execution) command(ctx context.Context) []string {
 	s := e.size()
-	if s.Height == 0 || !versions.LessThan(e.t.d.api.ClientVersion(), apiWithSize) {
+	if s.Height == 0 || !versions.LessThan(e.t.d.api.Load().ClientVersion(), apiWithSize) {
 		return e.opts.Command
 	}
 	const shell = "/bin/sh"
-	if _, err := e.t.d.api.ContainerStatPath(ctx, e.t.state.Container, client.ContainerStatPathOptions{Path: shell}); err != nil {
+	if _, err := e.t.d.api.Load().ContainerStatPath(ctx, e.t.state.Container, client.ContainerStatPathOptions{Path: shell}); err != nil {
 		return e.opts.Command
 	}
 	set := fmt.Sprintf("stty rows %d cols %d 2>/dev/null; exec \"$@\"", s.Height, s.Width)
@@ -98,7 +98,7 @@ func (e *execution) run(ctx context.Context) (driver.ExitResult, error) {
 	attach, cancel := context.WithCancel(ctx)
 	defer cancel()
 	patience := time.AfterFunc(callLimit, cancel)
-	conn, err := e.t.d.api.ExecAttach(attach, e.id, client.ExecAttachOptions{TTY: e.opts.TTY, ConsoleSize: e.size()})
+	conn, err := e.t.d.api.Load().ExecAttach(attach, e.id, client.ExecAttachOptions{TTY: e.opts.TTY, ConsoleSize: e.size()})
 	if !patience.Stop() && err == nil {
 		conn.Close()
 	}
@@ -170,7 +170,7 @@ func (e *execution) result(ctx context.Context) (driver.ExitResult, error) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		r, err := e.t.d.api.ExecInspect(limited, e.id, client.ExecInspectOptions{})
+		r, err := e.t.d.api.Load().ExecInspect(limited, e.id, client.ExecInspectOptions{})
 		if err != nil {
 			return driver.ExitResult{}, e.t.d.failed(ctx, err, "read how the command %q ended", e.opts.Command[0])
 		}
@@ -198,7 +198,7 @@ func (e *execution) resize(ctx context.Context, s driver.TerminalSize) {
 	defer cancel()
 	// The terminal is there a moment after the command has begun.
 	for range 20 {
-		_, err := e.t.d.api.ExecResize(limited, e.id, client.ExecResizeOptions{Height: uint(s.Height), Width: uint(s.Width)})
+		_, err := e.t.d.api.Load().ExecResize(limited, e.id, client.ExecResizeOptions{Height: uint(s.Height), Width: uint(s.Width)})
 		if err == nil || !pause(limited, 25*time.Millisecond) {
 			return
 		}
@@ -221,7 +221,7 @@ func (e *execution) resizes(ctx context.Context) {
 func (e *execution) kill() {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
-	r, err := e.t.d.api.ExecInspect(ctx, e.id, client.ExecInspectOptions{})
+	r, err := e.t.d.api.Load().ExecInspect(ctx, e.id, client.ExecInspectOptions{})
 	if err == nil && r.Running && r.PID > 0 {
 		killInside(r.PID, e.t.state.Container)
 	}

@@ -91,7 +91,7 @@ func undetected(why string) driver.Fingerprint {
 func (d *daemon) fingerprint(ctx context.Context, agent agentConfig, last driver.Fingerprint) driver.Fingerprint {
 	limited, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
-	_, err := d.api.Ping(limited, client.PingOptions{NegotiateAPIVersion: true})
+	_, err := d.api.Load().Ping(limited, client.PingOptions{NegotiateAPIVersion: true})
 	if err == nil {
 		if last.Health == driver.HealthHealthy && d.seen() && last.Attributes["driver.docker.endpoint"] == d.endpoint {
 			return d.configured(last.Attributes, agent)
@@ -116,7 +116,7 @@ func (d *daemon) seen() bool {
 }
 
 func (d *daemon) describe(ctx context.Context, agent agentConfig) (driver.Fingerprint, error) {
-	info, err := d.api.Info(ctx, client.InfoOptions{})
+	info, err := d.api.Load().Info(ctx, client.InfoOptions{})
 	if err != nil {
 		return driver.Fingerprint{}, err
 	}
@@ -126,11 +126,11 @@ func (d *daemon) describe(ctx context.Context, agent agentConfig) (driver.Finger
 	attrs := map[string]string{
 		"driver.docker": "1", "driver.docker.version": info.Info.ServerVersion, "driver.docker.os_type": info.Info.OSType,
 		"driver.docker.runtimes": strings.Join(slices.Sorted(maps.Keys(info.Info.Runtimes)), ","),
-		"driver.docker.endpoint": d.endpoint, "driver.docker.api_version": d.api.ClientVersion(),
+		"driver.docker.endpoint": d.endpoint, "driver.docker.api_version": d.api.Load().ClientVersion(),
 		"driver.docker.live_restore": strconv.FormatBool(info.Info.LiveRestoreEnabled),
 	}
 	// A daemon may have no bridge.
-	if n, err := d.api.NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{}); err == nil {
+	if n, err := d.api.Load().NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{}); err == nil {
 		for _, c := range n.Network.IPAM.Config {
 			if c.Gateway.IsValid() && c.Gateway.Is4() {
 				attrs["driver.docker.bridge_ip"] = c.Gateway.String()

@@ -52,7 +52,7 @@ func (d *daemon) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	patience := time.AfterFunc(callLimit, cancel)
-	stream := d.api.Events(ctx, client.EventsListOptions{Filters: client.Filters{}.
+	stream := d.api.Load().Events(ctx, client.EventsListOptions{Filters: client.Filters{}.
 		Add("type", string(events.ContainerEventType)).Add("label", labelTask).
 		Add("event", string(events.ActionDie), string(events.ActionOOM), string(events.ActionDestroy))})
 	if !patience.Stop() {
@@ -123,7 +123,7 @@ func (d *daemon) settleAll(ctx context.Context) {
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	list, err := d.api.ContainerList(limited, client.ContainerListOptions{Filters: client.Filters{}.Add("label", labelTask)})
+	list, err := d.api.Load().ContainerList(limited, client.ContainerListOptions{Filters: client.Filters{}.Add("label", labelTask)})
 	if err != nil {
 		d.log.Warn("cannot look at the containers; it is tried again", "error", d.failed(ctx, err, "list containers"))
 		return

@@ -76,7 +76,7 @@ func (d *daemon) mustFetch(ctx context.Context, c taskConfig) (bool, error) {
 func (d *daemon) imageID(ctx context.Context, name string) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	r, err := d.api.ImageInspect(limited, name)
+	r, err := d.api.Load().ImageInspect(limited, name)
 	return r.ID, d.failed(ctx, err, "look up image %s", name)
 }
 
@@ -118,7 +118,7 @@ func (d *daemon) pull(ctx context.Context, agent agentConfig, c taskConfig, task
 func (d *daemon) index(ctx context.Context) string {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	info, err := d.api.Info(limited, client.InfoOptions{})
+	info, err := d.api.Load().Info(limited, client.InfoOptions{})
 	if err != nil {
 		return "" // the pull itself will tell
 	}
@@ -138,7 +138,7 @@ func (d *daemon) load(ctx context.Context, c taskConfig, task *driver.TaskConfig
 	d.events.tell(task.ID, "Loading image", map[string]string{"image": c.Image, "archive": c.Load})
 	limited, cancel := context.WithTimeout(ctx, loadLimit)
 	defer cancel()
-	r, err := d.api.ImageLoad(limited, f, client.ImageLoadWithQuiet(true))
+	r, err := d.api.Load().ImageLoad(limited, f, client.ImageLoadWithQuiet(true))
 	if err != nil {
 		return d.failed(ctx, err, "load image %s from %s", c.Image, c.Load)
 	}

@@ -172,7 +172,7 @@ func (d *daemon) removeImage(ctx context.Context, image string) error {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	for _, name := range names {
-		_, err := d.api.ImageRemove(limited, name, client.ImageRemoveOptions{PruneChildren: true})
+		_, err := d.api.Load().ImageRemove(limited, name, client.ImageRemoveOptions{PruneChildren: true})
 		err = d.failed(ctx, err, "remove image %s", name)
 		switch {
 		case errdefs.IsConflict(err): // a container of somebody else's uses it

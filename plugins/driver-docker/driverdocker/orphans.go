@@ -80,7 +80,7 @@ func (d *Driver) all() []*daemon {
 func (d *Driver) removeOrphans(ctx context.Context, x *daemon, agent agentConfig, suspects map[string]time.Time) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	list, err := x.api.ContainerList(limited, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", labelOwner+"="+d.owner)})
+	list, err := x.api.Load().ContainerList(limited, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", labelOwner+"="+d.owner)})
 	if err != nil {
 		// Nobody was asked for while the daemon was away.
 		clear(suspects)

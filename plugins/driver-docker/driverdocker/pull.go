@@ -120,7 +120,7 @@ func (p *pull) run(ctx context.Context, d *daemon, key pullKey, activity time.Du
 		}
 		return d.pullFailed(ctx, key.ref, err)
 	}
-	stream, err := d.api.ImagePull(idle, key.ref, client.ImagePullOptions{RegistryAuth: key.auth})
+	stream, err := d.api.Load().ImagePull(idle, key.ref, client.ImagePullOptions{RegistryAuth: key.auth})
 	if err != nil {
 		return failed(err)
 	}

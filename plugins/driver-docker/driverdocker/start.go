@@ -86,7 +86,7 @@ func (s *start) run(ctx context.Context) (*driver.Handle, *driver.NetworkOverrid
 	s.started = t
 	limited, cancel := context.WithTimeout(ctx, workLimit)
 	defer cancel()
-	if _, err := s.daemon.api.ContainerStart(limited, s.container, client.ContainerStartOptions{}); err != nil {
+	if _, err := s.daemon.api.Load().ContainerStart(limited, s.container, client.ContainerStartOptions{}); err != nil {
 		return nil, nil, s.daemon.failed(ctx, err, "start container %s", short(s.container))
 	}
 	c, err := s.daemon.inspect(ctx, s.container)
@@ -128,7 +128,7 @@ func (s *start) spec(ctx context.Context) (client.ContainerCreateOptions, error)
 	}
 	in := specInput{
 		task: s.task, config: s.config, agent: s.agent, owner: s.owner, image: s.config.Image,
-		api: s.daemon.api.ClientVersion(), host: f,
+		api: s.daemon.api.Load().ClientVersion(), host: f,
 	}
 	if _, err := buildSpec(in); err != nil {
 		return none, err
@@ -153,7 +153,7 @@ func (s *start) create(ctx context.Context, spec client.ContainerCreateOptions) 
 	}
 	for try := 0; ; try++ {
 		limited, cancel := context.WithTimeout(ctx, workLimit)
-		r, err := s.daemon.api.ContainerCreate(limited, spec)
+		r, err := s.daemon.api.Load().ContainerCreate(limited, spec)
 		cancel()
 		if err == nil {
 			s.container = r.ID

@@ -52,14 +52,30 @@ func (e *statusError) Error() string { return "Error response from daemon: " + e
 // maxRefusal bounds what is read of such an answer.
 const maxRefusal = 64 << 10
 
-// open asks the daemon for a stream; it ends when ctx does, or at Close. The
-// client has spoken to the daemon before, so that their version is agreed on.
+// spoken returns the client, which has agreed with the daemon on a version.
+func (d *daemon) spoken(ctx context.Context) (*client.Client, error) {
+	api := d.api.Load()
+	if d.agreed.Load() == api {
+		return api, nil
+	}
+	if _, err := api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
+		return nil, err
+	}
+	d.agreed.Store(api)
+	return api, nil
+}
+
+// open asks the daemon for a stream; it ends when ctx does, or at Close.
 func (d *daemon) open(ctx context.Context, resource string, query url.Values) (*stream, error) {
 	base, err := client.ParseHostURL(d.endpoint)
 	if err != nil {
 		return nil, err
 	}
-	version := d.api.ClientVersion()
+	api, err := d.spoken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	version := api.ClientVersion()
 	if version != "" {
 		version = "v" + version
 	}
@@ -69,7 +85,7 @@ func (d *daemon) open(ctx context.Context, resource string, query url.Values) (*
 		return nil, err
 	}
 	request.Header.Set("User-Agent", userAgent)
-	conn, err := d.api.Dialer()(ctx)
+	conn, err := api.Dialer()(ctx)
 	if err != nil {
 		return nil, errdefs.Unavailablef("%w", err)
 	}
