@@ -7,7 +7,6 @@ import (
 	"context"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
@@ -29,7 +28,7 @@ func (a *Agent) answerPlugins(send func([]byte) error) error {
 		return err
 	}
 	out := []*model.AgentPlugin{}
-	for _, st := range allPlugins(h) {
+	for _, st := range h.Listed() {
 		out = append(out, agentPlugin(st))
 	}
 	return sendJSON(send, out)
@@ -42,7 +41,7 @@ func (a *Agent) answerPlugin(name string, send func([]byte) error) error {
 	}
 	st, err := h.Plugin(name)
 	if err != nil {
-		all := allPlugins(h)
+		all := h.Listed()
 		i := slices.IndexFunc(all, func(st pluginhost.PluginStatus) bool { return st.Name == name })
 		if i < 0 {
 			return err
@@ -50,19 +49,6 @@ func (a *Agent) answerPlugin(name string, send func([]byte) error) error {
 		st = all[i]
 	}
 	return sendJSON(send, agentPlugin(st))
-}
-
-// allPlugins are the plugins that there are, and the files that look like some.
-func allPlugins(h *pluginhost.Host) []pluginhost.PluginStatus {
-	out := h.Status()
-	names := pluginsByName(out)
-	for _, st := range h.Unusable() {
-		if _, there := names[st.Name]; !there { // its link may lead nowhere while its process runs
-			out = append(out, st)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b pluginhost.PluginStatus) int { return strings.Compare(a.Name, b.Name) })
-	return out
 }
 
 // changePlugin does to a plugin what an operator asks for.
@@ -115,10 +101,13 @@ func install(ctx context.Context, h *pluginhost.Host, q rpc.PluginRequest, in <-
 			return err
 		}
 	}
-	r := pluginhost.Release{Name: q.Name, Version: q.Release.Version, Source: q.Release.Source, Digest: q.Release.Digest, Config: q.Release.Config}
+	r := pluginhost.Release{Name: q.Name, Version: q.Release.Version, Source: q.Release.Source, Digest: q.Release.Digest, Config: q.Release.Config, Size: q.Size}
 	var body io.Reader
 	if q.Streamed {
 		body = &upload{ctx: ctx, in: in}
+	}
+	if q.Detach {
+		return h.InstallDetached(ctx, r, body)
 	}
 	_, err := h.InstallFrom(ctx, r, body)
 	return err
@@ -163,6 +152,15 @@ func agentPlugin(st pluginhost.PluginStatus) *model.AgentPlugin {
 	}
 	if st.UpgradeError != nil {
 		out.UpgradeError = st.UpgradeError.Error()
+	}
+	if w := st.Work; w != nil {
+		out.Work = &model.PluginWork{Action: w.Action, Step: string(w.Step), Done: w.Done, Total: w.Total, Began: w.Began}
+		if !w.Ended.IsZero() {
+			out.Work.Ended = &w.Ended
+		}
+		if w.Err != nil {
+			out.Work.Error = w.Err.Error()
+		}
 	}
 	for _, b := range st.Bad {
 		out.Bad = append(out.Bad, model.BadPluginVersion(b))

@@ -28,6 +28,8 @@ type PluginChange struct {
 	Action  string // one of the path's, or remove
 	Force   bool   // of remove
 	Release model.PluginRelease
+	Size    int64 // of the file that is sent; 0: not known
+	Detach  bool  // of install and upgrade: the outcome is not waited for
 }
 
 func (s *Server) agentPlugins(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -65,6 +67,11 @@ func (s *Server) changeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any,
 	if !slices.Contains(pluginActions, change.Action) {
 		return nil, fail(http.StatusNotFound, "")
 	}
+	detach, err := boolParam(r, "detach")
+	if err != nil {
+		return nil, err
+	}
+	change.Detach = detach
 	var body io.Reader
 	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case change.Action != "install" && change.Action != "upgrade":
@@ -75,7 +82,7 @@ func (s *Server) changeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any,
 				return nil, fail(http.StatusBadRequest, "the parameter config is no JSON object: "+err.Error())
 			}
 		}
-		body = r.Body
+		body, change.Size = r.Body, max(r.ContentLength, 0)
 	default:
 		r.Body = http.MaxBytesReader(nil, r.Body, maxBodyBytes)
 		if err := decodeBody(r, &change.Release, false); err != nil {

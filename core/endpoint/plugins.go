@@ -35,7 +35,7 @@ func (c Calls) NodePlugin(ctx context.Context, nodeID, name string) (*model.Agen
 // ChangeNodePlugin does to a plugin of a node what the request says. With a body,
 // that is the file of its release. Of a plugin that was removed there is no answer.
 func (c Calls) ChangeNodePlugin(ctx context.Context, req *api.PluginChange, body io.Reader) (*model.AgentPlugin, error) {
-	q := rpc.PluginRequest{Name: req.Name, Action: req.Action, Force: req.Force, Release: req.Release, Streamed: body != nil}
+	q := rpc.PluginRequest{Name: req.Name, Action: req.Action, Force: req.Force, Release: req.Release, Streamed: body != nil, Size: req.Size, Detach: req.Detach}
 	method := rpc.MethodChangePlugin
 	if body != nil {
 		method = rpc.MethodInstallPlugin

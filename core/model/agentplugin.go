@@ -3,6 +3,8 @@
 
 package model
 
+import "time"
+
 // AgentPlugin is one plugin of a node's agent, as the agent itself knows it. What
 // servers know of it is NodePlugin.
 type AgentPlugin struct {
@@ -27,6 +29,23 @@ type AgentPlugin struct {
 	// Bad are versions that were tried, did not work, and are not tried again by
 	// themselves.
 	Bad []BadPluginVersion
+	// Work is what is being done to the plugin, or was done to it last since the
+	// agent began; nil for nothing.
+	Work *PluginWork
+}
+
+// PluginWork is how far a change of a plugin has come.
+type PluginWork struct {
+	Action string // install, rollback, reload; follow, of a file that was replaced in plugin_dir
+	// Step is the one that the work is in, or ended in: fetching, verifying, starting,
+	// recovering, probing, switching.
+	Step string
+	// Done and Total are bytes while fetching and tasks while recovering; a Total of
+	// 0 is not known.
+	Done, Total int64
+	Began       time.Time
+	Ended       *time.Time `json:",omitempty"` // nil while it is under way
+	Error       string     // why it came to nothing
 }
 
 // BadPluginVersion is a version of a plugin that did not work.

@@ -43,6 +43,7 @@ type drivers struct {
 	log    hclog.Logger
 	// demand asks for a process of a plugin, answering tells that a driver has
 	// ceased to answer, or answers again.
+	works     *works
 	demand    func(plugin string)
 	answering func()
 

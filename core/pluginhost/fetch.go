@@ -42,14 +42,17 @@ func checkSource(source, digest string) error {
 func (h *Host) fetch(ctx context.Context, r Release, body io.Reader) (path, digest string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.FetchTimeout)
 	defer cancel()
+	h.works.step(r.Name, StepFetching, r.Size)
 	if body == nil {
-		in, err := open(ctx, r)
+		in, size, err := open(ctx, r)
 		if err != nil {
 			return "", "", err
 		}
 		defer in.Close()
+		h.works.step(r.Name, StepFetching, size)
 		body = in
 	}
+	body = io.TeeReader(body, written(func(n int64) { h.works.add(r.Name, n) }))
 	if err := os.MkdirAll(h.versions.dir, 0o700); err != nil {
 		return "", "", diskError(err, "make the directory of plugin versions")
 	}
@@ -128,33 +131,34 @@ func bounded(ctx context.Context, body io.Reader) io.Reader {
 	return r
 }
 
-// open opens a release's source.
-func open(ctx context.Context, r Release) (io.ReadCloser, error) {
+// open opens a release's source and returns its size; 0 if that is not known.
+func open(ctx context.Context, r Release) (in io.ReadCloser, size int64, err error) {
 	if filepath.IsAbs(r.Source) {
 		// Without waiting for who writes to it: it may be a FIFO.
 		f, err := os.OpenFile(r.Source, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
-			return nil, errdefs.NotFoundf("plugin %q: its source cannot be read on this node: %w", r.Name, err)
+			return nil, 0, errdefs.NotFoundf("plugin %q: its source cannot be read on this node: %w", r.Name, err)
 		}
-		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		info, err := f.Stat()
+		if err != nil || !info.Mode().IsRegular() {
 			_ = f.Close() // nothing was written
-			return nil, errdefs.InvalidArgumentf("plugin %q: its source %s is no file", r.Name, r.Source)
+			return nil, 0, errdefs.InvalidArgumentf("plugin %q: its source %s is no file", r.Name, r.Source)
 		}
-		return f, nil
+		return f, info.Size(), nil
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Source, nil)
 	if err != nil {
-		return nil, errdefs.InvalidArgumentf("plugin %q: its source cannot be used: %w", r.Name, err)
+		return nil, 0, errdefs.InvalidArgumentf("plugin %q: its source cannot be used: %w", r.Name, err)
 	}
 	resp, err := fetcher(r.Digest != "").Do(req)
 	if err != nil {
-		return nil, errdefs.Unavailablef("fetch plugin %q: %w", r.Name, err)
+		return nil, 0, errdefs.Unavailablef("fetch plugin %q: %w", r.Name, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close() // nothing was read
-		return nil, errdefs.Unavailablef("fetch plugin %q: %s answered %s", r.Name, r.Source, resp.Status)
+		return nil, 0, errdefs.Unavailablef("fetch plugin %q: %s answered %s", r.Name, r.Source, resp.Status)
 	}
-	return resp.Body, nil
+	return resp.Body, max(resp.ContentLength, 0), nil
 }
 
 // fetcher is the client that fetches. It follows a redirect to plain http only to

@@ -161,7 +161,9 @@ const (
 	StateStopped      State = "stopped"
 	StateDisabled     State = "disabled" // by an operator; it may still run for its tasks
 	StateRemoved      State = "removed"  // its file is gone; it still runs for its tasks
-	StateUnusable     State = "unusable" // a file that looks like a plugin and cannot be run; see Unusable
+	StateUnusable     State = "unusable" // a file that looks like a plugin and cannot be run; see Listed
+	StateInstalling   State = "installing"
+	StateNotInstalled State = "not installed" // a first version came to nothing
 )
 
 // PluginStatus is what the host knows of one plugin file.
@@ -192,6 +194,7 @@ type PluginStatus struct {
 	Previous string
 	Tasks    int          // that the host knows of
 	Bad      []BadVersion // that are not tried again by themselves
+	Work     *Work        // that is being done to it, or was last; nil for none
 }
 
 // Host runs the plugins of one agent.
@@ -209,6 +212,7 @@ type Host struct {
 	locks      locks
 	limiter    *limiter
 	unusable   unusable
+	works      *works
 	mark       string // of this host alone, in the names of temporary files
 
 	cancel context.CancelFunc
@@ -238,11 +242,12 @@ func New(cfg Config) (*Host, error) {
 	}
 	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
-	h.mark = markOf(cfg.StateDir)
+	h.mark, h.works = markOf(cfg.StateDir), newWorks()
 	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
 	h.devices = newDevices(cfg.Limits.Breaker, cfg.StatsInterval, cfg.Logger, h.changed.raise)
 	h.collectors = newCollectors(cfg.StatsInterval, cfg.Logger, h.demand)
 	h.drivers = newDrivers(cfg.Limits, driver.NomadHost{Logs: logs, Topology: cfg.Topology}, cfg.Logger, h.demand, h.changed.raise)
+	h.drivers.works = h.works
 	return h, nil
 }
 

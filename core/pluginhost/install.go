@@ -25,6 +25,7 @@ type Release struct {
 	Source  string         // http(s) URL or an absolute path on this machine
 	Digest  string         // "sha256:HEX"; required for URLs with plain http, checked wherever given
 	Config  map[string]any // in place of the agent file's block if not nil
+	Size    int64          // of the file, where it is known beforehand, for who follows
 }
 
 // pluginName is what a plugin may be called: its file name, without the suffix of
@@ -86,20 +87,78 @@ func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (Plug
 	if st, ok := h.runs(r); ok && r.Digest != "" {
 		return st, nil
 	}
-	stored, digest, err := h.obtain(ctx, r, body)
+	end := h.works.begin(r.Name, "install")
+	err = h.install(ctx, r, body)
+	end(err)
 	if err != nil {
 		return PluginStatus{}, err
 	}
-	r.Digest = digest
-	if st, ok := h.runs(r); ok {
-		return st, nil
-	}
-	if err := h.switchTo(ctx, r, stored); err != nil {
-		h.prune(r.Name)
-		return PluginStatus{}, fmt.Errorf("install plugin %q: %w", r.Name, &TrialError{err})
-	}
-	h.prune(r.Name)
 	return h.one(r.Name)
+}
+
+// InstallDetached begins what InstallFrom does and returns once nothing is needed
+// of its caller any more: what is sent has come, what is fetched is not waited
+// for. Its outcome is in the plugin's Work.
+func (h *Host) InstallDetached(ctx context.Context, r Release, body io.Reader) error {
+	if err := r.check(body); err != nil {
+		return err
+	}
+	unlock, err := h.lock(ctx, r.Name)
+	if err != nil {
+		return err
+	}
+	end := h.works.begin(r.Name, "install")
+	if body != nil {
+		if _, r.Digest, err = h.obtain(ctx, r, body); err != nil {
+			end(err)
+			unlock()
+			return err
+		}
+	}
+	begun := h.inBackground(func(run context.Context) {
+		defer unlock()
+		err := h.install(run, r, nil)
+		end(err)
+		if err != nil {
+			h.cfg.Logger.Error("a plugin could not be installed", "plugin", r.Name, "error", err)
+		}
+	})
+	if !begun {
+		err := errdefs.Unavailablef("the plugin host does not run")
+		end(err)
+		unlock()
+		return err
+	}
+	return nil
+}
+
+// inBackground has something done that ends with the host; false if that has ended.
+func (h *Host) inBackground(do func(context.Context)) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.run == nil || h.closed {
+		return false
+	}
+	run := h.run
+	h.done.Go(func() { do(run) })
+	return true
+}
+
+// install obtains a release and switches to it. The plugin's lock is held.
+func (h *Host) install(ctx context.Context, r Release, body io.Reader) error {
+	stored, digest, err := h.obtain(ctx, r, body)
+	if err != nil {
+		return err
+	}
+	r.Digest = digest
+	if _, ok := h.runs(r); ok {
+		return nil
+	}
+	defer h.prune(r.Name)
+	if err := h.switchTo(ctx, r, stored); err != nil {
+		return fmt.Errorf("install plugin %q: %w", r.Name, &TrialError{err})
+	}
+	return nil
 }
 
 // runs reports whether the release is what runs.
@@ -133,6 +192,7 @@ func (h *Host) obtain(ctx context.Context, r Release, body io.Reader) (path, dig
 		return "", "", err
 	}
 	defer os.Remove(temp) // it is linked, or of no use
+	h.works.step(r.Name, StepVerifying, 0)
 	path, err = h.versions.keep(r.Name, digest, temp, h.digests)
 	return path, digest, err
 }
@@ -247,7 +307,10 @@ func (h *Host) Rollback(ctx context.Context, name string) (PluginStatus, error) 
 	if !ok {
 		return PluginStatus{}, errdefs.FailedPreconditionf("plugin %q: no version before the present one is kept; install the one that you want", name)
 	}
-	if err := h.switchTo(ctx, Release{Name: name, Digest: m.Previous, Config: m.Config}, stored); err != nil {
+	end := h.works.begin(name, "rollback")
+	err = h.switchTo(ctx, Release{Name: name, Digest: m.Previous, Config: m.Config}, stored)
+	end(err)
+	if err != nil {
 		return PluginStatus{}, fmt.Errorf("roll plugin %q back: %w", name, err)
 	}
 	h.prune(name)

@@ -224,7 +224,7 @@ func (h *Host) Plugin(name string) (PluginStatus, error) { return h.one(name) }
 // complete adds what only the host knows.
 func (h *Host) complete(st PluginStatus) PluginStatus {
 	m := h.catalog.get(st.Name)
-	st.Previous, st.Bad = m.Previous, m.Bad
+	st.Previous, st.Bad, st.Work = m.Previous, m.Bad, h.works.get(st.Name)
 	st.Tasks = h.drivers.tasks(st.Name, nil)
 	return st
 }
@@ -267,6 +267,7 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	}
 	h.drop(s)
 	h.versions.prune(name)
+	h.works.forget(name)
 	h.cfg.Logger.Info("plugin removed", "plugin", name)
 	return nil
 }
@@ -364,7 +365,7 @@ func (s *supervised) rouse(ctx context.Context, now *live) (*live, error) {
 // Reload starts a plugin anew, beside the process that runs, which stays if the
 // new one does not get ready. A plugin that waits for its next start is started
 // at once, and versions that were bad may be tried again.
-func (h *Host) Reload(ctx context.Context, name string) error {
+func (h *Host) Reload(ctx context.Context, name string) (err error) {
 	unlock, err := h.lock(ctx, name)
 	if err != nil {
 		return err
@@ -386,6 +387,8 @@ func (h *Host) Reload(ctx context.Context, name string) error {
 		return err
 	}
 	c := candidate{file: f, digest: digest, config: h.catalog.get(name).Config}
+	end := h.works.begin(name, "reload")
+	defer func() { end(err) }()
 	return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) {
 		if now == nil {
 			return s.rouse(ctx, nil)

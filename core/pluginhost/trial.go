@@ -34,7 +34,8 @@ func (s *driverSession) prepare(ctx, ready context.Context, configs map[string]m
 		s.drivers.mu.Lock()
 		before := e.print
 		s.drivers.mu.Unlock()
-		trial, err := e.proxy.Try(ready, b)
+		works := s.drivers.works
+		trial, err := e.proxy.Try(ready, b, func() { works.recovered(s.plugin) })
 		if err != nil {
 			return err
 		}

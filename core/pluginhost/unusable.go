@@ -24,12 +24,28 @@ type unusable struct {
 	list []PluginStatus
 }
 
-// Unusable lists files in plugin_dir that are no plugins though they look like
-// some, as of the last look at it.
-func (h *Host) Unusable() []PluginStatus {
+// Listed is Status for who looks at it: with plugins that are being installed for
+// the first time or could not be, and with files in plugin_dir that are no plugins
+// though they look like some, as of the last look at it.
+func (h *Host) Listed() []PluginStatus {
+	out := h.Status()
+	known := map[string]bool{}
+	for _, st := range out {
+		known[st.Name] = true
+	}
+	for _, st := range h.works.newcomers(func(name string) bool { return known[name] }) {
+		known[st.Name] = true
+		out = append(out, st)
+	}
 	h.unusable.mu.Lock()
 	defer h.unusable.mu.Unlock()
-	return slices.Clone(h.unusable.list)
+	for _, st := range h.unusable.list {
+		if !known[st.Name] { // its link may lead nowhere while its process runs
+			out = append(out, st)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b PluginStatus) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // notice looks for such files and logs each once.

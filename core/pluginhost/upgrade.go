@@ -30,6 +30,7 @@ func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live
 	h := s.host
 	ready, cancel := context.WithTimeout(ctx, h.cfg.UpgradeTimeout)
 	defer cancel()
+	h.works.step(s.name, StepStarting, 0)
 	p, err := h.launch(ready, c.file)
 	if err != nil {
 		return now, err
@@ -69,6 +70,7 @@ func (s *supervised) try(run, ready context.Context, now *live, p *process, c ca
 	if n := s.host.drivers.tasks(s.name, serves); n > 0 {
 		return parts, errdefs.FailedPreconditionf("plugin %s: serves %v only, and %d tasks run with drivers that the version before served; stop those first", c.file.path, serves, n)
 	}
+	s.host.works.recovering(s.name, s.host.drivers.tasks(s.name, nil))
 	configs := s.host.configsWith(s.name, c.config, parts)
 	for _, one := range parts {
 		if err := one.prepare(run, ready, configs); err != nil {
@@ -87,6 +89,7 @@ func (s *supervised) try(run, ready context.Context, now *live, p *process, c ca
 // the next one ends every process that does not belong to it.
 func (s *supervised) commit(ctx context.Context, now *live, p *process, c candidate) error {
 	h := s.host
+	h.works.step(s.name, StepSwitching, 0)
 	if now != nil {
 		if err := h.others.add(ctx, s.name, now.proc); err != nil {
 			return err

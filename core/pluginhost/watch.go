@@ -259,7 +259,9 @@ func (s *supervised) switchFile(ctx context.Context, now *live, f file, digest s
 		return s.comeBack(ctx, now, f)
 	}
 	h.cfg.Logger.Info("the file of a plugin was replaced", "plugin", s.name, "digest", digest)
+	end := h.works.begin(s.name, "follow")
 	next, err := s.upgrade(ctx, now, candidate{file: f, digest: digest, config: m.Config})
+	end(err)
 	if err != nil && isBusy(err) {
 		s.note("") // it is still being written: the next look tries again
 		return next, nil

@@ -118,6 +118,8 @@ type PluginRequest struct {
 	Force    bool                `json:",omitempty"` // of remove
 	Release  model.PluginRelease // of install and upgrade
 	Streamed bool                `json:",omitempty"`
+	Size     int64               `json:",omitempty"` // of the Streamed file, where it is known
+	Detach   bool                `json:",omitempty"` // of install and upgrade: answer before the outcome is known
 }
 
 // FileInfo describes a file of an alloc; its JSON is that of the public API.

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/hashicorp/cli"
@@ -189,7 +190,7 @@ func advice(err error) string {
 	case errdefs.Unimplemented:
 		return "\nThe agent's version cannot do this; compare `drover version` with `drover server members`."
 	case errdefs.ResourceExhausted:
-		if answer.Text == "" {
+		if answer.Status == http.StatusTooManyRequests { // else it says what there is not enough of
 			return "\nThe agent is busy or at a limit; try again later."
 		}
 	case errdefs.NotFound:

@@ -107,7 +107,7 @@ func (s *session) describePlugin(p *model.AgentPlugin) {
 	s.pairs("Name", p.Name, "Version", p.Version, "State", p.State, "Process", process, "Path", p.Path, "Digest", p.Digest,
 		"Previous", p.Previous, "Drivers", strings.Join(p.Drivers, ", "), "Devices", strings.Join(p.Devices, ", "),
 		"Collectors", strings.Join(p.Collectors, ", "),
-		"Tasks", text(p.Tasks), "Restarts", text(p.Restarts))
+		"Tasks", text(p.Tasks), "Restarts", text(p.Restarts), "Last change", workText(p.Work))
 	for _, part := range []struct{ title, why string }{{"Error", p.LastError}, {"Upgrade", p.UpgradeError}} {
 		if part.why != "" {
 			s.title("\n%s", part.title)

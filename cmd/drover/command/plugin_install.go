@@ -25,7 +25,7 @@ import (
 // pluginSource is a release as flags say it.
 type pluginSource struct {
 	node, name, version, digest, config *string
-	onNode                              *bool
+	onNode, detach                      *bool
 }
 
 func pluginSourceFlags(fs *flag.FlagSet) *pluginSource {
@@ -35,6 +35,7 @@ func pluginSourceFlags(fs *flag.FlagSet) *pluginSource {
 		digest:  fs.String("digest", "", "The digest that the file must have, as sha256:HEX. Needed for a URL with plain http."),
 		config:  fs.String("config", "", "File with what stands in the config block of the agent's plugin block; it takes that one's place."),
 		onNode:  fs.Bool("on-node", false, "The file is an absolute path on the node, not here."),
+		detach:  fs.Bool("detach", false, "Returns once the node needs nothing more from here; plugin status shows the outcome."),
 	}
 }
 
@@ -42,7 +43,8 @@ func pluginInstall() spec {
 	return spec{
 		usage: "plugin install [options] <file or URL>", synopsis: "Installs a plugin on a node, or another version of it", min: 1, max: 1, output: true, takes: takesFiles,
 		help: "A file of this machine is sent to the node; a URL is fetched by it. The new version is started beside the one that runs,\n" +
-			"recovers its tasks and takes over; if anything fails the old one stays as it is. The node must allow it:\nplugin_install = true in the client block of its configuration.",
+			"recovers its tasks and takes over; if anything fails the old one stays as it is. The node must allow it:\nplugin_install = true in the client block of its configuration.\n\n" +
+			"Shows how far it has come. Ctrl-C while the file is on its way changes nothing; later the node goes on, as with -detach.",
 		setup: func(fs *flag.FlagSet) run {
 			src := pluginSourceFlags(fs)
 			src.name = fs.String("name", "", "The plugin's name; that of the file by default.")
@@ -94,19 +96,30 @@ func (s *session) installPlugin(ctx context.Context, src *pluginSource, name, ac
 			return err
 		}
 	}
-	var p *model.AgentPlugin
+	var send func(context.Context) (*model.AgentPlugin, error)
 	switch {
-	case isURL(source):
-		p, err = s.client.InstallAgentPlugin(ctx, id, name, action, r)
-	case *src.onNode:
-		if !filepath.IsAbs(source) {
-			return errors.New("with -on-node the file must be an absolute path")
+	case *src.onNode && !filepath.IsAbs(source):
+		return errors.New("with -on-node the file must be an absolute path")
+	case isURL(source), *src.onNode:
+		send = func(ctx context.Context) (*model.AgentPlugin, error) {
+			return s.client.InstallAgentPlugin(ctx, id, name, action, r, *src.detach)
 		}
-		p, err = s.client.InstallAgentPlugin(ctx, id, name, action, r)
 	default:
-		p, err = s.uploadPlugin(ctx, id, name, action, r)
+		f, size, err := hashed(source, r)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		send = func(ctx context.Context) (*model.AgentPlugin, error) {
+			return s.client.UploadAgentPlugin(ctx, id, name, action, r, f, size, *src.detach)
+		}
 	}
+	p, err := s.followPlugin(ctx, id, name, send)
 	return s.show(p, err, func() {
+		if *src.detach {
+			s.printf("Plugin %q: %s; drover plugin status %s shows the outcome", name, stepText(p.Work), name)
+			return
+		}
 		s.printf("Plugin %q runs as version %s (%s), with %d tasks", p.Name, p.Version, p.Digest, p.Tasks)
 	})
 }
@@ -134,24 +147,27 @@ func openPluginFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// uploadPlugin sends a file of this machine, with the digest that it has here.
-func (s *session) uploadPlugin(ctx context.Context, node, name, action string, r *model.PluginRelease) (*model.AgentPlugin, error) {
-	f, err := openPluginFile(r.Source)
+// hashed opens the file of a release, which gets the digest that it has here, and
+// returns its size.
+func hashed(path string, r *model.PluginRelease) (*os.File, int64, error) {
+	f, err := openPluginFile(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	defer f.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return nil, fmt.Errorf("read the plugin's file: %w", err)
+	size, err := io.Copy(sum, f)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, 0, fmt.Errorf("read the plugin's file: %w", err)
 	}
 	digest := "sha256:" + hex.EncodeToString(sum.Sum(nil))
 	if r.Digest != "" && r.Digest != digest {
-		return nil, fmt.Errorf("%s has the digest %s, not %s", r.Source, digest, r.Digest)
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("read the plugin's file: %w", err)
+		_ = f.Close() // nothing was written
+		return nil, 0, fmt.Errorf("%s has the digest %s, not %s", path, digest, r.Digest)
 	}
 	r.Digest = digest
-	return s.client.UploadAgentPlugin(ctx, node, name, action, r, f)
+	return f, size, nil
 }

@@ -5,12 +5,9 @@ package command
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -162,31 +159,20 @@ func (s *session) registerPlugin(ctx context.Context, p *jobspec.Plugin, cas *ui
 
 // uploadToRegistry uploads a file unless the servers have it.
 func (s *session) uploadToRegistry(ctx context.Context, path string, r *model.PluginRelease) error {
-	f, err := openPluginFile(path)
+	f, size, err := hashed(path, r)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	size, err := io.Copy(sum, f)
-	if err != nil {
-		return fmt.Errorf("read the plugin's file: %w", err)
-	}
-	digest := "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	if r.Digest != "" && r.Digest != digest {
-		return fmt.Errorf("%s has the digest %s, not %s", path, digest, r.Digest)
-	}
-	r.Digest = digest
-	if _, err := s.client.PluginFile(ctx, digest); err == nil {
+	if _, err := s.client.PluginFile(ctx, r.Digest); err == nil {
 		return nil
 	} else if !errdefs.IsNotFound(err) {
 		return err
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("read the plugin's file: %w", err)
-	}
-	s.printf("Uploading %s (%d bytes)", path, size)
-	_, err = s.client.UploadPluginFile(ctx, digest, f)
+	show := s.newProgress()
+	defer show.end()
+	sent := &counted{Reader: f, tell: func(n int64) { show.say(fmt.Sprintf("Uploading %s", path), n, size, bytesText) }}
+	_, err = s.client.UploadPluginFile(ctx, r.Digest, sent)
 	return err
 }
 

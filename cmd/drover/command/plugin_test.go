@@ -4,17 +4,27 @@
 package command_test
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/drover-project/drover/cmd/drover/command"
 )
 
 const twoPlugins = `[{"Name":"device-gpu","Version":"2","State":"crash loop","Restarts":7,"Devices":["gpu"],"LastError":"no library"},
 {"Name":"driver-exec","Version":"1.0.0","State":"running","PID":41,"Tasks":3,"Drivers":["exec","raw_exec"]}]`
 
 const onePlugin = `{"Name":"driver-exec","Version":"1.0.0","State":"running","PID":41,"Path":"/p/driver-exec","Digest":"sha256:aa","Previous":"sha256:bb",
-"Tasks":3,"Drivers":["exec","raw_exec"],"UpgradeError":"does not start","Bad":[{"Digest":"sha256:cc","Why":"exit code 1"}]}`
+"Tasks":3,"Drivers":["exec","raw_exec"],"Work":{"Action":"install","Step":"recovering","Done":2,"Total":3},"UpgradeError":"does not start","Bad":[{"Digest":"sha256:cc","Why":"exit code 1"}]}`
 
 func TestPluginsOfANodeAreShown(t *testing.T) {
 	f := newFake(t, map[string]string{
@@ -24,7 +34,7 @@ func TestPluginsOfANodeAreShown(t *testing.T) {
 	for line, want := range map[string]string{
 		"plugin list":                           "device-gpu   2        crash loop  0      7         gpu\ndriver-exec  1.0.0    running     3      0         exec, raw_exec\n\ndevice-gpu: no library",
 		"plugin status":                         "crash loop",
-		"plugin status driver-exec":             "Previous = sha256:bb",
+		"plugin status driver-exec":             "Last change = install, recovering tasks in the new version: 2 of 3",
 		"plugin status -t {{.PID}}":             "",
 		"plugin status -t {{.PID}} driver-exec": "41",
 		"plugin status -type csi":               "Container Storage Interface\nNo CSI plugins",
@@ -82,5 +92,85 @@ func TestPluginsOfANodeAreChanged(t *testing.T) {
 	}
 	if r := f.at(t, nil, "plugin", "reload", "x"); r.code != 1 || !strings.Contains(r.err, "does not start") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
+func TestAnInstallShowsHowFarItHasComeAndNothingButJSONForPrograms(t *testing.T) {
+	slow := make(chan struct{})
+	var once sync.Once
+	var looks atomic.Int32
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPut:
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return
+			}
+			if r.URL.Query().Get("detach") == "" && r.ContentLength != 4 {
+				http.Error(w, "the file's length is not said", http.StatusBadRequest)
+				return
+			}
+			select {
+			case <-slow:
+			case <-r.Context().Done():
+				return
+			}
+			_, _ = io.WriteString(w, onePlugin)
+		default:
+			n := looks.Add(1)
+			if n == 4 {
+				once.Do(func() { close(slow) })
+			}
+			_, _ = fmt.Fprintf(w, `{"Name":"driver-x","Work":{"Action":"install","Step":"recovering","Done":%d,"Total":200}}`, n)
+		}
+	}))
+	defer agent.Close()
+	f := &fake{Server: agent}
+	file := filepath.Join(t.TempDir(), "driver-x")
+	if err := os.WriteFile(file, []byte("body"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := f.at(t, nil, "plugin", "install", file)
+	if r.code != 0 || !strings.Contains(r.out, ": recovering tasks in the new version: 2 of 200\n") || strings.Count(r.out, "recovering") != 1 {
+		t.Errorf("exit code %d: %s\n%s", r.code, r.err, r.out)
+	}
+	r = f.at(t, nil, "plugin", "install", "-json", file)
+	if r.code != 0 || !json.Valid([]byte(r.out)) || r.err != "" {
+		t.Errorf("as JSON: exit code %d: %s\n%s", r.code, r.err, r.out)
+	}
+	r = f.at(t, nil, "plugin", "upgrade", "-detach", "driver-x", "https://example.com/x")
+	if r.code != 0 || !strings.Contains(r.out, "drover plugin status driver-x shows the outcome") {
+		t.Errorf("detached: exit code %d: %s\n%s", r.code, r.err, r.out)
+	}
+}
+
+func TestAnInterruptedInstallSaysWhatBecomesOfIt(t *testing.T) {
+	for work, want := range map[string]string{
+		`{"Action":"install","Step":"switching","Began":"2026-11-21T12:00:01Z"}`:                                                      "the node goes on (switching over)",
+		`{"Action":"install","Step":"fetching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z","Error":"it broke off"}`: "nothing was changed\n",
+		`{"Action":"install","Step":"switching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z"}`:                       "the change was complete already",
+		`{"Action":"rollback","Step":"switching","Began":"2026-11-21T11:00:00Z","Ended":"2026-11-21T11:00:01Z"}`:                      "nothing was changed\n", // the one before
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		var asked atomic.Bool
+		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut {
+				_, _ = io.Copy(io.Discard, r.Body) // so that the end of the request is seen
+				interrupt()
+				<-r.Context().Done()
+				return
+			}
+			now := work
+			if asked.CompareAndSwap(false, true) { // before it was sent
+				now = `{"Action":"rollback","Step":"switching","Began":"2026-11-21T11:00:00Z","Ended":"2026-11-21T11:00:01Z"}`
+			}
+			_, _ = fmt.Fprintf(w, `{"Name":"driver-x","Work":%s}`, now)
+		}))
+		f := &fake{Server: agent}
+		r := f.at(t, func(stdio *command.IO) { stdio.Context = ctx }, "plugin", "install", "https://example.com/driver-x")
+		if r.code != 130 || !strings.Contains(r.err, want) {
+			t.Errorf("%s: exit code %d, %q, want %q", work, r.code, r.err, want)
+		}
+		agent.Close()
+		interrupt()
 	}
 }

@@ -376,6 +376,7 @@ type Request struct {
 	Params       url.Values // beside the client's own region and namespace
 	Header       http.Header
 	Body         io.Reader // may be nil
+	Size         int64     // of the Body, where that does not say it; 0: not known
 }
 
 // URL is where a request goes.
@@ -395,6 +396,9 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	}
 	for name, values := range r.Header {
 		req.Header[name] = values
+	}
+	if r.Size > 0 {
+		req.ContentLength = r.Size
 	}
 	if c.cfg.Token != "" {
 		req.Header.Set("X-Nomad-Token", c.cfg.Token)

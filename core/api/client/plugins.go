@@ -38,19 +38,28 @@ func (c *Client) AgentPlugin(ctx context.Context, nodeID, name string) (*model.A
 // ChangeAgentPlugin does one of rollback, disable, enable and reload to a plugin of
 // a node's agent.
 func (c *Client) ChangeAgentPlugin(ctx context.Context, nodeID, name, action string) (*model.AgentPlugin, error) {
-	return c.changePlugin(ctx, nodeID, name, action, url.Values{}, nil, nil)
+	return c.changePlugin(ctx, nodeID, name, action, url.Values{}, nil, nil, 0)
 }
 
 // InstallAgentPlugin has a node's agent fetch a release and switch to it. The
-// action is install, or upgrade of a plugin that there is.
-func (c *Client) InstallAgentPlugin(ctx context.Context, nodeID, name, action string, r *model.PluginRelease) (*model.AgentPlugin, error) {
-	return c.changePlugin(ctx, nodeID, name, action, url.Values{}, r, nil)
+// action is install, or upgrade of a plugin that there is. With detach the outcome
+// is not waited for: it is in the plugin's Work.
+func (c *Client) InstallAgentPlugin(ctx context.Context, nodeID, name, action string, r *model.PluginRelease, detach bool) (*model.AgentPlugin, error) {
+	return c.changePlugin(ctx, nodeID, name, action, detached(detach), r, nil, 0)
+}
+
+func detached(detach bool) url.Values {
+	if detach {
+		return url.Values{"detach": {"true"}}
+	}
+	return url.Values{}
 }
 
 // UploadAgentPlugin sends a node's agent the file of a release, which must say its
-// digest.
-func (c *Client) UploadAgentPlugin(ctx context.Context, nodeID, name, action string, r *model.PluginRelease, file io.Reader) (*model.AgentPlugin, error) {
-	params := url.Values{"digest": {r.Digest}}
+// digest. Its size is for who follows; 0 is not known.
+func (c *Client) UploadAgentPlugin(ctx context.Context, nodeID, name, action string, r *model.PluginRelease, file io.Reader, size int64, detach bool) (*model.AgentPlugin, error) {
+	params := detached(detach)
+	params.Set("digest", r.Digest)
 	if r.Version != "" {
 		params.Set("version", r.Version)
 	}
@@ -61,15 +70,15 @@ func (c *Client) UploadAgentPlugin(ctx context.Context, nodeID, name, action str
 		}
 		params.Set("config", string(config))
 	}
-	return c.changePlugin(ctx, nodeID, name, action, params, nil, file)
+	return c.changePlugin(ctx, nodeID, name, action, params, nil, file, size)
 }
 
 // changePlugin takes as long as the file takes to get there.
-func (c *Client) changePlugin(ctx context.Context, nodeID, name, action string, params url.Values, release *model.PluginRelease, file io.Reader) (*model.AgentPlugin, error) {
+func (c *Client) changePlugin(ctx context.Context, nodeID, name, action string, params url.Values, release *model.PluginRelease, file io.Reader, size int64) (*model.AgentPlugin, error) {
 	if nodeID != "" {
 		params.Set("node_id", nodeID)
 	}
-	req := &Request{Method: http.MethodPut, Path: "/v1/agent/plugin/" + url.PathEscape(name) + "/" + action, Params: params, Body: file, Header: http.Header{}}
+	req := &Request{Method: http.MethodPut, Path: "/v1/agent/plugin/" + url.PathEscape(name) + "/" + action, Params: params, Body: file, Size: size, Header: http.Header{}}
 	if file != nil {
 		req.Header.Set("Content-Type", "application/octet-stream")
 	} else if release != nil {

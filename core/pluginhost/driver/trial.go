@@ -19,15 +19,18 @@ type Trial struct {
 	d     Driver
 	gen   uint64
 
+	onRecovered func() // for each task
+
 	mu        sync.Mutex
 	recovered map[*task]bool
 }
 
 // Try recovers every known task in d and asks it for each. An error says that d
-// cannot take over, and nothing has changed then.
-func (p *Proxy) Try(ctx context.Context, d Driver) (*Trial, error) {
+// cannot take over, and nothing has changed then. It calls recovered for each task
+// that is known to d.
+func (p *Proxy) Try(ctx context.Context, d Driver, recovered func()) (*Trial, error) {
 	p.mu.Lock()
-	t := &Trial{proxy: p, d: d, gen: p.issue(), recovered: map[*task]bool{}}
+	t := &Trial{proxy: p, d: d, gen: p.issue(), recovered: map[*task]bool{}, onRecovered: recovered}
 	p.mu.Unlock()
 	return t, t.recover(ctx)
 }
@@ -56,6 +59,7 @@ func (t *Trial) recover(ctx context.Context) error {
 				return
 			}
 			t.recovered[one] = true
+			t.onRecovered()
 		})
 	}
 	wg.Wait()

@@ -1,0 +1,142 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// lookInterval is how often a node is asked how far a change of a plugin has come,
+// and lookLimit how long one such question may take.
+const (
+	lookInterval = 200 * time.Millisecond
+	lookLimit    = 3 * time.Second
+)
+
+// The steps in which nothing has been changed yet.
+const (
+	stepFetching  = "fetching"
+	stepVerifying = "verifying"
+)
+
+// followPlugin sends a change of a plugin to a node and shows how far it has come
+// until it is answered.
+func (s *session) followPlugin(ctx context.Context, node, name string, send func(context.Context) (*model.AgentPlugin, error)) (*model.AgentPlugin, error) {
+	show := s.newProgress()
+	defer show.end()
+	looking, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	before := s.workOn(ctx, node, name)
+	go func() {
+		defer close(ended)
+		if show.out != nil {
+			s.lookAtPlugin(looking, node, name, show)
+		}
+	}()
+	p, err := send(ctx)
+	stop()
+	<-ended
+	if ctx.Err() != nil {
+		show.end()
+		s.tellInterrupted(ctx, node, name, before)
+	}
+	return p, err
+}
+
+// lookAtPlugin shows the work on a plugin until ctx ends.
+func (s *session) lookAtPlugin(ctx context.Context, node, name string, show *progress) {
+	tick := time.NewTicker(lookInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		w := s.workOn(ctx, node, name)
+		if w == nil || w.Ended != nil {
+			continue
+		}
+		unit := countText
+		if w.Step == stepFetching {
+			unit = bytesText
+		}
+		show.say(stepText(w), w.Done, w.Total, unit)
+	}
+}
+
+// workOn asks a node for the work on a plugin; nil: it does not say.
+func (s *session) workOn(ctx context.Context, node, name string) *model.PluginWork {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	p, err := s.client.AgentPlugin(ctx, node, name)
+	if err != nil {
+		return nil // the change itself says what is wrong
+	}
+	return p.Work
+}
+
+// stepText says a step in words.
+func stepText(w *model.PluginWork) string {
+	if w == nil {
+		return "waiting for its turn"
+	}
+	if words := map[string]string{
+		stepFetching: "fetching the file", stepVerifying: "verifying the digest", "starting": "starting the new version beside the one that runs",
+		"recovering": "recovering tasks in the new version", "probing": "asking the new version for its fingerprints", "switching": "switching over",
+	}[w.Step]; words != "" {
+		return words
+	}
+	return "waiting for its turn"
+}
+
+// workText says what is being done to a plugin, or was done last.
+func workText(w *model.PluginWork) string {
+	switch {
+	case w == nil:
+		return ""
+	case w.Ended == nil && w.Total > 0:
+		return fmt.Sprintf("%s, %s: %d of %d", w.Action, stepText(w), w.Done, w.Total)
+	case w.Ended == nil:
+		return w.Action + ", " + stepText(w)
+	case w.Error != "":
+		return fmt.Sprintf("%s at %s failed: %s", w.Action, w.Ended.Format(time.RFC3339), w.Error)
+	}
+	return fmt.Sprintf("%s at %s", w.Action, w.Ended.Format(time.RFC3339))
+}
+
+// tellInterrupted says what becomes of a change that nobody waits for any more.
+// before is the work that there was on the plugin when it was sent.
+func (s *session) tellInterrupted(ctx context.Context, node, name string, before *model.PluginWork) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookLimit)
+	defer cancel()
+	// The node hears of it a moment later.
+	tick := time.NewTicker(lookInterval)
+	defer tick.Stop()
+	w := s.workOn(ctx, node, name)
+	for w != nil && w.Ended == nil && (w.Step == "" || w.Step == stepFetching || w.Step == stepVerifying) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		w = s.workOn(ctx, node, name)
+	}
+	switch {
+	case w == nil, before != nil && w.Began.Equal(before.Began):
+		fmt.Fprintf(s.Err, "Plugin %q: nothing was changed\n", name)
+	case w.Ended == nil:
+		fmt.Fprintf(s.Err, "Plugin %q: the node goes on (%s); drover plugin status %s shows the outcome\n", name, stepText(w), name)
+	case w.Error != "" && (w.Step == stepFetching || w.Step == stepVerifying):
+		fmt.Fprintf(s.Err, "Plugin %q: nothing was changed\n", name)
+	case w.Error != "":
+		fmt.Fprintf(s.Err, "Plugin %q: nothing was changed (%s)\n", name, w.Error)
+	default:
+		fmt.Fprintf(s.Err, "Plugin %q: the change was complete already\n", name)
+	}
+}
