@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,5 +143,52 @@ func TestAVersionIsNotToBlameForWhatWasAskedForWithIt(t *testing.T) {
 		if st := only(t, h); st.Version != "1.0.0" || len(st.Bad) != 0 || st.UpgradeError == nil {
 			t.Errorf("%s: status %+v", why, st)
 		}
+	}
+}
+
+// open counts what this process has open.
+func open(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("open files cannot be counted: %v", err)
+	}
+	return len(entries)
+}
+
+func TestManyUpgradesLeaveNothingBehind(t *testing.T) {
+	cfg := quick(t)
+	h := start(t, cfg)
+	var releases [3]pluginhost.Release
+	for i := range releases {
+		version := string(rune('1' + i))
+		source, digest := release(t, version+".0.0", "")
+		releases[i] = pluginhost.Release{Name: "versioned", Source: source, Digest: digest}
+	}
+	change := func(n int) {
+		t.Helper()
+		for i := range n {
+			if _, err := h.Install(t.Context(), releases[i%len(releases)]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	change(len(releases))
+	if len(sockets(t, cfg)) == 0 {
+		t.Skip("sockets lie elsewhere, since the test's directory has too long a name; processes are told by theirs")
+	}
+	check := holds(t, shell(t, h), 2)
+	settled := func() bool { return len(pluginProcesses(t, cfg.StateDir)) == 1 }
+	eventually(t, "one process is left", settled)
+	files, routines := open(t), runtime.NumGoroutine()
+	change(5 * len(releases))
+	check()
+	eventually(t, "one process is left again", settled)
+	eventually(t, "nothing more is open, and nothing more runs", func() bool {
+		return open(t) <= files+1 && runtime.NumGoroutine() <= routines+2 // what has nothing to do with upgrades comes and goes
+	})
+	kept, err := os.ReadDir(filepath.Join(cfg.StateDir, "versions", "versioned"))
+	if err != nil || len(kept) != 2 || len(sockets(t, cfg)) > 1 {
+		t.Errorf("kept versions %v, %v; sockets %v", kept, err, sockets(t, cfg))
 	}
 }

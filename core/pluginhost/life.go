@@ -253,6 +253,10 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	}
 	defer unlock()
 	s, err := h.known(name)
+	if err != nil && h.works.get(name) != nil {
+		h.works.forget(name) // an install that came to nothing is all that there was
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -158,6 +158,9 @@ func TestADetachedInstallThatFailsIsToldByTheList(t *testing.T) {
 	if st := listed(h, "versioned"); st.LastError == nil || !strings.Contains(st.LastError.Error(), "ended with exit code") {
 		t.Errorf("%+v", st)
 	}
+	if err := h.Remove(t.Context(), "versioned", false); err != nil || listed(h, "versioned").Name != "" {
+		t.Errorf("it cannot be taken off the list: %v, %+v", err, listed(h, "versioned"))
+	}
 	if err := h.InstallDetached(t.Context(), pluginhost.Release{Name: "versioned", Digest: digest}, strings.NewReader("something else")); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("a file of another digest: %v", err)
 	}

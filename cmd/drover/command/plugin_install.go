@@ -117,7 +117,7 @@ func (s *session) installPlugin(ctx context.Context, src *pluginSource, name, ac
 	p, err := s.followPlugin(ctx, id, name, send)
 	return s.show(p, err, func() {
 		if *src.detach {
-			s.printf("Plugin %q: %s; drover plugin status %s shows the outcome", name, stepText(p.Work), name)
+			s.printf("Plugin %q is being installed; drover plugin status %s shows the outcome", name, name)
 			return
 		}
 		s.printf("Plugin %q runs as version %s (%s), with %d tasks", p.Name, p.Version, p.Digest, p.Tasks)
