@@ -38,6 +38,7 @@ func TestATaskThatUsesTooMuchMemoryIsReportedAsSuch(t *testing.T) {
 }
 
 func TestTheUserIsToldOfProcessesThatWereKilledWhileTheTaskGoesOn(t *testing.T) {
+	t.Parallel() // it waits for a look that is taken every 5 s
 	c := newCell(t, nil)
 	task := c.task("a", sh(`sh -c "x=\$(head -c 200000000 /dev/zero | tr '\0' a)"; echo up; exec sleep 1000`))
 	task.Resources.MemoryMB = 16

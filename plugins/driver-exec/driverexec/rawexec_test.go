@@ -310,6 +310,7 @@ func TestATaskWithCoresOfItsOwnRunsOnThemOnly(t *testing.T) {
 }
 
 func TestTheUserIsToldOfOutputThatCannotBeKept(t *testing.T) {
+	t.Parallel() // it waits for a look that is taken every 5 s
 	d, task := rawTask(t, map[string]any{"command": "/bin/sh", "args": []any{"-c", "head -c 1000000 /dev/zero; sleep 1000"}})
 	logs := filepath.Dir(task.Logs.StdoutPath)
 	if err := syscall.Mount("tmpfs", logs, "tmpfs", 0, "size=64k"); err != nil {

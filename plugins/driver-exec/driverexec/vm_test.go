@@ -17,6 +17,7 @@ import (
 // TestTheSameHoldsWithCgroupVersion2 runs what depends on cgroups again in a
 // virtual machine, which has version 2 only, and no JVM; see ../vmtest/run.sh for the rest.
 func TestTheSameHoldsWithCgroupVersion2(t *testing.T) {
+	t.Parallel() // it waits for a machine
 	if testing.Short() {
 		t.Skip("it starts a virtual machine")
 	}

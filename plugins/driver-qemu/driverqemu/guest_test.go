@@ -59,6 +59,7 @@ func (n *node) serves(port int) {
 }
 
 func TestAGuestBootsFromItsImageServesAPortAndEndsByItsPowerButton(t *testing.T) {
+	t.Parallel() // it waits for a machine
 	n := newNode(t, nil)
 	task, port := n.web(nil)
 	n.run(task)
@@ -92,6 +93,7 @@ func TestAGuestBootsFromItsImageServesAPortAndEndsByItsPowerButton(t *testing.T)
 }
 
 func TestAMachineOutlivesKillsOfThePluginAndIsShutDownByItsGuestAgent(t *testing.T) {
+	t.Parallel() // it waits for a machine
 	if _, err := exec.LookPath("qemu-ga"); err != nil {
 		t.Skip("qemu-guest-agent is missing: the guest has no agent")
 	}
@@ -171,6 +173,7 @@ func TestAMachineOutlivesKillsOfThePluginAndIsShutDownByItsGuestAgent(t *testing
 }
 
 func TestAGuestThatDoesNotObeyIsCutOffInTime(t *testing.T) {
+	t.Parallel() // it waits for a machine
 	n := newNode(t, nil)
 	n.disk("disk.img", 1<<20) // nothing to boot, nobody to obey
 	task := n.task(map[string]any{"image_path": "disk.img", "graceful_shutdown": true})
@@ -189,6 +192,7 @@ func TestAGuestThatDoesNotObeyIsCutOffInTime(t *testing.T) {
 }
 
 func TestAMachineThatHangsIsKilledThoughNobodyWaitsForIt(t *testing.T) {
+	t.Parallel() // it waits for a machine
 	n := newNode(t, nil)
 	n.disk("disk.img", 1<<20)
 	task := n.task(map[string]any{"image_path": "disk.img", "graceful_shutdown": true})
