@@ -103,7 +103,7 @@ func notActedOn(job *model.Job) []string {
 			n.add(s.Connect != nil, where+"connect")
 		}
 		for _, v := range g.Volumes {
-			n.add(true, fmt.Sprintf("%svolume of type %s", where, v.Type))
+			n.add(v.Type != "host", fmt.Sprintf("%svolume of type %s", where, v.Type))
 		}
 		for _, network := range g.Networks {
 			n.add(network.Mode != "" && network.Mode != "host", where+"network mode "+network.Mode)

@@ -120,8 +120,21 @@ func TestIsolatedTasksSeeWhatTheOperatorShowsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	chroot := fmt.Sprintf("client {\n  chroot_env {\n    \"/bin\" = \"/bin\"\n    \"/lib\" = \"/lib\"\n    \"/lib64\" = \"/lib64\"\n    \"/usr\" = \"/usr\"\n    %q = \"/shown\"\n  }", filepath.Dir(shown))
+	chroot += fmt.Sprintf("\n  host_volume \"notes\" { path = %q }", filepath.Dir(shown))
 	a.write("agent.hcl", 0o600, strings.Replace(string(raw), "client {", chroot, 1))
 	a.withExec()
+	volume := strings.NewReplacer(
+		"group \"g\" {", "group \"g\" {\n    volume \"n\" {\n      type   = \"host\"\n      source = \"notes\"\n    }",
+		"env {", "volume_mount {\n        volume      = \"n\"\n        destination = \"/srv/notes\"\n        read_only   = true\n      }\n      env {",
+	).Replace(a.isolated("volume", "batch", 1, "cat /srv/notes/note; ! echo more >> /srv/notes/note"))
+	if out := a.must("job", "validate", a.write("volume.nomad.hcl", 0o600, volume)); strings.Contains(out, "not acted on") {
+		t.Errorf("the user is told that nothing acts on what is acted on: %s", out)
+	}
+	a.run(volume)
+	done := a.await("volume", model.AllocClientStatusComplete, 1)
+	if out, err := os.ReadFile(a.path(done[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "from the machine\n" {
+		t.Errorf("the task with a volume wrote %q, %v", out, err)
+	}
 	a.run(a.isolated("look", "batch", 1, "cat /shown/note; ls -d /etc /opt"))
 	x := a.await("look", model.AllocClientStatusFailed, 1)
 	if out, err := os.ReadFile(a.path(x[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "from the machine\n" {
