@@ -182,3 +182,23 @@ func Ended[V any](t *T, ch <-chan V, what string) {
 		}
 	}
 }
+
+// goesOn is how long GoesOn looks.
+const goesOn = 300 * time.Millisecond
+
+// GoesOn ends the check if a channel of a plugin is closed within a short while, in
+// which what it delivers is handed to each.
+func GoesOn[V any](t *T, ch <-chan V, what string, each func(V)) {
+	over := time.After(goesOn)
+	for {
+		select {
+		case v, open := <-ch:
+			if !open {
+				t.Fatalf("%s ended though their context has not", what)
+			}
+			each(v)
+		case <-over:
+			return
+		}
+	}
+}

@@ -19,7 +19,7 @@ import (
 var checks = []Check{
 	{"info", "info is complete, always the same, and its schema is sound", checkInfo},
 	{"config-again", "the same config may be set again at any time", checkConfigAgain},
-	{"fingerprint", "the first fingerprint comes at once and the stream ends with its context", checkFingerprint},
+	{"fingerprint", "the first fingerprint comes at once, others when something changes, and the stream ends with its context and not before", checkFingerprint},
 	{"groups", "groups and instances are named once, and their attributes have known units", checkGroups},
 	{"reserve", "devices can be reserved again with the same answer", checkReserve},
 	{"unknown-device", "an unknown device is refused as not found", checkUnknown},
@@ -53,9 +53,16 @@ func checkFingerprint(b *bench) {
 	if err != nil {
 		b.t.Fatalf("Fingerprint: %v", err)
 	}
-	if _, ok := conformance.Receive(b.t, prints, "the first fingerprint"); !ok {
+	last, ok := conformance.Receive(b.t, prints, "the first fingerprint")
+	if !ok {
 		b.t.Fatalf("the stream ended before the first fingerprint")
 	}
+	conformance.GoesOn(b.t, prints, "the fingerprints", func(f device.Fingerprint) {
+		if reflect.DeepEqual(f, last) && !b.subject.Foreign {
+			b.t.Errorf("a fingerprint came again though nothing has changed")
+		}
+		last = f
+	})
 	cancel()
 	conformance.Ended(b.t, prints, "the fingerprints")
 }

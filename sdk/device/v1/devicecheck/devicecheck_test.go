@@ -19,6 +19,7 @@ import (
 
 // defective overrides some answers of a plugin that keeps the contract.
 type defective struct {
+	repeats bool
 	device.Device
 	reserve func(*device.Reservation) (*device.Reservation, error)
 	groups  func([]device.Group)
@@ -35,6 +36,9 @@ func (d defective) Reserve(ctx context.Context, ids []string) (*device.Reservati
 
 func (d defective) Fingerprint(ctx context.Context) (<-chan device.Fingerprint, error) {
 	in, err := d.Device.Fingerprint(ctx)
+	if d.repeats && err == nil {
+		in = repeated(ctx, in)
+	}
 	return changed(ctx, in, func(f device.Fingerprint) {
 		if d.groups != nil {
 			d.groups(f.Groups)
@@ -49,6 +53,23 @@ func (d defective) Stats(ctx context.Context, interval time.Duration) (<-chan []
 			d.stats(s)
 		}
 	}), err
+}
+
+// repeated sends each twice.
+func repeated[V any](ctx context.Context, in <-chan V) <-chan V {
+	out := make(chan V)
+	go func() {
+		defer close(out)
+		for v := range in {
+			for range 2 {
+				select {
+				case out <- v:
+				case <-ctx.Done():
+				}
+			}
+		}
+	}()
+	return out
 }
 
 func changed[V any](ctx context.Context, in <-chan V, change func(V)) <-chan V {
@@ -80,6 +101,7 @@ func TestADefectFailsTheCheckOfItsRule(t *testing.T) {
 		})
 	}
 	for name, d := range map[string]defective{
+		"fingerprint":    {repeats: true},
 		"groups":         {groups: func(g []device.Group) { g[0].Attributes["size"] = device.Int(10, "bytes") }},
 		"reserve":        {reserve: func(*device.Reservation) (*device.Reservation, error) { return &device.Reservation{}, nil }},
 		"unknown-device": {reserve: func(*device.Reservation) (*device.Reservation, error) { return &device.Reservation{}, nil }},

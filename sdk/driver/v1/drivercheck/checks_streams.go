@@ -6,6 +6,7 @@ package drivercheck
 import (
 	"context"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 )
 
 var streamChecks = []Check{
-	{"fingerprint", "the first fingerprint comes at once and the stream ends with its context", nil, checkFingerprint},
+	{"fingerprint", "the first fingerprint comes at once, others when something changes, and the stream ends with its context and not before", nil, checkFingerprint},
 	{"stats", "stats come for all running tasks, none of ended ones, and end with their context", nil, checkStats},
 	{"stats-units", "what is measured is named and in range, what is not is zero", nil, checkStatsUnits},
 	{"stats-interval", "an interval that is not above zero is refused", nil, checkStatsInterval},
@@ -41,24 +42,14 @@ func checkFingerprint(b *bench) {
 	if f.Health != driver.HealthHealthy && f.HealthDescription == "" {
 		b.t.Errorf("the driver is %s and does not say why", f.Health)
 	}
-	staysOpen(b, prints, "the fingerprints")
+	conformance.GoesOn(b.t, prints, "the fingerprints", func(next driver.Fingerprint) {
+		if reflect.DeepEqual(next, f) && !b.subject.Foreign {
+			b.t.Errorf("a fingerprint came again though nothing has changed")
+		}
+		f = next
+	})
 	cancel()
 	conformance.Ended(b.t, prints, "the fingerprints")
-}
-
-// staysOpen says as a problem if the stream ends before its context does.
-func staysOpen[V any](b *bench, stream <-chan V, what string) {
-	soon := time.After(200 * time.Millisecond)
-	for {
-		select {
-		case _, open := <-stream:
-			if !open {
-				b.t.Fatalf("%s ended though their context has not", what)
-			}
-		case <-soon:
-			return
-		}
-	}
 }
 
 // samples opens a stream of stats; a driver may have none.
@@ -217,7 +208,7 @@ func checkEvents(b *bench) {
 	if err != nil {
 		b.t.Fatalf("TaskEvents: %v", err)
 	}
-	staysOpen(b, events, "the events")
+	conformance.GoesOn(b.t, events, "the events", func(driver.TaskEvent) {})
 	cancel()
 	conformance.Ended(b.t, events, "the events")
 }

@@ -281,6 +281,41 @@ func TestADefectFailsTheCheckOfItsRuleOnly(t *testing.T) {
 	}
 }
 
+func TestAStreamThatRepeatsItselfOrEndsTooSoonIsADefect(t *testing.T) {
+	for what, prints := range map[string]func(context.Context) (<-chan driver.Fingerprint, error){
+		"the same again": func(ctx context.Context) (<-chan driver.Fingerprint, error) {
+			return every(ctx, driver.Fingerprint{Health: driver.HealthHealthy}), nil
+		},
+		"an early end": func(context.Context) (<-chan driver.Fingerprint, error) {
+			out := make(chan driver.Fingerprint, 1)
+			out <- driver.Fingerprint{Health: driver.HealthHealthy}
+			close(out)
+			return out, nil
+		},
+	} {
+		d := defective{Driver: shelldriver.New("shell"), prints: prints}
+		if r := check(t, "fingerprint", subject(func(driver.Driver) driver.Driver { return d })); r.Outcome != conformance.Failed {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+}
+
+// every sends the same until ctx ends.
+func every[V any](ctx context.Context, v V) <-chan V {
+	out := make(chan V)
+	go func() {
+		defer close(out)
+		for {
+			select {
+			case out <- v:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
 func TestAFixedTaskIsCheckedAsFarAsItGoes(t *testing.T) {
 	s := subject(func(d driver.Driver) driver.Driver { return d })
 	s.Script, s.Forever = nil, map[string]any{"script": "sleep 600"}
