@@ -74,6 +74,12 @@ const counting = `job "count" {
 // own that may be replaced over the API.
 func count(t *testing.T, plugin string, n int) *counters {
 	t.Helper()
+	return countWith(t, plugin, "", n)
+}
+
+// countWith is count with more in the driver's config.
+func countWith(t *testing.T, plugin, more string, n int) *counters {
+	t.Helper()
 	a := newAgent(t)
 	d := a.dockerd()
 	body, err := os.ReadFile(plugin)
@@ -86,7 +92,7 @@ func count(t *testing.T, plugin string, n int) *counters {
 		t.Fatal(err)
 	}
 	a.write("agent.hcl", 0o600, strings.Replace(string(config), "client {", "client {\n  plugin_install = true", 1))
-	a.configure(fmt.Sprintf("plugin \"docker\" {\n  config { endpoint = %q }\n}\n", d.Endpoint()))
+	a.configure(fmt.Sprintf("plugin \"docker\" {\n  config {\n    endpoint = %q\n%s\n  }\n}\n", d.Endpoint(), more))
 	a.start()
 	c := &counters{agent: a, docker: d}
 	c.healthy()
@@ -289,4 +295,58 @@ func (c *counters) pluginProcesses() (out []int) {
 		}
 	}
 	return out
+}
+
+// The process before goes on for as long as somebody works in it, and knows
+// nothing of what starts meanwhile: to it that is nobody's.
+func TestWhatStartsAfterAnUpgradeIsLeftAloneByTheProcessBefore(t *testing.T) {
+	c := countWith(t, dockerPlugin(t, "1.0.0"), eager, 1)
+	old := c.plugin().PID
+	session := exec.CommandContext(t.Context(), filepath.Join(bin, "drover"), "alloc", "exec", "-i=false", c.allocs[0].ID,
+		"sh", "-c", "touch /local/inside; while [ ! -e /local/leave ]; do usleep 50000; done; echo left; exit 9")
+	session.Env = append(os.Environ(), "DROVER_ADDR="+c.addr)
+	type end struct {
+		out  string
+		code int
+	}
+	ended := make(chan end, 1)
+	go func() {
+		out, _ := session.CombinedOutput() // its exit code tells
+		ended <- end{string(out), session.ProcessState.ExitCode()}
+	}()
+	there := func(name string) func() bool {
+		return func() bool {
+			_, err := os.Stat(c.path(c.allocs[0].ID, "t/local/"+name))
+			return err == nil
+		}
+	}
+	c.eventually(20*time.Second, "somebody is inside", there("inside"))
+	if out, err := c.slow("plugin", "upgrade", "driver-docker", dockerPlugin(t, "2.0.0")); err != nil {
+		t.Fatalf("upgrade: %v\n%s", err, out)
+	}
+	c.run(pulled("later", dockertest.BusyBox))
+	later := c.await("later", model.AllocClientStatusRunning, 1)[0].ID
+	started, err := c.docker.CLI("inspect", "-f", "{{.Id}} {{.State.StartedAt}}", "t-"+later)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(6 * time.Second) // three times the grace after which an orphan goes, and six times the period
+	if !running(old) {
+		t.Fatal("the process before has ended, with somebody working in it")
+	}
+	if now, err := c.docker.CLI("inspect", "-f", "{{.Id}} {{.State.StartedAt}}", "t-"+later); err != nil || now != started {
+		t.Errorf("the container that started after the upgrade is now %q, %v; it was %q", now, err, started)
+	}
+	if err := os.WriteFile(c.path(c.allocs[0].ID, "t/local/leave"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-ended; got.code != 9 || got.out != "left\n" {
+		t.Errorf("the session ended with %+v", got)
+	}
+	c.eventually(20*time.Second, "the process before has ended", func() bool { return !running(old) })
+	c.eventually(20*time.Second, "the later task's container is still there", func() bool {
+		now, err := c.docker.CLI("inspect", "-f", "{{.Id}} {{.State.StartedAt}}", "t-"+later)
+		return err == nil && now == started
+	})
+	c.noLineLost()
 }
