@@ -156,6 +156,9 @@ func TestADockerdThatHangsInAPullOrAStartHoldsUpNobodyElse(t *testing.T) {
 	a.await("meanwhile", model.AllocClientStatusComplete, 1)
 	t.Logf("a raw_exec job took %s beside the dockerd that hangs", time.Since(begin))
 	a.eventually(40*time.Second, "the driver is unhealthy", func() bool { return !a.dockerHealthy() })
+	for _, job := range []string{"pull", "start"} {
+		a.eventually(10*time.Second, job+" says what it waits for", said(job, "The Docker daemon does not answer"))
+	}
 	untouched("beside a dockerd that hangs")
 	r.Release()
 	if err := d.Signal(syscall.SIGCONT); err != nil {
@@ -163,7 +166,6 @@ func TestADockerdThatHangsInAPullOrAStartHoldsUpNobodyElse(t *testing.T) {
 	}
 	for _, job := range []string{"pull", "start"} {
 		a.eventually(time.Minute, job+" runs", func() bool { return len(a.allocs(job, model.AllocClientStatusRunning)) == 1 })
-		t.Log(a.must("alloc", "status", a.allocs(job, "")[0].ID))
 	}
 	untouched("after all that")
 }

@@ -58,6 +58,7 @@ func TestADockerTaskThatCannotStartSaysWhatToDo(t *testing.T) {
 		{"port", `ports = ["http"]`, []string{"config.ports", "http"}},
 		{"port-map", `port_map { http = 80 }`, []string{"config.port_map", "http"}},
 		{"volume", `volumes = ["/etc:/host"]`, []string{"config.volumes", "/etc", "volumes { enabled = true }"}},
+		{"volume-inside", `volumes = ["${NOMAD_TASK_DIR}/x:/x"]`, []string{"config.volumes", `write "local/x"`}},
 		{"volume-form", `volumes = ["local/x"]`, []string{"config.volumes", "SOURCE:TARGET"}},
 		{"volume-escape", `volumes = ["../../../etc:/host"]`, []string{"config.volumes", "not allowed"}},
 		{"volume-driver", "volume_driver = \"nfs\"\nvolumes = [\"x:/x\"]", []string{"config.volume_driver", "volumes { enabled = true }"}},

@@ -41,6 +41,9 @@ func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, er
 			if ctx.Err() != nil {
 				return
 			}
+			if f.Health == driver.HealthUnhealthy && last.Health == driver.HealthHealthy {
+				d.tellStarting("The Docker daemon does not answer; the start goes on when it does, or fails")
+			}
 			if !sent || !equal(f, last) {
 				select {
 				case out <- f:
@@ -59,6 +62,16 @@ func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, er
 		}
 	}()
 	return out, nil
+}
+
+// tellStarting tells the tasks whose start is under way.
+func (d *Driver) tellStarting(message string) {
+	d.mu.Lock()
+	ids := slices.Collect(maps.Keys(d.starting))
+	d.mu.Unlock()
+	for _, id := range ids {
+		d.events.tell(id, message, nil)
+	}
 }
 
 // until waits for the time or news; it returns false if ctx ends first.

@@ -132,6 +132,9 @@ func hostPath(in specInput, name, source string, create bool) (string, error) {
 		}
 		return path, nil
 	}
+	if inside := insideTask(path); !in.agent.Volumes.Enabled && inside != "" {
+		return "", errdefs.PermissionDeniedf("config.%s: %q is where the container sees it, and sources are paths of the machine; write %q for what is in the task's directory", name, source, inside)
+	}
 	if !in.agent.Volumes.Enabled {
 		return "", denied(name + ": paths outside of the alloc's directory, as " + source + ",")
 	}
@@ -139,6 +142,17 @@ func hostPath(in specInput, name, source string, create bool) (string, error) {
 		return "", invalidf("%s: %q leads out of the task's directory; give an absolute path", name, source)
 	}
 	return path, nil
+}
+
+// insideTask returns what is meant by a source that names a folder of the task as
+// its container sees it, as ${NOMAD_TASK_DIR} does; empty if it names none.
+func insideTask(path string) string {
+	for seen, relative := range map[string]string{"/local": "local", "/secrets": "secrets", "/alloc": "../alloc"} {
+		if rest, ok := strings.CutPrefix(path, seen); ok && (rest == "" || rest[0] == '/') {
+			return relative + rest
+		}
+	}
+	return ""
 }
 
 // beneath checks that no part of rel is a link, since a task could have made it
