@@ -133,7 +133,7 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 	code := closeNormal
 	if err != nil && ctx.Err() == nil {
 		code = closeInternal
-		_ = websocket.JSON.Send(ws, &ExecOutput{Stderr: &ExecIO{Data: []byte(err.Error() + "\n")}}) // best effort: the close follows
+		_ = websocket.JSON.Send(ws, &ExecOutput{Stderr: &ExecIO{Data: []byte(err.Error() + "\n")}, Error: err.Error()}) // best effort: the close follows
 	}
 	_ = ws.WriteClose(code) // the connection ends either way
 }

@@ -319,6 +319,9 @@ type ExecOutput struct {
 	Stderr *ExecIO     `json:"stderr,omitempty"`
 	Exited bool        `json:"exited,omitempty"`
 	Result *ExecResult `json:"result,omitempty"`
+	// Error is why a command was not run, or not to its end, in the last message. The
+	// reference has no such field: for its clients Stderr says the same.
+	Error string `json:"error,omitempty"`
 }
 
 // ExecResult is how a command ended.

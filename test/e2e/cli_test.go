@@ -116,6 +116,9 @@ func TestCLIOfJobsAndAllocations(t *testing.T) {
 		t.Errorf("the last line is %q", out)
 	}
 	a.fails(7, "from-inside", "alloc", "exec", id[:8], "sh", "-c", "echo from-inside; exit 7")
+	if out, code := a.cli("alloc", "exec", id[:8], "no-such-command"); code != 1 || strings.Count(out, `there is no executable file "no-such-command"`) != 1 || strings.Contains(out, "ended the command's connection") {
+		t.Errorf("a command that is not there: code %d\n%s", code, out)
+	}
 	a.fails(3, "greetings", "job", "action", "-job", "web", "greet")
 	a.shows(nil, "alloc", "signal", "-s", "SIGCONT", id)
 

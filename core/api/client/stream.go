@@ -119,6 +119,9 @@ func (c *Client) Exec(ctx context.Context, req *api.ExecRequest, stdin io.Reader
 			}
 			return 0, errdefs.Unavailablef("the agent ended the command's connection before the command ended: %w", err)
 		}
+		if out.Error != "" {
+			return 0, errors.New(out.Error)
+		}
 		if err := writeOutput(&out, stdout, stderr); err != nil {
 			return 0, err
 		}
