@@ -55,6 +55,8 @@ func (a *adapter) predict(takes string) complete.Predictor {
 		return complete.PredictNothing
 	case takes == takesFiles:
 		return complete.PredictFiles("*")
+	case takes == takesPluginFile:
+		return complete.PredictOr(a.predict(takesPlugins), complete.PredictFiles("*"))
 	case a.spec.offline:
 		return complete.PredictSet(strings.Fields(takes)...)
 	}

@@ -19,6 +19,9 @@ import (
 // takesPlugins says that arguments are plugins of a node's agent.
 const takesPlugins = "agent-plugins"
 
+// takesPluginFile says that they are a plugin of a node's agent and a file.
+const takesPluginFile = "agent-plugin and file"
+
 // onNode is the flag of commands about the plugins of one node.
 func onNode(fs *flag.FlagSet) *string {
 	return fs.String("node", "", "The node; the agent's own by default.")

@@ -61,7 +61,7 @@ func pluginInstall() spec {
 
 func pluginUpgrade() spec {
 	return spec{
-		usage: "plugin upgrade [options] <plugin> <file or URL>", synopsis: "Switches a plugin of a node to another version; no task is restarted", min: 2, max: 2, output: true, takes: takesPlugins,
+		usage: "plugin upgrade [options] <plugin> <file or URL>", synopsis: "Switches a plugin of a node to another version; no task is restarted", min: 2, max: 2, output: true, takes: takesPluginFile,
 		help: "As plugin install, of a plugin that the node has.",
 		setup: func(fs *flag.FlagSet) run {
 			src := pluginSourceFlags(fs)

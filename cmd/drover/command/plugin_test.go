@@ -12,10 +12,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hashicorp/cli"
+	"github.com/posener/complete"
 
 	"github.com/drover-project/drover/cmd/drover/command"
 )
@@ -172,5 +176,34 @@ func TestAnInterruptedInstallSaysWhatBecomesOfIt(t *testing.T) {
 		}
 		agent.Close()
 		interrupt()
+	}
+}
+
+func TestAnUpgradeIsCompletedWithPluginsAndFiles(t *testing.T) {
+	f := newFake(t, map[string]string{"GET /v1/agent/plugins": twoPlugins})
+	stdio := command.IO{Env: map[string]string{"DROVER_ADDR": f.URL}, Context: t.Context()}
+	c, err := command.All(stdio)["plugin upgrade"]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	completed, ok := c.(cli.CommandAutocomplete)
+	if !ok {
+		t.Fatal("the command cannot be completed")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "driver-exec-2"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	got := completed.AutocompleteArgs().Predict(complete.Args{All: []string{"driver-e"}, Last: "driver-e"})
+	for _, want := range []string{"driver-exec", "driver-exec-2"} {
+		if !slices.ContainsFunc(got, func(s string) bool { return strings.TrimPrefix(s, "./") == want }) {
+			t.Errorf("%s is not proposed: %q", want, got)
+		}
+	}
+	for flag := range map[string]bool{"-detach": true, "-digest": true, "-config": true, "-version": true, "-on-node": true, "-node": true} {
+		if _, ok := completed.AutocompleteFlags()[flag]; !ok {
+			t.Errorf("the flag %s is not proposed", flag)
+		}
 	}
 }
