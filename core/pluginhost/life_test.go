@@ -400,6 +400,9 @@ func TestWhoSendsAFileAndStallsDoesNotKeepThePluginLocked(t *testing.T) {
 	if _, err := h.InstallFrom(t.Context(), pluginhost.Release{Name: "versioned", Digest: digest}, broken); !errdefs.IsNotFound(err) {
 		t.Errorf("a sender that says why it ends: %v", err)
 	}
+	if err := h.Remove(t.Context(), "versioned", false); err != nil {
+		t.Errorf("the install that failed cannot be taken off the list: %v", err)
+	}
 	if err := h.Remove(t.Context(), "versioned", false); !errdefs.IsNotFound(err) {
 		t.Errorf("what else is done to it: %v", err)
 	}

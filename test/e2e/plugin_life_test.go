@@ -218,6 +218,10 @@ func (a *agent) execProcesses() (n int) {
 
 func TestPluginsAreChangedOverTheCommandLine(t *testing.T) {
 	a := withRealPlugin(t, execPlugin(t, "1.0.0"))
+	a.eventually(15*time.Second, "the node has its session", func() bool {
+		code, _ := a.get("/v1/agent/plugins")
+		return code == 200
+	})
 	if out := a.must("plugin", "list"); !strings.Contains(out, "driver-exec  1.0.0") || !strings.Contains(out, "raw_exec") {
 		t.Errorf("list:\n%s", out)
 	}
