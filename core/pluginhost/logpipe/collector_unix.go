@@ -46,6 +46,9 @@ func NewCollector(idle time.Duration) *Collector {
 	return &Collector{idle: idle, pipes: map[string]*copier{}, busy: make(chan struct{}, 1)}
 }
 
+// acceptPause is how long no client is accepted after one could not be.
+const acceptPause = 100 * time.Millisecond
+
 // requestLimit bounds one exchange with a client.
 const requestLimit = 10 * time.Second
 
@@ -58,12 +61,17 @@ func (c *Collector) Serve(ctx context.Context, l net.Listener) error {
 	defer stop()
 	for {
 		conn, err := l.Accept()
-		if err != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			c.Close()
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return nil
+			return nil
+		default: // no descriptors are left, say: what is being read goes on
+			select {
+			case <-ctx.Done():
+			case <-time.After(acceptPause):
 			}
-			return fmt.Errorf("accept a client of the log collector: %w", err)
+			continue
 		}
 		go c.answer(conn)
 	}

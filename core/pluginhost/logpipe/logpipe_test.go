@@ -9,9 +9,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +51,45 @@ func client(t *testing.T, dir string) *logpipe.Client {
 		t.Fatal(err)
 	}
 	return logpipe.NewClient(dir, []string{self, "-collect", dir})
+}
+
+// scarce is a listener that has no descriptor for its first client.
+type scarce struct {
+	net.Listener
+	refused atomic.Bool
+}
+
+func (s *scarce) Accept() (net.Conn, error) {
+	if s.refused.CompareAndSwap(false, true) {
+		return nil, &net.OpError{Op: "accept", Err: unix.EMFILE}
+	}
+	return s.Listener.Accept()
+}
+
+func TestACollectorThatCannotAcceptAClientGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	l, err := logpipe.Listen(filepath.Join(dir, logpipe.SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- logpipe.NewCollector(0).Serve(ctx, &scarce{Listener: l}) }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := logpipe.NewClient(dir, nil).Detach(ctx, "/no/such/fifo"); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-served:
+		served <- err
+		t.Errorf("the collector ended: %v", err)
+	default:
+	}
 }
 
 func until(t *testing.T, what string, ok func() bool) {
