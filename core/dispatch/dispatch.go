@@ -31,8 +31,8 @@ type Raft interface {
 	VerifyLeader(ctx context.Context) error
 }
 
-// Config is what a Dispatcher works with. All fields but Addresses, TTL and Now
-// are needed.
+// Config is what a Dispatcher works with. All fields but Region, Addresses,
+// TTL and Now are needed.
 type Config struct {
 	Store *state.Store
 	Raft  Raft
@@ -44,6 +44,8 @@ type Config struct {
 	OpenVariable func(view *state.View, row *model.Variable) (items map[string]string, err error)
 	// PluginFile opens an uploaded file by its digest.
 	PluginFile func(digest string) (io.ReadCloser, error)
+	// Region is the servers'; nodes of another one are refused. "" takes all.
+	Region string
 	// Addresses lists the servers for nodes; nil is none.
 	Addresses func() []string
 	// TTL is the lease of a node; 0 means DefaultTTL.

@@ -77,7 +77,7 @@ func start(t *testing.T, ctx context.Context) *servers {
 	l := &log{machine: fsm.New(store, hclog.NewNullLogger()), index: 10}
 	var ids atomic.Int64
 	d := dispatch.New(dispatch.Config{
-		Store: store, Raft: l, Logger: hclog.NewNullLogger(), TTL: 8 * time.Second,
+		Store: store, Raft: l, Logger: hclog.NewNullLogger(), TTL: 8 * time.Second, Region: "global",
 		NewID: func() string { return fmt.Sprintf("eval-%d", ids.Add(1)) },
 		OpenVariable: func(_ *state.View, row *model.Variable) (map[string]string, error) {
 			return map[string]string{"data": string(row.Data)}, nil
@@ -335,6 +335,21 @@ type echo struct{}
 
 func (echo) Call(_ context.Context, call rpc.Call, _ <-chan []byte, send func([]byte) error) error {
 	return send([]byte(`"` + call.Method + `"`))
+}
+
+func TestANodeOfAnotherRegionIsRefusedBeforeAnythingIsPlacedOnIt(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		_, err := s.Register(ctx, &model.Node{ID: "far", SecretID: "s", Region: "eu"})
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), `region "eu"`) || s.store.View().NodeByID("far") != nil {
+			t.Errorf("a node of another region: %v", err)
+		}
+		if _, err := s.Register(ctx, &model.Node{ID: "near", SecretID: "s", Region: "global"}); err != nil {
+			t.Error(err)
+		}
+		if n := s.store.View().NodeByID("near"); n == nil || n.Region != "" {
+			t.Errorf("stored is %+v", n)
+		}
+	})
 }
 
 func TestCallsReachTheNewestSessionOfANode(t *testing.T) {

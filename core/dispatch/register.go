@@ -22,6 +22,9 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	if node.ID == "" || node.SecretID == "" {
 		return rpc.Lease{}, errdefs.InvalidArgumentf("a node registers with an id and a secret; this one lacks one of them")
 	}
+	if node.Region != "" && d.cfg.Region != "" && node.Region != d.cfg.Region {
+		return rpc.Lease{}, errdefs.InvalidArgumentf("this server is of region %q and the node of region %q; set the region, or the servers, in the node's configuration", d.cfg.Region, node.Region)
+	}
 	view := d.cfg.Store.View()
 	before := view.NodeByID(node.ID)
 	if before != nil && !sameSecret(before.SecretID, node.SecretID) {
@@ -29,6 +32,7 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	}
 	now := d.cfg.Now()
 	stored := node.Copy()
+	stored.Region = ""
 	stored.Drivers = namedDrivers(node.Drivers)
 	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
 	stored.ComputedClass = stored.ComputeClass()

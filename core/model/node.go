@@ -64,6 +64,9 @@ type Node struct {
 	Plugins map[string]*NodePlugin `json:",omitempty"`
 	// PluginReleases is, by name, what the cluster's registry of plugins gave it.
 	PluginReleases map[string]*NodeRelease `json:",omitempty"`
+	// Region is said by a node that registers, so that servers of another one refuse
+	// it; it is not stored.
+	Region string `json:"-"`
 }
 
 // Ready reports whether allocs may be placed on the node.

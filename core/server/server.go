@@ -123,7 +123,7 @@ func New(cfg Config) (*Server, error) {
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.raft, time.Now)
 	s.dispatch = dispatch.New(dispatch.Config{
-		Store: s.store, Raft: s.raft, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL,
+		Store: s.store, Raft: s.raft, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Region: cfg.Region,
 		Addresses:  func() []string { return []string{cfg.Address} },
 		PluginFile: s.openPluginFile,
 		NodeEvals: func(v *state.View, n *model.Node, trigger string, now time.Time) []*model.Evaluation {

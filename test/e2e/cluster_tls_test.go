@@ -30,6 +30,7 @@ func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
 	for name, config := range map[string]string{
 		"a":        nodeOf(m.server) + secured(ours.Machine("a", "client.global.nomad", true)),
 		"plain":    nodeOf(m.server),
+		"far":      "region = \"eu\"\n" + nodeOf(m.server) + secured(ours.Machine("far", "client.eu.nomad", false)),
 		"stranger": nodeOf(m.server) + secured(theirs.Machine("stranger", "client.global.nomad", false)),
 		"misled":   nodeOf(impostor) + secured(ours.Machine("misled", "client.global.nomad", true)),
 	} {
@@ -56,6 +57,10 @@ func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}
+	far := m.nodes["far"]
+	far.eventually(15*time.Second, "a node of another region says why it has no session", func() bool {
+		return strings.Contains(far.log(), `this server is of region \"global\" and the node of region \"eu\"`)
+	})
 	m.ready("a", "srv") // and nobody else
 	overHTTPS(t, impostor, other, theirs.Machine("reader", "client.global.nomad", false))
 	if log := m.nodes["misled"].log(); !strings.Contains(log, "server.global.nomad") {
