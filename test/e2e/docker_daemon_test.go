@@ -69,6 +69,21 @@ func TestADockerdThatIsKilledEndsOnlyWhatItsOperatorHasItEnd(t *testing.T) {
 	}
 	c.restarted("after a dockerd without live-restore was killed")
 	untouched("after all that")
+
+	// And all of it, as when the machine is started again.
+	c.kill()
+	for _, pid := range c.pluginProcesses() {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+	}
+	if err := c.docker.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.docker.Run(); err != nil {
+		t.Fatal(err)
+	}
+	c.start()
+	c.restarted("after agent, plugin and dockerd were gone")
+	c.managed()
 }
 
 // restarted waits until each alloc runs in another container than before.
