@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,6 +96,18 @@ sleep 1000
 		t.Fatal(err)
 	}
 	eventually(t, "what it started is ended with it", gone(pid))
+}
+
+func TestAPluginIsStartedAnewThoughItsTasksHaveItsOutputsOpen(t *testing.T) {
+	h := start(t, config(t, "lender"))
+	pid := pluginOf(t, h, "lender").PID
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another process serves", func() bool {
+		st := pluginOf(t, h, "lender")
+		return st.State == pluginhost.StateRunning && st.PID != pid && st.PID != 0
+	})
 }
 
 func TestAFileThatSomebodyStillWritesToSaysSo(t *testing.T) {

@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -67,6 +68,9 @@ func main() {
 		if name == "glutton" {
 			go devour()
 		}
+		if name == "lender" {
+			lend()
+		}
 		if _, err := os.Stat(os.Getenv("TESTPLUGIN_FLAG")); name == "flag" && err != nil {
 			fmt.Fprintln(os.Stderr, "not now")
 			os.Exit(3)
@@ -74,6 +78,17 @@ func main() {
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("shell"), shelldriver.New("shell2")))
 	}
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// lend starts a process that keeps the plugin's outputs open, as a task may, for as
+// long as the plugin's folder is there.
+func lend() {
+	task := exec.Command("/bin/sh", "-c", `while [ -d "$0" ]; do sleep 0.1; done`, filepath.Dir(os.Args[0]))
+	task.Stdout, task.Stderr = os.Stdout, os.Stderr
+	if err := task.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
