@@ -201,6 +201,22 @@ var dockerCases = []dockerCase{
 		shm_size   = 33554432
 		group_add  = ["1234", "nogroup"]
 		pids_limit = "99"`, format: `{{.HostConfig.Sysctls}} {{.HostConfig.ShmSize}} {{.HostConfig.GroupAdd}} {{.HostConfig.PidsLimit}}`, want: "map[net.core.somaxconn:16384] 33554432 [1234 nogroup] 99"},
+	{name: "of-the-node", config: `
+		shm_size        = "${meta.size}"
+		readonly_rootfs = "${meta.yes}"
+		sysctl          = { "net.core.somaxconn" = "${attr.cpu.numcores}" }
+		mount {
+			type     = "${KIND}"
+			target   = "/${node.datacenter}"
+			readonly = "${meta.yes}"
+			tmpfs_options { size = "${meta.size}" }
+		}
+		ulimit { nofile = "${LOW}:${HIGH}" }`, task: `env {
+			KIND = "tmpfs"
+			LOW  = "100"
+			HIGH = "200"
+		}`, format: `{{.HostConfig.ShmSize}} {{.HostConfig.ReadonlyRootfs}} {{range .HostConfig.Mounts}}{{.Type}} {{.Target}} {{.ReadOnly}} {{.TmpfsOptions.SizeBytes}}{{end}}{{range .HostConfig.Ulimits}} {{.Soft}} {{.Hard}}{{end}}`,
+		want: "33554432 true tmpfs /dc1 true 33554432 100 200"},
 	{name: "names", config: `
 		dns_servers        = ["192.0.2.53"]
 		dns_search_domains = ["internal.example.com"]

@@ -51,6 +51,8 @@ func (a *agent) dockerAt(d *dockertest.Daemon, config string) *agent {
   meta {
     rack = "r7"
     path = "/tmp"
+    size = "33554432"
+    yes  = "true"
   }
 }
 plugin "docker" {
