@@ -165,8 +165,16 @@ func mayRetry(err error) bool {
 func (r *Runner) cleanUp(drv driver.Driver, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), destroyTimeout)
 	defer cancel()
-	if err := drv.DestroyTask(ctx, id, true); err != nil {
-		r.logger.Warn("a start that failed may have left something behind", "task_id", id, "error", err)
+	for pause := retryMin; ; pause = min(2*pause, retryMax) {
+		err := drv.DestroyTask(ctx, id, true)
+		if err == nil || errdefs.IsNotFound(err) {
+			return
+		}
+		// A plugin that died in the middle is back soon, and what it had begun is there.
+		if !errdefs.IsUnavailable(err) || r.ctx.Err() != nil || !r.pauseIn(ctx, pause) {
+			r.logger.Warn("a start that failed may have left something behind", "task_id", id, "error", err)
+			return
+		}
 	}
 }
 

@@ -147,6 +147,9 @@ func (d *fakeDriver) DestroyTask(ctx context.Context, id string, _ bool) error {
 		return ctx.Err()
 	}
 	t, err := d.get(id)
+	if errdefs.IsUnavailable(err) {
+		return err
+	}
 	if err != nil {
 		return nil
 	}

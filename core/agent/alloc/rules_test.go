@@ -4,12 +4,15 @@
 package alloc_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/model"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 func TestATaskInheritsTheAgentsEnvironmentUnlessAnImageBringsOne(t *testing.T) {
@@ -75,4 +78,31 @@ func TestNoTaskRunsAsAUserWhomTheOperatorDenies(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatAPluginHadBegunWhenItDiedIsEndedWhenItIsBack(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		died := errdefs.Unavailablef("error reading from server: EOF")
+		b.driver.onStart = func(_ context.Context, c *driver.TaskConfig) error {
+			b.driver.mu.Lock()
+			defer b.driver.mu.Unlock()
+			b.driver.tasks[c.ID] = &fakeTask{config: c, ended: make(chan struct{})}
+			b.driver.away, b.driver.onStart = died, nil
+			time.AfterFunc(3*time.Second, func() {
+				b.driver.mu.Lock()
+				defer b.driver.mu.Unlock()
+				b.driver.away = nil
+			})
+			return died
+		}
+		task := newTask("web")
+		task.RestartPolicy = &model.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: 10 * time.Second, Mode: "fail"}
+		b.run(newAlloc(task))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		b.wants("web", "running")
+		if did := b.driver.did(); did != "start web, destroy web, start web" {
+			t.Errorf("did %q", did)
+		}
+	})
 }

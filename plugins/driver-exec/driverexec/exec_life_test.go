@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -73,6 +74,35 @@ func TestCommandsThatCannotRunAreClearErrorsAndLeaveNothing(t *testing.T) {
 	groups, err := filepath.Glob(filepath.Join(c.dir, "state", "tasks", "*"))
 	if err != nil || len(groups) != 0 {
 		t.Errorf("the journal holds %v, %v", groups, err)
+	}
+}
+
+func TestATaskWhoseStartNobodyLearnedOfIsDestroyedByTheNextProcess(t *testing.T) {
+	c := newCell(t, nil)
+	task := c.task("a", sh("exec sleep 1000"))
+	if _, _, err := c.StartTask(c.ctx, task); err != nil {
+		t.Fatal(err)
+	}
+	next := driverexec.NewExec(filepath.Join(c.dir, "state"))
+	t.Cleanup(func() {
+		if err := next.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := next.DestroyTask(c.ctx, task.ID, false); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("destroyed without force while it runs: %v", err)
+	}
+	if err := next.DestroyTask(c.ctx, task.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := c.InspectTask(c.ctx, task.ID); !errdefs.IsNotFound(err) {
+		t.Errorf("it is still there: %+v, %v", s, err)
+	}
+	if err := next.DestroyTask(c.ctx, task.ID, true); err != nil {
+		t.Errorf("destroyed again: %v", err)
+	}
+	if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+		t.Error(err)
 	}
 }
 

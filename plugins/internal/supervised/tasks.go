@@ -205,12 +205,14 @@ func (t *Tasks) SignalTask(ctx context.Context, id string, name string) error {
 func (t *Tasks) DestroyTask(ctx context.Context, id string, force bool) error {
 	c, err := t.Of(id)
 	if errdefs.IsNotFound(err) {
-		return nil
+		// It may have been started by a process before this one, which died before
+		// anybody learned of it.
+		c, err = t.client(ctx, t.dir)
 	}
 	if err == nil {
 		err = c.Destroy(ctx, id, force)
 	}
-	if err != nil {
+	if err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}
 	t.mu.Lock()
