@@ -365,9 +365,21 @@ func (s *supervised) watch(ctx context.Context, p *process) error {
 			failures = 0
 			continue
 		}
+		if isClosed(lost) {
+			continue // it does not hang, it is gone
+		}
 		if failures++; failures >= cfg.PingFailures && ctx.Err() == nil {
 			return errdefs.Unavailablef("plugin %s (pid %d): is hung, so it is killed: %d pings in a row had no answer: %w", p.file.path, p.pid, failures, err)
 		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -240,12 +240,22 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 	if err := t.signal(signal); err != nil && !errdefs.IsFailedPrecondition(err) {
 		return err
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	defer cancel()
-	// The script may end and leave children behind, so the group is killed in
-	// any case once the script has ended or its time is up.
-	_, _ = t.wait(grace)
-	_ = syscall.Kill(-t.PID, syscall.SIGKILL) // an error means that nothing is left
+	// The kill is carried out also when ctx ends.
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		// The script may end and leave children behind, so the group is killed in
+		// any case once the script has ended or its time is up.
+		_, _ = t.wait(grace)
+		_ = syscall.Kill(-t.PID, syscall.SIGKILL) // an error means that nothing is left
+	}()
+	select {
+	case <-killed:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	_, err = t.wait(ctx)
 	return err
 }
