@@ -39,7 +39,10 @@ func (a *agent) dockerd() *dockertest.Daemon {
 	if err != nil {
 		a.t.Skipf("no Docker daemon: %v", err)
 	}
-	a.t.Cleanup(d.Remove)
+	a.t.Cleanup(func() {
+		a.killAll() // else it starts containers while they are removed
+		d.Remove()
+	})
 	return d
 }
 

@@ -228,21 +228,25 @@ func (a *agent) cleanup() {
 		log, _ := os.ReadFile(filepath.Join(a.dir, "agent.log"))
 		a.t.Logf("the agent's log ends:\n%s", log[max(0, len(log)-4000):])
 	}
-	until := time.Now().Add(5 * time.Second)
-	for {
-		left := a.processes("")
-		if len(left) == 0 || time.Now().After(until) {
-			break
-		}
-		for _, pid := range left {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
+	a.killAll()
 	if err := allocdir.Detach(a.dir); err != nil { // secrets are mounts
 		a.t.Log(err)
 	}
 	if err := os.RemoveAll(a.dir); err != nil {
 		a.t.Log(err)
+	}
+}
+
+// killAll kills every process of the agent, for up to some seconds.
+func (a *agent) killAll() {
+	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); {
+		left := a.processes("")
+		if len(left) == 0 {
+			return
+		}
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -264,11 +265,34 @@ func (d *Daemon) Remove() {
 		_ = syscall.Kill(-d.shims.Process.Pid, syscall.SIGKILL) // it has no containers any more
 		_ = d.shims.Wait()                                      // it was told to end
 	}
+	d.killShims()
 	if d.bridge != "" {
 		_ = exec.Command("ip", "link", "del", d.bridge).Run() // it may not be there
 	}
 	d.unmount()
 	_ = os.RemoveAll(d.dir) // what cannot go stays in /tmp
+}
+
+// killShims ends what holds containers that could not be removed, and them. A shim
+// takes over what its children leave, so its whole family ends with it.
+func (d *Daemon) killShims() {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || !bytes.Contains(line, []byte(d.containerd()+"\x00")) {
+			continue
+		}
+		pid := filepath.Base(dir)
+		children, _ := os.ReadFile(filepath.Join(dir, "task", pid, "children")) // it may have ended
+		for _, one := range append(strings.Fields(string(children)), pid) {
+			if n, err := strconv.Atoi(one); err == nil {
+				_ = syscall.Kill(n, syscall.SIGKILL) // it may have ended
+			}
+		}
+	}
 }
 
 // unmount takes away what a daemon that was killed has left mounted.
