@@ -209,7 +209,7 @@ type Host struct {
 	catalog    *catalog
 	versions   versions
 	others     *others
-	locks      locks
+	locks      *locks
 	limiter    *limiter
 	unusable   unusable
 	works      *works

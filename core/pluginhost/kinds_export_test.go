@@ -19,3 +19,10 @@ func KindText(kinds []plugin.Kind) string {
 	}
 	return fmt.Sprint(kinds)
 }
+
+// Locked is how many names of plugins are worked on or waited for.
+func (h *Host) Locked() int {
+	h.locks.mu.Lock()
+	defer h.locks.mu.Unlock()
+	return len(h.locks.byName)
+}

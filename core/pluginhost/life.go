@@ -72,32 +72,50 @@ func (s *supervised) rest(now *live) *live {
 	return nil
 }
 
-// locks let one caller at a time work on a plugin.
+// locks let one caller at a time work on a plugin. They hold no name that nobody
+// works on or waits for: anybody may ask for any.
 type locks struct {
-	mu     *sync.Mutex
-	byName map[string]chan struct{}
+	mu     sync.Mutex
+	byName map[string]*turn
 }
 
-func newLocks() locks { return locks{mu: &sync.Mutex{}, byName: map[string]chan struct{}{}} }
+// turn is whose it is to work on a plugin, and how many want it or have it.
+type turn struct {
+	taken chan struct{}
+	users int
+}
 
-func (l locks) of(name string) chan struct{} {
+func newLocks() *locks { return &locks{byName: map[string]*turn{}} }
+
+func (l *locks) enter(name string) *turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one := l.byName[name]
-	if one == nil {
-		one = make(chan struct{}, 1)
-		l.byName[name] = one
+	t := l.byName[name]
+	if t == nil {
+		t = &turn{taken: make(chan struct{}, 1)}
+		l.byName[name] = t
 	}
-	return one
+	t.users++
+	return t
+}
+
+func (l *locks) leave(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.byName[name]
+	if t.users--; t.users == 0 {
+		delete(l.byName, name)
+	}
 }
 
 // tryLock is lock for who comes again later anyway.
 func (h *Host) tryLock(name string) (unlock func(), ok bool) {
-	one := h.locks.of(name)
+	t := h.locks.enter(name)
 	select {
-	case one <- struct{}{}:
-		return func() { <-one }, true
+	case t.taken <- struct{}{}:
+		return func() { h.unlock(name, t) }, true
 	default:
+		h.locks.leave(name)
 		return nil, false
 	}
 }
@@ -105,13 +123,19 @@ func (h *Host) tryLock(name string) (unlock func(), ok bool) {
 // lock waits for everything else that is being done to the plugin. What an
 // operator asks for waits at most until ctx ends.
 func (h *Host) lock(ctx context.Context, name string) (unlock func(), err error) {
-	one := h.locks.of(name)
+	t := h.locks.enter(name)
 	select {
-	case one <- struct{}{}:
-		return func() { <-one }, nil
+	case t.taken <- struct{}{}:
+		return func() { h.unlock(name, t) }, nil
 	case <-ctx.Done():
+		h.locks.leave(name)
 		return nil, errdefs.DeadlineExceededf("plugin %q: something else is still being done to it; try again: %w", name, ctx.Err())
 	}
+}
+
+func (h *Host) unlock(name string, t *turn) {
+	<-t.taken
+	h.locks.leave(name)
 }
 
 // keptAtLeast is how long a plugin that was withdrawn before the agent's start

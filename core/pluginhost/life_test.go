@@ -449,3 +449,15 @@ func TestReloadStartsAnewWithoutLosingTasks(t *testing.T) {
 		t.Errorf("reload of nobody: %v", err)
 	}
 }
+
+func TestAskingForPluginsThatThereAreNotKeepsNothing(t *testing.T) {
+	h := start(t, config(t))
+	for i := range 100 {
+		if err := h.Disable(t.Context(), fmt.Sprintf("none-%d", i)); !errdefs.IsNotFound(err) {
+			t.Fatalf("a plugin that there is not was disabled: %v", err)
+		}
+	}
+	if n := h.Locked(); n != 0 {
+		t.Errorf("%d names are kept of 100 that nobody has", n)
+	}
+}

@@ -88,8 +88,7 @@ func Parse(body []byte) (Schema, error) {
 	return s, nil
 }
 
-// Hash names the schema: equal schemas have equal hashes. It is what a node's
-// fingerprint carries in place of the schema itself.
+// Hash names the schema: equal schemas have equal hashes.
 func (s *Schema) Hash() string {
 	body, err := json.Marshal(s)
 	if err != nil {
