@@ -130,20 +130,34 @@ func limitDevices(cgroup int, rules []deviceRule) error {
 	attr = binary.NativeEndian.AppendUint64(attr, uint64(uintptr(unsafe.Pointer(&program[0]))))
 	attr = binary.NativeEndian.AppendUint64(attr, uint64(uintptr(unsafe.Pointer(&licence[0]))))
 	attr = append(attr, make([]byte, loadLength-len(attr))...)
-	fd, _, errno := unix.Syscall(unix.SYS_BPF, load, uintptr(unsafe.Pointer(&attr[0])), uintptr(len(attr)))
+	fd, errno := bpf(load, attr)
 	if errno == unix.ENOSYS || errno == unix.EINVAL || errno == unix.EPERM {
 		return nil
 	}
 	if errno != 0 {
 		return fmt.Errorf("load the filter of devices: %w", errno)
 	}
-	defer closeFD(int(fd))
+	defer closeFD(fd)
 	attr = attr[:0]
 	for _, v := range []uint32{uint32(cgroup), uint32(fd), typeDevice, multiFlag} {
 		attr = binary.NativeEndian.AppendUint32(attr, v)
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_BPF, attach, uintptr(unsafe.Pointer(&attr[0])), attachBytes); errno != 0 {
+	if _, errno := bpf(attach, attr[:attachBytes]); errno != 0 {
 		return fmt.Errorf("attach the filter of devices to the task's cgroup: %w", errno)
 	}
 	return nil
+}
+
+// bpfTries bounds how often a call that a signal cut off is made.
+const bpfTries = 100
+
+// bpf makes the system call. Checking a program stops with EAGAIN when a signal is
+// pending, and Go's runtime sends itself some at any time.
+func bpf(command uintptr, attr []byte) (int, unix.Errno) {
+	for try := 1; ; try++ {
+		n, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(&attr[0])), uintptr(len(attr)))
+		if errno != unix.EAGAIN && errno != unix.EINTR || try == bpfTries {
+			return int(n), errno
+		}
+	}
 }
