@@ -36,10 +36,12 @@ func BenchmarkPlugins(b *testing.B) {
 	b.Run("start", func(b *testing.B) { benchmarkPluginStart(b, bin) })
 	shell := callee{driver: "shell", plugin: "driver-shell", binary: buildShellDriver(b), config: `{"script":"sleep 600"}`}
 	exec := callee{driver: "raw_exec", plugin: "driver-exec", binary: filepath.Join(bin, "drover-plugins"), config: `{"command":"/bin/sleep","args":["600"]}`}
-	b.Run("call", func(b *testing.B) { benchmarkCall(b, shell) })
-	b.Run("call-supervisor", func(b *testing.B) { benchmarkCall(b, exec) })
-	b.Run("thousand-calls-a-second", func(b *testing.B) { benchmarkCalls(b, shell) })
-	b.Run("thousand-calls-a-second-supervisor", func(b *testing.B) { benchmarkCalls(b, exec) })
+	b.Run("call", func(b *testing.B) { benchmarkAsk(b, bin) })
+	b.Run("call-driver", func(b *testing.B) { benchmarkInspect(b, shell) })
+	b.Run("call-supervisor", func(b *testing.B) { benchmarkInspect(b, exec) })
+	b.Run("thousand-a-second", func(b *testing.B) { benchmarkAsks(b, bin) })
+	b.Run("thousand-a-second-driver", func(b *testing.B) { benchmarkInspects(b, shell) })
+	b.Run("thousand-a-second-supervisor", func(b *testing.B) { benchmarkInspects(b, exec) })
 	b.Run("second-process", func(b *testing.B) { benchmarkSecondProcess(b, bin) })
 }
 
@@ -82,8 +84,8 @@ func quantiles(b *testing.B, v []float64, unit string) {
 	b.ReportMetric(v[len(v)-1], "max-"+unit)
 }
 
-// callee is a driver to call: that of the SDK's own tests, which answers by itself,
-// or raw_exec, which asks its supervisor: a second process.
+// callee is a driver to call: that of the SDK's own tests, which looks at the process
+// and at a file to answer, or raw_exec, which asks its supervisor: a second process.
 type callee struct{ driver, plugin, binary, config string }
 
 func buildShellDriver(b *testing.B) string {
@@ -149,9 +151,22 @@ func (c callee) inspect(b *testing.B, h *pluginhost.Host) func() error {
 	}
 }
 
-func benchmarkCall(b *testing.B, c callee) {
+// benchmarkAsk is the call alone: the plugin has its answer at hand.
+func benchmarkAsk(b *testing.B, bin string) {
+	conn, _ := plugintest.Launch(b, pluginCommand(b, bin, "driver-exec"))
+	benchmarkCall(b, func() error {
+		_, err := plugin.Ask(b.Context(), conn)
+		return err
+	})
+}
+
+// benchmarkInspect is a call of a driver through all that the host has before it.
+func benchmarkInspect(b *testing.B, c callee) {
 	h, _ := c.start(b)
-	call := c.inspect(b, h)
+	benchmarkCall(b, c.inspect(b, h))
+}
+
+func benchmarkCall(b *testing.B, call func() error) {
 	var took []float64
 	for b.Loop() {
 		start := time.Now()
@@ -163,18 +178,30 @@ func benchmarkCall(b *testing.B, c callee) {
 	quantiles(b, took, "us")
 }
 
+func benchmarkAsks(b *testing.B, bin string) {
+	cmd := pluginCommand(b, bin, "driver-exec")
+	conn, _ := plugintest.Launch(b, cmd)
+	benchmarkCalls(b, cmd.Process.Pid, func() error {
+		_, err := plugin.Ask(b.Context(), conn)
+		return err
+	})
+}
+
+func benchmarkInspects(b *testing.B, c callee) {
+	h, status := c.start(b)
+	benchmarkCalls(b, status.PID, c.inspect(b, h))
+}
+
 // benchmarkCalls makes 1,000 calls a second for some seconds, evenly, and reports
 // the processor time of both sides, and of the same loop without the calls, which
 // is in that of the host.
-func benchmarkCalls(b *testing.B, c callee) {
-	h, status := c.start(b)
-	call := c.inspect(b, h)
+func benchmarkCalls(b *testing.B, pid int, call func() error) {
 	for b.Loop() {
-		own, other := ownCPU(b), processCPU(status.PID)
+		own, other := ownCPU(b), processCPU(pid)
 		took := evenly(b, call)
 		b.ReportMetric(5000/took, "calls/s")
 		b.ReportMetric(100*(ownCPU(b)-own)/took, "host-cpu-%")
-		b.ReportMetric(100*(processCPU(status.PID)-other)/took, "plugin-cpu-%")
+		b.ReportMetric(100*(processCPU(pid)-other)/took, "plugin-cpu-%")
 
 		own = ownCPU(b)
 		took = evenly(b, func() error { return nil })
