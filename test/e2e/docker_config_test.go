@@ -45,15 +45,7 @@ func (c dockerCase) hcl() string {
 	return fmt.Sprintf(`job %q {
   meta { team = "red" }
   group "g" {
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    reschedule {
-      attempts  = 0
-      unlimited = false
-    }
-    %s
+`+onlyOnce+`    %s
     task "t" {
       driver       = "docker"
       kill_timeout = "1s"

@@ -162,15 +162,7 @@ func TestADockerTaskThatFailsSaysWhy(t *testing.T) {
 		return fmt.Sprintf(`job %q {
   type = "batch"
   group "g" {
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    reschedule {
-      attempts  = 0
-      unlimited = false
-    }
-    task "t" {
+`+onlyOnce+`    task "t" {
       driver = "docker"
       config {
         %s

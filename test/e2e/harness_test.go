@@ -360,6 +360,17 @@ func (a *agent) run(hcl string) string {
 	return r.EvalID
 }
 
+// onlyOnce is of a group whose tasks are not restarted, nor replaced, when they fail.
+const onlyOnce = `    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }
+`
+
 // shell is a job of one group that runs a script.
 func shell(id, kind string, count int, group, script string) string {
 	return fmt.Sprintf(`job %q {

@@ -213,15 +213,7 @@ func TestCronsThatCannotWorkAreRefusedInWords(t *testing.T) {
 
 func TestFailedAllocsAreReplacedWhenSomebodyForcesIt(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(shell("broken", "batch", 1, `
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    reschedule {
-      attempts  = 0
-      unlimited = false
-    }`, "exit 1"))
+	a.run(shell("broken", "batch", 1, onlyOnce, "exit 1"))
 	first := a.await("broken", model.AllocClientStatusFailed, 1)[0]
 	a.must("job", "eval", "-detach", "broken")
 	a.must("job", "eval", "-detach", "-force-reschedule", "broken")

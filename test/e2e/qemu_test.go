@@ -66,15 +66,7 @@ const machine = `job %q {
     network {
       port "http" { to = 80 }
     }
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    reschedule {
-      attempts  = 0
-      unlimited = false
-    }
-    task "t" {
+` + onlyOnce + `    task "t" {
       driver       = "qemu"
       kill_timeout = "170s"
       config {
