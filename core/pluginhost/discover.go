@@ -46,22 +46,30 @@ func discover(dir string, disabled []string) ([]file, error) {
 		return nil, errdefs.FailedPreconditionf("read plugin_dir: %w", err)
 	}
 	var out []file
+	for _, c := range candidates(entries, dir, disabled) {
+		info, err := os.Stat(c.path)
+		if err != nil || !info.Mode().IsRegular() || !executable(info, c.path) {
+			continue // a README, a folder or a link to nothing is no plugin
+		}
+		if c.path, err = filepath.Abs(c.path); err != nil {
+			return nil, fmt.Errorf("plugin %q: %w", c.name, err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// candidates are the entries of plugin_dir by which a plugin may be called.
+func candidates(entries []fs.DirEntry, dir string, disabled []string) []file {
+	var out []file
 	for _, e := range entries {
 		name := strings.TrimSuffix(e.Name(), ".exe")
 		if strings.HasPrefix(name, ".") || slices.Contains(disabled, name) {
 			continue
 		}
-		path, err := filepath.Abs(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("plugin %q: %w", name, err)
-		}
-		info, err := os.Stat(path)
-		if err != nil || !info.Mode().IsRegular() || !executable(info, e.Name()) {
-			continue // a README, a folder or a link to nothing is no plugin
-		}
-		out = append(out, file{name: name, path: path})
+		out = append(out, file{name: name, path: filepath.Join(dir, e.Name())})
 	}
-	return out, nil
+	return out
 }
 
 // find returns the executable of one name.
@@ -116,28 +124,19 @@ const (
 	maxSocketPath    = 103
 )
 
-// markOf tells the host with that directory from others.
-func markOf(stateDir string) string {
-	abs, err := filepath.Abs(stateDir)
-	if err != nil {
-		abs = stateDir
-	}
-	sum := sha256.Sum256([]byte(abs))
-	return hex.EncodeToString(sum[:4]) + ".new"
+// tagOf tells the host with that state directory, which is absolute, from others.
+func tagOf(stateDir string) string {
+	sum := sha256.Sum256([]byte(stateDir))
+	return hex.EncodeToString(sum[:6])
 }
 
 // privateSocketDir makes the directory for sockets: below stateDir, or where that
 // would make socket paths too long, below the system's temporary directory with
-// a name that belongs to stateDir.
+// a name that belongs to stateDir, which is absolute.
 func privateSocketDir(stateDir string) (string, error) {
-	stateDir, err := filepath.Abs(stateDir)
-	if err != nil {
-		return "", fmt.Errorf("plugin sockets: %w", err)
-	}
 	dir := filepath.Join(stateDir, "sock")
 	if len(dir)+socketNameLength > maxSocketPath {
-		sum := sha256.Sum256([]byte(stateDir))
-		dir = filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
+		dir = filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d-%s", os.Getuid(), tagOf(stateDir)))
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", errdefs.FailedPreconditionf("make the directory for plugin sockets: %w", err)

@@ -232,7 +232,11 @@ func New(cfg Config) (*Host, error) {
 		return nil, errdefs.InvalidArgumentf("plugin host: Dir and StateDir must be set")
 	}
 	sealDescriptors()
-	socketDir, err := privateSocketDir(cfg.StateDir)
+	stateDir, err := filepath.Abs(cfg.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("plugin host: %w", err)
+	}
+	socketDir, err := privateSocketDir(stateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +246,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
-	h.mark, h.works = markOf(cfg.StateDir), newWorks()
+	h.mark, h.works = tagOf(stateDir)+".new", newWorks()
 	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
 	h.devices = newDevices(cfg.Limits.Breaker, cfg.StatsInterval, cfg.Logger, h.changed.raise)
 	h.collectors = newCollectors(cfg.StatsInterval, cfg.Logger, h.demand)

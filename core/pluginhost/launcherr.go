@@ -96,8 +96,7 @@ func formOf(path string) string {
 		return "unreadable"
 	}
 	defer f.Close()
-	x, err := elf.NewFile(f)
-	if err == nil {
+	if x, err := elf.NewFile(f); err == nil {
 		return "ELF for " + strings.TrimPrefix(x.Machine.String(), "EM_")
 	}
 	if x, err := macho.NewFile(f); err == nil {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -71,21 +70,19 @@ func lookalikes(dir string, disabled []string) []PluginStatus {
 		return nil // who reads it for plugins says so
 	}
 	var out []PluginStatus
-	for _, e := range entries {
-		name := strings.TrimSuffix(e.Name(), ".exe")
-		if strings.HasPrefix(name, ".") || slices.Contains(disabled, name) || len(out) == maxUnusable {
-			continue
+	for _, c := range candidates(entries, dir, disabled) {
+		if len(out) == maxUnusable {
+			break
 		}
-		path := filepath.Join(dir, e.Name())
-		if why := whyUnusable(path, e.Name()); why != nil {
-			out = append(out, PluginStatus{Name: name, Path: path, State: StateUnusable, LastError: why})
+		if why := whyUnusable(c.path); why != nil {
+			out = append(out, PluginStatus{Name: c.name, Path: c.path, State: StateUnusable, LastError: why})
 		}
 	}
 	return out
 }
 
 // whyUnusable returns nil for what is a plugin, or was never meant to be one.
-func whyUnusable(path, name string) error {
+func whyUnusable(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -95,7 +92,7 @@ func whyUnusable(path, name string) error {
 		return nil // it has just gone
 	case err != nil:
 		return errdefs.FailedPreconditionf("%s cannot be looked at: %w", path, err)
-	case !info.Mode().IsRegular() || executable(info, name) || !isProgram(path):
+	case !info.Mode().IsRegular() || executable(info, path) || !isProgram(path):
 		return nil
 	}
 	return errdefs.FailedPreconditionf("%s is a program that nobody may execute (mode %s); if it is a plugin: chmod +x %s", path, info.Mode(), path)
