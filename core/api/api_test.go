@@ -230,6 +230,21 @@ func TestRegisterPassesTheDraftOnUntouched(t *testing.T) {
 	}
 }
 
+func TestADispatchedJobTellsItsPayload(t *testing.T) {
+	v := threeJobs()
+	v.jobs[2].Dispatched, v.jobs[2].Payload = true, []byte("what to do")
+	srv := serve(t, newBackend(v))
+	resp, body := ask(t, srv, "GET", "/v1/job/b%2Fdispatch-1/dispatch/payload", "")
+	if resp.StatusCode != 200 || body != `{"Payload":"d2hhdCB0byBkbw=="}` {
+		t.Errorf("got %d %q", resp.StatusCode, body)
+	}
+	for path, want := range map[string]string{"a": "job was not dispatched, so it has no payload", "none": "job not found"} {
+		if resp, body := ask(t, srv, "GET", "/v1/job/"+path+"/dispatch/payload", ""); resp.StatusCode != 404 || body != want {
+			t.Errorf("%s: got %d %q, want 404 %q", path, resp.StatusCode, body, want)
+		}
+	}
+}
+
 func TestVersionsAreComparedWithTheirPredecessors(t *testing.T) {
 	srv := serve(t, newBackend(threeJobs()))
 	_, body := ask(t, srv, "GET", "/v1/job/a/versions?diffs=true", "")

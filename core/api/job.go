@@ -42,6 +42,7 @@ func (s *Server) jobVerbs() map[string]func(id string) verbs {
 		"/scale": func(id string) verbs {
 			return verbs{get: bind(s.jobScale, id), put: bind(s.scaleJob, id)}
 		},
+		"/dispatch/payload": get(s.jobPayload),
 	}
 }
 
@@ -70,6 +71,21 @@ func (s *Server) jobByPath(w http.ResponseWriter, r *http.Request) (any, error) 
 		return nil, errMethod
 	}
 	return h(w, r)
+}
+
+// jobPayload is what a dispatched job was given: base64 in JSON, null for a
+// dispatch without a payload.
+func (s *Server) jobPayload(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	return s.read(w, r, rowsOfJob(r, id), func(v View, q *query) answer {
+		j := v.JobByID(q.namespace, id)
+		switch {
+		case j == nil:
+			return notFound(v, TableJobs, "job not found")
+		case !j.Dispatched:
+			return notFound(v, TableJobs, "job was not dispatched, so it has no payload")
+		}
+		return answer{index: j.ModifyIndex, value: JobPayload{Payload: j.Payload}}
+	})
 }
 
 // cutVersionTag splits "ID/versions/TAG/tag".

@@ -246,3 +246,6 @@ type JobAction struct {
 	TaskName      string
 	TaskGroupName string
 }
+
+// JobPayload is what a dispatched job was given.
+type JobPayload struct{ Payload []byte }

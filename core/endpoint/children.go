@@ -28,6 +28,9 @@ var dispatchPrefix = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 // DispatchJob starts a child of a parameterized job. A token that was used
 // already leads to the child that it made.
 func (e *Endpoint) DispatchJob(ctx context.Context, req *api.JobDispatchRequest) (*api.JobDispatchResponse, error) {
+	if err := e.registrationOpen(); err != nil {
+		return nil, err
+	}
 	parent := e.Store.View().JobByID(req.Namespace, req.JobID)
 	switch {
 	case parent == nil:

@@ -46,6 +46,7 @@ func (e *Endpoint) canonical(body json.RawMessage, ns string) (*model.Job, error
 	if ns != "" && (draft.Namespace == nil || *draft.Namespace == "") {
 		draft.Namespace = &ns
 	}
+	e.nameNodePool(draft)
 	return draft.Canonical()
 }
 
@@ -58,6 +59,9 @@ func (e *Endpoint) admit(job *model.Job) error {
 	}
 	if job.NodePool != model.NodePoolAll && view.NodePoolByName(job.NodePool) == nil {
 		return errdefs.InvalidArgumentf("job %q is in nonexistent node pool %q", job.ID, job.NodePool)
+	}
+	if err := e.admitByNamespace(job); err != nil {
+		return err
 	}
 	if err := e.admitTimes(job); err != nil {
 		return err
@@ -108,6 +112,9 @@ func (e *Endpoint) ValidateJob(_ context.Context, req *api.JobValidateRequest) (
 
 // RegisterJob stores a job and asks the scheduler to look at it.
 func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
+	if err := e.registrationOpen(); err != nil {
+		return nil, err
+	}
 	job, err := e.canonical(req.Job, req.Namespace)
 	if err != nil {
 		return nil, err
@@ -270,6 +277,9 @@ func (e *Endpoint) EvaluateJob(ctx context.Context, req *api.JobEvaluateRequest)
 
 // RevertJob registers an older version again.
 func (e *Endpoint) RevertJob(ctx context.Context, req *api.JobRevertRequest) (*api.JobRegisterResponse, error) {
+	if err := e.registrationOpen(); err != nil {
+		return nil, err
+	}
 	view := e.Store.View()
 	cur := view.JobByID(req.Namespace, req.JobID)
 	if cur == nil {
@@ -295,6 +305,9 @@ func (e *Endpoint) RevertJob(ctx context.Context, req *api.JobRevertRequest) (*a
 	}
 	job := old.Copy()
 	job.Stop, job.Stable, job.VersionTag = false, false, nil
+	if err := e.admitByNamespace(job); err != nil {
+		return nil, err
+	}
 	sub := view.JobSubmission(req.Namespace, req.JobID, version)
 	return e.withWarnings(e.register(ctx, job, model.EvalTriggerJobRegister, &api.JobRegisterRequest{Submission: sub, EnforceIndex: true, JobModifyIndex: cur.JobModifyIndex}))(job)
 }
@@ -320,6 +333,9 @@ func taggedVersion(versions []*model.Job, tag string) *model.Job {
 
 // ScaleJob sets the count of a group.
 func (e *Endpoint) ScaleJob(ctx context.Context, req *api.JobScaleRequest) (*api.JobRegisterResponse, error) {
+	if err := e.registrationOpen(); err != nil {
+		return nil, err
+	}
 	cur, err := e.job(req.Namespace, req.JobID)
 	if err != nil {
 		return nil, err

@@ -72,6 +72,9 @@ func (e *Endpoint) UpsertNamespace(ctx context.Context, ns *model.Namespace) (ui
 	if !nameRule.MatchString(ns.Name) {
 		return 0, errdefs.FailedPreconditionf("Invalid namespace %q: 1 error occurred:\n\t* invalid name %q. Must match regex %s\n\n", ns.Name, ns.Name, nameRule)
 	}
+	if err := ns.Validate(); err != nil {
+		return 0, errdefs.New(errdefs.FailedPrecondition, err)
+	}
 	return e.propose(ctx, &fsm.UpsertNamespaces{Namespaces: []*model.Namespace{ns}})
 }
 

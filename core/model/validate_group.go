@@ -83,6 +83,7 @@ func (tg *TaskGroup) validatePolicies(p *ValidationError, j *Job) {
 			p.addf("Job type %q does not allow update block", j.Type)
 		}
 		tg.Update.validate(p)
+		tg.validateKillTimeouts(p)
 	}
 	if m := tg.Migrate; m != nil {
 		if j.Type != JobTypeService {
@@ -102,6 +103,16 @@ func (tg *TaskGroup) validatePolicies(p *ValidationError, j *Job) {
 		}
 	}
 	tg.validateDisconnect(p, j)
+}
+
+// validateKillTimeouts: a deployment that waits for the end of an old task must
+// not run into its progress deadline by that alone.
+func (tg *TaskGroup) validateKillTimeouts(p *ValidationError) {
+	for _, t := range tg.Tasks {
+		if d := tg.Update.ProgressDeadline; t != nil && d > 0 && t.KillTimeout > d {
+			p.addf("task %s has a kill timeout (%s) longer than the group's progress deadline (%s)", t.Name, t.KillTimeout, d)
+		}
+	}
 }
 
 // validateDisconnect checks the disconnect block and what it replaces.

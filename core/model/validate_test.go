@@ -69,7 +69,11 @@ func TestValidateNamesEachMistake(t *testing.T) {
 				ChangeScript: &model.ChangeScript{Command: "/bin/x", Timeout: -1}}}
 		}, "timeout of the change script"},
 		"logs larger than disk": {func(j *model.Job) { j.TaskGroups[0].Tasks[0].LogConfig.MaxFiles = 100 }, "log storage (1000 MB)"},
-		"null affinity":         {func(j *model.Job) { j.Affinities = []*model.Affinity{nil} }, "Affinity 1 is null"},
+		"kill timeout": {func(j *model.Job) {
+			j.TaskGroups[0].Update = &model.UpdateStrategy{HealthCheck: "task_states", HealthyDeadline: time.Minute, ProgressDeadline: 2 * time.Minute}
+			j.TaskGroups[0].Tasks[0].KillTimeout = 3 * time.Minute
+		}, "task server has a kill timeout (3m0s) longer than the group's progress deadline (2m0s)"},
+		"null affinity": {func(j *model.Job) { j.Affinities = []*model.Affinity{nil} }, "Affinity 1 is null"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := validJob()
