@@ -172,15 +172,15 @@ func checkDerived(t *testing.T, v *state.View) {
 		placed, healthy, unhealthy := 0, 0, 0
 		for _, a := range v.AllocsByDeployment(d.ID) {
 			placed++
-			if a.DeploymentStatus.IsHealthy() {
+			if a.DeploymentStatus.IsHealthy() && !a.TerminalStatus() && d.Active() {
 				healthy++
 			}
-			if a.DeploymentStatus.IsUnhealthy() {
+			if a.DeploymentStatus.IsUnhealthy() && d.Active() {
 				unhealthy++
 			}
 		}
 		g := d.TaskGroups["web"]
-		// Allocs that moved to another deployment or were deleted stay counted.
+		// A deployment that is over keeps the counts with which it ended. Allocs that moved to another deployment or were deleted stay counted.
 		if g.PlacedAllocs < placed || g.HealthyAllocs < healthy || g.UnhealthyAllocs < unhealthy {
 			t.Fatalf("deployment %s counts %+v; its allocs: %d placed, %d healthy, %d unhealthy", d.ID, g, placed, healthy, unhealthy)
 		}

@@ -55,8 +55,18 @@ func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Ou
 	p.updates = res.Updates
 	p.apply(res)
 	p.place(res.Place)
+	p.keepDeployment()
 	p.finish(res)
 	return p.out
+}
+
+// keepDeployment leaves a deployment out that would be over at once but for
+// which no node was found: it has deployed nothing. It comes with the first
+// alloc that finds a node.
+func (p *process) keepDeployment() {
+	if d := p.plan.Deployment; d != nil && !d.Active() && len(p.plan.NodeAllocation) == 0 {
+		p.plan.Deployment = nil
+	}
 }
 
 func (p *process) system() bool {
@@ -75,7 +85,7 @@ func (p *process) reconcile() *reconcile.Result {
 	in := reconcile.Input{
 		Job: job, Allocs: p.view.AllocsByJob(p.eval.Namespace, p.eval.JobID),
 		Deployment: p.view.LatestDeployment(p.eval.Namespace, p.eval.JobID),
-		Now:        p.now, NewID: p.ids.NewID, JobOf: p.jobOf, Node: p.view.NodeByID, Feasible: p.feasible,
+		Now:        p.now, NewID: p.ids.NewID, Version: p.version, Node: p.view.NodeByID, Feasible: p.feasible,
 	}
 	if p.system() {
 		return reconcile.System(in, p.cluster.nodes)
@@ -83,15 +93,12 @@ func (p *process) reconcile() *reconcile.Result {
 	return reconcile.Service(in)
 }
 
-// jobOf returns the version of the job that an alloc runs.
-func (p *process) jobOf(a *model.Allocation) *model.Job {
-	if p.job != nil && a.JobVersion == p.job.Version {
-		return p.job
-	}
-	j, ok := p.jobs[a.JobVersion]
+// version returns a version of the job.
+func (p *process) version(version uint64) *model.Job {
+	j, ok := p.jobs[version]
 	if !ok {
-		j = p.view.JobByVersion(a.Namespace, a.JobID, a.JobVersion)
-		p.jobs[a.JobVersion] = j
+		j = p.view.JobByVersion(p.eval.Namespace, p.eval.JobID, version)
+		p.jobs[version] = j
 	}
 	return j
 }

@@ -83,6 +83,7 @@ func (s *script) line(line string) error {
 	case "stop":
 		j := *s.v.JobByID("", f[1])
 		j.Stop = true
+		j.Version++
 		s.v.jobs[f[1]] = append(s.v.jobs[f[1]], &j)
 	case "alloc":
 		return s.alloc(f[1], args)

@@ -98,6 +98,9 @@ func (tx *Tx) UpdateDeploymentStatus(u *model.DeploymentStatusUpdate) error {
 		return errdefs.FailedPreconditionf("deployment %q has terminal status %q; only running deployments can change", d.ID, d.Status)
 	}
 	c := d.Copy()
+	if d.Status == model.DeploymentStatusPaused && u.Status == model.DeploymentStatusRunning {
+		resume(c, u.UpdatedAt)
+	}
 	c.Status, c.StatusDescription = u.Status, u.StatusDescription
 	c.ModifyTime = max(c.ModifyTime, u.UpdatedAt)
 	tx.writeDeployment(c)
@@ -107,6 +110,16 @@ func (tx *Tx) UpdateDeploymentStatus(u *model.DeploymentStatusUpdate) error {
 		}
 	}
 	return nil
+}
+
+// resume gives every group that was under way its whole progress deadline
+// again: the time of a pause does not count.
+func resume(d *model.Deployment, now int64) {
+	for _, g := range d.TaskGroups {
+		if !g.RequireProgressBy.IsZero() {
+			(groupProgress{g}).progress(time.Unix(0, now))
+		}
+	}
 }
 
 // PromoteDeployment promotes the canaries of the groups (nil: of all). Every
@@ -165,7 +178,7 @@ func promotedDescription(d *model.Deployment) string {
 func (tx *Tx) healthyCanaries(g *model.DeploymentState) int {
 	n := 0
 	for _, id := range g.PlacedCanaries {
-		if a := tx.t.allocs.find(id); a != nil && a.DeploymentStatus.IsHealthy() {
+		if a := tx.t.allocs.find(id); a != nil && a.DeploymentStatus.IsHealthy() && !a.TerminalStatus() {
 			n++
 		}
 	}

@@ -133,34 +133,49 @@ func (tx *Tx) accountDeployment(old, a *model.Allocation) {
 		return
 	}
 	placed := old == nil || old.DeploymentID != a.DeploymentID
-	var before *model.AllocDeploymentStatus
+	var before, after health
+	after.of(a)
 	if !placed {
-		before = old.DeploymentStatus
+		before.of(old)
 	}
-	after := a.DeploymentStatus
-	if !placed && before.IsHealthy() == after.IsHealthy() && before.IsUnhealthy() == after.IsUnhealthy() {
+	if !placed && before == after {
 		return
+	}
+	if !placed && !tx.activeDeployment(a.DeploymentID) {
+		return // it keeps the counts with which it ended
 	}
 	d, g := tx.deploymentGroup(a)
 	if g == nil {
 		return
 	}
 	d.ModifyTime = max(d.ModifyTime, a.ModifyTime)
-	g.HealthyAllocs += as01(after.IsHealthy()) - as01(before.IsHealthy())
-	g.UnhealthyAllocs += as01(after.IsUnhealthy()) - as01(before.IsUnhealthy())
+	g.HealthyAllocs += as01(after.counts()) - as01(before.counts())
+	g.UnhealthyAllocs += as01(after.unhealthy) - as01(before.unhealthy)
 	if placed {
 		g.PlacedAllocs++
-		if after.IsCanary() {
+		if a.DeploymentStatus.IsCanary() {
 			g.PlacedCanaries = append(g.PlacedCanaries, a.ID)
 		}
 		if g.RequireProgressBy.IsZero() {
 			g.progress(time.Unix(0, a.ModifyTime))
 		}
 	}
-	if after.IsHealthy() && !before.IsHealthy() {
-		g.progress(after.Timestamp)
+	if after.healthy && !before.healthy {
+		g.progress(a.DeploymentStatus.Timestamp)
 	}
 }
+
+// health is what an alloc counts for in its deployment.
+type health struct{ healthy, unhealthy, over bool }
+
+func (h *health) of(a *model.Allocation) {
+	*h = health{healthy: a.DeploymentStatus.IsHealthy(), unhealthy: a.DeploymentStatus.IsUnhealthy(), over: a.TerminalStatus()}
+}
+
+// counts reports whether the alloc is one of the healthy ones that the
+// deployment wants: one that was lost, failed later or moves away is not, and
+// its replacement must become healthy in its place.
+func (h health) counts() bool { return h.healthy && !h.over }
 
 func as01(b bool) int {
 	if b {
@@ -180,6 +195,13 @@ func (g groupProgress) progress(at time.Time) {
 			g.RequireProgressBy = by
 		}
 	}
+}
+
+func (tx *Tx) activeDeployment(id string) bool {
+	if d := tx.derived.deployments[id]; d != nil {
+		return d.Active()
+	}
+	return tx.t.deployments.get(id).Active()
 }
 
 // deploymentGroup returns the alloc's deployment and group, to be changed in place.

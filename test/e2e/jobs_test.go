@@ -112,6 +112,24 @@ func TestAFailingUpdateGoesBackToTheStableVersion(t *testing.T) {
 	}
 }
 
+func TestAVersionThatFailedIsTriedAgainWhenItIsRegisteredAgain(t *testing.T) {
+	a := newAgent(t).start()
+	update := strings.Replace(strings.Replace(quick, `"15s"`, `"0s"`, 1), "{\n", "{\n  auto_revert = true\n", 1) + onlyOnce
+	good, bad := shell("web", "service", 1, update, "exec sleep 600"), shell("web", "service", 1, update, "exit 1")
+	a.run(good)
+	a.deployed("web", 0, model.DeploymentStatusSuccessful)
+	a.run(bad)
+	a.deployed("web", 1, model.DeploymentStatusFailed)
+	a.deployed("web", 2, model.DeploymentStatusSuccessful)
+	a.run(bad) // version 3, of the same specification as version 1
+	a.deployed("web", 3, model.DeploymentStatusFailed)
+	a.deployed("web", 4, model.DeploymentStatusSuccessful)
+	if failed := a.allocs("web", model.AllocClientStatusFailed); len(failed) != 2 {
+		t.Errorf("%d allocs failed, want one of version 1 and one of version 3", len(failed))
+	}
+	a.await("web", model.AllocClientStatusRunning, 1)
+}
+
 func TestAFailingTaskIsRestartedThenRescheduled(t *testing.T) {
 	a := newAgent(t).start()
 	a.run(shell("bad", "service", 1, `restart {

@@ -34,9 +34,9 @@ func newBench(kind string, count int) *bench {
 	}
 	b.Input = reconcile.Input{
 		Job: job, Now: now, NewID: func() string { b.ids++; return fmt.Sprint("id", b.ids) },
-		JobOf: func(a *model.Allocation) *model.Job {
-			if int(a.JobVersion) < len(b.jobs) {
-				return b.jobs[a.JobVersion]
+		Version: func(version uint64) *model.Job {
+			if int(version) < len(b.jobs) {
+				return b.jobs[version]
 			}
 			return nil
 		},
@@ -459,5 +459,51 @@ func TestANewVersionOrAStopEndsTheRollOutOfASystemJob(t *testing.T) {
 		if len(r.DeploymentUpdates) != 1 || r.DeploymentUpdates[0].Status != model.DeploymentStatusCancelled {
 			t.Errorf("%s: updates of the deployment: %+v", name, r.DeploymentUpdates)
 		}
+	}
+}
+
+func TestAFailureOfAVersionThatWasGivenUpHoldsNoPlace(t *testing.T) {
+	same := func(*model.Job) {}
+	bad := env("bad")
+	for name, c := range map[string]struct {
+		versions []func(*model.Job)
+		pruned   bool // what lies between is not kept any more
+		want     []string
+	}{
+		"unchanged":        {versions: []func(*model.Job){same}},
+		"changed and back": {versions: []func(*model.Job){bad, env("")}, want: []string{"place j.g[0] v2"}},
+		"changed":          {versions: []func(*model.Job){bad}, want: []string{"place j.g[0] v1"}},
+		"stopped in between": {versions: []func(*model.Job){
+			func(j *model.Job) { j.Stop = true }, func(j *model.Job) { j.Stop = false }}, want: []string{"place j.g[0] v2"}},
+		"nobody knows": {versions: []func(*model.Job){bad, env("")}, pruned: true},
+	} {
+		b := newBench("service", 1)
+		env("")(b.Job)
+		b.failed("a", time.Second)
+		for _, edit := range c.versions {
+			b.version(edit)
+		}
+		if c.pruned {
+			b.jobs[1] = nil
+		}
+		if got := told(reconcile.Service(b.Input)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: it does %q, not %q", name, got, c.want)
+		}
+	}
+}
+
+func TestNoFailureOutlivesAStoppedOrPurgedJob(t *testing.T) {
+	b := newBench("service", 1)
+	b.failed("a", time.Second)
+	b.version(func(j *model.Job) { j.Stop = true })
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescNotNeeded)
+	b.Job = nil
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescNotNeeded)
+}
+
+func TestASystemJobThatFindsNoNodeHasDeployedNothing(t *testing.T) {
+	b := newBench("system", 1)
+	if r := reconcile.System(b.Input, nil); r.Deployment != nil {
+		t.Errorf("without nodes the deployment is %s", r.Deployment.Status)
 	}
 }

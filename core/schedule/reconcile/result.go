@@ -29,8 +29,8 @@ type Input struct {
 	Deployment *model.Deployment // the job's latest, or nil
 	Now        time.Time
 	NewID      func() string
-	JobOf      func(*model.Allocation) *model.Job // the version an alloc runs, or nil
-	Node       func(id string) *model.Node        // nil: gone
+	Version    func(version uint64) *model.Job // of Job; nil: not kept any more
+	Node       func(id string) *model.Node     // nil: gone
 	Feasible   func(tg *model.TaskGroup, n *model.Node) bool
 }
 

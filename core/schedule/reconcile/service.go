@@ -17,6 +17,8 @@ type run struct {
 	fresh   bool              // current is new
 	used    bool              // something joins the fresh deployment
 	pending bool              // the current version is not rolled out yet
+
+	unchanged map[string]*unchanged // by group
 }
 
 // Service reconciles a service or batch job.
@@ -67,9 +69,14 @@ func (r *run) stopIfLive(a *model.Allocation, desc string) {
 	r.counts(a.TaskGroup).Stop++
 }
 
+// stopEverything ends what lives and what has failed: nothing of a stopped or
+// purged job is wanted any more, and no failure outlives it.
 func (r *run) stopEverything() {
 	for _, a := range r.Allocs {
 		r.stopIfLive(a, DescNotNeeded)
+		if a.ClientStatus == model.AllocClientStatusFailed && !a.ServerTerminalStatus() {
+			r.stop(a, DescNotNeeded, "")
+		}
 	}
 }
 
@@ -116,7 +123,7 @@ func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 // inherit says which version and deployment the replacement of p.Previous belongs to.
 func (r *run) inherit(p *Placement, tg *model.TaskGroup, canarying bool) {
 	prev := p.Previous
-	if old := r.JobOf(prev); canarying && prev.JobVersion != r.Job.Version && old.LookupTaskGroup(tg.Name) != nil {
+	if old := r.jobOf(prev); canarying && prev.JobVersion != r.Job.Version && old.LookupTaskGroup(tg.Name) != nil {
 		p.Job, p.Group = old, old.LookupTaskGroup(tg.Name)
 		return
 	}

@@ -65,7 +65,7 @@ func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
 
 func (r *run) sortEnded(s *slots, a *model.Allocation) {
 	batch := r.Job.Type == model.JobTypeBatch
-	outdated := a.JobVersion != r.Job.Version && !SameRuntime(r.JobOf(a), r.Job, a.TaskGroup)
+	outdated := r.givenUp(a)
 	switch {
 	case a.NextAllocation != "":
 		// replaced already
@@ -323,7 +323,7 @@ func (s *slots) planUpdates(r *run, u *model.DesiredUpdates) *updates {
 		switch {
 		case a.JobVersion == r.Job.Version:
 			u.Ignore++
-		case !SameRuntime(r.JobOf(a), r.Job, a.TaskGroup) || !r.Feasible(s.tg, r.Node(a.NodeID)):
+		case !SameRuntime(r.jobOf(a), r.Job, a.TaskGroup) || !r.Feasible(s.tg, r.Node(a.NodeID)):
 			up.destructive = append(up.destructive, a)
 		default:
 			c := a.Copy()

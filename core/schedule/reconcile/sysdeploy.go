@@ -76,10 +76,12 @@ func (r *run) closeSystemDeployment() {
 	}
 }
 
-// handOut stores a drafted deployment if something joins it or if this version
-// is seen for the first time. One that waits for nothing is over at once.
+// handOut stores a drafted deployment if something joins it or if something of
+// this version is placed or updated for the first time. One that waits for
+// nothing is over at once.
 func (r *run) handOut() {
-	if !r.used && slices.ContainsFunc(r.Allocs, func(a *model.Allocation) bool { return a.JobVersion == r.Job.Version }) {
+	if !r.used && (len(r.res.Place)+len(r.res.Changed) == 0 ||
+		slices.ContainsFunc(r.Allocs, func(a *model.Allocation) bool { return a.JobVersion == r.Job.Version })) {
 		return
 	}
 	if r.current.ID == "" {

@@ -43,7 +43,7 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 		switch {
 		case a.ServerTerminalStatus():
 		case a.ClientTerminalStatus():
-			if r.Job.Type == model.JobTypeSysBatch && SameRuntime(r.JobOf(a), r.Job, tg.Name) {
+			if r.Job.Type == model.JobTypeSysBatch && !r.givenUp(a) {
 				held[a.NodeID] = true
 				u.Ignore++
 			} else {
@@ -102,7 +102,7 @@ func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.Des
 	case a.JobVersion == r.Job.Version:
 		u.Ignore++
 		return true, false
-	case SameRuntime(r.JobOf(a), r.Job, tg.Name):
+	case SameRuntime(r.jobOf(a), r.Job, tg.Name):
 		c := a.Copy()
 		c.JobVersion, c.Job = r.Job.Version, nil
 		if dep := r.join(tg); dep != "" {

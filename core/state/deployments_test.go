@@ -1,0 +1,93 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// deploying is a state in which a job of two allocs is being deployed; both run
+// and are healthy.
+func deploying(t *testing.T, group model.DeploymentState) *state.Store {
+	t.Helper()
+	s := state.New()
+	register(t, s, job("web", 2))
+	update(t, s, func(tx *state.Tx) error {
+		tx.UpsertDeployment(&model.Deployment{ID: "d1", Namespace: "default", JobID: "web", Status: model.DeploymentStatusRunning,
+			TaskGroups: map[string]*model.DeploymentState{"web": &group}}, 1)
+		return nil
+	})
+	healthy := true
+	for _, id := range []string{"a1", "a2"} {
+		a := alloc(id, 0)
+		a.DeploymentID, a.DeploymentStatus = "d1", &model.AllocDeploymentStatus{Canary: group.DesiredCanaries > 0}
+		place(t, s, a)
+		report(t, s, &model.Allocation{ID: id, ClientStatus: model.AllocClientStatusRunning,
+			DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &healthy, Timestamp: time.Unix(100, 0)}})
+	}
+	return s
+}
+
+func setDeployment(t *testing.T, s *state.Store, status string, at time.Time) {
+	t.Helper()
+	update(t, s, func(tx *state.Tx) error {
+		return tx.UpdateDeploymentStatus(&model.DeploymentStatusUpdate{DeploymentID: "d1", Status: status, UpdatedAt: at.UnixNano()})
+	})
+}
+
+func TestAnAllocThatIsLostStoppedOrFailsLaterIsNotCountedAsHealthy(t *testing.T) {
+	ends := map[string]func(*state.Tx) error{
+		"lost": func(tx *state.Tx) error {
+			return tx.StopAlloc(&state.AllocStop{ID: "a1", DesiredStatus: "stop", ClientStatus: model.AllocClientStatusLost}, 5)
+		},
+		"moved": func(tx *state.Tx) error { return tx.StopAlloc(&state.AllocStop{ID: "a1", DesiredStatus: "stop"}, 5) },
+		"failed": func(tx *state.Tx) error {
+			return tx.UpdateAllocFromClient(&model.Allocation{ID: "a1", ClientStatus: model.AllocClientStatusFailed})
+		},
+	}
+	for name, end := range ends {
+		s := deploying(t, model.DeploymentState{DesiredTotal: 2, DesiredCanaries: 2, ProgressDeadline: time.Minute})
+		update(t, s, end)
+		if g := s.View().DeploymentByID("d1").TaskGroups["web"]; g.HealthyAllocs != 1 || g.PlacedAllocs != 2 {
+			t.Errorf("%s: %+v", name, g)
+		}
+		err := s.Update(s.View().Index()+1, func(tx *state.Tx) error { return tx.PromoteDeployment("d1", nil, 5) })
+		if !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("%s: promoted with one canary of two: %v", name, err)
+		}
+		update(t, s, func(tx *state.Tx) error { return tx.StopAlloc(&state.AllocStop{ID: "a1", DesiredStatus: "stop"}, 6) })
+		if g := s.View().DeploymentByID("d1").TaskGroups["web"]; g.HealthyAllocs != 1 {
+			t.Errorf("%s and then stopped, it is taken away twice: %+v", name, g)
+		}
+	}
+}
+
+func TestADeploymentThatIsOverKeepsItsCounts(t *testing.T) {
+	s := deploying(t, model.DeploymentState{DesiredTotal: 2})
+	setDeployment(t, s, model.DeploymentStatusSuccessful, time.Unix(101, 0))
+	update(t, s, func(tx *state.Tx) error { return tx.StopAlloc(&state.AllocStop{ID: "a1", DesiredStatus: "stop"}, 5) })
+	if g := s.View().DeploymentByID("d1").TaskGroups["web"]; g.HealthyAllocs != 2 {
+		t.Errorf("%+v", g)
+	}
+}
+
+func TestTheTimeOfAPauseIsNotCountedAgainstTheDeadline(t *testing.T) {
+	s := deploying(t, model.DeploymentState{DesiredTotal: 3, ProgressDeadline: time.Minute})
+	setDeployment(t, s, model.DeploymentStatusPaused, time.Unix(110, 0))
+	resumed := time.Unix(5000, 0)
+	setDeployment(t, s, model.DeploymentStatusRunning, resumed)
+	by := func() time.Time { return s.View().DeploymentByID("d1").TaskGroups["web"].RequireProgressBy }
+	if !by().Equal(resumed.Add(time.Minute)) {
+		t.Fatalf("resumed at %s, it must progress by %s", resumed, by())
+	}
+	setDeployment(t, s, model.DeploymentStatusRunning, resumed.Add(time.Hour)) // resumed again by mistake
+	if !by().Equal(resumed.Add(time.Minute)) {
+		t.Fatalf("a deployment that runs was given more time: %s", by())
+	}
+}
