@@ -4,6 +4,8 @@
 package queue
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/drover-project/drover/core/model"
@@ -93,7 +95,8 @@ func helps(e *model.Evaluation, class string) bool {
 }
 
 // Unblock hands out what room on a node of the class may help. index is the
-// state's index at which the room came.
+// state's index at which the room came; who was planned on that state or a newer
+// one has seen it.
 func (b *Blocked) Unblock(class string, index uint64) {
 	b.mu.Lock()
 	if !b.enabled {
@@ -101,7 +104,7 @@ func (b *Blocked) Unblock(class string, index uint64) {
 		return
 	}
 	b.seen[class] = max(b.seen[class], index)
-	out := b.take(func(e *model.Evaluation) bool { return helps(e, class) })
+	out := b.take(func(e *model.Evaluation) bool { return e.SnapshotIndex < index && helps(e, class) })
 	b.mu.Unlock()
 	b.enqueue(out...)
 }
@@ -109,31 +112,52 @@ func (b *Blocked) Unblock(class string, index uint64) {
 // UnblockNode hands out the evaluations that wait for one node (system jobs).
 func (b *Blocked) UnblockNode(nodeID string, index uint64) {
 	b.mu.Lock()
-	out := b.take(func(e *model.Evaluation) bool { return e.NodeID == nodeID })
+	out := b.take(func(e *model.Evaluation) bool { return e.SnapshotIndex < index && e.NodeID == nodeID })
 	b.mu.Unlock()
 	b.enqueue(out...)
 }
 
-// UnblockAll hands out everything: the scheduler's configuration or a quota has changed.
+// UnblockAll hands out everything that was planned on a state before index: the
+// scheduler's configuration or a quota has changed, or nobody knows what has.
 func (b *Blocked) UnblockAll(index uint64) {
 	b.mu.Lock()
 	b.any = max(b.any, index)
-	out := b.take(func(*model.Evaluation) bool { return true })
+	out := b.take(func(e *model.Evaluation) bool { return e.SnapshotIndex < index })
 	b.mu.Unlock()
 	b.enqueue(out...)
 }
 
-// Untrack drops the blocked evaluation of a job that was stopped or changed: its
-// next evaluation decides anew.
-func (b *Blocked) Untrack(namespace, jobID string) {
+// Untrack drops the blocked evaluation of a job that was stopped or changed at
+// the index: its next evaluation decides anew. One that was planned on the changed
+// job stays.
+func (b *Blocked) Untrack(namespace, jobID string, index uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := model.JobKey{Namespace: namespace, ID: jobID}
-	if e := b.evals[b.byJob[key]]; e != nil {
+	if e := b.evals[b.byJob[key]]; e != nil && e.SnapshotIndex < index {
 		b.stale = append(b.stale, e)
 		delete(b.evals, e.ID)
+		delete(b.byJob, key)
 	}
-	delete(b.byJob, key)
+}
+
+// Forget drops an evaluation that waits for room no more: the state says so.
+func (b *Blocked) Forget(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.evals[id]
+	if e == nil {
+		return
+	}
+	delete(b.evals, id)
+	delete(b.byJob, model.JobKey{Namespace: e.Namespace, ID: e.JobID})
+}
+
+// Known returns the ids of all evaluations that are kept.
+func (b *Blocked) Known() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.evals))
 }
 
 func (b *Blocked) take(which func(*model.Evaluation) bool) []*model.Evaluation {

@@ -34,6 +34,7 @@ type Broker struct {
 
 	mu      sync.Mutex
 	enabled bool
+	paused  bool
 	ready   map[string]*lane          // by type
 	known   map[string]*entry         // by eval id
 	busy    map[model.JobKey]string   // job -> eval that is ready or out
@@ -51,7 +52,8 @@ type entry struct {
 	token      string // set while a worker has it
 	deliveries int
 	due        time.Time // in delayed: when it acts
-	index      int       // place in delayed, -1: not there
+	lane       *lane     // where it is ready, nil: it is not
+	index      int       // place in lane or else in delayed, -1: in neither
 	again      *model.Evaluation
 }
 
@@ -77,7 +79,7 @@ func NewBroker(cfg Config) *Broker {
 func (b *Broker) reset() {
 	b.ready, b.known = map[string]*lane{}, map[string]*entry{}
 	b.busy, b.waiting = map[model.JobKey]string{}, map[model.JobKey][]*entry{}
-	b.delayed, b.stale = nil, nil
+	b.delayed, b.stale, b.paused = nil, nil, false
 	if b.wake != nil {
 		close(b.wake)
 	}
@@ -110,10 +112,11 @@ func (b *Broker) Enqueue(evals ...*model.Evaluation) {
 
 func (b *Broker) enqueue(e *model.Evaluation) {
 	if old := b.known[e.ID]; old != nil {
-		if old.token != "" {
-			old.again = e // changed while a worker has it: look again after the ack
-		} else {
+		switch {
+		case old.token == "":
 			old.eval = e
+		case e.ModifyIndex > old.eval.ModifyIndex:
+			old.again = e // changed while a worker has it: look again after the ack
 		}
 		return
 	}
@@ -153,6 +156,9 @@ func (b *Broker) makeReady(en *entry) {
 // then first come. The token proves to Ack and Nack who holds it.
 func (b *Broker) Dequeue(ctx context.Context, types ...string) (*model.Evaluation, string, error) {
 	for {
+		if err := ctx.Err(); err != nil {
+			return nil, "", err
+		}
 		b.mu.Lock()
 		if e, token := b.next(types); e != nil {
 			b.mu.Unlock()
@@ -169,6 +175,9 @@ func (b *Broker) Dequeue(ctx context.Context, types ...string) (*model.Evaluatio
 }
 
 func (b *Broker) next(types []string) (*model.Evaluation, string) {
+	if b.paused {
+		return nil, ""
+	}
 	var best *lane
 	for _, t := range types {
 		if l := b.ready[t]; l != nil && l.Len() > 0 && (best == nil || before((*l)[0], (*best)[0])) {
@@ -251,6 +260,15 @@ func (b *Broker) Cancelled() []*model.Evaluation {
 	out := b.stale
 	b.stale = nil
 	return out
+}
+
+// CancelLater takes back what Cancelled returned and could not be marked.
+func (b *Broker) CancelLater(evals []*model.Evaluation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.enabled {
+		b.stale = append(b.stale, evals...)
+	}
 }
 
 // Nack says that a worker has failed; the evaluation is tried again after a delay.

@@ -19,12 +19,20 @@ func before(x, y *entry) bool {
 
 func (l lane) Len() int           { return len(l) }
 func (l lane) Less(i, j int) bool { return before(l[i], l[j]) }
-func (l lane) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-func (l *lane) Push(x any)        { *l = append(*l, x.(*entry)) }
+func (l lane) Swap(i, j int) {
+	l[i], l[j] = l[j], l[i]
+	l[i].index, l[j].index = i, j
+}
+func (l *lane) Push(x any) {
+	en := x.(*entry)
+	en.lane, en.index = l, len(*l)
+	*l = append(*l, en)
+}
 func (l *lane) Pop() any {
 	old := *l
 	x := old[len(old)-1]
 	old[len(old)-1] = nil
+	x.lane, x.index = nil, -1
 	*l = old[:len(old)-1]
 	return x
 }
@@ -63,7 +71,7 @@ func (b *Broker) delay(en *entry, due time.Time) {
 }
 
 func (b *Broker) undelay(en *entry) {
-	if en.index >= 0 {
+	if en.lane == nil && en.index >= 0 {
 		heap.Remove(&b.delayed, en.index)
 	}
 }

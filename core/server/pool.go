@@ -16,13 +16,18 @@ type pool struct {
 	mu      sync.Mutex
 	count   int
 	changed chan struct{} // closed at the next change
-	running []WorkerInfo
+	running []member
 }
 
 // WorkerInfo is a worker that runs.
 type WorkerInfo struct {
 	ID      string
 	Started time.Time
+}
+
+type member struct {
+	WorkerInfo
+	dismiss context.CancelFunc
 }
 
 func newPool(count int) *pool { return &pool{count: max(count, 1), changed: make(chan struct{})} }
@@ -38,42 +43,48 @@ func (p *pool) set(count int) {
 	p.changed = make(chan struct{})
 }
 
-// begin names as many workers as are wanted now, and tells when that changes.
-func (p *pool) begin(now time.Time, newID func() string) (ids int, changed <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running = make([]WorkerInfo, p.count)
-	for i := range p.running {
-		p.running[i] = WorkerInfo{ID: newID(), Started: now}
-	}
-	return p.count, p.changed
-}
-
-func (p *pool) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running = nil
-}
-
-// run runs the workers until ctx ends. When their number changes they finish
-// what they are at (an eval that is given up is scheduled by another) and begin
-// anew.
-func (p *pool) run(ctx context.Context, newID func() string, work func(context.Context)) {
-	defer p.end()
+// run runs the workers until ctx ends. One that is not wanted any more takes no
+// further evaluation and finishes those that it has.
+func (p *pool) run(ctx context.Context, newID func() string, work func(ctx, taking context.Context)) {
+	var wg sync.WaitGroup
 	for ctx.Err() == nil {
-		n, changed := p.begin(time.Now(), newID)
-		round, stop := context.WithCancel(ctx)
-		var wg sync.WaitGroup
-		for range n {
-			wg.Go(func() { work(round) })
-		}
+		changed := p.adjust(ctx, newID, func(taking context.Context) {
+			wg.Go(func() { work(ctx, taking) })
+		})
 		select {
 		case <-changed:
 		case <-ctx.Done():
 		}
-		stop()
-		wg.Wait()
 	}
+	p.dismissAll()
+	wg.Wait()
+}
+
+// adjust starts and dismisses workers until as many run as are wanted, and returns
+// what tells of the next change of that number.
+func (p *pool) adjust(ctx context.Context, newID func() string, start func(taking context.Context)) (changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.running) < p.count {
+		taking, dismiss := context.WithCancel(ctx)
+		p.running = append(p.running, member{WorkerInfo{ID: newID(), Started: time.Now()}, dismiss})
+		start(taking)
+	}
+	for len(p.running) > p.count {
+		last := len(p.running) - 1
+		p.running[last].dismiss()
+		p.running = p.running[:last]
+	}
+	return p.changed
+}
+
+func (p *pool) dismissAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.running {
+		m.dismiss()
+	}
+	p.running = nil
 }
 
 // Workers are the workers that run here and how many are wanted: none run on a
@@ -81,7 +92,10 @@ func (p *pool) run(ctx context.Context, newID func() string, work func(context.C
 func (s *Server) Workers() (running []WorkerInfo, wanted int) {
 	s.workers.mu.Lock()
 	defer s.workers.mu.Unlock()
-	return append([]WorkerInfo(nil), s.workers.running...), s.workers.count
+	for _, m := range s.workers.running {
+		running = append(running, m.WorkerInfo)
+	}
+	return running, s.workers.count
 }
 
 // SetWorkers changes how many evaluations are scheduled at the same time.

@@ -34,7 +34,6 @@ import (
 	"github.com/drover-project/drover/core/pluginfiles"
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/rpc"
-	"github.com/drover-project/drover/core/schedule"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/core/worker"
 )
@@ -162,7 +161,9 @@ func (s *Server) lead(ctx context.Context) {
 	term.Go(func() {
 		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, periodic.Controller{}, plugins.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
 	})
-	term.Go(func() { s.workers.run(ctx, uuid.NewString, func(ctx context.Context) { s.worker().Run(ctx) }) })
+	term.Go(func() {
+		s.workers.run(ctx, uuid.NewString, func(ctx, taking context.Context) { s.worker().Run(ctx, taking) })
+	})
 	term.Go(func() { s.worker().RunFailed(ctx) })
 	term.Go(func() {
 		if err := s.endpoint.EnsureKey(ctx); err != nil && ctx.Err() == nil {
@@ -176,7 +177,7 @@ func (s *Server) lead(ctx context.Context) {
 func (s *Server) worker() *worker.Worker {
 	return worker.New(worker.Config{
 		Broker: s.broker, Blocked: s.blocked, Applier: s.applier, Proposer: s.raft,
-		View: func() schedule.View { return s.store.View() }, WaitFor: worker.WaitForIndex(s.store),
+		View: func() worker.View { return s.store.View() }, WaitFor: worker.WaitForIndex(s.store),
 		IDs: ids{}, Now: time.Now, Logger: s.cfg.Logger.Named("worker"),
 	})
 }

@@ -5,6 +5,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/queue"
@@ -13,29 +14,29 @@ import (
 
 // Feeder keeps the queues equal to what the state asks for: it fills them when
 // this server begins to lead, follows the changes of the state, and says which
-// blocked evaluations a change may help. It runs off the path that applies the
-// log, so that many blocked evaluations never slow a write down.
+// blocked evaluations a change may help. Nobody else feeds them. It runs off the
+// path that applies the log, so that many blocked evaluations never slow a write
+// down.
 type Feeder struct {
 	Store   *state.Store
 	Broker  *queue.Broker
 	Blocked *queue.Blocked
-
-	paused bool
 }
 
 // Run feeds until ctx ends; then the queues are empty and disabled.
 func (f *Feeder) Run(ctx context.Context) {
 	feed := f.Store.Subscribe(state.TableEvals, state.TableNodes, state.TableAllocs, state.TableJobs, state.TableSchedulerConfig)
 	defer feed.Close()
+	f.enable(true)
 	defer f.enable(false)
-	f.fill()
+	f.reconcile()
 	for {
 		batch, err := feed.Next(ctx)
 		switch {
 		case err != nil:
 			return
 		case batch.Resync:
-			f.fill()
+			f.reconcile()
 		default:
 			f.follow(batch)
 		}
@@ -47,54 +48,63 @@ func (f *Feeder) enable(on bool) {
 	f.Blocked.SetEnabled(on)
 }
 
-// fill rebuilds the queues from the state.
-func (f *Feeder) fill() {
+// reconcile makes the queues equal to the state without knowing what has changed.
+// What workers hold stays theirs.
+func (f *Feeder) reconcile() {
 	view := f.Store.View()
-	f.enable(false)
-	f.paused = view.SchedulerConfig().PauseEvalBroker
-	if f.paused {
-		return
+	f.Broker.Pause(view.SchedulerConfig().PauseEvalBroker)
+	for _, id := range slices.Concat(f.Broker.Known(), f.Blocked.Known()) {
+		f.sync(id, view.EvalByID(id))
 	}
-	f.enable(true)
 	for e := range view.Evals() {
-		f.eval(e)
+		f.sync(e.ID, e)
 	}
+	// Where room came in the meantime is not known: it may be anywhere.
+	f.Blocked.UnblockAll(view.TableIndex(state.TableNodes, state.TableAllocs, state.TableSchedulerConfig))
 }
 
-func (f *Feeder) eval(e *model.Evaluation) {
+// sync puts an evaluation where its newest value belongs; nil is a deleted one.
+func (f *Feeder) sync(id string, e *model.Evaluation) {
 	switch {
-	case e.ShouldEnqueue():
+	case e == nil || e.TerminalStatus():
+		f.Broker.Forget(id)
+		f.Blocked.Forget(id)
+	case e.ShouldEnqueue(), retriesLater(e):
+		f.Blocked.Forget(id)
 		f.Broker.Enqueue(e)
-	case e.ShouldBlock():
+	case e.ShouldBlock() && !f.Broker.Has(e):
 		f.Blocked.Block(e)
 	}
 }
 
-// follow takes over what a batch of commits changed. Room that came on several
-// nodes of a class is announced once.
+// retriesLater reports whether a blocked evaluation waits for a time and not for room.
+func retriesLater(e *model.Evaluation) bool { return e.ShouldBlock() && !e.WaitUntil.IsZero() }
+
+// follow takes over what a batch of commits changed. The newest view counts, not
+// the value in the batch: a worker may have ended the evaluation since. Room that
+// came on several nodes of a class is announced once.
 func (f *Feeder) follow(batch state.Batch) {
+	view := f.Store.View()
 	room := map[string]uint64{} // computed class -> index
 	for _, c := range batch.Changes {
-		switch obj := c.New.(type) {
+		obj := c.New
+		if obj == nil {
+			obj = c.Old
+		}
+		switch obj := obj.(type) {
 		case *model.Evaluation:
-			if !f.paused {
-				f.eval(obj)
-			}
+			f.sync(obj.ID, view.EvalByID(obj.ID))
 		case *model.Node:
-			f.node(c, obj, room)
+			f.node(c, room)
 		case *model.Allocation:
-			f.freed(c, room)
+			f.freed(view, c, room)
 		case *model.Job:
-			if old, ok := c.Old.(*model.Job); ok && old.JobModifyIndex != obj.JobModifyIndex {
-				f.Blocked.Untrack(obj.Namespace, obj.ID)
+			if old, ok := c.Old.(*model.Job); ok && (c.New == nil || old.JobModifyIndex != obj.JobModifyIndex) {
+				f.Blocked.Untrack(obj.Namespace, obj.ID, c.Index)
 			}
 		case *model.SchedulerConfiguration:
-			if obj.PauseEvalBroker != f.paused {
-				f.fill()
-			}
+			f.Broker.Pause(view.SchedulerConfig().PauseEvalBroker)
 			f.Blocked.UnblockAll(c.Index)
-		case nil:
-			f.freed(c, room)
 		}
 	}
 	for class, index := range room {
@@ -103,9 +113,10 @@ func (f *Feeder) follow(batch state.Batch) {
 }
 
 // node announces the room of a node that has become ready or has changed class.
-func (f *Feeder) node(c state.Change, n *model.Node, room map[string]uint64) {
+func (f *Feeder) node(c state.Change, room map[string]uint64) {
 	old, _ := c.Old.(*model.Node)
-	if !n.Ready() || old != nil && old.Ready() && old.ComputedClass == n.ComputedClass {
+	n, ok := c.New.(*model.Node)
+	if !ok || !n.Ready() || old != nil && old.Ready() && old.ComputedClass == n.ComputedClass {
 		return
 	}
 	room[n.ComputedClass] = c.Index
@@ -113,7 +124,7 @@ func (f *Feeder) node(c state.Change, n *model.Node, room map[string]uint64) {
 }
 
 // freed announces the room of an alloc that has ended or is gone.
-func (f *Feeder) freed(c state.Change, room map[string]uint64) {
+func (f *Feeder) freed(view *state.View, c state.Change, room map[string]uint64) {
 	old, ok := c.Old.(*model.Allocation)
 	if !ok || old.ClientTerminalStatus() {
 		return
@@ -121,7 +132,7 @@ func (f *Feeder) freed(c state.Change, room map[string]uint64) {
 	if now, ok := c.New.(*model.Allocation); ok && !now.ClientTerminalStatus() {
 		return
 	}
-	if n := f.Store.View().NodeByID(old.NodeID); n != nil {
+	if n := view.NodeByID(old.NodeID); n != nil {
 		room[n.ComputedClass] = c.Index
 		f.Blocked.UnblockNode(n.ID, c.Index)
 	}

@@ -5,7 +5,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -31,6 +30,13 @@ const maxAttempts = 5
 // failedWait is how long a failed evaluation's successor waits.
 const failedWait = time.Minute
 
+// How long what conflicts have left over waits for its next try: at first, and at
+// most after conflicts again and again.
+const (
+	conflictWait    = 5 * time.Second
+	maxConflictWait = 5 * time.Minute
+)
+
 // Proposer writes a command to the log and returns once it is applied here.
 type Proposer interface {
 	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
@@ -47,11 +53,17 @@ type Config struct {
 	Blocked  *queue.Blocked
 	Applier  Applier
 	Proposer Proposer
-	View     func() schedule.View                          // the newest state
+	View     func() View                                   // the newest state
 	WaitFor  func(ctx context.Context, index uint64) error // returns once View shows index
 	IDs      schedule.IDSource
 	Now      func() time.Time
 	Logger   hclog.Logger
+}
+
+// View is the state that a worker decides on.
+type View interface {
+	schedule.View
+	EvalByID(id string) *model.Evaluation
 }
 
 // Worker processes evaluations one after the other.
@@ -67,21 +79,22 @@ var types = []string{model.JobTypeService, model.JobTypeBatch, model.JobTypeSyst
 // into the log while the worker goes on with the next one.
 const unfinished = 32
 
-// Run works until ctx ends. What an evaluation came to is stored behind its
+// Run takes evaluations until taking ends, and finishes what it has taken unless
+// ctx ends, which is the outer one of the two. What an evaluation came to is stored behind its
 // back: many ends go into the log together, and the next decision does not wait
 // for them. The evaluation is held until its end is stored, so that no other one
 // of its job is decided before.
-func (w *Worker) Run(ctx context.Context) {
+func (w *Worker) Run(ctx, taking context.Context) {
 	var ends sync.WaitGroup
 	defer ends.Wait()
 	slots := make(chan struct{}, unfinished)
 	for {
-		eval, token, err := w.Broker.Dequeue(ctx, types...)
+		eval, token, err := w.Broker.Dequeue(taking, types...)
 		if err != nil {
 			return
 		}
 		out, err := w.decide(ctx, eval, token)
-		if err != nil {
+		if err != nil || out == nil {
 			w.release(ctx, eval, token, err)
 			continue
 		}
@@ -122,22 +135,26 @@ func (w *Worker) release(ctx context.Context, eval *model.Evaluation, token stri
 // Process handles one evaluation. It returns an error if it shall be tried again.
 func (w *Worker) Process(ctx context.Context, eval *model.Evaluation, token string) error {
 	out, err := w.decide(ctx, eval, token)
-	if err != nil {
+	if err != nil || out == nil {
 		return err
 	}
 	return w.finish(ctx, out)
 }
 
 // decide has the scheduler decide and its plan committed, again on newer state
-// while parts of it are refused.
+// while parts of it are refused. It returns nil if the evaluation is over already.
 func (w *Worker) decide(ctx context.Context, eval *model.Evaluation, token string) (*schedule.Outcome, error) {
 	need := max(eval.ModifyIndex, eval.SnapshotIndex)
 	for attempt := 1; ; attempt++ {
 		if err := w.WaitFor(ctx, need); err != nil {
 			return nil, err
 		}
-		start := w.Now()
-		out := schedule.Process(w.View(), eval, start, w.IDs)
+		start, view := w.Now(), w.View()
+		if isOver(view, eval) {
+			return nil, nil
+		}
+		out := schedule.Process(view, eval, start, w.IDs)
+		out.Eval.WaitUntil = waitUntil(out.Eval)
 		w.timePlacements(out, w.Now().Sub(start))
 		if err := w.Broker.Extend(eval.ID, token); err != nil {
 			return nil, err
@@ -179,11 +196,9 @@ func (w *Worker) timePlacements(out *schedule.Outcome, took time.Duration) {
 // submit stores follow-up evaluations, then has the plan committed.
 func (w *Worker) submit(ctx context.Context, out *schedule.Outcome) (*model.PlanResult, error) {
 	if len(out.FollowUps) > 0 {
-		index, err := w.store(ctx, out.FollowUps...)
-		if err != nil {
+		if err := w.store(ctx, out.FollowUps...); err != nil {
 			return nil, err
 		}
-		w.Broker.Enqueue(indexed(out.FollowUps, index)...)
 	}
 	if out.Plan.IsNoOp() {
 		return nil, nil
@@ -191,26 +206,35 @@ func (w *Worker) submit(ctx context.Context, out *schedule.Outcome) (*model.Plan
 	return w.Applier.Submit(ctx, out.Plan)
 }
 
-// finish stores what became of the evaluation and queues what it led to.
+// isOver reports whether the state says that nothing is left to do: the queue had
+// an older value.
+func isOver(view View, eval *model.Evaluation) bool {
+	now := view.EvalByID(eval.ID)
+	return now == nil || now.TerminalStatus()
+}
+
+// waitUntil is the time that a decided evaluation keeps: one that waits on, waits
+// for room from now on.
+func waitUntil(e *model.Evaluation) time.Time {
+	if e.ShouldBlock() {
+		return time.Time{}
+	}
+	return e.WaitUntil
+}
+
+// finish stores what became of the evaluation. What it led to gets into the queues
+// by the state.
 func (w *Worker) finish(ctx context.Context, out *schedule.Outcome) error {
 	evals := []*model.Evaluation{out.Eval}
 	if out.Blocked != nil {
 		evals = append(evals, out.Blocked)
 	}
-	index, err := w.store(ctx, evals...)
-	if err != nil {
-		return err
-	}
-	for _, e := range indexed(evals, index) {
-		if e.ShouldBlock() {
-			w.Blocked.Block(e)
-		}
-	}
-	return nil
+	return w.store(ctx, evals...)
 }
 
 // giveUp ends an evaluation whose plans were refused again and again. What is
-// left waits as a blocked one; the reasons stay readable.
+// left waits as a blocked one until a time, since no room may ever come that would
+// wake it; the reasons stay readable.
 func (w *Worker) giveUp(out *schedule.Outcome, result *model.PlanResult) {
 	e := out.Eval
 	e.Status, e.StatusDescription = model.EvalStatusFailed, DescMaxPlans
@@ -227,11 +251,20 @@ func (w *Worker) giveUp(out *schedule.Outcome, result *model.PlanResult) {
 		}
 		e.BlockedEval = out.Blocked.ID
 	}
-	out.Blocked.TriggeredBy, out.Blocked.StatusDescription = model.EvalTriggerMaxPlans, DescConflicts
+	b := out.Blocked
+	b.TriggeredBy, b.StatusDescription = model.EvalTriggerMaxPlans, DescConflicts
+	wait := conflictWait
+	if e.TriggeredBy == model.EvalTriggerMaxPlans && !e.WaitUntil.IsZero() {
+		wait = max(wait, min(2*e.WaitUntil.Sub(time.Unix(0, e.CreateTime)), maxConflictWait))
+	}
+	b.WaitUntil = time.Unix(0, b.CreateTime).Add(wait)
 }
 
 // fail ends an evaluation that was delivered too often and makes one to come later.
 func (w *Worker) fail(ctx context.Context, eval *model.Evaluation) error {
+	if isOver(w.View(), eval) {
+		return nil
+	}
 	now := w.Now()
 	e := eval.Copy()
 	e.Status, e.StatusDescription, e.ModifyTime = model.EvalStatusFailed, DescFailedTry, now.UnixNano()
@@ -242,48 +275,34 @@ func (w *Worker) fail(ctx context.Context, eval *model.Evaluation) error {
 		CreateTime: now.UnixNano(), ModifyTime: now.UnixNano(),
 	}
 	e.NextEval = next.ID
-	index, err := w.store(ctx, e, next)
-	if err == nil {
-		w.Broker.Enqueue(indexed([]*model.Evaluation{next}, index)...)
-	}
-	return err
+	return w.store(ctx, e, next)
 }
 
 // cancelSuperseded marks the evaluations canceled that newer ones replace.
 func (w *Worker) cancelSuperseded(ctx context.Context) {
 	stale := append(w.Broker.Cancelled(), w.Blocked.Cancelled()...)
-	if len(stale) == 0 {
-		return
-	}
-	for i, e := range stale {
+	var cancelled []*model.Evaluation
+	for _, e := range stale {
+		if isOver(w.View(), e) {
+			continue
+		}
 		c := e.Copy()
 		c.Status, c.StatusDescription, c.ModifyTime = model.EvalStatusCancelled, DescSuperseded, w.Now().UnixNano()
-		stale[i] = c
+		cancelled = append(cancelled, c)
 	}
-	if _, err := w.store(ctx, stale...); err != nil && !errors.Is(err, context.Canceled) {
-		w.Logger.Warn("superseded evaluations could not be marked canceled; the next leader does it", "error", err)
+	if len(cancelled) == 0 {
+		return
+	}
+	if err := w.store(ctx, cancelled...); err != nil && ctx.Err() == nil {
+		w.Broker.CancelLater(stale)
+		w.Logger.Warn("superseded evaluations could not be marked canceled; it is tried again with the next evaluation", "error", err)
 	}
 }
 
-func (w *Worker) store(ctx context.Context, evals ...*model.Evaluation) (uint64, error) {
+func (w *Worker) store(ctx context.Context, evals ...*model.Evaluation) error {
 	data, err := fsm.Encode(&fsm.UpsertEvals{Evals: evals})
-	if err != nil {
-		return 0, err
+	if err == nil {
+		_, _, err = w.Proposer.Propose(ctx, data)
 	}
-	index, _, err := w.Proposer.Propose(ctx, data)
-	return index, err
-}
-
-// indexed returns copies that carry the index at which they were stored.
-func indexed(evals []*model.Evaluation, index uint64) []*model.Evaluation {
-	out := make([]*model.Evaluation, len(evals))
-	for i, e := range evals {
-		c := e.Copy()
-		if c.CreateIndex == 0 {
-			c.CreateIndex = index
-		}
-		c.ModifyIndex = index
-		out[i] = c
-	}
-	return out
+	return err
 }

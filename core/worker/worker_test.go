@@ -18,7 +18,6 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/plan"
 	"github.com/drover-project/drover/core/queue"
-	"github.com/drover-project/drover/core/schedule"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/core/worker"
 )
@@ -54,6 +53,7 @@ type leader struct {
 	store   *state.Store
 	broker  *queue.Broker
 	blocked *queue.Blocked
+	applier *plan.Applier
 	ids     ids
 }
 
@@ -61,23 +61,27 @@ func newLeader(t *testing.T, workers int) *leader {
 	l := &leader{t: t, store: state.New(), broker: queue.NewBroker(queue.Config{})}
 	l.log = &log{index: 1, fsm: fsm.New(l.store, hclog.NewNullLogger())}
 	l.blocked = queue.NewBlocked(l.broker.Enqueue)
-	l.broker.SetEnabled(true)
-	l.blocked.SetEnabled(true)
-	applier := plan.NewApplier(func() plan.View { return l.store.View() }, l.log, time.Now)
+	l.applier = plan.NewApplier(func() plan.View { return l.store.View() }, l.log, time.Now)
+	feeder := &worker.Feeder{Store: l.store, Broker: l.broker, Blocked: l.blocked}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { applier.Run(ctx) })
+	wg.Go(func() { l.applier.Run(ctx) })
 	wg.Go(func() { l.broker.Run(ctx) })
+	wg.Go(func() { feeder.Run(ctx) })
 	for range workers {
-		w := worker.New(worker.Config{
-			Broker: l.broker, Blocked: l.blocked, Applier: applier, Proposer: l.log,
-			View:    func() schedule.View { return l.store.View() },
-			WaitFor: worker.WaitForIndex(l.store), IDs: &l.ids, Now: time.Now, Logger: hclog.NewNullLogger(),
-		})
-		wg.Go(func() { w.Run(ctx) })
+		w := l.worker(l.applier)
+		wg.Go(func() { w.Run(ctx, ctx) })
 	}
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	return l
+}
+
+func (l *leader) worker(applier worker.Applier) *worker.Worker {
+	return worker.New(worker.Config{
+		Broker: l.broker, Blocked: l.blocked, Applier: applier, Proposer: l.log,
+		View:    func() worker.View { return l.store.View() },
+		WaitFor: worker.WaitForIndex(l.store), IDs: &l.ids, Now: time.Now, Logger: hclog.NewNullLogger(),
+	})
 }
 
 func (l *leader) propose(c fsm.Command) {
@@ -115,9 +119,7 @@ func (l *leader) register(id string, count int) *model.Evaluation {
 	}
 	e := &model.Evaluation{ID: l.ids.NewID(), Namespace: "default", JobID: id, Type: "batch", Priority: 50, Status: "pending", TriggeredBy: "job-register"}
 	l.propose(&fsm.UpsertJob{Job: j, Eval: e})
-	stored := l.store.View().EvalByID(e.ID)
-	l.broker.Enqueue(stored)
-	return stored
+	return l.store.View().EvalByID(e.ID)
 }
 
 // eventually waits until a claim about the state holds.
@@ -157,8 +159,6 @@ func TestWhatFindsNoRoomWaitsAndIsPlacedWhenRoomComes(t *testing.T) {
 	})
 	blocked := l.store.View().EvalByID(e.ID).BlockedEval
 	l.node("n2", 200)
-	v := l.store.View()
-	l.blocked.Unblock(v.NodeByID("n2").ComputedClass, v.Index())
 	l.eventually("the third alloc and the end of the blocked evaluation", func(v *state.View) bool {
 		return len(v.AllocsByJob("default", "j")) == 3 && v.EvalByID(blocked).Status == "complete"
 	})

@@ -1,0 +1,73 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package queue
+
+import (
+	"container/heap"
+	"maps"
+	"slices"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// Pause stops handing out, or goes on with it. What workers hold stays theirs,
+// and the broker takes what comes meanwhile.
+func (b *Broker) Pause(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.paused = on
+	close(b.wake)
+	b.wake = make(chan struct{})
+}
+
+// Forget drops an evaluation that is over. One that a worker holds stays with it
+// until its ack, and is not looked at again after that.
+func (b *Broker) Forget(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	en := b.known[id]
+	switch {
+	case en == nil:
+	case en.token != "":
+		en.again = nil
+	default:
+		b.drop(en)
+	}
+}
+
+// drop takes away an entry that no worker holds.
+func (b *Broker) drop(en *entry) {
+	delete(b.known, en.eval.ID)
+	if en.lane != nil {
+		heap.Remove(en.lane, en.index)
+		b.release(en)
+		return
+	}
+	b.undelay(en)
+	key := model.JobKey{Namespace: en.eval.Namespace, ID: en.eval.JobID}
+	if b.busy[key] == en.eval.ID { // it was nacked and waits for its next try
+		b.release(en)
+		return
+	}
+	if w := slices.DeleteFunc(b.waiting[key], func(x *entry) bool { return x == en }); len(w) > 0 {
+		b.waiting[key] = w
+	} else {
+		delete(b.waiting, key)
+	}
+}
+
+// Has reports whether the broker has this value of an evaluation or a newer one.
+func (b *Broker) Has(e *model.Evaluation) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	en := b.known[e.ID]
+	return en != nil && (en.eval.ModifyIndex >= e.ModifyIndex || en.again != nil && en.again.ModifyIndex >= e.ModifyIndex)
+}
+
+// Known returns the ids of all evaluations that the broker has.
+func (b *Broker) Known() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.known))
+}
