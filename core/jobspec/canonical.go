@@ -13,8 +13,6 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-const defaultAudience = "nomadproject.io" // what existing verifiers of identities expect
-
 // Canonical returns the job that the draft describes: every default filled in,
 // implied constraints added. It does not change the draft. The job may be
 // invalid; model.Job.Validate says so.
@@ -149,7 +147,7 @@ func canonicalTask(job *model.Job, g *model.TaskGroup, t *model.Task) {
 	}
 	t.Identity.Name = "default"
 	if len(t.Identity.Audience) == 0 {
-		t.Identity.Audience = []string{defaultAudience}
+		t.Identity.Audience = []string{model.DefaultAudience}
 	}
 	if len(t.Identities) == 0 {
 		t.Identities = nil

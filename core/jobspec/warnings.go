@@ -5,8 +5,6 @@ package jobspec
 
 import (
 	"fmt"
-	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 )
 
 // Warnings names what is allowed in the job but surprises people, and every
-// part that is read, stored and shown but not acted on yet.
+// part that is read, stored and shown but not acted on yet (see model.JobFields).
 func Warnings(job *model.Job) []string {
 	var out []string
 	for _, g := range job.TaskGroups {
@@ -32,7 +30,7 @@ func Warnings(job *model.Job) []string {
 	if every := interval(job); every > 0 && every < frequent {
 		out = append(out, fmt.Sprintf("periodic launches the job every %s; each launch is a job of its own, kept until it is garbage collected", every))
 	}
-	return append(out, notActedOn(job)...)
+	return append(out, job.NotActedOn()...)
 }
 
 // frequent is the interval of launches below which a periodic job is worth a warning.
@@ -90,48 +88,4 @@ func hasShutdownDelay(g *model.TaskGroup) bool {
 		}
 	}
 	return false
-}
-
-// notActedOn lists the blocks of the job that nothing acts on in this version.
-// A line leaves this function with the change that makes its block work.
-func notActedOn(job *model.Job) []string {
-	n := &notes{}
-	n.add(job.Multiregion != nil, "multiregion")
-	for _, g := range job.TaskGroups {
-		where := fmt.Sprintf("group %q: ", g.Name)
-		for _, s := range g.Services {
-			n.add(s.Connect != nil, where+"connect")
-		}
-		for _, v := range g.Volumes {
-			n.add(v.Type != "host", fmt.Sprintf("%svolume of type %s", where, v.Type))
-		}
-		for _, network := range g.Networks {
-			n.add(network.Mode != "" && network.Mode != "host", where+"network mode "+network.Mode)
-		}
-		n.add(g.Consul != nil, where+"consul")
-		n.add(job.Type == model.JobTypeSystem && g.Update != nil && g.Update.Canary > 0, where+"canary of a system job")
-		n.add(g.StopAfterClientDisconnect != nil || g.Disconnect != nil && g.Disconnect.StopOnClientAfter != nil, where+"stop_on_client_after")
-		for _, t := range g.Tasks {
-			n.task(fmt.Sprintf("task %q: ", t.Name), t)
-		}
-	}
-	sort.Strings(n.lines)
-	return slices.Compact(n.lines)
-}
-
-type notes struct{ lines []string }
-
-func (n *notes) add(present bool, what string) {
-	if present {
-		n.lines = append(n.lines, what+" is stored but not acted on by this version of Drover")
-	}
-}
-
-func (n *notes) task(where string, t *model.Task) {
-	n.add(t.Vault != nil, where+"vault")
-	n.add(t.Consul != nil, where+"consul")
-	n.add(t.CSIPluginConfig != nil, where+"csi_plugin")
-	n.add(t.Schedule != nil, where+"schedule")
-	n.add(len(t.Secrets) > 0, where+"secret")
-	n.add(len(t.ScalingPolicies) > 0, where+"scaling")
 }

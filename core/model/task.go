@@ -172,6 +172,10 @@ type Vault struct {
 	AllowTokenExpiration bool
 }
 
+// DefaultAudience is the audience of identities that name none: what existing
+// verifiers expect.
+const DefaultAudience = "nomadproject.io"
+
 // WorkloadIdentity is a signed statement of which workload somebody is.
 type WorkloadIdentity struct {
 	Name         string

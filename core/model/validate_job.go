@@ -46,6 +46,7 @@ func (j *Job) ValidateUpTo(maxPriority int) error {
 	validateSpreads(&p, j.Spreads)
 	j.validateRules(&p)
 	j.validateGroups(&p)
+	j.validateFields(&p)
 	return p.err()
 }
 

@@ -1,0 +1,208 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// What becomes of a field that no package acts on, and that needs no warning.
+const (
+	ReadBack = "(read back)" // data for people and for other programs, which the API shows
+	Servers  = "(servers)"   // the servers set it; what a client sends is not looked at
+)
+
+// Field says what becomes of one field of a job. The table of all of them is
+// JobFields; a test in internal/repotest holds it against the types and against
+// the code.
+type Field struct {
+	// Name is the field as "Type.Field".
+	Name string
+	// By is who acts on it: a package as "core/agent/alloc", a function of this
+	// package as "core/model.IsEmpty", ReadBack or Servers. It is empty where
+	// nobody does: then Warn or Refuse says so, and fields below need no rows.
+	By string
+	// Warn names what is not acted on, in the words of a job file; a %v in it is
+	// the value. Jobs that have it are accepted with a warning.
+	Warn string
+	// Refuse is why a job that has it is refused, and what to do. It needs Warn.
+	Refuse string
+	// When is asked before Warn and Refuse; nil is whenever the field is set.
+	When func(Place) bool
+}
+
+// Place is a field of a job that is set.
+type Place struct {
+	Job   *Job
+	Group *TaskGroup // nil for a field of the job
+	Task  *Task      // nil for a field of the group
+	Value any        // of the field; pointers are followed
+}
+
+// NotActedOn returns a warning for each thing that the job asks for and that no
+// part of Drover does yet, in the order of the job.
+func (j *Job) NotActedOn() []string {
+	warnings, _ := j.unsupported()
+	return warnings
+}
+
+// validateFields refuses what nobody acts on and what must not be ignored.
+func (j *Job) validateFields(p *ValidationError) {
+	_, refusals := j.unsupported()
+	*p = append(*p, refusals...)
+}
+
+// unsupported goes through the fields that are set.
+func (j *Job) unsupported() (warnings []string, refusals ValidationError) {
+	w := &fieldWalk{rows: fieldRows, places: map[string][]string{}}
+	w.structure(reflect.ValueOf(j).Elem(), Place{Job: j}, nil)
+	for _, what := range w.order {
+		warnings = append(warnings, "not acted on yet: "+what+inPlaces(w.places[what]))
+	}
+	return warnings, w.refusals
+}
+
+// fieldRows is JobFields by name.
+var fieldRows = func() map[string]*Field {
+	out := map[string]*Field{}
+	rows := JobFields()
+	for i := range rows {
+		out[rows[i].Name] = &rows[i]
+	}
+	return out
+}()
+
+// fieldWalk collects what is not acted on.
+type fieldWalk struct {
+	rows     map[string]*Field
+	order    []string            // what, each once
+	places   map[string][]string // by what
+	refusals ValidationError
+}
+
+// structure visits the fields of a struct that have rows; names are those of the
+// parts of the job around it.
+func (w *fieldWalk) structure(v reflect.Value, at Place, names []string) {
+	name := ""
+	switch x := v.Addr().Interface().(type) {
+	case *TaskGroup:
+		at.Group, name = x, x.Name
+	case *Task:
+		at.Task, name = x, x.Name
+	case *VolumeRequest:
+		name = x.Name
+	}
+	if name != "" {
+		names = append(names[:len(names):len(names)], name)
+	}
+	for i := range v.NumField() {
+		row := w.rows[v.Type().Name()+"."+v.Type().Field(i).Name]
+		f := v.Field(i)
+		for f.Kind() == reflect.Pointer && !f.IsNil() {
+			f = f.Elem()
+		}
+		if row == nil || unset(f) {
+			continue
+		}
+		at.Value = f.Interface()
+		w.say(row, at, names)
+		if row.By != "" {
+			w.below(f, at, names)
+		}
+	}
+}
+
+// unset reports whether a value says nothing.
+func unset(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	case reflect.Struct:
+		return false
+	}
+	return v.IsZero()
+}
+
+// below visits the structs that a field holds.
+func (w *fieldWalk) below(v reflect.Value, at Place, names []string) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			w.below(v.Elem(), at, names)
+		}
+	case reflect.Struct:
+		if v.CanAddr() {
+			w.structure(v, at, names)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			w.below(v.Index(i), at, names)
+		}
+	case reflect.Map:
+		keys := v.MapKeys()
+		if v.Type().Elem().Kind() != reflect.Pointer {
+			return // plain values
+		}
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, k := range keys {
+			w.below(v.MapIndex(k), at, names)
+		}
+	}
+}
+
+// say notes what a row has to say about a field.
+func (w *fieldWalk) say(row *Field, at Place, names []string) {
+	if row.Warn == "" || row.When != nil && !row.When(at) {
+		return
+	}
+	what, place := row.Warn, strings.Join(names, "/")
+	if strings.Contains(what, "%v") {
+		what = fmt.Sprintf(what, at.Value)
+	}
+	if row.Refuse != "" {
+		w.refusals = append(w.refusals, errors.New(what+inPlaces([]string{place})+" is not possible yet: "+row.Refuse))
+		return
+	}
+	if w.places[what] == nil {
+		w.order = append(w.order, what)
+	}
+	w.places[what] = append(w.places[what], elements(at.Value, place, row)...)
+}
+
+// elements are the places of the parts of a field that nobody acts on, by their
+// names where they have some: those of services are web/http and web/admin.
+func elements(value any, place string, row *Field) []string {
+	v := reflect.ValueOf(value)
+	if row.By != "" || v.Kind() != reflect.Slice {
+		return []string{place}
+	}
+	var out []string
+	for i := range v.Len() {
+		e := reflect.Indirect(v.Index(i))
+		if e.Kind() != reflect.Struct || !e.FieldByName("Name").IsValid() {
+			return []string{place}
+		}
+		out = append(out, place+"/"+e.FieldByName("Name").String())
+	}
+	return out
+}
+
+// maxPlaces bounds how many places one warning names.
+const maxPlaces = 5
+
+// inPlaces says where something is, as " of web/server, web/proxy".
+func inPlaces(places []string) string {
+	places = slices.Compact(slices.Clone(places))
+	if len(places) == 1 && places[0] == "" {
+		return ""
+	}
+	if more := len(places) - maxPlaces; more > 0 {
+		places = append(places[:maxPlaces], fmt.Sprintf("and %d more", more))
+	}
+	return " of " + strings.Join(places, ", ")
+}

@@ -1,0 +1,157 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import "slices"
+
+func fieldsOfTask() []Field {
+	return []Field{
+		{Name: "Task.Name", By: "core/agent/alloc"},
+		{Name: "Task.Driver", By: "core/agent/alloc"},
+		{Name: "Task.User", By: "core/agent/alloc"},
+		{Name: "Task.Config", By: "core/agent/alloc"},
+		{Name: "Task.Env", By: "core/agent/taskenv"},
+		{Name: "Task.Services", Warn: "services and their checks"},
+		{Name: "Task.Vault", Warn: "vault"},
+		{Name: "Task.Consul", Warn: "consul"},
+		{Name: "Task.Templates", By: "core/agent/alloc"},
+		{Name: "Task.Constraints", By: "core/schedule/feasible"},
+		{Name: "Task.Affinities", By: "core/schedule"},
+		{Name: "Task.Resources", By: "core/schedule/feasible"},
+		{Name: "Task.RestartPolicy", By: "core/agent/alloc"},
+		{Name: "Task.DispatchPayload", By: "core/agent/alloc"},
+		{Name: "Task.Lifecycle", By: "core/agent/task"},
+		{Name: "Task.Meta", By: "core/agent/taskenv"},
+		{Name: "Task.KillTimeout", By: "core/agent/alloc"},
+		{Name: "Task.KillSignal", By: "core/agent/alloc"},
+		{Name: "Task.LogConfig", By: "core/agent/alloc"},
+		{Name: "Task.Artifacts", By: "core/agent/alloc"},
+		{Name: "Task.Leader", By: "core/agent/task"},
+		{Name: "Task.ShutdownDelay", By: "core/agent/alloc"},
+		{Name: "Task.VolumeMounts", By: "core/agent/alloc"},
+		{Name: "Task.ScalingPolicies", By: "core/api"}, // lists them for autoscalers
+		{Name: "Task.Kind", Warn: "kind"},
+		{Name: "Task.CSIPluginConfig", Warn: "csi_plugin"},
+		{Name: "Task.Identity", By: "core/jobspec"}, // its parts below
+		{Name: "Task.Identities", Warn: "identity"},
+		{Name: "Task.Actions", By: "core/agent"},
+		{Name: "Task.Schedule", Warn: "schedule"},
+		{Name: "Task.Secrets", Warn: "secret"},
+
+		{Name: "TaskLifecycleConfig.Hook", By: "core/agent/task"},
+		{Name: "TaskLifecycleConfig.Sidecar", By: "core/agent/task"},
+		{Name: "DispatchPayloadConfig.File", By: "core/agent/alloc"},
+		{Name: "LogConfig.MaxFiles", By: "core/agent/alloc"},
+		{Name: "LogConfig.MaxFileSizeMB", By: "core/agent/alloc"},
+		{Name: "LogConfig.Disabled", By: "core/agent/alloc"},
+		{Name: "Action.Name", By: "core/agent"},
+		{Name: "Action.Command", By: "core/agent"},
+		{Name: "Action.Args", By: "core/agent"},
+		{Name: "VolumeMount.Volume", By: "core/agent/alloc"},
+		{Name: "VolumeMount.Destination", By: "core/agent/alloc"},
+		{Name: "VolumeMount.ReadOnly", By: "core/agent/alloc"},
+		{Name: "VolumeMount.PropagationMode", By: "core/agent/alloc"},
+		{Name: "VolumeMount.SELinuxLabel", By: "core/agent/alloc"},
+
+		// The default identity: no tokens are signed yet.
+		{Name: "WorkloadIdentity.Name", By: ReadBack},
+		{Name: "WorkloadIdentity.Audience", Warn: "aud of identity", When: func(p Place) bool {
+			aud, _ := p.Value.([]string)
+			return !slices.Equal(aud, []string{DefaultAudience})
+		}},
+		{Name: "WorkloadIdentity.ChangeMode", Warn: "change_mode of identity"},
+		{Name: "WorkloadIdentity.ChangeSignal", Warn: "change_signal of identity"},
+		{Name: "WorkloadIdentity.Env", Warn: "env of identity"},
+		{Name: "WorkloadIdentity.File", Warn: "file of identity"},
+		{Name: "WorkloadIdentity.Filepath", Warn: "filepath of identity"},
+		{Name: "WorkloadIdentity.ServiceName", Warn: "service_name of identity"},
+		{Name: "WorkloadIdentity.TTL", Warn: "ttl of identity"},
+		{Name: "WorkloadIdentity.ExtraClaims", Warn: "extra_claims of identity"},
+	}
+}
+
+func fieldsOfResources() []Field {
+	return []Field{
+		{Name: "Resources.CPU", By: "core/schedule/feasible"},
+		{Name: "Resources.Cores", By: "core/schedule/feasible"},
+		{Name: "Resources.MemoryMB", By: "core/schedule/feasible"},
+		{Name: "Resources.MemoryMaxMB", By: "core/schedule/feasible"},
+		{Name: "Resources.DiskMB", Warn: "disk of resources (use ephemeral_disk)"},
+		{Name: "Resources.IOPS", Warn: "iops of resources"},
+		{Name: "Resources.SecretsMB", By: "core/agent/alloc"},
+		{Name: "Resources.Networks", By: "core/schedule/feasible"},
+		{Name: "Resources.Devices", By: "core/schedule/feasible"},
+		{Name: "Resources.NUMA", By: "core/model.validateResources"}, // whose word is checked
+		{Name: "NUMA.Affinity", Warn: "numa affinity %v", When: func(p Place) bool { return p.Value != "none" }},
+		{Name: "NUMA.Devices", Warn: "devices of numa"},
+		{Name: "RequestedDevice.Name", By: "core/schedule/feasible"},
+		{Name: "RequestedDevice.Count", By: "core/schedule/feasible"},
+		{Name: "RequestedDevice.Constraints", By: "core/schedule/feasible"},
+		{Name: "RequestedDevice.Affinities", By: "core/schedule/feasible"},
+
+		{Name: "NetworkResource.Mode", By: "core/schedule/feasible", Warn: "network mode %v", When: ofItsOwn},
+		{Name: "NetworkResource.Device", Warn: "device of network"},
+		{Name: "NetworkResource.CIDR", Warn: "cidr of network"},
+		{Name: "NetworkResource.IP", Warn: "ip of network"},
+		{Name: "NetworkResource.Hostname", Warn: "hostname of network"},
+		{Name: "NetworkResource.MBits", Warn: "mbits of network"},
+		{Name: "NetworkResource.DNS", By: "core/agent/alloc", Warn: "dns of the network of a task (use the group's)", When: inTask},
+		{Name: "NetworkResource.ReservedPorts", By: "core/schedule/feasible"},
+		{Name: "NetworkResource.DynamicPorts", By: "core/schedule/feasible"},
+		{Name: "NetworkResource.CNI", Warn: "cni of network"},
+		{Name: "DNSConfig.Servers", By: "core/agent/alloc"},
+		{Name: "DNSConfig.Searches", By: "core/agent/alloc"},
+		{Name: "DNSConfig.Options", By: "core/agent/alloc"},
+		{Name: "Port.Label", By: "core/schedule/feasible"},
+		{Name: "Port.Value", By: "core/schedule/feasible"},
+		{Name: "Port.To", By: "core/schedule/feasible"},
+		{Name: "Port.HostNetwork", By: "core/schedule/feasible"},
+		{Name: "Port.IgnoreCollision", By: "core/schedule/feasible"},
+	}
+}
+
+func inTask(p Place) bool { return p.Task != nil }
+
+// ofItsOwn reports whether a network is apart from the node's, which is what no
+// node builds yet. Some drivers have "none" themselves: driverschema asks them.
+func ofItsOwn(p Place) bool {
+	mode, _ := p.Value.(string)
+	return mode != "host" && (mode != "none" || p.Task != nil)
+}
+
+func fieldsOfFiles() []Field {
+	return []Field{
+		{Name: "TaskArtifact.GetterSource", By: "core/agent/artifact"},
+		{Name: "TaskArtifact.GetterOptions", By: "core/agent/artifact"},
+		{Name: "TaskArtifact.GetterHeaders", By: "core/agent/artifact"},
+		{Name: "TaskArtifact.GetterMode", By: "core/agent/artifact"},
+		{Name: "TaskArtifact.GetterInsecure", By: "core/agent/artifact"},
+		{Name: "TaskArtifact.RelativeDest", By: "core/agent/artifact"},
+		{Name: "TaskArtifact.Chown", By: "core/agent/artifact"},
+		{Name: "Template.SourcePath", By: "core/agent/template"},
+		{Name: "Template.DestPath", By: "core/agent/template"},
+		{Name: "Template.EmbeddedTmpl", By: "core/agent/template"},
+		{Name: "Template.ChangeMode", By: "core/agent/template"},
+		{Name: "Template.ChangeSignal", By: "core/agent/template"},
+		{Name: "Template.ChangeScript", By: "core/agent/alloc"},
+		{Name: "Template.Splay", By: "core/agent/template"},
+		{Name: "Template.Once", By: "core/agent/template"},
+		{Name: "Template.Perms", By: "core/agent/template"},
+		{Name: "Template.Uid", By: "core/agent/template"},
+		{Name: "Template.Gid", By: "core/agent/template"},
+		{Name: "Template.LeftDelim", By: "core/agent/template"},
+		{Name: "Template.RightDelim", By: "core/agent/template"},
+		{Name: "Template.Envvars", By: "core/agent/template"},
+		{Name: "Template.VaultGrace", Warn: "vault_grace of template"},
+		{Name: "Template.Wait", By: "core/agent/template"},
+		{Name: "Template.ErrMissingKey", By: "core/agent/template"},
+		{Name: "ChangeScript.Command", By: "core/agent/alloc"},
+		{Name: "ChangeScript.Args", By: "core/agent/alloc"},
+		{Name: "ChangeScript.Timeout", By: "core/agent/alloc"},
+		{Name: "ChangeScript.FailOnError", By: "core/agent/alloc"},
+		{Name: "ChangeScript.RunOnFirstRender", By: "core/agent/template"},
+		{Name: "WaitConfig.Min", By: "core/agent/template"},
+		{Name: "WaitConfig.Max", By: "core/agent/template"},
+	}
+}

@@ -1,0 +1,74 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+func group(name string, tasks ...*model.Task) *model.TaskGroup {
+	return &model.TaskGroup{Name: name, Tasks: tasks}
+}
+
+func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
+	hour := time.Hour
+	for _, c := range []struct {
+		what string
+		job  *model.Job
+		want []string
+	}{
+		{"nothing", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "http"})}}, nil},
+		{"of the job", &model.Job{Multiregion: &model.Multiregion{}}, []string{"not acted on yet: multiregion"}},
+		{"services", &model.Job{TaskGroups: []*model.TaskGroup{
+			{Name: "web", Services: []*model.Service{{Name: "http"}, {Name: "admin"}}},
+			group("db", &model.Task{Name: "sql", Services: []*model.Service{{Name: "pg", Checks: []*model.ServiceCheck{{}}}}}),
+		}}, []string{"not acted on yet: services and their checks of web/http, web/admin, db/sql/pg"}},
+		{"a bridge", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Networks: []*model.NetworkResource{{Mode: "bridge", Hostname: "w"}}}}},
+			[]string{"not acted on yet: network mode bridge of web", "not acted on yet: hostname of network of web"}},
+		{"the node's network", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Networks: []*model.NetworkResource{{Mode: "host"}, {}}}}}, nil},
+		{"a default", &model.Job{Type: model.JobTypeService, TaskGroups: []*model.TaskGroup{{Name: "web", Update: &model.UpdateStrategy{Stagger: 30 * time.Second}}}}, nil},
+		{"not the default", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Update: &model.UpdateStrategy{Stagger: time.Second}}}},
+			[]string{"not acted on yet: stagger of update of web"}},
+		{"the default identity", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "t", Identity: &model.WorkloadIdentity{Name: "default", Audience: []string{model.DefaultAudience}}})}}, nil},
+		{"an identity of its own", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "t", Identity: &model.WorkloadIdentity{Env: true, Audience: []string{"x"}}})}},
+			[]string{"not acted on yet: aud of identity of web/t", "not acted on yet: env of identity of web/t"}},
+		{"a volume", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "db", Volumes: map[string]*model.VolumeRequest{"b": {Name: "b", Type: "csi"}, "a": {Name: "a", Type: "host", Sticky: true}}}}},
+			[]string{"not acted on yet: sticky of volume of db/a", "not acted on yet: volume of type csi of db/b"}},
+		{"vault", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "a", Vault: &model.Vault{}}, &model.Task{Name: "b", Vault: &model.Vault{}})}},
+			[]string{"not acted on yet: vault of web/a, web/b"}},
+		{"a long run", &model.Job{Type: model.JobTypeBatch, Update: model.UpdateStrategy{MaxParallel: 2}}, []string{"not acted on yet: update of a job whose type has no roll-outs"}},
+		{"zero is not set", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", StopAfterClientDisconnect: new(time.Duration)}}}, nil},
+		{"stop on client", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Disconnect: &model.DisconnectStrategy{StopOnClientAfter: &hour}}}},
+			[]string{"not acted on yet: stop_on_client_after (a node that is cut off runs its allocs on, beside their replacements) of web"}},
+	} {
+		if got := c.job.NotActedOn(); !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n got %q\nwant %q", c.what, got, c.want)
+		}
+	}
+}
+
+func TestOneWarningNamesFewPlaces(t *testing.T) {
+	job := &model.Job{}
+	for i := range 1000 {
+		job.TaskGroups = append(job.TaskGroups, group(fmt.Sprint("g", i), &model.Task{Name: "t", Vault: &model.Vault{}}))
+	}
+	want := []string{"not acted on yet: vault of g0/t, g1/t, g2/t, g3/t, g4/t, and 995 more"}
+	if got := job.NotActedOn(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAVolumePerAllocIsRefused(t *testing.T) {
+	job := &model.Job{TaskGroups: []*model.TaskGroup{{Name: "db", Volumes: map[string]*model.VolumeRequest{"data": {Name: "data", Type: "host", PerAlloc: true}}}}}
+	err := job.Validate()
+	if err == nil || !strings.Contains(err.Error(), "per_alloc of volume of db/data is not possible yet: ") {
+		t.Errorf("validate says %v", err)
+	}
+}

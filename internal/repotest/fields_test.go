@@ -1,0 +1,140 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package repotest_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/core/model"
+)
+
+// TestEveryFieldOfAJobIsActedOnOrNamed walks the types of a job: each field has
+// one row in model.JobFields, which names who acts on it or what is said to whoever
+// sets it; and who is named really reads it.
+func TestEveryFieldOfAJobIsActedOnOrNamed(t *testing.T) {
+	rows := map[string]model.Field{}
+	for _, r := range model.JobFields() {
+		if _, twice := rows[r.Name]; twice {
+			t.Errorf("%s has two rows", r.Name)
+		}
+		rows[r.Name] = r
+		switch {
+		case r.By == "" && r.Warn == "":
+			t.Errorf("%s: nobody acts on it, and nobody is warned", r.Name)
+		case r.By == "" && r.When == nil, r.Warn != "":
+		case r.When != nil || r.Refuse != "":
+			t.Errorf("%s: When and Refuse need Warn", r.Name)
+		}
+	}
+	met := map[string]bool{}
+	walkFields(t, reflect.TypeFor[model.Job](), rows, met)
+	for name := range rows {
+		if !met[name] {
+			t.Errorf("%s has a row, but is no field of a job, or lies below a field that nobody acts on", name)
+		}
+	}
+	readers, err := fieldReaders("core/model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range rows {
+		if r.By != "" && r.By != model.ReadBack && r.By != model.Servers && !acts("core/model", readers[name], r.By) {
+			t.Errorf("%s: %s does not read it; its readers are %v", name, r.By, readers[name])
+		}
+	}
+}
+
+// walkFields goes through a type of core/model down to where nobody acts.
+func walkFields(t *testing.T, typ reflect.Type, rows map[string]model.Field, met map[string]bool) {
+	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+		typ = typ.Elem()
+	}
+	if typ.Kind() != reflect.Struct || !strings.HasSuffix(typ.PkgPath(), "core/model") {
+		return
+	}
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		name := typ.Name() + "." + f.Name
+		r, ok := rows[name]
+		if !ok {
+			t.Errorf("%s has no row in model.JobFields: say who acts on it, or what is said to whoever sets it", name)
+			continue
+		}
+		if met[name] {
+			continue
+		}
+		met[name] = true
+		if r.By != "" && r.By != model.Servers {
+			walkFields(t, f.Type, rows, met)
+		}
+	}
+}
+
+// acts reports whether one of the readers is who a row claims: a package, or a
+// function of the types' own package. What copies, compares or checks does not act.
+func acts(owner string, readers []reader, by string) bool {
+	for _, r := range readers {
+		switch {
+		case r.pkg == by && by != owner:
+			return true
+		case r.pkg == owner && by == owner+"."+r.fun && r.file != "copy.go" && !strings.HasPrefix(r.file, "diff"):
+			return true
+		}
+	}
+	return false
+}
+
+// folded are fields of drafts that become others when a job is made of them.
+var folded = map[string]string{
+	"Draft.Reschedule":         "the groups' reschedule",
+	"Draft.Migrate":            "the groups' migrate",
+	"Draft.VaultBlock":         "the tasks' vault",
+	"Draft.Tasks":              "groups of one task",
+	"TaskGroup.VaultBlock":     "the tasks' vault",
+	"ScalingPolicy.Namespace":  "target",
+	"LogConfig.Enabled":        "disabled",
+	"Service.CheckRestart":     "the checks' check_restart",
+	"ServiceCheck.Advertise":   "services, of which none is acted on, and of which the reference keeps none",
+	"ConsulProxy.ExposeConfig": "expose",
+}
+
+// TestEveryFieldOfADraftReachesTheJob: what a job file or a client says is not
+// lost before model.JobFields can say what becomes of it.
+func TestEveryFieldOfADraftReachesTheJob(t *testing.T) {
+	met := map[string]bool{}
+	var walk func(draft, job reflect.Type)
+	walk = func(draft, job reflect.Type) {
+		for ; draft.Kind() == reflect.Pointer || draft.Kind() == reflect.Slice || draft.Kind() == reflect.Map; draft = draft.Elem() {
+		}
+		for ; job.Kind() == reflect.Pointer || job.Kind() == reflect.Slice || job.Kind() == reflect.Map; job = job.Elem() {
+		}
+		if draft.Kind() != reflect.Struct || !strings.HasSuffix(draft.PkgPath(), "core/jobspec") {
+			return
+		}
+		for i := range draft.NumField() {
+			f := draft.Field(i)
+			name := draft.Name() + "." + f.Name
+			if !f.IsExported() || met[name] {
+				continue
+			}
+			met[name] = true
+			to, ok := job.FieldByName(f.Name)
+			switch {
+			case !ok && folded[name] == "":
+				t.Errorf("%s of a draft has no field in model.%s: it would be accepted and ignored", name, job.Name())
+			case ok:
+				walk(f.Type, to.Type)
+			}
+		}
+	}
+	walk(reflect.TypeFor[jobspec.Draft](), reflect.TypeFor[model.Job]())
+	for name := range folded {
+		if !met[name] {
+			t.Errorf("%s is no field of a draft any more", name)
+		}
+	}
+}
