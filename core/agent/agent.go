@@ -57,6 +57,8 @@ type Config struct {
 
 	PluginDir    string
 	PluginConfig map[string]map[string]any
+	// PluginArgs are the command lines of plugins' processes, by the names of files.
+	PluginArgs map[string][]string
 	// PluginInstall lets operators install and remove plugins over the API.
 	PluginInstall bool
 	// PluginLimits bound the processes of plugins by name; "*" is for all others.
@@ -80,6 +82,11 @@ type Config struct {
 	Template template.Config
 	// Rules are the operator's for tasks: what they inherit, whom they run as.
 	Rules alloc.Rules
+	// Ineligible registers a new node as one on which nothing is placed. An
+	// operator makes it eligible; registering again changes nothing.
+	Ineligible bool
+	// NoExec refuses operators' commands in tasks.
+	NoExec bool
 	// MaxKillTimeout bounds how long a task may take to end by itself; 0 does not.
 	MaxKillTimeout time.Duration
 	// SecretsInMemory mounts secrets folders in memory where the node may.
@@ -206,7 +213,7 @@ func (a *Agent) open(ctx context.Context) error {
 	if a.plugins == nil {
 		a.host, err = pluginhost.New(pluginhost.Config{
 			Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
-			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, LogCollector: a.cfg.LogCollector,
+			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, Args: a.cfg.PluginArgs, LogCollector: a.cfg.LogCollector,
 			ProcessLimits: a.cfg.PluginLimits, StatsInterval: a.cfg.StatsInterval,
 			Topology: func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
 			Env:      []string{plugin.StateDirEnv + "=" + pluginStateDir(a.cfg.DataDir)},

@@ -36,7 +36,8 @@ type bed struct {
 	driver  *fakeDriver
 	servers *fakeServers
 	agent   *agent.Agent
-	full    atomic.Int64 // percent of the disk of the allocs
+	edit    func(*agent.Config) // may be nil
+	full    atomic.Int64        // percent of the disk of the allocs
 }
 
 func (b *bed) usage(context.Context, string) (disk, inodes float64, err error) {
@@ -53,8 +54,10 @@ func (b *bed) dirs() int {
 	return len(entries)
 }
 
-func newBed(t *testing.T) *bed {
-	b := &bed{t: t, dir: t.TempDir(), driver: newFakeDriver(), servers: newFakeServers()}
+func newBed(t *testing.T) *bed { return newBedWith(t, nil) }
+
+func newBedWith(t *testing.T, edit func(*agent.Config)) *bed {
+	b := &bed{t: t, dir: t.TempDir(), driver: newFakeDriver(), servers: newFakeServers(), edit: edit}
 	b.start()
 	t.Cleanup(b.close)
 	return b
@@ -62,7 +65,11 @@ func newBed(t *testing.T) *bed {
 
 func (b *bed) start() {
 	b.t.Helper()
-	a, err := agent.New(b.t.Context(), agent.Config{DataDir: b.dir, Servers: b.servers, Plugins: b.driver, GC: agent.GC{MaxAllocs: 2, Interval: time.Millisecond, Usage: b.usage}})
+	cfg := agent.Config{DataDir: b.dir, Servers: b.servers, Plugins: b.driver, GC: agent.GC{MaxAllocs: 2, Interval: time.Millisecond, Usage: b.usage}}
+	if b.edit != nil {
+		b.edit(&cfg)
+	}
+	a, err := agent.New(b.t.Context(), cfg)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -422,6 +429,28 @@ func TestExecCarriesOutputAndExitCode(t *testing.T) {
 	want := []string{`{"stdout":{"data":"aGk="}}`, `{"stdout":{"close":true}}`, `{"stderr":{"close":true}}`, `{"exited":true,"result":{"exit_code":3}}`}
 	if err != nil || !slices.Equal(out, want) {
 		t.Errorf("%v %v", out, err)
+	}
+}
+
+func TestANodeMayRefuseCommandsInItsTasks(t *testing.T) {
+	b := newBedWith(t, func(c *agent.Config) { c.NoExec = true })
+	b.servers.assign(newAlloc("a1", newTask("web")))
+	b.status("a1", "running")
+	for _, q := range []rpc.ExecRequest{{AllocID: "a1", Task: "web", Cmd: []string{"hi"}}, {AllocID: "a1", Task: "web", Action: "greet"}, {AllocID: "none"}} {
+		call, _ := rpc.NewCall(rpc.MethodExec, q)
+		err := b.agent.Call(t.Context(), call, make(chan []byte), func([]byte) error { t.Error("it answered"); return nil })
+		if !errdefs.IsPermissionDenied(err) || !strings.HasPrefix(err.Error(), "Permission denied") {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
+func TestANewNodeRegistersAsItsOperatorWants(t *testing.T) {
+	for want, ineligible := range map[string]bool{model.NodeSchedulingEligible: false, model.NodeSchedulingIneligible: true} {
+		b := newBedWith(t, func(c *agent.Config) { c.Ineligible = ineligible })
+		if got := b.agent.Node().SchedulingEligibility; got != want {
+			t.Errorf("it is %s, not %s", got, want)
+		}
 	}
 }
 

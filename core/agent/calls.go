@@ -124,6 +124,9 @@ type (
 )
 
 func (a *Agent) exec(ctx context.Context, q rpc.ExecRequest, in <-chan []byte, send func([]byte) error) error {
+	if a.cfg.NoExec {
+		return errdefs.PermissionDeniedf("Permission denied: the configuration of this node has client.disable_remote_exec, so nobody runs commands in its tasks")
+	}
 	r, err := a.runner(q.AllocID)
 	if err != nil {
 		return err

@@ -72,9 +72,7 @@ func (a *Agent) describe() *model.Node {
 	n.Attributes = maps.Clone(a.facts.Attributes)
 	resources := *a.facts.Resources
 	n.NodeResources = &resources
-	if n.ReservedResources == nil {
-		n.ReservedResources = &model.NodeReservedResources{}
-	}
+	n.ReservedResources = a.facts.Reserved
 	n.Meta = a.meta.over(n.Meta)
 	if n.Links == nil {
 		n.Links = map[string]string{}
@@ -84,6 +82,9 @@ func (a *Agent) describe() *model.Node {
 	}
 	n.CSIControllerPlugins, n.CSINodePlugins = map[string]*model.CSIInfo{}, map[string]*model.CSIInfo{}
 	n.Status, n.SchedulingEligibility = model.NodeStatusInit, model.NodeSchedulingEligible
+	if a.cfg.Ineligible {
+		n.SchedulingEligibility = model.NodeSchedulingIneligible // of a node that servers know, theirs stays
+	}
 	prints, _ := a.plugins.Fingerprints()
 	addDrivers(n, prints)
 	a.schemas.name(n, prints, func(driver string, err error) {

@@ -93,6 +93,7 @@ type Client struct {
 	MemoryTotalMB     int          `json:"memory_total_mb,omitempty"`
 	DiskTotalMB       int          `json:"disk_total_mb,omitempty"`
 	DiskFreeMB        int          `json:"disk_free_mb,omitempty"`
+	ReservableCores   string       `json:"reservable_cores,omitempty"`
 	MaxKillTimeout    string       `json:"max_kill_timeout,omitempty"`
 	MinDynamicPort    int          `json:"min_dynamic_port,omitempty"`
 	MaxDynamicPort    int          `json:"max_dynamic_port,omitempty"`
@@ -120,7 +121,7 @@ type Reserved struct {
 	MemoryMB int    `json:"memory,omitempty"`
 	DiskMB   int    `json:"disk,omitempty"`
 	Ports    string `json:"reserved_ports,omitempty"`
-	Cores    string `json:"cores,omitempty"`
+	Cores    string `json:"cores,omitempty"` // "0-1,7"
 }
 
 // HostVolumes are directories of the node that jobs may ask for, by name.
@@ -159,6 +160,7 @@ type Server struct {
 	JobMaxCount           int    `json:"job_max_count,omitempty"`
 	JobMaxSourceSize      string `json:"job_max_source_size,omitempty"`
 	HeartbeatGrace        string `json:"heartbeat_grace,omitempty"`
+	MinHeartbeatTTL       string `json:"min_heartbeat_ttl,omitempty"`
 	RaftSnapshotThreshold int    `json:"raft_snapshot_threshold,omitempty"`
 	RaftTrailingLogs      int    `json:"raft_trailing_logs,omitempty"`
 	// PluginRegistry lets clients of the API have plugins run on all nodes.
@@ -259,6 +261,8 @@ func (c *Config) Finish() error {
 			add("%s: %q is no duration such as \"30s\"", key, text)
 		}
 	}
+	problems = append(problems, c.Client.capacityProblems()...)
+	problems = append(problems, c.Server.heartbeatProblems()...)
 	problems = append(problems, c.joinProblems()...)
 	problems = append(problems, c.TLS.problems()...)
 	problems = append(problems, c.Client.Artifact.problems()...)
@@ -284,6 +288,7 @@ func (c *Config) durations() map[string]string {
 		"server.batch_eval_gc_threshold": c.Server.BatchEvalGCThreshold,
 		"server.deployment_gc_threshold": c.Server.DeploymentGCThreshold,
 		"server.heartbeat_grace":         c.Server.HeartbeatGrace,
+		"server.min_heartbeat_ttl":       c.Server.MinHeartbeatTTL,
 		"telemetry.collection_interval":  c.Telemetry.CollectionInterval,
 
 		"telemetry.in_memory_collection_interval": c.Telemetry.InMemoryCollectionInterval,

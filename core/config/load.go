@@ -201,7 +201,7 @@ var unused = map[string][]string{
 	},
 	"client": {
 		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
-		"cpu_disable_dmidecode", "reservable_cores", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid",
+		"cpu_disable_dmidecode", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid",
 		"cni_path", "cni_config_dir", "bridge_network_name", "bridge_network_subnet", "bridge_network_subnet_ipv6",
 		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent", "nomad_service_discovery",
 		"drain_on_shutdown", "users", "log_file", "fingerprint",
@@ -209,7 +209,7 @@ var unused = map[string][]string{
 	"server": {
 		"authoritative_region", "client_introduction", "protocol_version", "raft_protocol", "raft_multiplier", "enabled_schedulers",
 		"csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
-		"acl_token_gc_threshold", "root_key_gc_interval", "root_key_gc_threshold", "root_key_rotation_threshold", "min_heartbeat_ttl",
+		"acl_token_gc_threshold", "root_key_gc_interval", "root_key_gc_threshold", "root_key_rotation_threshold",
 		"max_heartbeats_per_second", "failover_heartbeat_ttl", "start_join", "retry_join", "retry_max", "retry_interval",
 		"rejoin_after_leave", "non_voting_server", "redundancy_zone", "upgrade_version", "encrypt", "server_join",
 		"default_scheduler_config", "plan_rejection_tracker", "plan_apply_pipeline", "enable_event_broker", "event_buffer_size",

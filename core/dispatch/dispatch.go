@@ -50,6 +50,8 @@ type Config struct {
 	Addresses func() []string
 	// TTL is the lease of a node; 0 means DefaultTTL.
 	TTL time.Duration
+	// Grace is how much later than its lease a node may be heard of.
+	Grace time.Duration
 	// Now is the clock; nil means time.Now.
 	Now    func() time.Time
 	Logger hclog.Logger

@@ -72,11 +72,11 @@ type servers struct {
 }
 
 // start runs a dispatcher, with its leases watched, until the test ends.
-func start(t *testing.T, ctx context.Context) *servers {
+func start(t *testing.T, ctx context.Context, edits ...func(*dispatch.Config)) *servers {
 	store := state.New()
 	l := &log{machine: fsm.New(store, hclog.NewNullLogger()), index: 10}
 	var ids atomic.Int64
-	d := dispatch.New(dispatch.Config{
+	cfg := dispatch.Config{
 		Store: store, Raft: l, Logger: hclog.NewNullLogger(), TTL: 8 * time.Second, Region: "global",
 		NewID: func() string { return fmt.Sprintf("eval-%d", ids.Add(1)) },
 		OpenVariable: func(_ *state.View, row *model.Variable) (map[string]string, error) {
@@ -88,7 +88,11 @@ func start(t *testing.T, ctx context.Context) *servers {
 				NodeID: n.ID, TriggeredBy: trigger, Status: model.EvalStatusPending, CreateTime: now.UnixNano(),
 			}}
 		},
-	})
+	}
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	d := dispatch.New(cfg)
 	go d.Run(ctx)
 	go d.Lead(ctx)
 	l.write(t, &fsm.UpsertJob{Job: job()})
@@ -150,12 +154,12 @@ func ids(a *rpc.Assignments) []string {
 }
 
 // inBubble runs a test on a fake clock.
-func inBubble(t *testing.T, test func(t *testing.T, s *servers, ctx context.Context)) {
+func inBubble(t *testing.T, test func(t *testing.T, s *servers, ctx context.Context), edits ...func(*dispatch.Config)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer synctest.Wait()
 		defer cancel()
-		test(t, start(t, ctx), ctx)
+		test(t, start(t, ctx, edits...), ctx)
 	})
 }
 
@@ -289,6 +293,27 @@ func TestANodeThatFallsSilentIsDownUntilItBeatsAndMayNotUpdateMeanwhile(t *testi
 			t.Fatalf("after a beat the node is %s", n.Status)
 		}
 	})
+}
+
+func TestANodeMayBeHeardOfLaterByTheGrace(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, "n1")
+		status := func() string {
+			synctest.Wait()
+			return s.store.View().NodeByID("n1").Status
+		}
+		time.Sleep(25 * time.Second) // the lease is 8 s
+		if got := status(); got != model.NodeStatusReady {
+			t.Fatalf("within the grace the node is %s", got)
+		}
+		if lease, err := s.Beat(ctx, identity("n1")); err != nil || lease.TTL != 8*time.Second {
+			t.Fatalf("the node hears of a lease of %s, %v", lease.TTL, err)
+		}
+		time.Sleep(30 * time.Second)
+		if got := status(); got != model.NodeStatusDown {
+			t.Fatalf("after lease and grace the node is %s", got)
+		}
+	}, func(c *dispatch.Config) { c.Grace = 20 * time.Second })
 }
 
 func TestANodeWhoseAllocsMayReconnectIsDisconnectedNotDown(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 func (d *Dispatcher) renew(node *model.Node, now time.Time) rpc.Lease {
 	d.mu.Lock()
 	if d.leases != nil {
-		d.leases[node.ID] = now.Add(d.cfg.TTL)
+		d.leases[node.ID] = now.Add(d.cfg.TTL + d.cfg.Grace)
 	}
 	d.mu.Unlock()
 	view := d.cfg.Store.View()
@@ -32,11 +32,11 @@ func (d *Dispatcher) renew(node *model.Node, now time.Time) rpc.Lease {
 }
 
 // shorten lets the lease of a node whose session broke off end earlier: it has
-// half of it to come back.
+// half of it, and the grace, to come back.
 func (d *Dispatcher) shorten(nodeID string, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	soon := now.Add(d.cfg.TTL / 2)
+	soon := now.Add(d.cfg.TTL/2 + d.cfg.Grace)
 	if end, ok := d.leases[nodeID]; ok && soon.Before(end) {
 		d.leases[nodeID] = soon
 	}
@@ -69,7 +69,7 @@ func (d *Dispatcher) grantAll(now time.Time) {
 	leases := map[string]time.Time{}
 	for node := range d.cfg.Store.View().Nodes() {
 		if node.Status != model.NodeStatusDown {
-			leases[node.ID] = now.Add(d.cfg.TTL)
+			leases[node.ID] = now.Add(d.cfg.TTL + d.cfg.Grace)
 		}
 	}
 	d.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -57,6 +58,8 @@ type Config struct {
 	// Topology tells plugins built for Nomad of the machine's cores; nil tells
 	// them nothing. It may block until they are known.
 	Topology func() *model.Topology
+	// Args are the command line of a plugin's process, by the name of its file.
+	Args map[string][]string
 	// StatsInterval is how often collectors measure while somebody wants to know;
 	// default 1 s.
 	StatsInterval time.Duration
@@ -277,6 +280,7 @@ func (h *Host) Start(ctx context.Context) error {
 		return err
 	}
 	files = h.withKept(files)
+	h.warnOfArgs(files)
 	if err := h.endLeftovers(ctx, files); err != nil {
 		return err
 	}
@@ -306,6 +310,15 @@ func (h *Host) Start(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("start the plugins: %w", ctx.Err())
+	}
+}
+
+// warnOfArgs names arguments that no plugin gets.
+func (h *Host) warnOfArgs(files []file) {
+	for name := range h.cfg.Args {
+		if !slices.ContainsFunc(files, func(f file) bool { return f.name == name }) {
+			h.cfg.Logger.Warn("args are for the plugin whose file has the name of their block, and there is none", "plugin", name, "plugin_dir", h.cfg.Dir)
+		}
 	}
 }
 

@@ -113,7 +113,7 @@ func (o *others) endStrays(ctx context.Context, names []string) error {
 			known[rec.PID] = true
 		}
 	}
-	for _, p := range strays(o.host.socketDir) {
+	for _, p := range strays(o.host.socketDir, o.host.cfg.Args) {
 		if !known[p.Pid] {
 			o.host.cfg.Logger.Info("a plugin process that nobody knows is ended; its tasks are recovered in another", "pid", p.Pid)
 			_ = p.Kill() // an error means that it has just ended

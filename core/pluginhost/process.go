@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -61,6 +62,7 @@ type record struct {
 	// Started tells the process from a later one of the same PID; "" where the
 	// system does not say.
 	Started string
+	Args    []string `json:",omitempty"`
 }
 
 // passedVariables is what a plugin gets of the agent's environment.
@@ -85,7 +87,7 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 	if err := checkFile(f); err != nil {
 		return nil, err
 	}
-	cmd, oomKills := exec.Command(f.binary()), h.limiter.kills(f.name)
+	cmd, oomKills := exec.Command(f.binary(), h.cfg.Args[f.name]...), h.limiter.kills(f.name)
 	cmd.Env = h.environment()
 	detach(cmd)
 	stderr := &tail{}
@@ -181,6 +183,11 @@ func (h *Host) reattach(ctx context.Context, f file) (*process, error) {
 		p.stop()
 		return nil, nil
 	}
+	if !slices.Equal(rec.Args, h.cfg.Args[f.name]) {
+		h.cfg.Logger.Info("the plugin has other args now, so its process is replaced", "plugin", f.name, "pid", p.pid)
+		p.stop()
+		return nil, nil
+	}
 	return p, nil
 }
 
@@ -261,7 +268,7 @@ func recordOf(p *process) (record, bool) {
 	if rc == nil {
 		return record{}, false
 	}
-	return record{PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: p.identity, Version: p.version, Started: startOf(rc.Pid)}, true
+	return record{PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: p.identity, Version: p.version, Started: startOf(rc.Pid), Args: p.host.cfg.Args[p.file.name]}, true
 }
 
 // save lets the next host find the process.

@@ -7,15 +7,17 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	goplugin "github.com/hashicorp/go-plugin"
 )
 
 // strays returns the plugin processes that any agent with these sockets started:
-// they have its directory in their environment and no arguments. What plugins
-// start themselves, as a supervisor of tasks, has arguments.
-func strays(socketDir string) []*os.Process {
+// they have its directory in their environment, and no arguments or those of a
+// block. What plugins start themselves, as a supervisor of tasks, has others.
+func strays(socketDir string, blocks map[string][]string) []*os.Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -31,7 +33,7 @@ func strays(socketDir string) []*os.Process {
 		if err != nil {
 			continue
 		}
-		if isPlugin(pid, mark) {
+		if isPlugin(pid, mark, blocks) {
 			out = append(out, p)
 			continue
 		}
@@ -40,10 +42,10 @@ func strays(socketDir string) []*os.Process {
 	return out
 }
 
-func isPlugin(pid int, mark []byte) bool {
+func isPlugin(pid int, mark []byte, blocks map[string][]string) bool {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	args, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-	if err != nil || bytes.Count(args, []byte{0}) != 1 {
+	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if err != nil || !isCommandOfPlugin(cmdline, blocks) {
 		return false
 	}
 	env, err := os.ReadFile(filepath.Join(dir, "environ"))
@@ -52,6 +54,19 @@ func isPlugin(pid int, mark []byte) bool {
 	}
 	for one := range bytes.SplitSeq(env, []byte{0}) {
 		if bytes.Equal(one, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+func isCommandOfPlugin(cmdline []byte, blocks map[string][]string) bool {
+	words := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	if len(cmdline) == 0 || len(words) == 1 {
+		return len(cmdline) > 0
+	}
+	for _, args := range blocks {
+		if slices.Equal(words[1:], args) {
 			return true
 		}
 	}

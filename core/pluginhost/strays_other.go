@@ -8,4 +8,4 @@ package pluginhost
 import "os"
 
 // strays returns nothing: other systems do not tell the environment of processes.
-func strays(string) []*os.Process { return nil }
+func strays(string, map[string][]string) []*os.Process { return nil }

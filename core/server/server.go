@@ -53,7 +53,9 @@ type Config struct {
 	GC      gc.Thresholds
 	Jobs    endpoint.JobLimits
 	// HeartbeatTTL is the lease of a node; 0 is the default of core/dispatch.
-	HeartbeatTTL      time.Duration
+	HeartbeatTTL time.Duration
+	// HeartbeatGrace is how much later than that a node may be heard of.
+	HeartbeatGrace    time.Duration
 	SnapshotThreshold uint64
 	TrailingLogs      uint64
 	// PluginRegistry lets clients change the registry of plugins.
@@ -122,7 +124,7 @@ func New(cfg Config) (*Server, error) {
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.raft, time.Now)
 	s.dispatch = dispatch.New(dispatch.Config{
-		Store: s.store, Raft: s.raft, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Region: cfg.Region,
+		Store: s.store, Raft: s.raft, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, Region: cfg.Region,
 		Addresses:  func() []string { return []string{cfg.Address} },
 		PluginFile: s.openPluginFile,
 		NodeEvals: func(v *state.View, n *model.Node, trigger string, now time.Time) []*model.Evaluation {

@@ -208,6 +208,7 @@ func (d *Daemon) serverConfig() server.Config {
 		Jobs:              endpoint.JobLimits{DefaultPriority: c.JobDefaultPriority, MaxPriority: c.JobMaxPriority, MaxCount: c.JobMaxCount, MaxSource: source},
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), TrailingLogs: uint64(c.RaftTrailingLogs),
 		PluginRegistry: c.PluginRegistry, LocalNode: d.localNode, Logger: d.log,
+		HeartbeatTTL: config.Duration(c.MinHeartbeatTTL, 0), HeartbeatGrace: config.Duration(c.HeartbeatGrace, 0),
 	}
 }
 
@@ -248,9 +249,9 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 		RetryMax: config.Duration(c.ServerJoin.RetryInterval, 0),
 		Fingerprint: fingerprint.Options{
 			Interface: c.NetworkInterface, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
-			DiskTotalMB: c.DiskTotalMB, MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
+			DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB, ReservableCores: c.CoresForTasks(), MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 		},
-		PluginDir: d.cfg.PluginDir, PluginConfig: d.pluginConfig(), PluginInstall: c.PluginInstall, LogCollector: LogCollector(),
+		PluginDir: d.cfg.PluginDir, PluginConfig: d.pluginConfig(), PluginArgs: d.pluginArgs(), PluginInstall: c.PluginInstall, LogCollector: LogCollector(),
 		PluginLimits:  d.pluginLimits(),
 		Rules:         d.taskRules(),
 		StatsInterval: config.Duration(d.cfg.Telemetry.CollectionInterval, time.Second), AllocMetrics: d.cfg.Telemetry.PublishAllocationMetrics,
@@ -259,6 +260,7 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,
 		},
 		Artifact: &fetch, Template: templateConfig(c.Template), MaxKillTimeout: config.Duration(c.MaxKillTimeout, 0), SecretsInMemory: true,
+		Ineligible: c.DefaultIneligible, NoExec: c.DisableRemoteExec,
 	}
 }
 
@@ -302,8 +304,9 @@ func (d *Daemon) describeNode() *model.Node {
 		Name: d.cfg.Name, Datacenter: d.cfg.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
 		HTTPAddr: d.httpAddr(), TLSEnabled: d.cfg.TLS.HTTP, NodeMaxAllocs: c.NodeMaxAllocs,
 		ReservedResources: &model.NodeReservedResources{
-			Cpu: model.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU)}, Memory: model.NodeReservedMemoryResources{MemoryMB: uint64(c.Reserved.MemoryMB)},
-			Disk: model.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)}, Networks: model.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
+			Cpu:    model.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU), ReservedCpuCores: c.ReservedCores()},
+			Memory: model.NodeReservedMemoryResources{MemoryMB: uint64(c.Reserved.MemoryMB)},
+			Disk:   model.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)}, Networks: model.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
 		},
 		HostVolumes: map[string]*model.HostVolumeConfig{},
 	}

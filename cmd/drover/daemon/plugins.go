@@ -19,6 +19,17 @@ func (d *Daemon) pluginLimits() map[string]confine.Limits {
 	return out
 }
 
+// pluginArgs are the command lines of plugins' processes.
+func (d *Daemon) pluginArgs() map[string][]string {
+	out := map[string][]string{}
+	for name, p := range d.cfg.Plugins {
+		if len(p.Args) > 0 {
+			out[name] = p.Args
+		}
+	}
+	return out
+}
+
 // taskRules are what the configuration says of all tasks of the node.
 func (d *Daemon) taskRules() alloc.Rules {
 	c := &d.cfg.Client

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,9 @@ type Options struct {
 	CPUTotalCompute int    // MHz
 	MemoryMB        int
 	DiskTotalMB     int
+	DiskFreeMB      int // what allocs may use of the disk
+	// ReservableCores are the cores that tasks may have to themselves; nil is all.
+	ReservableCores []uint16
 	MinDynamicPort  int // default 20000
 	MaxDynamicPort  int // default 32000
 	Reserved        *model.NodeReservedResources
@@ -41,6 +45,9 @@ type Facts struct {
 	HostID     string
 	Attributes map[string]string
 	Resources  *model.NodeResources
+	// Reserved is what of them is not for allocs: Options.Reserved, with the
+	// compute of its cores.
+	Reserved *model.NodeReservedResources
 }
 
 // Version that scheduling constraints on nomad.version compare against: the
@@ -113,13 +120,10 @@ func (f *Facts) probeCPU(ctx context.Context, o Options) {
 	if o.CPUTotalCompute > 0 {
 		total = o.CPUTotalCompute
 	}
-	usable := total
-	if o.Reserved != nil {
-		usable -= int(o.Reserved.Cpu.CpuShares)
-	}
+	f.reserve(o.Reserved, cores, total)
+	usable := total - int(f.Reserved.Cpu.CpuShares)
 	f.set("cpu.frequency", strconv.Itoa(mhz))
 	f.set("cpu.numcores", strconv.Itoa(cores))
-	f.set("cpu.reservablecores", strconv.Itoa(cores))
 	f.set("cpu.totalcompute", strconv.Itoa(total))
 	f.set("cpu.usablecompute", strconv.Itoa(usable))
 	f.set("numa.node.count", "1")
@@ -127,11 +131,27 @@ func (f *Facts) probeCPU(ctx context.Context, o Options) {
 	topology := &model.Topology{Nodes: []uint8{0}, OverrideTotalCompute: uint64(o.CPUTotalCompute)}
 	c := &f.Resources.Cpu
 	c.CpuShares, c.TotalCpuCores = int64(total), uint16(cores)
-	for i := range cores {
-		c.ReservableCpuCores = append(c.ReservableCpuCores, uint16(i))
-		topology.Cores = append(topology.Cores, model.Core{ID: uint16(i), Grade: true, BaseSpeed: uint64(mhz)})
+	for i := range uint16(cores) {
+		reserved := slices.Contains(f.Reserved.Cpu.ReservedCpuCores, i)
+		if !reserved && (o.ReservableCores == nil || slices.Contains(o.ReservableCores, i)) {
+			c.ReservableCpuCores = append(c.ReservableCpuCores, i)
+		}
+		topology.Cores = append(topology.Cores, model.Core{ID: i, Grade: true, Disable: reserved, BaseSpeed: uint64(mhz)})
 	}
+	f.set("cpu.reservablecores", strconv.Itoa(len(c.ReservableCpuCores)))
 	f.Resources.Processors.Topology = topology
+}
+
+// reserve takes what is held back. Cores that the machine does not have count for
+// nothing; each of the others takes its part of the compute along.
+func (f *Facts) reserve(asked *model.NodeReservedResources, cores, total int) {
+	f.Reserved = &model.NodeReservedResources{}
+	if asked != nil {
+		*f.Reserved = *asked
+	}
+	cpu := &f.Reserved.Cpu
+	cpu.ReservedCpuCores = slices.DeleteFunc(slices.Clone(cpu.ReservedCpuCores), func(c uint16) bool { return int(c) >= cores })
+	cpu.CpuShares = min(cpu.CpuShares+uint64(len(cpu.ReservedCpuCores)*total/cores), uint64(total))
 }
 
 func (f *Facts) probeMemory(ctx context.Context, o Options) {
@@ -159,7 +179,12 @@ func (f *Facts) probeDisk(ctx context.Context, o Options) {
 	// How much is free changes all the time and would register the node anew.
 	delete(f.Attributes, "unique.storage.bytesfree")
 	if o.DiskTotalMB > 0 {
+		f.set("unique.storage.bytestotal", strconv.Itoa(o.DiskTotalMB<<20))
 		f.Resources.Disk.DiskMB = int64(o.DiskTotalMB)
+	}
+	if o.DiskFreeMB > 0 {
+		f.set("unique.storage.bytesfree", strconv.Itoa(o.DiskFreeMB<<20))
+		f.Resources.Disk.DiskMB = int64(o.DiskFreeMB)
 	}
 }
 

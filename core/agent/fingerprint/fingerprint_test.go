@@ -5,6 +5,7 @@ package fingerprint_test
 
 import (
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -42,6 +43,35 @@ func TestOverridesWin(t *testing.T) {
 	}
 	if runtime.GOOS == "linux" && f.Attributes["unique.network.ip-address"] != "127.0.0.1" {
 		t.Errorf("address %q", f.Attributes["unique.network.ip-address"])
+	}
+}
+
+func TestReservedCoresAreNotForTasks(t *testing.T) {
+	all := fingerprint.Probe(t.Context(), fingerprint.Options{Interface: "lo", CPUTotalCompute: 8000})
+	cores := int(all.Resources.Cpu.TotalCpuCores)
+	f := fingerprint.Probe(t.Context(), fingerprint.Options{
+		Interface: "lo", CPUTotalCompute: 8000,
+		Reserved: &model.NodeReservedResources{Cpu: model.NodeReservedCpuResources{CpuShares: 100, ReservedCpuCores: []uint16{0, 60000}}},
+	})
+	if got := f.Resources.Cpu.ReservableCpuCores; len(got) != cores-1 || slices.Contains(got, 0) || f.Attributes["cpu.reservablecores"] != strconv.Itoa(cores-1) {
+		t.Errorf("reservable are %v of %d", got, cores)
+	}
+	if got := f.Reserved.Cpu; int(got.CpuShares) != 100+8000/cores || !slices.Equal(got.ReservedCpuCores, []uint16{0}) {
+		t.Errorf("reserved is %+v of %d cores", got, cores)
+	}
+	if f.Attributes["cpu.usablecompute"] != strconv.Itoa(8000-100-8000/cores) || !f.Resources.Processors.Topology.Cores[0].Disable {
+		t.Errorf("usable are %s MHz", f.Attributes["cpu.usablecompute"])
+	}
+	f = fingerprint.Probe(t.Context(), fingerprint.Options{Interface: "lo", ReservableCores: []uint16{0, 60000}})
+	if got := f.Resources.Cpu; !slices.Equal(got.ReservableCpuCores, []uint16{0}) || int(got.TotalCpuCores) != cores {
+		t.Errorf("of one reservable core: %+v", got)
+	}
+}
+
+func TestTheDiskThatAllocsMayUseIsTheOperatorsWord(t *testing.T) {
+	f := fingerprint.Probe(t.Context(), fingerprint.Options{Interface: "lo", DiskTotalMB: 1000, DiskFreeMB: 70})
+	if f.Resources.Disk.DiskMB != 70 || f.Attributes["unique.storage.bytesfree"] != strconv.Itoa(70<<20) || f.Attributes["unique.storage.bytestotal"] != strconv.Itoa(1000<<20) {
+		t.Errorf("%+v, %s free of %s", f.Resources.Disk, f.Attributes["unique.storage.bytesfree"], f.Attributes["unique.storage.bytestotal"])
 	}
 }
 

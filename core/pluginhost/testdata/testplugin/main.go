@@ -59,6 +59,9 @@ func main() {
 			err = serveBad(name)
 			break
 		}
+		if name == "argued" {
+			tellArgs()
+		}
 		if name == "chatty" {
 			go chat()
 		}
@@ -89,6 +92,17 @@ func lend() {
 	task := exec.Command("/bin/sh", "-c", `while [ -d "$0" ]; do sleep 0.1; done`, filepath.Dir(os.Args[0]))
 	task.Stdout, task.Stderr = os.Stdout, os.Stderr
 	if err := task.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// tellArgs writes the arguments into the file that the first of them names.
+func tellArgs() {
+	if len(os.Args) < 2 {
+		return
+	}
+	if err := os.WriteFile(os.Args[1], []byte(strings.Join(os.Args[1:], " ")), 0o600); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -1,0 +1,88 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ReservedCores are the cores that no task gets; Finish has checked them.
+func (c *Client) ReservedCores() []uint16 {
+	cores, _ := parseCores(c.Reserved.Cores)
+	return cores
+}
+
+// CoresForTasks are the cores that tasks may have to themselves, nil for all;
+// Finish has checked them.
+func (c *Client) CoresForTasks() []uint16 {
+	cores, _ := parseCores(c.ReservableCores)
+	return cores
+}
+
+// parseCores reads a set of cores such as "0-3,7"; nil for empty text.
+func parseCores(text string) ([]uint16, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var out []uint16
+	for part := range strings.SplitSeq(text, ",") {
+		low, high, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			high = low
+		}
+		from, err := strconv.ParseUint(low, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no core", part)
+		}
+		to, err := strconv.ParseUint(high, 10, 16)
+		if err != nil || to < from || to == math.MaxUint16 {
+			return nil, fmt.Errorf("%q is no range of cores", part)
+		}
+		for core := from; core <= to; core++ {
+			out = append(out, uint16(core))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// capacityProblems says what is wrong with the node's resources.
+func (c *Client) capacityProblems() []string {
+	var out []string
+	for key, text := range map[string]string{"client.reserved.cores": c.Reserved.Cores, "client.reservable_cores": c.ReservableCores} {
+		if _, err := parseCores(text); err != nil {
+			out = append(out, fmt.Sprintf("%s %q is no set of cores such as \"0-3,7\": %v", key, text, err))
+		}
+	}
+	for key, n := range map[string]int{
+		"cpu_total_compute": c.CPUTotalCompute, "memory_total_mb": c.MemoryTotalMB, "disk_total_mb": c.DiskTotalMB, "disk_free_mb": c.DiskFreeMB,
+		"reserved.cpu": c.Reserved.CPU, "reserved.memory": c.Reserved.MemoryMB, "reserved.disk": c.Reserved.DiskMB,
+	} {
+		if n < 0 {
+			out = append(out, fmt.Sprintf("client.%s %d must not be negative", key, n))
+		}
+	}
+	return out
+}
+
+// minHeartbeatTTL is the shortest lease of a node that makes sense: shorter ones
+// end while a busy machine only takes its time.
+const minHeartbeatTTL = time.Second
+
+// heartbeatProblems says what is wrong with the leases of nodes.
+func (s *Server) heartbeatProblems() []string {
+	var out []string
+	if d := Duration(s.HeartbeatGrace, 0); d < 0 {
+		out = append(out, fmt.Sprintf("server.heartbeat_grace %q must not be negative", s.HeartbeatGrace))
+	}
+	if d := Duration(s.MinHeartbeatTTL, minHeartbeatTTL); d < minHeartbeatTTL {
+		out = append(out, fmt.Sprintf("server.min_heartbeat_ttl %q must be %s or more", s.MinHeartbeatTTL, minHeartbeatTTL))
+	}
+	return out
+}

@@ -1,0 +1,60 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/drover-project/drover/core/config"
+)
+
+func merged(t *testing.T, text string) *config.Config {
+	t.Helper()
+	c := config.DevDefaults()
+	if err := c.Merge("a.hcl", []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) > 0 {
+		t.Fatalf("warnings %v", c.Warnings)
+	}
+	return c
+}
+
+func TestSetsOfCoresAreRead(t *testing.T) {
+	c := merged(t, `client {
+  reserved { cores = "0, 2-3,2" }
+  reservable_cores = "1-4"
+}`)
+	if err := c.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Client.ReservedCores(); !slices.Equal(got, []uint16{0, 2, 3}) {
+		t.Errorf("reserved are %v", got)
+	}
+	if got := c.Client.CoresForTasks(); !slices.Equal(got, []uint16{1, 2, 3, 4}) {
+		t.Errorf("reservable are %v", got)
+	}
+	if got := config.DevDefaults().Client.CoresForTasks(); got != nil {
+		t.Errorf("unset, reservable are %v", got)
+	}
+}
+
+func TestCapacitiesAndLeasesThatMakeNoSenseAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"client {\nreserved { cores = \"3-1\" }\n}":     "client.reserved.cores",
+		`client { reservable_cores = "a" }`:             "client.reservable_cores",
+		"client {\nreserved { cores = \"0-70000\" }\n}": "client.reserved.cores",
+		`client { disk_free_mb = -1 }`:                  "client.disk_free_mb",
+		"client {\nreserved { memory = -1 }\n}":         "client.reserved.memory",
+		`server { heartbeat_grace = "-1s" }`:            "server.heartbeat_grace",
+		`server { min_heartbeat_ttl = "10ms" }`:         "server.min_heartbeat_ttl",
+		`server { min_heartbeat_ttl = "often" }`:        "server.min_heartbeat_ttl",
+	} {
+		if err := merged(t, text).Finish(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
