@@ -260,6 +260,56 @@ func TestAFailedAllocAsksForOneEvalOfItsJob(t *testing.T) {
 	})
 }
 
+// reports has the node say what its alloc's task does.
+func (s *servers) reports(t *testing.T, ctx context.Context, alloc, status, task string) {
+	t.Helper()
+	u := &model.Allocation{ID: alloc, ClientStatus: status, TaskStates: map[string]*model.TaskState{"t": {State: task}}}
+	if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.Allocation{u}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOfTwoAllocsForOnePlaceTheSchedulerHearsWhenOneBeginsToRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, "n1")
+		s.place(t, "n1", "first")
+		s.log.write(t, &fsm.ApplyPlan{Placed: []*model.Allocation{{
+			ID: "second", PreviousAllocation: "first", Namespace: "default", JobID: "web", TaskGroup: "g", NodeID: "n1",
+			JobVersion: s.store.View().JobByID("default", "web").Version, DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusPending,
+		}}})
+		asked := func() int {
+			n := 0
+			for e := range s.store.View().Evals() {
+				if e.TriggeredBy == model.EvalTriggerReconnect {
+					n++
+				}
+			}
+			return n
+		}
+		for i, step := range []struct {
+			alloc, status, task string
+			want                int
+		}{
+			{"second", "running", "pending", 0}, // its task is to be restarted
+			{"second", "running", "running", 1},
+			{"second", "running", "running", 1}, // no news
+			{"first", "running", "pending", 1},
+			{"first", "running", "running", 2},
+		} {
+			s.reports(t, ctx, step.alloc, step.status, step.task)
+			if got := asked(); got != step.want {
+				t.Fatalf("step %d: the scheduler was asked %d times, want %d", i, got, step.want)
+			}
+		}
+		s.log.write(t, &fsm.ApplyPlan{Stopped: []*state.AllocStop{{ID: "second", DesiredStatus: model.AllocDesiredStatusStop}}})
+		s.reports(t, ctx, "first", "running", "pending")
+		s.reports(t, ctx, "first", "running", "running")
+		if got := asked(); got != 2 {
+			t.Fatalf("it was asked for an alloc that has its place for itself: %d", got)
+		}
+	})
+}
+
 func TestANodeThatFallsSilentIsDownUntilItBeatsAndMayNotUpdateMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		s.register(t, "n1")

@@ -115,8 +115,8 @@ func (d *Dispatcher) commit(ctx context.Context, batch []*updateRequest) (uint64
 	return d.propose(ctx, cmd)
 }
 
-// evalsFor asks the scheduler once to look at each job of which an alloc failed
-// or came back.
+// evalsFor asks the scheduler once to look at each job of which an alloc failed,
+// came back, or serves for which another one is to go.
 func (d *Dispatcher) evalsFor(view *state.View, updates []*model.Allocation, now time.Time) []*model.Evaluation {
 	var evals []*model.Evaluation
 	seen := map[model.JobKey]bool{}
@@ -125,7 +125,7 @@ func (d *Dispatcher) evalsFor(view *state.View, updates []*model.Allocation, now
 		if old == nil || seen[old.JobKey()] {
 			continue
 		}
-		trigger := triggerOf(old, u)
+		trigger := triggerOf(view, old, u)
 		if trigger == "" {
 			continue
 		}
@@ -144,12 +144,49 @@ func (d *Dispatcher) evalsFor(view *state.View, updates []*model.Allocation, now
 }
 
 // triggerOf says why the scheduler must act on an update, "" if it need not.
-func triggerOf(old, u *model.Allocation) string {
+func triggerOf(view *state.View, old, u *model.Allocation) string {
 	switch {
 	case old.ClientStatus == model.AllocClientStatusUnknown && u.ClientStatus != model.AllocClientStatusUnknown:
 		return model.EvalTriggerReconnect
 	case u.ClientStatus == model.AllocClientStatusFailed && old.ClientStatus != u.ClientStatus && !old.ServerTerminalStatus():
 		return model.EvalTriggerRetryFailedAlloc
+	case hasRival(view, old) && beginsToServe(view, old, u):
+		return model.EvalTriggerReconnect
 	}
 	return ""
+}
+
+// hasRival reports whether another alloc may hold the same place: one of the two
+// was replaced while its node was out of reach, and which stays may depend on
+// which of them runs.
+func hasRival(view *state.View, a *model.Allocation) bool {
+	if a.ServerTerminalStatus() {
+		return false
+	}
+	for prev := view.AllocByID(a.PreviousAllocation); prev != nil; prev = view.AllocByID(prev.PreviousAllocation) {
+		if !prev.TerminalStatus() {
+			return true
+		}
+	}
+	next := view.AllocByID(a.NextAllocation)
+	return next != nil && !next.ServerTerminalStatus()
+}
+
+func beginsToServe(view *state.View, old, u *model.Allocation) bool {
+	job := view.JobByVersion(old.Namespace, old.JobID, old.JobVersion)
+	if job == nil {
+		return false
+	}
+	tg := job.LookupTaskGroup(old.TaskGroup)
+	if tg == nil {
+		return false
+	}
+	c := *old
+	if u.ClientStatus != "" {
+		c.ClientStatus = u.ClientStatus
+	}
+	if u.TaskStates != nil {
+		c.TaskStates = u.TaskStates
+	}
+	return c.Serves(tg) && !old.Serves(tg)
 }

@@ -242,7 +242,7 @@ func (e *Endpoint) job(ns, id string) (*model.Job, error) {
 }
 
 // EvaluateJob asks the scheduler to look at a job; ForceReschedule replaces its
-// failed allocs now.
+// failed allocs now, and those that are lost and were not to be replaced.
 func (e *Endpoint) EvaluateJob(ctx context.Context, req *api.JobEvaluateRequest) (*api.JobRegisterResponse, error) {
 	job, err := e.job(req.Namespace, req.JobID)
 	if err != nil {
@@ -259,7 +259,7 @@ func (e *Endpoint) EvaluateJob(ctx context.Context, req *api.JobEvaluateRequest)
 	if req.EvalOptions.ForceReschedule {
 		yes := true
 		for _, a := range e.Store.View().AllocsByJob(job.Namespace, job.ID) {
-			if a.ClientStatus == model.AllocClientStatusFailed && !a.ServerTerminalStatus() {
+			if a.ClientStatus == model.AllocClientStatusFailed && !a.ServerTerminalStatus() || a.ClientStatus == model.AllocClientStatusLost && a.NextAllocation == "" {
 				t := a.DesiredTransition
 				t.ForceReschedule = &yes
 				cmd.Transitions[a.ID] = t

@@ -247,6 +247,23 @@ func (a *Allocation) TerminalStatus() bool {
 	return a.ServerTerminalStatus() || a.ClientTerminalStatus()
 }
 
+// Serves reports whether the alloc does what it is there for, as its node says:
+// all tasks of its group that run for long do, or have ended well.
+func (a *Allocation) Serves(tg *TaskGroup) bool {
+	if a.ClientStatus != AllocClientStatusRunning {
+		return false
+	}
+	for _, t := range tg.Tasks {
+		if t.Lifecycle != nil && !t.Lifecycle.Sidecar {
+			continue
+		}
+		if s := a.TaskStates[t.Name]; s != nil && s.State != TaskStateRunning && !s.Successful() {
+			return false
+		}
+	}
+	return true
+}
+
 // Index returns the number in the alloc's name, or -1.
 func (a *Allocation) Index() int {
 	l := strings.LastIndexByte(a.Name, '[')

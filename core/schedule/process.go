@@ -146,7 +146,7 @@ func (p *process) stop(old *model.Allocation, desc, clientStatus string) *model.
 	a := p.stamp(old.Copy())
 	a.DesiredStatus, a.DesiredDescription = model.AllocDesiredStatusStop, desc
 	if clientStatus != "" {
-		a.ClientStatus = clientStatus
+		a.ClientStatus, a.ClientDescription = clientStatus, reconcile.DescLost
 	}
 	p.plan.NodeUpdate[a.NodeID] = append(p.plan.NodeUpdate[a.NodeID], a)
 	return a

@@ -202,6 +202,7 @@ func (s *script) job(id string, args map[string]string) {
 			tg.Disconnect.Replace = &replace
 		}
 	}
+	tg.PreventRescheduleOnLost = args["prevent"] == "true"
 	j.TaskGroups = []*model.TaskGroup{tg}
 	if old := s.v.JobByID("", id); old != nil {
 		j.Version = old.Version + 1
@@ -219,9 +220,15 @@ func (s *script) alloc(name string, args map[string]string) error {
 		done = true
 		c := a.Copy()
 		c.ClientStatus = cmp.Or(args["status"], c.ClientStatus)
+		if a.ClientStatus == model.AllocClientStatusUnknown && c.ClientStatus != a.ClientStatus {
+			c.FollowupEvalID = "" // as the state does
+		}
 		if c.ClientStatus == "running" && len(c.TaskStates) == 0 {
 			at := s.now
 			c.TaskStates = map[string]*model.TaskState{"t": {State: "running", StartedAt: &at}}
+		}
+		if state := args["task"]; state != "" {
+			c.TaskStates = map[string]*model.TaskState{"t": {State: state}}
 		}
 		if c.ClientTerminalStatus() {
 			at := s.now

@@ -211,6 +211,7 @@ func (tx *Tx) UpdateAllocFromClient(u *model.Allocation) error {
 		c.NetworkStatus = u.NetworkStatus
 	}
 	if old.ClientStatus == model.AllocClientStatusUnknown && c.ClientStatus != model.AllocClientStatusUnknown {
+		c.FollowupEvalID = "" // it was the one at the end of its time: the next is for the next failure
 		c.AllocStates = append(slices.Clip(c.AllocStates), reconnected(c.ClientStatus, u.ModifyTime))
 	}
 	if h := u.DeploymentStatus; h != nil && h.Healthy != nil {

@@ -215,6 +215,23 @@ func TestRoomIsFreeOnlyWhenTheNodeSaysSo(t *testing.T) {
 	}
 }
 
+func TestWhatAWaitForANodeWasToEndWithIsForgottenWhenTheAllocIsReported(t *testing.T) {
+	s := state.New()
+	register(t, s, job("web", 1))
+	place(t, s, alloc("a1", 0))
+	report(t, s, &model.Allocation{ID: "a1", ClientStatus: "running"})
+	unknown := s.View().AllocByID("a1").Copy()
+	unknown.ClientStatus, unknown.FollowupEvalID = "unknown", "timeout"
+	place(t, s, unknown)
+	if got := s.View().AllocByID("a1").FollowupEvalID; got != "timeout" {
+		t.Fatalf("the alloc waits for evaluation %q", got)
+	}
+	report(t, s, &model.Allocation{ID: "a1", ClientStatus: "running"})
+	if got := s.View().AllocByID("a1").FollowupEvalID; got != "" {
+		t.Errorf("the alloc is back and waits for evaluation %q: a failure would never be replaced", got)
+	}
+}
+
 func TestDeploymentCountersAndDeadlineFollowItsAllocs(t *testing.T) {
 	s := state.New()
 	register(t, s, job("web", 2))

@@ -507,3 +507,76 @@ func TestASystemJobThatFindsNoNodeHasDeployedNothing(t *testing.T) {
 		t.Errorf("without nodes the deployment is %s", r.Deployment.Status)
 	}
 }
+
+func TestTwoThatDoNotRunAreBothWaitedFor(t *testing.T) {
+	for _, by := range []string{model.ReconcileKeepOriginal, model.ReconcileKeepReplacement, model.ReconcileBestScore, model.ReconcileLongestRunning} {
+		b, first, second := pair(t, by)
+		for _, a := range []*model.Allocation{first, second} {
+			a.TaskStates = map[string]*model.TaskState{"t": {State: model.TaskStatePending}}
+		}
+		expect(t, reconcile.Service(b.Input))
+	}
+}
+
+func TestAnOriginalThatDoesNotRunYieldsToAReplacementThatDoes(t *testing.T) {
+	for _, by := range []string{model.ReconcileKeepOriginal, model.ReconcileKeepReplacement, model.ReconcileBestScore, model.ReconcileLongestRunning} {
+		b, first, _ := pair(t, by)
+		first.TaskStates["t"].State = model.TaskStatePending
+		expect(t, reconcile.Service(b.Input), "stop first: "+reconcile.DescReconnected)
+	}
+}
+
+func TestAnOriginalThatMigratesYieldsAtOnce(t *testing.T) {
+	b, first, second := pair(t, model.ReconcileKeepOriginal)
+	yes := true
+	first.DesiredTransition.Migrate = &yes
+	second.ClientStatus = model.AllocClientStatusPending
+	expect(t, reconcile.Service(b.Input), "stop first: "+reconcile.DescReconnected)
+}
+
+func TestNothingIsChosenWhileTheOriginalIsUnknown(t *testing.T) {
+	for _, by := range []string{model.ReconcileKeepOriginal, model.ReconcileKeepReplacement, model.ReconcileBestScore, model.ReconcileLongestRunning} {
+		b, first, _ := pair(t, by)
+		first.ClientStatus = model.AllocClientStatusUnknown
+		first.AllocStates = []*model.AllocState{{Field: "ClientStatus", Value: model.AllocClientStatusUnknown, Time: now}}
+		expect(t, reconcile.Service(b.Input))
+	}
+}
+
+func TestAReconnectedAllocThatFailsLaterIsReplaced(t *testing.T) {
+	b, first, second := pair(t, model.ReconcileKeepOriginal)
+	b.Job.TaskGroups[0].ReschedulePolicy = &model.ReschedulePolicy{Unlimited: true, Delay: time.Minute, DelayFunction: model.DelayFunctionConstant}
+	second.DesiredStatus = model.AllocDesiredStatusStop
+	first.ClientStatus, first.TaskStates, first.ModifyTime = model.AllocClientStatusFailed, nil, now.Add(-time.Hour).UnixNano()
+	expect(t, reconcile.Service(b.Input), "stop first: "+reconcile.DescRescheduled, "place j.g[0] v0 after first")
+}
+
+func TestWhatIsToStopOnANodeThatIsGoneIsLost(t *testing.T) {
+	b := newBench("service", 1)
+	b.alloc("a", 0, "n1")
+	old := b.alloc("old", 0, "n2")
+	old.DesiredStatus, old.DesiredDescription = model.AllocDesiredStatusStop, reconcile.DescUpdating
+	expect(t, reconcile.Service(b.Input))
+	b.nodes["n2"].Status = model.NodeStatusDown
+	r := reconcile.Service(b.Input)
+	expect(t, r, "stop old: "+reconcile.DescUpdating)
+	if r.Stop[0].ClientStatus != model.AllocClientStatusLost {
+		t.Errorf("the client status is %q", r.Stop[0].ClientStatus)
+	}
+}
+
+func TestALostAllocThatIsNotReplacedHoldsItsPlaceUntilSomebodyForcesIt(t *testing.T) {
+	b := newBench("service", 1)
+	no := false
+	b.Job.TaskGroups[0].Disconnect = &model.DisconnectStrategy{LostAfter: time.Hour, Replace: &no}
+	b.nodes["n1"].Status = model.NodeStatusDown
+	a := b.alloc("a", 0, "n1")
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescLost)
+	a.DesiredStatus, a.DesiredDescription, a.ClientStatus = model.AllocDesiredStatusStop, reconcile.DescLost, model.AllocClientStatusLost
+	for range 2 {
+		expect(t, reconcile.Service(b.Input))
+	}
+	yes := true
+	a.DesiredTransition.ForceReschedule = &yes
+	expect(t, reconcile.Service(b.Input), "place j.g[0] v0")
+}

@@ -4,65 +4,143 @@
 package reconcile
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
 )
 
-// reunite decides, for every alloc whose node is back and whose replacement
-// lives, which of the two stays, as the group's disconnect block says.
-func (r *run) reunite(s *slots, allocs []*model.Allocation, u *model.DesiredUpdates) {
-	var gone map[string]bool
-	var byID map[string]*model.Allocation
-	live := make(map[string]bool, len(s.live))
-	for _, a := range s.live {
-		live[a.ID] = true
-	}
-	for _, a := range s.live {
-		if a.NextAllocation == "" || gone[a.ID] {
-			continue
+// place is what one alloc of a group holds.
+type place struct {
+	name   string
+	canary bool
+}
+
+func (r *run) placeOf(a *model.Allocation) place { return place{a.Name, r.isCanary(a)} }
+
+// rivals returns the allocs of which more than one may hold a place: one that was
+// replaced while it was out of reach, and what came after it, oldest first.
+// allocs are ordered by age within a name.
+func (r *run) rivals(allocs []*model.Allocation) map[place][]*model.Allocation {
+	var out map[place][]*model.Allocation
+	for _, a := range allocs {
+		if a.NextAllocation != "" && !a.ServerTerminalStatus() {
+			if out == nil {
+				out = map[place][]*model.Allocation{}
+			}
+			out[r.placeOf(a)] = nil
 		}
-		if byID == nil {
-			byID, gone = make(map[string]*model.Allocation, len(allocs)), map[string]bool{}
-			for _, x := range allocs {
-				byID[x.ID] = x
+	}
+	if out == nil {
+		return nil
+	}
+	for _, a := range allocs {
+		if _, ok := out[r.placeOf(a)]; ok && !a.ServerTerminalStatus() {
+			out[r.placeOf(a)] = append(out[r.placeOf(a)], a)
+		}
+	}
+	maps.DeleteFunc(out, func(_ place, as []*model.Allocation) bool { return len(as) < 2 })
+	return out
+}
+
+// reunite decides between the rivals for one place, oldest first. Work that is done
+// holds the place, else what runs, else what came last. Who is unknown has no say
+// until its node has reported it, and costs nobody the place.
+func (r *run) reunite(s *slots, as []*model.Allocation) {
+	holder := as[len(as)-1]
+	var running []*model.Allocation
+	at := make(map[string]reach, len(as))
+	for _, a := range as {
+		if !a.ClientTerminalStatus() {
+			if at[a.ID] = r.reachOf(s.tg, a); at[a.ID] == inReach {
+				running = append(running, a)
 			}
 		}
-		heir := successor(a, byID, live)
-		if heir == nil || gone[heir.ID] {
-			continue
-		}
-		loser := heir
-		if !r.keepsOriginal(s.tg, a, heir) {
-			loser = a
-		}
-		gone[loser.ID] = true
-		r.stop(loser, DescReconnected, "")
-		u.Stop++
 	}
-	if len(gone) > 0 {
-		s.live = slices.DeleteFunc(s.live, func(a *model.Allocation) bool { return gone[a.ID] })
+	done := slices.IndexFunc(as, func(a *model.Allocation) bool { return r.done(a) && !r.outdated(a) })
+	switch {
+	case done >= 0:
+		holder = as[done]
+	case len(running) > 0:
+		holder = r.choose(s, running)
+	}
+	for _, a := range as {
+		switch {
+		case a == holder:
+			r.sortOne(s, a)
+		case a.ClientTerminalStatus():
+			if !r.done(a) && a.NextAllocation == "" {
+				r.dismiss(a) // its failure counts no more
+			}
+		case at[a.ID] == lost:
+			r.stop(a, DescLost, model.AllocClientStatusLost)
+			r.counts(a.TaskGroup).Stop++
+		case at[a.ID] == parted:
+			r.part(s.tg, a)
+		case at[a.ID] == inReach && (done >= 0 || r.loses(s.tg, a, running)):
+			r.dismiss(a)
+		default:
+			r.counts(a.TaskGroup).Ignore++ // beside the count
+		}
 	}
 }
 
-// successor returns the live alloc that took a's place, perhaps after others
-// that failed.
-func successor(a *model.Allocation, byID map[string]*model.Allocation, live map[string]bool) *model.Allocation {
-	for range len(byID) { // a chain has no more links than there are allocs
-		next := byID[a.NextAllocation]
-		if next == nil || live[next.ID] {
-			return next
+// dismiss ends an alloc whose place another one has.
+func (r *run) dismiss(a *model.Allocation) {
+	r.stop(a, DescReconnected, "")
+	r.counts(a.TaskGroup).Stop++
+	r.counts(a.TaskGroup).Reconnect++
+}
+
+// choose returns which of the allocs that run, oldest first, has the place.
+func (r *run) choose(s *slots, running []*model.Allocation) *model.Allocation {
+	i := slices.IndexFunc(running, func(a *model.Allocation) bool { return !r.loses(s.tg, a, running) })
+	for j := i + 1; j < len(running); j++ {
+		if !r.loses(s.tg, running[j], running) {
+			i = j // not decided yet: the youngest has it meanwhile
 		}
-		a = next
+	}
+	return running[max(i, 0)]
+}
+
+// loses reports whether one of the others takes the place of a.
+func (r *run) loses(tg *model.TaskGroup, a *model.Allocation, others []*model.Allocation) bool {
+	before := true
+	for _, b := range others {
+		switch {
+		case a == b:
+			before = false
+		case before && r.loser(tg, b, a) == a, !before && r.loser(tg, a, b) == a:
+			return true
+		}
+	}
+	return false
+}
+
+// loser returns which of two allocs goes, or nil while that cannot be said: the
+// one that shall stay does not run yet. An original that does not run, since its
+// machine was restarted, yields to a replacement that does.
+func (r *run) loser(tg *model.TaskGroup, original, heir *model.Allocation) *model.Allocation {
+	leaves := original.DesiredTransition.ShouldMigrate()
+	switch keeps := r.keepsOriginal(tg, original, heir); {
+	case leaves != heir.DesiredTransition.ShouldMigrate():
+		if leaves {
+			return original
+		}
+		return heir
+	case keeps && original.Serves(tg):
+		return heir
+	case heir.Serves(tg):
+		return original
 	}
 	return nil
 }
 
-// keepsOriginal reports whether the alloc that was out of reach stays and its heir goes.
+// keepsOriginal reports whether the alloc that was out of reach is the one to stay.
 func (r *run) keepsOriginal(tg *model.TaskGroup, original, heir *model.Allocation) bool {
-	if original.JobVersion != heir.JobVersion {
-		return original.JobVersion == r.Job.Version // an outdated one would be replaced anyway
+	if old := r.outdated(original); old != r.outdated(heir) {
+		return !old // an outdated one would be replaced anyway
 	}
 	if heir.DeploymentStatus.IsUnhealthy() {
 		return true

@@ -51,7 +51,7 @@ type Placement struct {
 type Stop struct {
 	Alloc        *model.Allocation
 	Description  string
-	ClientStatus string // "": left to the node
+	ClientStatus string // lost, or "": left to the node
 }
 
 // FollowUp is an evaluation to come.

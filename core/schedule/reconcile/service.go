@@ -59,6 +59,7 @@ func (r *run) stop(a *model.Allocation, desc, clientStatus string) {
 
 func (r *run) stopIfLive(a *model.Allocation, desc string) {
 	if a.TerminalStatus() {
+		r.bury(a)
 		return
 	}
 	status := ""
@@ -87,7 +88,6 @@ func (r *run) group(tg *model.TaskGroup, allocs []*model.Allocation) {
 	for _, a := range s.oldCanaries {
 		r.stopIfLive(a, DescNotNeeded)
 	}
-	r.reunite(s, allocs, u)
 	s.dropSurplus(r, u)
 	updates := s.planUpdates(r, u)
 	canarying := r.canaries(tg, s, updates, u)

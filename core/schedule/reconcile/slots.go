@@ -22,7 +22,6 @@ type slots struct {
 	canaries      []*model.Allocation // of the current deployment, beside the count
 	oldCanaries   []*model.Allocation // of a version that was given up
 	movedCanaries []*model.Allocation // stopped because they migrate; the next canaries take their places
-	disconnect    []*model.Allocation // out of reach, place given to a replacement
 }
 
 type leaver struct {
@@ -50,27 +49,55 @@ func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
 	slices.SortFunc(allocs, func(a, b *model.Allocation) int {
 		return cmp.Or(cmp.Compare(a.Index(), b.Index()), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ID, b.ID))
 	})
+	rivals := r.rivals(allocs)
 	for _, a := range allocs {
-		switch {
+		switch as := rivals[r.placeOf(a)]; {
 		case a.ServerTerminalStatus():
-			// history
-		case a.ClientTerminalStatus():
-			r.sortEnded(s, a)
+			r.sortHistory(s, a)
+		case len(as) > 0 && as[0] == a:
+			r.reunite(s, as)
+		case len(as) > 0: // decided with the oldest
 		default:
-			r.sortRunning(s, a)
+			r.sortOne(s, a)
 		}
 	}
 	return s
 }
 
+// sortHistory: what shall end holds no place, unless it is lost and not to be replaced.
+func (r *run) sortHistory(s *slots, a *model.Allocation) {
+	if r.holdsThoughLost(s.tg, a) {
+		s.kept = append(s.kept, a)
+		r.counts(a.TaskGroup).Ignore++
+		return
+	}
+	r.bury(a)
+}
+
+// sortOne sorts an alloc that has its place for itself.
+func (r *run) sortOne(s *slots, a *model.Allocation) {
+	if a.ClientTerminalStatus() {
+		r.sortEnded(s, a)
+	} else {
+		r.sortRunning(s, a)
+	}
+}
+
+// done reports whether the work of a batch alloc is done.
+func (r *run) done(a *model.Allocation) bool {
+	return r.Job.Type == model.JobTypeBatch && a.ClientStatus == model.AllocClientStatusComplete
+}
+
+// outdated reports whether the alloc runs what the job has no more.
+func (r *run) outdated(a *model.Allocation) bool {
+	return a.JobVersion != r.Job.Version && !SameRuntime(r.jobOf(a), r.Job, a.TaskGroup)
+}
+
 func (r *run) sortEnded(s *slots, a *model.Allocation) {
-	batch := r.Job.Type == model.JobTypeBatch
 	outdated := r.givenUp(a)
 	switch {
-	case a.NextAllocation != "":
-		// replaced already
 	case a.ClientStatus == model.AllocClientStatusComplete:
-		if batch && !outdated {
+		if r.done(a) && !outdated {
 			s.kept = append(s.kept, a)
 			r.counts(a.TaskGroup).Ignore++
 		}
@@ -131,16 +158,10 @@ func (r *run) followUp(at time.Time, trigger, desc string) string {
 }
 
 func (r *run) sortRunning(s *slots, a *model.Allocation) {
-	n := r.Node(a.NodeID)
-	if n == nil || n.TerminalStatus() || n.Status == model.NodeStatusDisconnected {
-		r.sortOutOfReach(s, a, n)
-		return
-	}
-	u := r.counts(a.TaskGroup)
+	at := r.reachOf(s.tg, a)
 	switch {
-	case a.ClientStatus == model.AllocClientStatusUnknown:
-		u.Reconnect++
-		s.live = append(s.live, a)
+	case at != inReach:
+		r.sortSilent(s, a, at)
 	case r.isCanary(a):
 		r.sortCanary(s, a)
 	case a.DesiredTransition.ShouldMigrate():
@@ -166,72 +187,6 @@ func (r *run) sortCanary(s *slots, a *model.Allocation) {
 	r.counts(a.TaskGroup).Ignore++
 }
 
-// sortOutOfReach decides about an alloc whose node is gone or does not answer.
-func (r *run) sortOutOfReach(s *slots, a *model.Allocation, n *model.Node) {
-	lost := &leaver{alloc: a, desc: DescLost, clientStatus: model.AllocClientStatusLost}
-	patience, replace := tolerance(s.tg)
-	since, known := unknownSince(a)
-	switch {
-	case n == nil || patience == 0:
-	case a.ClientStatus == model.AllocClientStatusUnknown && (!known || r.Now.Before(since.Add(patience))):
-		if replace {
-			s.disconnect = append(s.disconnect, a)
-		} else {
-			s.kept = append(s.kept, a)
-		}
-		r.counts(a.TaskGroup).Ignore++
-		return
-	case a.ClientStatus == model.AllocClientStatusRunning && n.Status == model.NodeStatusDisconnected:
-		r.disconnect(s, a, patience, replace)
-		return
-	}
-	if s.tg.PreventRescheduleOnLost {
-		r.stop(a, DescLost, model.AllocClientStatusUnknown)
-		r.counts(a.TaskGroup).Stop++
-		s.kept = append(s.kept, a)
-		return
-	}
-	s.leaving = append(s.leaving, lost)
-}
-
-func (r *run) disconnect(s *slots, a *model.Allocation, patience time.Duration, replace bool) {
-	c := a.Copy()
-	c.ClientStatus = model.AllocClientStatusUnknown
-	c.ClientDescription = DescUnknown
-	c.AllocStates = append(slices.Clone(a.AllocStates), &model.AllocState{
-		Field: "ClientStatus", Value: model.AllocClientStatusUnknown, Time: r.Now,
-	})
-	c.FollowupEvalID = r.followUp(r.Now.Add(patience), model.EvalTriggerMaxDisconnectTimeout, DescDisconnected)
-	r.res.Changed = append(r.res.Changed, c)
-	r.counts(a.TaskGroup).Disconnect++
-	if !replace {
-		s.kept = append(s.kept, a)
-		return
-	}
-	s.leaving = append(s.leaving, &leaver{alloc: a, vacant: true})
-}
-
-// tolerance returns how long the group's allocs may be out of reach before they
-// are lost, and whether they are replaced meanwhile.
-func tolerance(tg *model.TaskGroup) (time.Duration, bool) {
-	if d := tg.Disconnect; d != nil {
-		return d.LostAfter, d.Replace == nil || *d.Replace
-	}
-	if tg.MaxClientDisconnect != nil {
-		return *tg.MaxClientDisconnect, true
-	}
-	return 0, false
-}
-
-func unknownSince(a *model.Allocation) (time.Time, bool) {
-	for _, s := range slices.Backward(a.AllocStates) {
-		if s.Field == "ClientStatus" && s.Value == model.AllocClientStatusUnknown {
-			return s.Time, true
-		}
-	}
-	return time.Time{}, false
-}
-
 // held returns how many places of the count are taken.
 func (s *slots) held() int {
 	n := len(s.live) + len(s.kept)
@@ -244,7 +199,7 @@ func (s *slots) held() int {
 }
 
 // dropSurplus stops what exceeds the count: first what would be replaced, then
-// old versions whose name a new one carries, then old versions, then the highest
+// what nobody has heard of, then old versions whose name a new one carries, then old versions, then the highest
 // indexes; of equals the youngest.
 func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 	over := s.held() - s.tg.Count
@@ -254,6 +209,15 @@ func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 			over--
 		}
 	}
+	s.kept = slices.DeleteFunc(s.kept, func(a *model.Allocation) bool {
+		if over <= 0 || a.ClientStatus != model.AllocClientStatusUnknown {
+			return false
+		}
+		over--
+		r.stop(a, DescNotNeeded, "")
+		u.Stop++
+		return true
+	})
 	if over <= 0 {
 		return
 	}

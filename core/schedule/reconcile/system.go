@@ -42,6 +42,10 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 	for _, a := range allocs {
 		switch {
 		case a.ServerTerminalStatus():
+			r.bury(a)
+			if a.ClientStatus == model.AllocClientStatusLost && a.NextAllocation == "" { // it may run there still: the next one waits for its end
+				previous[a.NodeID] = a
+			}
 		case a.ClientTerminalStatus():
 			if r.Job.Type == model.JobTypeSysBatch && !r.givenUp(a) {
 				held[a.NodeID] = true
@@ -55,7 +59,7 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 			stops := len(r.res.Stop)
 			keeps, old := r.systemAlloc(tg, a, u)
 			held[a.NodeID] = keeps || held[a.NodeID]
-			if len(r.res.Stop) == stops {
+			if len(r.res.Stop) == stops && r.reachOf(tg, a) == inReach {
 				live = append(live, a)
 			}
 			if old {
@@ -84,14 +88,17 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 // systemAlloc decides about one running alloc and reports whether it keeps its
 // node, and whether it is to be replaced there by one of the new version.
 func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.DesiredUpdates) (keeps, outdated bool) {
-	n := r.Node(a.NodeID)
+	n, at := r.Node(a.NodeID), r.reachOf(tg, a)
 	switch {
-	case n == nil || n.TerminalStatus():
+	case at == lost:
 		r.stop(a, DescLost, model.AllocClientStatusLost)
 		u.Stop++
-	case n.Status == model.NodeStatusDisconnected:
-		u.Ignore++
+	case at == parted:
+		r.part(tg, a)
 		return true, false // it comes back with its node
+	case at != inReach:
+		u.Ignore++
+		return true, false
 	case a.DesiredTransition.ShouldMigrate():
 		r.stop(a, DescMigrating, "")
 		u.Stop++
