@@ -60,6 +60,8 @@ const (
 	// maxAppendEntries also bounds a batch of ApplyBatch: beyond 512 the
 	// spikes show no gain.
 	maxAppendEntries = 512
+	// devCachedEntries is how many entries an agent for development keeps beside its log.
+	devCachedEntries = 32
 	// keepSnapshots is how many finished snapshots stay on disk.
 	keepSnapshots = 2
 	// memoryAddress is the address of a server that talks to nobody.

@@ -62,8 +62,13 @@ func openStores(cfg Config, logger hclog.Logger) (stores, error) {
 		return stores{}, errors.Join(fmt.Errorf("open the snapshots in %s: %w", cfg.DataDir, err), badger.Close())
 	}
 	// The cache spares the disk the reads that replicate and apply what was
-	// just written.
-	cached, err := raft.NewLogCache(maxAppendEntries, badger)
+	// just written. An agent for development has nobody to replicate to, and what
+	// the cache holds stays in memory after the work is done.
+	entries := maxAppendEntries
+	if cfg.Dev {
+		entries = devCachedEntries
+	}
+	cached, err := raft.NewLogCache(entries, badger)
 	if err != nil {
 		return stores{}, errors.Join(err, badger.Close())
 	}

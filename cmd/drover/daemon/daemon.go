@@ -95,6 +95,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	d.cancel = cancel
 	d.addSources()
 	d.work.Go(func() { d.metrics.Run(run) })
+	d.work.Go(func() { releaseAtRest(run) })
 	if d.api, err = d.newAPI(); err != nil {
 		return nil, err
 	}

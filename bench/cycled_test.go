@@ -1,0 +1,159 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// cycledJobs is how many jobs come, run and are collected.
+const cycledJobs = 1000
+
+// BenchmarkCycledJobs measures what an agent keeps of work that is over: the
+// memory of a fresh agent after a first job, and of the same agent a minute after
+// 1,000 short jobs have run and were collected. DROVER_BENCH_HEAP names a file
+// for the heap profile at the end.
+func BenchmarkCycledJobs(b *testing.B) {
+	source := os.Getenv("DROVER_BENCH_BIN")
+	if source == "" {
+		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/agent.sh")
+	}
+	for b.Loop() {
+		a := startAgent(b, copyBinaries(b, source))
+		a.cycle(b, 10)
+		a.collect(b)
+		settle()
+		a.reportKept(b, "before-")
+		a.cycle(b, cycledJobs)
+		a.reportKept(b, "busy-")
+		a.collect(b)
+		time.Sleep(time.Minute)
+		a.reportKept(b, "after-")
+		if file := os.Getenv("DROVER_BENCH_HEAP"); file != "" {
+			a.saveHeap(b, file)
+		}
+		a.stop()
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// cycle runs n batch jobs of one task that ends at once, eight at a time, and
+// waits until all are dead.
+func (a *agent) cycle(b *testing.B, n int) {
+	b.Helper()
+	ids := make(chan int)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range ids {
+				a.registerBatch(b, fmt.Sprintf("cycled-%d", i))
+			}
+		})
+	}
+	for i := range n {
+		ids <- i
+	}
+	close(ids)
+	wg.Wait()
+	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		var jobs []struct{ Status string }
+		if err := a.get("/v1/jobs", &jobs); err != nil {
+			b.Fatal(err)
+		}
+		live := 0
+		for _, j := range jobs {
+			if j.Status != "dead" {
+				live++
+			}
+		}
+		if live == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			b.Fatalf("%d of %d jobs have not ended", live, n)
+		}
+	}
+}
+
+func (a *agent) registerBatch(b *testing.B, id string) {
+	task := map[string]any{
+		"Name": "true", "Driver": "raw_exec", "Config": map[string]any{"command": "/bin/true"},
+		"Resources": map[string]any{"CPU": 2, "MemoryMB": 10}, "LogConfig": map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1},
+	}
+	group := map[string]any{"Name": "g", "Count": 1, "EphemeralDisk": map[string]any{"SizeMB": 10}, "Tasks": []any{task}}
+	body, err := json.Marshal(map[string]any{"Job": map[string]any{
+		"ID": id, "Name": id, "Type": "batch", "Datacenters": []string{"*"}, "TaskGroups": []any{group},
+	}})
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	r, err := http.Post(a.url+"/v1/jobs", "application/json", bytes.NewReader(body))
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		b.Errorf("register: %s", r.Status)
+	}
+}
+
+// collect removes what is over, on the server and on the node, and waits until it is gone.
+func (a *agent) collect(b *testing.B) {
+	b.Helper()
+	for _, path := range []string{"/v1/system/gc", "/v1/client/gc"} {
+		r, err := http.NewRequest(http.MethodPut, a.url+path, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	a.wait(b, "an empty list of jobs", func() bool {
+		var jobs []struct{ ID string }
+		return a.get("/v1/jobs", &jobs) == nil && len(jobs) == 0
+	})
+}
+
+// reportKept reports the memory of the agent's own process, and of it and its helpers.
+func (a *agent) reportKept(b *testing.B, prefix string) {
+	var self struct {
+		Stats map[string]map[string]string `json:"stats"`
+	}
+	if err := a.get("/v1/agent/self", &self); err != nil {
+		b.Fatal(err)
+	}
+	b.Logf("%s runtime: %v", prefix, self.Stats["runtime"])
+	b.ReportMetric(float64(field(a.cmd.Process.Pid, "status", "VmRSS"))/1024, prefix+"rss-MiB")
+	b.ReportMetric(float64(a.pss())/(1<<20), prefix+"pss-MiB")
+}
+
+func (a *agent) saveHeap(b *testing.B, file string) {
+	b.Helper()
+	r, err := http.Get(a.url + "/v1/agent/pprof/heap?gc=1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Body.Close()
+	f, err := os.Create(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.Copy(f, r.Body); err != nil {
+		b.Fatal(err)
+	}
+}
