@@ -38,6 +38,10 @@ type Config struct {
 	// alone; empty with a Listener means that a leader must add this server.
 	Bootstrap []Server
 
+	// Expected says that this server has taken part before: a log that is empty
+	// then is refused, since it was lost.
+	Expected bool
+
 	// Machine is what the log is applied to.
 	Machine StateMachine
 	// Logger receives raft's words. Nil means none are logged.

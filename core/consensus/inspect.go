@@ -46,7 +46,7 @@ func OpenLog(dir string) (*Log, error) {
 	if _, err := os.Stat(filepath.Join(dir, "log")); err != nil {
 		return nil, errdefs.NotFoundf("%s holds no log of a server: %w", dir, err)
 	}
-	store, err := badgerlog.Open(badgerlog.Config{Dir: filepath.Join(dir, "log"), Profile: badgerlog.ProfileDev})
+	store, err := badgerlog.Open(badgerlog.Config{Dir: filepath.Join(dir, "log"), Profile: badgerlog.ProfileDev, Damaged: true})
 	if err != nil {
 		return nil, fmt.Errorf("open the log (an agent that uses it has to be stopped first): %w", err)
 	}
@@ -137,4 +137,36 @@ func (l *Log) restoreNewest(machine StateMachine, last uint64) (uint64, error) {
 		return meta.Index, nil
 	}
 	return 0, nil
+}
+
+// Members returns the servers that the log in the data directory of a stopped
+// server's consensus knows, an error of class NotFound if there is no log.
+func Members(dir string) ([]Server, error) {
+	l, err := OpenLog(dir)
+	if err != nil {
+		return nil, err
+	}
+	members, err := l.members()
+	return members, errors.Join(err, l.Close())
+}
+
+func (l *Log) members() ([]Server, error) {
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(l.dir, keepSnapshots, hclog.NewNullLogger())
+	if err != nil {
+		return nil, fmt.Errorf("open the snapshots: %w", err)
+	}
+	conf := raft.DefaultConfig()
+	conf.LocalID = "reader"
+	conf.Logger = hclog.NewNullLogger()
+	conf.NoSnapshotRestoreOnStart = true
+	_, transport := raft.NewInmemTransport(memoryAddress)
+	found, err := raft.GetConfiguration(conf, adapter{}, l.store, l.store, snapshots, transport)
+	if err != nil {
+		return nil, fmt.Errorf("read the members of the log: %w", err)
+	}
+	var out []Server
+	for _, s := range found.Servers {
+		out = append(out, Server{ID: string(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
+	}
+	return out, nil
 }

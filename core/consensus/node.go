@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Node is this server's part in the log. Its methods may be used by many
@@ -80,6 +82,10 @@ func (n *Node) bootstrap(cfg Config, conf *raft.Config) error {
 	}
 	if exists {
 		return nil
+	}
+	if cfg.Expected {
+		return errdefs.FailedPreconditionf("the log in %s is empty, though this server has taken part before: the log was removed, or its disk is not mounted. "+
+			"Put it back from a backup, or start with an empty data directory and restore a snapshot", cfg.DataDir)
 	}
 	var first raft.Configuration
 	for _, m := range members {

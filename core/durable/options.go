@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package durable owns what every badger of Drover has in common: how it is
-// opened, and when its disk has room to write. It does not own what is stored.
-// The packages that hold one (core/consensus/badgerlog, core/agent/local) and
-// those that write to it import it.
+// opened, and when its disk has room to write; and the writing of small files that
+// survive a power cut. It does not own what is stored. The packages that hold a
+// badger (core/consensus/badgerlog, core/agent/local) or such a file
+// (core/auth/keyring, core/server) import it.
 package durable
 
 import (
@@ -55,6 +56,7 @@ func Options(dir string, profile Profile, logger hclog.Logger) badger.Options {
 		WithBlockCacheSize(0).
 		WithIndexCacheSize(0).
 		WithMetricsEnabled(false).
+		WithChecksumVerificationMode(options.OnBlockRead).
 		WithNumGoroutines(1).
 		WithNumCompactors(2).
 		WithNumMemtables(2).

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -94,21 +93,24 @@ func (ids) NewID() string { return uuid.NewString() }
 
 // New opens the log and builds everything on it.
 func New(cfg Config) (*Server, error) {
-	id, err := serverID(cfg.DataDir)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{cfg: cfg, id: id, store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), workers: newPool(cfg.Workers)}
 	raftDir := ""
 	if cfg.DataDir != "" {
 		raftDir = filepath.Join(cfg.DataDir, "raft")
 	}
+	who, err := readIdentity(cfg.DataDir, raftDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, id: who.id, store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), workers: newPool(cfg.Workers)}
 	s.raft, err = consensus.Open(consensus.Config{
-		NodeID: id, DataDir: raftDir, Dev: cfg.Dev, Machine: fsm.New(s.store, cfg.Logger.Named("fsm")), Logger: cfg.Logger,
+		NodeID: who.id, DataDir: raftDir, Expected: who.known, Dev: cfg.Dev, Machine: fsm.New(s.store, cfg.Logger.Named("fsm")), Logger: cfg.Logger,
 		SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.TrailingLogs,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := who.keep(); err != nil {
+		return nil, errors.Join(err, s.raft.Close())
 	}
 	keys, err := keyring.Open(cfg.DataDir)
 	if err != nil {
@@ -244,31 +246,4 @@ type raft struct{ *consensus.Node }
 func (r raft) HasLeader() bool {
 	_, known := r.Leader()
 	return known
-}
-
-// serverID reads the server's id from its data directory, or mints one.
-func serverID(dir string) (string, error) {
-	if dir == "" {
-		return uuid.NewString(), nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make the server's directory: %w", err)
-	}
-	path := filepath.Join(dir, "server-id")
-	b, err := os.ReadFile(path)
-	if err == nil {
-		if id, err := uuid.Parse(string(b)); err == nil {
-			return id.String(), nil
-		}
-		return "", fmt.Errorf("%s holds no id: restore the file, or remove the data directory to start an empty server", path)
-	}
-	if !os.IsNotExist(err) {
-		return "", fmt.Errorf("read the server's id: %w", err)
-	}
-	id := uuid.NewString()
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, []byte(id), 0o600); err != nil {
-		return "", fmt.Errorf("write the server's id: %w", err)
-	}
-	return id, os.Rename(tmp, path)
 }

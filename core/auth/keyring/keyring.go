@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -78,25 +79,11 @@ func readOrWrite(path string, fresh []byte) ([]byte, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the keyring: %w", err)
 	}
-	tmp := path + ".new"
-	if err := writeSynced(tmp, fresh); err != nil {
-		return nil, fmt.Errorf("write the key of the keyring: %w", err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
+	// A key that a power cut loses would lose every variable.
+	if err := durable.WriteFile(path, fresh, 0o600); err != nil {
 		return nil, fmt.Errorf("write the key of the keyring: %w", err)
 	}
 	return fresh, nil
-}
-
-// writeSynced leaves a file that is whole on the disk: a key that a crash loses
-// would lose every variable.
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func newAEAD(secret []byte) (cipher.AEAD, error) {

@@ -25,6 +25,8 @@ type Config struct {
 	Profile Profile
 	// Logger receives badger's errors. Nil means none are logged.
 	Logger hclog.Logger
+	// Damaged opens a store that has lost commits, for who looks for the fault.
+	Damaged bool
 }
 
 // Store is a raft.LogStore and a raft.StableStore. It may be used by many
@@ -35,6 +37,11 @@ type Store struct {
 	// writes is held for reading by every write and for writing while
 	// prefixes are dropped, during which badger refuses writes.
 	writes sync.RWMutex
+
+	// commits is held during a commit and guards what counts them: see mark.go.
+	commits sync.Mutex
+	count   uint64
+	mark    *os.File
 
 	// mu guards what follows. It is never held across a call of badger that
 	// may wait for the disk.
@@ -70,8 +77,11 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("open the raft log in %s (is another agent using this directory?): %w", cfg.Dir, err)
 	}
 	s := &Store{db: db}
-	if err := s.load(); err != nil {
+	if err := s.openMark(MarkFile(cfg.Dir), cfg.Damaged); err != nil {
 		return nil, errors.Join(err, db.Close())
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -80,7 +90,11 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) Close() error {
 	s.writes.Lock()
 	defer s.writes.Unlock()
-	if err := s.db.Close(); err != nil {
+	err := s.db.Close()
+	if s.mark != nil {
+		err = errors.Join(err, s.mark.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("close the raft log: %w", err)
 	}
 	return nil

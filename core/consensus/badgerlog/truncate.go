@@ -69,14 +69,14 @@ func (s *Store) deleteBack(lo, hi uint64) error {
 func (s *Store) deleteKeys(epoch uint32, lo, hi uint64) error {
 	s.writes.RLock()
 	defer s.writes.RUnlock()
-	batch := s.db.NewWriteBatch()
-	defer batch.Cancel()
-	for index := hi; index >= lo; index-- {
-		if err := batch.Delete(logKey(epoch, index)); err != nil {
-			return err
+	return s.commit(func(batch *badger.WriteBatch) error {
+		for index := hi; index >= lo; index-- {
+			if err := batch.Delete(logKey(epoch, index)); err != nil {
+				return err
+			}
 		}
-	}
-	return batch.Flush()
+		return nil
+	})
 }
 
 // dropBelow frees the disk of every segment that lies wholly below floor.

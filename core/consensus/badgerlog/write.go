@@ -20,17 +20,17 @@ const entryInPieces = 2
 // writeEntries writes in the order of logs. badger commits the transactions of
 // a batch in order, so a crash leaves a prefix.
 func (s *Store) writeEntries(epoch uint32, floor uint64, logs []*raft.Log) error {
-	batch := s.db.NewWriteBatch()
-	defer batch.Cancel()
-	for _, log := range logs {
-		if log.Index < floor {
-			return errdefs.FailedPreconditionf("entry %d lies below %d, the first index that this log still takes", log.Index, floor)
+	return s.commit(func(batch *badger.WriteBatch) error {
+		for _, log := range logs {
+			if log.Index < floor {
+				return errdefs.FailedPreconditionf("entry %d lies below %d, the first index that this log still takes", log.Index, floor)
+			}
+			if err := putEntry(batch, epoch, log); err != nil {
+				return err
+			}
 		}
-		if err := putEntry(batch, epoch, log); err != nil {
-			return err
-		}
-	}
-	return batch.Flush()
+		return nil
+	})
 }
 
 // putEntry writes the pieces of a large entry before its head, so that an entry
@@ -100,5 +100,5 @@ func readPieces(txn *badger.Txn, epoch uint32, index uint64, head []byte) ([]byt
 
 // set writes one key and returns once it is on disk. The caller holds writes.
 func (s *Store) set(key, value []byte) error {
-	return s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) })
+	return s.commit(func(batch *badger.WriteBatch) error { return batch.Set(key, value) })
 }

@@ -1,0 +1,126 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package badgerlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// The number of commits is kept twice: in the database, written with each commit,
+// and in a small file beside it, written after each commit. Badger cuts its journal
+// at the first record that it cannot read, and says nothing. The file then counts
+// more commits than the database, and the store refuses to open: what is missing
+// was acknowledged.
+//
+// The file is not synced. A crash of the process loses nothing of it; after a power
+// cut it may be older than the database, which is always allowed.
+
+// countKey holds the number of commits in the database.
+var countKey = []byte("n")
+
+const markLen = 8 + 4 // the count and its checksum
+
+// MarkFile is the file that counts the commits of the store in dir.
+func MarkFile(dir string) string { return dir + ".mark" }
+
+// openMark compares the file with the database and keeps it open for the next commits.
+func (s *Store) openMark(path string, ignore bool) error {
+	count, err := s.readCount()
+	if err != nil {
+		return err
+	}
+	s.count = count
+	if ignore {
+		return nil
+	}
+	marked, err := readMark(path)
+	if err != nil {
+		return err
+	}
+	if marked > count {
+		return errdefs.Internalf("the raft log ends at its commit %d, but %d were acknowledged: a record in between is damaged or files are missing. "+
+			"Restore the data directory from a backup, or start with an empty one and restore a snapshot; to go on without what is missing, remove %s", count, marked, path)
+	}
+	if s.mark, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600); err != nil {
+		return fmt.Errorf("open the count of the raft log's commits: %w", err)
+	}
+	return s.writeMark()
+}
+
+// readMark returns the count of the file, 0 if there is none or it is damaged
+// itself: a damaged count says nothing about the log.
+func readMark(path string) (uint64, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the count of the raft log's commits: %w", err)
+	}
+	if len(b) != markLen || crc32.ChecksumIEEE(b[:8]) != binary.BigEndian.Uint32(b[8:]) {
+		return 0, nil
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+func (s *Store) writeMark() error {
+	if s.mark == nil {
+		return nil
+	}
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, markLen), s.count)
+	if _, err := s.mark.WriteAt(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)), 0); err != nil {
+		return fmt.Errorf("write the count of the raft log's commits: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) readCount() (count uint64, err error) {
+	err = s.db.View(func(txn *badger.Txn) error {
+		item, err := txn.Get(countKey)
+		if err != nil {
+			return err
+		}
+		return item.Value(func(b []byte) error {
+			if len(b) != 8 {
+				return errdefs.Internalf("the number of the raft log's commits has %d bytes, not 8", len(b))
+			}
+			count = binary.BigEndian.Uint64(b)
+			return nil
+		})
+	})
+	if err != nil && !errors.Is(err, badger.ErrKeyNotFound) {
+		return 0, fmt.Errorf("read the number of the raft log's commits: %w", err)
+	}
+	return count, nil
+}
+
+// commit writes what fill puts into a batch, counts it, and returns once all of it
+// is on disk. A batch that is larger than one transaction of badger is written as
+// several in order, its count with the last. The caller holds writes.
+func (s *Store) commit(fill func(*badger.WriteBatch) error) error {
+	s.commits.Lock()
+	defer s.commits.Unlock()
+	batch := s.db.NewWriteBatch()
+	defer batch.Cancel()
+	if err := fill(batch); err != nil {
+		return err
+	}
+	if err := batch.Set(countKey, binary.BigEndian.AppendUint64(nil, s.count+1)); err != nil {
+		return err
+	}
+	if err := batch.Flush(); err != nil {
+		return err
+	}
+	s.count++
+	return s.writeMark()
+}
