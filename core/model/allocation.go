@@ -193,6 +193,7 @@ const (
 	TaskClientReconnected        = "Reconnected"
 	TaskWaitingShuttingDownDelay = "Waiting for shutdown delay"
 	TaskSkippingShutdownDelay    = "Skipping shutdown delay"
+	TaskMaxRunDuration           = "Max Run Duration Exceeded"
 	AllocHealthy                 = "Alloc Unhealthy"
 )
 

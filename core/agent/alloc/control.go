@@ -106,7 +106,7 @@ func (r *Runner) Restart(name string, dead bool) error {
 	if err != nil {
 		return err
 	}
-	if task.Ending(r.group, r.states(), r.stop) {
+	if task.Ending(r.group, r.states(), r.wanted(r.cfg.Now())) {
 		return errdefs.FailedPreconditionf("Task not running")
 	}
 	var e effects

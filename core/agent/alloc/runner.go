@@ -47,7 +47,7 @@ type Runner struct {
 	tasks    map[string]*taskRun
 	stop     task.StopRequest
 	health   *model.AllocDeploymentStatus
-	healthAt *time.Timer
+	look     *time.Timer // when to settle again at the latest; see settle
 	ended    bool
 	begun    bool // Start was called; until then nothing is done
 	closed   bool
@@ -167,8 +167,8 @@ func (r *Runner) Close() {
 			t.timer.Stop()
 		}
 	}
-	if r.healthAt != nil {
-		r.healthAt.Stop()
+	if r.look != nil {
+		r.look.Stop()
 	}
 	r.mu.Unlock()
 	r.cancel()
@@ -229,8 +229,9 @@ func (r *Runner) settle(e *effects) {
 	if r.closed || !r.begun {
 		return
 	}
+	now := r.cfg.Now()
 	for {
-		actions := task.Order(r.group, r.states(), r.stop)
+		actions := task.Order(r.group, r.states(), r.wanted(now))
 		if len(actions) == 0 {
 			break
 		}
@@ -238,7 +239,7 @@ func (r *Runner) settle(e *effects) {
 			r.step(a.Task, a.Event, e)
 		}
 	}
-	r.judge(e)
+	r.lookAgain(now, r.judge(now, e), task.Expiry(r.group, r.states()))
 	r.saveTasks()
 	r.cfg.Publish(r.view())
 	for _, te := range e.list {
@@ -279,21 +280,41 @@ func (r *Runner) states() map[string]task.State {
 	return out
 }
 
-// judge decides the alloc's health once, if anybody waits for it.
-func (r *Runner) judge(e *effects) {
-	if r.healthAt != nil {
-		r.healthAt.Stop()
-		r.healthAt = nil
+// wanted is what is wanted of the alloc: by servers, its node and its own limits.
+func (r *Runner) wanted(now time.Time) task.StopRequest {
+	stop := r.stop
+	end := task.Expiry(r.group, r.states())
+	stop.Expired = !end.IsZero() && !now.Before(end)
+	return stop
+}
+
+// lookAgain has the alloc settled again at the first of the times that is to come.
+func (r *Runner) lookAgain(now time.Time, times ...time.Time) {
+	if r.look != nil {
+		r.look.Stop()
+		r.look = nil
 	}
+	var first time.Time
+	for _, at := range times {
+		if at.After(now) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	if !first.IsZero() && !r.ended {
+		r.look = time.AfterFunc(first.Sub(now), r.reconsider)
+	}
+}
+
+// judge decides the alloc's health once, if anybody waits for it, and returns
+// when to ask again; zero if there is no need.
+func (r *Runner) judge(now time.Time, e *effects) (again time.Time) {
 	rule, ok := ruleOf(r.alloc, r.group, r.received)
 	if !ok || r.stop.Wanted || r.health != nil && r.health.Healthy != nil {
-		return
+		return time.Time{}
 	}
-	now := r.cfg.Now()
 	v := judge(rule, r.group, r.states(), now)
 	if !v.decided {
-		r.healthAt = time.AfterFunc(v.at.Sub(now), r.reconsider)
-		return
+		return v.at
 	}
 	for name, why := range v.reason {
 		r.step(name, task.Note{Event: model.TaskEvent{
@@ -302,6 +323,7 @@ func (r *Runner) judge(e *effects) {
 	}
 	r.health = &model.AllocDeploymentStatus{Healthy: &v.healthy, Timestamp: now.UTC(), Canary: r.alloc.DeploymentStatus.IsCanary()}
 	r.saveAlloc()
+	return time.Time{}
 }
 
 func (r *Runner) reconsider() {

@@ -5,6 +5,7 @@ package task
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -19,6 +20,35 @@ type Action struct {
 type StopRequest struct {
 	Wanted  bool
 	NoDelay bool // skip the shutdown delays
+	Expired bool // its time is over; see Expiry
+}
+
+// Expiry is when the group has run for its max_run_duration, counted from the
+// first start of any of its tasks. It is zero where there is no limit, and until
+// a task has started.
+func Expiry(tg *model.TaskGroup, states map[string]State) time.Time {
+	if tg.MaxRunDuration == nil || *tg.MaxRunDuration <= 0 {
+		return time.Time{}
+	}
+	var first time.Time
+	for _, s := range states {
+		if at := s.FirstStart; !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	if first.IsZero() {
+		return time.Time{}
+	}
+	return first.Add(*tg.MaxRunDuration)
+}
+
+// expired is what tasks are told whose group's time is over.
+func expired(limit time.Duration) model.TaskEvent {
+	return model.TaskEvent{
+		Type: model.TaskMaxRunDuration, FailsTask: true,
+		DisplayMessage: fmt.Sprintf("The allocation has run for its max_run_duration of %s", limit),
+		Details:        map[string]string{"max_run_duration": limit.String(), "fails_task": "true"},
+	}
 }
 
 // Order decides from the states of a group's tasks what is next: prestart tasks,
@@ -63,6 +93,9 @@ func (g group) failed(t *model.Task) bool { return g.dead(t) && g.states[t.Name]
 
 // ending reports whether the group is to end, and what its tasks are told.
 func (g group) ending(stop StopRequest) (reason model.TaskEvent, ending bool) {
+	if stop.Expired && !stop.Wanted {
+		return expired(*g.tg.MaxRunDuration), true
+	}
 	leaderDead, mains, working := false, 0, false
 	for _, t := range g.tg.Tasks {
 		if poststop(t) {

@@ -47,6 +47,10 @@ type State struct {
 	Phase Phase
 	Run   uint64 // number of the current or last start; 0: never started
 
+	// FirstStart is when the task first started since its turn came; an operator's
+	// restart of a whole alloc begins anew.
+	FirstStart time.Time `json:",omitzero"`
+
 	WakeAt time.Time // Backoff, Delaying: when to go on
 
 	WindowStart time.Time // begin of the restart policy's interval

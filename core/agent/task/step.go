@@ -105,6 +105,9 @@ func (m *machine) started(ev Started) {
 	m.s.Report.State = model.TaskStateRunning
 	at := m.now.UTC()
 	m.s.Report.StartedAt = &at
+	if m.s.FirstStart.IsZero() {
+		m.s.FirstStart = at
+	}
 	m.s.note(m.now, model.TaskEvent{Type: model.TaskStarted, DisplayMessage: "Task started by client"})
 	if m.s.KillWanted || m.s.RestartWanted || m.s.RerunWanted {
 		m.stop()
@@ -270,7 +273,7 @@ func (m *machine) await() {
 
 // reset makes a task that has ended one that has not.
 func (m *machine) reset() {
-	m.s.KillWanted, m.s.FailWanted = false, false
+	m.s.KillWanted, m.s.FailWanted, m.s.FirstStart = false, false, time.Time{}
 	m.s.Report.State, m.s.Report.Failed, m.s.Report.FinishedAt = model.TaskStatePending, false, nil
 }
 

@@ -37,7 +37,7 @@ func runtimeOf(tg *model.TaskGroup) *model.TaskGroup {
 	c.Count, c.Update, c.Migrate, c.Scaling = 0, nil, nil, nil
 	c.RestartPolicy, c.ReschedulePolicy, c.Disconnect = nil, nil, nil
 	c.Constraints, c.Affinities, c.Spreads, c.Services = nil, nil, nil, nil
-	c.ShutdownDelay, c.StopAfterClientDisconnect, c.MaxClientDisconnect = nil, nil, nil
+	c.ShutdownDelay, c.StopAfterClientDisconnect, c.MaxClientDisconnect, c.MaxRunDuration = nil, nil, nil, nil
 	c.PreventRescheduleOnLost = false
 	c.Tasks = make([]*model.Task, len(tg.Tasks))
 	for i, t := range tg.Tasks {
