@@ -46,6 +46,8 @@ type drivers struct {
 	works     *works
 	demand    func(plugin string)
 	answering func()
+	// socketDir is in the environment of plugins and of what they start.
+	socketDir string
 
 	mu      sync.Mutex
 	byName  map[string]*entry
@@ -209,7 +211,9 @@ func (d *drivers) claim(info driver.Info, pluginName string, p *process) error {
 	}
 	e.plugin = pluginName
 	if e.proxy == nil {
-		e.proxy = driver.NewProxy(info, d.limits, driver.Hooks{Demand: func() { d.demand(pluginName) }, Answering: d.answering})
+		e.proxy = driver.NewProxy(info, d.limits, driver.Hooks{
+			Demand: func() { d.demand(pluginName) }, Answering: d.answering, EndLeftovers: d.endLeftovers,
+		})
 	}
 	return nil
 }

@@ -254,7 +254,7 @@ func New(cfg Config) (*Host, error) {
 	h.devices = newDevices(cfg.Limits.Breaker, cfg.StatsInterval, cfg.Logger, h.changed.raise)
 	h.collectors = newCollectors(cfg.StatsInterval, cfg.Logger, h.demand)
 	h.drivers = newDrivers(cfg.Limits, driver.NomadHost{Logs: logs, Topology: cfg.Topology}, cfg.Logger, h.demand, h.changed.raise)
-	h.drivers.works = h.works
+	h.drivers.works, h.drivers.socketDir = h.works, socketDir
 	return h, nil
 }
 

@@ -107,6 +107,10 @@ func (*noImage) StartTask(context.Context, *driver.TaskConfig) (*driver.Handle, 
 	return nil, nil, errdefs.Unavailablef("the registry is away")
 }
 
+func (*noImage) StopTask(_ context.Context, id string, _ time.Duration, _ string) error {
+	return errdefs.NotFoundf("task %q", id)
+}
+
 func TestADriverIsIdleOnceNoTaskIsKnownAndNoCallIsUnderWay(t *testing.T) {
 	first := newProcess()
 	wanted := 0

@@ -79,13 +79,16 @@ func DefaultLimits() Limits {
 	return Limits{Ready: 5 * time.Second, Call: time.Minute, Start: 30 * time.Minute, StopExtra: 30 * time.Second, Retry: time.Second}
 }
 
-// Hooks tell whoever runs the process. Each may be nil, is called without a lock
-// of the proxy held, and must return at once.
+// Hooks tell whoever runs the process. Each may be nil and is called without a
+// lock of the proxy held; but for EndLeftovers each must return at once.
 type Hooks struct {
 	// Demand: a call wants a process while there is none.
 	Demand func()
 	// Answering: the driver does not answer any more, or does again.
 	Answering func()
+	// EndLeftovers: a start of the task, begun at a time, has failed, and the driver
+	// was told to destroy it. What processes it left behind are to be ended.
+	EndLeftovers func(ctx context.Context, task *TaskConfig, begun time.Time)
 }
 
 // NewProxy makes a proxy with no process yet.

@@ -26,6 +26,7 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 	var handle *Handle
 	var override *NetworkOverride
 	var failed error
+	begun := time.Now()
 	err = p.call(ctx, p.limits.Start, func(ctx context.Context) error {
 		handle, override, failed = d.StartTask(ctx, config)
 		if errdefs.IsUnavailable(failed) {
@@ -37,6 +38,7 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 		err = failed
 	}
 	if err != nil {
+		p.undo(ctx, d, config, begun, err)
 		return nil, nil, err
 	}
 	if handle == nil || handle.TaskID == "" {

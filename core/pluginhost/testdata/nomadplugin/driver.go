@@ -97,6 +97,9 @@ func (d *driver) StartTask(_ context.Context, r *pb.StartTaskRequest) (*pb.Start
 	if config.Script == "fatal" {
 		return &pb.StartTaskResponse{Result: pb.StartTaskResponse_FATAL, DriverErrorMsg: "never"}, nil
 	}
+	if config.Script == "leaves" {
+		return nil, leave(c, config.Args)
+	}
 	stdout, err := os.OpenFile(c.GetStdoutPath(), os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err
@@ -127,6 +130,39 @@ func (d *driver) StartTask(_ context.Context, r *pb.StartTaskRequest) (*pb.Start
 		close(t.done)
 	}()
 	return &pb.StartTaskResponse{Handle: &pb.TaskHandle{Version: 1, State: pb.TaskState_RUNNING, DriverState: []byte(strconv.Itoa(t.pid))}}, nil
+}
+
+// leave starts a process of the task, and a helper that the plugin would reach it
+// by, and fails without a word about them, as the reference's executor does where
+// it may not join a cgroup. With an argument it first hangs until that file is gone,
+// and says so by another one beside it.
+func leave(c *pb.TaskConfig, args []string) error {
+	if len(args) > 0 {
+		if err := os.WriteFile(args[0]+".hangs", nil, 0o600); err != nil {
+			return err
+		}
+	}
+	for len(args) > 0 && exists(args[0]) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	own := exec.Command("/bin/sh", "-c", "sleep 1000 & wait")
+	for k, v := range c.GetEnv() {
+		own.Env = append(own.Env, k+"="+v)
+	}
+	helper := exec.Command("/bin/sh", "-c", "sleep 1000 & wait", "executor", `{"LogFile":"`+c.GetAllocDir()+"/"+c.GetName()+`/executor.out"}`)
+	for _, cmd := range []*exec.Cmd{own, helper} {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		go func() { _ = cmd.Wait() }()
+	}
+	return errors.New("rpc error: code = Unknown desc = open /sys/fs/cgroup/freezer/nomad/cgroup.procs: no such file or directory")
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func (d *driver) know(c *pb.TaskConfig, pid int) *task {

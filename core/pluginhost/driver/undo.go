@@ -1,0 +1,49 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// undoLimit bounds how long a start that failed is undone. The caller destroys
+// the task, too, when the driver can be asked again.
+const undoLimit = 10 * time.Second
+
+// Nobody hears whether a driver heeds the end of a call. So after a start that
+// was interrupted it is looked again at what it may have begun meanwhile.
+var looksAfterInterruption = []time.Duration{0, 300 * time.Millisecond, time.Second}
+
+// undo takes back what a start that failed had begun: it must leave no process
+// behind, whatever the driver does about it by itself. A task that existed before
+// is not of this start.
+func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun time.Time, cause error) {
+	if errdefs.IsAlreadyExists(cause) {
+		return
+	}
+	looks := looksAfterInterruption[:1]
+	if ctx.Err() != nil || errdefs.IsDeadlineExceeded(cause) || errdefs.IsCanceled(cause) {
+		looks = looksAfterInterruption
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	for _, pause := range looks {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		// Errors say that there is no such task, or that the driver cannot be asked.
+		if err := d.StopTask(ctx, config.ID, 0, "SIGKILL"); !errdefs.IsUnavailable(err) {
+			_ = d.DestroyTask(ctx, config.ID, true)
+		}
+		if p.hooks.EndLeftovers != nil {
+			p.hooks.EndLeftovers(ctx, config, begun)
+		}
+	}
+}

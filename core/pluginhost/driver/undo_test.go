@@ -1,0 +1,77 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// failing fails every start and says what else it is asked.
+type failing struct {
+	*process
+	err error
+	log *[]string
+}
+
+func (f *failing) StartTask(ctx context.Context, _ *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	if f.err == nil {
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
+	return nil, nil, f.err
+}
+
+func (f *failing) StopTask(_ context.Context, id string, _ time.Duration, signal string) error {
+	*f.log = append(*f.log, "stop "+id+" "+signal)
+	return nil
+}
+
+func (f *failing) DestroyTask(_ context.Context, id string, _ bool) error {
+	*f.log = append(*f.log, "destroy "+id)
+	return nil
+}
+
+func TestAStartThatFailedIsUndone(t *testing.T) {
+	once := []string{"stop t SIGKILL", "destroy t", "end what t left"}
+	for name, c := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"it failed":                 {errors.New("no"), once},
+		"it existed":                {errdefs.AlreadyExistsf("t"), nil},
+		"it was interrupted":        {nil, slices.Concat(once, once, once)},
+		"the driver did not answer": {errdefs.DeadlineExceededf("slow"), slices.Concat(once, once, once)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log []string
+				d := &failing{newProcess(), c.err, &log}
+				p := driver.NewProxy(d.Info(), driver.DefaultLimits(), driver.Hooks{EndLeftovers: func(_ context.Context, task *driver.TaskConfig, begun time.Time) {
+					if time.Since(begun) > 5*time.Second {
+						t.Errorf("it is said to have begun at %s", begun)
+					}
+					log = append(log, "end what "+task.ID+" left")
+				}})
+				p.Attach(t.Context(), d)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, _, err := p.StartTask(ctx, &driver.TaskConfig{ID: "t"}); err == nil {
+					t.Fatal("it started")
+				}
+				if !slices.Equal(log, c.want) {
+					t.Errorf("it was told %q, not %q", log, c.want)
+				}
+				p.Close()
+			})
+		})
+	}
+}
