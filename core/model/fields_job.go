@@ -114,7 +114,7 @@ func fieldsOfGroup() []Field {
 		{Name: "TaskGroup.Consul", Warn: "consul"},
 		{Name: "TaskGroup.Meta", By: "core/agent/taskenv"},
 		{Name: "TaskGroup.ShutdownDelay", By: "core/agent/alloc"},
-		{Name: "TaskGroup.MaxRunDuration", Warn: "max_run_duration"},
+		{Name: "TaskGroup.MaxRunDuration", By: "core/agent/task"},
 		{Name: "TaskGroup.StopAfterClientDisconnect", Warn: stopOnClient},
 		{Name: "TaskGroup.MaxClientDisconnect", By: "core/schedule/reconcile"},
 		{Name: "TaskGroup.PreventRescheduleOnLost", By: "core/schedule/reconcile"},
