@@ -6,6 +6,7 @@ package endpoint
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
@@ -14,9 +15,14 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
+// parseTimeout bounds the reading of one job file.
+const parseTimeout = 10 * time.Second
+
 // ParseJob returns the draft of a job file; with Canonicalize its defaults are filled in.
-func (e *Endpoint) ParseJob(_ context.Context, req *api.JobParseRequest) (any, error) {
-	opts := jobspec.Options{}
+func (e *Endpoint) ParseJob(ctx context.Context, req *api.JobParseRequest) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, parseTimeout)
+	defer cancel()
+	opts := jobspec.Options{Context: ctx}
 	if req.Variables != "" {
 		opts.VarFiles = []jobspec.VarFile{{Name: "variables.hcl", Content: []byte(req.Variables)}}
 	}

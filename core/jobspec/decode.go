@@ -19,6 +19,7 @@ import (
 type decoder struct {
 	diags  hcl.Diagnostics
 	blocks int // decoded so far, see maxBlocks
+	budget *budget
 }
 
 // field is what one `hcl` tag says.

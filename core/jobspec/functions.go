@@ -23,16 +23,16 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// functions returns the functions of job files. Without allowFS those that
+// functions returns the functions of job files, paid for from b. Without allowFS those that
 // read the file system fail: a server must not show its files to a client.
-func functions(allowFS bool, baseDir string) map[string]function.Function {
+func functions(b *budget, allowFS bool, baseDir string) map[string]function.Function {
 	all := map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
 		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc, "signum": stdlib.SignumFunc,
 
-		"chomp": stdlib.ChompFunc, "format": bounded(stdlib.FormatFunc), "formatlist": bounded(stdlib.FormatListFunc), "indent": atMost(stdlib.IndentFunc, 0, 9999),
-		"join": stdlib.JoinFunc, "lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc,
-		"regex_replace": stdlib.RegexReplaceFunc, "replace": stdlib.ReplaceFunc, "split": stdlib.SplitFunc, "strlen": stdlib.StrlenFunc,
+		"chomp": stdlib.ChompFunc, "format": boundedSizes(bounded(stdlib.FormatFunc)), "formatlist": boundedSizes(bounded(stdlib.FormatListFunc)), "indent": atMost(stdlib.IndentFunc, 0, 9999),
+		"join": boundedSizes(stdlib.JoinFunc), "lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc,
+		"regex_replace": boundedSizes(stdlib.RegexReplaceFunc), "replace": boundedSizes(stdlib.ReplaceFunc), "split": stdlib.SplitFunc, "strlen": stdlib.StrlenFunc,
 		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
 		"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc, "upper": stdlib.UpperFunc,
 
@@ -69,7 +69,10 @@ func functions(allowFS bool, baseDir string) map[string]function.Function {
 		}
 		all[name] = f
 	}
-	all["templatefile"] = templateFile(baseDir, maps.Clone(all))
+	for name, f := range all {
+		all[name] = b.pays(name, f)
+	}
+	all["templatefile"] = templateFile(b, baseDir, maps.Clone(all))
 	if !allowFS {
 		all["templatefile"] = refused(all["templatefile"], "templatefile")
 	}

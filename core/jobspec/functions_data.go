@@ -149,7 +149,7 @@ func countYAML(n *yaml.Node, left *int, depth int) error {
 
 // templateFile makes templatefile(PATH, VARS): a file of HCL's template syntax,
 // evaluated with the variables given and with functions, but not with itself.
-func templateFile(baseDir string, within map[string]function.Function) function.Function {
+func templateFile(b *budget, baseDir string, within map[string]function.Function) function.Function {
 	evaluate := func(args []cty.Value) (cty.Value, error) {
 		name, vars := args[0].AsString(), args[1]
 		expr, err := parseTemplateFile(baseDir, name)
@@ -164,6 +164,7 @@ func templateFile(baseDir string, within map[string]function.Function) function.
 			k, v := it.Element()
 			ctx.Variables[k.AsString()] = v
 		}
+		b.meter(expr)
 		v, diags := expr.Value(ctx)
 		if diags.HasErrors() {
 			return cty.NilVal, diags
@@ -186,7 +187,7 @@ func templateFile(baseDir string, within map[string]function.Function) function.
 	})
 }
 
-func parseTemplateFile(baseDir, name string) (hcl.Expression, error) {
+func parseTemplateFile(baseDir, name string) (hclsyntax.Expression, error) {
 	path := name
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(baseDir, path)

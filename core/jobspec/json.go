@@ -20,6 +20,9 @@ func ParseJSON(src []byte) (*Draft, error) {
 	if len(src) > maxFileBytes {
 		return nil, errdefs.InvalidArgumentf("the job document has %d bytes; at most %d are read", len(src), maxFileBytes)
 	}
+	if n := bytes.Count(src, []byte("{")); n > maxObjects && countObjects(src) > maxObjects {
+		return nil, errdefs.InvalidArgumentf("the job document has more than %d objects", maxObjects)
+	}
 	var envelope struct{ Job json.RawMessage }
 	if err := decodeJSON(src, &envelope); err != nil {
 		return nil, err
@@ -36,6 +39,24 @@ func ParseJSON(src []byte) (*Draft, error) {
 		return nil, err
 	}
 	return draft, nil
+}
+
+// countObjects counts the objects of a document, which may not be valid.
+func countObjects(src []byte) (n int) {
+	text, escaped := false, false
+	for _, c := range src {
+		switch {
+		case escaped:
+			escaped = false
+		case text:
+			escaped, text = c == '\\', c != '"'
+		case c == '"':
+			text = true
+		case c == '{':
+			n++
+		}
+	}
+	return n
 }
 
 // ParseJSONFile is ParseJSON for a document of which messages shall name the file,

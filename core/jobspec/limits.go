@@ -11,14 +11,16 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Bounds on what is read, so that no job file can exhaust the process. The
-// parser recurses once per nested bracket, unary operator and conditional.
+// Bounds on what is read, so that no job file can exhaust the process. The parser
+// recurses once per nested bracket, unary operator and conditional, and so does the
+// evaluation once per operator and per step of an index or a splat.
 const (
-	maxFileBytes  = 4 << 20
+	maxFileBytes  = 2 << 20
 	maxNesting    = 250
-	maxRecursives = 20_000  // unary operators, conditionals and directives
+	maxRecursives = 20_000  // operators, conditionals, directives, steps of indexes and splats
 	maxValueBytes = 8 << 20 // of one evaluated local or variable
-	maxBlocks     = 100_000 // after expansion of dynamic blocks
+	maxBlocks     = 20_000  // after expansion of dynamic blocks
+	maxObjects    = 50_000  // of a JSON document
 )
 
 // checkBounds lexes src (lexing does not recurse) and refuses what the parser
@@ -45,7 +47,12 @@ func checkTemplateBounds(src []byte, filename string) hcl.Diagnostics {
 
 func checkTokens(tokens hclsyntax.Tokens) hcl.Diagnostics {
 	depth, recursives := 0, 0
+	before := hclsyntax.TokenNewline
 	for _, t := range tokens {
+		if recurses(before, t.Type) {
+			recursives++
+		}
+		before = t.Type
 		switch t.Type {
 		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen,
 			hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote:
@@ -53,23 +60,38 @@ func checkTokens(tokens hclsyntax.Tokens) hcl.Diagnostics {
 		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen,
 			hclsyntax.TokenTemplateSeqEnd, hclsyntax.TokenCQuote:
 			depth--
-		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenQuestion:
-			recursives++
-		}
-		if t.Type == hclsyntax.TokenTemplateControl { // closes before its endif or endfor
-			recursives++
 		}
 		if depth > maxNesting || recursives > maxRecursives {
 			r := t.Range
 			return hcl.Diagnostics{{
 				Severity: hcl.DiagError,
 				Summary:  "Nested too deeply",
-				Detail:   fmt.Sprintf("Blocks and expressions may be nested %d deep, with at most %d unary operators, conditionals and directives in a file.", maxNesting, maxRecursives),
+				Detail:   fmt.Sprintf("Blocks and expressions may be nested %d deep, with at most %d operators, conditionals, directives and steps of indexes in a file.", maxNesting, maxRecursives),
 				Subject:  &r,
 			}}
 		}
 	}
 	return nil
+}
+
+// recurses reports whether a token, after the one before it, makes an expression
+// one level deeper without a bracket that stays open.
+func recurses(before, t hclsyntax.TokenType) bool {
+	switch t {
+	case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenQuestion,
+		hclsyntax.TokenPlus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
+		hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual,
+		hclsyntax.TokenLessThan, hclsyntax.TokenLessThanEq, hclsyntax.TokenGreaterThan, hclsyntax.TokenGreaterThanEq,
+		hclsyntax.TokenTemplateControl: // it closes before its endif or endfor
+		return true
+	case hclsyntax.TokenOBrack: // an index, unless it begins a list
+		switch before {
+		case hclsyntax.TokenIdent, hclsyntax.TokenNumberLit, hclsyntax.TokenStar, hclsyntax.TokenCQuote,
+			hclsyntax.TokenCBrack, hclsyntax.TokenCBrace, hclsyntax.TokenCParen:
+			return true
+		}
+	}
+	return false
 }
 
 // valueSize estimates the bytes of a value; it stops counting over limit.

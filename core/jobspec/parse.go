@@ -4,6 +4,7 @@
 package jobspec
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"strings"
@@ -24,6 +25,10 @@ type Options struct {
 	IgnoreUndeclared bool              // whether Vars and VarFiles may set what no block declares
 	AllowFS          bool              // whether file functions may read; never on a server
 	BaseDir          string            // what relative paths of file functions start from
+	// Context ends the evaluation of the file; nil never does.
+	Context context.Context
+
+	budget *budget // of this file
 }
 
 // VarFile is the content of a file of variable values, HCL or JSON.
@@ -90,7 +95,9 @@ func ParseHCL(src []byte, opts Options) (*Draft, error) {
 	return draft, nil
 }
 
-func parseHCL(src []byte, opts Options) (*Draft, hcl.Diagnostics) {
+func parseHCL(src []byte, opts Options) (_ *Draft, diags hcl.Diagnostics) {
+	defer recoverExhausted(&diags)
+	opts.budget = newBudget(opts.Context)
 	body, diags := parseBody(src, opts.Filename)
 	if diags.HasErrors() {
 		return nil, diags
@@ -98,6 +105,7 @@ func parseHCL(src []byte, opts Options) (*Draft, hcl.Diagnostics) {
 	if diags = keepRuntimeVariables(body, src); diags.HasErrors() {
 		return nil, diags
 	}
+	opts.budget.meter(body)
 	jobBlock, ctx, diags := evaluateFile(body, opts)
 	if diags.HasErrors() {
 		return nil, diags
@@ -131,7 +139,7 @@ func parseBody(src []byte, filename string) (*hclsyntax.Body, hcl.Diagnostics) {
 // evaluateFile reads the outermost blocks: variables and locals become the
 // scope of the one job block.
 func evaluateFile(body *hclsyntax.Body, opts Options) (*hclsyntax.Block, *hcl.EvalContext, hcl.Diagnostics) {
-	d := &decoder{}
+	d := &decoder{budget: opts.budget}
 	var jobs, variables, locals []*hclsyntax.Block
 	for _, a := range sortedAttributes(body) {
 		d.errorf(a.NameRange, "Unsupported argument", "An argument named %q is not expected here.", a.Name)
@@ -158,7 +166,7 @@ func evaluateFile(body *hclsyntax.Body, opts Options) (*hclsyntax.Block, *hcl.Ev
 	case len(jobs[0].Labels) != 1:
 		d.errorf(jobs[0].DefRange(), "Missing name for job", `Write job "NAME" { ... }.`)
 	}
-	ctx := &hcl.EvalContext{Functions: functions(opts.AllowFS, opts.BaseDir), Variables: map[string]cty.Value{}}
+	ctx := &hcl.EvalContext{Functions: functions(opts.budget, opts.AllowFS, opts.BaseDir), Variables: map[string]cty.Value{}}
 	d.defineVariables(variables, opts, ctx)
 	if d.diags.HasErrors() {
 		return nil, nil, d.diags

@@ -55,7 +55,7 @@ func ParsePlugins(src []byte, filename string) ([]*Plugin, error) {
 	}
 	var file pluginsFile
 	d := &decoder{}
-	ctx := &hcl.EvalContext{Functions: functions(false, ""), Variables: map[string]cty.Value{}}
+	ctx := &hcl.EvalContext{Functions: functions(newBudget(nil), false, ""), Variables: map[string]cty.Value{}}
 	d.decodeBlock(&block{name: "file", body: body, ctx: ctx, rng: startOf(filename)}, reflect.ValueOf(&file).Elem())
 	var out []*Plugin
 	for _, b := range file.Plugins {

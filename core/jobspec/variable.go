@@ -170,6 +170,7 @@ func (d *decoder) setText(v *variable, text, source string, ctx *hcl.EvalContext
 	if diags.HasErrors() {
 		return
 	}
+	d.budget.meter(expr)
 	value, diags := expr.Value(&hcl.EvalContext{Functions: ctx.Functions})
 	d.diags = append(d.diags, diags...)
 	if !diags.HasErrors() {
@@ -188,6 +189,9 @@ func (d *decoder) setFromFile(declared map[string]*variable, f VarFile, lenient 
 		if declared[name] == nil {
 			d.errorf(a.NameRange, "Undefined variable", "A %q variable was set but was not found in known variables. To declare variable %q, place a variable definition block in the job file.", name, name)
 			continue
+		}
+		if e, ok := a.Expr.(hclsyntax.Expression); ok {
+			d.budget.meter(e)
 		}
 		value, diags := a.Expr.Value(&hcl.EvalContext{Functions: ctx.Functions})
 		d.diags = append(d.diags, diags...)
