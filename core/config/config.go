@@ -108,7 +108,9 @@ type Client struct {
 	HostNetworks      HostNetworks `json:"host_network,omitempty"`
 	Options           Strings      `json:"options,omitempty"`
 	DefaultIneligible bool         `json:"default_ineligible,omitempty"`
-	DisableRemoteExec bool         `json:"disable_remote_exec,omitempty"`
+	// Drain is how the node's work moves elsewhere when the agent leaves; nil leaves it.
+	Drain             *Drain `json:"drain_on_shutdown,omitempty"`
+	DisableRemoteExec bool   `json:"disable_remote_exec,omitempty"`
 	// PluginInstall lets plugins be installed and removed over the API.
 	PluginInstall bool     `json:"plugin_install,omitempty"`
 	Artifact      Artifact `json:"artifact"`
@@ -263,6 +265,7 @@ func (c *Config) Finish() error {
 	}
 	problems = append(problems, c.Client.capacityProblems()...)
 	problems = append(problems, c.Server.heartbeatProblems()...)
+	problems = append(problems, c.leaveProblems()...)
 	problems = append(problems, c.joinProblems()...)
 	problems = append(problems, c.TLS.problems()...)
 	problems = append(problems, c.Client.Artifact.problems()...)

@@ -241,14 +241,18 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 		d   *Daemon
 		err error
 	}
-	up := make(chan started, 1)
+	up, left := make(chan started, 1), make(chan struct{})
 	go func() {
 		d, err := Start(ctx, cfg, c.Version, log, func() error { return reload(o, log) })
 		up <- started{d, err}
 	}()
 	var d *Daemon
+	leaving := false
 	for {
 		select {
+		case <-left:
+			d.Stop()
+			return 0
 		case s := <-up:
 			if s.err != nil {
 				fmt.Fprintf(c.Err, "The agent could not start: %v\n", s.err)
@@ -264,9 +268,22 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 				continue
 			}
 			fmt.Fprintf(c.Out, "==> Caught signal: %v; ending\n", sig)
+			if d != nil && !leaving && leaves(cfg, sig) { // a second signal does not wait for that
+				leaving = true
+				go func() {
+					defer close(left)
+					if err := d.Leave(ctx); err != nil {
+						log.Warn("the node ends though its allocs were not all moved", "error", err)
+					}
+				}()
+				continue
+			}
 			cancel()
 			if d == nil {
 				d = (<-up).d
+			}
+			if leaving {
+				<-left
 			}
 			if d != nil {
 				d.Stop()

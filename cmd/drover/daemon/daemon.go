@@ -111,6 +111,13 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 			log.Error("the HTTP API has ended", "error", err)
 		}
 	})
+	if d.node != nil {
+		d.work.Go(func() {
+			if err := d.comeBack(run); err != nil {
+				log.Warn("the node had left and could not be made eligible again: do so with node eligibility -enable", "error", err)
+			}
+		})
+	}
 	return d, d.awaitNode(ctx)
 }
 

@@ -54,6 +54,48 @@ func TestATaskSeesNoFilesOfTheAgentOrOfOtherTasks(t *testing.T) {
 	}
 }
 
+func TestFilesOfATaskAreSeenBesideTheMachinesOfTheSamePlace(t *testing.T) {
+	c := newCell(t, nil)
+	volume := filepath.Join(c.dir, "volume")
+	if err := os.MkdirAll(volume, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(volume, "data"), []byte("from the volume\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// As the reference's example of host volumes has it.
+	task := c.task("own", map[string]any{"command": "/bin/sh", "args": []any{"/usr/local/bin/myapplication.sh"}})
+	task.Mounts = []driver.Mount{{HostPath: volume, TaskPath: "/tmp/foo", ReadOnly: true}}
+	own := filepath.Join(task.TaskDir, "usr/local/bin")
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const script = "cat /tmp/foo/data; [ -x /usr/bin/env ] && [ -d /usr/local/bin ] && echo both; (echo more > /usr/local/bin/more) 2>/dev/null || echo read-only\n"
+	if err := os.WriteFile(filepath.Join(own, "myapplication.sh"), []byte(script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, r := c.run(task); !r.Successful() || out != "from the volume\nboth\nread-only\n" {
+		t.Fatalf("%+v: %q", r, out)
+	}
+	// A link in the task's directory leads nowhere: what is shown is the machine's.
+	task = c.task("link", sh("ls /usr/secret; ls /usr/bin/env"))
+	if err := os.WriteFile(filepath.Join(c.dir, "secret"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(c.dir, filepath.Join(task.TaskDir, "usr")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.StartTask(c.ctx, task); err == nil {
+		defer func() { _ = c.DestroyTask(c.ctx, task.ID, true) }()
+		if _, err := c.WaitTask(c.ctx, task.ID); err != nil {
+			t.Fatal(err)
+		}
+		if out := c.output(task); strings.Contains(out, "secret") && !strings.Contains(out, "No such file") {
+			t.Errorf("the link was followed: %q", out)
+		}
+	}
+}
+
 func TestATaskSeesAndSignalsOnlyItsOwnProcesses(t *testing.T) {
 	c := newCell(t, nil)
 	// The shells, ls, grep and process 1.

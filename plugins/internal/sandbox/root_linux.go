@@ -213,6 +213,9 @@ func (t *tree) chroot(b Bind) error {
 		return fmt.Errorf("show %s to the task: it is neither a directory nor a file", b.Source)
 	}
 	b.ReadOnly = true
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR && t.hasOwn(b.Target) {
+		return t.merge(b)
+	}
 	return t.bind(b, noDevice)
 }
 

@@ -1,0 +1,145 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	// leavePoll is how often a node that leaves looks how far its drain is.
+	leavePoll = 250 * time.Millisecond
+	// leaveGrace is how long after its deadline a drain may take to end, beside the
+	// longest time that a task may take to stop.
+	leaveGrace = 10 * time.Second
+	// leaveCall bounds one question to the servers.
+	leaveCall = 10 * time.Second
+	// drainedBy is a drain's meta data that tells a drain of a node that left from
+	// one that an operator asked for.
+	drainedBy, leftByItself = "message", "shutting down"
+)
+
+// leaves reports whether the node's work moves elsewhere before the agent ends on
+// a signal.
+func leaves(c *config.Config, sig os.Signal) bool {
+	asked := c.LeaveOnTerm
+	if sig == os.Interrupt {
+		asked = c.LeaveOnInt
+	}
+	return asked && c.Client.Enabled && c.Client.Drain != nil
+}
+
+// Leave drains the node and waits until it is drained, for its deadline at the
+// longest.
+func (d *Daemon) Leave(ctx context.Context) error {
+	if d.node == nil {
+		return nil
+	}
+	spec := d.cfg.Client.Drain.Spec()
+	wait := spec.Deadline
+	if wait < 0 { // by force
+		wait = 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait+config.Duration(d.cfg.Client.MaxKillTimeout, 0)+leaveGrace)
+	defer cancel()
+	d.log.Info("the node leaves: its allocs are moved first", "deadline", spec.Deadline, "ignore_system_jobs", spec.IgnoreSystemJobs)
+	id := d.node.NodeID()
+	err := d.asNode(ctx, http.MethodPut, "/drain", &api.NodeDrainRequest{
+		NodeID: id, DrainSpec: &api.DrainSpec{Deadline: spec.Deadline, IgnoreSystemJobs: spec.IgnoreSystemJobs}, Meta: map[string]string{drainedBy: leftByItself},
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("drain the node: %w", err)
+	}
+	tick := time.NewTicker(leavePoll)
+	defer tick.Stop()
+	for {
+		var n model.Node
+		if err := d.asNode(ctx, http.MethodGet, "", nil, &n); err == nil && n.DrainStrategy == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the node was not drained in time: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// comeBack makes a node that had left eligible again. What an operator did to it
+// since stays.
+func (d *Daemon) comeBack(ctx context.Context) error {
+	if d.cfg.Client.Drain == nil {
+		return nil
+	}
+	select {
+	case <-d.node.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+	var n model.Node
+	if err := d.asNode(ctx, http.MethodGet, "", nil, &n); err != nil {
+		return err
+	}
+	switch {
+	case n.LastDrain == nil || n.LastDrain.Meta[drainedBy] != leftByItself:
+		return nil
+	case n.DrainStrategy != nil: // the agent ended in the middle
+		return d.asNode(ctx, http.MethodPut, "/drain", &api.NodeDrainRequest{NodeID: n.ID, MarkEligible: true}, nil)
+	case n.SchedulingEligibility == model.NodeSchedulingIneligible:
+		return d.asNode(ctx, http.MethodPut, "/eligibility", &api.NodeEligibilityRequest{NodeID: n.ID, Eligibility: model.NodeSchedulingEligible}, nil)
+	}
+	return nil
+}
+
+// asNode asks the API of this agent, which hands it on to the servers, something
+// about its node.
+func (d *Daemon) asNode(ctx context.Context, method, what string, body, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveCall)
+	defer cancel()
+	payload, err := json.Marshal(body)
+	if err != nil {
+		return errdefs.Internalf("encode a request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://localhost/v1/node/"+d.node.NodeID()+what, bytes.NewReader(payload))
+	if err != nil {
+		return errdefs.Internalf("make a request: %w", err)
+	}
+	over := &http.Transport{
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return rpc.DialNode(d.node), nil },
+		DisableKeepAlives: true,
+	}
+	resp, err := over.RoundTrip(req)
+	if err != nil {
+		return errdefs.Unavailablef("ask the servers: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
+	if err != nil {
+		return errdefs.Unavailablef("read the answer of the servers: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return errdefs.Unavailablef("the servers answered %d: %s", resp.StatusCode, bytes.TrimSpace(text))
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return errdefs.Internalf("decode the answer of the servers: %w", err)
+	}
+	return nil
+}

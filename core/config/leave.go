@@ -1,0 +1,60 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// Drain is what happens to a node's allocs before its agent leaves.
+type Drain struct {
+	Deadline         string `json:"deadline,omitempty"` // 1h unless set
+	IgnoreSystemJobs bool   `json:"ignore_system_jobs,omitempty"`
+	Force            bool   `json:"force,omitempty"`
+}
+
+// DrainSpec is a Drain that was checked. A negative deadline ends all allocs at once.
+type DrainSpec struct {
+	Deadline         time.Duration
+	IgnoreSystemJobs bool
+}
+
+// Spec returns what Finish has checked.
+func (d *Drain) Spec() DrainSpec {
+	if d.Force {
+		return DrainSpec{Deadline: -1, IgnoreSystemJobs: d.IgnoreSystemJobs}
+	}
+	return DrainSpec{Deadline: Duration(d.Deadline, time.Hour), IgnoreSystemJobs: d.IgnoreSystemJobs}
+}
+
+// leaveProblems says what is wrong with how the agent leaves, and warns of what
+// does nothing.
+func (c *Config) leaveProblems() (problems []string) {
+	leaves := c.LeaveOnInt || c.LeaveOnTerm
+	drain := c.Client.Drain
+	if drain != nil {
+		if at, err := ParseDuration(drain.Deadline); err != nil || drain.Deadline != "" && at <= 0 {
+			problems = append(problems, fmt.Sprintf("client.drain_on_shutdown: deadline %q is no time such as \"1h\"; force = true ends all at once", drain.Deadline))
+		}
+	}
+	switch {
+	case drain != nil && !leaves:
+		c.warnOnce("client.drain_on_shutdown does nothing without leave_on_interrupt or leave_on_terminate")
+	case leaves && !c.Client.Enabled:
+		c.warnOnce("leave_on_interrupt and leave_on_terminate do nothing on a server: this release runs one, which has nobody to leave")
+	case leaves && drain == nil:
+		c.warnOnce("leave_on_interrupt and leave_on_terminate do nothing without client.drain_on_shutdown: the node's tasks go on")
+	}
+	return problems
+}
+
+func (c *Config) warnOnce(text string) {
+	for _, w := range c.Warnings {
+		if w == text {
+			return
+		}
+	}
+	c.Warnings = append(c.Warnings, text)
+}
