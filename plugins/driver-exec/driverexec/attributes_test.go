@@ -44,6 +44,7 @@ var attributes = map[string]proof{
 	"exec task cap_add":           by(TestCapabilitiesAreTheDefaultSetMoreOrLessAsAskedFor),
 	"exec task cap_drop":          by(TestCapabilitiesAreTheDefaultSetMoreOrLessAsAskedFor),
 	"exec task command":           by(TestCommandsThatCannotRunAreClearErrorsAndLeaveNothing),
+	"exec task init":              by(TestACommandMayBeProcessOne),
 	"exec task ipc_mode":          by(TestHostModesShareTheMachinesNamespaces),
 	"exec task pid_mode":          by(TestHostModesShareTheMachinesNamespaces),
 	"exec task work_dir":          by(TestTheResolverAndTheWorkingDirectoryAreTheTasks),

@@ -33,6 +33,7 @@ func (d *Exec) Info() driver.Info {
 		TaskConfigSchema: schema.Schema{Attributes: append([]schema.Attribute{
 			{Name: "command", Type: schema.String, Required: true, Description: "program, as the task sees it: absolute, in its directory, or in its PATH"},
 			{Name: "args", Type: schema.ListString, Description: "arguments"},
+			{Name: "init", Type: schema.Bool, Default: true, Description: "process 1 is one that reaps orphans; false makes it the command, for which signals without a handler do nothing"},
 		}, isolationSchema()...)},
 	}
 }

@@ -105,6 +105,51 @@ func TestATaskSeesAndSignalsOnlyItsOwnProcesses(t *testing.T) {
 	}
 }
 
+func TestACommandMayBeProcessOne(t *testing.T) {
+	c := newCell(t, nil)
+	first := func(script string) map[string]any {
+		config := sh(script)
+		config["init"] = false
+		return config
+	}
+	look := "echo $$; cat /proc/1/comm; id -un; [ $(ls /proc | grep -c '^[0-9]') -le 5 ] && echo few; ls /proc/self/fd; cat /proc/kcore /sys/kernel/debug/x >/dev/null 2>&1 || echo covered; touch /x 2>/dev/null || echo read-only"
+	out, r := c.run(c.task("look", first(look)))
+	if want := "1\nsh\nnobody\nfew\n0\n1\n2\n3\ncovered\nread-only\n"; !r.Successful() || out != want {
+		t.Fatalf("%+v: %q, want %q", r, out, want)
+	}
+	if got, want := out, c.script("init", look); strings.Join(strings.Split(got, "\n")[4:], " ") != strings.Join(strings.Split(want, "\n")[4:], " ") {
+		t.Errorf("it sees %q, a task with an init %q", got, want)
+	}
+	// Its end is the end of all, and a signal without a handler does not end it.
+	task := c.task("long", first("setsid sleep 1000 & echo up; exec sleep 1000"))
+	c.start(task)
+	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up") })
+	if out, _, err := c.exec(task, "/bin/sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline"); err != nil || out != "sleep 1000 " {
+		t.Errorf("a command in it sees process 1 as %q, %v", out, err)
+	}
+	begin := time.Now()
+	if err := c.StopTask(c.ctx, task.ID, time.Second, "SIGTERM"); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took < time.Second {
+		t.Errorf("it ended after %s", took)
+	}
+	if r, err := c.WaitTask(c.ctx, task.ID); err != nil || r.Signal != int(syscall.SIGKILL) {
+		t.Errorf("it ended with %+v, %v", r, err)
+	}
+	// What cannot be carried out is refused, and what does not exist is named.
+	bad := first("true")
+	bad["pid_mode"] = "host"
+	if _, _, err := c.StartTask(c.ctx, c.task("bad", bad)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "config.init") {
+		t.Errorf("in the machine's namespace: %v", err)
+	}
+	none := first("true")
+	none["command"] = "/bin/none"
+	if _, _, err := c.StartTask(c.ctx, c.task("none", none)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "/bin/none") {
+		t.Errorf("a command that is not there: %v", err)
+	}
+}
+
 func TestHostModesShareTheMachinesNamespaces(t *testing.T) {
 	c := newCell(t, nil)
 	here := func(kind string) string {

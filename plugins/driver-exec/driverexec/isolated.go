@@ -56,6 +56,7 @@ type isolation struct {
 	CapDrop []string `json:"cap_drop"`
 	PIDMode string   `json:"pid_mode"`
 	IPCMode string   `json:"ipc_mode"`
+	Init    *bool    `json:"init"` // nil is true
 }
 
 // Modes of a namespace.
@@ -176,6 +177,9 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 	}
 	if box.HostPID, err = isHost(c.PIDMode, agent.DefaultPIDMode); err != nil {
 		return invalid(fmt.Errorf("config.pid_mode: %w", err))
+	}
+	if box.First = c.Init != nil && !*c.Init; box.First && (box.HostPID || agent.NoPivotRoot) {
+		return invalid(errors.New("config.init: a command is process 1 only of a pid namespace of its own (pid_mode = \"private\"), and where the agent's config does not have no_pivot_root"))
 	}
 	if box.HostIPC, err = isHost(c.IPCMode, agent.DefaultIPCMode); err != nil {
 		return invalid(fmt.Errorf("config.ipc_mode: %w", err))

@@ -35,6 +35,8 @@ type Config struct {
 	Ambient  []int `json:"ambient,omitempty"`
 
 	HostPID bool `json:"host_pid,omitempty"`
+	// First makes the command process 1 of its pid namespace.
+	First   bool `json:"first,omitempty"`
 	HostIPC bool `json:"host_ipc,omitempty"`
 	// NetworkNS is the file of a network namespace to join, Hostname the name of
 	// the machine inside; empty keeps the machine's.

@@ -99,10 +99,18 @@ func (p *program) strings(list []string) uintptr {
 // file writes the program to a memory file. Only its owner may read it, so that
 // a process that runs it as another user cannot be looked into by that user.
 func (p *program) file(name string) (int, error) {
-	image, err := p.image()
+	fd, err := memoryFile(name)
 	if err != nil {
 		return -1, err
 	}
+	if err := p.write(fd); err != nil {
+		closeFD(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func memoryFile(name string) (int, error) {
 	const mfdExec = 0x10 // from Linux 6.3
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|mfdExec)
 	if err == unix.EINVAL {
@@ -110,6 +118,15 @@ func (p *program) file(name string) (int, error) {
 	}
 	if err != nil {
 		return -1, fmt.Errorf("make an executable memory file: %w; vm.memfd_noexec must be below 2", err)
+	}
+	return fd, nil
+}
+
+// write writes the program to an empty memory file.
+func (p *program) write(fd int) error {
+	image, err := p.image()
+	if err != nil {
+		return err
 	}
 	for done := 0; done < len(image) && err == nil; {
 		var n int
@@ -120,10 +137,9 @@ func (p *program) file(name string) (int, error) {
 		err = unix.Fchmod(fd, 0o111)
 	}
 	if err != nil {
-		closeFD(fd)
-		return -1, fmt.Errorf("write an executable memory file: %w", err)
+		return fmt.Errorf("write an executable memory file: %w", err)
 	}
-	return fd, nil
+	return nil
 }
 
 func (p *program) image() ([]byte, error) {

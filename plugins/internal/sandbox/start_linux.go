@@ -30,7 +30,8 @@ type Process struct {
 type Started struct {
 	PID, PIDFD int
 	// Init is process 1 of the task's pid namespace: when it ends, every process
-	// of the task does. 0 and -1 where the task has the machine's pid namespace.
+	// of the task does. 0 and -1 where the task has the machine's pid namespace, or
+	// is process 1 itself.
 	Init, InitFD int
 }
 
@@ -96,7 +97,13 @@ func start(cfg *Config, group *Group, p Process, s *Started) error {
 		return err
 	}
 	// From here on the machine's cgroups are out of sight.
-	if err := mountProc(cfg, t.root, cgroup, s); err != nil {
+	var first *firstProcess
+	if cfg.First {
+		if first, err = startFirst(t.root, cgroup, p, s); err != nil {
+			return err
+		}
+		defer first.close()
+	} else if err := mountProc(cfg, t.root, cgroup, s); err != nil {
 		return err
 	}
 	if err := t.proc(); err != nil {
@@ -111,6 +118,9 @@ func start(cfg *Config, group *Group, p Process, s *Started) error {
 	}
 	if err != nil {
 		return err
+	}
+	if first != nil {
+		return first.become(cfg, command, p)
 	}
 	s.PID, s.PIDFD, err = launch(cfg, command, true, cgroup, p)
 	return err
@@ -203,20 +213,33 @@ func mountProc(cfg *Config, root string, cgroup int, s *Started) error {
 // run forks a process that carries out the program, and returns when it is done
 // or has become another one.
 func (p *program) run(file int, args []string, cgroup int, files [3]int, attr *syscall.SysProcAttr) (pid, pidfd int, err error) {
+	pid, pidfd, report, err := p.fork(file, args, cgroup, files[:], attr)
+	if err != nil {
+		return 0, -1, err
+	}
+	closeFD(report)
+	return pid, pidfd, nil
+}
+
+// fork is run for a program that reports more than once: the caller reads on.
+// The files beyond the first three come after the report's.
+func (p *program) fork(file int, args []string, cgroup int, files []int, attr *syscall.SysProcAttr) (pid, pidfd, reported int, err error) {
 	var report [2]int
 	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
-		return 0, -1, fmt.Errorf("make a pipe: %w", err)
+		return 0, -1, -1, fmt.Errorf("make a pipe: %w", err)
 	}
-	defer closeFD(report[0])
 	pidfd = -1
 	attr.PidFD = &pidfd
 	attr.UseCgroupFD, attr.CgroupFD = cgroup >= 0, cgroup
-	pid, err = syscall.ForkExec(procFD(file), args, &syscall.ProcAttr{
-		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2]), uintptr(report[1])}, Sys: attr,
-	})
+	all := []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2]), uintptr(report[1])}
+	for _, fd := range files[3:] {
+		all = append(all, uintptr(fd))
+	}
+	pid, err = syscall.ForkExec(procFD(file), args, &syscall.ProcAttr{Files: all, Sys: attr})
 	closeFD(report[1])
 	if err != nil {
-		return 0, -1, fmt.Errorf("start a process: %w", err)
+		closeFD(report[0])
+		return 0, -1, -1, fmt.Errorf("start a process: %w", err)
 	}
 	if pidfd < 0 {
 		pidfd, err = unix.PidfdOpen(pid, 0)
@@ -228,9 +251,10 @@ func (p *program) run(file int, args []string, cgroup int, files [3]int, attr *s
 		_ = unix.Kill(pid, unix.SIGKILL)
 		_, _ = unix.Wait4(pid, nil, 0, nil) // ours to reap
 		closeFD(pidfd)
-		return 0, -1, err
+		closeFD(report[0])
+		return 0, -1, -1, err
 	}
-	return pid, pidfd, nil
+	return pid, pidfd, report[0], nil
 }
 
 // open opens the group for clone; -1 where there is no unified hierarchy.
