@@ -239,6 +239,36 @@ func TestATaskThatIsGoneWithoutATraceFollowsItsRestartPolicy(t *testing.T) {
 	})
 }
 
+func TestAnAllocThatServersHeldForUnknownIsReportedAtOnceWithAnEvent(t *testing.T) {
+	b := newBed(t)
+	a := newAlloc("a1", newTask("web"))
+	b.servers.assign(a)
+	b.status("a1", "running")
+	unknown := a.Copy()
+	unknown.ClientStatus = model.AllocClientStatusUnknown
+	b.servers.assign(unknown)
+	b.eventually("its task says that the node is back", func() bool {
+		return strings.Contains(displays(b.servers.report("a1"), "web"), "Client reconnected")
+	})
+	if n := len(b.driver.started()); n != 1 {
+		t.Errorf("%d starts", n)
+	}
+}
+
+func TestAnUnknownAllocThatTheNodeDoesNotKnowHasFailedAndIsNotRunAgain(t *testing.T) {
+	b := newBed(t)
+	a := newAlloc("a1", newTask("web"))
+	a.ClientStatus = model.AllocClientStatusUnknown
+	b.servers.assign(a)
+	b.status("a1", "failed")
+	if got := b.servers.report("a1").ClientDescription; !strings.Contains(got, "does not know the allocation any more") {
+		t.Errorf("it says %q", got)
+	}
+	if n := len(b.driver.started()); n != 0 {
+		t.Errorf("%d starts", n)
+	}
+}
+
 func TestAStartThatCannotSucceedSaysWhy(t *testing.T) {
 	b := newBed(t)
 	bad := newTask("web")

@@ -60,7 +60,20 @@ func (a *Agent) apply(ctx context.Context, x *rpc.Assignments) error {
 	for _, id := range a.goneIn(x) {
 		a.forget(id)
 	}
+	if x.Full && a.lostSession.Swap(false) {
+		// Servers may have given its allocs up meanwhile: say once what is true.
+		for _, r := range a.runners() {
+			a.tell(r)
+		}
+	}
 	return nil
+}
+
+// tell has the servers hear at once what is true of an alloc.
+func (a *Agent) tell(r *alloc.Runner) {
+	if v, ok := r.Report(); ok {
+		a.updates.Put(v, true)
+	}
 }
 
 // fetchSize bounds how many allocs one call fetches.
@@ -137,13 +150,20 @@ func (a *Agent) run(x *model.Allocation) {
 	r := a.allocs[x.ID]
 	delete(a.waiting, x.ID)
 	a.mu.Unlock()
+	unknown := x.ClientStatus == model.AllocClientStatusUnknown
 	switch {
 	case r != nil:
 		r.Update(x)
+		if unknown {
+			r.Reconnected()
+			a.tell(r)
+		}
 	case x.ClientTerminalStatus():
 		// It has ended here before and was collected since.
 	case x.ServerTerminalStatus():
 		a.updates.Put(neverRan(x, model.AllocClientStatusComplete, "The allocation was stopped before it was started"), false)
+	case unknown: // it ran here: to start it anew would do its work twice
+		a.updates.Put(neverRan(x, model.AllocClientStatusFailed, "the node does not know the allocation any more: what its agent kept of it is gone"), true)
 	case a.waits(x):
 	default:
 		a.begin(x)

@@ -191,8 +191,17 @@ func (d *fakeDriver) DestroyTask(_ context.Context, id string, _ bool) error {
 	return nil
 }
 
-func (d *fakeDriver) InspectTask(context.Context, string) (*driver.TaskStatus, error) {
-	return nil, errdefs.NotFoundf("none")
+func (d *fakeDriver) InspectTask(_ context.Context, id string) (*driver.TaskStatus, error) {
+	t, err := d.get(id)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t.exit != nil {
+		return &driver.TaskStatus{ID: id, State: driver.TaskExited, Exit: t.exit}, nil
+	}
+	return &driver.TaskStatus{ID: id, State: driver.TaskRunning}, nil
 }
 
 func (d *fakeDriver) TaskStats(ctx context.Context, _ time.Duration) (<-chan []driver.TaskStats, error) {

@@ -62,12 +62,6 @@ func (a *Agent) register(ctx context.Context) (rpc.Lease, error) {
 		close(a.ready)
 	})
 	a.askReleases() // what the node said may let it have something else
-	if a.lostSession.Swap(false) {
-		// Servers may have given its allocs up meanwhile: say once what is true.
-		for _, r := range a.runners() {
-			a.updates.Put(r.View(), true)
-		}
-	}
 	a.sendSchemas(ctx, lease)
 	return lease, nil
 }

@@ -279,13 +279,16 @@ func (r *Runner) resume(name string, t *taskRun, now time.Time, e *effects) {
 		return
 	}
 	driverName, handle, run := t.job.Driver, t.handle, t.state.Run
+	t.unseen = true
 	r.work.Go(func() {
-		if !r.recover(driverName, name, handle, run) {
+		runs, ok := r.recover(driverName, name, handle, run)
+		if !ok {
 			return
 		}
 		r.mu.Lock()
 		if !r.closed {
-			r.carryOut(taskEffects{name, list})
+			t.unseen = !runs // else its end is what is to be told, and comes at once
+			r.settle(&effects{[]taskEffects{{name, list}}})
 		}
 		r.mu.Unlock()
 		if drv, err := r.cfg.Drivers.Driver(driverName); err == nil {
@@ -294,33 +297,51 @@ func (r *Runner) resume(name string, t *taskRun, now time.Time, e *effects) {
 	})
 }
 
-// recover makes the driver know a running task again. It tries until it is
-// certain either way: a plugin that is away does not end a task.
-func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uint64) bool {
+// recover makes the driver know a running task again, and says whether it runs
+// still. It tries until it is certain either way: a plugin that is away does not
+// end a task. ok is false if there is no such task any more.
+func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uint64) (runs, ok bool) {
 	if handle == nil {
 		r.lost(name, run, "its handle was not kept")
-		return false
+		return false, false
 	}
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		drv, err := r.cfg.Drivers.Driver(driverName)
 		if err == nil {
 			err = drv.RecoverTask(r.ctx, handle)
-			if err == nil {
-				return true
-			}
 			if errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) {
 				r.lost(name, run, err.Error())
-				return false
+				return false, false
+			}
+		}
+		if err == nil {
+			if runs, err = r.runs(drv, taskID(r.id, name, run)); err == nil {
+				return runs, true
 			}
 		}
 		if r.ctx.Err() != nil {
-			return false
+			return false, false
 		}
 		r.logger.Warn("the task cannot be recovered yet; it is tried again", "task", name, "error", err)
 		if !r.pause(pause) {
-			return false
+			return false, false
 		}
 	}
+}
+
+// runs asks the driver whether a task that it has taken over runs. Of one that
+// does not, waiting for it says how it ended.
+func (r *Runner) runs(drv driver.Driver, id string) (bool, error) {
+	status, err := drv.InspectTask(r.ctx, id)
+	switch {
+	case errdefs.IsNotFound(err):
+		return false, nil
+	case errdefs.IsUnimplemented(err): // that it was taken over has to do
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return status.State != driver.TaskExited, nil
 }
 
 // lost reports a task that ended without a trace while no agent ran.

@@ -102,6 +102,19 @@ func (d *fakeDriver) RecoverTask(_ context.Context, h *driver.Handle) error {
 	return err
 }
 
+func (d *fakeDriver) InspectTask(_ context.Context, id string) (*driver.TaskStatus, error) {
+	t, err := d.get(id)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t.exit != nil {
+		return &driver.TaskStatus{ID: id, State: driver.TaskExited, Exit: t.exit}, nil
+	}
+	return &driver.TaskStatus{ID: id, State: driver.TaskRunning}, nil
+}
+
 func (d *fakeDriver) WaitTask(ctx context.Context, id string) (driver.ExitResult, error) {
 	t, err := d.get(id)
 	if err != nil {

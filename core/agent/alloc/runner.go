@@ -64,6 +64,7 @@ type taskRun struct {
 	timer   *time.Timer
 	abort   context.CancelFunc // ends a start that is under way
 	dirty   bool
+	unseen  bool // what was read back of it has yet to be confirmed by its driver
 
 	fetched      bool                  // its artifacts are there
 	rendering    Rendering             // its templates, while they are open
@@ -203,6 +204,9 @@ func (r *Runner) post(name string, ev task.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var e effects
+	if _, ended := ev.(task.Exited); ended {
+		r.tasks[name].unseen = false
+	}
 	r.step(name, ev, &e)
 	r.settle(&e)
 }
@@ -241,12 +245,26 @@ func (r *Runner) settle(e *effects) {
 	}
 	r.lookAgain(now, r.judge(now, e), task.Expiry(r.group, r.states()))
 	r.saveTasks()
-	r.cfg.Publish(r.view())
+	if r.seen() {
+		r.cfg.Publish(r.view())
+	}
 	for _, te := range e.list {
 		r.carryOut(te)
 	}
 	r.letGo()
 	r.noteEnd()
+}
+
+// seen reports whether all tasks are what their states say. Of what was read back
+// after a restart of the agent that is not known until the drivers have said so,
+// and until then nobody is told: the machine may have been restarted, too.
+func (r *Runner) seen() bool {
+	for _, t := range r.tasks {
+		if t.unseen {
+			return false
+		}
+	}
+	return true
 }
 
 // letGo closes the templates of tasks that are dead.
@@ -309,7 +327,7 @@ func (r *Runner) lookAgain(now time.Time, times ...time.Time) {
 // when to ask again; zero if there is no need.
 func (r *Runner) judge(now time.Time, e *effects) (again time.Time) {
 	rule, ok := ruleOf(r.alloc, r.group, r.received)
-	if !ok || r.stop.Wanted || r.health != nil && r.health.Healthy != nil {
+	if !ok || r.stop.Wanted || r.health != nil && r.health.Healthy != nil || !r.seen() {
 		return time.Time{}
 	}
 	v := judge(rule, r.group, r.states(), now)

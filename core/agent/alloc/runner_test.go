@@ -226,6 +226,49 @@ func TestARunningTaskIsTakenOverAfterARestartOfTheAgent(t *testing.T) {
 	})
 }
 
+func TestARestoredRunnerTellsOnlyWhatItsDriverHasConfirmed(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(b *bed)
+		status    string // as it is told first, and the state of the task
+		task      string
+	}{
+		"it runs":                      {func(*bed) {}, "running", "running"},
+		"the machine was started anew": {func(b *bed) { clear(b.driver.tasks) }, "running", "pending"}, // to be started again after its delay
+		"it has ended":                 {func(b *bed) { b.driver.end(b.t, "web", 0) }, "running", "pending"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			with(t, func(t *testing.T, b *bed) {
+				web := newTask("web")
+				web.RestartPolicy = &model.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: time.Minute, Mode: "fail"}
+				var told []*model.Allocation
+				b.cfg.Publish = func(v *model.Allocation) { told = append(told, v) }
+				b.run(newAlloc(web))
+				synctest.Wait()
+				b.restart(func() {
+					b.driver.away = errdefs.Unavailablef("the plugin is not there yet")
+					told = nil
+				})
+				b.r.Reconnected()
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if _, ok := b.r.Report(); ok || len(told) > 0 {
+					t.Fatalf("told of a task that nobody has looked at: %+v", told)
+				}
+				b.driver.mu.Lock()
+				b.driver.away = nil
+				b.driver.mu.Unlock()
+				c.meanwhile(b)
+				time.Sleep(20 * time.Second)
+				synctest.Wait()
+				if len(told) == 0 || told[0].ClientStatus != c.status || told[0].TaskStates["web"].State != c.task {
+					t.Fatalf("told first %+v", told)
+				}
+				b.hasEvent("web", "Client reconnected")
+			})
+		})
+	}
+}
+
 func TestAStartThatTheAgentDidNotSeeEndIsMadeAnew(t *testing.T) {
 	with(t, func(t *testing.T, b *bed) {
 		first := true

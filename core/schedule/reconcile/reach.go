@@ -73,7 +73,7 @@ func (p patience) tolerant() bool { return p.wait > 0 || p.endless }
 // What was not seen to run cannot come back.
 func (p patience) onDisconnect(a *model.Allocation, n *model.Node) reach {
 	ran := a.ClientStatus == model.AllocClientStatusRunning
-	if p.endless || ran && p.wait > 0 && n.Status == model.NodeStatusDisconnected {
+	if ran && (p.endless || p.wait > 0 && n.Status == model.NodeStatusDisconnected) {
 		return parted
 	}
 	return lost
