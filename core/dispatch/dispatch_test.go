@@ -122,14 +122,13 @@ func (s *servers) register(t *testing.T, id string) {
 
 func (s *servers) place(t *testing.T, nodeID string, ids ...string) {
 	t.Helper()
-	plan := &fsm.ApplyPlan{}
+	view := s.store.View()
+	plan := &model.Plan{Namespace: "default", JobID: "web", SnapshotIndex: view.Index()}
+	version := view.JobByID("default", "web").Version
 	for _, id := range ids {
-		plan.Placed = append(plan.Placed, &model.Allocation{
-			ID: id, Namespace: "default", JobID: "web", TaskGroup: "g", Name: "web.g[0]", NodeID: nodeID,
-			DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusPending,
-		})
+		plan.Place = append(plan.Place, &model.Allocation{ID: id, JobVersion: version, TaskGroup: "g", Name: "web.g[0]", NodeID: nodeID})
 	}
-	s.log.write(t, plan)
+	s.log.write(t, &fsm.ApplyPlan{Plan: plan, VerifiedIndex: view.Index()})
 }
 
 // attach returns what is pushed to the node.
@@ -273,10 +272,13 @@ func TestOfTwoAllocsForOnePlaceTheSchedulerHearsWhenOneBeginsToRun(t *testing.T)
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		s.register(t, "n1")
 		s.place(t, "n1", "first")
-		s.log.write(t, &fsm.ApplyPlan{Placed: []*model.Allocation{{
-			ID: "second", PreviousAllocation: "first", Namespace: "default", JobID: "web", TaskGroup: "g", NodeID: "n1",
-			JobVersion: s.store.View().JobByID("default", "web").Version, DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusPending,
-		}}})
+		view := s.store.View()
+		s.log.write(t, &fsm.ApplyPlan{VerifiedIndex: view.Index(), Plan: &model.Plan{
+			Namespace: "default", JobID: "web", SnapshotIndex: view.Index(), Place: []*model.Allocation{{
+				ID: "second", PreviousAllocation: "first", TaskGroup: "g", NodeID: "n1",
+				JobVersion: view.JobByID("default", "web").Version,
+			}},
+		}})
 		asked := func() int {
 			n := 0
 			for e := range s.store.View().Evals() {
@@ -301,7 +303,10 @@ func TestOfTwoAllocsForOnePlaceTheSchedulerHearsWhenOneBeginsToRun(t *testing.T)
 				t.Fatalf("step %d: the scheduler was asked %d times, want %d", i, got, step.want)
 			}
 		}
-		s.log.write(t, &fsm.ApplyPlan{Stopped: []*state.AllocStop{{ID: "second", DesiredStatus: model.AllocDesiredStatusStop}}})
+		s.log.write(t, &fsm.ApplyPlan{Plan: &model.Plan{
+			Namespace: "default", JobID: "web", SnapshotIndex: s.store.View().Index(),
+			Change: []model.AllocChange{{Kind: model.AllocStop, AllocID: "second"}},
+		}})
 		s.reports(t, ctx, "first", "running", "pending")
 		s.reports(t, ctx, "first", "running", "running")
 		if got := asked(); got != 2 {
@@ -372,11 +377,8 @@ func TestANodeWhoseAllocsMayReconnectIsDisconnectedNotDown(t *testing.T) {
 		patient.TaskGroups[0].Disconnect = &model.DisconnectStrategy{LostAfter: time.Hour}
 		s.log.write(t, &fsm.UpsertJob{Job: patient})
 		s.register(t, "n1")
-		version := s.store.View().JobByID("default", "web").Version
-		s.log.write(t, &fsm.ApplyPlan{Placed: []*model.Allocation{{
-			ID: "a1", Namespace: "default", JobID: "web", JobVersion: version, TaskGroup: "g", NodeID: "n1",
-			DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusRunning,
-		}}})
+		s.place(t, "n1", "a1")
+		s.log.write(t, &fsm.UpdateAllocsFromClient{Allocs: []*model.Allocation{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if n := s.store.View().NodeByID("n1"); n.Status != model.NodeStatusDisconnected {

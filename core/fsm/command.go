@@ -19,6 +19,9 @@ type Command interface {
 	kind() byte
 }
 
+// answering is a command that has something to say when it has been applied.
+type answering interface{ answer() any }
+
 // The first byte of an entry is the version of the encoding, the second the
 // kind of the command. Neither is ever given another meaning.
 const formatVersion = 1
@@ -31,7 +34,6 @@ const (
 	kindSetJobVersionTag       = 5
 	kindUpsertEvals            = 6
 	kindDeleteEvals            = 7
-	kindApplyPlan              = 8
 	kindUpdateAllocsFromClient = 9
 	kindUpdateDesired          = 10
 	kindRegisterNode           = 11
@@ -52,6 +54,7 @@ const (
 	kindDispatchJob            = 26
 	kindLaunchPeriodic         = 27
 	kindRecountJobs            = 28
+	kindApplyPlan              = 29 // 8 was a plan of whole allocs
 	kindPutVariable            = 40
 	kindDeleteVariable         = 41
 	kindUpsertRootKey          = 42
@@ -215,6 +218,23 @@ func (b *Batch) apply(tx *state.Tx) error {
 		}
 	}
 	return first
+}
+
+// answer is nil or, if one of the commands has something to say, what each says.
+func (b *Batch) answer() any {
+	var out []any
+	for i, c := range b.Commands {
+		if a, ok := c.(answering); ok && a.answer() != nil {
+			if out == nil {
+				out = make([]any, len(b.Commands))
+			}
+			out[i] = a.answer()
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	return out
 }
 
 type packedBatch struct{ Entries [][]byte }

@@ -37,7 +37,7 @@ func New(store *state.Store, logger hclog.Logger) *FSM {
 func (f *FSM) Store() *state.Store { return f.store }
 
 // ApplyBatch applies entries in one transaction and returns a result for each:
-// nil or a classed error. An entry that cannot be read changes nothing. Entries
+// nil, a classed error, or what the command answers. An entry that cannot be read changes nothing. Entries
 // that are older than the state are skipped.
 func (f *FSM) ApplyBatch(entries []Entry) []any {
 	commands := make([]Command, len(entries))
@@ -89,6 +89,8 @@ func (f *FSM) apply(entries []Entry, commands []Command, results []any) (ok bool
 		}
 		if err := c.apply(tx); err != nil {
 			results[i] = err
+		} else if a, ok := c.(answering); ok {
+			results[i] = a.answer()
 		}
 	}
 	tx.Commit()

@@ -71,8 +71,7 @@ func TestAFieldThatJSONHidesIsStored(t *testing.T) {
 	f := newFSM()
 	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 1)})
 	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 2)})
-	a := &model.Allocation{ID: "a", Namespace: "default", JobID: "web", Job: f.Store().View().JobByID("default", "web"), TaskGroup: "web"}
-	mustApply(t, f, &fsm.ApplyPlan{Placed: []*model.Allocation{a}})
+	mustApply(t, f, place(t, f, &model.Allocation{ID: "a", JobVersion: 1, TaskGroup: "web"}))
 	mustApply(t, f, &fsm.UpdateAllocsFromClient{Allocs: []*model.Allocation{{ID: "a", ClientStatus: "running",
 		TaskStates: map[string]*model.TaskState{"t": {TaskHandle: []byte("h"), Events: []*model.TaskEvent{{Time: 5}}}}}}})
 	g := newFSM()
@@ -103,9 +102,8 @@ func TestAllocsOfOnePlanShareTheirResourcesAlsoAfterARestore(t *testing.T) {
 	f := newFSM()
 	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 2)})
 	res := testResources(100, 64)
-	mustApply(t, f, &fsm.ApplyPlan{Placed: []*model.Allocation{
-		{ID: "a", Namespace: "default", JobID: "web", TaskGroup: "web", AllocatedResources: res},
-		{ID: "b", Namespace: "default", JobID: "web", TaskGroup: "web", AllocatedResources: res}}})
+	mustApply(t, f, place(t, f, &model.Allocation{ID: "a", TaskGroup: "web", AllocatedResources: res},
+		&model.Allocation{ID: "b", TaskGroup: "web", AllocatedResources: res}))
 	g := newFSM()
 	if err := g.Restore(bytes.NewReader(snapshotOf(t, f))); err != nil {
 		t.Fatal(err)
@@ -133,10 +131,10 @@ func TestEnforcedIndexesRefuseWithTheReferencesWords(t *testing.T) {
 
 func TestACommandThatPanicsIsLostAloneAndSaysSo(t *testing.T) {
 	bad := func() fsm.Command {
-		return &fsm.ApplyPlan{Deployment: &model.Deployment{ID: "d", JobID: "web", Namespace: "default", Status: "running", TaskGroups: map[string]*model.DeploymentState{"web": nil}}}
+		return &fsm.ApplyPlan{Plan: &model.Plan{Deployment: &model.Deployment{ID: "d", JobID: "web", Namespace: "default", Status: "running", TaskGroups: map[string]*model.DeploymentState{"web": nil}}}}
 	}
 	f := newFSM()
-	mustApply(t, f, &fsm.ApplyPlan{Deployment: &model.Deployment{ID: "d", JobID: "web", Namespace: "default", Status: "running", TaskGroups: map[string]*model.DeploymentState{"web": {}}}})
+	mustApply(t, f, &fsm.ApplyPlan{Plan: &model.Plan{Deployment: &model.Deployment{ID: "d", JobID: "web", Namespace: "default", Status: "running", TaskGroups: map[string]*model.DeploymentState{"web": {}}}}})
 	var entries []fsm.Entry
 	for i, c := range []fsm.Command{&fsm.UpsertJob{Job: testJob("a", 1)}, bad(), &fsm.UpsertJob{Job: testJob("b", 1)}} {
 		data, err := fsm.Encode(c)
@@ -183,7 +181,7 @@ func TestStoredFieldsAreOnlyAppended(t *testing.T) {
 	}
 	for _, c := range []any{
 		model.Job{}, model.JobSubmission{}, model.Allocation{}, model.Evaluation{}, model.Deployment{}, model.Node{},
-		model.Namespace{}, model.NodePool{}, model.SchedulerConfiguration{}, fsm.UpsertJob{}, fsm.DeregisterJob{}, fsm.DispatchJob{}, fsm.LaunchPeriodic{}, model.PeriodicLaunch{}, fsm.ApplyPlan{}, fsm.AddDriverSchemas{}, fsm.MarkDriverSchemas{}, fsm.DeleteDriverSchemas{},
+		model.Namespace{}, model.NodePool{}, model.SchedulerConfiguration{}, fsm.UpsertJob{}, fsm.DeregisterJob{}, fsm.DispatchJob{}, fsm.LaunchPeriodic{}, model.PeriodicLaunch{}, model.AllocChange{}, model.DeploymentStatusUpdate{}, fsm.AddDriverSchemas{}, fsm.MarkDriverSchemas{}, fsm.DeleteDriverSchemas{},
 		fsm.UpdateNodeStatus{}, fsm.UpdateNodeDrain{}, fsm.UpdateNodeEligibility{}, fsm.UpdateDesiredTransitions{},
 		fsm.UpdateDeploymentStatus{}, fsm.PromoteDeployment{}, fsm.SetDeploymentAllocHealth{}, fsm.SetSchedulerConfig{},
 		fsm.PutVariable{}, fsm.DeleteVariable{}, fsm.UpsertRootKey{},

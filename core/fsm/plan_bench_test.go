@@ -16,16 +16,22 @@ func BenchmarkPlan(b *testing.B) {
 	w := newWorld(1)
 	f := newFSM()
 	mustApply(b, f, &fsm.UpsertJob{Job: testJob("web", 1000)})
+	var nodes []string
+	for range 1000 {
+		nodes = append(nodes, w.id())
+		mustApply(b, f, &fsm.RegisterNode{Node: &model.Node{ID: nodes[len(nodes)-1], Status: model.NodeStatusReady}})
+	}
 	plan := func() *fsm.ApplyPlan {
 		res, metrics := testResources(100, 64), &model.AllocMetric{NodesEvaluated: 500}
-		c := &fsm.ApplyPlan{EvalID: w.id(), UpdatedAt: 1}
+		at := f.Store().View().Index()
+		c := &model.Plan{EvalID: w.id(), Namespace: "default", JobID: "web", SnapshotIndex: at}
 		for i := range 1000 {
-			c.Placed = append(c.Placed, &model.Allocation{
-				ID: w.id(), Namespace: "default", EvalID: c.EvalID, Name: model.AllocName("web", "web", i), NodeID: w.id(), NodeName: "node",
-				JobID: "web", TaskGroup: "web", AllocatedResources: res, Metrics: metrics, DesiredStatus: "run", ClientStatus: "pending",
+			c.Place = append(c.Place, &model.Allocation{
+				ID: w.id(), Name: model.AllocName("web", "web", i), NodeID: nodes[i], NodeName: "node",
+				TaskGroup: "web", AllocatedResources: res, Metrics: metrics,
 			})
 		}
-		return c
+		return &fsm.ApplyPlan{Plan: c, VerifiedIndex: at, UpdatedAt: 1}
 	}
 	var size int
 	b.Run("encode", func(b *testing.B) {

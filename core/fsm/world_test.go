@@ -59,6 +59,20 @@ func apply(t testing.TB, f *fsm.FSM, c fsm.Command) (uint64, any) {
 	return index, f.ApplyBatch([]fsm.Entry{{Index: index, Data: data}})[0]
 }
 
+// place returns the command that places allocs of the job "web" on a node of
+// their own, planned on what f holds.
+func place(t testing.TB, f *fsm.FSM, allocs ...*model.Allocation) *fsm.ApplyPlan {
+	t.Helper()
+	if f.Store().View().NodeByID("n1") == nil {
+		mustApply(t, f, &fsm.RegisterNode{Node: &model.Node{ID: "n1", Status: model.NodeStatusReady}})
+	}
+	for _, a := range allocs {
+		a.NodeID = "n1"
+	}
+	at := f.Store().View().Index()
+	return &fsm.ApplyPlan{VerifiedIndex: at, Plan: &model.Plan{Namespace: "default", JobID: "web", SnapshotIndex: at, Place: allocs}}
+}
+
 func testJob(id string, count int) *model.Job {
 	return &model.Job{
 		Region: "global", Namespace: "default", ID: id, Name: id, Type: model.JobTypeService, Priority: 50,
@@ -90,6 +104,7 @@ type world struct {
 	allocs []string
 	evals  []string
 	deps   []string
+	index  uint64 // of the entry before
 }
 
 func newWorld(seed uint64) *world {
@@ -121,7 +136,8 @@ func (w *world) eval(job string) *model.Evaluation {
 func (w *world) plan() *fsm.ApplyPlan {
 	job, evalID := pick(w, w.jobs), w.id()
 	res, metrics := testResources(int64(w.rng.IntN(500)), 64), &model.AllocMetric{NodesEvaluated: w.rng.IntN(9), NodePool: "default"}
-	c := &fsm.ApplyPlan{EvalID: evalID, UpdatedAt: w.now}
+	at := w.index - uint64(w.rng.IntN(3)) // some plans are made on older state
+	c := &model.Plan{EvalID: evalID, Namespace: "default", JobID: job, SnapshotIndex: at, AllAtOnce: w.rng.IntN(9) == 0}
 	dep := ""
 	if w.rng.IntN(2) == 0 {
 		dep = w.id()
@@ -133,9 +149,8 @@ func (w *world) plan() *fsm.ApplyPlan {
 	}
 	for i := range w.rng.IntN(5) {
 		a := &model.Allocation{
-			ID: w.id(), Namespace: "default", EvalID: evalID, Name: model.AllocName(job, "web", i), NodeID: pick(w, w.nodes), NodeName: "n",
-			JobID: job, JobVersion: uint64(w.rng.IntN(3)), TaskGroup: "web", AllocatedResources: res, Metrics: metrics,
-			DesiredStatus: "run", ClientStatus: "pending", DeploymentID: dep,
+			ID: w.id(), Name: model.AllocName(job, "web", i), NodeID: pick(w, w.nodes), NodeName: "n",
+			JobVersion: uint64(w.rng.IntN(3)), TaskGroup: "web", AllocatedResources: res, Metrics: metrics, DeploymentID: dep,
 		}
 		if w.rng.IntN(4) == 0 {
 			a.DeploymentStatus = &model.AllocDeploymentStatus{Canary: true}
@@ -143,19 +158,27 @@ func (w *world) plan() *fsm.ApplyPlan {
 		if w.rng.IntN(4) == 0 {
 			a.PreviousAllocation = pick(w, w.allocs)
 		}
-		if w.rng.IntN(5) == 0 {
-			a.ID = pick(w, w.allocs) // in place
+		if w.rng.IntN(20) == 0 {
+			a.ID = pick(w, w.allocs) // again
 		}
 		w.allocs = append(w.allocs, a.ID)
-		c.Placed = append(c.Placed, a)
+		c.Place = append(c.Place, a)
 	}
-	for range w.rng.IntN(3) {
-		c.Stopped = append(c.Stopped, &state.AllocStop{
-			ID: pick(w, w.allocs), DesiredStatus: "stop", DesiredDescription: "alloc not needed",
-			ClientStatus: []string{"", "", "lost", "unknown"}[w.rng.IntN(4)],
-		})
+	for range w.rng.IntN(4) {
+		ch := model.AllocChange{AllocID: pick(w, w.allocs)}
+		switch ch.Kind = model.AllocChangeKind(1 + w.rng.IntN(4)); ch.Kind {
+		case model.AllocStop:
+			ch.Description, ch.ClientStatus = "alloc not needed", []string{"", "", "lost", "unknown"}[w.rng.IntN(4)]
+		case model.AllocUpdateInPlace:
+			ch.JobVersion, ch.DeploymentID = uint64(w.rng.IntN(3)), dep
+		case model.AllocMarkUnknown:
+			ch.At, ch.FollowupEvalID = w.now, w.id()
+		case model.AllocSetFollowUp:
+			ch.FollowupEvalID = w.id()
+		}
+		c.Change = append(c.Change, ch)
 	}
-	return c
+	return &fsm.ApplyPlan{Plan: c, VerifiedIndex: at, UpdatedAt: w.now}
 }
 
 func (w *world) clientUpdate() *fsm.UpdateAllocsFromClient {
@@ -287,6 +310,7 @@ func (w *world) log(t testing.TB, n int) []fsm.Entry {
 	t.Helper()
 	var entries []fsm.Entry
 	for i := range n {
+		w.index = uint64(1 + i)
 		data, err := fsm.Encode(w.next())
 		if err != nil {
 			t.Fatal(err)

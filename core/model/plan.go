@@ -3,18 +3,21 @@
 
 package model
 
-// Plan is what the scheduler proposes for one evaluation. The applier accepts
-// it node by node.
+// Plan is what the scheduler proposes for one evaluation, planned on the state
+// at SnapshotIndex. It carries what it changes and nothing else, so that what
+// others have written since stays. Whoever applies it asks of each part whether
+// it still holds.
 type Plan struct {
 	EvalID        string
 	Priority      int
-	AllAtOnce     bool
-	Job           *Job   // the version that is placed
+	AllAtOnce     bool // everything or nothing
+	Namespace     string
+	JobID         string
+	Job           *Job   // the newest version as planned on; nil: purged
 	SnapshotIndex uint64 // state that was planned on
 
-	NodeUpdate      map[string][]*Allocation // stop, by node
-	NodeAllocation  map[string][]*Allocation // place or update in place, by node
-	NodePreemptions map[string][]*Allocation // evict, by node
+	Place  []*Allocation // new allocs
+	Change []AllocChange // what becomes of allocs that exist
 
 	Deployment        *Deployment               // a deployment to create
 	DeploymentUpdates []*DeploymentStatusUpdate // existing ones to change
@@ -23,36 +26,41 @@ type Plan struct {
 
 // IsNoOp reports whether applying the plan changes nothing.
 func (p *Plan) IsNoOp() bool {
-	return len(p.NodeUpdate) == 0 && len(p.NodeAllocation) == 0 && len(p.NodePreemptions) == 0 &&
-		p.Deployment == nil && len(p.DeploymentUpdates) == 0
+	return len(p.Place) == 0 && len(p.Change) == 0 && p.Deployment == nil && len(p.DeploymentUpdates) == 0
 }
 
-// PlanResult is what of a plan was committed.
+// PlanResult is what of a plan was accepted.
 type PlanResult struct {
-	NodeUpdate        map[string][]*Allocation
-	NodeAllocation    map[string][]*Allocation
-	NodePreemptions   map[string][]*Allocation
+	Place             []*Allocation
+	Change            []AllocChange
 	Deployment        *Deployment
 	DeploymentUpdates []*DeploymentStatusUpdate
-	Rejections        []PlanRejection // nodes whose part was refused
+	Rejections        []PlanRejection // the parts that were refused
 	RefreshIndex      uint64          // not 0: look at state of at least this index before planning again
 	AllocIndex        uint64          // index at which the result was committed
 }
 
-// FullCommit reports whether everything of p was committed, and how much was expected and done.
-func (r *PlanResult) FullCommit(p *Plan) (full bool, expected, actual int) {
-	for node, allocs := range p.NodeAllocation {
-		expected += len(allocs)
-		actual += len(r.NodeAllocation[node])
-	}
-	return expected == actual, expected, actual
+// IsNoOp reports whether nothing was accepted.
+func (r *PlanResult) IsNoOp() bool {
+	return len(r.Place) == 0 && len(r.Change) == 0 && r.Deployment == nil && len(r.DeploymentUpdates) == 0
 }
 
-// PlanRejection is why a node's part of a plan was refused.
+// PlanRejection is why a part of a plan was refused: all of it, a node's new
+// allocs, or what it does to one alloc.
 type PlanRejection struct {
-	NodeID string
-	Reason string // e.g. "node is down", "cpu exhausted", "port 8080 in use"
-	Index  uint64 // state index that a worker must reach before it tries again
+	NodeID  string // "" unless it is about one node
+	AllocID string // "" unless it is about one alloc
+	Reason  string // e.g. "node is down", "cpu", "alloc has ended meanwhile"
+}
+
+func (r PlanRejection) String() string {
+	switch {
+	case r.AllocID != "":
+		return "alloc " + r.AllocID + ": " + r.Reason
+	case r.NodeID != "":
+		return "node " + r.NodeID + ": " + r.Reason
+	}
+	return r.Reason
 }
 
 // PlanAnnotations says what a plan does to each group.

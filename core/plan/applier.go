@@ -46,8 +46,10 @@ type request struct {
 type group struct {
 	reqs    []*request
 	results []*model.PlanResult // what the next group is verified against
+	index   uint64              // state that it was verified on
 	done    chan struct{}       // closed when the log has answered
 	err     error
+	cut     bool // the log applied less than was accepted
 }
 
 // NewApplier returns an applier; Run makes it work. view returns the newest state.
@@ -124,7 +126,7 @@ func (a *Applier) Run(ctx context.Context) {
 		g := a.verify(reqs, flying)
 		if flying != nil {
 			<-flying.done
-			if flying.err != nil { // what g was verified against did not happen
+			if flying.err != nil || flying.cut { // what g was verified against did not happen
 				g = a.verify(reqs, nil)
 			}
 		}
@@ -136,15 +138,15 @@ func (a *Applier) Run(ctx context.Context) {
 func (a *Applier) verify(reqs []*request, flying *group) *group {
 	o := newOverlay(a.view())
 	if flying != nil {
-		for _, result := range flying.results {
-			o.apply(result)
+		for i, result := range flying.results {
+			o.apply(flying.reqs[i].plan, result)
 		}
 	}
-	g := &group{reqs: reqs, done: make(chan struct{})}
+	g := &group{reqs: reqs, index: o.Index(), done: make(chan struct{})}
 	for _, r := range reqs {
 		r.result = verify(o, r.plan)
 		g.results = append(g.results, r.result)
-		o.apply(r.result)
+		o.apply(r.plan, r.result)
 	}
 	return g
 }
@@ -154,12 +156,12 @@ func (a *Applier) commit(ctx context.Context, g *group) *group {
 	now := a.now().UnixNano()
 	batch := &fsm.Batch{}
 	for _, r := range g.reqs {
-		if !empty(r.result) {
-			batch.Commands = append(batch.Commands, fsm.NewApplyPlan(r.plan.EvalID, r.result, now))
+		if !r.result.IsNoOp() {
+			batch.Commands = append(batch.Commands, fsm.NewApplyPlan(r.plan, r.result, g.index, now))
 		}
 	}
 	if len(batch.Commands) == 0 {
-		g.answer(0, nil)
+		g.answer(0, nil, nil)
 		return g
 	}
 	var cmd fsm.Command = batch
@@ -168,36 +170,45 @@ func (a *Applier) commit(ctx context.Context, g *group) *group {
 	}
 	data, err := fsm.Encode(cmd)
 	if err != nil {
-		g.answer(0, err)
+		g.answer(0, nil, err)
 		return g
 	}
 	go func() {
-		index, _, err := a.proposer.Propose(ctx, data)
-		g.answer(index, err)
+		index, answer, err := a.proposer.Propose(ctx, data)
+		g.answer(index, answer, err)
 	}()
 	return g
 }
 
-func (g *group) answer(index uint64, err error) {
+// answer tells everybody what became of the group. answer is that of the log's
+// entry: what it refused of each plan that it holds.
+func (g *group) answer(index uint64, answer any, err error) {
 	g.err = err
+	each, many := answer.([]any)
+	if !many {
+		each = []any{answer}
+	}
 	for _, r := range g.reqs {
-		switch {
-		case err != nil && !empty(r.result):
+		committed := !r.result.IsNoOp()
+		if committed && err != nil {
 			r.result, r.err = nil, err
-		default:
-			r.result.AllocIndex = index
-			if r.result.RefreshIndex != 0 {
-				r.result.RefreshIndex = max(r.result.RefreshIndex, index)
+			continue
+		}
+		if committed && len(each) > 0 {
+			if refused, ok := each[0].([]model.PlanRejection); ok {
+				r.result.Rejections = append(r.result.Rejections, refused...)
+				r.result.RefreshIndex = index
+				g.cut = true
 			}
+			each = each[1:]
+		}
+		r.result.AllocIndex = index
+		if r.result.RefreshIndex != 0 {
+			r.result.RefreshIndex = max(r.result.RefreshIndex, index)
 		}
 	}
 	close(g.done)
 	for _, r := range g.reqs {
 		close(r.done)
 	}
-}
-
-func empty(r *model.PlanResult) bool {
-	return len(r.NodeUpdate) == 0 && len(r.NodeAllocation) == 0 && len(r.NodePreemptions) == 0 &&
-		r.Deployment == nil && len(r.DeploymentUpdates) == 0
 }

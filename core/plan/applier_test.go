@@ -58,8 +58,11 @@ func start(t *testing.T) *fixture {
 		ID: "n", Status: model.NodeStatusReady, SchedulingEligibility: "eligible",
 		NodeResources: &model.NodeResources{Cpu: model.NodeCpuResources{CpuShares: 1000}, Memory: model.NodeMemoryResources{MemoryMB: 1000}},
 	}
-	job := &model.Job{ID: "j", Namespace: "default", Type: "batch", TaskGroups: []*model.TaskGroup{{Name: "g", Tasks: []*model.Task{{Name: "t"}}}}}
-	for _, c := range []fsm.Command{&fsm.RegisterNode{Node: n}, &fsm.UpsertJob{Job: job}} {
+	cmds := []fsm.Command{&fsm.RegisterNode{Node: n}}
+	for i := range 6 {
+		cmds = append(cmds, &fsm.UpsertJob{Job: &model.Job{ID: fmt.Sprint(i), Namespace: "default", Type: "batch", TaskGroups: []*model.TaskGroup{{Name: "g", Tasks: []*model.Task{{Name: "t"}}}}}})
+	}
+	for _, c := range cmds {
 		data, err := fsm.Encode(c)
 		if err != nil {
 			t.Fatal(err)
@@ -77,12 +80,13 @@ func start(t *testing.T) *fixture {
 	return f
 }
 
-func place(id, node string, cpu int64) *model.Plan {
+// place plans an alloc of one of the jobs 0 to 5.
+func (f *fixture) place(job, node string, cpu int64) *model.Plan {
 	a := &model.Allocation{
-		ID: id, Namespace: "default", JobID: "j", TaskGroup: "g", NodeID: node, DesiredStatus: "run", ClientStatus: "pending",
+		ID: "a" + job, Namespace: "default", JobID: job, TaskGroup: "g", NodeID: node, DesiredStatus: "run", ClientStatus: "pending",
 		AllocatedResources: &model.AllocatedResources{Tasks: map[string]*model.AllocatedTaskResources{"t": {Cpu: model.AllocatedCpuResources{CpuShares: cpu}}}},
 	}
-	return &model.Plan{EvalID: "e" + id, NodeAllocation: map[string][]*model.Allocation{node: {a}}}
+	return &model.Plan{EvalID: "e" + job, Namespace: "default", JobID: job, SnapshotIndex: f.store.View().Index(), Place: []*model.Allocation{a}}
 }
 
 func TestPlansInFlightCountBeforeTheyAreApplied(t *testing.T) {
@@ -91,7 +95,7 @@ func TestPlansInFlightCountBeforeTheyAreApplied(t *testing.T) {
 	results := make(chan *model.PlanResult, plans)
 	for i := range plans {
 		go func() {
-			r, err := f.applier.Submit(context.Background(), place(fmt.Sprint(i), "n", 300))
+			r, err := f.applier.Submit(context.Background(), f.place(fmt.Sprint(i), "n", 300))
 			if err != nil {
 				t.Error(err)
 			}
@@ -116,7 +120,7 @@ func TestPlansInFlightCountBeforeTheyAreApplied(t *testing.T) {
 func TestANodeThatIsNotReadyRefusesNewAllocs(t *testing.T) {
 	f := start(t)
 	close(f.log.gate)
-	r, err := f.applier.Submit(context.Background(), place("a", "gone", 1))
+	r, err := f.applier.Submit(context.Background(), f.place("0", "gone", 1))
 	if err != nil || len(r.Rejections) != 1 || r.Rejections[0].Reason != "node does not exist" {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -125,11 +129,11 @@ func TestANodeThatIsNotReadyRefusesNewAllocs(t *testing.T) {
 func TestAllAtOnceCommitsNothingOfAPlanThatDoesNotFit(t *testing.T) {
 	f := start(t)
 	close(f.log.gate)
-	p := place("a", "n", 10)
-	p.NodeAllocation["gone"] = place("b", "gone", 10).NodeAllocation["gone"]
+	p := f.place("0", "n", 10)
+	p.Place = append(p.Place, f.place("1", "gone", 10).Place...)
 	p.AllAtOnce = true
 	r, err := f.applier.Submit(context.Background(), p)
-	if err != nil || len(r.NodeAllocation) != 0 || f.store.View().AllocByID("a") != nil {
+	if err != nil || len(r.Place) != 0 || f.store.View().AllocByID("a0") != nil {
 		t.Fatalf("%+v, %v", r, err)
 	}
 }
@@ -138,13 +142,13 @@ func TestAFailedCommitIsReportedAndLeavesNoTrace(t *testing.T) {
 	f := start(t)
 	f.log.broken = true
 	close(f.log.gate)
-	if _, err := f.applier.Submit(context.Background(), place("a", "n", 1000)); err == nil {
+	if _, err := f.applier.Submit(context.Background(), f.place("0", "n", 1000)); err == nil {
 		t.Fatal("no error")
 	}
 	f.log.mu.Lock()
 	f.log.broken = false
 	f.log.mu.Unlock()
-	r, err := f.applier.Submit(context.Background(), place("b", "n", 1000))
+	r, err := f.applier.Submit(context.Background(), f.place("1", "n", 1000))
 	if err != nil || len(r.Rejections) != 0 {
 		t.Fatalf("the room of the failed plan is still taken: %+v, %v", r, err)
 	}

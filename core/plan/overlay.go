@@ -4,6 +4,9 @@
 package plan
 
 import (
+	"iter"
+
+	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
 )
@@ -11,9 +14,9 @@ import (
 // View is what of the state the Applier reads; *state.View satisfies it.
 type View interface {
 	feasible.NodeView
+	fsm.PlanView
 	Index() uint64
-	NodeByID(id string) *model.Node
-	JobByID(namespace, id string) *model.Job
+	JobAllocs(namespace, id string) iter.Seq[*model.Allocation]
 }
 
 // overlay is a View with results on top that were accepted but are not applied yet.
@@ -22,38 +25,38 @@ type overlay struct {
 	allocs map[string]*model.Allocation
 	added  map[string][]*model.Allocation // new ones by node
 	used   map[string][3]int64
-	dirty  map[string]bool // nodes on which an existing alloc has changed
+	dirty  map[string]bool       // nodes on which an existing alloc has changed
+	jobs   map[model.JobKey]bool // what the results are about
 }
 
 func newOverlay(v View) *overlay {
 	return &overlay{
 		View: v, allocs: map[string]*model.Allocation{}, added: map[string][]*model.Allocation{},
-		used: map[string][3]int64{}, dirty: map[string]bool{},
+		used: map[string][3]int64{}, dirty: map[string]bool{}, jobs: map[model.JobKey]bool{},
 	}
 }
 
-// apply puts a result on top, as the state will hold it.
-func (o *overlay) apply(r *model.PlanResult) {
-	for _, part := range []map[string][]*model.Allocation{r.NodeUpdate, r.NodePreemptions, r.NodeAllocation} {
-		for _, allocs := range part {
-			for _, a := range allocs {
-				o.put(a)
-			}
+// apply puts what was accepted of a plan on top, as the state will hold it.
+func (o *overlay) apply(p *model.Plan, r *model.PlanResult) {
+	if !r.IsNoOp() {
+		o.jobs[model.JobKey{Namespace: p.Namespace, ID: p.JobID}] = true
+	}
+	for i := range r.Change {
+		if old := o.AllocByID(r.Change[i].AllocID); old != nil {
+			o.put(old, r.Change[i].Make(old, p.EvalID, 0))
 		}
 	}
+	for _, a := range r.Place {
+		o.put(nil, a)
+	}
 }
 
-func (o *overlay) put(a *model.Allocation) {
-	old := o.AllocByID(a.ID)
+func (o *overlay) put(old, a *model.Allocation) {
 	if old == nil {
 		o.added[a.NodeID] = append(o.added[a.NodeID], a)
 	} else {
 		o.dirty[a.NodeID] = true
 		o.add(old, -1)
-		if old.ClientTerminalStatus() && !a.ClientTerminalStatus() { // what has ended stays so
-			a = a.Copy()
-			a.ClientStatus = old.ClientStatus
-		}
 	}
 	o.add(a, 1)
 	o.allocs[a.ID] = a

@@ -4,95 +4,35 @@
 package plan
 
 import (
-	"maps"
-	"slices"
-
+	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
 )
 
 // verify returns what of a plan the view accepts. It is pure.
-func verify(v View, p *model.Plan) *model.PlanResult {
-	r := &model.PlanResult{
-		NodeUpdate: map[string][]*model.Allocation{}, NodeAllocation: map[string][]*model.Allocation{},
-		NodePreemptions: map[string][]*model.Allocation{},
-		Deployment:      p.Deployment, DeploymentUpdates: p.DeploymentUpdates,
+func verify(o *overlay, p *model.Plan) *model.PlanResult {
+	r := &model.PlanResult{Rejections: []model.PlanRejection{{Reason: "another plan of the job came first"}}}
+	if !o.planned(p) {
+		r = fsm.Accept(o, p, func(n *model.Node, stop, place []*model.Allocation) string {
+			return feasible.Fits(o, n, feasible.Change{Stop: stop, Place: place})
+		})
 	}
-	refused := map[string]bool{} // allocs that were not accepted
-	nodes := map[string]bool{}
-	for _, part := range []map[string][]*model.Allocation{p.NodeUpdate, p.NodeAllocation, p.NodePreemptions} {
-		for n := range part {
-			nodes[n] = true
-		}
+	if len(r.Rejections) > 0 {
+		r.RefreshIndex = o.Index()
 	}
-	for _, id := range slices.Sorted(maps.Keys(nodes)) {
-		why := verifyNode(v, p, id)
-		if why == "" {
-			accept(r.NodeUpdate, p.NodeUpdate, id)
-			accept(r.NodeAllocation, p.NodeAllocation, id)
-			accept(r.NodePreemptions, p.NodePreemptions, id)
-			continue
-		}
-		r.Rejections = append(r.Rejections, model.PlanRejection{NodeID: id, Reason: why, Index: v.Index()})
-		for _, a := range p.NodeAllocation[id] {
-			refused[a.ID] = true
-		}
-	}
-	if len(r.Rejections) == 0 {
-		return r
-	}
-	r.RefreshIndex = v.Index()
-	if p.AllAtOnce {
-		return &model.PlanResult{Rejections: r.Rejections, RefreshIndex: r.RefreshIndex}
-	}
-	keepPredecessors(r, refused)
 	return r
 }
 
-func accept(dst, src map[string][]*model.Allocation, node string) {
-	if allocs := src[node]; len(allocs) > 0 {
-		dst[node] = allocs
+// planned reports whether another plan of the job was accepted since p was made:
+// two plans that knew nothing of each other would do the same work twice.
+func (o *overlay) planned(p *model.Plan) bool {
+	if o.jobs[model.JobKey{Namespace: p.Namespace, ID: p.JobID}] {
+		return true
 	}
-}
-
-// keepPredecessors lets an alloc run on whose successor was refused, unless it is lost.
-func keepPredecessors(r *model.PlanResult, refused map[string]bool) {
-	for node, stops := range r.NodeUpdate {
-		kept := slices.DeleteFunc(slices.Clone(stops), func(a *model.Allocation) bool {
-			return refused[a.NextAllocation] && !a.ClientTerminalStatus()
-		})
-		if len(kept) == 0 {
-			delete(r.NodeUpdate, node)
-		} else {
-			r.NodeUpdate[node] = kept
+	for a := range o.JobAllocs(p.Namespace, p.JobID) {
+		if a.AllocModifyIndex > p.SnapshotIndex {
+			return true
 		}
 	}
-}
-
-// verifyNode returns "" if the plan's part for a node can be committed, else why not.
-func verifyNode(v View, p *model.Plan, id string) string {
-	var fresh []*model.Allocation
-	for _, a := range p.NodeAllocation[id] {
-		if v.AllocByID(a.ID) == nil {
-			fresh = append(fresh, a)
-		}
-	}
-	if len(fresh) == 0 {
-		return "" // stops and updates in place are always right
-	}
-	n := v.NodeByID(id)
-	switch {
-	case n == nil:
-		return "node does not exist"
-	case n.Status != model.NodeStatusReady:
-		return "node is " + n.Status
-	case n.DrainStrategy != nil:
-		return "node is draining"
-	case n.SchedulingEligibility != model.NodeSchedulingEligible:
-		return "node is not eligible for scheduling"
-	case v.JobByID(fresh[0].Namespace, fresh[0].JobID) == nil:
-		return "job does not exist any more"
-	}
-	stop := append(slices.Clone(p.NodeUpdate[id]), p.NodePreemptions[id]...)
-	return feasible.Fits(v, n, feasible.Change{Stop: stop, Place: p.NodeAllocation[id]})
+	return false
 }

@@ -42,10 +42,8 @@ func (b *bed) place(t *testing.T) map[string]*model.NodeScoreMeta {
 	e := &model.Evaluation{ID: b.ids.NewID(), Namespace: "default", JobID: "j", Type: "service", Priority: 50, Status: "pending"}
 	o := schedule.Process(b.view, e, time.Unix(1_700_000_000, 0), &b.ids)
 	out := map[string]*model.NodeScoreMeta{}
-	for _, as := range o.Plan.NodeAllocation {
-		for _, a := range as {
-			out[a.Name] = a.Metrics.ScoreMetaData[0]
-		}
+	for _, a := range o.Plan.Place {
+		out[a.Name] = a.Metrics.ScoreMetaData[0]
 	}
 	b.view.apply(o.Plan)
 	if len(out) == 0 {

@@ -116,12 +116,12 @@ func (v *memView) apply(p *model.Plan) {
 			}
 		}
 	}
-	for _, part := range []map[string][]*model.Allocation{p.NodeUpdate, p.NodeAllocation} {
-		for _, as := range part {
-			for _, a := range as {
-				v.put(a)
-			}
-		}
+	for i := range p.Change {
+		c := &p.Change[i]
+		v.allocs[c.AllocID] = c.Make(v.allocs[c.AllocID], p.EvalID, 0)
+	}
+	for _, a := range p.Place {
+		v.put(a)
 	}
 }
 

@@ -4,6 +4,8 @@
 package schedule
 
 import (
+	"slices"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
 	"github.com/drover-project/drover/core/schedule/rank"
@@ -31,9 +33,7 @@ type placer struct {
 
 // place finds nodes for the placements, one group after the other.
 func (p *process) place(ps []reconcile.Placement) {
-	if len(p.plan.NodeAllocation) == 0 { // the usual case: growing this map would cost as much as the placing
-		p.plan.NodeAllocation = make(map[string][]*model.Allocation, min(len(ps), len(p.cluster.nodes)))
-	}
+	p.plan.Place = slices.Grow(p.plan.Place, len(ps))
 	for len(ps) > 0 {
 		n := 1
 		for n < len(ps) && ps[n].Group == ps[0].Group {
@@ -343,24 +343,10 @@ func (p *process) commit(pm *reconcile.Placement, row int, id string, res *model
 	if prev := pm.Previous; prev != nil {
 		a.PreviousAllocation = prev.ID
 		a.RescheduleTracker = reconcile.Tracker(pm.Group.ReschedulePolicy, prev, pm.Reschedule, p.now)
-		p.link(pm, a.ID)
-	}
-	p.plan.NodeAllocation[n.ID] = append(p.plan.NodeAllocation[n.ID], a)
-	p.cluster.placed[row] = append(p.cluster.placed[row], a)
-}
-
-// link makes the previous alloc point to its successor, and stops it if the
-// placement is what ends it.
-func (p *process) link(pm *reconcile.Placement, next string) {
-	prev := pm.Previous
-	if pm.Update {
-		p.stop(prev, reconcile.DescUpdating, "").NextAllocation = next
-		return
-	}
-	for _, a := range p.plan.NodeUpdate[prev.NodeID] {
-		if a.ID == prev.ID {
-			a.NextAllocation = next // others get it from the state, which links by PreviousAllocation
-			return
+		if pm.Update {
+			p.stop(prev, reconcile.DescUpdating, "")
 		}
 	}
+	p.plan.Place = append(p.plan.Place, a)
+	p.cluster.placed[row] = append(p.cluster.placed[row], a)
 }

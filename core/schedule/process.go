@@ -4,6 +4,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -37,9 +38,8 @@ func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Ou
 		checks: map[*model.TaskGroup]*feasible.Checker{}, jobs: map[uint64]*model.Job{},
 	}
 	p.plan = &model.Plan{
-		EvalID: eval.ID, Priority: eval.Priority, Job: p.job, SnapshotIndex: view.Index(),
-		NodeUpdate: map[string][]*model.Allocation{}, NodeAllocation: map[string][]*model.Allocation{},
-		NodePreemptions: map[string][]*model.Allocation{},
+		EvalID: eval.ID, Priority: eval.Priority, Namespace: eval.Namespace, JobID: eval.JobID, Job: p.job,
+		SnapshotIndex: view.Index(),
 	}
 	p.out = &Outcome{Plan: p.plan, QueuedAllocations: map[string]int{}, FailedTGAllocs: map[string]*model.AllocMetric{}}
 	if p.job != nil {
@@ -64,7 +64,9 @@ func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Ou
 // which no node was found: it has deployed nothing. It comes with the first
 // alloc that finds a node.
 func (p *process) keepDeployment() {
-	if d := p.plan.Deployment; d != nil && !d.Active() && len(p.plan.NodeAllocation) == 0 {
+	if d := p.plan.Deployment; d != nil && !d.Active() && len(p.plan.Place) == 0 && !slices.ContainsFunc(p.plan.Change, func(c model.AllocChange) bool {
+		return c.Kind == model.AllocUpdateInPlace
+	}) {
 		p.plan.Deployment = nil
 	}
 }
@@ -124,9 +126,7 @@ func (p *process) apply(res *reconcile.Result) {
 		p.stop(s.Alloc, s.Description, s.ClientStatus)
 		p.cluster.release(s.Alloc)
 	}
-	for _, a := range res.Changed {
-		p.plan.NodeAllocation[a.NodeID] = append(p.plan.NodeAllocation[a.NodeID], p.stamp(a))
-	}
+	p.plan.Change = append(p.plan.Change, res.Changed...)
 	p.plan.Deployment = res.Deployment
 	p.plan.DeploymentUpdates = res.DeploymentUpdates
 	for _, f := range res.FollowUps {
@@ -136,20 +136,12 @@ func (p *process) apply(res *reconcile.Result) {
 	}
 }
 
-// stamp writes this evaluation and time into a changed alloc.
-func (p *process) stamp(a *model.Allocation) *model.Allocation {
-	a.EvalID, a.ModifyTime = p.eval.ID, p.now.UnixNano()
-	return a
-}
-
-func (p *process) stop(old *model.Allocation, desc, clientStatus string) *model.Allocation {
-	a := p.stamp(old.Copy())
-	a.DesiredStatus, a.DesiredDescription = model.AllocDesiredStatusStop, desc
+func (p *process) stop(a *model.Allocation, desc, clientStatus string) {
+	c := model.AllocChange{Kind: model.AllocStop, AllocID: a.ID, Description: desc, ClientStatus: clientStatus}
 	if clientStatus != "" {
-		a.ClientStatus, a.ClientDescription = clientStatus, reconcile.DescLost
+		c.ClientDescription = reconcile.DescLost
 	}
-	p.plan.NodeUpdate[a.NodeID] = append(p.plan.NodeUpdate[a.NodeID], a)
-	return a
+	p.plan.Change = append(p.plan.Change, c)
 }
 
 func (p *process) nextEval(trigger, desc string) *model.Evaluation {

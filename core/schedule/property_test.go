@@ -5,6 +5,7 @@ package schedule_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -74,6 +75,7 @@ func evaluate(t *testing.T, s *script, job string) {
 	e := &model.Evaluation{ID: s.ids.NewID(), Namespace: "default", JobID: job, Type: s.v.JobByID("", job).Type, Status: "pending"}
 	o := schedule.Process(s.v, e, s.now, &s.ids)
 	fits(t, s, o.Plan)
+	before := maps.Clone(s.v.allocs)
 	s.v.apply(o.Plan)
 	settle(s)
 	sound(t, s)
@@ -81,17 +83,28 @@ func evaluate(t *testing.T, s *script, job string) {
 	if len(o.FailedTGAllocs) > 0 {
 		return // an update that came later may have made the room that was lacking
 	}
-	if n := len(again.Plan.NodeUpdate) + len(again.Plan.NodeAllocation); n > 0 {
-		s.tell(job, o)
-		s.tell(job, again)
+	if n := len(again.Plan.Change) + len(again.Plan.Place); n > 0 {
+		s.tell(job, o, before)
+		s.tell(job, again, s.v.allocs)
 		t.Fatalf("a second evaluation changes something:\n%s", s.out.String())
 	}
 }
 
 func fits(t *testing.T, s *script, p *model.Plan) {
 	t.Helper()
-	for id, place := range p.NodeAllocation {
-		if why := feasible.Fits(s.v, s.v.NodeByID(id), feasible.Change{Stop: p.NodeUpdate[id], Place: place}); why != "" {
+	for id := range s.v.nodes {
+		c := feasible.Change{}
+		for _, a := range p.Place {
+			if a.NodeID == id {
+				c.Place = append(c.Place, a)
+			}
+		}
+		for _, ch := range p.Change {
+			if a := s.v.AllocByID(ch.AllocID); ch.Kind == model.AllocStop && a.NodeID == id {
+				c.Stop = append(c.Stop, a)
+			}
+		}
+		if why := feasible.Fits(s.v, s.v.NodeByID(id), c); why != "" {
 			t.Fatalf("the applier would refuse node %s: %s", id, why)
 		}
 	}

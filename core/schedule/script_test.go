@@ -273,22 +273,37 @@ func (s *script) run(job string, args map[string]string) {
 		e = s.blocked
 	}
 	o := schedule.Process(s.v, e, s.now, &s.ids)
+	before := maps.Clone(s.v.allocs)
 	s.v.apply(o.Plan)
-	s.tell(job, o)
+	s.tell(job, o, before)
 }
 
-func (s *script) tell(job string, o *schedule.Outcome) {
+// tell says what a plan does; before is the allocs as they were.
+func (s *script) tell(job string, o *schedule.Outcome, before map[string]*model.Allocation) {
 	w := func(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
 	w("run %s: %s", job, o.Eval.Status)
-	for _, node := range slices.Sorted(maps.Keys(o.Plan.NodeUpdate)) {
-		for _, a := range o.Plan.NodeUpdate[node] {
+	stops, others := map[string][]*model.Allocation{}, map[string][]*model.Allocation{} // by node
+	for i := range o.Plan.Change {
+		c := &o.Plan.Change[i]
+		a := c.Make(before[c.AllocID], o.Eval.ID, 0)
+		if c.Kind == model.AllocStop {
+			stops[a.NodeID] = append(stops[a.NodeID], a)
+		} else {
+			others[a.NodeID] = append(others[a.NodeID], a)
+		}
+	}
+	for _, a := range o.Plan.Place {
+		others[a.NodeID] = append(others[a.NodeID], a)
+	}
+	for _, node := range slices.Sorted(maps.Keys(stops)) {
+		for _, a := range stops[node] {
 			w("  stop %s v%d on %s: %s %s", a.Name, a.JobVersion, node, a.DesiredDescription, a.ClientStatus)
 		}
 	}
-	for _, node := range slices.Sorted(maps.Keys(o.Plan.NodeAllocation)) {
-		for _, a := range o.Plan.NodeAllocation[node] {
+	for _, node := range slices.Sorted(maps.Keys(others)) {
+		for _, a := range others[node] {
 			what := "place"
-			if a.CreateIndex != 0 {
+			if before[a.ID] != nil {
 				what = "change"
 			}
 			line := fmt.Sprintf("  %s %s v%d on %s", what, a.Name, a.JobVersion, node)

@@ -37,6 +37,11 @@ func (v *View) AllocsByJob(ns, id string) []*model.Allocation {
 	return v.t.allocs.list(allocsByJob, JobKey(ns, id))
 }
 
+// JobAllocs yields the allocs of all versions of a job without making a slice.
+func (v *View) JobAllocs(ns, id string) iter.Seq[*model.Allocation] {
+	return v.t.allocs.scan(allocsByJob, JobKey(ns, id))
+}
+
 // AllocsByNode returns the allocs of a node.
 func (v *View) AllocsByNode(nodeID string) []*model.Allocation {
 	return v.t.allocs.list(allocsByNode, nodeID)
@@ -86,43 +91,24 @@ func (tx *Tx) writeAlloc(a *model.Allocation) {
 	record(tx, numAllocs, old, a)
 }
 
-// PlaceAlloc stores an alloc that the scheduler places or updates in place. What
-// its node has reported about it stays. The transaction owns a from now on.
+// PlaceAlloc stores an alloc that the scheduler places. One that exists already
+// stays as it is. The transaction owns a from now on.
 func (tx *Tx) PlaceAlloc(a *model.Allocation, now int64) {
-	a.AllocModifyIndex = tx.index
-	a.ModifyTime = now
-	if old := tx.t.allocs.find(a.ID); old != nil {
-		keepReported(a, old)
-	} else {
-		a.CreateIndex, a.CreateTime = tx.index, now
-		if a.ClientStatus == "" {
-			a.ClientStatus = model.AllocClientStatusPending
-		}
-		tx.linkPrevious(a)
+	if tx.t.allocs.find(a.ID) != nil {
+		return
 	}
+	a.CreateIndex, a.AllocModifyIndex = tx.index, tx.index
+	a.CreateTime, a.ModifyTime = now, now
+	if a.ClientStatus == "" {
+		a.ClientStatus = model.AllocClientStatusPending
+	}
+	tx.linkPrevious(a)
 	if a.DeploymentStatus != nil && a.DeploymentStatus.ModifyIndex == 0 {
 		s := *a.DeploymentStatus
 		s.ModifyIndex = tx.index
 		a.DeploymentStatus = &s
 	}
 	tx.writeAlloc(a)
-}
-
-// keepReported takes over what old's node has said, unless servers overrule it
-// (lost and unknown are theirs to say).
-func keepReported(a, old *model.Allocation) {
-	a.CreateIndex, a.CreateTime = old.CreateIndex, old.CreateTime
-	a.TaskStates, a.NetworkStatus = old.TaskStates, old.NetworkStatus
-	setIf(&a.NextAllocation, old.NextAllocation) // its successor may come with the same plan
-	if a.ClientStatus != model.AllocClientStatusLost && a.ClientStatus != model.AllocClientStatusUnknown {
-		a.ClientStatus, a.ClientDescription = old.ClientStatus, old.ClientDescription
-	}
-	if len(a.AllocStates) < len(old.AllocStates) {
-		a.AllocStates = old.AllocStates
-	}
-	if a.DeploymentID == old.DeploymentID && (a.DeploymentStatus == nil || a.DeploymentStatus.Healthy == nil) {
-		a.DeploymentStatus = old.DeploymentStatus
-	}
 }
 
 // linkPrevious tells the alloc that a replaces of its successor.
@@ -139,54 +125,18 @@ func (tx *Tx) linkPrevious(a *model.Allocation) {
 	tx.writeAlloc(&c)
 }
 
-// AllocStop is what the scheduler changes of an alloc that ends, moves, is lost
-// or is preempted. Empty fields leave the alloc's own.
-type AllocStop struct {
-	ID                    string
-	DesiredStatus         string
-	DesiredDescription    string
-	ClientStatus          string
-	ClientDescription     string
-	AllocStates           []*model.AllocState
-	FollowupEvalID        string
-	PreemptedByAllocation string
-	EvalID                string
-	RescheduleTracker     *model.RescheduleTracker
-}
-
-// StopAlloc applies what the scheduler changes of an alloc that ends.
-func (tx *Tx) StopAlloc(s *AllocStop, now int64) error {
-	old := tx.t.allocs.find(s.ID)
+// ChangeAlloc makes a change that a plan asks for; whether it may be made,
+// AllocChange.Refused has said. What the plan does not name stays. now is in
+// Unix ns.
+func (tx *Tx) ChangeAlloc(c *model.AllocChange, evalID string, now int64) error {
+	old := tx.t.allocs.find(c.AllocID)
 	if old == nil {
-		return allocNotFound(s.ID)
+		return allocNotFound(c.AllocID)
 	}
-	c := *old
-	setIf(&c.DesiredStatus, s.DesiredStatus)
-	setIf(&c.DesiredDescription, s.DesiredDescription)
-	// What has ended on its node stays as it ended.
-	if !old.ClientTerminalStatus() {
-		setIf(&c.ClientStatus, s.ClientStatus)
-		setIf(&c.ClientDescription, s.ClientDescription)
-	}
-	setIf(&c.FollowupEvalID, s.FollowupEvalID)
-	setIf(&c.PreemptedByAllocation, s.PreemptedByAllocation)
-	setIf(&c.EvalID, s.EvalID)
-	if len(s.AllocStates) > len(c.AllocStates) {
-		c.AllocStates = s.AllocStates
-	}
-	if s.RescheduleTracker != nil {
-		c.RescheduleTracker = s.RescheduleTracker
-	}
-	c.ModifyTime = now
-	c.AllocModifyIndex = tx.index
-	tx.writeAlloc(&c)
+	a := c.Make(old, evalID, now)
+	a.AllocModifyIndex = tx.index
+	tx.writeAlloc(a)
 	return nil
-}
-
-func setIf(dst *string, v string) {
-	if v != "" {
-		*dst = v
-	}
 }
 
 // UpdateAllocFromClient applies what a node reports of an alloc. An alloc that

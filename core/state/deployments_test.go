@@ -44,9 +44,11 @@ func setDeployment(t *testing.T, s *state.Store, status string, at time.Time) {
 func TestAnAllocThatIsLostStoppedOrFailsLaterIsNotCountedAsHealthy(t *testing.T) {
 	ends := map[string]func(*state.Tx) error{
 		"lost": func(tx *state.Tx) error {
-			return tx.StopAlloc(&state.AllocStop{ID: "a1", DesiredStatus: "stop", ClientStatus: model.AllocClientStatusLost}, 5)
+			return tx.ChangeAlloc(&model.AllocChange{Kind: model.AllocStop, AllocID: "a1", ClientStatus: model.AllocClientStatusLost}, "e", 5)
 		},
-		"moved": func(tx *state.Tx) error { return tx.StopAlloc(&state.AllocStop{ID: "a1", DesiredStatus: "stop"}, 5) },
+		"moved": func(tx *state.Tx) error {
+			return tx.ChangeAlloc(&model.AllocChange{Kind: model.AllocStop, AllocID: "a1"}, "e", 5)
+		},
 		"failed": func(tx *state.Tx) error {
 			return tx.UpdateAllocFromClient(&model.Allocation{ID: "a1", ClientStatus: model.AllocClientStatusFailed})
 		},
@@ -61,7 +63,9 @@ func TestAnAllocThatIsLostStoppedOrFailsLaterIsNotCountedAsHealthy(t *testing.T)
 		if !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("%s: promoted with one canary of two: %v", name, err)
 		}
-		update(t, s, func(tx *state.Tx) error { return tx.StopAlloc(&state.AllocStop{ID: "a1", DesiredStatus: "stop"}, 6) })
+		update(t, s, func(tx *state.Tx) error {
+			return tx.ChangeAlloc(&model.AllocChange{Kind: model.AllocStop, AllocID: "a1"}, "e", 6)
+		})
 		if g := s.View().DeploymentByID("d1").TaskGroups["web"]; g.HealthyAllocs != 1 {
 			t.Errorf("%s and then stopped, it is taken away twice: %+v", name, g)
 		}
@@ -71,7 +75,9 @@ func TestAnAllocThatIsLostStoppedOrFailsLaterIsNotCountedAsHealthy(t *testing.T)
 func TestADeploymentThatIsOverKeepsItsCounts(t *testing.T) {
 	s := deploying(t, model.DeploymentState{DesiredTotal: 2})
 	setDeployment(t, s, model.DeploymentStatusSuccessful, time.Unix(101, 0))
-	update(t, s, func(tx *state.Tx) error { return tx.StopAlloc(&state.AllocStop{ID: "a1", DesiredStatus: "stop"}, 5) })
+	update(t, s, func(tx *state.Tx) error {
+		return tx.ChangeAlloc(&model.AllocChange{Kind: model.AllocStop, AllocID: "a1"}, "e", 5)
+	})
 	if g := s.View().DeploymentByID("d1").TaskGroups["web"]; g.HealthyAllocs != 2 {
 		t.Errorf("%+v", g)
 	}

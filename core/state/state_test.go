@@ -160,9 +160,17 @@ func TestJobStatusFollowsItsEvalsAndAllocs(t *testing.T) {
 	expect("dead", "with its last alloc failed")
 	place(t, s, alloc("a2", 0))
 	expect("running", "with a new alloc")
-	update(t, s, func(tx *state.Tx) error { return tx.StopAlloc(&state.AllocStop{ID: "a2", DesiredStatus: "stop"}, 1) })
+	stop(t, s, "a2", "")
 	update(t, s, func(tx *state.Tx) error { return tx.StopJob("default", "web", 1) })
 	expect("dead", "stopped")
+}
+
+// stop asks for the end of an alloc, with what servers say about how it ended.
+func stop(t *testing.T, s *state.Store, id, clientStatus string) {
+	t.Helper()
+	update(t, s, func(tx *state.Tx) error {
+		return tx.ChangeAlloc(&model.AllocChange{Kind: model.AllocStop, AllocID: id, ClientStatus: clientStatus}, "e", 1)
+	})
 }
 
 func TestASystemPeriodicOrParameterizedJobRunsUntilItIsStopped(t *testing.T) {
@@ -192,9 +200,7 @@ func TestAnAllocThatHasEndedIsNeverAliveAgain(t *testing.T) {
 		place(t, s, alloc(end, 0))
 		report(t, s, &model.Allocation{ID: end, ClientStatus: end})
 		report(t, s, &model.Allocation{ID: end, ClientStatus: "running"})
-		update(t, s, func(tx *state.Tx) error {
-			return tx.StopAlloc(&state.AllocStop{ID: end, DesiredStatus: "stop", ClientStatus: "lost"}, 1)
-		})
+		stop(t, s, end, "lost")
 		if got := s.View().AllocByID(end).ClientStatus; got != end {
 			t.Errorf("an alloc that was %s became %s", end, got)
 		}
@@ -205,7 +211,7 @@ func TestRoomIsFreeOnlyWhenTheNodeSaysSo(t *testing.T) {
 	s := state.New()
 	register(t, s, job("web", 1))
 	place(t, s, alloc("a1", 0))
-	update(t, s, func(tx *state.Tx) error { return tx.StopAlloc(&state.AllocStop{ID: "a1", DesiredStatus: "stop"}, 1) })
+	stop(t, s, "a1", "")
 	if cpu, mem, _ := s.View().NodeUsed("n1"); cpu != 100 || mem != 64 {
 		t.Errorf("an alloc that shall stop uses %d MHz, %d MB", cpu, mem)
 	}
@@ -220,9 +226,9 @@ func TestWhatAWaitForANodeWasToEndWithIsForgottenWhenTheAllocIsReported(t *testi
 	register(t, s, job("web", 1))
 	place(t, s, alloc("a1", 0))
 	report(t, s, &model.Allocation{ID: "a1", ClientStatus: "running"})
-	unknown := s.View().AllocByID("a1").Copy()
-	unknown.ClientStatus, unknown.FollowupEvalID = "unknown", "timeout"
-	place(t, s, unknown)
+	update(t, s, func(tx *state.Tx) error {
+		return tx.ChangeAlloc(&model.AllocChange{Kind: model.AllocMarkUnknown, AllocID: "a1", FollowupEvalID: "timeout"}, "e", 1)
+	})
 	if got := s.View().AllocByID("a1").FollowupEvalID; got != "timeout" {
 		t.Fatalf("the alloc waits for evaluation %q", got)
 	}
@@ -337,10 +343,10 @@ func TestAFeedHasEveryChangeInOrderAndSaysWhenItLostSome(t *testing.T) {
 	if c := b.Changes[1]; c.Old.(*model.Allocation).ClientStatus != "pending" || c.New.(*model.Allocation).ClientStatus != "running" {
 		t.Errorf("the second change is %+v", c)
 	}
-	for range 3 {
+	for round := range 3 {
 		update(t, s, func(tx *state.Tx) error {
 			for i := range state.FeedLimit/2 + 1 {
-				tx.PlaceAlloc(alloc(fmt.Sprint("x", i), 0), 1)
+				tx.PlaceAlloc(alloc(fmt.Sprint("x", round, "-", i), 0), 1)
 			}
 			return nil
 		})
@@ -358,9 +364,9 @@ func TestAFeedHasEveryChangeInOrderAndSaysWhenItLostSome(t *testing.T) {
 func TestAWatchIsForgottenWithItsContextAndItsContextWithIt(t *testing.T) {
 	s := state.New()
 	ctx, cancel := context.WithCancel(context.Background())
-	for range 3 {
+	for i := range 3 {
 		ch := s.Watch(ctx, state.Key{Table: state.TableAllocs})
-		place(t, s, alloc("a1", 0))
+		place(t, s, alloc(fmt.Sprint("a", i), 0))
 		if !closed(ch) {
 			t.Fatal("a watch did not end")
 		}
@@ -387,10 +393,7 @@ func TestAnAllocThatIsChangedInTheEntryOfItsSuccessorKeepsPointingToIt(t *testin
 		next := alloc("a2", 0)
 		next.PreviousAllocation = "a1"
 		tx.PlaceAlloc(next, 1000)
-		unknown := alloc("a1", 0) // as the scheduler saw it
-		unknown.ClientStatus = model.AllocClientStatusUnknown
-		tx.PlaceAlloc(unknown, 1000)
-		return nil
+		return tx.ChangeAlloc(&model.AllocChange{Kind: model.AllocMarkUnknown, AllocID: "a1"}, "e", 1000)
 	})
 	if a := s.View().AllocByID("a1"); a.NextAllocation != "a2" || a.ClientStatus != model.AllocClientStatusUnknown {
 		t.Errorf("next is %q, status %s", a.NextAllocation, a.ClientStatus)

@@ -180,15 +180,9 @@ func (w *Worker) timePlacements(out *schedule.Outcome, took time.Duration) {
 	for _, m := range out.FailedTGAllocs {
 		m.AllocationTime = took
 	}
-	n := 0
-	for _, as := range out.Plan.NodeAllocation {
-		n += len(as)
-	}
-	for _, as := range out.Plan.NodeAllocation {
-		for _, a := range as {
-			if a.Metrics != nil && a.Metrics.AllocationTime == 0 && a.CreateIndex == 0 {
-				a.Metrics.AllocationTime = took / time.Duration(n)
-			}
+	for _, a := range out.Plan.Place {
+		if a.Metrics != nil {
+			a.Metrics.AllocationTime = took / time.Duration(len(out.Plan.Place))
 		}
 	}
 }
@@ -238,9 +232,8 @@ func (w *Worker) finish(ctx context.Context, out *schedule.Outcome) error {
 func (w *Worker) giveUp(out *schedule.Outcome, result *model.PlanResult) {
 	e := out.Eval
 	e.Status, e.StatusDescription = model.EvalStatusFailed, DescMaxPlans
-	for _, r := range result.Rejections {
-		e.StatusDescription += "; node " + r.NodeID + ": " + r.Reason
-		break
+	if len(result.Rejections) > 0 {
+		e.StatusDescription += "; " + result.Rejections[0].String()
 	}
 	if out.Blocked == nil {
 		out.Blocked = &model.Evaluation{

@@ -70,10 +70,13 @@ func (w *world) job(id, kind string, count, parallel int) {
 
 // place puts a running alloc on a node.
 func (w *world) place(id, job string, index int, node, previous string) {
-	w.apply(&fsm.ApplyPlan{UpdatedAt: w.now.UnixNano(), Placed: []*model.Allocation{{
-		ID: id, Namespace: "default", JobID: job, Name: model.AllocName(job, "g", index), TaskGroup: "g", NodeID: node, PreviousAllocation: previous,
-		DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusPending, AllocatedResources: &model.AllocatedResources{},
-	}}})
+	at := w.store.View().Index()
+	w.apply(&fsm.ApplyPlan{UpdatedAt: w.now.UnixNano(), VerifiedIndex: at, Plan: &model.Plan{
+		Namespace: "default", JobID: job, SnapshotIndex: at, Place: []*model.Allocation{{
+			ID: id, Name: model.AllocName(job, "g", index), TaskGroup: "g", NodeID: node, PreviousAllocation: previous,
+			AllocatedResources: &model.AllocatedResources{},
+		}},
+	}})
 	w.report(id, model.AllocClientStatusRunning)
 }
 

@@ -81,12 +81,7 @@ func (p patience) onDisconnect(a *model.Allocation, n *model.Node) reach {
 
 // part makes an alloc unknown, and asks for a look at it when its time is over.
 func (r *run) part(tg *model.TaskGroup, a *model.Allocation) {
-	c := a.Copy()
-	c.ClientStatus, c.ClientDescription = model.AllocClientStatusUnknown, DescUnknown
-	c.AllocStates = append(slices.Clone(a.AllocStates), &model.AllocState{
-		Field: "ClientStatus", Value: model.AllocClientStatusUnknown, Time: r.Now,
-	})
-	c.FollowupEvalID = ""
+	c := model.AllocChange{Kind: model.AllocMarkUnknown, AllocID: a.ID, ClientDescription: DescUnknown, At: r.Now.UnixNano()}
 	if wait := patienceOf(tg).wait; wait > 0 {
 		c.FollowupEvalID = r.followUp(r.Now.Add(wait), model.EvalTriggerMaxDisconnectTimeout, DescDisconnected)
 	}

@@ -78,8 +78,15 @@ func told(r *reconcile.Result) []string {
 	for _, s := range r.Stop {
 		out = append(out, "stop "+s.Alloc.ID+": "+s.Description)
 	}
-	for _, a := range r.Changed {
-		out = append(out, fmt.Sprintf("change %s to v%d %s", a.ID, a.JobVersion, a.ClientStatus))
+	for i := range r.Changed {
+		switch c := &r.Changed[i]; c.Kind {
+		case model.AllocUpdateInPlace:
+			out = append(out, fmt.Sprintf("update %s to v%d in place", c.AllocID, c.JobVersion))
+		case model.AllocMarkUnknown:
+			out = append(out, "mark "+c.AllocID+" unknown")
+		default:
+			out = append(out, "look at "+c.AllocID+" again")
+		}
 	}
 	for _, p := range r.Place {
 		line := fmt.Sprintf("place %s v%d", p.Name, p.Job.Version)
@@ -154,7 +161,7 @@ func TestOnlyWhatTasksWereStartedWithNeedsNewAllocs(t *testing.T) {
 		j.Priority, j.TaskGroups[0].RestartPolicy = 80, &model.RestartPolicy{Attempts: 9}
 		j.TaskGroups[0].Constraints = []*model.Constraint{{LTarget: "a", RTarget: "b", Operand: "="}}
 	})
-	expect(t, reconcile.Service(b.Input), "change a to v1 running")
+	expect(t, reconcile.Service(b.Input), "update a to v1 in place")
 	b.infeasible["n1"] = true // the new constraint refuses its node
 	expect(t, reconcile.Service(b.Input), "place j.g[0] v1 after a (update)")
 	b.infeasible["n1"] = false
@@ -195,7 +202,7 @@ func TestAFailureIsReplacedByItsPolicy(t *testing.T) {
 	b.Job.TaskGroups[0].ReschedulePolicy = &model.ReschedulePolicy{Unlimited: true, Delay: time.Minute, DelayFunction: model.DelayFunctionConstant}
 	a := b.failed("a", 40*time.Second)
 	r := reconcile.Service(b.Input)
-	expect(t, r, "change a to v0 failed", "look again in 20s")
+	expect(t, r, "look at a again", "look again in 20s")
 	if r.Changed[0].FollowupEvalID != r.FollowUps[0].ID {
 		t.Error("the alloc does not name the evaluation to come")
 	}
@@ -236,7 +243,7 @@ func TestBatchWorkThatIsDoneStaysDoneUntilItsSpecificationChanges(t *testing.T) 
 	b.alloc("b", 1, "n1")
 	expect(t, reconcile.Service(b.Input))
 	b.version(func(j *model.Job) { j.Priority = 70 })
-	expect(t, reconcile.Service(b.Input), "change b to v1 running")
+	expect(t, reconcile.Service(b.Input), "update b to v1 in place")
 	b.version(env("2"))
 	expect(t, reconcile.Service(b.Input), "place j.g[0] v2", "place j.g[1] v2 after b (update)")
 }

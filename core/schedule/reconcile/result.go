@@ -62,11 +62,11 @@ type FollowUp struct {
 	Desc      string
 }
 
-// Result is what to do. Changed holds new values of existing allocs.
+// Result is what to do.
 type Result struct {
 	Place             []Placement
 	Stop              []Stop
-	Changed           []*model.Allocation
+	Changed           []model.AllocChange // of allocs that go on
 	Deployment        *model.Deployment
 	DeploymentUpdates []*model.DeploymentStatusUpdate
 	FollowUps         []FollowUp

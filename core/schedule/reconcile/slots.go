@@ -121,9 +121,10 @@ func (r *run) sortFailed(s *slots, a *model.Allocation) {
 		s.leaving = append(s.leaving, &leaver{alloc: a, desc: DescRescheduled, reschedule: true})
 		return
 	case ok && at.After(r.Now) && a.FollowupEvalID == "":
-		c := a.Copy()
-		c.FollowupEvalID = r.followUp(at, model.EvalTriggerAllocReschedule, DescFollowUp)
-		r.res.Changed = append(r.res.Changed, c)
+		r.res.Changed = append(r.res.Changed, model.AllocChange{
+			Kind: model.AllocSetFollowUp, AllocID: a.ID,
+			FollowupEvalID: r.followUp(at, model.EvalTriggerAllocReschedule, DescFollowUp),
+		})
 		u.RescheduleLater++
 	}
 	s.kept = append(s.kept, a)
@@ -280,6 +281,13 @@ func (s *slots) canaryName(job *model.Job, tg *model.TaskGroup, i int) string {
 // updates are the live allocs of older versions by how they get to the new one.
 type updates struct{ destructive []*model.Allocation }
 
+// updateInPlace lets an alloc run on under the job's newest version.
+func (r *run) updateInPlace(tg *model.TaskGroup, a *model.Allocation) {
+	r.res.Changed = append(r.res.Changed, model.AllocChange{
+		Kind: model.AllocUpdateInPlace, AllocID: a.ID, JobVersion: r.Job.Version, DeploymentID: r.join(tg),
+	})
+}
+
 // planUpdates updates in place what can be and returns the rest.
 func (s *slots) planUpdates(r *run, u *model.DesiredUpdates) *updates {
 	up := &updates{}
@@ -290,14 +298,7 @@ func (s *slots) planUpdates(r *run, u *model.DesiredUpdates) *updates {
 		case !SameRuntime(r.jobOf(a), r.Job, a.TaskGroup) || !r.Feasible(s.tg, r.Node(a.NodeID)):
 			up.destructive = append(up.destructive, a)
 		default:
-			c := a.Copy()
-			c.JobVersion = r.Job.Version
-			c.Job = nil
-			if dep := r.join(s.tg); dep != "" {
-				c.DeploymentID = dep
-				c.DeploymentStatus = nil
-			}
-			r.res.Changed = append(r.res.Changed, c)
+			r.updateInPlace(s.tg, a)
 			u.InPlaceUpdate++
 		}
 	}

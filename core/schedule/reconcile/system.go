@@ -110,12 +110,7 @@ func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.Des
 		u.Ignore++
 		return true, false
 	case SameRuntime(r.jobOf(a), r.Job, tg.Name):
-		c := a.Copy()
-		c.JobVersion, c.Job = r.Job.Version, nil
-		if dep := r.join(tg); dep != "" {
-			c.DeploymentID, c.DeploymentStatus = dep, nil
-		}
-		r.res.Changed = append(r.res.Changed, c)
+		r.updateInPlace(tg, a)
 		u.InPlaceUpdate++
 		return true, false
 	default:

@@ -1,0 +1,240 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fsm
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// PlanView is what of the state decides whether a plan still holds; *state.View
+// satisfies it.
+type PlanView interface {
+	AllocByID(id string) *model.Allocation
+	NodeByID(id string) *model.Node
+	JobByID(namespace, id string) *model.Job
+	DeploymentByID(id string) *model.Deployment
+}
+
+// Room says why a node cannot take the new allocs while the others are stopped, or "".
+type Room func(n *model.Node, stop, place []*model.Allocation) string
+
+// Accept returns what of a plan still holds on a view that may be newer than
+// what it was planned on, and why the rest does not. It is the one function that
+// decides so: the applier asks it before a plan goes into the log, and Apply
+// asks it again when it comes out, since the log may have brought other changes
+// between the two. They differ in how they know about room. It is pure.
+func Accept(v PlanView, p *model.Plan, room Room) *model.PlanResult {
+	if why := outdated(v, p); why != "" {
+		return &model.PlanResult{Rejections: []model.PlanRejection{{Reason: why}}}
+	}
+	c := &acceptance{v: v, p: p, room: room, changes: map[string]bool{}, places: make([]bool, len(p.Place))}
+	c.checkChanges()
+	c.checkPlaces()
+	c.settle()
+	r := &model.PlanResult{Deployment: p.Deployment, Rejections: c.rejections}
+	for _, u := range p.DeploymentUpdates {
+		if why := updateRefused(v.DeploymentByID(u.DeploymentID), u, p.SnapshotIndex); why != "" {
+			r.Rejections = append(r.Rejections, model.PlanRejection{Reason: why})
+			continue
+		}
+		r.DeploymentUpdates = append(r.DeploymentUpdates, u)
+	}
+	if p.AllAtOnce && len(r.Rejections) > 0 {
+		return &model.PlanResult{Rejections: r.Rejections}
+	}
+	if len(r.Rejections) == 0 {
+		r.Place, r.Change = p.Place, p.Change
+		return r
+	}
+	for i, a := range p.Place {
+		if !c.places[i] {
+			r.Place = append(r.Place, a)
+		}
+	}
+	for _, ch := range p.Change {
+		if !c.changes[ch.AllocID] {
+			r.Change = append(r.Change, ch)
+		}
+	}
+	return r
+}
+
+// outdated says why nothing of the plan holds any more, or "".
+func outdated(v PlanView, p *model.Plan) string {
+	switch job := v.JobByID(p.Namespace, p.JobID); {
+	case job != nil && job.JobModifyIndex > p.SnapshotIndex:
+		return "job has changed since it was planned"
+	case job == nil && len(p.Place) > 0:
+		return "job does not exist any more"
+	}
+	return ""
+}
+
+// updateRefused says why a deployment's new status does not hold any more, or "".
+// That it has succeeded is concluded from what it was; all others are orders.
+func updateRefused(d *model.Deployment, u *model.DeploymentStatusUpdate, planned uint64) string {
+	if d != nil && d.Active() && d.ModifyIndex > planned && u.Status == model.DeploymentStatusSuccessful {
+		return "deployment has changed since it was planned"
+	}
+	return ""
+}
+
+// acceptance is one call of Accept: what is refused so far.
+type acceptance struct {
+	v          PlanView
+	p          *model.Plan
+	room       Room
+	changes    map[string]bool // by alloc
+	places     []bool          // by place in p.Place
+	rejections []model.PlanRejection
+}
+
+func (c *acceptance) checkChanges() {
+	for i := range c.p.Change {
+		ch := &c.p.Change[i]
+		a := c.v.AllocByID(ch.AllocID)
+		var n *model.Node
+		if a != nil {
+			n = c.v.NodeByID(a.NodeID)
+		}
+		why := ch.Refused(a, n, c.p.SnapshotIndex)
+		if why == "" && ch.Kind == model.AllocUpdateInPlace {
+			why = c.joinRefused(ch.DeploymentID)
+		}
+		if why != "" {
+			c.changes[ch.AllocID] = true
+			c.rejections = append(c.rejections, model.PlanRejection{AllocID: ch.AllocID, Reason: why})
+		}
+	}
+}
+
+// checkPlaces refuses new allocs for what they depend on beside their node.
+func (c *acceptance) checkPlaces() {
+	for i, a := range c.p.Place {
+		why := c.joinRefused(a.DeploymentID)
+		if c.v.AllocByID(a.ID) != nil {
+			why = "alloc exists already"
+		}
+		if prev := a.PreviousAllocation; why == "" && prev != "" {
+			old := c.v.AllocByID(prev)
+			switch {
+			case c.changes[prev]:
+				why = "what becomes of its predecessor was refused"
+			case old != nil && old.ClientTerminalStatus() && old.ModifyIndex > c.p.SnapshotIndex:
+				why = "its predecessor has ended meanwhile"
+			}
+		}
+		if why != "" {
+			c.places[i] = true
+			c.rejections = append(c.rejections, model.PlanRejection{NodeID: a.NodeID, AllocID: a.ID, Reason: why})
+		}
+	}
+}
+
+// joinRefused says why no alloc may join a deployment any more, or "".
+func (c *acceptance) joinRefused(id string) string {
+	if id == "" {
+		return ""
+	}
+	if d := c.v.DeploymentByID(id); d != nil && d.ModifyIndex > c.p.SnapshotIndex && d.Status != model.DeploymentStatusRunning {
+		return "deployment is " + d.Status
+	}
+	return ""
+}
+
+// settle asks every node for room. An alloc whose successor is refused runs on,
+// which may take room away that others were to have: nodes are asked again until
+// nothing changes.
+func (c *acceptance) settle() {
+	places, stops := map[string][]int{}, map[string][]*model.Allocation{}
+	successors := map[string][]int{} // by predecessor
+	for i, a := range c.p.Place {
+		places[a.NodeID] = append(places[a.NodeID], i)
+		if a.PreviousAllocation != "" {
+			successors[a.PreviousAllocation] = append(successors[a.PreviousAllocation], i)
+		}
+	}
+	stoppedOn := map[string]*model.AllocChange{}
+	for i := range c.p.Change {
+		ch := &c.p.Change[i]
+		if a := c.v.AllocByID(ch.AllocID); ch.Kind == model.AllocStop && a != nil {
+			stops[a.NodeID] = append(stops[a.NodeID], a)
+			stoppedOn[ch.AllocID] = ch
+		}
+	}
+	ask := slices.Sorted(maps.Keys(places))
+	for len(ask) > 0 {
+		for _, id := range ask {
+			c.askNode(id, places[id], stops[id])
+		}
+		ask = c.takeBack(successors, stoppedOn)
+	}
+}
+
+// askNode refuses a node's new allocs together if it cannot take them.
+func (c *acceptance) askNode(id string, places []int, stops []*model.Allocation) {
+	var place, stop []*model.Allocation
+	for _, i := range places {
+		if !c.places[i] {
+			place = append(place, c.p.Place[i])
+		}
+	}
+	if len(place) == 0 {
+		return
+	}
+	for _, a := range stops {
+		if !c.changes[a.ID] {
+			stop = append(stop, a)
+		}
+	}
+	n := c.v.NodeByID(id)
+	why := NodeRefuses(n)
+	if why == "" {
+		why = c.room(n, stop, place)
+	}
+	if why == "" {
+		return
+	}
+	c.rejections = append(c.rejections, model.PlanRejection{NodeID: id, Reason: why})
+	for _, i := range places {
+		c.places[i] = true
+	}
+}
+
+// takeBack lets allocs run on whose successor is refused, unless they are lost,
+// and returns the nodes that have less room by it.
+func (c *acceptance) takeBack(successors map[string][]int, stopped map[string]*model.AllocChange) []string {
+	var nodes []string
+	for prev, next := range successors {
+		ch := stopped[prev]
+		if ch == nil || c.changes[prev] || ch.ClientStatus == model.AllocClientStatusLost {
+			continue
+		}
+		if slices.ContainsFunc(next, func(i int) bool { return c.places[i] }) {
+			c.changes[prev] = true
+			nodes = append(nodes, c.v.AllocByID(prev).NodeID)
+		}
+	}
+	slices.SortFunc(nodes, cmp.Compare[string])
+	return slices.Compact(nodes)
+}
+
+// NodeRefuses says why a node may not be given new allocs, or "".
+func NodeRefuses(n *model.Node) string {
+	switch {
+	case n == nil:
+		return "node does not exist"
+	case n.Status != model.NodeStatusReady:
+		return "node is " + n.Status
+	case n.DrainStrategy != nil:
+		return "node is draining"
+	case n.SchedulingEligibility != model.NodeSchedulingEligible:
+		return "node is not eligible for scheduling"
+	}
+	return ""
+}
