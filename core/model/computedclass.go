@@ -4,73 +4,111 @@
 package model
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"maps"
-	"slices"
 	"strings"
 )
 
-// ComputeClass returns the hash of everything of a node that placement checks
-// can see, except what is unique to it (keys that start with "unique."): nodes of one
-// class answer every check that is not about unique values alike, so the
-// scheduler asks one of them. Whoever registers a node stores it in
-// Node.ComputedClass.
-func (n *Node) ComputeClass() string {
-	h := fnv.New64a()
-	add := func(parts ...string) {
-		for _, p := range parts {
-			_, _ = h.Write([]byte(p))
-			_, _ = h.Write([]byte{0})
-		}
-	}
-	add(n.Datacenter, n.NodePool, n.NodeClass)
-	addMap := func(m map[string]string) {
-		for _, k := range slices.Sorted(maps.Keys(m)) {
-			if !strings.HasPrefix(k, "unique.") {
-				add(k, m[k])
-			}
-		}
-		add("")
-	}
-	addMap(n.Attributes)
-	addMap(n.Meta)
-	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
-		if d := n.Drivers[name]; d != nil {
-			add(name, fmt.Sprint(d.Detected, d.Healthy))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(n.HostVolumes)) {
-		add(name, fmt.Sprint(n.HostVolumes[name].ReadOnly))
-	}
-	for _, name := range slices.Sorted(maps.Keys(n.CSINodePlugins)) {
-		add(name, fmt.Sprint(n.CSINodePlugins[name].Healthy))
-	}
-	addResources(n.NodeResources, add)
-	return fmt.Sprintf("v1:%d", h.Sum64())
+// NodeTraits is everything of a node that decides, whatever its load, which
+// groups may run there, except what is unique to it. It is the one list of these
+// inputs: checks that are made once for a class of nodes see nothing else
+// (schedule/feasible), and the class is the hash of all of it.
+type NodeTraits struct {
+	Datacenter   string
+	NodePool     string
+	NodeClass    string
+	Attributes   map[string]string // without unique.*
+	Meta         map[string]string // without unique.*
+	Drivers      map[string]bool   // whether it is detected and healthy
+	HostVolumes  map[string]bool   // whether it is read-only
+	NetworkModes []string
+	HostNetworks []string // those on which the node has an address
+	Devices      []DeviceTraits
 }
 
-// addResources adds the parts of a node's resources that are checked before room is counted.
-func addResources(r *NodeResources, add func(...string)) {
-	if r == nil {
-		return
+// DeviceTraits is a group of like devices of a node.
+type DeviceTraits struct {
+	Vendor     string
+	Type       string
+	Name       string
+	Attributes map[string]*Attribute
+	Healthy    uint64 // instances
+}
+
+// Traits returns what class checks see of the node.
+func (n *Node) Traits() *NodeTraits {
+	t := &NodeTraits{
+		Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass,
+		Attributes: common(n.Attributes), Meta: common(n.Meta),
+		Drivers: make(map[string]bool, len(n.Drivers)), HostVolumes: make(map[string]bool, len(n.HostVolumes)),
+	}
+	for name, d := range n.Drivers {
+		if d != nil {
+			t.Drivers[name] = d.Detected && d.Healthy
+		}
+	}
+	for name, v := range n.HostVolumes {
+		if v != nil {
+			t.HostVolumes[name] = v.ReadOnly
+		}
+	}
+	if n.NodeResources != nil {
+		t.addResources(n.NodeResources)
+	}
+	return t
+}
+
+// common returns the values whose keys do not say that they are unique to a node.
+func common(m map[string]string) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		if !strings.HasPrefix(k, "unique.") {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func (t *NodeTraits) addResources(r *NodeResources) {
+	for _, nw := range r.Networks {
+		t.NetworkModes = append(t.NetworkModes, nw.Mode)
+		if nw.IP != "" {
+			t.HostNetworks = append(t.HostNetworks, DefaultHostNetwork)
+		}
 	}
 	for _, nw := range r.NodeNetworks {
-		add(nw.Mode)
+		t.NetworkModes = append(t.NetworkModes, nw.Mode)
 		for _, a := range nw.Addresses {
-			add(a.Alias, a.Family)
+			t.HostNetworks = append(t.HostNetworks, a.Alias)
 		}
-	}
-	for _, nw := range r.Networks {
-		add(nw.Mode)
 	}
 	for _, d := range r.Devices {
-		add(d.Vendor, d.Type, d.Name)
-		for _, k := range slices.Sorted(maps.Keys(d.Attributes)) {
-			add(k, d.Attributes[k].String())
+		dt := DeviceTraits{Vendor: d.Vendor, Type: d.Type, Name: d.Name, Attributes: d.Attributes}
+		for _, i := range d.Instances {
+			if i.Healthy {
+				dt.Healthy++
+			}
 		}
+		t.Devices = append(t.Devices, dt)
 	}
 }
+
+// ComputeClass returns the hash of the node's traits: nodes of one class answer
+// every check that is not about unique values alike, so the scheduler asks one
+// of them. Whoever registers a node stores it in Node.ComputedClass.
+func (n *Node) ComputeClass() string {
+	h := fnv.New64a()
+	// The keys of maps come sorted, so equal traits have equal bytes. What JSON
+	// cannot say is a device's attribute that is infinite or not a number.
+	if err := json.NewEncoder(h).Encode(n.Traits()); err != nil {
+		return "v2:" + n.ID // a class of its own
+	}
+	return fmt.Sprintf("v2:%d", h.Sum64())
+}
+
+// DefaultHostNetwork is the host network of ports that name none.
+const DefaultHostNetwork = "default"
 
 // String returns the attribute's value with its unit, as job files write it.
 func (a *Attribute) String() string {

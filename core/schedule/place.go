@@ -271,8 +271,10 @@ func (pl *placer) choose(p *reconcile.Placement) (int, float64, *model.Allocated
 // resources returns what the alloc gets on a row, or what is lacking there.
 func (pl *placer) resources(row int, id string) (*model.AllocatedResources, string) {
 	n := pl.cluster.nodes[row]
-	if n.NodeMaxAllocs > 0 && len(feasible.Holders(pl.view, n.ID, pl.cluster.gone[n.ID]))+len(pl.cluster.placed[row]) >= n.NodeMaxAllocs {
-		return nil, "max allocs exceeded"
+	if n.NodeMaxAllocs > 0 {
+		if why := feasible.Crowded(n, len(feasible.Holders(pl.view, n.ID, pl.cluster.gone[n.ID]))+len(pl.cluster.placed[row])+1); why != "" {
+			return nil, why
+		}
 	}
 	if !pl.exclusive {
 		return pl.shared, ""

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/queue"
+	"github.com/drover-project/drover/core/schedule/feasible"
 	"github.com/drover-project/drover/core/state"
 )
 
@@ -112,11 +113,12 @@ func (f *Feeder) follow(batch state.Batch) {
 	}
 }
 
-// node announces the room of a node that has become ready or has changed class.
+// node announces the room of a node that has become ready, has changed class or
+// offers other room than before.
 func (f *Feeder) node(c state.Change, room map[string]uint64) {
 	old, _ := c.Old.(*model.Node)
 	n, ok := c.New.(*model.Node)
-	if !ok || !n.Ready() || old != nil && old.Ready() && old.ComputedClass == n.ComputedClass {
+	if !ok || !n.Ready() || old != nil && old.Ready() && old.ComputedClass == n.ComputedClass && feasible.SameRoom(old, n) {
 		return
 	}
 	room[n.ComputedClass] = c.Index

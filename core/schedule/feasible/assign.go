@@ -198,7 +198,8 @@ func (c *Checker) assignDevice(u *Usage, n *model.Node, ask *model.RequestedDevi
 	var best *model.AllocatedDeviceResource
 	bestScore := 0.0
 	for _, d := range n.NodeResources.Devices {
-		if !c.deviceMatches(ask, d) {
+		traits := model.DeviceTraits{Vendor: d.Vendor, Type: d.Type, Name: d.Name, Attributes: d.Attributes}
+		if !c.deviceMatches(ask, &traits) {
 			continue
 		}
 		got := &model.AllocatedDeviceResource{Vendor: d.Vendor, Type: d.Type, Name: d.Name}
@@ -210,7 +211,7 @@ func (c *Checker) assignDevice(u *Usage, n *model.Node, ask *model.RequestedDevi
 		if uint64(len(got.DeviceIDs)) < ask.Count {
 			continue
 		}
-		if s := c.deviceScore(ask, d); best == nil || s > bestScore {
+		if s := c.deviceScore(ask, &traits); best == nil || s > bestScore {
 			best, bestScore = got, s
 		}
 	}
@@ -223,26 +224,18 @@ func (c *Checker) assignDevice(u *Usage, n *model.Node, ask *model.RequestedDevi
 	return best, ""
 }
 
-// instances returns the healthy instances on n that ask could be given.
-func (c *Checker) instances(ask *model.RequestedDevice, n *model.Node) []*model.NodeDevice {
-	var out []*model.NodeDevice
-	if n.NodeResources == nil {
-		return nil
-	}
-	for _, d := range n.NodeResources.Devices {
-		if !c.deviceMatches(ask, d) {
-			continue
-		}
-		for _, i := range d.Instances {
-			if i.Healthy {
-				out = append(out, i)
-			}
+// instances returns how many healthy instances ask could be given on a node.
+func (c *Checker) instances(ask *model.RequestedDevice, t *model.NodeTraits) uint64 {
+	n := uint64(0)
+	for i := range t.Devices {
+		if c.deviceMatches(ask, &t.Devices[i]) {
+			n += t.Devices[i].Healthy
 		}
 	}
-	return out
+	return n
 }
 
-func (c *Checker) deviceMatches(ask *model.RequestedDevice, d *model.NodeDeviceResource) bool {
+func (c *Checker) deviceMatches(ask *model.RequestedDevice, d *model.DeviceTraits) bool {
 	name := strings.SplitN(ask.Name, "/", 3)
 	switch len(name) {
 	case 1:
@@ -268,7 +261,7 @@ func (c *Checker) deviceMatches(ask *model.RequestedDevice, d *model.NodeDeviceR
 	return true
 }
 
-func (c *Checker) deviceScore(ask *model.RequestedDevice, d *model.NodeDeviceResource) float64 {
+func (c *Checker) deviceScore(ask *model.RequestedDevice, d *model.DeviceTraits) float64 {
 	sum := 0.0
 	for _, a := range ask.Affinities {
 		l, lok := deviceValue(a.LTarget, d)
@@ -280,7 +273,7 @@ func (c *Checker) deviceScore(ask *model.RequestedDevice, d *model.NodeDeviceRes
 	return sum
 }
 
-func deviceValue(target string, d *model.NodeDeviceResource) (string, bool) {
+func deviceValue(target string, d *model.DeviceTraits) (string, bool) {
 	switch target {
 	case "${device.vendor}":
 		return d.Vendor, true

@@ -5,6 +5,7 @@ package feasible
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,13 +74,13 @@ func (c *Checker) Escaped() bool { return len(c.byNode) > 0 }
 func (c *Checker) Check(n *model.Node) string {
 	reason, known := c.verdicts[n.ComputedClass]
 	if !known || n.ComputedClass == "" {
-		reason = c.checkClass(n)
+		reason = c.checkClass(n.Traits())
 		c.verdicts[n.ComputedClass] = reason
 	}
 	if reason != "" {
 		return reason
 	}
-	return c.constraints(c.byNode, n)
+	return c.constraints(c.byNode, func(target string) (string, bool) { return Resolve(target, n) })
 }
 
 // Classes returns the computed classes asked so far and whether each is feasible.
@@ -93,56 +94,58 @@ func (c *Checker) Classes() map[string]bool {
 	return out
 }
 
-func (c *Checker) checkClass(n *model.Node) string {
-	if r := c.constraints(c.byClass, n); r != "" {
+// checkClass sees only what the computed class is the hash of.
+func (c *Checker) checkClass(t *model.NodeTraits) string {
+	if r := c.constraints(c.byClass, func(target string) (string, bool) { return resolve(target, t) }); r != "" {
 		return r
 	}
 	for _, d := range c.drivers {
-		if !hasDriver(n, d) {
+		if !hasDriver(t, d) {
 			return ReasonDrivers
 		}
 	}
 	for _, v := range c.volumes {
-		hv, ok := n.HostVolumes[v.Source]
-		if !v.PerAlloc && (!ok || hv.ReadOnly && !v.ReadOnly) {
+		readOnly, ok := t.HostVolumes[v.Source]
+		if !v.PerAlloc && (!ok || readOnly && !v.ReadOnly) {
 			return ReasonHostVolumes
 		}
 	}
 	for _, nw := range c.networks {
-		if r := checkNetwork(nw, n); r != "" {
+		if r := checkNetwork(nw, t); r != "" {
 			return r
 		}
 	}
 	for _, d := range c.devices {
-		if uint64(len(c.instances(d, n))) < d.Count {
+		if c.instances(d, t) < d.Count {
 			return ReasonDevices
 		}
 	}
 	return ""
 }
 
-func (c *Checker) constraints(cs []*model.Constraint, n *model.Node) string {
+func (c *Checker) constraints(cs []*model.Constraint, value func(target string) (string, bool)) string {
 	for _, k := range cs {
-		if !c.holds(k.LTarget, k.Operand, k.RTarget, n) {
+		if !c.holds(k.LTarget, k.Operand, k.RTarget, value) {
 			return k.String()
 		}
 	}
 	return ""
 }
 
-func (c *Checker) holds(ltarget, operand, rtarget string, n *model.Node) bool {
-	l, lok := Resolve(ltarget, n)
-	r, rok := Resolve(rtarget, n)
+func (c *Checker) holds(ltarget, operand, rtarget string, value func(target string) (string, bool)) bool {
+	l, lok := value(ltarget)
+	r, rok := value(rtarget)
 	return c.m.match(operand, l, r, lok, rok)
 }
 
 // Affinity returns the weighted share of the affinities that n meets, -1..1.
 func (c *Checker) Affinity(as []*model.Affinity, n *model.Node) float64 {
 	var sum, total float64
+	value := func(target string) (string, bool) { return Resolve(target, n) }
 	for _, a := range as {
 		w := float64(a.Weight)
 		total += max(w, -w)
-		if c.holds(a.LTarget, a.Operand, a.RTarget, n) {
+		if c.holds(a.LTarget, a.Operand, a.RTarget, value) {
 			sum += w
 		}
 	}
@@ -154,46 +157,29 @@ func (c *Checker) Affinity(as []*model.Affinity, n *model.Node) float64 {
 
 // hasDriver reports whether the driver works on n. A node that lists no
 // DriverInfo for it may still say so by its attributes.
-func hasDriver(n *model.Node, name string) bool {
-	if info, ok := n.Drivers[name]; ok && info != nil {
-		return info.Detected && info.Healthy
+func hasDriver(t *model.NodeTraits, name string) bool {
+	if works, ok := t.Drivers[name]; ok {
+		return works
 	}
-	ok, err := strconv.ParseBool(n.Attributes["driver."+name])
+	ok, err := strconv.ParseBool(t.Attributes["driver."+name])
 	return err == nil && ok
 }
 
-func checkNetwork(nw *model.NetworkResource, n *model.Node) string {
+func checkNetwork(nw *model.NetworkResource, t *model.NodeTraits) string {
 	mode := nw.Mode
 	switch {
 	case mode == "" || mode == "host" || mode == "none":
-	case !hasMode(n, mode):
+	case !slices.Contains(t.NetworkModes, mode):
 		return ReasonNetwork
 	}
 	for _, ports := range [][]model.Port{nw.ReservedPorts, nw.DynamicPorts} {
 		for _, p := range ports {
-			if _, ok := Address(n, p.HostNetwork); !ok {
+			if !slices.Contains(t.HostNetworks, hostNetwork(p.HostNetwork)) {
 				return "missing host network \"" + hostNetwork(p.HostNetwork) + "\" for port \"" + p.Label + "\""
 			}
 		}
 	}
 	return ""
-}
-
-func hasMode(n *model.Node, mode string) bool {
-	if n.NodeResources == nil {
-		return false
-	}
-	for _, nw := range n.NodeResources.Networks {
-		if nw.Mode == mode {
-			return true
-		}
-	}
-	for _, nw := range n.NodeResources.NodeNetworks {
-		if nw.Mode == mode {
-			return true
-		}
-	}
-	return false
 }
 
 // InDatacenters reports whether dc matches one of the globs.

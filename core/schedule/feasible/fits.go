@@ -3,12 +3,16 @@
 
 package feasible
 
-import "github.com/drover-project/drover/core/model"
+import (
+	"reflect"
+
+	"github.com/drover-project/drover/core/model"
+)
 
 // Change is what a plan does to one node.
 type Change struct {
-	Stop  []*model.Allocation // stopped or evicted: their room is free for Place
-	Place []*model.Allocation // new allocs, or updates in place of existing ones
+	Stop  []*model.Allocation // their room is free for Place
+	Place []*model.Allocation // new allocs
 }
 
 // Fits returns "" if the change fits on n in the view, else what is lacking:
@@ -32,64 +36,59 @@ func Fits(v NodeView, n *model.Node, c Change) string {
 	for _, a := range c.Stop {
 		free(a.ID)
 	}
-	exclusive, grows := false, false
+	exclusive := false
 	for _, a := range c.Place {
-		grows = grows || v.AllocByID(a.ID) == nil
-		free(a.ID)
-		if holds(a) {
+		if a.AllocatedResources != nil {
 			r := a.AllocatedResources.Comparable()
 			cpu, mem, disk = cpu+r.CPUShares, mem+r.MemoryMB, disk+r.DiskMB
 			exclusive = exclusive || holdsExclusive(a.AllocatedResources)
 		}
 	}
-	if !grows {
-		return "" // updates in place keep what they have, whatever the node has lost since
-	}
-	if d := lacking(CapacityOf(n), cpu, mem, disk); d != "" {
+	if d := Lacking(CapacityOf(n), Capacity{cpu, mem, disk}); d != "" {
 		return d
 	}
-	if n.NodeMaxAllocs > 0 && len(Holders(v, n.ID, gone))+len(c.Place) > n.NodeMaxAllocs {
-		return "max allocs exceeded"
-	}
-	if !exclusive {
+	if !exclusive && n.NodeMaxAllocs == 0 {
 		return ""
 	}
-	return collides(v, n, c, gone)
-}
-
-// collides says which port, core or device of a new alloc somebody holds already.
-func collides(v NodeView, n *model.Node, c Change, gone map[string]bool) string {
-	u := UsageOf(n, Holders(v, n.ID, gone))
-	for _, a := range c.Place {
-		if v.AllocByID(a.ID) != nil && holds(a) {
-			_ = u.Add(a) // an update in place keeps what it has
-		}
+	holders := Holders(v, n.ID, gone)
+	if why := Crowded(n, len(holders)+len(c.Place)); why != "" || !exclusive {
+		return why
 	}
+	u := UsageOf(n, holders)
 	for _, a := range c.Place {
-		if v.AllocByID(a.ID) == nil {
-			if why := u.Add(a); why != "" {
-				return why
-			}
+		if why := u.Add(a); why != "" {
+			return why
 		}
 	}
 	return ""
 }
 
-// holds reports whether an alloc takes room: one that has ended takes none, even
-// if a plan changes something about it.
-func holds(a *model.Allocation) bool { return !a.ClientTerminalStatus() && a.AllocatedResources != nil }
-
-// lacking names the first dimension in which the sums exceed the capacity.
-func lacking(have Capacity, cpu, mem, disk int64) string {
+// Lacking names the first dimension in which what is used exceeds the capacity, or "".
+func Lacking(have, used Capacity) string {
 	switch {
-	case cpu > have.CPU:
+	case used.CPU > have.CPU:
 		return "cpu"
-	case mem > have.Memory:
+	case used.Memory > have.Memory:
 		return "memory"
-	case disk > have.Disk:
+	case used.Disk > have.Disk:
 		return "disk"
 	}
 	return ""
+}
+
+// Crowded says that n may not hold as many allocs, or "".
+func Crowded(n *model.Node, allocs int) string {
+	if n.NodeMaxAllocs > 0 && allocs > n.NodeMaxAllocs {
+		return "max allocs exceeded"
+	}
+	return ""
+}
+
+// SameRoom reports whether a node offers the same room in two states of it: the
+// same in all that Fits reads of a node.
+func SameRoom(a, b *model.Node) bool {
+	return a.NodeMaxAllocs == b.NodeMaxAllocs &&
+		reflect.DeepEqual(a.NodeResources, b.NodeResources) && reflect.DeepEqual(a.ReservedResources, b.ReservedResources)
 }
 
 // Holders returns the allocs that hold something of the node, without those in

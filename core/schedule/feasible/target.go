@@ -15,27 +15,39 @@ func Resolve(target string, n *model.Node) (string, bool) {
 	if !strings.HasPrefix(target, "${") || !strings.HasSuffix(target, "}") {
 		return target, true
 	}
-	key := target[2 : len(target)-1]
-	switch key {
+	switch target[2 : len(target)-1] {
 	case "node.unique.id":
 		return n.ID, true
 	case "node.unique.name":
 		return n.Name, true
+	}
+	return resolve(target, &model.NodeTraits{
+		Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass, Attributes: n.Attributes, Meta: n.Meta,
+	})
+}
+
+// resolve is Resolve for what nodes of a class have in common.
+func resolve(target string, t *model.NodeTraits) (string, bool) {
+	if !strings.HasPrefix(target, "${") || !strings.HasSuffix(target, "}") {
+		return target, true
+	}
+	key := target[2 : len(target)-1]
+	switch key {
 	case "node.datacenter":
-		return n.Datacenter, true
+		return t.Datacenter, true
 	case "node.class":
-		return n.NodeClass, true
+		return t.NodeClass, true
 	case "node.pool":
-		return n.NodePool, true
+		return t.NodePool, true
 	case "node.region":
 		return model.DefaultRegion, true
 	}
 	if k, ok := strings.CutPrefix(key, "attr."); ok {
-		v, found := n.Attributes[k]
+		v, found := t.Attributes[k]
 		return v, found
 	}
 	if k, ok := strings.CutPrefix(key, "meta."); ok {
-		v, found := n.Meta[k]
+		v, found := t.Meta[k]
 		return v, found
 	}
 	return "", false

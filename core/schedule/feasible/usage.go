@@ -180,7 +180,7 @@ func ParsePorts(s string) []int {
 
 func hostNetwork(name string) string {
 	if name == "" {
-		return "default"
+		return model.DefaultHostNetwork
 	}
 	return name
 }
@@ -198,7 +198,7 @@ func Address(n *model.Node, network string) (string, bool) {
 			}
 		}
 	}
-	if network != "default" {
+	if network != model.DefaultHostNetwork {
 		return "", false
 	}
 	for _, nw := range n.NodeResources.Networks {

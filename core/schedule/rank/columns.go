@@ -3,6 +3,8 @@
 
 package rank
 
+import "github.com/drover-project/drover/core/schedule/feasible"
+
 // Ask is what one alloc takes of a node.
 type Ask struct{ CPU, Memory, Disk int64 }
 
@@ -36,15 +38,10 @@ func (c *Columns) Use(row int, a Ask) {
 	c.UsedDisk[row] += a.Disk
 }
 
-// Lacking names the first dimension in which a does not fit on a row, or "".
+// Lacking names the first dimension in which a does not fit on a row, or "": the
+// rule of feasible.Fits, on columns.
 func (c *Columns) Lacking(row int, a Ask) string {
-	switch {
-	case c.UsedCPU[row]+a.CPU > c.CapCPU[row]:
-		return "cpu"
-	case c.UsedMemory[row]+a.Memory > c.CapMemory[row]:
-		return "memory"
-	case c.UsedDisk[row]+a.Disk > c.CapDisk[row]:
-		return "disk"
-	}
-	return ""
+	return feasible.Lacking(
+		feasible.Capacity{CPU: c.CapCPU[row], Memory: c.CapMemory[row], Disk: c.CapDisk[row]},
+		feasible.Capacity{CPU: c.UsedCPU[row] + a.CPU, Memory: c.UsedMemory[row] + a.Memory, Disk: c.UsedDisk[row] + a.Disk})
 }
