@@ -123,6 +123,9 @@ func (a *Applier) Run(ctx context.Context) {
 			}
 			continue
 		}
+		if flying != nil && flying.applied() {
+			flying = nil // the state holds it
+		}
 		g := a.verify(reqs, flying)
 		if flying != nil {
 			<-flying.done
@@ -178,6 +181,16 @@ func (a *Applier) commit(ctx context.Context, g *group) *group {
 		g.answer(index, answer, err)
 	}()
 	return g
+}
+
+// applied reports whether the log has applied the group, so that a new view holds it.
+func (g *group) applied() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // answer tells everybody what became of the group. answer is that of the log's

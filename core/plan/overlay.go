@@ -47,7 +47,9 @@ func (o *overlay) apply(p *model.Plan, r *model.PlanResult) {
 		}
 	}
 	for _, a := range r.Place {
-		o.put(nil, a)
+		if o.AllocByID(a.ID) == nil { // else the log has just applied it
+			o.put(nil, a)
+		}
 	}
 }
 

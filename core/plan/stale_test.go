@@ -1,0 +1,346 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plan_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/plan"
+	"github.com/drover-project/drover/core/schedule"
+	"github.com/drover-project/drover/core/state"
+)
+
+// stale drives a cluster in which everything happens between the moment at which
+// a plan is made, verified and applied.
+type stale struct {
+	t       *testing.T
+	rng     *rand.Rand
+	store   *state.Store
+	fsm     *fsm.FSM
+	now     time.Time
+	ids     int
+	between bool // something happens between verification and Apply
+	stopped map[string]bool
+	ended   map[string]string
+	asked   map[string]bool
+}
+
+// NewID implements schedule.IDSource.
+func (s *stale) NewID() string {
+	s.ids++
+	return fmt.Sprintf("%08d-0000-0000-0000-000000000000", s.ids)
+}
+
+func (s *stale) apply(c fsm.Command) any {
+	data, err := fsm.Encode(c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.applyData(data)
+}
+
+func (s *stale) applyData(data []byte) any {
+	return s.fsm.ApplyBatch([]fsm.Entry{{Index: s.store.View().Index() + 1, Data: data}})[0]
+}
+
+// Propose implements plan.Proposer; other entries of the log may come first.
+func (s *stale) Propose(_ context.Context, data []byte) (uint64, any, error) {
+	if s.between {
+		for range s.rng.IntN(3) {
+			s.happen()
+		}
+	}
+	answer := s.applyData(data)
+	if err, failed := answer.(error); failed {
+		return 0, nil, err
+	}
+	return s.store.View().Index(), answer, nil
+}
+
+const staleNodes = 4
+
+func (s *stale) node(i int, cpu int64) {
+	n := &model.Node{
+		ID: fmt.Sprint("n", i), Datacenter: "dc1", NodePool: "default", Status: model.NodeStatusReady,
+		Attributes: map[string]string{"driver.raw_exec": "1"},
+		NodeResources: &model.NodeResources{
+			Cpu: model.NodeCpuResources{CpuShares: cpu}, Memory: model.NodeMemoryResources{MemoryMB: 10000}, Disk: model.NodeDiskResources{DiskMB: 10000},
+		},
+	}
+	n.ComputedClass = n.ComputeClass()
+	s.apply(&fsm.RegisterNode{Node: n})
+}
+
+func (s *stale) job(id string, count int) {
+	kill := time.Duration(s.rng.IntN(3)+1) * time.Second // an update in place
+	tg := &model.TaskGroup{
+		Name: "g", Count: count, ReschedulePolicy: &model.ReschedulePolicy{Unlimited: true, Delay: time.Second, DelayFunction: "constant"},
+		Tasks: []*model.Task{{Name: "t", Driver: "raw_exec", KillTimeout: kill, Env: map[string]string{"V": fmt.Sprint(s.rng.IntN(4) / 3)}, Resources: &model.Resources{CPU: 100, MemoryMB: 10}}},
+	}
+	if id == "patient" {
+		tg.Disconnect = &model.DisconnectStrategy{LostAfter: time.Minute}
+	}
+	if id == "rolling" {
+		tg.Update = &model.UpdateStrategy{MaxParallel: 1, ProgressDeadline: time.Hour}
+	}
+	s.apply(&fsm.UpsertJob{Job: &model.Job{
+		ID: id, Name: id, Namespace: "default", Type: "service", Priority: 50, Datacenters: []string{"*"}, NodePool: "default", TaskGroups: []*model.TaskGroup{tg},
+	}})
+}
+
+var staleJobs = []string{"plain", "patient", "rolling"}
+
+func (s *stale) pick() *model.Allocation {
+	var all []*model.Allocation
+	for a := range s.store.View().Allocs() {
+		all = append(all, a)
+	}
+	if len(all) == 0 {
+		return &model.Allocation{}
+	}
+	return all[s.rng.IntN(len(all))]
+}
+
+// report is what a node says of an alloc; only ready nodes are heard.
+func (s *stale) report(a *model.Allocation, status string) {
+	if n := s.store.View().NodeByID(a.NodeID); n == nil || n.Status != model.NodeStatusReady {
+		return
+	}
+	healthy, at := status == "running", s.now
+	state := &model.TaskState{State: "running", StartedAt: &at}
+	if !healthy {
+		state = &model.TaskState{State: "dead", Failed: status == "failed", FinishedAt: &at}
+	}
+	s.apply(&fsm.UpdateAllocsFromClient{Allocs: []*model.Allocation{{
+		ID: a.ID, ClientStatus: status, ModifyTime: s.now.UnixNano(), TaskStates: map[string]*model.TaskState{"t": state},
+		DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &healthy, Timestamp: s.now},
+	}}})
+}
+
+// happen is one thing that others write.
+func (s *stale) happen() {
+	node, job, yes := fmt.Sprint("n", s.rng.IntN(staleNodes)), staleJobs[s.rng.IntN(len(staleJobs))], true
+	switch s.rng.IntN(12) {
+	case 0, 1, 2:
+		if a := s.pick(); !a.ServerTerminalStatus() {
+			s.report(a, []string{"running", "running", "failed"}[s.rng.IntN(3)])
+		}
+	case 3:
+		if a := s.pick(); a.ServerTerminalStatus() && !a.ClientTerminalStatus() {
+			s.report(a, "complete")
+		}
+	case 4, 5:
+		s.apply(&fsm.UpdateNodeStatus{NodeID: node, Status: []string{"ready", "ready", "down", "disconnected"}[s.rng.IntN(4)]})
+	case 6:
+		s.node(s.rng.IntN(staleNodes), int64(300+100*s.rng.IntN(5)))
+	case 7:
+		var drain *model.DrainStrategy
+		if s.rng.IntN(3) == 0 {
+			drain = &model.DrainStrategy{}
+		}
+		s.apply(&fsm.UpdateNodeDrain{NodeID: node, Strategy: drain, MarkEligible: true})
+	case 8:
+		if a := s.pick(); a.ID != "" {
+			s.apply(&fsm.UpdateDesiredTransitions{Transitions: map[string]model.DesiredTransition{a.ID: {Migrate: &yes}}})
+			s.asked[a.ID] = true
+		}
+	case 9:
+		s.job(job, s.rng.IntN(5))
+	case 10:
+		if s.rng.IntN(3) == 0 {
+			s.apply(&fsm.DeregisterJob{Namespace: "default", ID: job, Purge: yes})
+		}
+	case 11:
+		s.now = s.now.Add(time.Duration(s.rng.IntN(40)) * time.Second)
+	}
+	s.forward()
+}
+
+// forward checks that what was decided stays decided.
+func (s *stale) forward() {
+	s.t.Helper()
+	for a := range s.store.View().Allocs() {
+		if s.stopped[a.ID] && !a.ServerTerminalStatus() {
+			s.t.Fatalf("the stop of %s was erased", a.ID)
+		}
+		if was := s.ended[a.ID]; was != "" && was != "lost" && was != a.ClientStatus || was != "" && !a.ClientTerminalStatus() { // a node may say how a lost one ended
+			s.t.Fatalf("%s was %s and became %s", a.ID, was, a.ClientStatus)
+		}
+		if s.asked[a.ID] && !a.DesiredTransition.ShouldMigrate() {
+			s.t.Fatalf("that %s shall migrate was erased", a.ID)
+		}
+		if a.ServerTerminalStatus() {
+			s.stopped[a.ID] = true
+		}
+		if a.ClientTerminalStatus() {
+			s.ended[a.ID] = a.ClientStatus
+		}
+	}
+}
+
+// fits checks that nodes which were just given something can take it.
+func (s *stale) fits(since uint64) {
+	s.t.Helper()
+	v := s.store.View()
+	for n := range v.Nodes() {
+		used, fresh := int64(0), false
+		for _, a := range v.AllocsByNode(n.ID) {
+			if !a.TerminalStatus() {
+				used += a.AllocatedResources.Comparable().CPUShares
+				fresh = fresh || a.CreateIndex > since
+			}
+		}
+		if fresh && used > n.NodeResources.Cpu.CpuShares {
+			s.t.Fatalf("node %s of %d MHz was given so much that it runs %d MHz", n.ID, n.NodeResources.Cpu.CpuShares, used)
+		}
+	}
+}
+
+// once checks that no two allocs of a job that tolerates no disconnects run for one place.
+func (s *stale) once() {
+	s.t.Helper()
+	for _, job := range []string{"plain", "rolling"} {
+		names := map[string]string{}
+		for _, a := range s.store.View().AllocsByJob("default", job) {
+			if a.TerminalStatus() {
+				continue
+			}
+			if other := names[a.Name]; other != "" {
+				s.t.Fatalf("%s and %s both run as %s", other, a.ID, a.Name)
+			}
+			names[a.Name] = a.ID
+		}
+	}
+}
+
+func (s *stale) process(job string) *model.Plan {
+	e := &model.Evaluation{ID: s.NewID(), Namespace: "default", JobID: job, Type: "service", Priority: 50, Status: "pending"}
+	return schedule.Process(s.store.View(), e, s.now, s).Plan
+}
+
+// calm makes everything well and evaluates until nothing is left to do.
+func (s *stale) calm(submit func(*model.Plan) *model.PlanResult) {
+	s.t.Helper()
+	for i := range staleNodes {
+		s.node(i, 5000)
+		s.apply(&fsm.UpdateNodeDrain{NodeID: fmt.Sprint("n", i), MarkEligible: true})
+	}
+	for round := 0; ; round++ {
+		if round > 40 {
+			s.t.Fatal("evaluations never come to an end")
+		}
+		for a := range s.store.View().Allocs() {
+			switch {
+			case a.ClientTerminalStatus():
+			case a.ServerTerminalStatus():
+				s.report(a, "complete")
+			case a.ClientStatus != "running" || !a.DeploymentStatus.IsHealthy():
+				s.report(a, "running")
+			}
+		}
+		s.now = s.now.Add(2 * time.Second)
+		done := true
+		for _, job := range staleJobs {
+			if p := s.process(job); !p.IsNoOp() {
+				done = false
+				if r := submit(p); len(r.Rejections) > 0 {
+					s.t.Fatalf("refused though nothing happens: %v", r.Rejections)
+				}
+			}
+		}
+		s.forward()
+		if done {
+			break
+		}
+	}
+	v := s.store.View()
+	for _, id := range staleJobs {
+		want, live := 0, 0
+		if j := v.JobByID("default", id); j != nil {
+			want = j.TaskGroups[0].Count
+		}
+		for _, a := range v.AllocsByJob("default", id) {
+			if !a.TerminalStatus() {
+				live++
+			}
+		}
+		if live != want {
+			s.t.Fatalf("job %s runs %d allocs, not %d", id, live, want)
+		}
+	}
+}
+
+func TestAPlanMadeOnOlderStateUndoesAndOverfillsNothing(t *testing.T) {
+	refused, cut := 0, 0
+	for seed := range uint64(40) {
+		s := &stale{
+			t: t, rng: rand.New(rand.NewPCG(seed, 9)), store: state.New(), now: time.Unix(1_700_000_000, 0).UTC(),
+			stopped: map[string]bool{}, ended: map[string]string{}, asked: map[string]bool{},
+		}
+		s.fsm = fsm.New(s.store, hclog.NewNullLogger())
+		a := plan.NewApplier(func() plan.View { return s.store.View() }, s, func() time.Time { return s.now })
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() { a.Run(ctx) })
+		submit := func(p *model.Plan) *model.PlanResult {
+			r, err := a.Submit(ctx, p)
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			return r
+		}
+		func() {
+			defer wg.Wait()
+			defer cancel()
+			s.between = true
+			for i := range staleNodes {
+				s.node(i, 600)
+			}
+			for _, id := range staleJobs {
+				s.job(id, 3)
+			}
+			for range 60 {
+				job := staleJobs[s.rng.IntN(len(staleJobs))]
+				p := s.process(job)
+				twin := s.process(job) // of somebody who knows nothing of the other
+				for range s.rng.IntN(4) {
+					s.happen()
+				}
+				for _, p := range []*model.Plan{p, twin}[:1+s.rng.IntN(2)] {
+					if p.IsNoOp() {
+						continue
+					}
+					before := s.store.View().Index()
+					r := submit(p)
+					if len(r.Rejections) > 0 && r.RefreshIndex == 0 {
+						t.Fatalf("seed %d: refused without an index to wait for: %+v", seed, r)
+					}
+					if len(r.Rejections) > 0 {
+						refused++
+						if r.AllocIndex > before {
+							cut++
+						}
+					}
+					s.forward()
+					s.fits(before)
+					s.once()
+				}
+			}
+			s.between = false
+			s.calm(submit)
+		}()
+	}
+	if refused < 50 || cut < 10 {
+		t.Errorf("%d plans were refused, %d of them in part: the test says little", refused, cut)
+	}
+}
