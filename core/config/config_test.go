@@ -70,6 +70,21 @@ func TestKnownButUnusedKeysAreNamedAndUnknownOnesRefused(t *testing.T) {
 	}
 }
 
+func TestAFileSwitchesNoSideOfADevAgentOff(t *testing.T) {
+	c := config.DevDefaults()
+	if err := c.Merge("x.json", []byte(`{"client":{"enabled":false,"node_class":"small"},"server":{"enabled":false}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if !c.Client.Enabled || !c.Server.Enabled || c.Client.NodeClass != "small" {
+		t.Errorf("the sides are client %v, server %v and the class is %q", c.Client.Enabled, c.Server.Enabled, c.Client.NodeClass)
+	}
+	c = config.Defaults()
+	c.Client.Enabled = true
+	if err := c.Merge("x.hcl", []byte(`client { enabled = false }`)); err != nil || c.Client.Enabled {
+		t.Errorf("without -dev a later false wins: client is %v, error %v", c.Client.Enabled, err)
+	}
+}
+
 func TestFinishNamesEverythingThatIsWrong(t *testing.T) {
 	c := config.Defaults()
 	c.Ports.HTTP = 99999

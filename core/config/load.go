@@ -101,6 +101,11 @@ func (c *Config) Merge(name string, src []byte) error {
 	if err := dec.Decode(c); err != nil {
 		return errdefs.InvalidArgumentf("%s: %s", name, readable(err))
 	}
+	if c.Dev {
+		// A dev agent is server and node whatever a file says: files that are
+		// written for other agents often say false.
+		c.Client.Enabled, c.Server.Enabled = true, true
+	}
 	return nil
 }
 
