@@ -4,8 +4,10 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -209,6 +211,21 @@ func TestJobIDsMayHoldSlashesEscapedOrNot(t *testing.T) {
 		}
 		if _, body := ask(t, srv, "GET", path+"/summary", ""); decode[model.JobSummary](t, body).JobID != "b/dispatch-1" {
 			t.Errorf("%s/summary: %s", path, body)
+		}
+	}
+}
+
+func TestAJobIDMayHoldWhatPathsAreMadeOf(t *testing.T) {
+	v := threeJobs()
+	for _, id := range []string{"a/plan", "a/versions/1/tag", "troublesome:characters\n?&字", "%2F", "100%"} {
+		v.jobs = append(v.jobs, &model.Job{ID: id, Namespace: "default"})
+		srv := serve(t, newBackend(v))
+		for _, suffix := range []string{"", "/summary"} {
+			resp, body := ask(t, srv, "GET", "/v1/job/"+url.PathEscape(id)+suffix, "")
+			var got struct{ ID, JobID string }
+			if err := json.Unmarshal([]byte(body), &got); err != nil || resp.StatusCode != 200 || got.ID+got.JobID != id {
+				t.Errorf("%q%s: %d %s", id, suffix, resp.StatusCode, body)
+			}
 		}
 	}
 }

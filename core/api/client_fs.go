@@ -63,9 +63,12 @@ func (s *Server) readFileAt(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := intParam(r, "limit", -1)
+	limit, err := intParam(r, "limit", 0)
 	if err != nil {
 		return nil, err
+	}
+	if limit <= 0 {
+		limit = -1 // clients ask so for all that follows
 	}
 	return s.sendFile(w, r, offset, limit)
 }

@@ -4,12 +4,15 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/net/websocket"
 
@@ -20,6 +23,8 @@ import (
 const (
 	closeNormal   = 1000
 	closeInternal = 1011
+	closeRefused  = 4000 // and the status that a plain request would get
+	maxCloseText  = 123  // bytes
 )
 
 // execAlloc runs a command, or an action of the job, in a task.
@@ -58,22 +63,54 @@ func (s *Server) execIn(w http.ResponseWriter, r *http.Request, req *ExecRequest
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.knownAlloc(req.AllocID)
-	if err != nil {
-		return nil, err
-	}
-	if err := expandAction(req, a); err != nil {
-		return nil, err
+	a, refusal := s.knownAlloc(req.AllocID)
+	if refusal == nil {
+		refusal = expandAction(req, a)
 	}
 	if r.Header.Get("Upgrade") == "" {
-		return nil, fail(http.StatusBadRequest, "exec needs a websocket; send an upgrade request")
+		return nil, cmp.Or(refusal, fail(http.StatusBadRequest, "exec needs a websocket; send an upgrade request"))
 	}
 	ctx := r.Context()
 	websocket.Server{
-		Handshake: func(*websocket.Config, *http.Request) error { return nil }, // not only browsers call
-		Handler:   func(ws *websocket.Conn) { s.execOver(ctx, ws, req, greet) },
+		Handshake: func(*websocket.Config, *http.Request) error { return nil }, // refusal has looked at who calls
+		Handler: func(ws *websocket.Conn) {
+			if refusal != nil {
+				closeExec(ws, refusal)
+				return
+			}
+			s.execOver(ctx, ws, req, greet)
+		},
 	}.ServeHTTP(w, r)
 	return done, nil
+}
+
+// closeExec ends a connection with the reason, which clients of the reference
+// print as it is: they look for it in the close itself, ours in a message.
+func closeExec(ws *websocket.Conn, reason error) {
+	_ = ws.SetWriteDeadline(time.Now().Add(streamPatience)) // for the last words, of which none must be heard
+	if reason == nil {
+		_ = ws.WriteClose(closeNormal)
+		return
+	}
+	text := reason.Error()
+	_ = websocket.JSON.Send(ws, &ExecOutput{Error: text})
+	code := closeInternal
+	if status := statusOf(reason); status < http.StatusInternalServerError {
+		code = closeRefused + status
+	}
+	ws.PayloadType = websocket.CloseFrame
+	_, _ = ws.Write(append(binary.BigEndian.AppendUint16(nil, uint16(code)), cutText(text, maxCloseText)...))
+}
+
+// cutText cuts text to so many bytes at the end of a character.
+func cutText(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
 }
 
 // expandAction puts the command of an action into the request.
@@ -129,13 +166,10 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 		}
 		return websocket.JSON.Send(ws, o)
 	})
-	_ = ws.SetWriteDeadline(time.Now().Add(streamPatience)) // for the last words, of which none must be heard
-	code := closeNormal
-	if err != nil && ctx.Err() == nil {
-		code = closeInternal
-		_ = websocket.JSON.Send(ws, &ExecOutput{Stderr: &ExecIO{Data: []byte(err.Error() + "\n")}, Error: err.Error()}) // best effort: the close follows
+	if ctx.Err() != nil {
+		err = nil // nobody is left to tell
 	}
-	_ = ws.WriteClose(code) // the connection ends either way
+	closeExec(ws, err)
 }
 
 // readInput passes the client's messages on until it closes or breaks off.

@@ -184,6 +184,9 @@ func (s *Server) putSchedulersConfig(w http.ResponseWriter, r *http.Request) (an
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, fail(http.StatusBadRequest, "Invalid request: "+err.Error())
 	}
+	if req.NumSchedulers < 0 {
+		return nil, fail(http.StatusBadRequest, "Invalid request")
+	}
 	if req.NumSchedulers < 1 || req.NumSchedulers > maxSchedulers {
 		return nil, fail(http.StatusBadRequest, "Invalid request: num_schedulers must be between 1 and 1024")
 	}

@@ -6,6 +6,7 @@ package api
 import (
 	"cmp"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,26 +52,45 @@ func bind(h func(http.ResponseWriter, *http.Request, string) (any, error), id st
 }
 
 func (s *Server) jobByPath(w http.ResponseWriter, r *http.Request) (any, error) {
-	rest := r.PathValue("rest")
-	if rest == "" {
+	if r.PathValue("rest") == "" {
 		return nil, fail(http.StatusBadRequest, "Missing job ID")
 	}
-	v := verbs{get: bind(s.jobByID, rest), put: bind(s.updateJob, rest), del: bind(s.deleteJob, rest)}
-	if id, tag, ok := cutVersionTag(rest); ok {
-		h := func(w http.ResponseWriter, r *http.Request) (any, error) { return s.tagVersion(w, r, id, tag) }
-		v = verbs{put: h, del: h}
-	} else {
-		for suffix, make := range s.jobVerbs() {
-			if id, ok := strings.CutSuffix(rest, suffix); ok && id != "" {
-				v = make(id)
-			}
-		}
+	v, err := s.verbsOfJob(strings.TrimPrefix(r.URL.EscapedPath(), "/v1/job/"))
+	if err != nil {
+		return nil, fail(http.StatusBadRequest, err.Error())
 	}
 	h := v.pick(r.Method)
 	if h == nil {
 		return nil, errMethod
 	}
 	return h(w, r)
+}
+
+// verbsOfJob reads what follows /v1/job/. It is cut while it is escaped: the job
+// a%2Fplan is no plan of the job a.
+func (s *Server) verbsOfJob(rest string) (verbs, error) {
+	if escaped, tag, ok := cutVersionTag(rest); ok {
+		id, err := url.PathUnescape(escaped)
+		if err != nil {
+			return verbs{}, err
+		}
+		if tag, err = url.PathUnescape(tag); err != nil {
+			return verbs{}, err
+		}
+		h := func(w http.ResponseWriter, r *http.Request) (any, error) { return s.tagVersion(w, r, id, tag) }
+		return verbs{put: h, del: h}, nil
+	}
+	of := func(id string) verbs {
+		return verbs{get: bind(s.jobByID, id), put: bind(s.updateJob, id), del: bind(s.deleteJob, id)}
+	}
+	escaped, longest := rest, ""
+	for suffix, make := range s.jobVerbs() {
+		if id, ok := strings.CutSuffix(rest, suffix); ok && id != "" && len(suffix) > len(longest) {
+			escaped, longest, of = id, suffix, make
+		}
+	}
+	id, err := url.PathUnescape(escaped)
+	return of(id), err
 }
 
 // jobPayload is what a dispatched job was given: base64 in JSON, null for a

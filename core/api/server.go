@@ -126,11 +126,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listene
 	return nil
 }
 
-// recovered turns a panic of a handler into status 500 and a log line.
+// recovered turns a panic of a handler into status 500 and a log line, and says
+// in the log what was asked for. The query is left out: it may hold secrets.
 func (s *Server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
 		defer func() {
 			v := recover()
+			s.log.Debug("request complete", "method", r.Method, "path", r.URL.Path, "duration", time.Since(began))
 			if v == nil {
 				return
 			}

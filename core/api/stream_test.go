@@ -6,14 +6,16 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"net/http/httptest"
+	"golang.org/x/net/websocket"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
@@ -141,6 +143,69 @@ func TestExecCarriesStdinOutputAndTheExitCode(t *testing.T) {
 	code, err := testClient(t, b).Exec(t.Context(), &api.ExecRequest{AllocID: uuid, Task: "t", Cmd: []string{"cat"}}, strings.NewReader("hi"), &stdout, &stderr, nil)
 	if err != nil || code != 3 || stdout.String() != "cat:hi" {
 		t.Errorf("code %d, out %q, err %v", code, stdout.String(), err)
+	}
+}
+
+func TestAnExecThatIsRefusedIsClosedWithTheReason(t *testing.T) {
+	b := newBackend(oneAlloc())
+	long := "task failed: " + strings.Repeat("字", 60)
+	b.exec = func(*api.ExecRequest, <-chan *api.ExecInput, func(*api.ExecOutput) error) error {
+		return errdefs.Internalf("%s", long)
+	}
+	srv := serve(t, b)
+	const unknown = "3fa7ac7f-1e4b-232f-b99e-ff525c48e86f"
+	for _, c := range []struct {
+		id, reason string
+		code       uint16
+	}{
+		{unknown, `Unknown allocation "` + unknown + `"`, 4404},
+		{uuid, "task failed: " + strings.Repeat("字", 36), 1011}, // 123 bytes are left for it
+	} {
+		ws, err := websocket.Dial("ws"+strings.TrimPrefix(srv.URL, "http")+"/v1/client/allocation/"+c.id+"/exec?task=t&command=%5B%22x%22%5D", "", srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		payload := closeOf(t, ws)
+		if code := binary.BigEndian.Uint16(payload); code != c.code || string(payload[2:]) != c.reason {
+			t.Errorf("closed with %d %q, want %d %q", code, payload[2:], c.code, c.reason)
+		}
+		if resp, body := ask(t, srv, "GET", "/v1/client/allocation/"+unknown+"/exec?task=t&command=%5B%22x%22%5D", ""); resp.StatusCode != 404 || !strings.Contains(body, unknown) {
+			t.Errorf("without an upgrade: %d %s", resp.StatusCode, body)
+		}
+	}
+	_, err := testClient(t, b).Exec(t.Context(), &api.ExecRequest{AllocID: unknown, Task: "t", Cmd: []string{"x"}}, nil, io.Discard, io.Discard, nil)
+	if err == nil || err.Error() != `Unknown allocation "`+unknown+`"` {
+		t.Errorf("our own client: %v", err)
+	}
+}
+
+// closeOf reads frames until that of the close and returns what it holds.
+func closeOf(t *testing.T, ws *websocket.Conn) []byte {
+	t.Helper()
+	defer ws.Close()
+	for {
+		frame, err := ws.NewFrameReader()
+		if err != nil {
+			t.Fatal(err)
+		}
+		payload, err := io.ReadAll(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if frame.PayloadType() == websocket.CloseFrame {
+			return payload
+		}
+	}
+}
+
+func TestReadatReadsToTheEndWithoutALimit(t *testing.T) {
+	b := newBackend(oneAlloc())
+	b.files = map[string]string{"/x": "0123456789"}
+	srv := serve(t, b)
+	for query, want := range map[string]string{"": "23456789", "&limit=0": "23456789", "&limit=-1": "23456789", "&limit=7": "2345678"} {
+		if _, body := ask(t, srv, "GET", "/v1/client/fs/readat/"+uuid+"?path=/x&offset=2"+query, ""); body != want {
+			t.Errorf("%q: read %q, want %q", query, body, want)
+		}
 	}
 }
 

@@ -320,7 +320,7 @@ type ExecOutput struct {
 	Exited bool        `json:"exited,omitempty"`
 	Result *ExecResult `json:"result,omitempty"`
 	// Error is why a command was not run, or not to its end, in the last message. The
-	// reference has no such field: for its clients Stderr says the same.
+	// reference has no such field: for its clients the close that follows says the same.
 	Error string `json:"error,omitempty"`
 }
 

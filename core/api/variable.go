@@ -174,11 +174,20 @@ func (s *Server) putVariable(w http.ResponseWriter, r *http.Request) (any, error
 	if err != nil {
 		return nil, err
 	}
+	if req.Operation == "" && len(req.Items) == 0 {
+		return nil, fail(http.StatusBadRequest, "variable missing required Items object")
+	}
 	v, index, err := s.backend.PutVariable(r.Context(), req)
 	if err != nil {
 		return s.refusedWrite(w, req, err)
 	}
 	setIndex(w, index)
+	switch req.Operation {
+	case LockRenew:
+		return &v.VariableMeta, nil
+	case LockRelease: // the items are what the request gave
+		return &Variable{VariableMeta: v.VariableMeta, Items: req.Items}, nil
+	}
 	return v, nil
 }
 

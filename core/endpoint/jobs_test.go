@@ -118,6 +118,14 @@ func TestBadRegistrationsAreRefusedInWords(t *testing.T) {
 	}
 }
 
+func TestAJobWithoutAnIDIsNamedSo(t *testing.T) {
+	s := newServer(t)
+	v, err := s.ValidateJob(s.ctx, &api.JobValidateRequest{Job: json.RawMessage(`{"ID":null,"Name":"web","Type":"batch","TaskGroups":[{"Name":"g","Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"x"}}]}]}`)})
+	if err != nil || len(v.ValidationErrors) != 1 || v.ValidationErrors[0] != "Missing job ID" || !v.DriverConfigValidated {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
 func TestParentsGetNoEvaluation(t *testing.T) {
 	s := newServer(t)
 	for id, more := range map[string]string{"cron": `"Periodic":{"Spec":"@daily"},`, "hook": `"ParameterizedJob":{},`} {

@@ -62,6 +62,34 @@ func TestAVariableIsWrittenReadListedAndDeleted(t *testing.T) {
 	}
 }
 
+func TestAnswersAboutLocksHaveTheFormThatClientsKnow(t *testing.T) {
+	c := testkit.Start(t)
+	if resp, body := c.Ask("PUT", "/v1/var/a", `{"Path":"a"}`); resp.StatusCode != 400 || body != "variable missing required Items object" {
+		t.Errorf("without items: %s %q", resp.Status, body)
+	}
+	c.Must("PUT", "/v1/var/a", `{"Items":{"k":"v"}}`, nil)
+	var held, out map[string]any
+	c.Must("PUT", "/v1/var/a?lock-acquire", `{"Items":{"k":"v"},"Lock":{"TTL":"15s"}}`, &held)
+	lock := held["Lock"].(map[string]any)
+	if held["Items"] == nil || lock["ID"] == "" || lock["TTL"] != "15s" {
+		t.Errorf("acquired: %v", held)
+	}
+	by := `{"Lock":{"ID":"` + lock["ID"].(string) + `"}}`
+	c.Must("PUT", "/v1/var/a?lock-renew", by, &out)
+	if _, has := out["Items"]; has || out["Lock"] == nil || out["ModifyIndex"] != held["ModifyIndex"] {
+		t.Errorf("renewed: %v", out)
+	}
+	out = nil
+	c.Must("PUT", "/v1/var/a?lock-release", by, &out)
+	if out["Items"] != nil || out["Lock"] != nil || out["ModifyIndex"] == held["ModifyIndex"] {
+		t.Errorf("released: %v", out)
+	}
+	c.Must("GET", "/v1/var/a", nil, &out)
+	if items, ok := out["Items"].(map[string]any); !ok || items["k"] != "v" {
+		t.Errorf("a release took the items: %v", out)
+	}
+}
+
 func TestAVariableThatCannotBeIsRefused(t *testing.T) {
 	e := testkit.Start(t).Endpoint
 	for name, req := range map[string]*api.VariableRequest{

@@ -13,9 +13,6 @@ import (
 // what /v1/jobs/parse answers when asked for a canonical draft.
 func (j *Draft) FillDefaults() {
 	j.normalize()
-	if j.ID == nil && j.Name != nil {
-		j.ID = ptr(*j.Name)
-	}
 	setIfNil(&j.ID, "")
 	setIfNil(&j.Name, *j.ID)
 	setIfNil(&j.ParentID, "")

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // validate returns the problems of the group within its job.
@@ -407,4 +408,8 @@ func (tg *TaskGroup) portLabels(t *Task) map[string]bool {
 		}
 	}
 	return out
+}
+
+func hasControl(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r != 0 && unicode.IsControl(r) }) >= 0
 }

@@ -6,7 +6,6 @@ package model
 import (
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/drover-project/drover/core/cron"
 )
@@ -80,16 +79,9 @@ func (j *Job) validateNames(p *ValidationError) {
 	if len(j.ID) > maxNameLength*2 {
 		p.addf("Job ID is longer than %d bytes", maxNameLength*2)
 	}
-	if hasControl(j.ID) {
-		p.addf("Job ID contains a control character")
-	}
 	if j.Namespace == "" {
 		p.addf("Job must be in a namespace")
 	}
-}
-
-func hasControl(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return r != 0 && unicode.IsControl(r) }) >= 0
 }
 
 func (j *Job) validateType(p *ValidationError) {

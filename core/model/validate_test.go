@@ -36,6 +36,14 @@ func TestValidateTakesASoundJob(t *testing.T) {
 	}
 }
 
+func TestAJobIDMayHaveAnyCharacterButNULAndSpace(t *testing.T) {
+	j := validJob()
+	j.ID, j.Name = "troublesome:characters\n?&字\x1b", "x"
+	if err := j.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestValidateNamesEachMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(j *model.Job)
@@ -45,6 +53,7 @@ func TestValidateNamesEachMistake(t *testing.T) {
 		"no driver":          {func(j *model.Job) { j.TaskGroups[0].Tasks[0].Driver = "" }, "Missing task driver"},
 		"path in task name":  {func(j *model.Job) { j.TaskGroups[0].Tasks[0].Name = "../x" }, "path separator"},
 		"dots as group name": {func(j *model.Job) { j.TaskGroups[0].Name = ".." }, "path separator"},
+		"space in job ID":    {func(j *model.Job) { j.ID = "a b" }, "Job ID contains a space"},
 		"NUL in job ID":      {func(j *model.Job) { j.ID = "a\x00b" }, "null character"},
 		"duplicate group":    {func(j *model.Job) { j.TaskGroups = append(j.TaskGroups, j.TaskGroups[0]) }, "redefines 'app'"},
 		"bad regular expr": {func(j *model.Job) {

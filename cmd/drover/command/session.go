@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/template"
 	"time"
+	"unicode"
 
 	"github.com/ryanuber/columnize"
 
@@ -78,11 +79,33 @@ func (s *session) id(id string) string {
 
 const column = "\x1f"
 
+// visible writes what a terminal would act on, such as the newline of a job's
+// id, as Go does in quoted text: one row of a table stays one row.
+func visible(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		q := strconv.QuoteRune(r)
+		b.WriteString(q[1 : len(q)-1])
+	}
+	return b.String()
+}
+
 // table prints rows under a header, aligned.
 func (s *session) table(header []string, rows [][]string) {
 	lines := []string{strings.Join(header, column)}
 	for _, r := range rows {
-		lines = append(lines, strings.Join(r, column))
+		cells := make([]string, len(r))
+		for i, cell := range r {
+			cells[i] = visible(cell)
+		}
+		lines = append(lines, strings.Join(cells, column))
 	}
 	s.printf("%s", columnize.Format(lines, &columnize.Config{Delim: column, Glue: "  ", Empty: "<none>"}))
 }
@@ -100,7 +123,7 @@ func (s *session) tableOr(none string, header []string, rows [][]string) {
 func (s *session) pairs(kv ...string) {
 	var lines []string
 	for i := 0; i+1 < len(kv); i += 2 {
-		v := kv[i+1]
+		v := visible(kv[i+1])
 		if v == "" {
 			v = "<none>"
 		}

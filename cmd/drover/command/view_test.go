@@ -144,6 +144,13 @@ func TestThePageOfTheWebUIIsOpenedOrNamed(t *testing.T) {
 	}
 }
 
+func TestWhatATerminalWouldActOnIsWrittenOut(t *testing.T) {
+	r := execute(t, map[string]string{"GET /v1/jobs": `[{"ID":"a\n?&字\u001b[2J","Type":"service","Status":"running"}]`}, "job", "status")
+	if rows := strings.Split(strings.TrimSpace(r.out), "\n"); r.code != 0 || len(rows) != 2 || !strings.HasPrefix(rows[1], `a\n?&字\x1b[2J  service`) {
+		t.Errorf("exit code %d: %q", r.code, r.out)
+	}
+}
+
 func TestErrorsSayWhatToDoNext(t *testing.T) {
 	for answer, says := range map[string]string{
 		"403!Permission denied":                "Give a token that may do this",

@@ -95,7 +95,10 @@ func (d *Daemon) peer(id, address string) (string, error) {
 			return s.ID, nil
 		}
 	}
-	return "", errdefs.NotFoundf("id %q and address %q were not found in the Raft configuration", id, address)
+	if id != "" {
+		return "", errdefs.NotFoundf("id %q was not found in the Raft configuration", id)
+	}
+	return "", errdefs.NotFoundf("address %q was not found in the Raft configuration", address)
 }
 
 // AutopilotHealth is the health of the servers.
