@@ -25,7 +25,7 @@ func NewNode(local Local, hasAlloc func(id string) bool, servers http.Handler, l
 		debugRoutes(mux)
 	}
 	here := s.wrapped(mux)
-	s.handler = s.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.answerWith(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.isMine(r, hasAlloc) {
 			here.ServeHTTP(w, r)
 		} else {

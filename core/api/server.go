@@ -31,7 +31,10 @@ const (
 type Config struct {
 	EnableDebug bool              // serve /debug/pprof
 	Prometheus  bool              // serve /v1/metrics?format=prometheus
-	Headers     map[string]string // added to every answer
+	Headers     map[string]string // added to every answer; an origin that they allow by name may ask for everything
+	// Hosts are the names by which clients call this agent, beside addresses and
+	// localhost: "*.x" is every name below x, "*" any.
+	Hosts []string
 	// ConnsPerClient is how many connections one address may hold; 0 is the
 	// default, below 0 is without a limit.
 	ConnsPerClient int
@@ -52,7 +55,8 @@ type Server struct {
 	backend Backend // nil where the agent is no server
 	cfg     Config
 	log     hclog.Logger
-	handler http.Handler
+	handler http.Handler // of requests that the agents of the cluster hand on
+	outer   http.Handler // of requests from elsewhere
 	events  *eventLog
 }
 
@@ -65,7 +69,7 @@ func New(backend Backend, log hclog.Logger, cfg Config) *Server {
 	if cfg.EnableDebug {
 		debugRoutes(mux)
 	}
-	s.handler = s.recovered(s.wrapped(mux))
+	s.answerWith(s.wrapped(mux))
 	return s
 }
 
@@ -75,20 +79,26 @@ func (s *Server) wrapped(mux *http.ServeMux) http.Handler {
 	if err != nil {
 		panic("gzip options are constant: " + err.Error())
 	}
-	return withHeaders(s.cfg.Headers, withCORS(split(mux, zip(mux))))
+	return withHeaders(s.cfg.Headers, split(mux, zip(mux)))
 }
 
-// Handler is the API as an http.Handler.
-func (s *Server) Handler() http.Handler { return s.handler }
+// answerWith sets what answers requests.
+func (s *Server) answerWith(h http.Handler) {
+	s.handler, s.outer = s.recovered(h), s.recovered(s.guarded(h))
+}
+
+// Handler is the API as an http.Handler, for requests from anywhere.
+func (s *Server) Handler() http.Handler { return s.outer }
 
 // Serve answers on the listener until ctx ends, then waits a moment for
 // requests that are under way. Connections of inner listeners count for no
-// client's limit: they come from machines of the cluster, which have their own.
+// client's limit, and their requests were let in already: they come from machines
+// of the cluster, which have their own limit and looked at who asks.
 func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listener) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	srv := &http.Server{
-		Handler:           s.handler,
+		Handler:           s.outer,
 		ReadHeaderTimeout: cmp.Or(s.cfg.HeaderTimeout, readHeaderTimeout),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -100,6 +110,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listene
 		go func() { defer close(fed); s.Feed(base) }()
 		defer func() { cancel(); <-fed }()
 	}
+	within := &http.Server{
+		Handler: s.handler, ReadHeaderTimeout: srv.ReadHeaderTimeout, IdleTimeout: srv.IdleTimeout,
+		MaxHeaderBytes: srv.MaxHeaderBytes, ErrorLog: srv.ErrorLog, BaseContext: srv.BaseContext,
+	}
 	done := make(chan error, 1+len(inner))
 	outer := limitConns(l, cmp.Or(s.cfg.ConnsPerClient, DefaultConnsPerClient))
 	if s.cfg.TLS != nil {
@@ -107,7 +121,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listene
 	}
 	go func() { done <- srv.Serve(outer) }()
 	for _, more := range inner {
-		go func() { done <- srv.Serve(more) }()
+		go func() { done <- within.Serve(more) }()
 	}
 	select {
 	case err := <-done:
@@ -117,8 +131,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listene
 	cancel() // ends blocking queries and streams
 	grace, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
-	if err := srv.Shutdown(grace); err != nil {
-		_ = srv.Close()
+	for _, each := range []*http.Server{srv, within} {
+		if err := each.Shutdown(grace); err != nil {
+			_ = each.Close()
+		}
 	}
 	for range 1 + len(inner) {
 		<-done
@@ -157,26 +173,6 @@ func withHeaders(headers map[string]string, next http.Handler) http.Handler {
 			w.Header().Set(k, v)
 		}
 		next.ServeHTTP(w, r)
-	})
-}
-
-// withCORS lets pages of other origins read what nodes answer: the web UI asks
-// the node of an alloc itself.
-func withCORS(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Origin") == "" || !strings.HasPrefix(r.URL.Path, "/v1/client/") {
-			next.ServeHTTP(w, r)
-			return
-		}
-		h := w.Header()
-		h.Set("Access-Control-Allow-Origin", "*")
-		if r.Method != http.MethodOptions {
-			next.ServeHTTP(w, r)
-			return
-		}
-		h.Set("Access-Control-Allow-Methods", "HEAD, GET")
-		h.Set("Access-Control-Allow-Headers", "*")
-		w.WriteHeader(http.StatusNoContent)
 	})
 }
 

@@ -46,8 +46,11 @@ type Config struct {
 	Telemetry   Telemetry `json:"telemetry"`
 	Plugins     Plugins   `json:"plugin,omitempty"`
 	Headers     Strings   `json:"http_api_response_headers,omitempty"`
-	Limits      Limits    `json:"limits"`
-	TLS         TLS       `json:"tls"`
+	// AllowedHosts are names by which clients call the HTTP API, beside those of
+	// HTTPNames.
+	AllowedHosts []string `json:"http_allowed_hosts,omitempty"`
+	Limits       Limits   `json:"limits"`
+	TLS          TLS      `json:"tls"`
 
 	// Dev is an agent that is server and node at once and keeps nothing.
 	Dev bool `json:"-"`
@@ -268,6 +271,7 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.leaveProblems()...)
 	problems = append(problems, c.joinProblems()...)
 	problems = append(problems, c.TLS.problems()...)
+	problems = append(problems, c.allowedHostProblems()...)
 	problems = append(problems, c.Client.Artifact.problems()...)
 	problems = append(problems, c.Server.jobProblems()...)
 	problems = append(problems, c.Client.Template.problems()...)

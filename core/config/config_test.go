@@ -6,6 +6,7 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,30 @@ func TestAFileSwitchesNoSideOfADevAgentOff(t *testing.T) {
 	c.Client.Enabled = true
 	if err := c.Merge("x.hcl", []byte(`client { enabled = false }`)); err != nil || c.Client.Enabled {
 		t.Errorf("without -dev a later false wins: client is %v, error %v", c.Client.Enabled, err)
+	}
+}
+
+func TestTheHTTPAPIHasTheNamesThatItsConfigurationGivesIt(t *testing.T) {
+	c := config.DevDefaults()
+	if err := c.Merge("x.hcl", []byte(`
+name               = "n1"
+http_allowed_hosts = ["nomad.example", "*.nomad.example"]
+addresses { http = "a.example" }
+advertise { http = "b.example:80" }`)); err != nil {
+		t.Fatal(err)
+	}
+	names := c.HTTPNames()
+	for _, want := range []string{"n1", "nomad.example", "*.nomad.example", "a.example", "b.example"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not in %q", want, names)
+		}
+	}
+	for _, bad := range []string{"http://a", "a:80", "", "a.*", "*a"} {
+		c := config.DevDefaults()
+		c.AllowedHosts = []string{bad}
+		if err := c.Finish(); err == nil || !strings.Contains(err.Error(), "http_allowed_hosts") {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }
 

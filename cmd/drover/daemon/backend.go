@@ -33,7 +33,7 @@ func (d *Daemon) newAPI() (*api.Server, error) {
 		return nil, err
 	}
 	cfg := api.Config{
-		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, ConnsPerClient: connsPerClient(d.cfg), TLS: secure,
+		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, Hosts: d.cfg.HTTPNames(), ConnsPerClient: connsPerClient(d.cfg), TLS: secure,
 	}
 	if d.server != nil {
 		cfg.AgentOf = d.agentOf

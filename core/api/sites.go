@@ -1,0 +1,203 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// sites tells requests of this agent's users from those that a browser makes
+// because a page of somebody else asks it to. Who may post a job runs code on the
+// nodes, and a browser on the agent's machine reaches its loopback address: so any
+// page that such a browser shows could do that.
+type sites struct {
+	hosts  []string // names of this agent in lower case; "*" is any, "*.x" all below x
+	origin string   // of the one other site that is allowed by name, "" is none
+}
+
+// newSites returns the rule for an agent of these names that adds these headers to
+// its answers.
+func newSites(hosts []string, headers map[string]string) sites {
+	s := sites{}
+	for _, h := range hosts {
+		if h != "" {
+			s.hosts = append(s.hosts, strings.ToLower(h))
+		}
+	}
+	for k, v := range headers {
+		if http.CanonicalHeaderKey(k) == "Access-Control-Allow-Origin" && v != "*" && v != "null" {
+			s.origin = v
+		}
+	}
+	return s
+}
+
+// caller is what a request tells of who makes it.
+type caller struct {
+	method    string
+	path      string
+	host      string // the Host header
+	bound     bool   // the name of the host is proven otherwise: by TLS, or as the socket is a file
+	origin    string // Origin header
+	site      string // Sec-Fetch-Site header
+	mode      string // Sec-Fetch-Mode header
+	dest      string // Sec-Fetch-Dest header
+	userAgent string
+}
+
+// refusal says why a request is not answered, or returns "".
+//
+// Browsers say truly where a request comes from: pages cannot change Sec-Fetch-*,
+// Origin and Host. They send Sec-Fetch-* to HTTPS and loopback addresses only, and
+// Origin with everything but plain GETs.
+func (s sites) refusal(c caller) string {
+	if !c.bound && !s.isOurs(hostName(c.host)) {
+		return "the request is for the host " + quoteHost(c.host) + ", which is no name of this agent: any web page could reach the agent by a name of its own; " +
+			"if clients or a proxy call the agent so, add http_allowed_hosts = [" + quoteHost(hostName(c.host)) + "] to its configuration"
+	}
+	if c.origin != "" && c.origin == s.origin {
+		return ""
+	}
+	acts := c.acts()
+	switch c.site {
+	case "same-origin":
+		return ""
+	case "none": // typed, a bookmark, or a link in another program
+		if !acts || !readMethod(c.method) {
+			return ""
+		}
+		return "a link cannot ask for what acts: send PUT instead of GET"
+	case "":
+		switch {
+		case c.origin != "" && !sameHost(c.origin, c.host):
+			return crossSite(c.origin)
+		case c.origin == "" && acts && readMethod(c.method) && strings.HasPrefix(c.userAgent, "Mozilla/"):
+			// An image or a link of a page: nothing else tells it from a client.
+			return "browsers cannot ask for what acts with GET: send PUT"
+		}
+		return ""
+	}
+	if !acts && c.mode == "navigate" && c.dest == "document" {
+		return "" // a link to here that somebody follows: the page that has it reads nothing
+	}
+	return crossSite(c.origin)
+}
+
+func crossSite(origin string) string {
+	if origin == "" || origin == "null" {
+		return "a web page of another site asked the browser for this, and such requests are refused"
+	}
+	return "a web page of " + quoteHost(origin) + " asked the browser for this, and requests of other sites are refused; " +
+		"to allow that site, add http_api_response_headers { Access-Control-Allow-Origin = " + quoteHost(origin) + " } to the agent's configuration"
+}
+
+func readMethod(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+// acts reports whether the request does something: by its method, or as one of the
+// few that act on GET because clients of the reference ask so.
+func (c caller) acts() bool {
+	if !readMethod(c.method) {
+		return true
+	}
+	switch {
+	case c.path == "/v1/client/gc":
+		return true
+	case strings.HasPrefix(c.path, "/v1/client/allocation/"):
+		return strings.HasSuffix(c.path, "/gc") || strings.HasSuffix(c.path, "/exec")
+	case strings.HasPrefix(c.path, "/v1/job/"):
+		return strings.HasSuffix(c.path, "/action")
+	}
+	return false
+}
+
+// isOurs reports whether a host is one of this agent's. An address is: a page that
+// was loaded from it came from here.
+func (s sites) isOurs(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	return slices.ContainsFunc(s.hosts, func(name string) bool {
+		below, isPattern := strings.CutPrefix(name, "*.")
+		return name == "*" || name == host || isPattern && strings.HasSuffix(host, "."+below)
+	})
+}
+
+// hostName is a Host header without its port and brackets.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+// sameHost reports whether a page of the origin was loaded from the host. The
+// scheme does not count: TLS may end before the agent.
+func sameHost(origin, host string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	port := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	return strings.EqualFold(strings.TrimSuffix(u.Host, port), strings.TrimSuffix(host, port))
+}
+
+// quoteHost writes text of a header so that an answer can hold it.
+func quoteHost(text string) string {
+	return `"` + strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' || strings.ContainsRune(`"'\<>&`, r) {
+			return '?'
+		}
+		return r
+	}, text[:min(len(text), 256)]) + `"`
+}
+
+// guarded answers what browsers ask for other sites with 403, and lets the pages
+// of a site that is allowed by name ask for everything.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	rule := newSites(s.cfg.Hosts, s.cfg.Headers)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		why := rule.refusal(callerOf(r))
+		h := w.Header()
+		switch {
+		case why != "":
+			s.log.Debug("refused a request of a browser", "method", r.Method, "path", r.URL.Path, "host", r.Host, "origin", r.Header.Get("Origin"))
+			h.Add("Vary", "Origin, Sec-Fetch-Site")
+			writeError(w, http.StatusForbidden, why)
+		case rule.origin != "" && r.Header.Get("Origin") == rule.origin:
+			h.Add("Vary", "Origin")
+			h.Set("Access-Control-Allow-Origin", rule.origin)
+			if r.Method != http.MethodOptions {
+				next.ServeHTTP(w, r)
+				return
+			}
+			h.Set("Access-Control-Allow-Methods", "GET, HEAD, PUT, POST, DELETE")
+			h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+			if r.Header.Get("Access-Control-Request-Private-Network") != "" {
+				h.Set("Access-Control-Allow-Private-Network", "true")
+			}
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func callerOf(r *http.Request) caller {
+	at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	h := r.Header
+	return caller{
+		method: r.Method, path: r.URL.Path, host: r.Host, bound: r.TLS != nil || at != nil && at.Network() == "unix",
+		origin: h.Get("Origin"), site: h.Get("Sec-Fetch-Site"), mode: h.Get("Sec-Fetch-Mode"), dest: h.Get("Sec-Fetch-Dest"),
+		userAgent: h.Get("User-Agent"),
+	}
+}
