@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent/alloc"
@@ -115,8 +116,10 @@ type Agent struct {
 	runCfg  *alloc.Config
 	nodeID  string
 	secret  string
-	stats   *stats.Tasks
-	meta    dynamicMeta
+	// instance is this process's: see rpc.Identity.
+	instance string
+	stats    *stats.Tasks
+	meta     dynamicMeta
 	// releases keeps the plugins of the cluster's registry; nil where there is no
 	// plugin host.
 	releases *releases.Keeper
@@ -206,6 +209,7 @@ func (a *Agent) open(ctx context.Context) error {
 	if a.nodeID, a.secret, err = identity(ctx, a.store); err != nil {
 		return err
 	}
+	a.instance = uuid.NewString()
 	if err = a.meta.load(ctx, a.store); err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (a *Agent) NodeID() string { return a.nodeID }
 // describe makes the node from the operator's words, the machine and the drivers.
 func (a *Agent) describe() *model.Node {
 	n := a.cfg.Node.Copy()
-	n.ID, n.SecretID, n.Region = a.nodeID, a.secret, a.cfg.Region
+	n.ID, n.SecretID, n.Region, n.Instance = a.nodeID, a.secret, a.cfg.Region, a.instance
 	if n.Name == "" {
 		n.Name = a.facts.Hostname
 	}

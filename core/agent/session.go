@@ -20,7 +20,9 @@ const (
 	retryMax    = 5 * time.Second
 )
 
-func (a *Agent) identity() rpc.Identity { return rpc.Identity{NodeID: a.nodeID, SecretID: a.secret} }
+func (a *Agent) identity() rpc.Identity {
+	return rpc.Identity{NodeID: a.nodeID, SecretID: a.secret, Instance: a.instance}
+}
 
 // keepSession keeps the node registered and attached until ctx ends.
 func (a *Agent) keepSession(ctx context.Context) {
@@ -107,7 +109,7 @@ func (a *Agent) beat(ctx context.Context, lease rpc.Lease) error {
 		switch {
 		case err == nil:
 			failures = 0
-		case errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err):
+		case errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err) || errdefs.IsAlreadyExists(err):
 			return err
 		default:
 			if failures++; failures >= 3 {

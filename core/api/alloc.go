@@ -159,6 +159,6 @@ func (s *Server) nodeAllocs(w http.ResponseWriter, r *http.Request) (any, error)
 				out = append(out, detailOf(v, a))
 			}
 		}
-		return answer{index: indexOf(v, TableAllocs, out, func(a *allocDetail) uint64 { return a.ModifyIndex }), value: out}
+		return answer{index: rowsIndex(v, TableAllocs, out, func(a *allocDetail) uint64 { return a.ModifyIndex }), value: out}
 	})
 }

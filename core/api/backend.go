@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"iter"
+	"strconv"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -17,6 +18,8 @@ type View interface {
 	Index() uint64
 	// TableIndex is the last index that changed one of the tables; see the Table constants.
 	TableIndex(tables ...string) uint64
+	// RemovalIndex is the last index that removed a row of the table.
+	RemovalIndex(table string) uint64
 
 	JobByID(ns, id string) *model.Job
 	JobByVersion(ns, id string, version uint64) *model.Job
@@ -154,9 +157,18 @@ type Reads interface {
 	Changes(ctx context.Context) (ChangeFeed, error)
 }
 
-// ChangeFeed is read by one goroutine.
+// ChangeFeed is read by one goroutine. After a *LostChangesError it goes on with what
+// came behind the gap.
 type ChangeFeed interface {
 	Next(ctx context.Context) ([]Change, error)
+}
+
+// LostChangesError says that changes up to an index are missing in a feed: its
+// reader was too slow, or a snapshot was restored.
+type LostChangesError struct{ Index uint64 }
+
+func (e *LostChangesError) Error() string {
+	return "changes up to index " + strconv.FormatUint(e.Index, 10) + " are lost: read what is of interest anew"
 }
 
 // Change is one object that a commit changed. Old is nil for a new object, New

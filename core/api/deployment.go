@@ -44,7 +44,7 @@ func (s *Server) deploymentAllocs(w http.ResponseWriter, r *http.Request) (any, 
 	id := r.PathValue("id")
 	return s.read(w, r, rows(TableAllocs, ByDeployment, id), func(v View, _ *query) answer {
 		allocs := v.AllocsByDeployment(id)
-		return answer{index: indexOf(v, TableAllocs, allocs, func(a *model.Allocation) uint64 { return a.ModifyIndex }), value: allocStubs(v, allocs)}
+		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex), value: allocStubs(v, allocs)}
 	})
 }
 

@@ -103,7 +103,7 @@ func (s *Server) evalAllocs(w http.ResponseWriter, r *http.Request) (any, error)
 	id := r.PathValue("id")
 	return s.read(w, r, rows(TableAllocs, ByEval, id), func(v View, _ *query) answer {
 		allocs := v.AllocsByEval(id)
-		return answer{index: indexOf(v, TableAllocs, allocs, func(a *model.Allocation) uint64 { return a.ModifyIndex }), value: allocStubs(v, allocs)}
+		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex), value: allocStubs(v, allocs)}
 	})
 }
 

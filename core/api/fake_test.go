@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -53,6 +54,7 @@ func where[T any](list []*T, ok func(*T) bool) []*T {
 
 func (v *fakeView) Index() uint64               { return v.index }
 func (v *fakeView) TableIndex(...string) uint64 { return v.index }
+func (v *fakeView) RemovalIndex(string) uint64  { return 0 }
 func (v *fakeView) JobByID(ns, id string) *model.Job {
 	return find(v.jobs, func(j *model.Job) bool { return j.Namespace == ns && j.ID == id })
 }
@@ -161,10 +163,12 @@ type fakeBackend struct {
 	frames      []*api.StreamFrame
 	exec        func(*api.ExecRequest, <-chan *api.ExecInput, func(*api.ExecOutput) error) error
 	changes     chan []api.Change
+	lost        chan uint64 // up to this index changes are lost
+	feeds       atomic.Int64
 }
 
 func newBackend(v *fakeView) *fakeBackend {
-	return &fakeBackend{view: v, changed: make(chan struct{}), watched: make(chan struct{}, 16), changes: make(chan []api.Change)}
+	return &fakeBackend{view: v, changed: make(chan struct{}), watched: make(chan struct{}, 16), changes: make(chan []api.Change), lost: make(chan uint64)}
 }
 
 // set replaces the view and wakes blocked reads.
@@ -229,11 +233,16 @@ func (b *fakeBackend) StreamLogs(_ context.Context, _ *api.LogStreamRequest, sen
 func (b *fakeBackend) Exec(_ context.Context, req *api.ExecRequest, in <-chan *api.ExecInput, send func(*api.ExecOutput) error) error {
 	return b.exec(req, in, send)
 }
-func (b *fakeBackend) Changes(context.Context) (api.ChangeFeed, error) { return b, nil }
+func (b *fakeBackend) Changes(context.Context) (api.ChangeFeed, error) {
+	b.feeds.Add(1)
+	return b, nil
+}
 func (b *fakeBackend) Next(ctx context.Context) ([]api.Change, error) {
 	select {
 	case c := <-b.changes:
 		return c, nil
+	case index := <-b.lost:
+		return nil, &api.LostChangesError{Index: index}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -4,7 +4,6 @@
 package api
 
 import (
-	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -202,15 +201,21 @@ func (s *Server) jobVersions(w http.ResponseWriter, r *http.Request, id string) 
 	if err != nil {
 		return nil, err
 	}
-	return s.ofJob(w, r, id, nil, func(v View, q *query, j *model.Job) answer {
+	keys := append(rowsOfJob(r, id), WatchKey{Table: TableJobVersions, Key: JobWatchKey(namespaceOf(r), id)})
+	return s.read(w, r, keys, func(v View, q *query) answer {
+		j := v.JobByID(q.namespace, id)
+		if j == nil {
+			return notFound(v, TableJobs, "job not found")
+		}
 		versions := v.JobVersions(q.namespace, id)
-		out := &JobVersionsResponse{Versions: versions, QueryMeta: QueryMeta{Index: j.ModifyIndex, KnownLeader: true}}
+		index := rowsIndex(v, TableJobVersions, versions, jobIndex, j.ModifyIndex)
+		out := &JobVersionsResponse{Versions: versions, QueryMeta: QueryMeta{Index: index, KnownLeader: true}}
 		if diffs {
 			if out.Diffs, err = s.versionDiffs(versions, r); err != nil {
 				return answer{err: err}
 			}
 		}
-		return answer{index: j.ModifyIndex, value: out}
+		return answer{index: index, value: out}
 	})
 }
 
@@ -272,7 +277,7 @@ func (s *Server) jobAllocs(w http.ResponseWriter, r *http.Request, id string) (a
 			allocs = slices.DeleteFunc(allocs, func(a *model.Allocation) bool { return a.CreateIndex < j.CreateIndex })
 		}
 		newestFirst(allocs, func(a *model.Allocation) order { return order{a.CreateIndex, a.ID} })
-		return answer{index: indexOf(v, TableAllocs, allocs, func(a *model.Allocation) uint64 { return a.ModifyIndex }), value: allocStubs(v, allocs)}
+		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex, bornIndex(v, q, id)), value: allocStubs(v, allocs)}
 	})
 }
 
@@ -280,7 +285,7 @@ func (s *Server) jobEvals(w http.ResponseWriter, r *http.Request, id string) (an
 	return s.read(w, r, rowsOfJob(r, id, TableEvals), func(v View, q *query) answer {
 		evals := slices.Clone(v.EvalsByJob(q.namespace, id))
 		newestFirst(evals, func(e *model.Evaluation) order { return order{e.CreateIndex, e.ID} })
-		return answer{index: indexOf(v, TableEvals, evals, func(e *model.Evaluation) uint64 { return e.ModifyIndex }), value: orEmpty(evals)}
+		return answer{index: rowsIndex(v, TableEvals, evals, evalIndex), value: orEmpty(evals)}
 	})
 }
 
@@ -295,17 +300,14 @@ func (s *Server) jobDeployments(w http.ResponseWriter, r *http.Request, id strin
 			ds = slices.DeleteFunc(ds, func(d *model.Deployment) bool { return d.JobCreateIndex != 0 && d.JobCreateIndex < j.CreateIndex })
 		}
 		newestFirst(ds, func(d *model.Deployment) order { return order{d.CreateIndex, d.ID} })
-		return answer{index: indexOf(v, TableDeployments, ds, func(d *model.Deployment) uint64 { return d.ModifyIndex }), value: orEmpty(ds)}
+		return answer{index: rowsIndex(v, TableDeployments, ds, deploymentIndex, bornIndex(v, q, id)), value: orEmpty(ds)}
 	})
 }
 
 func (s *Server) jobDeployment(w http.ResponseWriter, r *http.Request, id string) (any, error) {
 	return s.read(w, r, rowsOfJob(r, id, TableDeployments), func(v View, q *query) answer {
-		d := v.LatestDeployment(q.namespace, id)
-		if d == nil {
-			return answer{index: v.TableIndex(TableDeployments), value: (*model.Deployment)(nil)}
-		}
-		return answer{index: d.ModifyIndex, value: d}
+		ds := v.DeploymentsByJob(q.namespace, id)
+		return answer{index: rowsIndex(v, TableDeployments, ds, deploymentIndex), value: v.LatestDeployment(q.namespace, id)}
 	})
 }
 
@@ -330,14 +332,13 @@ func (s *Server) jobScale(w http.ResponseWriter, r *http.Request, id string) (an
 		for _, tg := range j.TaskGroups {
 			out.TaskGroups[tg.Name] = &GroupScaleStatus{Desired: tg.Count}
 		}
-		index := j.ModifyIndex
-		for _, a := range v.AllocsByJob(q.namespace, id) {
-			index = max(index, a.ModifyIndex)
+		allocs := v.AllocsByJob(q.namespace, id)
+		for _, a := range allocs {
 			if g := out.TaskGroups[a.TaskGroup]; g != nil && !a.TerminalStatus() {
 				g.count(a)
 			}
 		}
-		return answer{index: index, value: out}
+		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex, j.ModifyIndex), value: out}
 	})
 }
 
@@ -356,12 +357,4 @@ func (g *GroupScaleStatus) count(a *model.Allocation) {
 
 func newestFirst[T any](list []T, at func(T) order) {
 	slices.SortStableFunc(list, func(a, b T) int { return at(b).compare(at(a)) })
-}
-
-// indexOf is the newest change to a list, or to its table if it is empty.
-func indexOf[T any](v View, table string, list []T, modified func(T) uint64) uint64 {
-	if len(list) == 0 {
-		return v.TableIndex(table)
-	}
-	return modified(slices.MaxFunc(list, func(a, b T) int { return cmp.Compare(modified(a), modified(b)) }))
 }

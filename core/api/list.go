@@ -55,14 +55,9 @@ type page[T any] struct {
 
 // run returns the items of the page that q asks for and the token of the next one.
 func (p page[T]) run(q *query) (items []T, next string, err error) {
-	var expr *bexpr.Evaluator
-	if q.filter != "" {
-		if len(q.filter) > maxFilterBytes {
-			return nil, "", fail(http.StatusBadRequest, "the filter expression is longer than "+strconv.Itoa(maxFilterBytes)+" bytes")
-		}
-		if expr, err = bexpr.CreateEvaluator(q.filter, bexpr.WithMaxExpressions(maxFilterSteps)); err != nil {
-			return nil, "", fail(http.StatusBadRequest, "failed to create result paginator: failed to read filter expression: "+err.Error())
-		}
+	expr, err := readFilter(q.filter)
+	if err != nil {
+		return nil, "", err
 	}
 	items = []T{}
 	for it := range p.items {
@@ -95,6 +90,21 @@ const (
 	maxFilterBytes = 4 << 10
 	maxFilterSteps = 50_000
 )
+
+// readFilter reads a filter expression; nil is none.
+func readFilter(text string) (*bexpr.Evaluator, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if len(text) > maxFilterBytes {
+		return nil, fail(http.StatusBadRequest, "the filter expression is longer than "+strconv.Itoa(maxFilterBytes)+" bytes")
+	}
+	expr, err := bexpr.CreateEvaluator(text, bexpr.WithMaxExpressions(maxFilterSteps))
+	if err != nil {
+		return nil, fail(http.StatusBadRequest, "failed to create result paginator: failed to read filter expression: "+err.Error())
+	}
+	return expr, nil
+}
 
 func (p page[T]) skip(q *query, items []T) []T {
 	if q.nextToken == "" {

@@ -141,12 +141,15 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []WatchKey, l
 // there. It reports whether there was one: then it is time to look again.
 func (s *Server) lookOnce(ctx context.Context, q *query, keys []WatchKey, look func(View, *query) answer, timeout <-chan time.Time) (answer, bool) {
 	if q.minIndex == 0 {
-		return look(s.backend.View(), q), false
+		a := look(s.backend.View(), q)
+		a.index = max(a.index, firstIndex)
+		return a, false
 	}
 	ctx, forget := context.WithCancel(ctx)
 	defer forget()
 	changed := s.backend.Watch(ctx, keys...)
 	a := look(s.backend.View(), q)
+	a.index = max(a.index, firstIndex)
 	if a.index > q.minIndex || a.err != nil && statusOf(a.err) != http.StatusNotFound {
 		return a, false
 	}

@@ -96,7 +96,7 @@ func (s *Server) listPluginSpecs(w http.ResponseWriter, r *http.Request) (any, e
 			keep:  func(p *model.PluginSpec) bool { return strings.HasPrefix(p.Name, q.prefix) },
 			order: func(p *model.PluginSpec) order { return order{id: p.Name} },
 		}
-		return listOf(q, max(v.TableIndex(TablePluginSpecs), 1), p, pluginStub)
+		return listOf(q, v.TableIndex(TablePluginSpecs), p, pluginStub)
 	})
 }
 

@@ -113,7 +113,7 @@ func (s *Server) listVariables(w http.ResponseWriter, r *http.Request) (any, err
 			items: v.Variables(q.stateNamespace(), q.prefix),
 			order: func(v *model.Variable) order { return order{id: v.Namespace + "." + v.Path} },
 		}
-		return listOf(q, max(v.TableIndex(TableVariables), 1), p, func(v *model.Variable) VariableMeta { return MetaOfVariable(v, now) })
+		return listOf(q, v.TableIndex(TableVariables), p, func(v *model.Variable) VariableMeta { return MetaOfVariable(v, now) })
 	})
 }
 

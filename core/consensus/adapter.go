@@ -18,6 +18,8 @@ type adapter struct {
 	// closing ends when the Node closes, so that a long snapshot does not hold
 	// it up.
 	closing context.Context
+	// fatal is told when the machine cannot go on.
+	fatal func(error)
 }
 
 var _ raft.BatchingFSM = adapter{}
@@ -39,6 +41,9 @@ func (a adapter) ApplyBatch(logs []*raft.Log) []any {
 		return make([]any, len(logs))
 	}
 	answers := a.machine.ApplyBatch(entries)
+	if err, ok := answers[len(answers)-1].(Fatal); ok {
+		a.fatal(err)
+	}
 	if len(entries) == len(logs) {
 		return answers
 	}

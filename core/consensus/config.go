@@ -44,6 +44,9 @@ type Config struct {
 
 	// Machine is what the log is applied to.
 	Machine StateMachine
+	// Fatal is told, once, that Machine cannot go on. It must not block; the caller
+	// closes the Node. Nil means nobody is told.
+	Fatal func(error)
 	// Logger receives raft's words. Nil means none are logged.
 	Logger hclog.Logger
 

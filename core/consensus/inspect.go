@@ -87,7 +87,8 @@ func (l *Log) Entries(first, last uint64, each func(LogEntry) error) error {
 
 // Replay brings a machine to the state after index last (0: the end of the
 // log): from the newest snapshot before it and what the log holds after that.
-// It returns the index that was reached.
+// It returns the index that was reached. An entry that the machine cannot read ends
+// it with an error.
 func (l *Log) Replay(machine StateMachine, last uint64) (uint64, error) {
 	info, err := l.Info()
 	if err != nil {
@@ -106,7 +107,9 @@ func (l *Log) Replay(machine StateMachine, last uint64) (uint64, error) {
 	end := min(last, info.Last)
 	err = l.Entries(max(at+1, info.First), end, func(e LogEntry) error {
 		if e.Type == raft.LogCommand.String() {
-			machine.ApplyBatch([]Entry{{Index: e.Index, Data: e.Data}})
+			if err, ok := machine.ApplyBatch([]Entry{{Index: e.Index, Data: e.Data}})[0].(Fatal); ok {
+				return err
+			}
 		}
 		return nil
 	})

@@ -59,7 +59,7 @@ func (n *Node) beginTerm(ctx context.Context, lead func(ctx context.Context)) (s
 		defer close(done)
 		if err := n.Barrier(term); err != nil {
 			if term.Err() == nil {
-				n.logger.Warn("could not begin to lead: the lead is already lost", "error", err)
+				n.logger.Warn("could not begin to lead", "error", err)
 			}
 			return
 		}

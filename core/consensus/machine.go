@@ -37,11 +37,18 @@ type Snapshot = interface {
 	Release()
 }
 
+// Fatal is an answer of a StateMachine that cannot go on: it has not applied the
+// entry and applies none after it. See Config.Fatal.
+type Fatal interface {
+	error
+	Fatal()
+}
+
 // StateMachine is what the log is applied to. Its methods are never called at
 // the same time.
 type StateMachine interface {
-	// ApplyBatch applies the entries in order and returns one answer for each.
-	// The same entries on the same state give the same state on every server.
+	// ApplyBatch applies the entries in order and returns one answer for each; an
+	// answer that is an error comes back to who proposed the entry. The same entries on the same state give the same state on every server.
 	ApplyBatch(entries []Entry) []any
 	// Snapshot returns the present state quickly: it copies nothing large.
 	Snapshot() (Snapshot, error)

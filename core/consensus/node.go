@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -25,6 +26,8 @@ type Node struct {
 	logger    hclog.Logger
 	// closing ends snapshots that are being written; cancel is its end.
 	cancel context.CancelFunc
+	// broken is why the state machine cannot go on: nothing is written any more.
+	broken atomic.Pointer[error]
 }
 
 var _ Proposer = (*Node)(nil)
@@ -46,11 +49,27 @@ func Open(cfg Config) (*Node, error) {
 	}
 	closing, cancel := context.WithCancel(context.Background())
 	n := &Node{id: cfg.NodeID, transport: openTransport(cfg, logger), stores: st, logger: logger, cancel: cancel}
-	if err := n.start(cfg, adapter{machine: cfg.Machine, closing: closing}); err != nil {
+	if err := n.start(cfg, adapter{machine: cfg.Machine, closing: closing, fatal: func(err error) { n.breakDown(err, cfg.Fatal) }}); err != nil {
 		cancel()
 		return nil, errors.Join(err, n.transport.Close(), st.close())
 	}
 	return n, nil
+}
+
+// breakDown remembers that the state machine cannot go on, and tells it once.
+func (n *Node) breakDown(err error, tell func(error)) {
+	if n.broken.CompareAndSwap(nil, &err) && tell != nil {
+		tell(err)
+	}
+}
+
+// brokenDown returns why the state machine cannot go on, if it cannot. What is
+// written then would be decided on a state that is not the newest.
+func (n *Node) brokenDown() error {
+	if err := n.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (n *Node) start(cfg Config, machine raft.FSM) error {
@@ -132,6 +151,9 @@ func (n *Node) Propose(ctx context.Context, command []byte) (uint64, any, error)
 	if ctx.Err() != nil {
 		return 0, nil, n.classify(what, ctx.Err())
 	}
+	if err := n.brokenDown(); err != nil {
+		return 0, nil, err
+	}
 	// Refused before raft sees it: a write that fails in raft costs the lead.
 	if err := n.stores.space.Check(); err != nil {
 		return 0, nil, err
@@ -151,13 +173,22 @@ func (n *Node) Propose(ctx context.Context, command []byte) (uint64, any, error)
 // applied here. Only the leader can do it.
 func (n *Node) Barrier(ctx context.Context) error {
 	const what = "wait for the log to be applied"
-	return n.classify(what, wait(ctx, n.raft.Barrier(untilDeadline(ctx))))
+	if err := n.brokenDown(); err != nil {
+		return err
+	}
+	if err := wait(ctx, n.raft.Barrier(untilDeadline(ctx))); err != nil {
+		return n.classify(what, err)
+	}
+	return n.brokenDown()
 }
 
 // VerifyLeader asks a quorum whether this server still leads: a read after it
 // is not stale.
 func (n *Node) VerifyLeader(ctx context.Context) error {
 	const what = "confirm the lead with the other servers"
+	if err := n.brokenDown(); err != nil {
+		return err
+	}
 	return n.classify(what, wait(ctx, n.raft.VerifyLeader()))
 }
 

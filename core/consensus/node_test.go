@@ -32,7 +32,14 @@ type words struct {
 	restored int
 	// gate, if set, holds ApplyBatch up until it is closed.
 	gate chan struct{}
+	// stuck is set by the command "unreadable": nothing is applied any more.
+	stuck bool
 }
+
+type errStuck struct{}
+
+func (errStuck) Error() string { return "unreadable word" }
+func (errStuck) Fatal()        {}
 
 var errBad = errors.New("bad word")
 
@@ -44,6 +51,11 @@ func (w *words) ApplyBatch(entries []consensus.Entry) []any {
 	defer w.mu.Unlock()
 	answers := make([]any, len(entries))
 	for i, e := range entries {
+		if string(e.Data) == "unreadable" || w.stuck {
+			w.stuck = true
+			answers[i] = errStuck{}
+			continue
+		}
 		if string(e.Data) == "bad" {
 			answers[i] = errBad
 			continue
@@ -397,4 +409,59 @@ func TestAddedAndRemovedServersFollowOrStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the named server leads", c.nodes[to].IsLeader)
+}
+
+func TestNothingIsWrittenOnceTheStateMachineCannotGoOn(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*consensus.Node, *words, chan error) {
+		w, told := &words{}, make(chan error, 10)
+		n, err := consensus.Open(consensus.Config{NodeID: "a", DataDir: dir, Dev: true, Machine: w, Fatal: func(err error) { told <- err }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n, w, told
+	}
+	n, _, told := open()
+	leads := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() { n.WhileLeading(ctx, func(context.Context) { close(leads) }) })
+	<-leads
+	for _, word := range []string{"one", "unreadable"} {
+		_, _, err := n.Propose(t.Context(), []byte(word))
+		if (word == "one") != (err == nil) {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
+	end := n.LastIndex()
+	if _, _, err := n.Propose(t.Context(), []byte("two")); !errors.Is(err, errStuck{}) {
+		t.Error(err)
+	}
+	if err := <-told; !errors.Is(err, errStuck{}) || len(told) != 0 {
+		t.Errorf("told %v, and %d times more", err, len(told))
+	}
+	if n.VerifyLeader(t.Context()) == nil || n.Barrier(t.Context()) == nil {
+		t.Error("it vouches for a state that is not the newest")
+	}
+	if n.LastIndex() != end {
+		t.Error("something was written")
+	}
+	cancel()
+	following.Wait()
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	n, w, told := open() // from the log, without a caller
+	ctx, cancel = context.WithCancel(t.Context())
+	following.Go(func() { n.WhileLeading(ctx, func(context.Context) { t.Error("it leads") }) })
+	<-told
+	if got := w.all(); !slices.Equal(got, []string{"one"}) {
+		t.Errorf("said %q", got)
+	}
+	cancel()
+	following.Wait()
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

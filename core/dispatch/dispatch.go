@@ -67,6 +67,8 @@ type Dispatcher struct {
 	mu       sync.Mutex
 	sessions map[string]*session  // by node id
 	leases   map[string]time.Time // by node id: when its lease ends; nil unless this server leads
+	amnesty  time.Time            // no lease ends before; see grantAll
+	holders  map[string]holder    // by node id: the agent that is the node
 }
 
 var _ rpc.Servers = (*Dispatcher)(nil)
@@ -88,6 +90,7 @@ func New(cfg Config) *Dispatcher {
 		updates:  make(chan *updateRequest),
 		schemas:  make(chan struct{}, 1),
 		sessions: map[string]*session{},
+		holders:  map[string]holder{},
 	}
 }
 
@@ -134,7 +137,7 @@ func (d *Dispatcher) known(view *state.View, id rpc.Identity) (*model.Node, erro
 	if !sameSecret(node.SecretID, id.SecretID) {
 		return nil, wrongSecret(id.NodeID)
 	}
-	return node, nil
+	return node, d.claim(id, d.cfg.Now())
 }
 
 func sameSecret(a, b string) bool {

@@ -69,14 +69,20 @@ type servers struct {
 	*dispatch.Dispatcher
 	log   *log
 	store *state.Store
+	slept *atomic.Int64
 }
+
+// sleep makes it later than the timers of the servers have noticed, as when their
+// process is stopped.
+func (s *servers) sleep(d time.Duration) { s.slept.Add(int64(d)) }
 
 // start runs a dispatcher, with its leases watched, until the test ends.
 func start(t *testing.T, ctx context.Context, edits ...func(*dispatch.Config)) *servers {
 	store := state.New()
 	l := &log{machine: fsm.New(store, hclog.NewNullLogger()), index: 10}
-	var ids atomic.Int64
+	var ids, slept atomic.Int64
 	cfg := dispatch.Config{
+		Now:   func() time.Time { return time.Now().Add(time.Duration(slept.Load())) },
 		Store: store, Raft: l, Logger: hclog.NewNullLogger(), TTL: 8 * time.Second, Region: "global",
 		NewID: func() string { return fmt.Sprintf("eval-%d", ids.Add(1)) },
 		OpenVariable: func(_ *state.View, row *model.Variable) (map[string]string, error) {
@@ -96,7 +102,7 @@ func start(t *testing.T, ctx context.Context, edits ...func(*dispatch.Config)) *
 	go d.Run(ctx)
 	go d.Lead(ctx)
 	l.write(t, &fsm.UpsertJob{Job: job()})
-	return &servers{Dispatcher: d, log: l, store: store}
+	return &servers{Dispatcher: d, log: l, store: store, slept: &slept}
 }
 
 func job() *model.Job {

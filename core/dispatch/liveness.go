@@ -37,15 +37,22 @@ func (d *Dispatcher) shorten(nodeID string, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	soon := now.Add(d.cfg.TTL/2 + d.cfg.Grace)
+	if soon.Before(d.amnesty) {
+		soon = d.amnesty
+	}
 	if end, ok := d.leases[nodeID]; ok && soon.Before(end) {
 		d.leases[nodeID] = soon
 	}
 }
 
 // Lead watches the leases until ctx ends. It runs while this server leads. All
-// nodes get a whole lease first: the leader before may have heard of them.
+// nodes get a whole lease first: the leader before may have heard of them. They get
+// one again when a look comes late: then it was this server that was silent (its
+// process was stopped, its machine suspended), and what nodes have said waits to be
+// read.
 func (d *Dispatcher) Lead(ctx context.Context) {
-	d.grantAll(d.cfg.Now())
+	last := d.cfg.Now()
+	d.grantAll(last)
 	defer func() {
 		d.mu.Lock()
 		d.leases = nil
@@ -59,12 +66,22 @@ func (d *Dispatcher) Lead(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := d.expire(ctx, d.cfg.Now()); err != nil && ctx.Err() == nil {
+		now := d.cfg.Now()
+		slept := now.Sub(last) - d.cfg.TTL/looksPerLease
+		last = now
+		if slept >= d.cfg.TTL/2 {
+			d.logger.Warn("this server did not run for a while: every node gets a whole lease to be heard of", "slept", slept)
+			d.grantAll(now)
+			continue
+		}
+		if err := d.expire(ctx, now); err != nil && ctx.Err() == nil {
 			d.logger.Warn("nodes that missed their heartbeat could not be marked; the next look tries again", "error", err)
 		}
 	}
 }
 
+// grantAll gives every node that is not down a whole lease, which the end of its
+// session does not shorten: many sessions end at such a time.
 func (d *Dispatcher) grantAll(now time.Time) {
 	leases := map[string]time.Time{}
 	for node := range d.cfg.Store.View().Nodes() {
@@ -73,7 +90,7 @@ func (d *Dispatcher) grantAll(now time.Time) {
 		}
 	}
 	d.mu.Lock()
-	d.leases = leases
+	d.leases, d.amnesty = leases, now.Add(d.cfg.TTL+d.cfg.Grace)
 	d.mu.Unlock()
 }
 

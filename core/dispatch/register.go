@@ -31,8 +31,11 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 		return rpc.Lease{}, wrongSecret(node.ID)
 	}
 	now := d.cfg.Now()
+	if err := d.claim(rpc.Identity{NodeID: node.ID, Instance: node.Instance}, now); err != nil {
+		return rpc.Lease{}, err
+	}
 	stored := node.Copy()
-	stored.Region = ""
+	stored.Region, stored.Instance = "", ""
 	stored.Drivers = namedDrivers(node.Drivers)
 	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
 	stored.ComputedClass = stored.ComputeClass()

@@ -107,7 +107,7 @@ func (d *Dispatcher) Attach(ctx context.Context, id rpc.Identity, node rpc.Node,
 	s := &session{node: node, wake: make(chan struct{}, 1), replaced: make(chan struct{})}
 	s.resync()
 	d.enter(id.NodeID, s)
-	defer d.leave(id.NodeID, s)
+	defer d.leave(id, s)
 	for {
 		select {
 		case <-ctx.Done():
@@ -139,15 +139,16 @@ func (d *Dispatcher) enter(nodeID string, s *session) {
 	d.sessions[nodeID] = s
 }
 
-func (d *Dispatcher) leave(nodeID string, s *session) {
+func (d *Dispatcher) leave(id rpc.Identity, s *session) {
 	d.mu.Lock()
-	current := d.sessions[nodeID] == s
+	current := d.sessions[id.NodeID] == s
 	if current {
-		delete(d.sessions, nodeID)
+		delete(d.sessions, id.NodeID)
 	}
 	d.mu.Unlock()
 	if current {
-		d.shorten(nodeID, d.cfg.Now())
+		d.vacate(id)
+		d.shorten(id.NodeID, d.cfg.Now())
 	}
 }
 

@@ -11,6 +11,7 @@ package endpoint
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -67,6 +68,7 @@ type Endpoint struct {
 	Calls
 	signing sync.Mutex // held while a signing key is made
 	bodies  bodies
+	first   atomic.Pointer[state.Feed] // that nobody has taken yet: see Changes
 }
 
 var (
@@ -88,6 +90,7 @@ func New(cfg Config) *Endpoint {
 		cfg.Now = time.Now
 	}
 	e := &Endpoint{Config: cfg}
+	e.first.Store(cfg.Store.Subscribe(eventTables...))
 	e.Calls = Calls{OfAlloc: e.nodeOf, ByID: e.anyNode}
 	return e
 }
@@ -142,9 +145,13 @@ func (e *Endpoint) Watch(ctx context.Context, keys ...api.WatchKey) <-chan struc
 	return e.Store.Watch(ctx, mapped...)
 }
 
-// Changes starts a feed of committed changes.
+// Changes starts a feed of committed changes; the first one begins where the
+// Endpoint did. It is closed when ctx ends.
 func (e *Endpoint) Changes(ctx context.Context) (api.ChangeFeed, error) {
-	f := e.Store.Subscribe()
+	f := e.first.Swap(nil)
+	if f == nil {
+		f = e.Store.Subscribe(eventTables...)
+	}
 	context.AfterFunc(ctx, f.Close)
 	return feed{f}, nil
 }
@@ -152,14 +159,19 @@ func (e *Endpoint) Changes(ctx context.Context) (api.ChangeFeed, error) {
 // feed gives the changes of state as the API names them.
 type feed struct{ *state.Feed }
 
-// Next waits for changes. A reader that was too slow gets an error: it must start again.
+// eventTables are the tables whose changes make events.
+var eventTables = []string{
+	state.TableJobs, state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces,
+}
+
+// Next waits for changes. A reader that was too slow gets a *api.LostChangesError.
 func (f feed) Next(ctx context.Context) ([]api.Change, error) {
 	b, err := f.Feed.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if b.Resync {
-		return nil, errdefs.Abortedf("the reader of the event stream was too slow and missed changes; connect again")
+		return nil, &api.LostChangesError{Index: b.Index}
 	}
 	out := make([]api.Change, len(b.Changes))
 	for i, c := range b.Changes {

@@ -163,8 +163,14 @@ type packed interface {
 
 var entryCodec = NewCodec()
 
-// Encode returns the log entry of a command.
-func Encode(c Command) ([]byte, error) {
+// Encode returns the log entry of a command. A command that is not whole gives an
+// error of class InvalidArgument.
+func Encode(c Command) (_ []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = errdefs.InvalidArgumentf("encoding %T: %v", c, r)
+		}
+	}()
 	var body any = c
 	if p, ok := c.(packed); ok {
 		form, err := p.pack()
@@ -182,7 +188,12 @@ func Encode(c Command) ([]byte, error) {
 
 // Decode reads a log entry. An entry that it cannot read gives an error of class
 // InvalidArgument, the same on every server of this version.
-func Decode(data []byte) (Command, error) {
+func Decode(data []byte) (_ Command, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = errdefs.InvalidArgumentf("a log entry is damaged: %v", r)
+		}
+	}()
 	if len(data) < 2 {
 		return nil, errdefs.InvalidArgumentf("a log entry of %d bytes is no command", len(data))
 	}

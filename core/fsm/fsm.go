@@ -26,7 +26,29 @@ type Entry = struct {
 type FSM struct {
 	store  *state.Store
 	logger hclog.Logger
+	unread *UnreadableError // of the first entry that could not be read
 }
+
+// UnreadableError says that an entry of the log cannot be read. It is the answer
+// to that entry and to all after it: nothing of them is applied, because a server
+// that skipped one would differ from the others for ever. Its class is
+// FailedPrecondition.
+type UnreadableError struct {
+	Index uint64
+	Err   error
+}
+
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("entry %d of the log cannot be read, and nothing from there on is applied: %v; "+
+		"if a newer version wrote it, run that version here; if the disk is damaged, restore a snapshot or let this server join anew with an empty data directory", e.Index, e.Err)
+}
+
+// Unwrap returns what was wrong with the entry, as an error of the right class.
+func (e *UnreadableError) Unwrap() error { return errdefs.New(errdefs.FailedPrecondition, e.Err) }
+
+// Fatal marks the error as one that ends this server's part in the log: see
+// consensus.Fatal.
+func (e *UnreadableError) Fatal() {}
 
 // New returns an FSM that writes to the store.
 func New(store *state.Store, logger hclog.Logger) *FSM {
@@ -37,35 +59,51 @@ func New(store *state.Store, logger hclog.Logger) *FSM {
 func (f *FSM) Store() *state.Store { return f.store }
 
 // ApplyBatch applies entries in one transaction and returns a result for each:
-// nil, a classed error, or what the command answers. An entry that cannot be read changes nothing. Entries
-// that are older than the state are skipped.
+// nil, a classed error, or what the command answers. Entries that are older than the
+// state are skipped. From an entry that cannot be read on nothing is applied any
+// more, and every answer is an *UnreadableError.
 func (f *FSM) ApplyBatch(entries []Entry) []any {
-	commands := make([]Command, len(entries))
 	results := make([]any, len(entries))
+	entries, commands := f.decode(entries)
+	for i := len(entries); i < len(results); i++ {
+		results[i] = f.unread
+	}
+	if len(entries) > 0 {
+		f.applyAll(entries, commands, results)
+	}
+	return results
+}
+
+// decode reads entries up to the first that cannot be read.
+func (f *FSM) decode(entries []Entry) ([]Entry, []Command) {
+	if f.unread != nil {
+		return nil, nil
+	}
+	commands := make([]Command, len(entries))
 	for i, e := range entries {
 		c, err := Decode(e.Data)
 		if err != nil {
-			results[i] = err
-			f.logger.Error("a log entry cannot be read and is skipped", "index", e.Index, "error", err)
-			continue
+			f.unread = &UnreadableError{Index: e.Index, Err: err}
+			f.logger.Error(f.unread.Error())
+			return entries[:i], commands[:i]
 		}
 		commands[i] = c
 	}
+	return entries, commands
+}
+
+func (f *FSM) applyAll(entries []Entry, commands []Command, results []any) {
 	if f.apply(entries, commands, results) {
-		return results
+		return
 	}
 	// A command panicked: its transaction is gone. Decode again, since commands
 	// own what they hold, and apply one by one so that only that one is lost.
 	for i := range entries {
-		if commands[i] == nil {
-			continue
-		}
-		c, _ := Decode(entries[i].Data)
+		c, _ := Decode(entries[i].Data) // it was read before
 		if one := results[i : i+1]; !f.apply(entries[i:i+1], []Command{c}, one) {
 			one[0] = errdefs.New(errdefs.Internal, fmt.Errorf("command %T at index %d panicked and changed nothing", c, entries[i].Index))
 		}
 	}
-	return results
 }
 
 // apply runs commands in one transaction. It reports false, with nothing
@@ -84,9 +122,6 @@ func (f *FSM) apply(entries []Entry, commands []Command, results []any) (ok bool
 			continue
 		}
 		tx.SetIndex(entries[i].Index)
-		if c == nil {
-			continue
-		}
 		if err := c.apply(tx); err != nil {
 			results[i] = err
 		} else if a, ok := c.(answering); ok {
@@ -105,8 +140,14 @@ type Snapshot = interface {
 	Release()
 }
 
-// Snapshot returns the current state; it costs nothing.
-func (f *FSM) Snapshot() (Snapshot, error) { return &snapshot{view: f.store.View()}, nil }
+// Snapshot returns the current state; it costs nothing. There is none behind an
+// entry that could not be read: it would pass for the state after that entry.
+func (f *FSM) Snapshot() (Snapshot, error) {
+	if f.unread != nil {
+		return nil, f.unread
+	}
+	return &snapshot{view: f.store.View()}, nil
+}
 
 type snapshot struct{ view *state.View }
 
@@ -144,5 +185,9 @@ func (f *FSM) Restore(r io.Reader) error {
 	if head != magic {
 		return errdefs.InvalidArgumentf("this is no snapshot of format %d; it was written by another version or is damaged", magic[7])
 	}
-	return f.store.Restore(r, NewCodec())
+	if err := f.store.Restore(r, NewCodec()); err != nil {
+		return err
+	}
+	f.unread = nil
+	return nil
 }

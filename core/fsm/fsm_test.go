@@ -5,6 +5,7 @@ package fsm_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -150,6 +151,37 @@ func TestACommandThatPanicsIsLostAloneAndSaysSo(t *testing.T) {
 	v := f.Store().View()
 	if v.JobByID("default", "a") == nil || v.JobByID("default", "b") == nil || v.Index() != 12 {
 		t.Errorf("the other commands were lost; the index is %d", v.Index())
+	}
+}
+
+func TestFromAnEntryThatCannotBeReadOnNothingIsApplied(t *testing.T) {
+	f := newFSM()
+	job := func(id string) []byte {
+		data, err := fsm.Encode(&fsm.UpsertJob{Job: testJob(id, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	entries := []fsm.Entry{{Index: 10, Data: job("before")}, {Index: 11, Data: []byte{1, 255}}, {Index: 12, Data: job("after")}}
+	answers := f.ApplyBatch(entries)
+	answers = append(answers, f.ApplyBatch([]fsm.Entry{{Index: 13, Data: job("later")}})...)
+	if answers[0] != nil {
+		t.Errorf("the entry before: %v", answers[0])
+	}
+	for i, a := range answers[1:] {
+		var unread *fsm.UnreadableError
+		err, _ := a.(error)
+		if !errors.As(err, &unread) || unread.Index != 11 || !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "entry 11 of the log cannot be read") {
+			t.Errorf("entry %d: %v", 11+i, a)
+		}
+	}
+	v := f.Store().View()
+	if v.JobByID("default", "before") == nil || v.JobByID("default", "after") != nil || v.JobByID("default", "later") != nil || v.Index() != 10 {
+		t.Errorf("the state is at index %d", v.Index())
+	}
+	if _, err := f.Snapshot(); err == nil {
+		t.Error("there is a snapshot of a state that is not the newest")
 	}
 }
 

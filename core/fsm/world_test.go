@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -314,9 +313,6 @@ func (w *world) log(t testing.TB, n int) []fsm.Entry {
 		data, err := fsm.Encode(w.next())
 		if err != nil {
 			t.Fatal(err)
-		}
-		if w.rng.IntN(40) == 0 {
-			data = slices.Clone(data[:w.rng.IntN(len(data))])
 		}
 		entries = append(entries, fsm.Entry{Index: uint64(2 + i), Data: data})
 	}

@@ -67,6 +67,8 @@ type Node struct {
 	// Region is said by a node that registers, so that servers of another one refuse
 	// it; it is not stored.
 	Region string `json:"-"`
+	// Instance is said by a node that registers, see rpc.Identity; it is not stored.
+	Instance string `json:"-"`
 }
 
 // Ready reports whether allocs may be placed on the node.

@@ -13,7 +13,7 @@ import (
 // Servers is what a node asks of the servers. An error of class Unavailable
 // means: try again, perhaps elsewhere; NotFound: register first;
 // FailedPrecondition: the node is not ready, beat first; PermissionDenied: the
-// secret is not the node's.
+// secret is not the node's; AlreadyExists: another agent acts as the node.
 type Servers interface {
 	// Register tells everything about the node, at the start and after each
 	// change. It also counts as a beat.
@@ -49,6 +49,9 @@ type Servers interface {
 type Identity struct {
 	NodeID   string
 	SecretID string
+	// Instance is of the agent's process: it tells two agents with one identity
+	// apart. "" is not checked.
+	Instance string
 }
 
 // Lease is how long the servers take a node for alive without another word.

@@ -81,6 +81,7 @@ type Server struct {
 	work      sync.WaitGroup
 	firstTerm chan struct{}
 	firstOnce sync.Once
+	failed    chan error // of size 1
 	workers   *pool
 	snapshots sync.Mutex // held while a snapshot is written or restored
 }
@@ -101,9 +102,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, id: who.id, store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), workers: newPool(cfg.Workers)}
+	s := &Server{cfg: cfg, id: who.id, store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), failed: make(chan error, 1), workers: newPool(cfg.Workers)}
 	s.raft, err = consensus.Open(consensus.Config{
 		NodeID: who.id, DataDir: raftDir, Expected: who.known, Dev: cfg.Dev, Machine: fsm.New(s.store, cfg.Logger.Named("fsm")), Logger: cfg.Logger,
+		Fatal:             func(err error) { s.failed <- err },
 		SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.TrailingLogs,
 	})
 	if err != nil {
@@ -195,11 +197,18 @@ func (s *Server) Close() error {
 	return s.raft.Close()
 }
 
-// WaitLeader returns once this server has begun to lead, or ctx ends.
+// Failed gets an error when this server cannot go on: it must be closed.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// WaitLeader returns once this server has begun to lead, ctx ends, or the server
+// fails.
 func (s *Server) WaitLeader(ctx context.Context) error {
 	select {
 	case <-s.firstTerm:
 		return nil
+	case err := <-s.failed:
+		s.failed <- err // it stays so
+		return err
 	case <-ctx.Done():
 		return fmt.Errorf("no server became the leader: %w", ctx.Err())
 	}

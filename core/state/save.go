@@ -47,10 +47,11 @@ const (
 )
 
 // savedHeader begins a stream. Tables holds the index of the last change by the
-// name of the table.
+// name of the table, Removed that of the last removal of a row.
 type savedHeader struct {
-	Index  uint64
-	Tables map[string]uint64
+	Index   uint64
+	Tables  map[string]uint64
+	Removed map[string]uint64
 }
 
 // savedAlloc is an alloc without what it shares with others.
@@ -64,9 +65,9 @@ type savedAlloc struct {
 // allocs alone (node usage) or from nodes alone (uses of drivers) is left out.
 func (v *View) Save(w io.Writer, codec Codec) error {
 	s := &saver{w: bufio.NewWriterSize(w, 256<<10), codec: codec}
-	header := savedHeader{Index: v.index, Tables: map[string]uint64{}}
+	header := savedHeader{Index: v.index, Tables: map[string]uint64{}, Removed: map[string]uint64{}}
 	for i, name := range tableNames {
-		header.Tables[name] = v.t.changed[i]
+		header.Tables[name], header.Removed[name] = v.t.changed[i], v.t.removed[i]
 	}
 	s.record(recHeader, &header)
 	saveTable(s, recNamespace, v.t.namespaces)
@@ -225,7 +226,10 @@ func (l *loader) load() error {
 		}
 	}
 	for i, name := range tableNames {
-		l.tx.t.changed[i] = l.header.Tables[name]
+		l.tx.t.changed[i], l.tx.t.removed[i] = l.header.Tables[name], l.header.Removed[name]
+		if l.header.Removed == nil { // of an earlier build: it may have been the last change
+			l.tx.t.removed[i] = l.header.Tables[name]
+		}
 	}
 	return nil
 }

@@ -56,6 +56,7 @@ type tables struct {
 	driverUses    *table[model.DriverUse]
 	config        *model.SchedulerConfiguration
 	changed       [len(tableNames)]uint64 // by table: the index of its last change
+	removed       [len(tableNames)]uint64 // by table: the index of its last removal of a row
 }
 
 func newTables() *tables {
@@ -99,6 +100,7 @@ func (t *tables) publish(before *tables) *tables {
 		launches:      publish(t.launches, before.launches),
 		config:        t.config,
 		changed:       t.changed,
+		removed:       t.removed,
 	}
 }
 
@@ -129,6 +131,7 @@ func (t *tables) rollback(before *tables) *tables {
 		launches:      rollback(t.launches, before.launches),
 		config:        before.config,
 		changed:       before.changed,
+		removed:       before.removed,
 	}
 }
 

@@ -67,6 +67,9 @@ func (tx *Tx) Rollback() {
 // record remembers a change for watchers and feeds.
 func record[R any](tx *Tx, table int, old, row *R) {
 	tx.t.changed[table] = tx.index
+	if row == nil {
+		tx.t.removed[table] = tx.index
+	}
 	if tx.restore {
 		return
 	}

@@ -32,6 +32,15 @@ func (v *View) TableIndex(names ...string) uint64 {
 	return last
 }
 
+// RemovalIndex returns the last index that removed a row of the table. With it the
+// greatest index of some rows never goes backwards, whichever of them are removed.
+func (v *View) RemovalIndex(name string) uint64 {
+	if n := tableNumber(name); n >= 0 {
+		return v.t.removed[n]
+	}
+	return 0
+}
+
 // Sizes returns the number of rows by table.
 func (v *View) Sizes() map[string]int {
 	return map[string]int{

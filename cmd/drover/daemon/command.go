@@ -248,8 +248,14 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 	}()
 	var d *Daemon
 	leaving := false
+	var failed <-chan error
 	for {
 		select {
+		case err := <-failed:
+			log.Error("the server has to stop; tasks go on", "error", err)
+			fmt.Fprintf(c.Err, "==> The server has to stop: %v\n", err)
+			d.Stop()
+			return 1
 		case <-left:
 			d.Stop()
 			return 0
@@ -259,6 +265,7 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 				return 1
 			}
 			d = s.d
+			failed = d.Failed()
 			c.banner(d)
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {

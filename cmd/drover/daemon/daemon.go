@@ -193,6 +193,14 @@ func (d *Daemon) awaitNode(ctx context.Context) error {
 	}
 }
 
+// Failed gets an error when the agent's server cannot go on; nil without a server.
+func (d *Daemon) Failed() <-chan error {
+	if d.server == nil {
+		return nil
+	}
+	return d.server.Failed()
+}
+
 func (d *Daemon) serverConfig() server.Config {
 	c := d.cfg.Server
 	workers := runtime.NumCPU()

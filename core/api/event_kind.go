@@ -1,0 +1,173 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"slices"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// eventTopics are the topics that can be asked for. Of those without objects in this
+// version no event comes.
+var eventTopics = []string{
+	"*", "Job", "Evaluation", "Allocation", "Deployment", "Node", "NodePool", "Namespace", "Service",
+	"ACLToken", "ACLPolicy", "ACLRole", "ACLAuthMethod", "ACLBindingRule", "CSIPlugin", "CSIVolume", "HostVolume", "Operator",
+}
+
+// eventType names what a change means, "" if it makes no event. It looks at both
+// sides of the change.
+func eventType(c *Change) string {
+	if isNil(c.New) {
+		return goneType(c.Old)
+	}
+	switch o := c.New.(type) {
+	case *model.Job:
+		if c.Table != TableJobs {
+			return "" // of a version: the job's own change is told
+		}
+		if o.Stop {
+			return "JobDeregistered"
+		}
+		return "JobRegistered"
+	case *model.Allocation:
+		was, _ := c.Old.(*model.Allocation)
+		return allocEventType(was, o)
+	case *model.Evaluation:
+		return "EvaluationUpdated"
+	case *model.Deployment:
+		was, _ := c.Old.(*model.Deployment)
+		return deploymentEventType(was, o)
+	case *model.Node:
+		was, _ := c.Old.(*model.Node)
+		return nodeEventType(was, o)
+	case *model.NodePool:
+		return "NodePoolUpserted"
+	case *model.Namespace:
+		return "NamespaceUpserted"
+	}
+	return ""
+}
+
+// goneType names the removal of an object. That of evaluations, allocs and
+// deployments is housekeeping and no event.
+func goneType(old any) string {
+	switch old.(type) {
+	case *model.Job:
+		return "JobDeregistered"
+	case *model.Node:
+		return "NodeDeregistration"
+	case *model.NodePool:
+		return "NodePoolDeleted"
+	case *model.Namespace:
+		return "NamespaceDeleted"
+	}
+	return ""
+}
+
+func allocEventType(was, is *model.Allocation) string {
+	switch {
+	case was == nil:
+		return "PlanResult"
+	case was.DesiredTransition != is.DesiredTransition:
+		return "AllocationUpdateDesiredStatus"
+	case was.AllocModifyIndex != is.AllocModifyIndex:
+		return "PlanResult"
+	case was.DeploymentStatus != is.DeploymentStatus && was.ClientStatus == is.ClientStatus && !sameHealth(was.DeploymentStatus, is.DeploymentStatus):
+		return "DeploymentAllocHealth"
+	}
+	return "AllocationUpdated"
+}
+
+func sameHealth(a, b *model.AllocDeploymentStatus) bool {
+	return a.IsHealthy() == b.IsHealthy() && a.IsUnhealthy() == b.IsUnhealthy()
+}
+
+func deploymentEventType(was, is *model.Deployment) string {
+	if was == nil {
+		return "PlanResult"
+	}
+	healthier := false
+	for name, g := range is.TaskGroups {
+		old := was.TaskGroups[name]
+		if g == nil || old == nil {
+			continue
+		}
+		if g.Promoted && !old.Promoted {
+			return "DeploymentPromotion"
+		}
+		healthier = healthier || g.HealthyAllocs != old.HealthyAllocs || g.UnhealthyAllocs != old.UnhealthyAllocs
+	}
+	switch {
+	case was.Status != is.Status:
+		return "DeploymentStatusUpdate"
+	case healthier:
+		return "DeploymentAllocHealth"
+	}
+	return "PlanResult"
+}
+
+func nodeEventType(was, is *model.Node) string {
+	switch {
+	case was == nil:
+		return "NodeRegistration"
+	case (was.DrainStrategy == nil) != (is.DrainStrategy == nil):
+		return "NodeDrain"
+	case was.SchedulingEligibility != is.SchedulingEligibility:
+		return "NodeEligibility"
+	}
+	return "NodeEvent"
+}
+
+// eventOf makes the event of a kept change.
+func eventOf(c *keptChange, index uint64) Event {
+	e := Event{Type: c.kind, Index: index}
+	names := func(list ...string) []string { return slices.DeleteFunc(list, func(s string) bool { return s == "" }) }
+	switch o := c.object.(type) {
+	case *model.Job:
+		e.Topic, e.Key, e.Namespace, e.Payload = "Job", o.ID, o.Namespace, map[string]any{"Job": o}
+		if c.gone {
+			e.Payload["Deleted"] = true
+		}
+	case *model.Allocation:
+		e.Topic, e.Key, e.Namespace, e.Payload = "Allocation", o.ID, o.Namespace, map[string]any{"Allocation": o}
+		e.FilterKeys = names(o.JobID, o.DeploymentID)
+	case *model.Evaluation:
+		e.Topic, e.Key, e.Namespace, e.Payload = "Evaluation", o.ID, o.Namespace, map[string]any{"Evaluation": o}
+		e.FilterKeys = names(o.JobID, o.DeploymentID)
+	case *model.Deployment:
+		e.Topic, e.Key, e.Namespace, e.Payload = "Deployment", o.ID, o.Namespace, map[string]any{"Deployment": o}
+		e.FilterKeys = names(o.JobID)
+	case *model.Node:
+		e.Topic, e.Key, e.Payload = "Node", o.ID, map[string]any{"Node": publicNode(o)}
+	case *model.NodePool:
+		e.Topic, e.Key, e.Payload = "NodePool", o.Name, map[string]any{"NodePool": viewNodePool(o)}
+	case *model.Namespace:
+		e.Topic, e.Key, e.Payload = "Namespace", o.Name, map[string]any{"Namespace": viewNamespace(o)}
+	}
+	return e
+}
+
+// isNil reports whether a change has no such side: no value, or a nil pointer of a table's type.
+func isNil(v any) bool {
+	switch o := v.(type) {
+	case nil:
+		return true
+	case *model.Job:
+		return o == nil
+	case *model.Allocation:
+		return o == nil
+	case *model.Evaluation:
+		return o == nil
+	case *model.Deployment:
+		return o == nil
+	case *model.Node:
+		return o == nil
+	case *model.NodePool:
+		return o == nil
+	case *model.Namespace:
+		return o == nil
+	}
+	return false
+}

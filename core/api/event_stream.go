@@ -1,0 +1,148 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-bexpr"
+)
+
+// topicFilter is what a subscriber wants: topic -> keys; "*" is everything.
+type topicFilter map[string][]string
+
+func parseTopics(list []string) (topicFilter, error) {
+	f := topicFilter{}
+	for _, t := range list {
+		topic, key, ok := strings.Cut(t, ":")
+		if !ok {
+			key = "*"
+		}
+		switch {
+		case key == "" || strings.HasPrefix(key, ":"):
+			return nil, fail(http.StatusBadRequest, "Invalid key value pair for topic: \""+t+"\"; write TOPIC or TOPIC:KEY")
+		case !slices.Contains(eventTopics, topic):
+			return nil, fail(http.StatusBadRequest, "Unknown topic \""+topic+"\"; there are "+strings.Join(eventTopics, ", "))
+		}
+		f[topic] = append(f[topic], key)
+	}
+	if len(f) == 0 {
+		f["*"] = []string{"*"}
+	}
+	return f, nil
+}
+
+func (f topicFilter) wants(e *Event) bool {
+	for _, key := range slices.Concat(f[e.Topic], f["*"]) {
+		if key == "*" || key == e.Key || slices.Contains(e.FilterKeys, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// eventStream sends batches as lines of JSON, and {} when nothing happens.
+func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error) {
+	p := r.URL.Query()
+	topics, err := parseTopics(p["topic"])
+	if err != nil {
+		return nil, err
+	}
+	filter, err := readFilter(p.Get("filter"))
+	if err != nil {
+		return nil, err
+	}
+	want := &subscription{topics: topics, namespace: namespaceOf(r), filter: filter}
+	from := uint64(0)
+	if v := p.Get("index"); v != "" {
+		if from, err = strconv.ParseUint(v, 10, 64); err != nil {
+			return nil, fail(http.StatusBadRequest, "Unable to parse index: "+err.Error())
+		}
+	} else if v := s.backend.View(); v != nil {
+		from = v.Index()
+	}
+	if from > 0 && p.Get("index") != "" {
+		from-- // the index itself is included
+	}
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("Content-Type", "application/json")
+	return done, s.sendEvents(r.Context(), w, want, from)
+}
+
+func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *subscription, from uint64) error {
+	ctl := http.NewResponseController(w)
+	defer func() { _ = ctl.SetWriteDeadline(time.Time{}) }() // the connection may serve other requests
+	beat := time.NewTicker(eventHeartbeat)
+	defer beat.Stop()
+	send := func(b []byte) bool {
+		_ = ctl.SetWriteDeadline(time.Now().Add(streamPatience)) // where there is none the connection's own end ends it
+		_, err := w.Write(append(b, '\n'))
+		return err == nil && ctl.Flush() == nil
+	}
+	if !send([]byte("{}")) {
+		return nil
+	}
+	for first := true; ; first = false {
+		batches, changed, lost := s.events.after(from)
+		if lost && !first {
+			// Who comes with an old index gets what is kept; who was here and fell
+			// behind must know that something is missing.
+			send([]byte(`{"Error":"the subscriber was too slow and missed events; connect again and read what it follows anew"}`))
+			panic(http.ErrAbortHandler)
+		}
+		for _, b := range batches {
+			from = b.index
+			line, err := want.line(b)
+			if err != nil {
+				panic(http.ErrAbortHandler) // the answer has begun; cutting it is the only sign left
+			}
+			if line != nil && !send(line) {
+				return nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-beat.C:
+			if !send([]byte("{}")) {
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// subscription is what a subscriber wants to hear of.
+type subscription struct {
+	topics    topicFilter
+	namespace string
+	filter    *bexpr.Evaluator // of an Event; nil takes all
+}
+
+// line is a batch as JSON with only what the subscriber wants, nil if that is nothing.
+func (w *subscription) line(b changeBatch) ([]byte, error) {
+	out := EventBatch{Index: b.index}
+	for i := range b.changes {
+		e := eventOf(&b.changes[i], b.index)
+		if !w.topics.wants(&e) || e.Namespace != "" && w.namespace != "*" && e.Namespace != w.namespace {
+			continue
+		}
+		if w.filter != nil {
+			if ok, err := w.filter.Evaluate(e); err != nil || !ok {
+				continue // an event that has no such field is not what the filter asks for
+			}
+		}
+		out.Events = append(out.Events, e)
+	}
+	if len(out.Events) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(&out)
+}

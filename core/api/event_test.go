@@ -1,0 +1,174 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
+)
+
+func TestAnUnknownTopicOrABadFilterOfTheEventStreamIsRefused(t *testing.T) {
+	srv := serve(t, newBackend(oneAlloc()))
+	for query, want := range map[string]string{
+		"topic=Nonsense":          "Unknown topic",
+		"topic=Evaluation%3A%3A*": "Invalid key value pair",
+		"topic=Job%3A":            "Invalid key value pair",
+		"filter=Type+%3D%3D":      "failed to read filter expression",
+	} {
+		resp, err := srv.Client().Get(srv.URL + "/v1/event/stream?" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := make([]byte, 500)
+		n, _ := resp.Body.Read(body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body[:n]), want) {
+			t.Errorf("%s: %s %s", query, resp.Status, body[:n])
+		}
+	}
+}
+
+// eventsOf feeds changes and returns "TOPIC TYPE KEY PAYLOAD-KEYS" of the events
+// that a subscriber of a query then gets, until there are n.
+func eventsOf(t *testing.T, query string, n int, changes ...api.Change) (got []string) {
+	t.Helper()
+	b := newBackend(oneAlloc())
+	s := api.New(b, hclog.NewNullLogger(), api.Config{})
+	srv := httptest.NewServer(s.Handler())
+	defer srv.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	fed := make(chan struct{})
+	go func() { defer close(fed); s.Feed(ctx) }()
+	defer func() { cancel(); <-fed }()
+	b.changes <- changes
+	b.changes <- nil
+	req, err := http.NewRequestWithContext(ctx, "GET", srv.URL+"/v1/event/stream?"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); len(got) < n && lines.Scan(); {
+		var batch api.EventBatch
+		if err := json.Unmarshal(lines.Bytes(), &batch); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range batch.Events {
+			if e.Index != batch.Index {
+				t.Errorf("an event of index %d in the batch of %d", e.Index, batch.Index)
+			}
+			keys := ""
+			for _, k := range []string{"Job", "Evaluation", "Allocation", "Deployment", "Node", "NodePool", "Namespace", "Deleted"} {
+				if e.Payload[k] != nil {
+					keys += " " + k
+				}
+			}
+			got = append(got, e.Topic+" "+e.Type+" "+e.Key+keys)
+		}
+	}
+	return got
+}
+
+func TestEventsSayWhatHasHappenedAndCarryTheObject(t *testing.T) {
+	group := func(promoted bool, healthy int) map[string]*model.DeploymentState {
+		return map[string]*model.DeploymentState{"g": {Promoted: promoted, HealthyAllocs: healthy, DesiredCanaries: 1}}
+	}
+	d := func(status string, g map[string]*model.DeploymentState) *model.Deployment {
+		return &model.Deployment{ID: "d", JobID: "web", Namespace: "default", Status: status, TaskGroups: g}
+	}
+	yes := true
+	a := func(index uint64, status string, migrate *bool) *model.Allocation {
+		return &model.Allocation{ID: "a", JobID: "web", Namespace: "default", AllocModifyIndex: index, ClientStatus: status, DesiredTransition: model.DesiredTransition{Migrate: migrate}}
+	}
+	got := eventsOf(t, "index=0", 13,
+		api.Change{Table: api.TableJobs, Index: 2, New: &model.Job{Namespace: "default", ID: "web"}},
+		api.Change{Table: api.TableJobVersions, Index: 2, New: &model.Job{Namespace: "default", ID: "web"}},
+		api.Change{Table: api.TableEvals, Index: 2, New: &model.Evaluation{ID: "e", JobID: "web", Namespace: "default"}},
+		api.Change{Table: api.TableDeployments, Index: 3, New: d("running", group(false, 0))},
+		api.Change{Table: api.TableAllocs, Index: 3, New: a(3, "pending", nil)},
+		api.Change{Table: api.TableAllocs, Index: 4, Old: a(3, "pending", nil), New: a(3, "running", nil)},
+		api.Change{Table: api.TableDeployments, Index: 5, Old: d("running", group(false, 0)), New: d("running", group(false, 1))},
+		api.Change{Table: api.TableDeployments, Index: 6, Old: d("running", group(false, 1)), New: d("running", group(true, 1))},
+		api.Change{Table: api.TableDeployments, Index: 7, Old: d("running", group(true, 1)), New: d("successful", group(true, 1))},
+		api.Change{Table: api.TableAllocs, Index: 8, Old: a(3, "running", nil), New: a(8, "running", &yes)},
+		api.Change{Table: api.TableAllocs, Index: 9, Old: a(8, "running", &yes), New: a(9, "running", &yes)},
+		api.Change{Table: api.TableAllocs, Index: 10, Old: a(9, "complete", &yes)},
+		api.Change{Table: api.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}},
+		api.Change{Table: api.TableNodes, Index: 12, New: &model.Node{ID: "n"}},
+		api.Change{Table: api.TableJobs, Index: 13, Old: &model.Job{Namespace: "default", ID: "web"}},
+	)
+	want := []string{
+		"Job JobRegistered web Job", "Evaluation EvaluationUpdated e Evaluation",
+		"Deployment PlanResult d Deployment", "Allocation PlanResult a Allocation",
+		"Allocation AllocationUpdated a Allocation", "Deployment DeploymentAllocHealth d Deployment",
+		"Deployment DeploymentPromotion d Deployment", "Deployment DeploymentStatusUpdate d Deployment",
+		"Allocation AllocationUpdateDesiredStatus a Allocation", "Allocation PlanResult a Allocation",
+		"NodePool NodePoolUpserted p NodePool", "Node NodeRegistration n Node", "Job JobDeregistered web Job Deleted",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestAFilterOfTheEventStreamChoosesEvents(t *testing.T) {
+	got := eventsOf(t, "index=0&filter="+`Type%3D%3D%22NodePoolDeleted%22`, 1,
+		api.Change{Table: api.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}},
+		api.Change{Table: api.TableNodePools, Index: 12, Old: &model.NodePool{Name: "p"}})
+	if len(got) != 1 || got[0] != "NodePool NodePoolDeleted p NodePool" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestSubscribersAreToldWhenChangesWereLostOnTheWayToTheServerOfEvents(t *testing.T) {
+	b := newBackend(oneAlloc())
+	s := api.New(b, hclog.NewNullLogger(), api.Config{})
+	srv := httptest.NewServer(s.Handler())
+	defer srv.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	fed := make(chan struct{})
+	go func() { defer close(fed); s.Feed(ctx) }()
+	defer func() { cancel(); <-fed }()
+	req, err := http.NewRequestWithContext(ctx, "GET", srv.URL+"/v1/event/stream?index=0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	b.changes <- []api.Change{{Table: api.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}}}
+	for lines.Scan() && !strings.Contains(lines.Text(), `"p"`) {
+	}
+	b.lost <- 40
+	b.changes <- []api.Change{{Table: api.TableNodePools, Index: 41, New: &model.NodePool{Name: "q"}}}
+	var told []string
+	for lines.Scan() {
+		if lines.Text() != "{}" {
+			told = append(told, lines.Text())
+		}
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "missed events") || lines.Err() == nil {
+		t.Errorf("told %q, the stream ended with %v", told, lines.Err())
+	}
+	// Who comes after the gap gets what came behind it, over the same feed.
+	if got := b.feeds.Load(); got != 1 {
+		t.Errorf("%d feeds were started", got)
+	}
+}

@@ -1,0 +1,47 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch
+
+import (
+	"time"
+
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// holder is the process of an agent that acts as a node.
+type holder struct {
+	instance string
+	heard    time.Time
+}
+
+// claim takes the node for the agent's process that speaks, or refuses it: while
+// another one with the same identity was heard of within a lease, that one is the
+// node. Two agents on copies of one data directory would otherwise take the place
+// of each other again and again, and each would answer for the other's allocs. A
+// process that ends gives the node back with the end of its session.
+func (d *Dispatcher) claim(id rpc.Identity, now time.Time) error {
+	if id.Instance == "" {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h, taken := d.holders[id.NodeID]
+	if taken && h.instance != id.Instance && now.Before(h.heard.Add(d.cfg.TTL+d.cfg.Grace)) {
+		return errdefs.AlreadyExistsf("another agent acts as node %q, it was heard of %s ago: two machines have copies of one data directory; "+
+			"stop one of them, and remove the folder \"client\" of its data directory so that it gets an id of its own",
+			id.NodeID, now.Sub(h.heard).Round(time.Millisecond))
+	}
+	d.holders[id.NodeID] = holder{instance: id.Instance, heard: now}
+	return nil
+}
+
+// vacate lets another process have the node: the session of this one has ended.
+func (d *Dispatcher) vacate(id rpc.Identity) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.holders[id.NodeID].instance == id.Instance {
+		delete(d.holders, id.NodeID)
+	}
+}
