@@ -19,7 +19,7 @@ type View interface {
 	TableIndex(tables ...string) uint64
 
 	JobByID(ns, id string) *model.Job
-	JobByVersion(ns, id string, version uint64) *model.Job
+	JobOf(a *model.Allocation) *model.Job // the version that it runs
 	JobVersions(ns, id string) []*model.Job
 	Jobs(ns string) iter.Seq[*model.Job] // "" is every namespace
 	JobSummary(ns, id string) *model.JobSummary

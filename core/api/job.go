@@ -269,7 +269,7 @@ func (s *Server) jobAllocs(w http.ResponseWriter, r *http.Request, id string) (a
 		allocs := slices.Clone(v.AllocsByJob(q.namespace, id))
 		if j := v.JobByID(q.namespace, id); j != nil && !all {
 			// Allocs of an earlier job of the same name belong to nobody who asks now.
-			allocs = slices.DeleteFunc(allocs, func(a *model.Allocation) bool { return a.CreateIndex < j.CreateIndex })
+			allocs = slices.DeleteFunc(allocs, func(a *model.Allocation) bool { return !j.Owns(a) })
 		}
 		newestFirst(allocs, func(a *model.Allocation) order { return order{a.CreateIndex, a.ID} })
 		return answer{index: indexOf(v, TableAllocs, allocs, func(a *model.Allocation) uint64 { return a.ModifyIndex }), value: allocStubs(v, allocs)}
@@ -333,7 +333,7 @@ func (s *Server) jobScale(w http.ResponseWriter, r *http.Request, id string) (an
 		index := j.ModifyIndex
 		for _, a := range v.AllocsByJob(q.namespace, id) {
 			index = max(index, a.ModifyIndex)
-			if g := out.TaskGroups[a.TaskGroup]; g != nil && !a.TerminalStatus() {
+			if g := out.TaskGroups[a.TaskGroup]; g != nil && !a.TerminalStatus() && j.Owns(a) {
 				g.count(a)
 			}
 		}

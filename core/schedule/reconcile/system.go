@@ -19,8 +19,9 @@ func System(in Input, nodes []*model.Node) *Result {
 		r.stopEverything()
 		return r.res
 	}
+	r.stopFormer()
 	r.openSystemDeployment(nodes)
-	groups := byGroup(in.Allocs)
+	groups := byGroup(r.Allocs)
 	for _, tg := range in.Job.TaskGroups {
 		r.systemGroup(tg, groups[tg.Name], nodes)
 		delete(groups, tg.Name)
