@@ -203,18 +203,25 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 	r.pending = true
 	want := ds.DesiredCanaries - len(s.canaries)
 	if len(up.destructive) == 0 { // nothing left to try the new version against
-		want = min(want, len(s.movedCanaries))
+		want = min(want, len(s.movedCanaries)+len(s.failedCanary))
 	}
 	if want <= 0 || r.halted() {
 		return true
 	}
 	for i := range want {
 		p := Placement{Job: r.Job, Group: tg, Canary: true, Deployment: r.join(tg)}
-		if i < len(s.movedCanaries) {
+		switch failed := i - len(s.movedCanaries); {
+		case failed < 0:
 			p.Previous = s.movedCanaries[i]
 			p.Name = p.Previous.Name
 			u.Migrate++
-		} else {
+		case failed < len(s.failedCanary):
+			p.Previous, p.Reschedule = s.failedCanary[failed], true
+			p.Name = p.Previous.Name
+			r.stop(p.Previous, DescRescheduled, "")
+			u.Place++
+			u.Stop++
+		default:
 			p.Name = s.canaryName(r.Job, tg, i+len(s.canaries))
 			u.Canary++
 		}
