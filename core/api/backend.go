@@ -24,6 +24,7 @@ type View interface {
 	Jobs(ns string) iter.Seq[*model.Job] // "" is every namespace
 	JobSummary(ns, id string) *model.JobSummary
 	JobSubmission(ns, id string, version uint64) *model.JobSubmission
+	ScalingEvents(ns, id string) map[string][]*model.ScalingEvent // by group, newest first
 
 	AllocByID(id string) *model.Allocation
 	AllocsByJob(ns, id string) []*model.Allocation
@@ -78,6 +79,7 @@ const (
 	TableRootKeys        = "root_keys"
 	TablePluginSpecs     = "plugin_specs"
 	TableDriverSchemas   = "driver_schemas"
+	TableScalingEvents   = "scaling_events"
 )
 
 // What rows can be watched by beside their id.

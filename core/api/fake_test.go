@@ -82,6 +82,7 @@ func (v *fakeView) JobSubmission(ns, id string, n uint64) *model.JobSubmission {
 	}
 	return &model.JobSubmission{Source: "job {}", JobID: id, Namespace: ns, Version: n, JobModifyIndex: 3}
 }
+func (v *fakeView) ScalingEvents(string, string) map[string][]*model.ScalingEvent { return nil }
 func (v *fakeView) AllocByID(id string) *model.Allocation {
 	return find(v.allocs, func(a *model.Allocation) bool { return a.ID == id })
 }

@@ -324,13 +324,16 @@ func (s *Server) jobActions(w http.ResponseWriter, r *http.Request, id string) (
 }
 
 func (s *Server) jobScale(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.ofJob(w, r, id, []string{TableAllocs, TableDeployments}, func(v View, q *query, j *model.Job) answer {
+	return s.ofJob(w, r, id, []string{TableAllocs, TableDeployments, TableScalingEvents}, func(v View, q *query, j *model.Job) answer {
 		out := &JobScaleStatus{JobID: j.ID, Namespace: j.Namespace, JobCreateIndex: j.CreateIndex,
 			JobModifyIndex: j.ModifyIndex, JobStopped: j.Stop, TaskGroups: map[string]*GroupScaleStatus{}}
+		index, events := j.ModifyIndex, v.ScalingEvents(q.namespace, id)
 		for _, tg := range j.TaskGroups {
-			out.TaskGroups[tg.Name] = &GroupScaleStatus{Desired: tg.Count}
+			out.TaskGroups[tg.Name] = &GroupScaleStatus{Desired: tg.Count, Events: events[tg.Name]}
+			for _, e := range events[tg.Name] {
+				index = max(index, e.CreateIndex)
+			}
 		}
-		index := j.ModifyIndex
 		for _, a := range v.AllocsByJob(q.namespace, id) {
 			index = max(index, a.ModifyIndex)
 			if g := out.TaskGroups[a.TaskGroup]; g != nil && !a.TerminalStatus() && j.Owns(a) {

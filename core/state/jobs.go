@@ -28,6 +28,7 @@ type jobRow struct {
 	Purged      bool
 	Versions    []*model.Job // newest first; the first is the current one; those of former jobs come last
 	Submissions []*model.JobSubmission
+	Scaling     map[string][]*model.ScalingEvent // by group, newest first
 }
 
 // JobKey is the id of a job, and of its summary, in keys of watches.
@@ -196,6 +197,7 @@ func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
 		next.Versions, next.Submissions = row.Versions, row.Submissions
 	}
 	if cur != nil {
+		next.Scaling = row.Scaling
 		job.Version, job.CreateIndex, job.Status = cur.Version+1, cur.CreateIndex, cur.Status
 	} else {
 		tx.summaryOf(job.Namespace, job.ID).startAnew(tx.index)
@@ -283,7 +285,7 @@ func (tx *Tx) PurgeJob(ns, id string) error {
 		return jobNotFound(ns, id)
 	}
 	next := *row
-	next.Purged, next.Submissions = true, nil
+	next.Purged, next.Submissions, next.Scaling = true, nil, nil
 	tx.t.jobs.put(&next)
 	record(tx, numJobs, cur, nil)
 	record(tx, numJobVersions, cur, nil)

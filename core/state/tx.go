@@ -97,6 +97,7 @@ const (
 	numRootKeys
 	numPlugins
 	numDriverSchemas
+	numScalingEvents
 )
 
 // seed writes what a fresh cluster starts with.
