@@ -24,7 +24,7 @@ func withJob(v View, a *model.Allocation) *model.Allocation {
 		return a
 	}
 	c := *a
-	c.Job = v.JobByVersion(a.Namespace, a.JobID, a.JobVersion)
+	c.Job = v.JobOf(a)
 	return &c
 }
 

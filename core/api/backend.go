@@ -22,11 +22,12 @@ type View interface {
 	RemovalIndex(table string) uint64
 
 	JobByID(ns, id string) *model.Job
-	JobByVersion(ns, id string, version uint64) *model.Job
+	JobOf(a *model.Allocation) *model.Job // the version that it runs
 	JobVersions(ns, id string) []*model.Job
 	Jobs(ns string) iter.Seq[*model.Job] // "" is every namespace
 	JobSummary(ns, id string) *model.JobSummary
 	JobSubmission(ns, id string, version uint64) *model.JobSubmission
+	ScalingEvents(ns, id string) map[string][]*model.ScalingEvent // by group, newest first
 
 	AllocByID(id string) *model.Allocation
 	AllocsByJob(ns, id string) []*model.Allocation
@@ -81,6 +82,7 @@ const (
 	TableRootKeys        = "root_keys"
 	TablePluginSpecs     = "plugin_specs"
 	TableDriverSchemas   = "driver_schemas"
+	TableScalingEvents   = "scaling_events"
 )
 
 // What rows can be watched by beside their id.

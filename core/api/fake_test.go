@@ -58,7 +58,10 @@ func (v *fakeView) RemovalIndex(string) uint64  { return 0 }
 func (v *fakeView) JobByID(ns, id string) *model.Job {
 	return find(v.jobs, func(j *model.Job) bool { return j.Namespace == ns && j.ID == id })
 }
-func (v *fakeView) JobByVersion(ns, id string, n uint64) *model.Job {
+func (v *fakeView) JobOf(a *model.Allocation) *model.Job {
+	return v.jobByVersion(a.Namespace, a.JobID, a.JobVersion)
+}
+func (v *fakeView) jobByVersion(ns, id string, n uint64) *model.Job {
 	return find(v.jobs, func(j *model.Job) bool { return j.Namespace == ns && j.ID == id && j.Version == n })
 }
 func (v *fakeView) JobVersions(ns, id string) []*model.Job {
@@ -76,11 +79,12 @@ func (v *fakeView) JobSummary(ns, id string) *model.JobSummary {
 	return &model.JobSummary{JobID: id, Namespace: ns, ModifyIndex: 7}
 }
 func (v *fakeView) JobSubmission(ns, id string, n uint64) *model.JobSubmission {
-	if v.JobByVersion(ns, id, n) == nil {
+	if v.jobByVersion(ns, id, n) == nil {
 		return nil
 	}
 	return &model.JobSubmission{Source: "job {}", JobID: id, Namespace: ns, Version: n, JobModifyIndex: 3}
 }
+func (v *fakeView) ScalingEvents(string, string) map[string][]*model.ScalingEvent { return nil }
 func (v *fakeView) AllocByID(id string) *model.Allocation {
 	return find(v.allocs, func(a *model.Allocation) bool { return a.ID == id })
 }

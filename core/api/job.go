@@ -274,7 +274,7 @@ func (s *Server) jobAllocs(w http.ResponseWriter, r *http.Request, id string) (a
 		allocs := slices.Clone(v.AllocsByJob(q.namespace, id))
 		if j := v.JobByID(q.namespace, id); j != nil && !all {
 			// Allocs of an earlier job of the same name belong to nobody who asks now.
-			allocs = slices.DeleteFunc(allocs, func(a *model.Allocation) bool { return a.CreateIndex < j.CreateIndex })
+			allocs = slices.DeleteFunc(allocs, func(a *model.Allocation) bool { return !j.Owns(a) })
 		}
 		newestFirst(allocs, func(a *model.Allocation) order { return order{a.CreateIndex, a.ID} })
 		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex, bornIndex(v, q, id)), value: allocStubs(v, allocs)}
@@ -326,19 +326,23 @@ func (s *Server) jobActions(w http.ResponseWriter, r *http.Request, id string) (
 }
 
 func (s *Server) jobScale(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.ofJob(w, r, id, []string{TableAllocs, TableDeployments}, func(v View, q *query, j *model.Job) answer {
+	return s.ofJob(w, r, id, []string{TableAllocs, TableDeployments, TableScalingEvents}, func(v View, q *query, j *model.Job) answer {
 		out := &JobScaleStatus{JobID: j.ID, Namespace: j.Namespace, JobCreateIndex: j.CreateIndex,
 			JobModifyIndex: j.ModifyIndex, JobStopped: j.Stop, TaskGroups: map[string]*GroupScaleStatus{}}
+		index, events := j.ModifyIndex, v.ScalingEvents(q.namespace, id)
 		for _, tg := range j.TaskGroups {
-			out.TaskGroups[tg.Name] = &GroupScaleStatus{Desired: tg.Count}
+			out.TaskGroups[tg.Name] = &GroupScaleStatus{Desired: tg.Count, Events: events[tg.Name]}
+			for _, e := range events[tg.Name] {
+				index = max(index, e.CreateIndex)
+			}
 		}
 		allocs := v.AllocsByJob(q.namespace, id)
 		for _, a := range allocs {
-			if g := out.TaskGroups[a.TaskGroup]; g != nil && !a.TerminalStatus() {
+			if g := out.TaskGroups[a.TaskGroup]; g != nil && !a.TerminalStatus() && j.Owns(a) {
 				g.count(a)
 			}
 		}
-		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex, j.ModifyIndex), value: out}
+		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex, index), value: out}
 	})
 }
 

@@ -119,7 +119,9 @@ func jobStatus(v View, j *model.Job, children []string) *JobStatus {
 		st.ChildStatuses = orEmpty(children)
 	}
 	for _, a := range v.AllocsByJob(j.Namespace, j.ID) {
-		st.Allocs = append(st.Allocs, jobStatusAlloc(a))
+		if j.Owns(a) {
+			st.Allocs = append(st.Allocs, jobStatusAlloc(a))
+		}
 	}
 	if d := v.LatestDeployment(j.Namespace, j.ID); d != nil {
 		st.LatestDeployment = jobStatusDeployment(d)

@@ -82,11 +82,13 @@ type JobRegisterRequest struct {
 	JobModifyIndex uint64
 	PolicyOverride bool
 	PreserveCounts bool
-	EvalPriority   int
-	Submission     *model.JobSubmission
-	JobID          string `json:"-"` // of the path, "" for /v1/jobs
-	Namespace      string `json:"-"` // of the request, "" if it names none
-	Region         string `json:"-"`
+	// PreserveResources keeps the resources of tasks that the registered job has, too.
+	PreserveResources bool
+	EvalPriority      int
+	Submission        *model.JobSubmission
+	JobID             string `json:"-"` // of the path, "" for /v1/jobs
+	Namespace         string `json:"-"` // of the request, "" if it names none
+	Region            string `json:"-"`
 }
 
 // JobRegisterResponse is the answer to register, evaluate, revert and scale.
@@ -235,7 +237,7 @@ type GroupScaleStatus struct {
 	Running   int
 	Healthy   int
 	Unhealthy int
-	Events    []any
+	Events    []*model.ScalingEvent // newest first; null if there are none
 }
 
 // JobAction is a named command of a task of a job.

@@ -172,7 +172,7 @@ func mayReconnect(view *state.View, nodeID string) bool {
 		if a.TerminalStatus() {
 			continue
 		}
-		job := view.JobByVersion(a.Namespace, a.JobID, a.JobVersion)
+		job := view.JobOf(a)
 		if job == nil {
 			continue
 		}

@@ -138,9 +138,7 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	if err := e.admit(job); err != nil {
 		return nil, err
 	}
-	if req.PreserveCounts {
-		preserveCounts(job, e.Store.View().JobByID(job.Namespace, job.ID))
-	}
+	preserve(job, e.Store.View().JobByID(job.Namespace, job.ID), req)
 	warnings = append(warnings, e.Jobs.keepSource(req)...)
 	out, err := e.register(ctx, job, model.EvalTriggerJobRegister, req)
 	if err != nil {
@@ -150,21 +148,15 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	return out, nil
 }
 
-// preserveCounts keeps the counts that scaling gave to the groups of the old job.
-func preserveCounts(job, old *model.Job) {
-	if old == nil {
-		return
-	}
-	for _, tg := range job.TaskGroups {
-		if was := old.LookupTaskGroup(tg.Name); was != nil {
-			tg.Count = was.Count
-		}
-	}
-}
-
 // register proposes the job with its first eval. Periodic and parameterized
 // jobs only make children: they get none.
 func (e *Endpoint) register(ctx context.Context, job *model.Job, trigger string, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
+	cmd := e.registration(job, trigger, req)
+	return e.proposeRegistration(ctx, cmd, cmd)
+}
+
+// registration is the command that stores a job with its first eval.
+func (e *Endpoint) registration(job *model.Job, trigger string, req *api.JobRegisterRequest) *fsm.UpsertJob {
 	job.SubmitTime = e.Now().UnixNano()
 	keepScalingIDs(job, e.Store.View().JobByID(job.Namespace, job.ID))
 	cmd := &fsm.UpsertJob{Job: job, Submission: req.Submission, EnforceIndex: req.EnforceIndex, JobModifyIndex: req.JobModifyIndex}
@@ -174,7 +166,13 @@ func (e *Endpoint) register(ctx context.Context, job *model.Job, trigger string,
 			cmd.Eval.Priority = req.EvalPriority
 		}
 	}
-	index, err := e.propose(ctx, cmd)
+	return cmd
+}
+
+// proposeRegistration proposes a registration, or what holds one.
+func (e *Endpoint) proposeRegistration(ctx context.Context, whole fsm.Command, cmd *fsm.UpsertJob) (*api.JobRegisterResponse, error) {
+	job := cmd.Job
+	index, err := e.propose(ctx, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -333,59 +331,6 @@ func taggedVersion(versions []*model.Job, tag string) *model.Job {
 		if j.VersionTag != nil && j.VersionTag.Name == tag {
 			return j
 		}
-	}
-	return nil
-}
-
-// ScaleJob sets the count of a group.
-func (e *Endpoint) ScaleJob(ctx context.Context, req *api.JobScaleRequest) (*api.JobRegisterResponse, error) {
-	if err := e.registrationOpen(); err != nil {
-		return nil, err
-	}
-	cur, err := e.job(req.Namespace, req.JobID)
-	if err != nil {
-		return nil, err
-	}
-	group := req.Target["Group"]
-	if group == "" {
-		group = req.Target["group"]
-	}
-	if cur.LookupTaskGroup(group) == nil {
-		return nil, errdefs.InvalidArgumentf("task group %q specified for scaling does not exist in job", group)
-	}
-	out := &api.JobRegisterResponse{JobModifyIndex: cur.JobModifyIndex}
-	if req.Count == nil { // a message only
-		out.Index = e.Store.View().Index()
-		return out, nil
-	}
-	job := cur.Copy()
-	tg := job.LookupTaskGroup(group)
-	if err := checkScale(tg, *req.Count); err != nil {
-		return nil, err
-	}
-	tg.Count = int(*req.Count)
-	if err := e.Jobs.checkCount(job); err != nil {
-		return nil, err
-	}
-	if !req.EnforceIndex {
-		req.JobModifyIndex = cur.JobModifyIndex
-	}
-	out, err = e.register(ctx, job, model.EvalTriggerScaling, &api.JobRegisterRequest{EnforceIndex: true, JobModifyIndex: req.JobModifyIndex})
-	if err == nil {
-		out.KnownLeader = true
-	}
-	return out, err
-}
-
-func checkScale(tg *model.TaskGroup, count int64) error {
-	switch p := tg.Scaling; {
-	case count < 0:
-		return errdefs.InvalidArgumentf("scaling action count can't be negative")
-	case p == nil:
-	case count > p.Max:
-		return errdefs.InvalidArgumentf("group count was greater than scaling policy maximum: %d > %d", count, p.Max)
-	case count < p.Min:
-		return errdefs.InvalidArgumentf("group count was less than scaling policy minimum: %d < %d", count, p.Min)
 	}
 	return nil
 }

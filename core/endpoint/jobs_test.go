@@ -171,7 +171,7 @@ func TestWhatWasSubmittedIsKeptForSixVersionsAndWithTheJobOnly(t *testing.T) {
 func TestAJobFileThatIsTooLargeIsNotKeptAndThatIsSaid(t *testing.T) {
 	s := newServer(t)
 	r, err := s.RegisterJob(s.ctx, &api.JobRegisterRequest{Job: draft("a", "batch", ""), Submission: &model.JobSubmission{Source: strings.Repeat("x", 1<<20+1)}})
-	if err != nil || !strings.Contains(r.Warnings, "Job source size of 1.0 MiB exceeds maximum of 1.0 MiB and will be discarded") {
+	if err != nil || !strings.Contains(r.Warnings, "job source size of 1.0 MB exceeds maximum of 1.0 MB and will be discarded") {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if s.state().JobByID("default", "a") == nil || s.state().JobSubmission("default", "a", 0) != nil {

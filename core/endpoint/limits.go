@@ -73,5 +73,5 @@ func (l JobLimits) keepSource(req *api.JobRegisterRequest) []string {
 		return nil
 	}
 	req.Submission = nil
-	return []string{fmt.Sprintf("Job source size of %s exceeds maximum of %s and will be discarded", humanize.IBytes(uint64(size)), humanize.IBytes(uint64(l.maxSource())))}
+	return []string{fmt.Sprintf("job source size of %s exceeds maximum of %s and will be discarded", humanize.Bytes(uint64(size)), humanize.Bytes(uint64(l.maxSource())))}
 }

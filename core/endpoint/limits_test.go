@@ -50,7 +50,7 @@ func TestOperatorsSayHowLargeJobFilesAreKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.state().JobSubmission("default", "a"+source, 0) != nil; got != kept || strings.Contains(r.Warnings, "Job source size") == kept {
+		if got := s.state().JobSubmission("default", "a"+source, 0) != nil; got != kept || strings.Contains(r.Warnings, "job source size") == kept {
 			t.Errorf("%d bytes are kept: %v, warnings %q", len(source), got, r.Warnings)
 		}
 	}

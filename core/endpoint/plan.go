@@ -72,6 +72,8 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 			job.Version++
 			job.JobModifyIndex = view.Index() + 1
 		}
+	} else {
+		job.CreateIndex = view.Index() + 1 // of a job of its name that was purged it has nothing
 	}
 	eval := e.newEval(job, model.EvalTriggerJobRegister)
 	eval.AnnotatePlan = true

@@ -27,7 +27,7 @@ func (e *Endpoint) StopAlloc(ctx context.Context, allocID string, noShutdownDela
 	if a == nil {
 		return nil, errdefs.NotFoundf("alloc not found")
 	}
-	job := e.Store.View().JobByVersion(a.Namespace, a.JobID, a.JobVersion)
+	job := e.Store.View().JobOf(a)
 	if job == nil {
 		return nil, errdefs.NotFoundf("job %q of allocation %s not found", a.JobID, allocID)
 	}

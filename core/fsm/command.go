@@ -55,6 +55,7 @@ const (
 	kindLaunchPeriodic         = 27
 	kindRecountJobs            = 28
 	kindApplyPlan              = 29 // 8 was a plan of whole allocs
+	kindScaleJob               = 30
 	kindPutVariable            = 40
 	kindDeleteVariable         = 41
 	kindUpsertRootKey          = 42
@@ -77,6 +78,8 @@ func newCommand(kind byte) Command {
 		return &UpsertJob{}
 	case kindDeregisterJob:
 		return &DeregisterJob{}
+	case kindScaleJob:
+		return &ScaleJob{}
 	case kindSetJobStability:
 		return &SetJobStability{}
 	case kindSetJobVersionTag:

@@ -213,7 +213,7 @@ func TestStoredFieldsAreOnlyAppended(t *testing.T) {
 	}
 	for _, c := range []any{
 		model.Job{}, model.JobSubmission{}, model.Allocation{}, model.Evaluation{}, model.Deployment{}, model.Node{},
-		model.Namespace{}, model.NodePool{}, model.SchedulerConfiguration{}, fsm.UpsertJob{}, fsm.DeregisterJob{}, fsm.DispatchJob{}, fsm.LaunchPeriodic{}, model.PeriodicLaunch{}, model.AllocChange{}, model.DeploymentStatusUpdate{}, fsm.AddDriverSchemas{}, fsm.MarkDriverSchemas{}, fsm.DeleteDriverSchemas{},
+		model.Namespace{}, model.NodePool{}, model.SchedulerConfiguration{}, fsm.UpsertJob{}, fsm.ScaleJob{}, fsm.DeregisterJob{}, fsm.DispatchJob{}, fsm.LaunchPeriodic{}, model.PeriodicLaunch{}, model.AllocChange{}, model.DeploymentStatusUpdate{}, fsm.AddDriverSchemas{}, fsm.MarkDriverSchemas{}, fsm.DeleteDriverSchemas{},
 		fsm.UpdateNodeStatus{}, fsm.UpdateNodeDrain{}, fsm.UpdateNodeEligibility{}, fsm.UpdateDesiredTransitions{},
 		fsm.UpdateDeploymentStatus{}, fsm.PromoteDeployment{}, fsm.SetDeploymentAllocHealth{}, fsm.SetSchedulerConfig{},
 		fsm.PutVariable{}, fsm.DeleteVariable{}, fsm.UpsertRootKey{},

@@ -161,6 +161,10 @@ func (j *Job) LookupTaskGroup(name string) *TaskGroup {
 	return nil
 }
 
+// Owns reports whether a is an alloc of this job and not of one of the same name
+// that was purged before this one was registered.
+func (j *Job) Owns(a *Allocation) bool { return a.CreateIndex == 0 || a.CreateIndex >= j.CreateIndex }
+
 // Stopped reports whether nothing of the job shall run: it is gone or a user stopped it.
 func (j *Job) Stopped() bool { return j == nil || j.Stop }
 

@@ -188,7 +188,7 @@ func (s *script) job(id string, args map[string]string) {
 		tg.Spreads = []*model.Spread{sp}
 	}
 	if args["parallel"] != "" {
-		tg.Update = &model.UpdateStrategy{MaxParallel: num(args["parallel"], 1), Canary: num(args["canary"], 0), ProgressDeadline: 10 * time.Minute}
+		tg.Update = &model.UpdateStrategy{MaxParallel: num(args["parallel"], 1), Canary: num(args["canary"], 0), AutoRevert: args["revert"] != "", ProgressDeadline: 10 * time.Minute}
 	}
 	if d := args["reschedule"]; d != "" {
 		delay, _ := time.ParseDuration(d)
@@ -210,10 +210,13 @@ func (s *script) job(id string, args map[string]string) {
 	s.v.jobs[id] = append(s.v.jobs[id], j)
 }
 
-// alloc changes allocs that run, by name: what their node or an operator says.
+// alloc changes allocs that run, by name or by name@version: what their node or
+// an operator says.
 func (s *script) alloc(name string, args map[string]string) error {
 	done := false
-	for _, a := range s.v.where(func(a *model.Allocation) bool { return a.Name == name || name == "all" || a.ID == name }) {
+	for _, a := range s.v.where(func(a *model.Allocation) bool {
+		return a.Name == name || name == "all" || a.ID == name || fmt.Sprint(a.Name, "@", a.JobVersion) == name
+	}) {
 		if a.ClientTerminalStatus() || a.ServerTerminalStatus() && args["status"] != "complete" {
 			continue
 		}

@@ -75,7 +75,7 @@ func (v *View) AllocWithJob(a *model.Allocation) *model.Allocation {
 		return nil
 	}
 	c := *a
-	c.Job = v.JobByVersion(a.Namespace, a.JobID, a.JobVersion)
+	c.Job = v.JobOf(a)
 	return &c
 }
 

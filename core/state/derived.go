@@ -88,6 +88,9 @@ func (tx *Tx) accountAlloc(old, a *model.Allocation) {
 func (tx *Tx) countAlloc(a *model.Allocation, by int) {
 	row := tx.summaryOf(a.Namespace, a.JobID)
 	row.Allocs += by
+	if row.former(a) {
+		return
+	}
 	if !a.TerminalStatus() {
 		row.LiveAllocs += by
 	}

@@ -18,14 +18,17 @@ import (
 const maxJobVersions = 6
 
 // jobRow is a job with its versions. After a purge current is nil, and the
-// versions stay until the last alloc that refers to them is gone.
+// versions stay until the last alloc that refers to them is gone. A job that is
+// registered after a purge is a new one, with versions of its own from 0: what
+// tells it from the former ones of its name is the index at which it was created.
 type jobRow struct {
 	Namespace   string
 	ID          string
 	Parent      string
 	Purged      bool
-	Versions    []*model.Job // newest first; the first is the current one
+	Versions    []*model.Job // newest first; the first is the current one; those of former jobs come last
 	Submissions []*model.JobSubmission
+	Scaling     map[string][]*model.ScalingEvent // by group, newest first
 }
 
 // JobKey is the id of a job, and of its summary, in keys of watches.
@@ -61,12 +64,30 @@ func (r *jobRow) current() *model.Job {
 	return r.Versions[0]
 }
 
+// version returns a version of the newest job of the row.
 func (r *jobRow) version(version uint64) *model.Job {
 	if r == nil {
 		return nil
 	}
 	for _, j := range r.Versions {
-		if j.Version == version {
+		if j.Version == version && !r.former(j) {
+			return j
+		}
+	}
+	return nil
+}
+
+// former reports whether j is a version of a job that was purged before the
+// newest one was registered.
+func (r *jobRow) former(j *model.Job) bool { return j.CreateIndex != r.Versions[0].CreateIndex }
+
+// of returns the version that an alloc runs.
+func (r *jobRow) of(a *model.Allocation) *model.Job {
+	if r == nil {
+		return nil
+	}
+	for _, j := range r.Versions {
+		if j.Version == a.JobVersion && j.Owns(a) {
 			return j
 		}
 	}
@@ -79,8 +100,14 @@ func (v *View) JobByID(ns, id string) *model.Job { return v.t.jobs.get(JobKey(ns
 // JobByKey is JobByID for a key that JobKey made.
 func (v *View) JobByKey(key string) *model.Job { return v.t.jobs.get(key).current() }
 
-// JobByVersion returns a version of a job. The versions that allocs refer to are
-// found even after the job is purged.
+// JobOf returns the version of its job that an alloc runs. It is found even after
+// the job was purged, and after another of its name was registered.
+func (v *View) JobOf(a *model.Allocation) *model.Job {
+	return v.t.jobs.get(JobKey(a.Namespace, a.JobID)).of(a)
+}
+
+// JobByVersion returns a version of a job, or of the one that was purged last.
+// For the version that an alloc runs see JobOf.
 func (v *View) JobByVersion(ns, id string, version uint64) *model.Job {
 	return v.t.jobs.get(JobKey(ns, id)).version(version)
 }
@@ -95,6 +122,9 @@ func (v *View) JobVersions(ns, id string) []*model.Job {
 	var out []*model.Job
 	untagged := 0
 	for _, j := range row.Versions {
+		if row.former(j) {
+			break
+		}
 		if j.VersionTag == nil {
 			if untagged++; untagged > maxJobVersions {
 				continue
@@ -164,12 +194,13 @@ func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
 	job.Stable, job.VersionTag = false, nil
 	job.Status, job.StatusDescription = model.JobStatusPending, ""
 	if row != nil {
-		// Versions of a purged job that allocs still refer to keep their numbers.
 		next.Versions, next.Submissions = row.Versions, row.Submissions
-		job.Version = row.Versions[0].Version + 1
 	}
 	if cur != nil {
-		job.CreateIndex, job.Status = cur.CreateIndex, cur.Status
+		next.Scaling = row.Scaling
+		job.Version, job.CreateIndex, job.Status = cur.Version+1, cur.CreateIndex, cur.Status
+	} else {
+		tx.summaryOf(job.Namespace, job.ID).startAnew(tx.index)
 	}
 	job.ModifyIndex, job.JobModifyIndex = tx.index, tx.index
 	next.Versions = append([]*model.Job{job}, next.Versions...)
@@ -205,20 +236,23 @@ func (tx *Tx) prune(row *jobRow) {
 			untagged++
 		}
 	}
-	if untagged <= maxJobVersions {
+	if untagged <= maxJobVersions && !row.former(row.Versions[len(row.Versions)-1]) {
 		return
 	}
-	used := map[uint64]bool{}
+	used := map[*model.Job]bool{}
 	for a := range tx.t.allocs.scan(allocsByJob, JobKey(row.Namespace, row.ID)) {
-		used[a.JobVersion] = true
+		used[row.of(a)] = true
 	}
 	n := 0
 	row.Versions = slices.DeleteFunc(slices.Clone(row.Versions), func(j *model.Job) bool {
-		if j.VersionTag != nil {
+		switch {
+		case row.former(j):
+			return !used[j]
+		case j.VersionTag != nil:
 			return false
 		}
 		n++
-		return n > maxJobVersions && !used[j.Version]
+		return n > maxJobVersions && !used[j]
 	})
 	row.Submissions = slices.DeleteFunc(slices.Clone(row.Submissions), func(s *model.JobSubmission) bool {
 		return row.version(s.Version) == nil
@@ -251,7 +285,7 @@ func (tx *Tx) PurgeJob(ns, id string) error {
 		return jobNotFound(ns, id)
 	}
 	next := *row
-	next.Purged, next.Submissions = true, nil
+	next.Purged, next.Submissions, next.Scaling = true, nil, nil
 	tx.t.jobs.put(&next)
 	record(tx, numJobs, cur, nil)
 	record(tx, numJobVersions, cur, nil)
@@ -275,7 +309,7 @@ func (tx *Tx) editVersion(ns, id string, version uint64, edit func(*model.Job)) 
 	if row.current() == nil {
 		return jobNotFound(ns, id)
 	}
-	i := slices.IndexFunc(row.Versions, func(j *model.Job) bool { return j.Version == version })
+	i := slices.Index(row.Versions, row.version(version))
 	if i < 0 {
 		return errdefs.NotFoundf("job %q in namespace %q at version %d not found; list its versions to see what is kept", id, ns, version)
 	}
@@ -305,7 +339,7 @@ func (tx *Tx) SetJobVersionTag(ns, id string, version uint64, tag *model.JobVers
 	if tag != nil {
 		if row := tx.t.jobs.get(JobKey(ns, id)); row.current() != nil {
 			for _, j := range row.Versions {
-				if j.Version != version && j.VersionTag != nil && j.VersionTag.Name == tag.Name {
+				if !row.former(j) && j.Version != version && j.VersionTag != nil && j.VersionTag.Name == tag.Name {
 					return errdefs.InvalidArgumentf("tag %q already exists on a different version of job %q (%d); take it away there first", tag.Name, id, j.Version)
 				}
 			}

@@ -124,8 +124,11 @@ func TestAPurgedJobIsGoneButItsAllocsFindTheirVersionUntilTheyAreGoneToo(t *test
 		t.Error("an alloc of a purged job lost its job")
 	}
 	register(t, s, job("web", 5))
-	if j := s.View().JobByID("default", "web"); j.Version != 1 {
-		t.Errorf("a job registered anew took version %d, which an alloc refers to", j.Version)
+	if j := s.View().JobByID("default", "web"); j.Version != 0 {
+		t.Errorf("a job registered anew has version %d", j.Version)
+	}
+	if j := s.View().JobOf(s.View().AllocByID("a1")); j == nil || j.TaskGroups[0].Count != 1 {
+		t.Errorf("the alloc of the purged job runs %+v", j)
 	}
 	update(t, s, func(tx *state.Tx) error { return tx.PurgeJob("default", "web") })
 	update(t, s, func(tx *state.Tx) error { tx.DeleteAlloc("a1"); return nil })

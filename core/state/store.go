@@ -28,12 +28,13 @@ const (
 	TableRootKeys        = "root_keys"
 	TablePluginSpecs     = "plugin_specs"
 	TableDriverSchemas   = "driver_schemas"
+	TableScalingEvents   = "scaling_events"
 )
 
 var tableNames = [...]string{
 	TableJobs, TableJobVersions, TableJobSummaries, TableAllocs, TableEvals,
 	TableDeployments, TableNodes, TableNamespaces, TableNodePools, TableSchedulerConfig, TablePeriodic,
-	TableVariables, TableRootKeys, TablePluginSpecs, TableDriverSchemas,
+	TableVariables, TableRootKeys, TablePluginSpecs, TableDriverSchemas, TableScalingEvents,
 }
 
 // tables is everything that is stored. The Store has one that is written to;

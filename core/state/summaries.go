@@ -26,12 +26,12 @@ type summaryRow struct {
 	JobID       string
 	Groups      map[string]groupCounts
 	Queued      map[string]int // by group: what the newest eval could not place
-	Allocs      int
-	LiveAllocs  int // not terminal
+	Allocs      int            // with those of former jobs of the name, which count for nothing else
+	LiveAllocs  int            // not terminal
 	Evals       int
 	LiveEvals   int // pending or blocked
 	Blocked     int
-	CreateIndex uint64
+	CreateIndex uint64 // that of the job, or before it
 	ModifyIndex uint64
 	Children    model.JobChildrenSummary
 	// Bare is whether the groups of a template, which have no allocs, are left out:
@@ -41,6 +41,16 @@ type summaryRow struct {
 
 var summarySchema = &schema[summaryRow]{
 	id: func(r *summaryRow) string { return JobKey(r.Namespace, r.JobID) },
+}
+
+// startAnew forgets what was counted of a purged job of the same name.
+func (r *summaryRow) startAnew(index uint64) {
+	r.Groups, r.Queued, r.LiveAllocs, r.CreateIndex = nil, nil, 0, index
+}
+
+// former reports whether a is an alloc of a purged job of the same name.
+func (r *summaryRow) former(a *model.Allocation) bool {
+	return a.CreateIndex != 0 && a.CreateIndex < r.CreateIndex
 }
 
 // JobSummary counts the allocs of a job by group and status, and its children.

@@ -100,6 +100,7 @@ const (
 	numRootKeys
 	numPlugins
 	numDriverSchemas
+	numScalingEvents
 )
 
 // seed writes what a fresh cluster starts with.

@@ -161,6 +161,8 @@ func (ws *watches) wakeRow(table string, row any) {
 		wake("", variableID(r.Namespace, r.Path))
 	case *model.RootKey:
 		wake("", r.KeyID)
+	case *ScalingOf:
+		wake(ByJob, JobKey(r.Namespace, r.JobID))
 	case *model.PluginSpec:
 		wake("", r.Name)
 	}

@@ -130,6 +130,40 @@ func TestAVersionThatFailedIsTriedAgainWhenItIsRegisteredAgain(t *testing.T) {
 	a.await("web", model.AllocClientStatusRunning, 1)
 }
 
+func TestAJobThatIsRegisteredAfterAPurgeIsANewOne(t *testing.T) {
+	a := newAgent(t).start()
+	job := shell("web", "service", 1, onlyOnce, "exit 1")
+	a.run(job)
+	first := a.await("web", model.AllocClientStatusFailed, 1)[0]
+	a.must("job", "stop", "-detach", "-purge", "web")
+	a.eventually(20*time.Second, "the failed alloc of the purged job is stopped", func() bool {
+		x, _, err := a.Allocation(a.ctx(), first.ID, nil)
+		return err == nil && x.DesiredStatus == model.AllocDesiredStatusStop && x.ClientStatus == model.AllocClientStatusFailed
+	})
+	a.run(job)
+	var second *model.AllocListStub
+	a.eventually(20*time.Second, "an alloc of the new job has run", func() bool {
+		for _, x := range a.allocs("web", model.AllocClientStatusFailed) {
+			if x.ID != first.ID {
+				second = x
+			}
+		}
+		return second != nil
+	})
+	j, _, err := a.Job(a.ctx(), "web", nil)
+	if err != nil || j.Version != 0 || second.JobVersion != 0 {
+		t.Errorf("the new job is %+v, its alloc of version %d: %v", j, second.JobVersion, err)
+	}
+	own, _, err := a.JobAllocations(a.ctx(), "web", false, nil)
+	if err != nil || len(own) != 1 || own[0].ID != second.ID {
+		t.Errorf("%d allocs pass for those of the new job: %v", len(own), err)
+	}
+	summary, _, err := a.JobSummary(a.ctx(), "web", nil)
+	if err != nil || summary.Summary["g"].Failed != 1 {
+		t.Errorf("summed up as %+v: %v", summary, err)
+	}
+}
+
 func TestAFailingTaskIsRestartedThenRescheduled(t *testing.T) {
 	a := newAgent(t).start()
 	a.run(shell("bad", "service", 1, `restart {

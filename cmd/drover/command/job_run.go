@@ -5,15 +5,11 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"strconv"
 
 	"github.com/drover-project/drover/core/api"
-	"github.com/drover-project/drover/core/jobspec"
-	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 func jobRun() spec {
@@ -43,16 +39,11 @@ func jobRun() spec {
 				if *output {
 					return s.printJSON(map[string]any{"Job": draft})
 				}
-				if *resources {
-					if err := s.preserveResources(ctx, draft); err != nil {
-						return err
-					}
-				}
 				body, err := s.encode(draft)
 				if err != nil {
 					return err
 				}
-				req := &api.JobRegisterRequest{Job: body, Submission: submission, PreserveCounts: *counts, PolicyOverride: *override, EvalPriority: *priority}
+				req := &api.JobRegisterRequest{Job: body, Submission: submission, PreserveCounts: *counts, PreserveResources: *resources, PolicyOverride: *override, EvalPriority: *priority}
 				if req.EnforceIndex, req.JobModifyIndex, err = checkIndex(*check); err != nil {
 					return err
 				}
@@ -91,65 +82,6 @@ func checkIndex(text string) (enforce bool, index uint64, err error) {
 		return false, 0, fmt.Errorf("-check-index %q is no number; `drover job plan` names the one to use: %w", text, err)
 	}
 	return true, index, nil
-}
-
-// preserveResources gives the tasks of a draft the resources that the
-// registered job has, by the names of groups and tasks.
-func (s *session) preserveResources(ctx context.Context, draft *jobspec.Draft) error {
-	if draft.ID == nil {
-		return nil
-	}
-	c := s.client
-	if draft.Namespace != nil {
-		c = c.WithNamespace(*draft.Namespace)
-	}
-	old, _, err := c.Job(ctx, *draft.ID, nil)
-	if errdefs.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, g := range draft.TaskGroups {
-		if g.Name == nil {
-			continue
-		}
-		was := old.LookupTaskGroup(*g.Name)
-		if was == nil {
-			continue
-		}
-		for _, t := range g.Tasks {
-			before := was.LookupTask(t.Name)
-			if before == nil || before.Resources == nil {
-				continue
-			}
-			if t.Resources, err = draftResources(before.Resources); err != nil {
-				return fmt.Errorf("the resources of task %q cannot be kept: %w", t.Name, err)
-			}
-		}
-	}
-	return nil
-}
-
-// draftResources writes resources as a job file would: what a job does not have is not set.
-func draftResources(r *model.Resources) (*jobspec.Resources, error) {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	out := &jobspec.Resources{}
-	if err := json.Unmarshal(b, out); err != nil {
-		return nil, err
-	}
-	for _, p := range []**int{&out.CPU, &out.Cores, &out.MemoryMaxMB, &out.DiskMB, &out.IOPS, &out.SecretsMB} {
-		if *p != nil && **p == 0 {
-			*p = nil
-		}
-	}
-	if out.Cores != nil {
-		out.CPU = nil // one excludes the other
-	}
-	return out, nil
 }
 
 // follow monitors an evaluation, or prints its id with -detach.

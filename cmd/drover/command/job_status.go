@@ -165,7 +165,11 @@ func (s *session) describeParent(ctx context.Context, j *model.Job) error {
 		return err
 	}
 	if c := summary.Children; c != nil {
-		s.title("\nChildren Job Summary")
+		title := "\nChildren Job Summary"
+		if j.IsParameterized() {
+			title = "\nParameterized Job Summary"
+		}
+		s.title("%s", title)
 		s.table([]string{"Pending", "Running", "Dead"}, [][]string{{text(c.Pending), text(c.Running), text(c.Dead)}})
 	}
 	jobs, _, err := s.client.Jobs(ctx, &client.Query{Prefix: j.ID + "/"})
@@ -178,11 +182,15 @@ func (s *session) describeParent(ctx context.Context, j *model.Job) error {
 			rows = append(rows, []string{child.ID, stoppedStatus(child.Status, child.Stop), date(child.SubmitTime)})
 		}
 	}
+	title, none := "\nPreviously Launched Jobs", "\nNo instances of periodic job found"
+	if j.IsParameterized() {
+		title, none = "\nDispatched Jobs", "\nNo dispatched instances of parameterized job found"
+	}
 	if len(rows) == 0 {
-		s.printf("\nNo instances of this job have been started")
+		s.printf("%s", none)
 		return nil
 	}
-	s.title("\nJobs started from this one")
+	s.title("%s", title)
 	s.table([]string{"ID", "Status", "Submit Date"}, rows)
 	return nil
 }

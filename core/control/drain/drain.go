@@ -182,7 +182,7 @@ func (w *work) left(n *model.Node) (service, batch, system []*model.Allocation) 
 // jobType is that of the version that the alloc runs; a job that was purged
 // counts as a service: its allocs are stopped, not waited for.
 func (w *work) jobType(a *model.Allocation) string {
-	if j := w.in.View.JobByVersion(a.Namespace, a.JobID, a.JobVersion); j != nil {
+	if j := w.in.View.JobOf(a); j != nil {
 		return j.Type
 	}
 	if j := w.in.View.JobByID(a.Namespace, a.JobID); j != nil {

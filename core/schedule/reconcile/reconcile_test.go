@@ -259,10 +259,90 @@ func TestSysbatchRunsOncePerNodeToItsEnd(t *testing.T) {
 
 func TestASystemAllocThatEndedIsStartedAgain(t *testing.T) {
 	b := newBench("system", 1)
-	b.alloc("a", 0, "n1").ClientStatus = model.AllocClientStatusFailed
+	b.alloc("a", 0, "n1").ClientStatus = model.AllocClientStatusComplete
 	b.alloc("b", 0, "n2")
 	b.alloc("c", 0, "n3")
 	expect(t, reconcile.System(b.Input, b.nodeList()), "place j.g[0] v0 on n1 after a")
+}
+
+func TestASystemAllocThatFailedStaysFailedUntilTheJobOrItsNodeChanges(t *testing.T) {
+	fresh := func() (*bench, *model.Allocation) {
+		b := newBench("system", 1)
+		a := b.alloc("a", 0, "n1")
+		a.ClientStatus = model.AllocClientStatusFailed
+		b.alloc("b", 0, "n2")
+		b.alloc("c", 0, "n3")
+		return b, a
+	}
+	b, a := fresh()
+	expect(t, reconcile.System(b.Input, b.nodeList()))
+	n := *b.nodes["n1"]
+	b.nodes["n1"] = &n
+	n.Status = model.NodeStatusInit // its agent was started again
+	expect(t, reconcile.System(b.Input, b.nodeList()[1:]))
+	n.Status = model.NodeStatusReady
+	expect(t, reconcile.System(b.Input, b.nodeList()))
+	n.Status = model.NodeStatusDown
+	expect(t, reconcile.System(b.Input, b.nodeList()[1:]), "stop a: "+reconcile.DescNotNeeded)
+	a.DesiredStatus, n.Status = model.AllocDesiredStatusStop, model.NodeStatusReady
+	expect(t, reconcile.System(b.Input, b.nodeList()), "place j.g[0] v0 on n1")
+
+	b, a = fresh()
+	yes := true
+	a.DesiredTransition.ForceReschedule = &yes
+	expect(t, reconcile.System(b.Input, b.nodeList()), "place j.g[0] v0 on n1 after a")
+
+	b, _ = fresh()
+	b.version(func(j *model.Job) { j.TaskGroups[0].RestartPolicy = &model.RestartPolicy{Attempts: 3} })
+	expect(t, reconcile.System(b.Input, b.nodeList()), "place j.g[0] v1 on n1 after a", "update b to v1 in place", "update c to v1 in place")
+}
+
+func TestASystemRollOutIsNotDoneWhileOneOfItFailed(t *testing.T) {
+	b := rollout(t)
+	b.Deployment = reconcile.System(b.Input, b.nodeList()).Deployment
+	b.Allocs = nil
+	a := b.alloc("b1", 0, "n1")
+	a.DeploymentID, a.ClientStatus = b.Deployment.ID, model.AllocClientStatusFailed
+	if r := reconcile.System(b.Input, b.nodeList()[:1]); len(r.DeploymentUpdates) != 0 || len(r.Place) != 0 {
+		t.Errorf("updates of the deployment: %+v, %d placed", r.DeploymentUpdates, len(r.Place))
+	}
+}
+
+func TestOnANodeThatTakesNoWorkASystemAllocKeepsItsVersion(t *testing.T) {
+	for name, edit := range map[string]func(*model.Job){"destructive": env("2"), "in place": func(j *model.Job) { j.TaskGroups[0].RestartPolicy = &model.RestartPolicy{} }} {
+		b := newBench("system", 1)
+		b.alloc("a", 0, "n1")
+		b.nodes["n1"].SchedulingEligibility = "ineligible"
+		b.version(edit)
+		if got := told(reconcile.System(b.Input, nil)); len(got) != 0 {
+			t.Errorf("%s: it does %q", name, got)
+		}
+		b.nodes["n1"].SchedulingEligibility = "eligible"
+		if got := told(reconcile.System(b.Input, b.nodeList()[:1])); len(got) != 1 {
+			t.Errorf("%s, when the node takes work again: it does %q", name, got)
+		}
+	}
+}
+
+func TestNothingOfAPurgedJobCountsForTheNextOfItsName(t *testing.T) {
+	for _, kind := range []string{"service", "batch", "system", "sysbatch"} {
+		b := newBench(kind, 1)
+		b.alloc("lives", 0, "n1")
+		b.failed("failed", time.Second)
+		b.alloc("done", 0, "n1").ClientStatus = model.AllocClientStatusComplete
+		j := b.Job.Copy()
+		j.CreateIndex = 100
+		b.Job, b.jobs = j, []*model.Job{j}
+		want := []string{"stop lives: " + reconcile.DescNotNeeded, "stop failed: " + reconcile.DescNotNeeded}
+		r := reconcile.Service(b.Input)
+		if kind == "system" || kind == "sysbatch" {
+			r = reconcile.System(b.Input, b.nodeList()[:1])
+			want = append(want, "place j.g[0] v0 on n1")
+		} else {
+			want = append(want, "place j.g[0] v0")
+		}
+		expect(t, r, want...)
+	}
 }
 
 func TestSystemAllocsLeaveNodesThatAreNoMoreFeasible(t *testing.T) {

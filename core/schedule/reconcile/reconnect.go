@@ -58,7 +58,7 @@ func (r *run) reunite(s *slots, as []*model.Allocation) {
 			}
 		}
 	}
-	done := slices.IndexFunc(as, func(a *model.Allocation) bool { return r.done(a) && !r.outdated(a) })
+	done := slices.IndexFunc(as, func(a *model.Allocation) bool { return r.done(a) && !r.givenUp(a) })
 	switch {
 	case done >= 0:
 		holder = as[done]

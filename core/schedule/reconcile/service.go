@@ -29,8 +29,9 @@ func Service(in Input) *Result {
 		r.stopEverything()
 		return r.res
 	}
+	r.stopFormer()
 	r.openDeployment()
-	groups := byGroup(in.Allocs)
+	groups := byGroup(r.Allocs)
 	for _, tg := range in.Job.TaskGroups {
 		r.group(tg, groups[tg.Name])
 		delete(groups, tg.Name)
@@ -74,10 +75,32 @@ func (r *run) stopIfLive(a *model.Allocation, desc string) {
 // purged job is wanted any more, and no failure outlives it.
 func (r *run) stopEverything() {
 	for _, a := range r.Allocs {
-		r.stopIfLive(a, DescNotNeeded)
-		if a.ClientStatus == model.AllocClientStatusFailed && !a.ServerTerminalStatus() {
-			r.stop(a, DescNotNeeded, "")
+		r.end(a)
+	}
+}
+
+// stopFormer ends what is left of a purged job of the same name and leaves it
+// out of everything else: its versions and names are not those of this job.
+func (r *run) stopFormer() {
+	if !slices.ContainsFunc(r.Allocs, func(a *model.Allocation) bool { return !r.Job.Owns(a) }) {
+		return
+	}
+	own := make([]*model.Allocation, 0, len(r.Allocs))
+	for _, a := range r.Allocs {
+		if r.Job.Owns(a) {
+			own = append(own, a)
+		} else {
+			r.end(a)
 		}
+	}
+	r.Allocs = own
+}
+
+// end stops an alloc that lives or has failed.
+func (r *run) end(a *model.Allocation) {
+	r.stopIfLive(a, DescNotNeeded)
+	if a.ClientStatus == model.AllocClientStatusFailed && !a.ServerTerminalStatus() {
+		r.stop(a, DescNotNeeded, "")
 	}
 }
 
@@ -180,18 +203,25 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 	r.pending = true
 	want := ds.DesiredCanaries - len(s.canaries)
 	if len(up.destructive) == 0 { // nothing left to try the new version against
-		want = min(want, len(s.movedCanaries))
+		want = min(want, len(s.movedCanaries)+len(s.failedCanary))
 	}
 	if want <= 0 || r.halted() {
 		return true
 	}
 	for i := range want {
 		p := Placement{Job: r.Job, Group: tg, Canary: true, Deployment: r.join(tg)}
-		if i < len(s.movedCanaries) {
+		switch failed := i - len(s.movedCanaries); {
+		case failed < 0:
 			p.Previous = s.movedCanaries[i]
 			p.Name = p.Previous.Name
 			u.Migrate++
-		} else {
+		case failed < len(s.failedCanary):
+			p.Previous, p.Reschedule = s.failedCanary[failed], true
+			p.Name = p.Previous.Name
+			r.stop(p.Previous, DescRescheduled, "")
+			u.Place++
+			u.Stop++
+		default:
 			p.Name = s.canaryName(r.Job, tg, i+len(s.canaries))
 			u.Canary++
 		}

@@ -22,6 +22,7 @@ type slots struct {
 	canaries      []*model.Allocation // of the current deployment, beside the count
 	oldCanaries   []*model.Allocation // of a version that was given up
 	movedCanaries []*model.Allocation // stopped because they migrate; the next canaries take their places
+	failedCanary  []*model.Allocation // to be replaced now, within the deployment's progress deadline
 }
 
 type leaver struct {
@@ -106,29 +107,47 @@ func (r *run) sortEnded(s *slots, a *model.Allocation) {
 	case outdated:
 		// the new version has its own tries: the place is free
 	case r.isCanary(a):
-		s.canaries = append(s.canaries, a) // a failed canary fails its deployment; no other is tried
+		r.sortFailedCanary(s, a)
+	case r.retryNow(s.tg, a):
+		s.leaving = append(s.leaving, &leaver{alloc: a, desc: DescRescheduled, reschedule: true})
 	default:
-		r.sortFailed(s, a)
+		s.kept = append(s.kept, a)
+		r.counts(a.TaskGroup).Ignore++
 	}
 }
 
-func (r *run) sortFailed(s *slots, a *model.Allocation) {
-	u := r.counts(a.TaskGroup)
-	at, ok := NextReschedule(s.tg.ReschedulePolicy, a)
-	now := a.DesiredTransition.ShouldForceReschedule() || ok && !at.After(r.Now)
-	switch {
-	case now && (a.DesiredTransition.ShouldForceReschedule() || !r.heldByDeployment(a)):
-		s.leaving = append(s.leaving, &leaver{alloc: a, desc: DescRescheduled, reschedule: true})
-		return
-	case ok && at.After(r.Now) && a.FollowupEvalID == "":
+// retryNow reports whether a failed alloc is replaced now. One that is to be
+// replaced later gets a follow-up evaluation.
+func (r *run) retryNow(tg *model.TaskGroup, a *model.Allocation) bool {
+	if a.DesiredTransition.ShouldForceReschedule() {
+		return true
+	}
+	at, ok := NextReschedule(tg.ReschedulePolicy, a)
+	if ok && !at.After(r.Now) {
+		return !r.heldByDeployment(a)
+	}
+	if ok && a.FollowupEvalID == "" {
 		r.res.Changed = append(r.res.Changed, model.AllocChange{
 			Kind: model.AllocSetFollowUp, AllocID: a.ID,
 			FollowupEvalID: r.followUp(at, model.EvalTriggerAllocReschedule, DescFollowUp),
 		})
-		u.RescheduleLater++
+		r.counts(a.TaskGroup).RescheduleLater++
 	}
-	s.kept = append(s.kept, a)
-	u.Ignore++
+	return false
+}
+
+// sortFailedCanary has a canary replaced by its reschedule policy as long as its
+// deployment runs. When the progress deadline ends that, no canary is left.
+func (r *run) sortFailedCanary(s *slots, a *model.Allocation) {
+	switch {
+	case !r.ofThisVersion(r.Deployment) || r.Deployment.ID != a.DeploymentID || !r.Deployment.Active():
+		// history
+	case r.Deployment.Status != model.DeploymentStatusPaused && r.retryNow(s.tg, a):
+		s.failedCanary = append(s.failedCanary, a)
+	default:
+		s.canaries = append(s.canaries, a)
+		r.counts(a.TaskGroup).Ignore++
+	}
 }
 
 // heldByDeployment reports whether a failed alloc is not replaced because its

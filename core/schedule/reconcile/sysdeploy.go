@@ -93,9 +93,11 @@ func (r *run) handOut() {
 	}
 }
 
-// allHealthy reports whether every alloc of the deployment that lives is healthy.
+// allHealthy reports whether every alloc of the deployment that is wanted lives
+// and is healthy: one that failed holds its node and is neither.
 func (r *run) allHealthy() bool {
 	return !slices.ContainsFunc(r.Allocs, func(a *model.Allocation) bool {
-		return a.DeploymentID == r.current.ID && !a.TerminalStatus() && !a.DeploymentStatus.IsHealthy()
+		wanted := a.DeploymentID == r.current.ID && !a.ServerTerminalStatus() && a.NextAllocation == ""
+		return wanted && (a.ClientTerminalStatus() || !a.DeploymentStatus.IsHealthy())
 	})
 }

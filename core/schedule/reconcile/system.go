@@ -19,8 +19,9 @@ func System(in Input, nodes []*model.Node) *Result {
 		r.stopEverything()
 		return r.res
 	}
+	r.stopFormer()
 	r.openSystemDeployment(nodes)
-	groups := byGroup(in.Allocs)
+	groups := byGroup(r.Allocs)
 	for _, tg := range in.Job.TaskGroups {
 		r.systemGroup(tg, groups[tg.Name], nodes)
 		delete(groups, tg.Name)
@@ -47,10 +48,13 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 				previous[a.NodeID] = a
 			}
 		case a.ClientTerminalStatus():
-			if r.Job.Type == model.JobTypeSysBatch && !r.givenUp(a) {
+			switch {
+			case a.NextAllocation != "": // replaced already
+			case r.holdsNode(tg, a):
 				held[a.NodeID] = true
 				u.Ignore++
-			} else {
+				live = append(live, a)
+			default:
 				previous[a.NodeID] = a
 			}
 		case tg.Count == 0:
@@ -85,6 +89,26 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 	r.replaceOutdated(tg, outdated, live, placed, u)
 }
 
+// holdsNode reports whether an alloc that ended keeps its node: sysbatch work
+// that was done, and what failed, whose restart policy was its only retry. A
+// failure holds it until somebody forces a replacement, the job has a new
+// version, or the node goes away, drains or fits no more.
+func (r *run) holdsNode(tg *model.TaskGroup, a *model.Allocation) bool {
+	switch {
+	case tg.Count == 0 || a.DesiredTransition.ShouldForceReschedule():
+		return false
+	case r.Job.Type == model.JobTypeSysBatch:
+		return !r.givenUp(a)
+	case a.ClientStatus != model.AllocClientStatusFailed || a.JobVersion != r.Job.Version:
+		return false
+	}
+	if n := r.Node(a.NodeID); n == nil || n.TerminalStatus() || n.DrainStrategy != nil || !r.Feasible(tg, n) {
+		r.stop(a, DescNotNeeded, "")
+		return false
+	}
+	return true
+}
+
 // systemAlloc decides about one running alloc and reports whether it keeps its
 // node, and whether it is to be replaced there by one of the new version.
 func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.DesiredUpdates) (keeps, outdated bool) {
@@ -106,7 +130,7 @@ func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.Des
 		r.stop(a, DescNotNeeded, "")
 		u.Stop++
 		return true, false
-	case a.JobVersion == r.Job.Version:
+	case a.JobVersion == r.Job.Version, !n.Ready(): // nothing is changed on a node that takes no work
 		u.Ignore++
 		return true, false
 	case SameRuntime(r.jobOf(a), r.Job, tg.Name):

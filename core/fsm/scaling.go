@@ -1,0 +1,34 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fsm
+
+import (
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// ScaleJob registers a job with another count of a group and keeps the event of
+// it, or keeps a message about the group. A scaling that is refused leaves no event.
+type ScaleJob struct {
+	Namespace string
+	JobID     string
+	Group     string
+	Event     *model.ScalingEvent
+	Register  *UpsertJob // nil: a message only
+}
+
+func (*ScaleJob) kind() byte { return kindScaleJob }
+
+func (c *ScaleJob) apply(tx *state.Tx) error {
+	if c.Event == nil {
+		return errdefs.InvalidArgumentf("a scaling without an event")
+	}
+	if c.Register != nil {
+		if err := c.Register.apply(tx); err != nil {
+			return err
+		}
+	}
+	return tx.AddScalingEvent(c.Namespace, c.JobID, c.Group, c.Event)
+}

@@ -1,0 +1,51 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"maps"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// maxScalingEvents is how many events of a group are kept.
+const maxScalingEvents = 20
+
+// ScalingEvents returns what is kept of the scalings of a job by group, newest first.
+func (v *View) ScalingEvents(ns, id string) map[string][]*model.ScalingEvent {
+	row := v.t.jobs.get(JobKey(ns, id))
+	if row.current() == nil {
+		return nil
+	}
+	return row.Scaling
+}
+
+// AddScalingEvent keeps an event of a group. The transaction owns e from now on.
+func (tx *Tx) AddScalingEvent(ns, id, group string, e *model.ScalingEvent) error {
+	row := tx.t.jobs.get(JobKey(ns, id))
+	job := row.current()
+	if job == nil {
+		return jobNotFound(ns, id)
+	}
+	e.CreateIndex = tx.index
+	next := *row
+	next.Scaling = maps.Clone(row.Scaling)
+	if next.Scaling == nil {
+		next.Scaling = map[string][]*model.ScalingEvent{}
+	}
+	maps.DeleteFunc(next.Scaling, func(name string, _ []*model.ScalingEvent) bool { return job.LookupTaskGroup(name) == nil })
+	events := append([]*model.ScalingEvent{e}, next.Scaling[group]...)
+	next.Scaling[group] = events[:min(len(events), maxScalingEvents)]
+	tx.t.jobs.put(&next)
+	record(tx, numScalingEvents, nil, &ScalingOf{Namespace: ns, JobID: id, Group: group, Event: e})
+	return nil
+}
+
+// ScalingOf says in a Change which group an event is about.
+type ScalingOf struct {
+	Namespace string
+	JobID     string
+	Group     string
+	Event     *model.ScalingEvent
+}
