@@ -143,7 +143,7 @@ func fieldsOfGroup() []Field {
 		{Name: "VolumeRequest.AccessMode", Warn: "access_mode of volume"},
 		{Name: "VolumeRequest.AttachmentMode", Warn: "attachment_mode of volume"},
 		{Name: "VolumeRequest.MountOptions", Warn: "mount_options of volume"},
-		{Name: "VolumeRequest.PerAlloc", Warn: "per_alloc of volume", Refuse: "allocs that each need a volume of their own would share one or find none; use a group for each volume, with its own source"},
+		{Name: "VolumeRequest.PerAlloc", By: "core/schedule/feasible", Warn: "per_alloc of volume", Refuse: "allocs that each need a volume of their own would share one or find none; use a group for each volume, with its own source"},
 	}
 }
 

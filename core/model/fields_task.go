@@ -93,7 +93,7 @@ func fieldsOfResources() []Field {
 		{Name: "NetworkResource.Mode", By: "core/schedule/feasible", Warn: "network mode %v", When: ofItsOwn},
 		{Name: "NetworkResource.Device", Warn: "device of network"},
 		{Name: "NetworkResource.CIDR", Warn: "cidr of network"},
-		{Name: "NetworkResource.IP", Warn: "ip of network"},
+		{Name: "NetworkResource.IP", By: "core/schedule/feasible", Warn: "ip of network"},
 		{Name: "NetworkResource.Hostname", Warn: "hostname of network"},
 		{Name: "NetworkResource.MBits", Warn: "mbits of network"},
 		{Name: "NetworkResource.DNS", By: "core/agent/alloc", Warn: "dns of the network of a task (use the group's)", When: inTask},

@@ -86,6 +86,25 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+func TestOperatorsAreToldOfPortsThatAreOpenToEverybody(t *testing.T) {
+	answers := map[string]string{
+		"GET /v1/agent/self":                  `{"stats":{"doors":{"http":"anybody can do it"}}}`,
+		"GET /v1/agent/members":               `{"Members":[]}`,
+		"GET /v1/status/leader":               `"a:1"`,
+		"GET /v1/operator/raft/configuration": `{"Servers":[]}`,
+		"GET /v1/operator/autopilot/health":   `{"Healthy":true}`,
+	}
+	for _, line := range []string{"server members", "operator raft list-peers", "operator autopilot health"} {
+		r := newFake(t, answers).at(t, nil, strings.Fields(line)...)
+		if r.code != 0 || !strings.Contains(r.err, "Warning: anybody can do it") {
+			t.Errorf("%s: exit code %d, %q", line, r.code, r.err)
+		}
+	}
+	if r := newFake(t, answers).at(t, nil, "agent-info"); !strings.Contains(r.out, "http = anybody can do it") {
+		t.Errorf("agent-info: %q", r.out)
+	}
+}
+
 func TestColoursAppearOnlyWhereTheyAreWanted(t *testing.T) {
 	for name, c := range map[string]struct {
 		terminal bool
