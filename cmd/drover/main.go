@@ -8,9 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -33,7 +31,7 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	commands := command.All(command.IO{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: environment(), Context: ctx, Version: version, Open: open,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: environment(), Context: ctx, Version: version,
 		Terminal: term.IsTerminal(int(os.Stdout.Fd())), InTerminal: term.IsTerminal(int(os.Stdin.Fd())),
 		LogCollector: daemon.LogCollector(),
 	})
@@ -76,20 +74,4 @@ func environment() map[string]string {
 		}
 	}
 	return env
-}
-
-// open shows a page in the browser of the machine.
-func open(url string) error {
-	opener := []string{"xdg-open"}
-	switch runtime.GOOS {
-	case "darwin":
-		opener = []string{"open"}
-	case "windows":
-		opener = []string{"rundll32", "url.dll,FileProtocolHandler"}
-	}
-	cmd := exec.Command(opener[0], append(opener[1:], url)...)
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("no browser can be started: %w", err)
-	}
-	return cmd.Process.Release()
 }

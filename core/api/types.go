@@ -192,6 +192,10 @@ type AgentSelf struct {
 	Stats  map[string]map[string]string `json:"stats"`
 }
 
+// StatsDoors is the group of AgentSelf.Stats that says which ports are open beyond
+// the machine to who has no certificate, by name; it is absent where none is.
+const StatsDoors = "doors"
+
 // AgentHealth is nil for a side that does not run here.
 type AgentHealth struct {
 	Client *HealthStatus `json:"client,omitempty"`

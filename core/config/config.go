@@ -4,8 +4,8 @@
 // Package config owns the agent's configuration: its files (HCL and JSON, single
 // or in folders), how they are merged, their defaults and what is wrong with
 // them. Keys are those of the reference. A key that is known but not acted on
-// yet is a warning that names it; an unknown key is an error that names its
-// file and line. cmd/drover imports it.
+// yet is a warning that names it, or an error where somebody would rely on it; an
+// unknown key is an error that names its file and line. cmd/drover imports it.
 package config
 
 import (
@@ -91,7 +91,6 @@ type Client struct {
 	// ChrootEnv is what isolated tasks see of the machine: its path = path in the task.
 	ChrootEnv         Strings      `json:"chroot_env,omitempty"`
 	NetworkInterface  string       `json:"network_interface,omitempty"`
-	NetworkSpeed      int          `json:"network_speed,omitempty"`
 	CPUTotalCompute   int          `json:"cpu_total_compute,omitempty"`
 	MemoryTotalMB     int          `json:"memory_total_mb,omitempty"`
 	DiskTotalMB       int          `json:"disk_total_mb,omitempty"`

@@ -58,7 +58,7 @@ func TestLaterFilesOfAFolderWin(t *testing.T) {
 
 func TestKnownButUnusedKeysAreNamedAndUnknownOnesRefused(t *testing.T) {
 	c := config.Defaults()
-	if err := c.Merge("x.hcl", []byte(`acl { enabled = true }`)); err != nil {
+	if err := c.Merge("x.hcl", []byte(`acl { token_ttl = "30s" }`)); err != nil {
 		t.Fatal(err)
 	}
 	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "x.hcl: acl is not acted on yet") {
@@ -68,6 +68,37 @@ func TestKnownButUnusedKeysAreNamedAndUnknownOnesRefused(t *testing.T) {
 		if err := config.Defaults().Merge("x.hcl", []byte(text)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "x.hcl") {
 			t.Errorf("%s: got %v, want an invalid argument that names the file", text, err)
 		}
+	}
+}
+
+func TestWhatMustNotBeIgnoredStopsTheStart(t *testing.T) {
+	for text, word := range map[string]string{
+		`acl { enabled = true }`:                                        "acl.enabled",
+		`{"acl":[{"enabled":true}]}`:                                    "acl.enabled",
+		"server {\nclient_introduction { enforcement = \"strict\" }\n}": "server.client_introduction.enforcement",
+		`audit { enabled = true }`:                                      "audit.enabled",
+		`keyring "awskms" { active = true }`:                            "keyring",
+	} {
+		err := config.Defaults().Merge("x.hcl", []byte(text))
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "x.hcl: "+word+" cannot be kept: ") {
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
+	for _, text := range []string{`acl { enabled = false }`, `keyring "aead" { active = true }`, "server {\nclient_introduction { enforcement = \"none\" }\n}"} {
+		if err := config.Defaults().Merge("x.hcl", []byte(text)); err != nil {
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
+}
+
+func TestOptionsThatNothingReadsAreNamed(t *testing.T) {
+	c := config.Defaults()
+	if err := c.Merge("x.hcl", []byte("client {\noptions = { \"driver.denylist\" = \"exec\", \"user.denylist\" = \"root\", \"plugin.*.pids\" = \"9\" }\nnetwork_speed = 10\n}")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`x.hcl: client.network_speed is not acted on yet`, `x.hcl: client.options "driver.denylist" is not acted on yet`}
+	if !slices.Equal(c.Warnings, want) {
+		t.Errorf("got %q, want %q", c.Warnings, want)
 	}
 }
 

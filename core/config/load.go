@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sort"
 	"strings"
 
@@ -89,6 +88,9 @@ func (c *Config) loadFile(path string) error {
 func (c *Config) Merge(name string, src []byte) error {
 	tree, err := parseTree(name, src)
 	if err != nil {
+		return err
+	}
+	if err := refuseDangerous(name, tree); err != nil {
 		return err
 	}
 	c.Warnings = append(c.Warnings, dropUnused(name, tree)...)
@@ -195,65 +197,4 @@ func bodyTree(body *hclsyntax.Body, depth int) (map[string]any, hcl.Diagnostics)
 		}
 	}
 	return out, diags
-}
-
-// unused are keys of the reference that are read but not acted on yet.
-var unused = map[string][]string{
-	"": {
-		"log_rotate_duration", "log_rotate_bytes", "log_rotate_max_files", "enable_syslog", "syslog_facility", "disable_update_check",
-		"disable_anonymous_signature", "ui", "sentinel", "autopilot", "audit", "reporting", "keyring", "eventlog", "rpc",
-		"acl", "consul", "vault",
-	},
-	"client": {
-		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
-		"cpu_disable_dmidecode", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid",
-		"cni_path", "cni_config_dir", "bridge_network_name", "bridge_network_subnet", "bridge_network_subnet_ipv6",
-		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent", "nomad_service_discovery",
-		"users", "log_file", "fingerprint",
-	},
-	"server": {
-		"authoritative_region", "client_introduction", "protocol_version", "raft_protocol", "raft_multiplier", "enabled_schedulers",
-		"csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
-		"acl_token_gc_threshold", "root_key_gc_interval", "root_key_gc_threshold", "root_key_rotation_threshold",
-		"max_heartbeats_per_second", "failover_heartbeat_ttl", "start_join", "retry_join", "retry_max", "retry_interval",
-		"rejoin_after_leave", "non_voting_server", "redundancy_zone", "upgrade_version", "encrypt", "server_join",
-		"default_scheduler_config", "plan_rejection_tracker", "plan_apply_pipeline", "enable_event_broker", "event_buffer_size",
-		"license_path", "search", "deploy_query_rate_limit", "raft_logstore", "raft_boltdb", "raft_snapshot_interval",
-		"job_tracked_versions", "oidc_issuer",
-		"start_timeout", "log_file", "non_production",
-	},
-	"client.template":    {"consul_retry", "vault_retry", "vault_default_lease_duration", "use_client_consul_token"},
-	"client.server_join": {"retry_max"},
-	"tls":                {"rpc_upgrade_mode", "tls_cipher_suites"},
-	"limits":             {"https_handshake_timeout", "rpc_handshake_timeout", "rpc_max_conns_per_client"},
-	"telemetry": {
-		"disable_quota_utilization_metrics",
-		"disable_rpc_rate_metrics_labels", "disable_allocation_hook_metrics", "circonus_api_token", "circonus_api_app",
-		"circonus_api_url", "circonus_submission_interval", "circonus_submission_url", "circonus_check_id",
-		"circonus_check_force_metric_activation", "circonus_check_instance_id", "circonus_check_search_tag", "circonus_check_tags",
-		"circonus_check_display_name", "circonus_broker_id", "circonus_broker_select_tag",
-	},
-}
-
-// dropUnused takes the keys that are not acted on out of the tree and returns a
-// warning for each.
-func dropUnused(file string, tree map[string]any) []string {
-	var out []string
-	for section, keys := range unused {
-		at, prefix := tree, ""
-		if section != "" {
-			for part := range strings.SplitSeq(section, ".") {
-				at, _ = at[part].(map[string]any) // nil, where there is none, has no keys
-			}
-			prefix = section + "."
-		}
-		for key := range at {
-			if slices.Contains(keys, key) {
-				out = append(out, fmt.Sprintf("%s: %s%s is not acted on yet", file, prefix, key))
-				delete(at, key)
-			}
-		}
-	}
-	sort.Strings(out)
-	return out
 }

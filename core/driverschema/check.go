@@ -91,6 +91,7 @@ func (r *report) task(g *model.TaskGroup, t *model.Task) {
 		problems := schema.ProblemsOf(b.Task.Validate(t.Config))
 		if len(problems) == 0 {
 			r.Ignored = append(r.Ignored, b.ignored(g, t)...)
+			r.Problems = append(r.Problems, b.opensNetwork(g, t)...)
 			return
 		}
 		if i == 0 {

@@ -157,3 +157,17 @@ func TestWhatTheDriverWillNotActOnIsSaid(t *testing.T) {
 	plain.TaskGroups[0].Tasks[0].LogConfig = &model.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10}
 	same(t, driverschema.Check(plain, with(unable)).Ignored)
 }
+
+func TestAJobWithoutANetworkIsRefusedWhereNoDriverKeepsItOff(t *testing.T) {
+	j := job(task(map[string]any{"command": "x"}))
+	j.TaskGroups[0].Networks = []*model.NetworkResource{{Mode: "none"}}
+	open := shell()
+	open.Capabilities = driverschema.Capabilities{NetworkModes: []string{"host", "group"}}
+	same(t, driverschema.Check(j, with(open)).Problems,
+		`task group "web" -> network[0].mode: task "server": driver "shell" cannot keep its tasks off the network: mode "none" is not possible with it yet; use a driver that can, such as docker, or leave it out`)
+	closed := shell()
+	closed.Capabilities = driverschema.Capabilities{NetworkModes: []string{"host", "none"}}
+	if r := driverschema.Check(j, with(closed)); len(r.Problems) > 0 {
+		t.Errorf("a driver that can: %v", r.Problems)
+	}
+}

@@ -141,9 +141,7 @@ func (n *notes) networks(modes []string, g *model.TaskGroup) {
 	for i, network := range g.Networks {
 		can := true
 		switch mode := network.Mode; mode {
-		case "", "host":
-		case "none":
-			can = slices.Contains(modes, "none")
+		case "", "host", "none": // for "none" see opensNetwork
 		default: // bridge, cni/NAME: a namespace that the node makes, or the driver itself
 			can = slices.Contains(modes, "group") || slices.Contains(modes, "task")
 		}
@@ -152,4 +150,17 @@ func (n *notes) networks(modes []string, g *model.TaskGroup) {
 			n.ofGroup()
 		}
 	}
+}
+
+// opensNetwork finds groups that want no network where the driver would give
+// their task one: nobody else keeps it from them yet.
+func (b *Body) opensNetwork(g *model.TaskGroup, t *model.Task) []Finding {
+	n := &notes{at: Finding{Group: g.Name, Task: t.Name, Driver: b.Driver}}
+	for i, network := range g.Networks {
+		if network.Mode == "none" && !slices.Contains(b.Capabilities.NetworkModes, "none") {
+			n.addf(fmt.Sprintf("network[%d].mode", i), "driver %q cannot keep its tasks off the network: mode \"none\" is not possible with it yet; use a driver that can, such as docker, or leave it out", b.Driver)
+			n.ofGroup()
+		}
+	}
+	return n.findings
 }

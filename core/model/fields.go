@@ -15,6 +15,7 @@ import (
 const (
 	ReadBack = "(read back)" // data for people and for other programs, which the API shows
 	Servers  = "(servers)"   // the servers set it; what a client sends is not looked at
+	Around   = "(around)"    // the warning of the block around it covers it
 )
 
 // Field says what becomes of one field of a job. The table of all of them is
@@ -24,7 +25,7 @@ type Field struct {
 	// Name is the field as "Type.Field".
 	Name string
 	// By is who acts on it: a package as "core/agent/alloc", a function of this
-	// package as "core/model.IsEmpty", ReadBack or Servers. It is empty where
+	// package as "core/model.IsEmpty", ReadBack, Servers or Around. It is empty where
 	// nobody does: then Warn or Refuse says so, and fields below need no rows.
 	By string
 	// Warn names what is not acted on, in the words of a job file; a %v in it is
@@ -171,14 +172,14 @@ func (w *fieldWalk) say(row *Field, at Place, names []string) {
 	if w.places[what] == nil {
 		w.order = append(w.order, what)
 	}
-	w.places[what] = append(w.places[what], elements(at.Value, place, row)...)
+	w.places[what] = append(w.places[what], elements(at.Value, place)...)
 }
 
-// elements are the places of the parts of a field that nobody acts on, by their
+// elements are the places of the parts of a field, by their
 // names where they have some: those of services are web/http and web/admin.
-func elements(value any, place string, row *Field) []string {
+func elements(value any, place string) []string {
 	v := reflect.ValueOf(value)
-	if row.By != "" || v.Kind() != reflect.Slice {
+	if v.Kind() != reflect.Slice {
 		return []string{place}
 	}
 	var out []string

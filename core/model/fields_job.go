@@ -11,7 +11,7 @@ import (
 // JobFields is what becomes of each field of a job. Whoever makes a field work
 // changes its row in the same commit.
 func JobFields() []Field {
-	return slices.Concat(fieldsOfJob(), fieldsOfPlacement(), fieldsOfGroup(), fieldsOfRollout(), fieldsOfTask(), fieldsOfResources(), fieldsOfFiles())
+	return slices.Concat(fieldsOfJob(), fieldsOfPlacement(), fieldsOfGroup(), fieldsOfRollout(), fieldsOfTask(), fieldsOfResources(), fieldsOfFiles(), fieldsOfServices())
 }
 
 func fieldsOfJob() []Field {
@@ -109,7 +109,7 @@ func fieldsOfGroup() []Field {
 		{Name: "TaskGroup.Scaling", By: "core/endpoint"},
 		{Name: "TaskGroup.Tasks", By: "core/agent/alloc"},
 		{Name: "TaskGroup.Networks", By: "core/schedule/feasible"},
-		{Name: "TaskGroup.Services", Warn: "services and their checks"},
+		{Name: "TaskGroup.Services", By: "core/agent/alloc", Warn: partOfServices},
 		{Name: "TaskGroup.Volumes", By: "core/schedule/feasible"},
 		{Name: "TaskGroup.Consul", Warn: "consul"},
 		{Name: "TaskGroup.Meta", By: "core/agent/taskenv"},
@@ -143,7 +143,7 @@ func fieldsOfGroup() []Field {
 		{Name: "VolumeRequest.AccessMode", Warn: "access_mode of volume"},
 		{Name: "VolumeRequest.AttachmentMode", Warn: "attachment_mode of volume"},
 		{Name: "VolumeRequest.MountOptions", Warn: "mount_options of volume"},
-		{Name: "VolumeRequest.PerAlloc", Warn: "per_alloc of volume", Refuse: "allocs that each need a volume of their own would share one or find none; use a group for each volume, with its own source"},
+		{Name: "VolumeRequest.PerAlloc", By: "core/schedule/feasible", Warn: "per_alloc of volume", Refuse: "allocs that each need a volume of their own would share one or find none; use a group for each volume, with its own source"},
 	}
 }
 

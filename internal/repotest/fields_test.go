@@ -5,9 +5,11 @@ package repotest_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/jobspec"
 	"github.com/drover-project/drover/core/model"
 )
@@ -42,7 +44,10 @@ func TestEveryFieldOfAJobIsActedOnOrNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, r := range rows {
-		if r.By != "" && r.By != model.ReadBack && r.By != model.Servers && !acts("core/model", readers[name], r.By) {
+		if i := slices.IndexFunc(readers[name], carriesOut); r.By == "" && i >= 0 {
+			t.Errorf("%s is a warning, but %s reads it: say in its row what of it is acted on", name, readers[name][i].pkg)
+		}
+		if r.By != "" && r.By != model.ReadBack && r.By != model.Servers && r.By != model.Around && !acts("core/model", readers[name], r.By) {
 			t.Errorf("%s: %s does not read it; its readers are %v", name, r.By, readers[name])
 		}
 	}
@@ -88,6 +93,16 @@ func acts(owner string, readers []reader, by string) bool {
 	return false
 }
 
+// carriesOut reports whether a reader is of the packages that do what jobs ask for.
+func carriesOut(r reader) bool {
+	for _, room := range []string{"core/agent", "core/schedule", "core/control", "core/dispatch", "core/plan"} {
+		if r.pkg == room || strings.HasPrefix(r.pkg, room+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // folded are fields of drafts that become others when a job is made of them.
 var folded = map[string]string{
 	"Draft.Reschedule":         "the groups' reschedule",
@@ -98,7 +113,7 @@ var folded = map[string]string{
 	"ScalingPolicy.Namespace":  "target",
 	"LogConfig.Enabled":        "disabled",
 	"Service.CheckRestart":     "the checks' check_restart",
-	"ServiceCheck.Advertise":   "services, of which none is acted on, and of which the reference keeps none",
+	"ServiceCheck.Advertise":   "Consul alone, whose services are not acted on",
 	"ConsulProxy.ExposeConfig": "expose",
 }
 
@@ -137,4 +152,48 @@ func TestEveryFieldOfADraftReachesTheJob(t *testing.T) {
 			t.Errorf("%s is no field of a draft any more", name)
 		}
 	}
+}
+
+// checking are the functions of core/config that only check values; what they
+// read is not acted on by that. Who answers what an agent says of itself does not
+// act either.
+func checking(r reader) bool {
+	return r.pkg == "core/config" && (r.fun == "Finish" || r.fun == "durations" || strings.HasSuffix(strings.ToLower(r.fun), "problems")) ||
+		r.pkg == "cmd/drover/daemon" && r.file == "self.go"
+}
+
+// TestEveryKeyOfTheAgentIsActedOnOrNamed walks the types of the configuration:
+// each key is read by something that acts, or is a warning in core/config, and not both.
+func TestEveryKeyOfTheAgentIsActedOnOrNamed(t *testing.T) {
+	readers, err := fieldReaders("core/config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused := config.Unused()
+	var walk func(typ reflect.Type, prefix string)
+	walk = func(typ reflect.Type, prefix string) {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if tag == "-" {
+				continue
+			}
+			key, inner := prefix+tag, f.Type
+			for inner.Kind() == reflect.Map || inner.Kind() == reflect.Pointer {
+				inner = inner.Elem()
+			}
+			if inner.Kind() == reflect.Struct {
+				walk(inner, key+".")
+				continue
+			}
+			acted := slices.ContainsFunc(readers[typ.Name()+"."+f.Name], func(r reader) bool { return !checking(r) })
+			switch named := slices.Contains(unused, key); {
+			case !acted && !named:
+				t.Errorf("%s (%s.%s) is read by nothing that acts: make it work, or name it in core/config/keys.go", key, typ.Name(), f.Name)
+			case acted && named:
+				t.Errorf("%s is acted on: take it out of core/config/keys.go", key)
+			}
+		}
+	}
+	walk(reflect.TypeFor[config.Config](), "")
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // absent is a command of the reference that cannot do here what it does there:
-// it takes its arguments and flags, and says why and what to do instead.
+// it takes its arguments and flags, and says why and what to do instead. Help and
+// completion do not offer it (see Hidden).
 func absent(s spec, why string, flags func(fs *flag.FlagSet)) func() spec {
 	s.setup = func(fs *flag.FlagSet) run {
 		if flags != nil {
@@ -22,14 +23,14 @@ func absent(s spec, why string, flags func(fs *flag.FlagSet)) func() spec {
 	return func() spec { return s }
 }
 
-const noIdentities = "nodes have no identities that expire: a node proves itself by the secret in its data directory, and a new one joins by registering"
+const noIdentities = "this works once there is access control, which there is not yet: nodes have no identities that expire: a node proves itself by the secret in its data directory, and a new one joins by registering"
 
 // absentCommands are in the table so that scripts get a reason, not "unknown command".
 func absentCommands() map[string]func() spec {
 	return map[string]func() spec{
 		"alloc pause": absent(spec{
 			usage: "alloc pause [options] <allocation> <task>", synopsis: "Pauses tasks that run by a schedule; no task here does", min: 1, max: 2, takes: "allocs",
-		}, "no task has a schedule that could be paused: schedule blocks are of the reference's paid edition; stop the allocation or scale its group instead", func(fs *flag.FlagSet) {
+		}, "this works once schedule blocks of tasks are acted on, which they are not yet: stop the allocation or scale its group instead", func(fs *flag.FlagSet) {
 			fs.String("state", "", "The schedule state to set.")
 			fs.Bool("status", false, "Shows the schedule state.")
 			fs.String("task", "", "Only this task.")

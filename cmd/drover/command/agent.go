@@ -145,6 +145,9 @@ func configValidate() spec {
 				for _, line := range cfg.Warnings {
 					fmt.Fprintln(s.Err, s.paint("33", "Warning: "+line))
 				}
+				for _, door := range cfg.OpenDoors() {
+					fmt.Fprintln(s.Err, s.paint("33", "Warning: "+door.String()))
+				}
 				s.printf("Configuration is valid!")
 				return nil
 			}

@@ -68,11 +68,10 @@ const takesFiles = "files"
 type IO struct {
 	In         io.Reader
 	Out, Err   io.Writer
-	Terminal   bool                   // Out is a terminal
-	InTerminal bool                   // In is a terminal: questions can be asked
-	Env        map[string]string      // the environment
-	Context    context.Context        // ends when the user interrupts
-	Open       func(url string) error // shows a page in a browser; nil where there is none
+	Terminal   bool              // Out is a terminal
+	InTerminal bool              // In is a terminal: questions can be asked
+	Env        map[string]string // the environment
+	Context    context.Context   // ends when the user interrupts
 	Version    string
 	// LogCollector is the command that reads the logs of plugins built for Nomad.
 	LogCollector []string

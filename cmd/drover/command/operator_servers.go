@@ -35,6 +35,7 @@ func raftListPeers() spec {
 					rows = append(rows, []string{x.Node, x.ID, x.Address, state, text(x.Voter), x.RaftProtocol})
 				}
 				s.table([]string{"Node", "ID", "Address", "State", "Voter", "RaftProtocol"}, rows)
+				s.warnOfDoors(ctx)
 				return nil
 			}
 		},
@@ -86,6 +87,7 @@ func autopilotHealth() spec {
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error {
 				h, err := s.client.AutopilotHealth(ctx)
+				s.warnOfDoors(ctx)
 				return s.show(h, err, func() {
 					s.pairs("Healthy", text(h.Healthy), "FailureTolerance", text(h.FailureTolerance), "Leader", h.Leader)
 					s.printf("")

@@ -52,6 +52,7 @@ func serverMembers() spec {
 					rows = append(rows, row)
 				}
 				s.table(header, rows)
+				s.warnOfDoors(ctx)
 				if leaderErr != nil {
 					return fmt.Errorf("no leader is known: %w", leaderErr)
 				}

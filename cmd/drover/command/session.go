@@ -5,6 +5,7 @@ package command
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/ryanuber/columnize"
 
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
 )
 
@@ -187,6 +189,19 @@ func (s *session) printJSON(v any) error {
 func (s *session) warn(text string) {
 	if text != "" {
 		fmt.Fprintln(s.Err, s.paint("33", "Job Warnings:\n"+text)+"\n")
+	}
+}
+
+// warnOfDoors says on standard error which ports of the agent are open to
+// everybody. An agent that cannot be asked is none of this command's business.
+func (s *session) warnOfDoors(ctx context.Context) {
+	self, err := s.client.AgentSelf(ctx)
+	if err != nil {
+		return
+	}
+	doors := self.Stats[api.StatsDoors]
+	for _, name := range slices.Sorted(maps.Keys(doors)) {
+		fmt.Fprintln(s.Err, s.paint("33", "Warning: "+doors[name]))
 	}
 }
 

@@ -3,7 +3,10 @@
 
 package command
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // groups are names that only have subcommands.
 var groups = map[string]string{
@@ -31,7 +34,9 @@ var aliases = map[string]string{
 
 // Hidden are the names that work and that help does not list.
 func Hidden() []string {
-	return []string{"alloc-status", "eval-status", "node-status", "node-drain", "client-config", "server-members", "server-join", "server-force-leave", "keygen", "check"}
+	out := []string{"alloc-status", "eval-status", "node-status", "node-drain", "client-config", "server-members", "server-join", "server-force-leave", "keygen", "check"}
+	out = append(out, "node identity", "node intro") // groups of nothing else
+	return append(out, slices.Sorted(maps.Keys(absentCommands()))...)
 }
 
 // specs is every subcommand by name.

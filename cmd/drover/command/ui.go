@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 func uiFlag(fs *flag.FlagSet) *bool {
-	return fs.Bool("ui", false, "Shows the object in the web UI, in a browser.")
+	return fs.Bool("ui", false, "Names the page of the web UI, of which there is none yet.")
 }
 
 // Paths of the web UI.
@@ -34,62 +36,29 @@ func (s *session) uiURL(page string) string {
 	return u + sep + "region=" + url.QueryEscape(s.cfg.Region)
 }
 
-// maybeUI shows a page if -ui was given. That no browser could be started is
-// no failure of the command: the address is printed.
+// noUI is said to whoever asks for the web UI.
+const noUI = "there is no web UI yet"
+
+// maybeUI says that there is no page to show if -ui was given.
 func (s *session) maybeUI(show bool, page string) {
-	if !show {
-		return
+	if show {
+		fmt.Fprintf(s.Err, "Note: %s; when there is, this is at %s\n", noUI, s.uiURL(page))
 	}
-	u := s.uiURL(page)
-	if s.Open != nil && s.Terminal {
-		if err := s.Open(u); err == nil {
-			s.printf("Opened %s", u)
-			return
-		}
-	}
-	s.printf("Open in a browser: %s", u)
 }
 
 func ui() spec {
 	return spec{
-		usage: "ui [options] [<identifier>]", synopsis: "Shows the web UI, or the page of a job, allocation, node or evaluation, in a browser", max: 1, takes: "all",
-		help: "Without a terminal or a browser the address is printed.",
+		usage: "ui [options] [<identifier>]", synopsis: "Says that there is no web UI yet", max: 1, takes: "all",
+		help: "Once there is one, it is shown in a browser.",
 		setup: func(fs *flag.FlagSet) run {
-			only := fs.Bool("show-url", false, "Prints the address and opens nothing.")
-			login := fs.Bool("authenticate", false, "Logs the browser in with the own token, by a token for one use.")
-			return func(ctx context.Context, s *session, args []string) error {
-				page := ""
+			fs.Bool("show-url", false, "Prints the address and opens nothing.")
+			fs.Bool("authenticate", false, "Logs the browser in with the own token, by a token for one use.")
+			return func(_ context.Context, _ *session, args []string) error {
+				instead := "drover status"
 				if len(args) == 1 {
-					kind, id, err := s.identify(ctx, args[0])
-					if err != nil {
-						return err
-					}
-					switch kind {
-					case "jobs":
-						page = uiJob(s.client.Namespace(), id)
-					case "allocs":
-						page = uiAlloc(id)
-					case "nodes":
-						page = uiNode(id)
-					case "evals":
-						page = uiEval(id)
-					default:
-						return fmt.Errorf("the web UI has no page of its own for %q, which is one of %s", id, kind)
-					}
+					instead += " " + args[0]
 				}
-				if *login {
-					secret, err := s.client.OneTimeToken(ctx)
-					if err != nil {
-						return err
-					}
-					page += "?ott=" + url.QueryEscape(secret)
-				}
-				if *only {
-					s.printf("%s", s.uiURL(page))
-					return nil
-				}
-				s.maybeUI(true, page)
-				return nil
+				return errdefs.Unimplementedf("%s; see: %s", noUI, instead)
 			}
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,6 +87,25 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+func TestOperatorsAreToldOfPortsThatAreOpenToEverybody(t *testing.T) {
+	answers := map[string]string{
+		"GET /v1/agent/self":                  `{"stats":{"doors":{"http":"anybody can do it"}}}`,
+		"GET /v1/agent/members":               `{"Members":[]}`,
+		"GET /v1/status/leader":               `"a:1"`,
+		"GET /v1/operator/raft/configuration": `{"Servers":[]}`,
+		"GET /v1/operator/autopilot/health":   `{"Healthy":true}`,
+	}
+	for _, line := range []string{"server members", "operator raft list-peers", "operator autopilot health"} {
+		r := newFake(t, answers).at(t, nil, strings.Fields(line)...)
+		if r.code != 0 || !strings.Contains(r.err, "Warning: anybody can do it") {
+			t.Errorf("%s: exit code %d, %q", line, r.code, r.err)
+		}
+	}
+	if r := newFake(t, answers).at(t, nil, "agent-info"); !strings.Contains(r.out, "http = anybody can do it") {
+		t.Errorf("agent-info: %q", r.out)
+	}
+}
+
 func TestColoursAppearOnlyWhereTheyAreWanted(t *testing.T) {
 	for name, c := range map[string]struct {
 		terminal bool
@@ -119,28 +139,42 @@ func TestColoursAppearOnlyWhereTheyAreWanted(t *testing.T) {
 	}
 }
 
-func TestThePageOfTheWebUIIsOpenedOrNamed(t *testing.T) {
+func TestThereIsNoWebUIYetAndNobodyIsSentToOne(t *testing.T) {
 	for line, page := range map[string]string{
 		"job status -ui web": "/ui/jobs/web@default", "alloc status -ui bbbb": "/ui/allocations/" + allocID, "node status -ui aaaa": "/ui/clients/" + nodeID,
-		"eval status -ui cccc": "/ui/evaluations?currentEval=" + evalID, "ui web": "/ui/jobs/web@default", "ui": "/ui/",
+		"eval status -ui cccc": "/ui/evaluations?currentEval=" + evalID,
 	} {
-		t.Run(line, func(t *testing.T) {
-			answers := world()
-			answers["GET /v1/job/web/summary"], answers["GET /v1/job/web/evaluations"] = "{}", "[]"
-			answers["GET /v1/client/allocation/"+allocID+"/stats"] = "{}"
-			answers["PUT /v1/search"] = `{"Matches":{"jobs":["web"]}}`
-			f := newFake(t, answers)
-			var opened string
-			r := f.at(t, func(stdio *command.IO) {
-				stdio.Terminal, stdio.Open = true, func(url string) error { opened = url; return nil }
-			}, strings.Fields(line)...)
-			if r.code != 0 || opened != f.URL+page {
-				t.Errorf("opened %q, want %q; exit code %d %s", opened, f.URL+page, r.code, r.err)
-			}
-			if r := f.at(t, nil, strings.Fields(line)...); !strings.Contains(r.out, "Open in a browser: "+f.URL+page) {
-				t.Errorf("without a terminal the address is not printed:\n%s", r.out)
-			}
-		})
+		answers := world()
+		answers["GET /v1/job/web/summary"], answers["GET /v1/job/web/evaluations"] = "{}", "[]"
+		answers["GET /v1/client/allocation/"+allocID+"/stats"] = "{}"
+		f := newFake(t, answers)
+		if r := f.at(t, nil, strings.Fields(line)...); r.code != 0 || !strings.Contains(r.err, "there is no web UI yet; when there is, this is at "+f.URL+page) {
+			t.Errorf("%s: exit code %d: %s", line, r.code, r.err)
+		}
+	}
+	for line, instead := range map[string]string{"ui": "drover status", "ui web": "drover status web", "ui -show-url": "drover status"} {
+		if r := execute(t, nil, strings.Fields(line)...); r.code != 1 || !strings.Contains(r.err, "there is no web UI yet; see: "+instead) {
+			t.Errorf("%s: exit code %d: %s", line, r.code, r.err)
+		}
+	}
+}
+
+func TestCommandsThatAlwaysRefuseAreNotOffered(t *testing.T) {
+	hidden := command.Hidden()
+	all := command.All(command.IO{})
+	for _, line := range []string{"alloc pause a t", "node identity get a", "node identity renew a", "node intro create", "operator raft migrate-backend d", "operator snapshot redact f", "operator utilization"} {
+		words := strings.Fields(line)
+		name := line
+		for len(words) > 0 && all[name] == nil {
+			words = words[:len(words)-1]
+			name = strings.Join(words, " ")
+		}
+		if !slices.Contains(hidden, name) {
+			t.Errorf("help offers %q, which always refuses", name)
+		}
+		if r := execute(t, nil, strings.Fields(line)...); r.code != 1 || !strings.Contains(r.err, "this works once") && !strings.Contains(r.err, "there is no") {
+			t.Errorf("%s: exit code %d: %s", line, r.code, r.err)
+		}
 	}
 }
 

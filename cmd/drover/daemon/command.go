@@ -228,6 +228,9 @@ func (c *Command) Run(args []string) int {
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
 	}
+	for _, d := range cfg.OpenDoors() {
+		log.Warn(d.String())
+	}
 	return c.serve(o, cfg, log)
 }
 

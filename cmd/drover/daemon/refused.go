@@ -55,12 +55,11 @@ func (o *options) refuse() {
 		}
 		return nil
 	})
-	o.add("network-speed", "Speed of the network interface in MBit/s, where it cannot be found out.", false, func(c *config.Config, v string) error {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 {
+	o.add("network-speed", "Speed of the network interface in MBit/s; not acted on yet.", false, func(c *config.Config, v string) error {
+		if n, err := strconv.Atoi(v); err != nil || n < 0 {
 			return fmt.Errorf("%q is no speed in MBit/s", v)
 		}
-		c.Client.NetworkSpeed = n
+		c.Warn("-network-speed", "client.network_speed")
 		return nil
 	})
 }

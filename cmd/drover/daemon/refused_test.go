@@ -5,6 +5,8 @@ package daemon_test
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,5 +28,19 @@ func TestFlagsThatCannotBeHonouredAreRefusedBeforeAnythingStarts(t *testing.T) {
 		if code := c.Run(append([]string{"-dev"}, strings.Fields(line)...)); code != 1 || !strings.Contains(errOut.String(), says) || out.Len() > 0 {
 			t.Errorf("%s: exit code %d: %s%s", line, code, out.String(), errOut.String())
 		}
+	}
+}
+
+func TestAnAgentWithAccessControlDoesNotStartWithoutIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.hcl")
+	if err := os.WriteFile(path, []byte("acl {\n  enabled = true\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs strings.Builder
+	if code := (&daemon.Command{Out: &out, Err: &errs}).Run([]string{"-dev", "-config", path}); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.Contains(errs.String(), "acl.enabled cannot be kept: there is no access control yet") || out.Len() > 0 {
+		t.Errorf("it says %q and %q", out.String(), errs.String())
 	}
 }

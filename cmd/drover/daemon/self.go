@@ -211,6 +211,12 @@ func (d *Daemon) stats() map[string]map[string]string {
 	if d.node != nil {
 		out["client"] = d.nodeStats()
 	}
+	if doors := d.cfg.OpenDoors(); len(doors) > 0 {
+		out[api.StatsDoors] = map[string]string{}
+		for _, door := range doors {
+			out[api.StatsDoors][door.Name] = door.String()
+		}
+	}
 	return out
 }
 

@@ -67,8 +67,17 @@ type Config struct {
 	HostEnv []string
 	Rules   Rules
 	Now     func() time.Time
-	Jitter  func() float64 // 0..1
-	Logger  hclog.Logger
+	// Probe runs a service check once; nil is Probe.Run.
+	Probe  func(context.Context, Probe) error
+	Jitter func() float64 // 0..1
+	Logger hclog.Logger
+}
+
+func (c *Config) probe(ctx context.Context, p Probe) error {
+	if c.Probe != nil {
+		return c.Probe(ctx, p)
+	}
+	return p.Run(ctx)
 }
 
 // killTimeout is how long a task may take to end by itself.

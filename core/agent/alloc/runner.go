@@ -48,6 +48,7 @@ type Runner struct {
 	stop     task.StopRequest
 	health   *model.AllocDeploymentStatus
 	look     *time.Timer // when to settle again at the latest; see settle
+	probing  probing
 	ended    bool
 	begun    bool // Start was called; until then nothing is done
 	closed   bool
@@ -130,7 +131,7 @@ func (r *Runner) Update(a *model.Allocation) {
 		return
 	}
 	if a.DeploymentID != r.alloc.DeploymentID {
-		r.health, r.received = nil, r.cfg.Now() // a new deployment asks anew
+		r.health, r.received, r.probing.passed = nil, r.cfg.Now(), false // a new deployment asks anew
 	}
 	r.alloc, r.group = a, tg
 	for _, t := range tg.Tasks {
@@ -331,6 +332,9 @@ func (r *Runner) judge(now time.Time, e *effects) (again time.Time) {
 		return time.Time{}
 	}
 	v := judge(rule, r.group, r.states(), now)
+	if v.decided && v.healthy {
+		v = r.gate(rule, now)
+	}
 	if !v.decided {
 		return v.at
 	}

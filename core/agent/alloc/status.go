@@ -36,6 +36,7 @@ type healthRule struct {
 	minHealthy time.Duration
 	deadline   time.Time
 	window     time.Duration // from the begin to the deadline, for the message
+	checks     bool          // service checks must pass, too
 }
 
 // ruleOf returns the rule for an alloc that was received at a time; ok is false
@@ -56,7 +57,7 @@ func ruleOf(a *model.Allocation, tg *model.TaskGroup, received time.Time) (healt
 	if check == "manual" {
 		return healthRule{}, false
 	}
-	return healthRule{minHealthy: minimum, deadline: received.Add(window), window: window}, true
+	return healthRule{minHealthy: minimum, deadline: received.Add(window), window: window, checks: check == "checks"}, true
 }
 
 // verdict is what is known of an alloc's health. While it is undecided, at is

@@ -4,6 +4,8 @@
 package feasible
 
 import (
+	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -16,6 +18,7 @@ import (
 const (
 	ReasonDrivers       = "missing drivers"
 	ReasonHostVolumes   = "missing compatible host volumes"
+	ReasonVolumeType    = "no node has volumes of type"
 	ReasonNetwork       = "missing network"
 	ReasonDevices       = "missing devices"
 	ReasonDistinctHosts = "distinct_hosts"
@@ -46,10 +49,8 @@ func NewChecker(job *model.Job, tg *model.TaskGroup) *Checker {
 			c.devices = append(c.devices, t.Resources.Devices...)
 		}
 	}
-	for _, v := range tg.Volumes {
-		if v.Type == "" || v.Type == "host" {
-			c.volumes = append(c.volumes, v)
-		}
+	for _, name := range slices.Sorted(maps.Keys(tg.Volumes)) {
+		c.volumes = append(c.volumes, tg.Volumes[name])
 	}
 	return c
 }
@@ -105,8 +106,11 @@ func (c *Checker) checkClass(t *model.NodeTraits) string {
 		}
 	}
 	for _, v := range c.volumes {
+		if v.Type != "" && v.Type != "host" {
+			return fmt.Sprintf("%s %q", ReasonVolumeType, v.Type)
+		}
 		readOnly, ok := t.HostVolumes[v.Source]
-		if !v.PerAlloc && (!ok || readOnly && !v.ReadOnly) {
+		if v.PerAlloc || !ok || readOnly && !v.ReadOnly {
 			return ReasonHostVolumes
 		}
 	}

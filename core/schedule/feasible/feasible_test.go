@@ -67,3 +67,22 @@ func TestComputedClassIgnoresOnlyWhatIsUnique(t *testing.T) {
 		t.Error("nodes with different drivers share a class")
 	}
 }
+
+func TestVolumesThatNobodyHonoursAreNotPlaced(t *testing.T) {
+	n := &model.Node{ComputedClass: "c", HostVolumes: map[string]*model.HostVolumeConfig{"data": {Name: "data"}, "data[0]": {}}}
+	for want, v := range map[string]*model.VolumeRequest{
+		"":                                   {Name: "v", Type: "host", Source: "data"},
+		feasible.ReasonHostVolumes:           {Name: "v", Type: "host", Source: "data", PerAlloc: true},
+		feasible.ReasonVolumeType + ` "csi"`: {Name: "v", Type: "csi", Source: "data"},
+		feasible.ReasonVolumeType + ` "something"`: {Name: "v", Type: "something"},
+	} {
+		tg := &model.TaskGroup{Volumes: map[string]*model.VolumeRequest{"v": v}}
+		if got := feasible.NewChecker(&model.Job{}, tg).Check(n); got != want {
+			t.Errorf("%+v: got %q, want %q", v, got, want)
+		}
+	}
+	wild := &model.TaskGroup{Volumes: map[string]*model.VolumeRequest{"v": {Type: "host", Source: "dat*"}}}
+	if got := feasible.NewChecker(&model.Job{}, wild).Check(n); got != feasible.ReasonHostVolumes {
+		t.Errorf("a wildcard: got %q", got)
+	}
+}

@@ -1,0 +1,151 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// unused are keys of the reference, by the block that has them, that are read and
+// that nothing acts on yet: each is a warning. A test in internal/repotest holds
+// that all other keys are acted on. Whoever makes a key work takes it out.
+var unused = map[string][]string{
+	"": {
+		"log_rotate_duration", "log_rotate_bytes", "log_rotate_max_files", "enable_syslog", "syslog_facility", "disable_update_check",
+		"disable_anonymous_signature", "ui", "sentinel", "autopilot", "audit", "reporting", "keyring", "eventlog", "rpc",
+		"acl", "consul", "vault",
+	},
+	"ports":     {"serf"}, // servers do not gossip yet
+	"addresses": {"serf"},
+	"advertise": {"serf"},
+	"client": {
+		"alloc_mounts_dir", "network_speed", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
+		"cpu_disable_dmidecode", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid",
+		"cni_path", "cni_config_dir", "bridge_network_name", "bridge_network_subnet", "bridge_network_subnet_ipv6",
+		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent", "nomad_service_discovery",
+		"users", "log_file", "fingerprint",
+	},
+	"server": {
+		"authoritative_region", "client_introduction", "protocol_version", "raft_protocol", "raft_multiplier", "enabled_schedulers",
+		"csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
+		"acl_token_gc_threshold", "root_key_gc_interval", "root_key_gc_threshold", "root_key_rotation_threshold",
+		"max_heartbeats_per_second", "failover_heartbeat_ttl", "start_join", "retry_join", "retry_max", "retry_interval",
+		"rejoin_after_leave", "non_voting_server", "redundancy_zone", "upgrade_version", "encrypt", "server_join",
+		"default_scheduler_config", "plan_rejection_tracker", "plan_apply_pipeline", "enable_event_broker", "event_buffer_size",
+		"license_path", "search", "deploy_query_rate_limit", "raft_logstore", "raft_boltdb", "raft_snapshot_interval",
+		"job_tracked_versions", "oidc_issuer",
+		"start_timeout", "log_file", "non_production",
+	},
+	"client.template":    {"consul_retry", "vault_retry", "vault_default_lease_duration", "use_client_consul_token"},
+	"client.server_join": {"retry_max"},
+	"tls":                {"rpc_upgrade_mode", "tls_cipher_suites"},
+	"limits":             {"https_handshake_timeout", "rpc_handshake_timeout", "rpc_max_conns_per_client"},
+	"telemetry": {
+		"disable_quota_utilization_metrics",
+		"disable_rpc_rate_metrics_labels", "disable_allocation_hook_metrics", "circonus_api_token", "circonus_api_app",
+		"circonus_api_url", "circonus_submission_interval", "circonus_submission_url", "circonus_check_id",
+		"circonus_check_force_metric_activation", "circonus_check_instance_id", "circonus_check_search_tag", "circonus_check_tags",
+		"circonus_check_display_name", "circonus_broker_id", "circonus_broker_select_tag",
+	},
+}
+
+// Unused lists the keys that are warnings, as "client.cni_path".
+func Unused() []string {
+	var out []string
+	for section, keys := range unused {
+		for _, key := range keys {
+			out = append(out, strings.TrimPrefix(section+"."+key, "."))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Warn adds the warning of a key that does nothing, where a flag sets it.
+func (c *Config) Warn(by, key string) {
+	c.Warnings = append(c.Warnings, fmt.Sprintf("%s: %s is not acted on yet", by, key))
+}
+
+// dropUnused takes the keys that are not acted on out of the tree and returns a
+// warning for each.
+func dropUnused(file string, tree map[string]any) []string {
+	var out []string
+	for section, keys := range unused {
+		prefix := ""
+		if section != "" {
+			prefix = section + "."
+		}
+		at := block(tree, section)
+		for key := range at {
+			if slices.Contains(keys, key) {
+				out = append(out, fmt.Sprintf("%s: %s%s is not acted on yet", file, prefix, key))
+				delete(at, key)
+			}
+		}
+	}
+	options := block(tree, "client.options")
+	for key := range options {
+		if !slices.Contains([]string{envDenylist, userDenylist, userDrivers}, key) && !strings.HasPrefix(key, pluginOption) {
+			out = append(out, fmt.Sprintf("%s: client.options %q is not acted on yet", file, key))
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// block returns a block of a tree by its path, nil, which has no keys, where
+// there is none.
+func block(tree map[string]any, path string) map[string]any {
+	if path == "" {
+		return tree
+	}
+	for part := range strings.SplitSeq(path, ".") {
+		tree, _ = tree[part].(map[string]any)
+	}
+	return tree
+}
+
+// dangerous are settings that nothing acts on, and with which an agent must not
+// start as if it did: who wrote them relies on them.
+var dangerous = []struct {
+	block, key string
+	set        func(value any) bool
+	why        string
+}{
+	{"acl", "enabled", on,
+		"there is no access control yet: everybody who reaches the agent could do everything. Remove it, and keep others from the ports (tls with verify_https_client, or bind_addr = \"127.0.0.1\")"},
+	{"server.client_introduction", "enforcement", func(v any) bool { return v == "strict" },
+		"nodes are not asked for a token yet: every node that reaches the port could join. Remove it, and set tls { rpc = true } with a CA of your own"},
+	{"audit", "enabled", on, "no audit log is written yet. Remove it"},
+	{"", "keyring", keptElsewhere, "keys are kept on the servers' disks and wrapped by no other service yet. Remove the block"},
+}
+
+func on(v any) bool { return v == true || v == "true" }
+
+// keptElsewhere reports whether keyring blocks name a provider but the built-in one.
+func keptElsewhere(v any) bool {
+	providers, _ := v.(map[string]any)
+	for name, p := range providers {
+		settings, _ := p.(map[string]any)
+		if active, given := settings["active"]; name != "aead" && (!given || on(active)) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuseDangerous says what of a file must not be ignored and cannot be done.
+func refuseDangerous(file string, tree map[string]any) error {
+	for _, d := range dangerous {
+		if v, ok := block(tree, d.block)[d.key]; ok && d.set(v) {
+			return errdefs.InvalidArgumentf("%s: %s cannot be kept: %s", file, strings.TrimPrefix(d.block+"."+d.key, "."), d.why)
+		}
+	}
+	return nil
+}
