@@ -27,11 +27,19 @@ func (c *UpdateDeploymentStatus) apply(tx *state.Tx) error {
 		return err
 	}
 	var job *model.Job
-	if c.Job != nil {
+	if c.Job != nil && c.rollsOut(tx.View()) {
 		job = tx.UpsertJob(c.Job, nil)
 	}
 	upsertJobEval(tx, c.Eval, job)
 	return nil
+}
+
+// rollsOut reports whether the deployment is that of the job's newest version: a
+// job that was changed or stopped meanwhile is not reverted.
+func (c *UpdateDeploymentStatus) rollsOut(v *state.View) bool {
+	d := v.DeploymentByID(c.Update.DeploymentID)
+	job := v.JobByID(d.Namespace, d.JobID)
+	return job != nil && job.Version == d.JobVersion
 }
 
 // PromoteDeployment promotes the canaries of the groups, or of all.

@@ -247,3 +247,28 @@ func TestStoredFieldsAreOnlyAppended(t *testing.T) {
 		}
 	}
 }
+
+func TestAJobThatWasChangedMeanwhileIsNotReverted(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		f := newFSM()
+		mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 1)})
+		mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 2)})
+		mustApply(t, f, &fsm.ApplyPlan{Plan: &model.Plan{
+			Namespace: "default", JobID: "web", SnapshotIndex: f.Store().View().Index(),
+			Deployment: &model.Deployment{ID: "d", Namespace: "default", JobID: "web", JobVersion: 1, Status: model.DeploymentStatusRunning},
+		}})
+		if changed {
+			mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 3)})
+		}
+		mustApply(t, f, &fsm.UpdateDeploymentStatus{
+			Update: &model.DeploymentStatusUpdate{DeploymentID: "d", Status: model.DeploymentStatusFailed}, Job: testJob("web", 1),
+		})
+		want := 1
+		if changed {
+			want = 3
+		}
+		if got := f.Store().View().JobByID("default", "web").TaskGroups[0].Count; got != want {
+			t.Errorf("changed meanwhile: %v: the job has count %d, not %d", changed, got, want)
+		}
+	}
+}
