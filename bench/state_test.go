@@ -89,7 +89,7 @@ func (d droverStore) insert(index uint64, allocs []*model.Allocation) {
 func (d droverStore) update(index uint64, ids []string) {
 	_ = d.s.Update(index, func(tx *state.Tx) error {
 		for _, id := range ids {
-			if err := tx.UpdateAllocFromClient(&model.Allocation{ID: id, ClientStatus: model.AllocClientStatusRunning}); err != nil {
+			if err := tx.UpdateAllocFromClient(&model.AllocReport{ID: id, ClientStatus: model.AllocClientStatusRunning}, int64(index)); err != nil {
 				return err
 			}
 		}

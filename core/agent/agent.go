@@ -126,14 +126,14 @@ type Agent struct {
 	schemas  schemas
 	events   eventLog
 
-	ready       chan struct{} // closed at the first registration
-	registered  sync.Once
-	lostSession atomic.Bool
-	session     sessionState
-	http        *rpc.HTTPListener
-	seenIndex   atomic.Uint64 // of the newest assignments that were acted upon
-	changed     chan struct{}
-	collect     chan struct{} // something has ended: maybe there is garbage
+	ready      chan struct{} // closed at the first registration
+	registered sync.Once
+	session    sessionState
+	http       *rpc.HTTPListener
+	seenIndex  atomic.Uint64 // of the newest assignments that were acted upon
+	changed    chan struct{}
+	refused    chan struct{} // of size 1: updates were, because the node is not ready
+	collect    chan struct{} // something has ended: maybe there is garbage
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -167,7 +167,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		http: rpc.NewHTTPListener(),
-		cfg:  cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1),
+		cfg:  cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1), refused: make(chan struct{}, 1),
 		collect: make(chan struct{}, 1), allocs: map[string]*alloc.Runner{}, known: map[string]uint64{}, orphans: map[string]bool{}, waiting: map[string]*model.Allocation{},
 	}
 	if err := a.open(ctx); err != nil {

@@ -60,12 +60,6 @@ func (a *Agent) apply(ctx context.Context, x *rpc.Assignments) error {
 	for _, id := range a.goneIn(x) {
 		a.forget(id)
 	}
-	if x.Full && a.lostSession.Swap(false) {
-		// Servers may have given its allocs up meanwhile: say once what is true.
-		for _, r := range a.runners() {
-			a.tell(r)
-		}
-	}
 	return nil
 }
 
@@ -223,18 +217,28 @@ func (a *Agent) begin(x *model.Allocation) {
 func neverRan(x *model.Allocation, status, why string) *model.Allocation {
 	return &model.Allocation{
 		ID: x.ID, Namespace: x.Namespace, Name: x.Name, NodeID: x.NodeID, JobID: x.JobID, TaskGroup: x.TaskGroup,
-		EvalID: x.EvalID, DeploymentID: x.DeploymentID, ClientStatus: status, ClientDescription: why, ModifyTime: time.Now().UnixNano(),
+		EvalID: x.EvalID, DeploymentID: x.DeploymentID, ClientStatus: status, ClientDescription: why,
 	}
 }
 
-// CollectAlloc removes one ended alloc.
+// CollectAlloc removes one ended alloc. It waits a moment for servers to know of
+// the end: without the alloc nobody could tell them.
 func (a *Agent) CollectAlloc(ctx context.Context, allocID string) error {
 	r, err := a.runner(allocID)
 	if err != nil {
 		return err
 	}
+	for end := time.Now().Add(ackTimeout); r.Ended() && !a.isOrphan(allocID) && !a.updates.EndAcknowledged(allocID); {
+		if ctx.Err() != nil || time.Now().After(end) {
+			return errdefs.FailedPreconditionf("alloc %s has ended and the servers do not know it yet; try again when the node has a session", allocID)
+		}
+		a.sleep(ctx, 10*time.Millisecond)
+	}
 	return a.remove(ctx, r)
 }
+
+// ackTimeout bounds the wait for servers to know of an alloc's end.
+const ackTimeout = 5 * time.Second
 
 func (a *Agent) runner(allocID string) (*alloc.Runner, error) {
 	a.mu.Lock()

@@ -244,6 +244,9 @@ type fakeServers struct {
 	reports  map[string]*model.Allocation
 	nodes    []*model.Node
 	refusals int
+	refusal  error    // of updates
+	sent     []string // ids of the allocs that were reported, each time
+	beats    int
 	told     []*model.NodeEvent
 	changed  chan struct{}
 	behind   bool // answer with an old index
@@ -348,16 +351,54 @@ func (s *fakeServers) PutDriverSchemas(_ context.Context, _ rpc.Identity, bodies
 }
 
 func (s *fakeServers) Beat(context.Context, rpc.Identity) (rpc.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beats++
+	if errdefs.IsFailedPrecondition(s.refusal) {
+		s.refusal = nil // it made the node ready
+	}
 	return rpc.Lease{TTL: 10 * time.Second}, nil
 }
 
-func (s *fakeServers) UpdateAllocs(_ context.Context, _ rpc.Identity, allocs []*model.Allocation) (uint64, error) {
+func (s *fakeServers) UpdateAllocs(_ context.Context, _ rpc.Identity, reports []*model.AllocReport) (rpc.UpdateAnswer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range allocs {
-		s.reports[a.ID] = a
+	out := rpc.UpdateAnswer{Index: s.index}
+	for _, r := range reports {
+		s.sent = append(s.sent, r.ID)
+		if s.refusal != nil {
+			return out, s.refusal
+		}
+		if err := r.Validate(); err != nil {
+			return out, err
+		}
+		known := s.knows(r.ID)
+		news, missing := known.News(r)
+		if missing {
+			out.Whole = append(out.Whole, r.ID)
+		}
+		if news == nil {
+			continue
+		}
+		known = known.WithNews(news)
+		if h := news.Health; h != nil {
+			known.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &h.Healthy}
+		}
+		s.reports[r.ID] = known
 	}
-	return s.index, nil
+	return out, nil
+}
+
+// knows returns what the servers know of an alloc.
+func (s *fakeServers) knows(id string) *model.Allocation {
+	if a := s.reports[id]; a != nil {
+		return a
+	}
+	a := &model.Allocation{ID: id}
+	if x := s.allocs[id]; x != nil {
+		a.DeploymentID, a.ClientStatus = x.DeploymentID, x.ClientStatus
+	}
+	return a
 }
 
 func (s *fakeServers) FetchAllocs(_ context.Context, _ rpc.Identity, ids []string) ([]*model.Allocation, error) {
@@ -396,7 +437,7 @@ func (s *fakeServers) Attach(ctx context.Context, _ rpc.Identity, _ rpc.Node, pu
 		s.mu.Lock()
 		x := &rpc.Assignments{Index: s.index, Full: true, Confirmed: !s.behind}
 		for _, a := range s.allocs {
-			x.Set = append(x.Set, rpc.Assignment{AllocID: a.ID, AllocModifyIndex: a.AllocModifyIndex, DesiredStatus: a.DesiredStatus})
+			x.Set = append(x.Set, rpc.Assignment{AllocID: a.ID, AllocModifyIndex: a.AllocModifyIndex, DesiredStatus: a.DesiredStatus, Reported: s.knows(a.ID).ReportDigest()})
 		}
 		if s.behind {
 			x.Index, x.Set = 1, nil

@@ -80,7 +80,7 @@ func (a *Agent) endedAllocs() (orphans, ended []*alloc.Runner) {
 		case !r.Ended():
 		case a.isOrphan(r.ID()):
 			orphans = append(orphans, r)
-		case a.updates.Acknowledged(r.ID()):
+		case a.updates.EndAcknowledged(r.ID()):
 			ended = append(ended, r)
 		default:
 			a.garbage() // look again when servers know its end

@@ -32,7 +32,6 @@ func (a *Agent) keepSession(ctx context.Context) {
 		if err == nil {
 			pause = retryMin
 			err = a.attached(ctx, lease)
-			a.lostSession.Store(true)
 		}
 		if ctx.Err() != nil {
 			return
@@ -64,6 +63,7 @@ func (a *Agent) register(ctx context.Context) (rpc.Lease, error) {
 		close(a.ready)
 	})
 	a.askReleases() // what the node said may let it have something else
+	a.updates.Retry()
 	a.sendSchemas(ctx, lease)
 	return lease, nil
 }
@@ -97,6 +97,10 @@ func (a *Agent) beat(ctx context.Context, lease rpc.Lease) error {
 		case <-a.changed:
 			lease, err = a.registerAgain(ctx, lease)
 			untold = err != nil
+		case <-a.refused:
+			if lease, err = a.sendBeat(ctx, lease); err == nil {
+				a.updates.Retry()
+			}
 		case <-timer.C:
 			if untold {
 				lease, err = a.registerAgain(ctx, lease)
@@ -153,17 +157,27 @@ func (a *Agent) touch() {
 }
 
 // sendUpdates is what the update buffer sends with.
-func (a *Agent) sendUpdates(ctx context.Context, batch []*model.Allocation) error {
-	select {
-	case <-a.ready:
-	default:
-		return errdefs.Unavailablef("the node is not registered yet")
+func (a *Agent) sendUpdates(ctx context.Context, batch []*model.AllocReport) (whole []string, err error) {
+	answer, err := a.cfg.Servers.UpdateAllocs(ctx, a.identity(), batch)
+	switch {
+	case errdefs.IsNotFound(err): // the servers do not know the node
+		a.touch()
+	case errdefs.IsFailedPrecondition(err): // the node is not ready: a beat makes it so
+		select {
+		case a.refused <- struct{}{}:
+		default:
+		}
 	}
-	_, err := a.cfg.Servers.UpdateAllocs(ctx, a.identity(), batch)
-	if errdefs.IsFailedPrecondition(err) || errdefs.IsNotFound(err) {
-		a.touch() // only a ready node may report: register first, then send again
+	return answer.Whole, err
+}
+
+// told hands on what the servers know of allocs.
+func (a *Agent) told(x *rpc.Assignments) {
+	digests := make(map[string]uint64, len(x.Set))
+	for _, y := range x.Set {
+		digests[y.AllocID] = y.Reported
 	}
-	return err
+	a.updates.Told(digests, x.Full)
 }
 
 // mailbox keeps what is pushed until the node gets to it, so that a push never
@@ -209,6 +223,7 @@ func (a *Agent) act(ctx context.Context, box *mailbox) error {
 			if seen := a.seenIndex.Load(); x.Index < seen {
 				return errdefs.Unavailablef("the server is behind (index %d) what this node has seen (%d)", x.Index, seen)
 			}
+			a.told(x)
 			if err := a.apply(ctx, x); err != nil {
 				return err
 			}

@@ -186,7 +186,7 @@ func TestANodeGetsEverythingFirstAndThenOnlyWhatServersChanged(t *testing.T) {
 			}
 		}
 
-		if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.Allocation{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}); err != nil {
+		if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}); err != nil {
 			t.Fatal(err)
 		}
 		s.place(t, "n2", "b2")
@@ -220,7 +220,7 @@ func TestUpdatesThatComeTogetherAreOneLogEntry(t *testing.T) {
 		for i := range nodes {
 			done.Go(func() {
 				id := fmt.Sprint("n", i)
-				if _, err := s.UpdateAllocs(ctx, identity(id), []*model.Allocation{{ID: "a" + id, ClientStatus: model.AllocClientStatusRunning}}); err != nil {
+				if _, err := s.UpdateAllocs(ctx, identity(id), []*model.AllocReport{{ID: "a" + id, ClientStatus: model.AllocClientStatusRunning}}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -245,7 +245,7 @@ func TestAFailedAllocAsksForOneEvalOfItsJob(t *testing.T) {
 		s.place(t, "n1", "a1", "a2")
 		failed := func() {
 			t.Helper()
-			if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.Allocation{
+			if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{
 				{ID: "a1", ClientStatus: model.AllocClientStatusFailed}, {ID: "a2", ClientStatus: model.AllocClientStatusFailed},
 			}); err != nil {
 				t.Fatal(err)
@@ -269,7 +269,7 @@ func TestAFailedAllocAsksForOneEvalOfItsJob(t *testing.T) {
 func (s *servers) reports(t *testing.T, ctx context.Context, alloc, status, task string) {
 	t.Helper()
 	u := &model.Allocation{ID: alloc, ClientStatus: status, TaskStates: map[string]*model.TaskState{"t": {State: task}}}
-	if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.Allocation{u}); err != nil {
+	if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{u.ReportSince(nil)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -340,7 +340,7 @@ func TestANodeThatFallsSilentIsDownUntilItBeatsAndMayNotUpdateMeanwhile(t *testi
 		if n := s.store.View().NodeByID("n1"); n.Status != model.NodeStatusDown {
 			t.Fatalf("10 s after the last beat the node is %s", n.Status)
 		}
-		update := []*model.Allocation{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}
+		update := []*model.AllocReport{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}
 		if _, err := s.UpdateAllocs(ctx, identity("n1"), update); !errdefs.IsFailedPrecondition(err) {
 			t.Fatalf("an update of a node that is down gave %v", err)
 		}
@@ -384,7 +384,7 @@ func TestANodeWhoseAllocsMayReconnectIsDisconnectedNotDown(t *testing.T) {
 		s.log.write(t, &fsm.UpsertJob{Job: patient})
 		s.register(t, "n1")
 		s.place(t, "n1", "a1")
-		s.log.write(t, &fsm.UpdateAllocsFromClient{Allocs: []*model.Allocation{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}})
+		s.log.write(t, &fsm.UpdateAllocsFromClient{Reports: []*model.AllocReport{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if n := s.store.View().NodeByID("n1"); n.Status != model.NodeStatusDisconnected {

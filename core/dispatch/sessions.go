@@ -96,7 +96,7 @@ func (s *session) take() (delta *rpc.Assignments, full bool) {
 }
 
 func assignment(a *model.Allocation) rpc.Assignment {
-	return rpc.Assignment{AllocID: a.ID, AllocModifyIndex: a.AllocModifyIndex, DesiredStatus: a.DesiredStatus}
+	return rpc.Assignment{AllocID: a.ID, AllocModifyIndex: a.AllocModifyIndex, DesiredStatus: a.DesiredStatus, Reported: a.ReportDigest()}
 }
 
 // Attach serves a node's session: see rpc.Servers.

@@ -20,57 +20,46 @@ const updateBatch = 8192
 
 // updateRequest is what one node reports.
 type updateRequest struct {
-	allocs []*model.Allocation
-	done   chan updateResult // of size 1
+	nodeID  string
+	reports []*model.AllocReport
+	done    chan updateResult // of size 1
 }
 
 type updateResult struct {
-	index uint64
-	err   error
+	answer rpc.UpdateAnswer
+	err    error
 }
 
-// UpdateAllocs commits what a ready node reports.
-func (d *Dispatcher) UpdateAllocs(ctx context.Context, id rpc.Identity, allocs []*model.Allocation) (uint64, error) {
+// UpdateAllocs commits what is new of what a ready node reports.
+func (d *Dispatcher) UpdateAllocs(ctx context.Context, id rpc.Identity, reports []*model.AllocReport) (rpc.UpdateAnswer, error) {
 	view := d.cfg.Store.View()
 	node, err := d.known(view, id)
 	if err != nil {
-		return 0, err
+		return rpc.UpdateAnswer{}, err
 	}
 	if node.Status != model.NodeStatusReady {
-		return 0, errdefs.FailedPreconditionf("node %q is %s: only a ready node may update its allocs; send a heartbeat first", id.NodeID, node.Status)
+		return rpc.UpdateAnswer{}, errdefs.FailedPreconditionf("node %q is %s: only a ready node may update its allocs; send a heartbeat first", id.NodeID, node.Status)
 	}
-	req := &updateRequest{allocs: d.own(view, id.NodeID, allocs), done: make(chan updateResult, 1)}
-	if len(req.allocs) == 0 {
-		return view.Index(), nil
+	for _, r := range reports {
+		if err := r.Validate(); err != nil {
+			return rpc.UpdateAnswer{}, err
+		}
 	}
+	if len(reports) == 0 {
+		return rpc.UpdateAnswer{Index: view.Index()}, nil
+	}
+	req := &updateRequest{nodeID: id.NodeID, reports: reports, done: make(chan updateResult, 1)}
 	select {
 	case d.updates <- req:
 	case <-ctx.Done():
-		return 0, errdefs.DeadlineExceededf("the updates of node %q were not taken in time; send them again: %w", id.NodeID, ctx.Err())
+		return rpc.UpdateAnswer{}, errdefs.DeadlineExceededf("the updates of node %q were not taken in time; send them again: %w", id.NodeID, ctx.Err())
 	}
 	select {
 	case r := <-req.done:
-		return r.index, r.err
+		return r.answer, r.err
 	case <-ctx.Done():
-		return 0, errdefs.DeadlineExceededf("the updates of node %q were not committed in time; send them again: %w", id.NodeID, ctx.Err())
+		return rpc.UpdateAnswer{}, errdefs.DeadlineExceededf("the updates of node %q were not committed in time; send them again: %w", id.NodeID, ctx.Err())
 	}
-}
-
-// own leaves out what is not an alloc of the node, and stamps the rest.
-func (d *Dispatcher) own(view *state.View, nodeID string, allocs []*model.Allocation) []*model.Allocation {
-	now := d.cfg.Now().UnixNano()
-	out := make([]*model.Allocation, 0, len(allocs))
-	for _, a := range allocs {
-		if known := view.AllocByID(a.ID); known == nil || known.NodeID != nodeID {
-			continue
-		}
-		if a.ModifyTime == 0 {
-			a = a.Copy()
-			a.ModifyTime = now
-		}
-		out = append(out, a)
-	}
-	return out
 }
 
 // commitUpdates makes one Command of everything that came while the one before
@@ -84,21 +73,18 @@ func (d *Dispatcher) commitUpdates(ctx context.Context) {
 		case req := <-d.updates:
 			batch = d.gather(req)
 		}
-		index, err := d.commit(ctx, batch)
-		for _, req := range batch {
-			req.done <- updateResult{index: index, err: err}
-		}
+		d.commit(ctx, batch)
 	}
 }
 
 // gather takes all requests that wait.
 func (d *Dispatcher) gather(first *updateRequest) []*updateRequest {
-	batch, allocs := []*updateRequest{first}, len(first.allocs)
+	batch, allocs := []*updateRequest{first}, len(first.reports)
 	for allocs < updateBatch {
 		select {
 		case req := <-d.updates:
 			batch = append(batch, req)
-			allocs += len(req.allocs)
+			allocs += len(req.reports)
 		default:
 			return batch
 		}
@@ -106,18 +92,49 @@ func (d *Dispatcher) gather(first *updateRequest) []*updateRequest {
 	return batch
 }
 
-func (d *Dispatcher) commit(ctx context.Context, batch []*updateRequest) (uint64, error) {
-	cmd := &fsm.UpdateAllocsFromClient{}
-	for _, req := range batch {
-		cmd.Allocs = append(cmd.Allocs, req.allocs...)
+// commit makes a Command of what is new in a batch, if anything is, and answers.
+func (d *Dispatcher) commit(ctx context.Context, batch []*updateRequest) {
+	view, now := d.cfg.Store.View(), d.cfg.Now()
+	cmd := &fsm.UpdateAllocsFromClient{At: now.UnixNano()}
+	answers := make([]rpc.UpdateAnswer, len(batch))
+	for i, req := range batch {
+		var news []*model.AllocReport
+		news, answers[i].Whole = newsOf(view, req)
+		cmd.Reports = append(cmd.Reports, news...)
 	}
-	cmd.Evals = d.evalsFor(d.cfg.Store.View(), cmd.Allocs, d.cfg.Now())
-	return d.propose(ctx, cmd)
+	index, err := view.Index(), error(nil)
+	if len(cmd.Reports) > 0 {
+		cmd.Evals = d.evalsFor(view, cmd.Reports, now)
+		index, err = d.propose(ctx, cmd)
+	}
+	for i, req := range batch {
+		answers[i].Index = index
+		req.done <- updateResult{answer: answers[i], err: err}
+	}
+}
+
+// newsOf leaves out what is not an alloc of the node and what is known already.
+// whole are allocs of which the state is too old for the report.
+func newsOf(view *state.View, req *updateRequest) (news []*model.AllocReport, whole []string) {
+	for _, r := range req.reports {
+		known := view.AllocByID(r.ID)
+		if known == nil || known.NodeID != req.nodeID {
+			continue
+		}
+		n, missing := known.News(r)
+		if n != nil {
+			news = append(news, n)
+		}
+		if missing {
+			whole = append(whole, r.ID)
+		}
+	}
+	return news, whole
 }
 
 // evalsFor asks the scheduler once to look at each job of which an alloc failed,
 // came back, or serves for which another one is to go.
-func (d *Dispatcher) evalsFor(view *state.View, updates []*model.Allocation, now time.Time) []*model.Evaluation {
+func (d *Dispatcher) evalsFor(view *state.View, updates []*model.AllocReport, now time.Time) []*model.Evaluation {
 	var evals []*model.Evaluation
 	seen := map[model.JobKey]bool{}
 	for _, u := range updates {
@@ -125,7 +142,7 @@ func (d *Dispatcher) evalsFor(view *state.View, updates []*model.Allocation, now
 		if old == nil || seen[old.JobKey()] {
 			continue
 		}
-		trigger := triggerOf(view, old, u)
+		trigger := triggerOf(view, old, old.WithNews(u))
 		if trigger == "" {
 			continue
 		}
@@ -144,13 +161,13 @@ func (d *Dispatcher) evalsFor(view *state.View, updates []*model.Allocation, now
 }
 
 // triggerOf says why the scheduler must act on an update, "" if it need not.
-func triggerOf(view *state.View, old, u *model.Allocation) string {
+func triggerOf(view *state.View, old, now *model.Allocation) string {
 	switch {
-	case old.ClientStatus == model.AllocClientStatusUnknown && u.ClientStatus != model.AllocClientStatusUnknown:
+	case old.ClientStatus == model.AllocClientStatusUnknown && now.ClientStatus != model.AllocClientStatusUnknown:
 		return model.EvalTriggerReconnect
-	case u.ClientStatus == model.AllocClientStatusFailed && old.ClientStatus != u.ClientStatus && !old.ServerTerminalStatus():
+	case now.ClientStatus == model.AllocClientStatusFailed && old.ClientStatus != now.ClientStatus && !old.ServerTerminalStatus():
 		return model.EvalTriggerRetryFailedAlloc
-	case hasRival(view, old) && beginsToServe(view, old, u):
+	case hasRival(view, old) && beginsToServe(view, old, now):
 		return model.EvalTriggerReconnect
 	}
 	return ""
@@ -172,7 +189,7 @@ func hasRival(view *state.View, a *model.Allocation) bool {
 	return next != nil && !next.ServerTerminalStatus()
 }
 
-func beginsToServe(view *state.View, old, u *model.Allocation) bool {
+func beginsToServe(view *state.View, old, now *model.Allocation) bool {
 	job := view.JobByVersion(old.Namespace, old.JobID, old.JobVersion)
 	if job == nil {
 		return false
@@ -181,12 +198,5 @@ func beginsToServe(view *state.View, old, u *model.Allocation) bool {
 	if tg == nil {
 		return false
 	}
-	c := *old
-	if u.ClientStatus != "" {
-		c.ClientStatus = u.ClientStatus
-	}
-	if u.TaskStates != nil {
-		c.TaskStates = u.TaskStates
-	}
-	return c.Serves(tg) && !old.Serves(tg)
+	return now.Serves(tg) && !old.Serves(tg)
 }

@@ -185,7 +185,7 @@ func TestEvaluationsByHandForceFailedAllocs(t *testing.T) {
 	if err := s.Store.Update(s.state().Index()+1, func(tx *state.Tx) error {
 		for id, status := range map[string]string{"bad": "failed", "good": "running"} {
 			tx.PlaceAlloc(&model.Allocation{ID: id, Namespace: "default", JobID: "a", TaskGroup: "g", NodeID: "n", DesiredStatus: "run", ClientStatus: "pending"}, 1)
-			if err := tx.UpdateAllocFromClient(&model.Allocation{ID: id, ClientStatus: status}); err != nil {
+			if err := tx.UpdateAllocFromClient(&model.AllocReport{ID: id, ClientStatus: status}, 1); err != nil {
 				return err
 			}
 		}
@@ -245,7 +245,7 @@ func TestNodeUpdatesAskForJobsThatAreNotOver(t *testing.T) {
 		tx.RegisterNode(&model.Node{ID: "n", NodePool: "default", Status: model.NodeStatusReady})
 		for id, status := range map[string]string{"live": "running", "over": "complete"} {
 			tx.PlaceAlloc(&model.Allocation{ID: id, Namespace: "default", JobID: id, TaskGroup: "g", NodeID: "n", DesiredStatus: "run", ClientStatus: "pending"}, 1)
-			if err := tx.UpdateAllocFromClient(&model.Allocation{ID: id, ClientStatus: status}); err != nil {
+			if err := tx.UpdateAllocFromClient(&model.AllocReport{ID: id, ClientStatus: status}, 1); err != nil {
 				return err
 			}
 		}

@@ -12,22 +12,22 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// UpdateAllocsFromClient applies what nodes report. Only ID and what a node owns
-// is read: ClientStatus, ClientDescription, TaskStates, NetworkStatus,
-// DeploymentStatus and ModifyTime. Allocs that are gone are skipped.
+// UpdateAllocsFromClient applies what is new of what nodes report. What the state
+// has taken in already, and allocs that are gone, are skipped.
 type UpdateAllocsFromClient struct {
-	Allocs []*model.Allocation
-	Evals  []*model.Evaluation
+	At      int64 // Unix ns, the clock of the servers
+	Reports []*model.AllocReport
+	Evals   []*model.Evaluation
 }
 
 func (*UpdateAllocsFromClient) kind() byte { return kindUpdateAllocsFromClient }
 
 func (c *UpdateAllocsFromClient) apply(tx *state.Tx) error {
-	for _, a := range c.Allocs {
-		if a == nil {
+	for _, r := range c.Reports {
+		if r == nil {
 			continue
 		}
-		if err := tx.UpdateAllocFromClient(a); err != nil && !errdefs.IsNotFound(err) {
+		if err := tx.UpdateAllocFromClient(r, c.At); err != nil && !errdefs.IsNotFound(err) {
 			return err
 		}
 	}
@@ -35,49 +35,26 @@ func (c *UpdateAllocsFromClient) apply(tx *state.Tx) error {
 	return nil
 }
 
-// clientUpdate is the part of an alloc that a node owns: what is stored.
-type clientUpdate struct {
-	ID                string
-	ClientStatus      string
-	ClientDescription string
-	TaskStates        map[string]*model.TaskState
-	NetworkStatus     *model.AllocNetworkStatus
-	DeploymentStatus  *model.AllocDeploymentStatus
-	ModifyTime        int64
-}
-
-type packedClientUpdates struct {
-	Updates []clientUpdate
+// packedReports is the stored form: see reportWriter for Reports.
+type packedReports struct {
+	At      int64
+	Reports []byte
 	Evals   []*model.Evaluation
 }
 
-func (c *UpdateAllocsFromClient) packedForm() any { return &packedClientUpdates{} }
+func (c *UpdateAllocsFromClient) packedForm() any { return &packedReports{} }
 
 func (c *UpdateAllocsFromClient) pack() (any, error) {
-	form := &packedClientUpdates{Evals: c.Evals, Updates: make([]clientUpdate, 0, len(c.Allocs))}
-	for _, a := range c.Allocs {
-		if a == nil {
-			continue
-		}
-		form.Updates = append(form.Updates, clientUpdate{
-			ID: a.ID, ClientStatus: a.ClientStatus, ClientDescription: a.ClientDescription, TaskStates: a.TaskStates,
-			NetworkStatus: a.NetworkStatus, DeploymentStatus: a.DeploymentStatus, ModifyTime: a.ModifyTime,
-		})
-	}
-	return form, nil
+	data, err := packReports(c.Reports, c.At)
+	return &packedReports{At: c.At, Reports: data, Evals: c.Evals}, err
 }
 
 func (c *UpdateAllocsFromClient) unpack(form any) error {
-	f := form.(*packedClientUpdates)
-	c.Evals = f.Evals
-	seen := interner{}
-	for _, u := range f.Updates {
-		c.Allocs = append(c.Allocs, &model.Allocation{
-			ID: u.ID, ClientStatus: seen.intern(u.ClientStatus), ClientDescription: seen.intern(u.ClientDescription), TaskStates: u.TaskStates,
-			NetworkStatus: u.NetworkStatus, DeploymentStatus: u.DeploymentStatus, ModifyTime: u.ModifyTime,
-		})
-	}
-	return nil
+	f := form.(*packedReports)
+	c.At, c.Evals = f.At, f.Evals
+	var err error
+	c.Reports, err = unpackReports(f.Reports, f.At)
+	return err
 }
 
 // UpdateDesiredTransitions says, by alloc, what operators and controllers ask of

@@ -34,7 +34,6 @@ const (
 	kindSetJobVersionTag       = 5
 	kindUpsertEvals            = 6
 	kindDeleteEvals            = 7
-	kindUpdateAllocsFromClient = 9
 	kindUpdateDesired          = 10
 	kindRegisterNode           = 11
 	kindDeregisterNodes        = 12
@@ -56,6 +55,7 @@ const (
 	kindRecountJobs            = 28
 	kindApplyPlan              = 29 // 8 was a plan of whole allocs
 	kindScaleJob               = 30
+	kindUpdateAllocsFromClient = 31 // 9 held whole task states
 	kindPutVariable            = 40
 	kindDeleteVariable         = 41
 	kindUpsertRootKey          = 42

@@ -73,15 +73,15 @@ func TestAFieldThatJSONHidesIsStored(t *testing.T) {
 	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 1)})
 	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 2)})
 	mustApply(t, f, place(t, f, &model.Allocation{ID: "a", JobVersion: 1, TaskGroup: "web"}))
-	mustApply(t, f, &fsm.UpdateAllocsFromClient{Allocs: []*model.Allocation{{ID: "a", ClientStatus: "running",
-		TaskStates: map[string]*model.TaskState{"t": {TaskHandle: []byte("h"), Events: []*model.TaskEvent{{Time: 5}}}}}}})
+	mustApply(t, f, &fsm.UpdateAllocsFromClient{Reports: []*model.AllocReport{{ID: "a", ClientStatus: "running",
+		Tasks: map[string]*model.TaskReport{"t": {Before: 6, Whole: true, Events: []*model.TaskEvent{{Time: 5}}}}}}})
 	g := newFSM()
 	if err := g.Restore(bytes.NewReader(snapshotOf(t, f))); err != nil {
 		t.Fatal(err)
 	}
 	got := g.Store().View().AllocByID("a")
-	if got.JobVersion != 1 || string(got.TaskStates["t"].TaskHandle) != "h" {
-		t.Errorf("job version %d, handle %q after a restore", got.JobVersion, got.TaskStates["t"].TaskHandle)
+	if got.JobVersion != 1 || got.TaskStates["t"].LastEvent != 7 {
+		t.Errorf("job version %d, event %d after a restore", got.JobVersion, got.TaskStates["t"].LastEvent)
 	}
 }
 

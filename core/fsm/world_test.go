@@ -181,17 +181,19 @@ func (w *world) plan() *fsm.ApplyPlan {
 }
 
 func (w *world) clientUpdate() *fsm.UpdateAllocsFromClient {
-	c := &fsm.UpdateAllocsFromClient{}
+	c := &fsm.UpdateAllocsFromClient{At: w.now}
 	for range 1 + w.rng.IntN(4) {
 		a := &model.Allocation{
-			ID: pick(w, w.allocs), ClientStatus: []string{"pending", "running", "complete", "failed"}[w.rng.IntN(4)], ModifyTime: w.now,
-			TaskStates: map[string]*model.TaskState{"t": {State: "running", TaskHandle: []byte{1}, Events: []*model.TaskEvent{{Type: "Started", Time: w.now}}}},
+			ID: pick(w, w.allocs), ClientStatus: []string{"pending", "running", "complete", "failed"}[w.rng.IntN(4)],
+			TaskStates: map[string]*model.TaskState{"t": {
+				State: "running", LastEvent: uint64(1 + w.rng.IntN(20)), Events: []*model.TaskEvent{{Type: "Started", Time: w.now}, {Type: "Driver", Time: w.now, Message: "x"}}[:1+w.rng.IntN(2)],
+			}},
 		}
 		if w.rng.IntN(2) == 0 {
 			healthy := w.rng.IntN(3) > 0
-			a.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &healthy, Timestamp: time.Unix(0, w.now).UTC()}
+			a.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &healthy}
 		}
-		c.Allocs = append(c.Allocs, a)
+		c.Reports = append(c.Reports, a.ReportSince(nil))
 	}
 	return c
 }

@@ -154,9 +154,11 @@ type TaskState struct {
 	LastRestart *time.Time
 	StartedAt   *time.Time
 	FinishedAt  *time.Time
-	Events      []*TaskEvent // the newest ten, oldest first
+	Events      []*TaskEvent // the newest MaxTaskEvents, oldest first
 	Paused      string
 	TaskHandle  []byte `json:"-"`
+	// LastEvent is the number of the newest event that the node noted, from 1.
+	LastEvent uint64 `json:"-"`
 }
 
 // Successful reports whether the task has ended well.

@@ -121,10 +121,11 @@ func (s *stale) report(a *model.Allocation, status string) {
 	if !healthy {
 		state = &model.TaskState{State: "dead", Failed: status == "failed", FinishedAt: &at}
 	}
-	s.apply(&fsm.UpdateAllocsFromClient{Allocs: []*model.Allocation{{
-		ID: a.ID, ClientStatus: status, ModifyTime: s.now.UnixNano(), TaskStates: map[string]*model.TaskState{"t": state},
-		DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &healthy, Timestamp: s.now},
-	}}})
+	now := &model.Allocation{
+		ID: a.ID, ClientStatus: status, DeploymentID: a.DeploymentID, TaskStates: map[string]*model.TaskState{"t": state},
+		DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &healthy},
+	}
+	s.apply(&fsm.UpdateAllocsFromClient{At: s.now.UnixNano(), Reports: []*model.AllocReport{now.ReportSince(nil)}})
 }
 
 // happen is one thing that others write.

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // fake is the servers' side: it remembers what came and hands out its node.
 type fake struct {
 	node     *model.Node
-	allocs   []*model.Allocation
+	reports  []*model.AllocReport
 	schemas  [][]byte
 	attached chan rpc.Node
 	pushes   chan *rpc.Assignments
@@ -44,9 +44,9 @@ func (f *fake) Beat(_ context.Context, id rpc.Identity) (rpc.Lease, error) {
 	return rpc.Lease{}, errdefs.NotFoundf("node %q is not registered", id.NodeID)
 }
 
-func (f *fake) UpdateAllocs(_ context.Context, _ rpc.Identity, allocs []*model.Allocation) (uint64, error) {
-	f.allocs = allocs
-	return 9, nil
+func (f *fake) UpdateAllocs(_ context.Context, _ rpc.Identity, reports []*model.AllocReport) (rpc.UpdateAnswer, error) {
+	f.reports = reports
+	return rpc.UpdateAnswer{Index: 9, Whole: []string{"a"}}, nil
 }
 
 func (f *fake) FetchAllocs(_ context.Context, _ rpc.Identity, ids []string) ([]*model.Allocation, error) {
@@ -192,16 +192,17 @@ func TestWhatANodeOwnsArrivesUnchanged(t *testing.T) {
 	if !reflect.DeepEqual(f.node, sent) {
 		t.Fatalf("registered %+v, want %+v", f.node, sent)
 	}
-	unhealthy := false
-	update := &model.Allocation{
-		ID: "a", ClientStatus: "running", DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &unhealthy, Timestamp: time.Unix(9, 1).UTC()},
-		TaskStates: map[string]*model.TaskState{"t": {State: "running"}},
+	at, none := int64(9), int64(0)
+	update := &model.AllocReport{
+		ID: "a", ClientStatus: "running", Health: &model.HealthReport{DeploymentID: "d"},
+		Tasks: map[string]*model.TaskReport{"t": {State: "running", StartedAt: &at, FinishedAt: &none, Before: 3, Events: []*model.TaskEvent{{Type: "x", Time: 5}}}},
 	}
-	if index, err := c.UpdateAllocs(t.Context(), rpc.Identity{}, []*model.Allocation{update}); err != nil || index != 9 {
-		t.Fatalf("index %d, %v", index, err)
+	answer, err := c.UpdateAllocs(t.Context(), rpc.Identity{}, []*model.AllocReport{update})
+	if err != nil || answer.Index != 9 || len(answer.Whole) != 1 || answer.Whole[0] != "a" {
+		t.Fatalf("answer %+v, %v", answer, err)
 	}
-	if len(f.allocs) != 1 || !reflect.DeepEqual(f.allocs[0], update) {
-		t.Fatalf("updated %+v, want %+v", f.allocs[0], update)
+	if len(f.reports) != 1 || !reflect.DeepEqual(f.reports[0], update) {
+		t.Fatalf("updated %+v, want %+v", f.reports[0].Tasks["t"], update.Tasks["t"])
 	}
 }
 

@@ -148,10 +148,9 @@ func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error)
 }
 
 // UpdateAllocs reports what became of allocs: see Servers.
-func (c *Client) UpdateAllocs(ctx context.Context, id Identity, allocs []*model.Allocation) (uint64, error) {
-	var reply updateReply
-	err := c.ask(ctx, methodUpdateAllocs, &updateMessage{ID: id, Allocs: allocs}, &reply)
-	return reply.Index, err
+func (c *Client) UpdateAllocs(ctx context.Context, id Identity, reports []*model.AllocReport) (answer UpdateAnswer, err error) {
+	err = c.ask(ctx, methodUpdateAllocs, &updateMessage{ID: id, Reports: reports}, &answer)
+	return answer, err
 }
 
 // FetchAllocs returns allocs with their jobs: see Servers.

@@ -13,7 +13,8 @@ import (
 // Servers is what a node asks of the servers. An error of class Unavailable
 // means: try again, perhaps elsewhere; NotFound: register first;
 // FailedPrecondition: the node is not ready, beat first; PermissionDenied: the
-// secret is not the node's; AlreadyExists: another agent acts as the node.
+// secret is not the node's; AlreadyExists: another agent acts as the node;
+// InvalidArgument: the request makes no sense, and repeating it does not help.
 type Servers interface {
 	// Register tells everything about the node, at the start and after each
 	// change. It also counts as a beat.
@@ -23,9 +24,9 @@ type Servers interface {
 	// PutDriverSchemas brings bodies that a lease asked for: see Lease.Missing. One
 	// that no driver of the node publishes is refused.
 	PutDriverSchemas(ctx context.Context, id Identity, bodies [][]byte) error
-	// UpdateAllocs reports what became of allocs. Only ID and the fields that a
-	// node owns are read. The batch is accepted or refused as a whole.
-	UpdateAllocs(ctx context.Context, id Identity, allocs []*model.Allocation) (index uint64, err error)
+	// UpdateAllocs reports what became of allocs. The batch is accepted or refused
+	// as a whole, except for allocs that the answer names. It may be repeated.
+	UpdateAllocs(ctx context.Context, id Identity, reports []*model.AllocReport) (UpdateAnswer, error)
 	// FetchAllocs returns allocs of the node as a whole, each with its Job. Ids
 	// that are gone are left out.
 	FetchAllocs(ctx context.Context, id Identity, allocIDs []string) ([]*model.Allocation, error)
@@ -52,6 +53,14 @@ type Identity struct {
 	// Instance is of the agent's process: it tells two agents with one identity
 	// apart. "" is not checked.
 	Instance string
+}
+
+// UpdateAnswer is the answer to reports that were accepted.
+type UpdateAnswer struct {
+	Index uint64
+	// Whole are allocs whose report was not taken, since the servers lack what it
+	// builds on: the node sends them whole.
+	Whole []string
 }
 
 // Lease is how long the servers take a node for alive without another word.
@@ -92,6 +101,9 @@ type Assignment struct {
 	// DesiredStatus is one of model.AllocDesiredStatus*; a node may stop an
 	// alloc without fetching it.
 	DesiredStatus string
+	// Reported is the model.Allocation.ReportDigest of what the servers know of the
+	// alloc: a node that would say the same need not say it.
+	Reported uint64
 }
 
 // Node is what the servers ask of a node.

@@ -36,11 +36,9 @@ const (
 func path(method string) string { return "/" + serviceName + "/" + method }
 
 type updateMessage struct {
-	ID     Identity
-	Allocs []*model.Allocation
+	ID      Identity
+	Reports []*model.AllocReport
 }
-
-type updateReply struct{ Index uint64 }
 
 type fetchMessage struct {
 	ID       Identity
@@ -161,9 +159,9 @@ func service() *grpc.ServiceDesc {
 				lease, err := s.Beat(ctx, *id)
 				return &lease, err
 			}),
-			unary(methodUpdateAllocs, func(ctx context.Context, s Servers, m *updateMessage) (*updateReply, error) {
-				index, err := s.UpdateAllocs(ctx, m.ID, m.Allocs)
-				return &updateReply{Index: index}, err
+			unary(methodUpdateAllocs, func(ctx context.Context, s Servers, m *updateMessage) (*UpdateAnswer, error) {
+				answer, err := s.UpdateAllocs(ctx, m.ID, m.Reports)
+				return &answer, err
 			}),
 			unary(methodFetchAllocs, func(ctx context.Context, s Servers, m *fetchMessage) (*fetchReply, error) {
 				allocs, err := s.FetchAllocs(ctx, m.ID, m.AllocIDs)

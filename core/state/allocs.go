@@ -139,38 +139,29 @@ func (tx *Tx) ChangeAlloc(c *model.AllocChange, evalID string, now int64) error 
 	return nil
 }
 
-// UpdateAllocFromClient applies what a node reports of an alloc. An alloc that
-// has ended is never alive again; such a report changes nothing.
-func (tx *Tx) UpdateAllocFromClient(u *model.Allocation) error {
-	old := tx.t.allocs.find(u.ID)
+// UpdateAllocFromClient applies what is new of what a node reports of an alloc,
+// at a time of the servers' clock: see model.Allocation.News.
+func (tx *Tx) UpdateAllocFromClient(r *model.AllocReport, at int64) error {
+	old := tx.t.allocs.find(r.ID)
 	if old == nil {
-		return allocNotFound(u.ID)
+		return allocNotFound(r.ID)
 	}
-	c := *old
-	if u.ClientStatus != "" {
-		c.ClientStatus = u.ClientStatus
-	}
-	if old.ClientTerminalStatus() && !c.ClientTerminalStatus() {
+	news, _ := old.News(r) // once more: the entry may have been proposed on an older state
+	if news == nil {
 		return nil
 	}
-	c.ClientDescription = u.ClientDescription
-	if u.TaskStates != nil {
-		c.TaskStates = u.TaskStates
-	}
-	if u.NetworkStatus != nil {
-		c.NetworkStatus = u.NetworkStatus
-	}
+	c := old.WithNews(news)
 	if old.ClientStatus == model.AllocClientStatusUnknown && c.ClientStatus != model.AllocClientStatusUnknown {
 		c.FollowupEvalID = "" // it was the one at the end of its time: the next is for the next failure
-		c.AllocStates = append(slices.Clip(c.AllocStates), reconnected(c.ClientStatus, u.ModifyTime))
+		c.AllocStates = append(slices.Clip(c.AllocStates), reconnected(c.ClientStatus, at))
 	}
-	if h := u.DeploymentStatus; h != nil && h.Healthy != nil {
-		s := model.AllocDeploymentStatus{Healthy: h.Healthy, Timestamp: h.Timestamp, ModifyIndex: tx.index}
-		s.Canary = old.DeploymentStatus.IsCanary()
-		c.DeploymentStatus = &s
+	if h := news.Health; h != nil {
+		c.DeploymentStatus = &model.AllocDeploymentStatus{
+			Healthy: &h.Healthy, Timestamp: time.Unix(0, at).UTC(), Canary: old.DeploymentStatus.IsCanary(), ModifyIndex: tx.index,
+		}
 	}
-	c.ModifyTime = u.ModifyTime
-	tx.writeAlloc(&c)
+	c.ModifyTime = at
+	tx.writeAlloc(c)
 	return nil
 }
 

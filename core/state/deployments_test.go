@@ -28,7 +28,7 @@ func deploying(t *testing.T, group model.DeploymentState) *state.Store {
 		a := alloc(id, 0)
 		a.DeploymentID, a.DeploymentStatus = "d1", &model.AllocDeploymentStatus{Canary: group.DesiredCanaries > 0}
 		place(t, s, a)
-		report(t, s, &model.Allocation{ID: id, ClientStatus: model.AllocClientStatusRunning,
+		report(t, s, &model.Allocation{ID: id, DeploymentID: "d1", ClientStatus: model.AllocClientStatusRunning,
 			DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &healthy, Timestamp: time.Unix(100, 0)}})
 	}
 	return s
@@ -50,7 +50,7 @@ func TestAnAllocThatIsLostStoppedOrFailsLaterIsNotCountedAsHealthy(t *testing.T)
 			return tx.ChangeAlloc(&model.AllocChange{Kind: model.AllocStop, AllocID: "a1"}, "e", 5)
 		},
 		"failed": func(tx *state.Tx) error {
-			return tx.UpdateAllocFromClient(&model.Allocation{ID: "a1", ClientStatus: model.AllocClientStatusFailed})
+			return tx.UpdateAllocFromClient(&model.AllocReport{ID: "a1", ClientStatus: model.AllocClientStatusFailed}, 5)
 		},
 	}
 	for name, end := range ends {

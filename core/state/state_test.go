@@ -51,7 +51,7 @@ func place(t *testing.T, s *state.Store, a *model.Allocation) {
 
 func report(t *testing.T, s *state.Store, u *model.Allocation) {
 	t.Helper()
-	update(t, s, func(tx *state.Tx) error { return tx.UpdateAllocFromClient(u) })
+	update(t, s, func(tx *state.Tx) error { return tx.UpdateAllocFromClient(u.ReportSince(nil), u.ModifyTime) })
 }
 
 func TestAFreshStoreHoldsWhatAFreshClusterStartsWith(t *testing.T) {
@@ -263,11 +263,11 @@ func TestDeploymentCountersAndDeadlineFollowItsAllocs(t *testing.T) {
 		t.Fatalf("promoting before the canary is healthy: %v", err)
 	}
 	healthy, at := true, time.Unix(100, 0)
-	report(t, s, &model.Allocation{ID: "a1", ClientStatus: "running", DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &healthy, Timestamp: at}})
+	report(t, s, &model.Allocation{ID: "a1", DeploymentID: "d1", ClientStatus: "running", ModifyTime: at.UnixNano(), DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &healthy}})
 	if g := group(); g.HealthyAllocs != 1 || !g.RequireProgressBy.Equal(at.Add(time.Minute)) {
 		t.Fatalf("after a healthy report: %+v", g)
 	}
-	report(t, s, &model.Allocation{ID: "a1", ClientStatus: "running", DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &healthy, Timestamp: at}})
+	report(t, s, &model.Allocation{ID: "a1", DeploymentID: "d1", ClientStatus: "running", ModifyTime: at.UnixNano(), DeploymentStatus: &model.AllocDeploymentStatus{Healthy: &healthy}})
 	if g := group(); g.HealthyAllocs != 1 {
 		t.Fatalf("a repeated report counted twice: %+v", g)
 	}

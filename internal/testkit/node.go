@@ -166,10 +166,10 @@ func (n *Node) report(ctx context.Context, a *rpc.Assignments) {
 	if err != nil {
 		return // the next push tells again
 	}
-	var batch []*model.Allocation
+	var batch []*model.AllocReport
 	for _, alloc := range allocs {
 		if update := n.statusOf(alloc); update != nil {
-			batch = append(batch, update)
+			batch = append(batch, update.ReportSince(nil))
 		}
 	}
 	for len(batch) > 0 && ctx.Err() == nil {
@@ -194,14 +194,14 @@ func (n *Node) statusOf(a *model.Allocation) *model.Allocation {
 		return nil
 	}
 	n.told[a.ID] = status
-	out := &model.Allocation{ID: a.ID, NodeID: n.ID, ClientStatus: status, TaskStates: map[string]*model.TaskState{}}
+	out := &model.Allocation{ID: a.ID, NodeID: n.ID, DeploymentID: a.DeploymentID, ClientStatus: status, TaskStates: map[string]*model.TaskState{}}
 	if tg := a.Job.LookupTaskGroup(a.TaskGroup); tg != nil {
 		for _, task := range tg.Tasks {
 			out.TaskStates[task.Name] = &model.TaskState{State: state}
 		}
 	}
 	if healthy := true; a.DeploymentID != "" && status == model.AllocClientStatusRunning {
-		out.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &healthy, Timestamp: time.Now().UTC()}
+		out.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &healthy}
 	}
 	return out
 }

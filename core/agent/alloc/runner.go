@@ -387,12 +387,11 @@ func (r *Runner) view() *model.Allocation {
 	out := &model.Allocation{
 		ID: a.ID, Namespace: a.Namespace, Name: a.Name, NodeID: a.NodeID, JobID: a.JobID, TaskGroup: a.TaskGroup,
 		EvalID: a.EvalID, DeploymentID: a.DeploymentID, NetworkStatus: r.network(),
-		DeploymentStatus: r.health, ModifyTime: r.cfg.Now().UnixNano(), TaskStates: make(map[string]*model.TaskState, len(r.tasks)),
+		DeploymentStatus: r.health, TaskStates: make(map[string]*model.TaskState, len(r.tasks)),
 	}
 	out.ClientStatus, out.ClientDescription = clientStatus(r.states())
 	for name, t := range r.tasks {
-		s := t.state.Report
-		out.TaskStates[name] = &s
+		out.TaskStates[name] = t.state.Reported()
 	}
 	return out
 }

@@ -119,7 +119,7 @@ func (p *preparation) fetch(ctx context.Context) error {
 	if p.cfg.Artifacts == nil {
 		return &stepError{task.InArtifact, errdefs.InvalidArgumentf("task %q has artifacts, which this node cannot fetch", p.name)}
 	}
-	p.note(p.name, model.TaskEvent{Type: model.TaskDownloadingArtifacts, DisplayMessage: "Client is downloading artifacts", Details: map[string]string{}})
+	p.note(p.name, model.EventDownloading())
 	progress := &fetchProgress{}
 	err := p.runStep(ctx, p.name, step{name: StepArtifacts, limit: p.cfg.Limits.Artifacts * time.Duration(len(p.task.Artifacts)), detail: progress.String, do: func(ctx context.Context) error {
 		for _, a := range p.task.Artifacts {

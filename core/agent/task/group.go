@@ -102,11 +102,7 @@ func (g group) ending(stop StopRequest) (reason model.TaskEvent, ending bool) {
 			continue
 		}
 		if g.failed(t) {
-			return model.TaskEvent{
-				Type: model.TaskSiblingFailed, FailedSibling: t.Name,
-				DisplayMessage: fmt.Sprintf("Task's sibling %q failed", t.Name),
-				Details:        map[string]string{"failed_sibling": t.Name},
-			}, true
+			return model.EventSiblingFailed(t.Name), true
 		}
 		leaderDead = leaderDead || t.Leader && g.dead(t)
 		working = working || !Sidecar(t) && !g.dead(t)
@@ -118,9 +114,9 @@ func (g group) ending(stop StopRequest) (reason model.TaskEvent, ending bool) {
 	case stop.Wanted:
 		return model.TaskEvent{}, true
 	case leaderDead:
-		return model.TaskEvent{Type: model.TaskLeaderDead, DisplayMessage: "Leader Task in Group dead"}, true
+		return model.EventLeaderDead(), true
 	case mains > 0 && !working: // a poststart task that is to end may do so first
-		return model.TaskEvent{Type: model.TaskMainDead, DisplayMessage: "Main tasks in the group died"}, true
+		return model.EventMainDead(), true
 	}
 	return model.TaskEvent{}, false
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	reasonWithin    = "Restart within policy"
+	reasonWithin    = model.RestartWithinPolicy
 	reasonDelayed   = "Exceeded allowed attempts, applying a delay"
 	reasonForbidden = "Policy allows no restarts"
 )

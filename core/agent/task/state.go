@@ -66,7 +66,15 @@ type State struct {
 	Starts   uint64 `json:",omitempty"` // that came to something
 	OOMKills uint64 `json:",omitempty"`
 
-	Report model.TaskState // what servers are told
+	Report model.TaskState // what servers are told, see Reported
+	Noted  uint64          // events since the node received the task
+}
+
+// Reported returns what servers are told of the task.
+func (s State) Reported() *model.TaskState {
+	out := s.Report
+	out.LastEvent = s.Noted
+	return &out
 }
 
 // Alive reports whether a process of the task exists or may exist.
@@ -84,6 +92,6 @@ func (s State) HasStarted() bool { return s.Report.StartedAt != nil && !s.Fresh 
 // New returns the state of a task that a node has just received.
 func New(now time.Time) State {
 	s := State{Phase: Waiting, Report: model.TaskState{State: model.TaskStatePending}}
-	s.note(now, model.TaskEvent{Type: model.TaskReceived, DisplayMessage: "Task received by client"})
+	s.note(now, model.EventReceived())
 	return s
 }

@@ -83,10 +83,7 @@ func (m *machine) begin() {
 	if m.s.Phase != Waiting {
 		return
 	}
-	m.s.note(m.now, model.TaskEvent{
-		Type: model.TaskSetup, Message: "Building Task Directory", DisplayMessage: "Building Task Directory",
-		Details: map[string]string{"message": "Building Task Directory"},
-	})
+	m.s.note(m.now, model.EventSetup())
 	m.start()
 }
 
@@ -108,7 +105,7 @@ func (m *machine) started(ev Started) {
 	if m.s.FirstStart.IsZero() {
 		m.s.FirstStart = at
 	}
-	m.s.note(m.now, model.TaskEvent{Type: model.TaskStarted, DisplayMessage: "Task started by client"})
+	m.s.note(m.now, model.EventStarted())
 	if m.s.KillWanted || m.s.RestartWanted || m.s.RerunWanted {
 		m.stop()
 	}
@@ -147,7 +144,7 @@ func (m *machine) exited(ev Exited) {
 		m.s.OOMKills++
 	}
 	m.do(Destroy{Run: ev.Run})
-	m.s.note(m.now, terminated(ev))
+	m.s.note(m.now, model.EventTerminated(ev.ExitCode, ev.Signal, ev.OOMKilled, ev.Err))
 	well := ev.ExitCode == 0 && ev.Signal == 0 && !ev.OOMKilled && ev.Err == ""
 	switch {
 	case m.s.KillWanted:
@@ -156,7 +153,7 @@ func (m *machine) exited(ev Exited) {
 		m.await()
 	case m.s.RestartWanted:
 		m.countRestart()
-		m.s.note(m.now, restarting("", 0))
+		m.s.note(m.now, model.EventRestarting("", 0))
 		m.s.Report.State = model.TaskStatePending
 		m.start()
 	case well && m.spec.EndsWell:
@@ -201,11 +198,7 @@ func (m *machine) kill(ev Kill) {
 func (m *machine) stop() {
 	m.s.Phase, m.s.WakeAt = Stopping, time.Time{}
 	if m.s.KillWanted {
-		m.s.note(m.now, model.TaskEvent{
-			Type: model.TaskKilling, KillTimeout: m.spec.KillTimeout,
-			DisplayMessage: fmt.Sprintf("Sent interrupt. Waiting %s before force killing", m.spec.KillTimeout),
-			Details:        map[string]string{"kill_timeout": m.spec.KillTimeout.String()},
-		})
+		m.s.note(m.now, model.EventKilling(m.spec.KillTimeout))
 	}
 	m.do(Stop{Run: m.s.Run, Signal: m.spec.KillSignal, Timeout: m.spec.KillTimeout})
 }
@@ -237,10 +230,7 @@ func (m *machine) restart(ev Restart) {
 }
 
 func (m *machine) signaled(reason string) {
-	m.s.note(m.now, model.TaskEvent{
-		Type: model.TaskRestartSignal, RestartReason: reason, DisplayMessage: reason,
-		Details: map[string]string{"restart_reason": reason},
-	})
+	m.s.note(m.now, model.EventRestartSignaled(reason))
 }
 
 // rerun has the task wait for its turn again, after its end if it runs.
@@ -265,7 +255,7 @@ func (m *machine) rerun(ev Rerun) {
 // await puts the task back to where it waits for its turn.
 func (m *machine) await() {
 	m.countRestart()
-	m.s.note(m.now, restarting("", 0))
+	m.s.note(m.now, model.EventRestarting("", 0))
 	m.reset()
 	m.s.Phase, m.s.WakeAt, m.s.Fresh = Waiting, time.Time{}, true
 	m.s.RestartWanted, m.s.RerunWanted = false, false
@@ -300,7 +290,7 @@ func (m *machine) again(jitter float64) {
 	}
 	m.countRestart()
 	m.s.Report.State = model.TaskStatePending
-	m.s.note(m.now, restarting(d.reason, d.delay))
+	m.s.note(m.now, model.EventRestarting(d.reason, d.delay))
 	m.s.Phase, m.s.WakeAt = Backoff, m.now.Add(d.delay)
 	m.do(WakeUp{At: m.s.WakeAt})
 }
@@ -320,15 +310,12 @@ func (m *machine) die() {
 
 func (m *machine) dieKilled() {
 	m.s.Report.Failed = m.s.Report.Failed || m.s.FailWanted
-	m.s.note(m.now, model.TaskEvent{Type: model.TaskKilled, DisplayMessage: "Task successfully killed"})
+	m.s.note(m.now, model.EventKilled())
 	m.die()
 }
 
 func (m *machine) dieFailed(reason string) {
-	m.s.note(m.now, model.TaskEvent{
-		Type: model.TaskNotRestarting, RestartReason: reason, DisplayMessage: reason, FailsTask: true,
-		Details: map[string]string{"restart_reason": reason, "fails_task": "true"},
-	})
+	m.s.note(m.now, model.EventNotRestarting(reason))
 	m.s.Report.Failed = true
 	m.die()
 }

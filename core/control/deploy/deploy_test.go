@@ -57,8 +57,8 @@ func (w *world) alloc(id string, healthy *bool, canary bool) {
 	})
 	if healthy != nil {
 		w.update(func(tx *state.Tx) error {
-			return tx.UpdateAllocFromClient(&model.Allocation{ID: id, ClientStatus: model.AllocClientStatusRunning, ModifyTime: now.UnixNano(),
-				DeploymentStatus: &model.AllocDeploymentStatus{Healthy: healthy, Timestamp: now, Canary: canary}})
+			return tx.UpdateAllocFromClient(&model.AllocReport{ID: id, ClientStatus: model.AllocClientStatusRunning,
+				Health: &model.HealthReport{DeploymentID: "d1", Healthy: *healthy}}, now.UnixNano())
 		})
 	}
 }

@@ -81,10 +81,10 @@ func (w *world) place(id, job string, index int, node, previous string) {
 }
 
 func (w *world) report(id, status string) {
-	started := w.now
-	w.apply(&fsm.UpdateAllocsFromClient{Allocs: []*model.Allocation{{
-		ID: id, ClientStatus: status, ModifyTime: w.now.UnixNano(),
-		TaskStates: map[string]*model.TaskState{"t": {State: model.TaskStateRunning, StartedAt: &started}},
+	started := w.now.UnixNano()
+	w.apply(&fsm.UpdateAllocsFromClient{At: w.now.UnixNano(), Reports: []*model.AllocReport{{
+		ID: id, ClientStatus: status,
+		Tasks: map[string]*model.TaskReport{"t": {State: model.TaskStateRunning, StartedAt: &started}},
 	}}})
 }
 

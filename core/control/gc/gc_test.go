@@ -29,7 +29,7 @@ func build(t *testing.T, jobType, clientStatus string, stop bool) *state.Store {
 		tx.UpsertEval(&model.Evaluation{ID: "e", Namespace: "default", JobID: "j", Type: jobType, Status: model.EvalStatusComplete, ModifyTime: start.UnixNano()})
 		tx.PlaceAlloc(&model.Allocation{ID: "a", Namespace: "default", JobID: "j", TaskGroup: "g", Name: "j.g[0]", NodeID: "n", EvalID: "e",
 			DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusPending, AllocatedResources: &model.AllocatedResources{}}, start.UnixNano())
-		return tx.UpdateAllocFromClient(&model.Allocation{ID: "a", ClientStatus: clientStatus, ModifyTime: start.UnixNano()})
+		return tx.UpdateAllocFromClient(&model.AllocReport{ID: "a", ClientStatus: clientStatus}, start.UnixNano())
 	})
 	if err != nil {
 		t.Fatal(err)

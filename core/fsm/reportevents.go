@@ -1,0 +1,155 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fsm
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// eventForm is how a usual event is stored: as its place in eventForms, a text
+// and numbers, from which build makes it again.
+type eventForm struct {
+	typ     string
+	text    func(*model.TaskEvent) string // nil: it has none
+	numbers int
+	read    func(*model.TaskEvent) [3]int64
+	build   func(text string, n [3]int64) model.TaskEvent
+}
+
+// eventForms only grows at its end, and no form ever builds another event than
+// before (TestStoredEventsKeepTheirWords). The place 0 is for events of no form.
+var eventForms = []eventForm{
+	{},
+	plain(model.EventReceived),
+	plain(model.EventSetup),
+	plain(model.EventStarted),
+	plain(func() model.TaskEvent { return model.EventTerminated(0, 0, false, "") }),
+	{typ: model.TaskTerminated, text: message, numbers: 3, read: exitOf, build: func(text string, n [3]int64) model.TaskEvent {
+		return model.EventTerminated(int(n[0]), int(n[1]), n[2] != 0, text)
+	}},
+	{typ: model.TaskRestarting, text: restartReason, numbers: 1,
+		read:  func(e *model.TaskEvent) [3]int64 { return [3]int64{e.StartDelay} },
+		build: func(text string, n [3]int64) model.TaskEvent { return model.EventRestarting(text, time.Duration(n[0])) }},
+	{typ: model.TaskKilling, numbers: 1,
+		read:  func(e *model.TaskEvent) [3]int64 { return [3]int64{int64(e.KillTimeout)} },
+		build: func(_ string, n [3]int64) model.TaskEvent { return model.EventKilling(time.Duration(n[0])) }},
+	plain(model.EventKilled),
+	worded(model.TaskNotRestarting, restartReason, model.EventNotRestarting),
+	worded(model.TaskRestartSignal, restartReason, model.EventRestartSignaled),
+	worded(model.TaskSiblingFailed, func(e *model.TaskEvent) string { return e.FailedSibling }, model.EventSiblingFailed),
+	plain(model.EventLeaderDead),
+	plain(model.EventMainDead),
+	plain(model.EventDownloading),
+	worded(model.TaskDriverFailure, func(e *model.TaskEvent) string { return e.DriverError }, model.EventDriverFailure),
+	worded(model.TaskSetupFailure, func(e *model.TaskEvent) string { return e.SetupError }, model.EventSetupFailure),
+	worded(model.TaskArtifactDownloadFailed, func(e *model.TaskEvent) string { return e.DownloadError }, model.EventArtifactFailed),
+	messageOf(model.TaskHookMessage),
+	messageOf(model.TaskHookFailed),
+	messageOf(model.AllocHealthy),
+}
+
+func plain(build func() model.TaskEvent) eventForm {
+	return eventForm{typ: build().Type, build: func(string, [3]int64) model.TaskEvent { return build() }}
+}
+
+func worded(typ string, text func(*model.TaskEvent) string, build func(string) model.TaskEvent) eventForm {
+	return eventForm{typ: typ, text: text, build: func(text string, _ [3]int64) model.TaskEvent { return build(text) }}
+}
+
+func messageOf(typ string) eventForm {
+	return worded(typ, message, func(text string) model.TaskEvent { return model.EventMessage(typ, text) })
+}
+
+func message(e *model.TaskEvent) string       { return e.Message }
+func restartReason(e *model.TaskEvent) string { return e.RestartReason }
+
+func exitOf(e *model.TaskEvent) [3]int64 {
+	n := [3]int64{int64(e.ExitCode), int64(e.Signal)}
+	if e.Details["oom_killed"] == "true" {
+		n[2] = 1
+	}
+	return n
+}
+
+// parts is what a form keeps of an event.
+func (f *eventForm) parts(e *model.TaskEvent) (text string, n [3]int64) {
+	if f.text != nil {
+		text = f.text(e)
+	}
+	if f.read != nil {
+		n = f.read(e)
+	}
+	return text, n
+}
+
+func (f *eventForm) make(text string, n [3]int64, at int64) *model.TaskEvent {
+	e := f.build(text, n)
+	e.Time = at
+	if e.Details == nil {
+		e.Details = map[string]string{}
+	}
+	return &e
+}
+
+// event writes an event in the first form that gives it back, else as it is.
+func (w *reportWriter) event(e *model.TaskEvent) error {
+	for i := 1; i < len(eventForms); i++ {
+		f := &eventForms[i]
+		if f.typ != e.Type {
+			continue
+		}
+		text, n := f.parts(e)
+		if !reflect.DeepEqual(f.make(text, n, e.Time), e) {
+			continue
+		}
+		w.uint(uint64(i))
+		w.time(e.Time)
+		if f.text != nil {
+			w.text(text)
+		}
+		for _, v := range n[:f.numbers] {
+			w.int(v)
+		}
+		return nil
+	}
+	c := *e
+	c.Time = 0
+	body, err := entryCodec.Append(nil, &c)
+	if err != nil {
+		return err
+	}
+	w.uint(0)
+	w.time(e.Time)
+	w.text(string(body))
+	return nil
+}
+
+func (r *reportReader) event() *model.TaskEvent {
+	form := r.uint()
+	at := r.time()
+	if form >= uint64(len(eventForms)) {
+		r.fail()
+		return &model.TaskEvent{}
+	}
+	if form == 0 {
+		e := &model.TaskEvent{}
+		if err := entryCodec.Decode([]byte(r.text()), e); err != nil && r.err == nil {
+			r.fail()
+		}
+		e.Time = at
+		return e
+	}
+	f := &eventForms[form]
+	text, n := "", [3]int64{}
+	if f.text != nil {
+		text = r.text()
+	}
+	for i := range f.numbers {
+		n[i] = r.int()
+	}
+	return f.make(text, n, at)
+}

@@ -1,0 +1,143 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// The events that tasks have every day, without their time. Nodes note them, and
+// the log holds only what they are made of (core/fsm): who changes the words of
+// one changes what is read from an old log, so the log needs a new form for it.
+
+// EventReceived says that the node has the task.
+func EventReceived() TaskEvent {
+	return TaskEvent{Type: TaskReceived, DisplayMessage: "Task received by client"}
+}
+
+// EventSetup says that the task's turn has come.
+func EventSetup() TaskEvent {
+	const text = "Building Task Directory"
+	return TaskEvent{Type: TaskSetup, Message: text, DisplayMessage: text, Details: map[string]string{"message": text}}
+}
+
+// EventDownloading says that artifacts are being fetched.
+func EventDownloading() TaskEvent {
+	return TaskEvent{Type: TaskDownloadingArtifacts, DisplayMessage: "Client is downloading artifacts", Details: map[string]string{}}
+}
+
+// EventStarted says that the driver has started the task.
+func EventStarted() TaskEvent {
+	return TaskEvent{Type: TaskStarted, DisplayMessage: "Task started by client"}
+}
+
+// EventTerminated says how the task has ended; message is "" where the numbers
+// say everything.
+func EventTerminated(exitCode, signal int, oomKilled bool, message string) TaskEvent {
+	text := "Exit Code: " + strconv.Itoa(exitCode)
+	if signal != 0 {
+		text += ", Signal: " + strconv.Itoa(signal)
+	}
+	if message == "" && oomKilled {
+		message = "OOM Killed"
+	}
+	if message != "" {
+		text += fmt.Sprintf(", Exit Message: %q", message)
+	}
+	e := TaskEvent{
+		Type: TaskTerminated, DisplayMessage: text, ExitCode: exitCode, Signal: signal, Message: message,
+		Details: map[string]string{
+			"exit_code": strconv.Itoa(exitCode), "signal": strconv.Itoa(signal), "oom_killed": strconv.FormatBool(oomKilled),
+		},
+	}
+	if message != "" {
+		e.Details["exit_message"] = message
+	}
+	return e
+}
+
+// RestartWithinPolicy is the ordinary reason of a restart.
+const RestartWithinPolicy = "Restart within policy"
+
+// EventRestarting says why and when the task starts again.
+func EventRestarting(reason string, delay time.Duration) TaskEvent {
+	text := "Task restarting in " + delay.String()
+	if reason != "" && reason != RestartWithinPolicy {
+		text = reason + " - " + text // the ordinary reason is not repeated, as in the reference
+	}
+	return TaskEvent{
+		Type: TaskRestarting, RestartReason: reason, StartDelay: int64(delay), DisplayMessage: text,
+		Details: map[string]string{"restart_reason": reason, "start_delay": strconv.FormatInt(int64(delay), 10)},
+	}
+}
+
+// EventNotRestarting says why the task has failed for good.
+func EventNotRestarting(reason string) TaskEvent {
+	return TaskEvent{
+		Type: TaskNotRestarting, RestartReason: reason, DisplayMessage: reason, FailsTask: true,
+		Details: map[string]string{"restart_reason": reason, "fails_task": "true"},
+	}
+}
+
+// EventRestartSignaled says that somebody asked for a restart.
+func EventRestartSignaled(reason string) TaskEvent {
+	return TaskEvent{
+		Type: TaskRestartSignal, RestartReason: reason, DisplayMessage: reason,
+		Details: map[string]string{"restart_reason": reason},
+	}
+}
+
+// EventKilling says that the task was told to end.
+func EventKilling(timeout time.Duration) TaskEvent {
+	return TaskEvent{
+		Type: TaskKilling, KillTimeout: timeout,
+		DisplayMessage: fmt.Sprintf("Sent interrupt. Waiting %s before force killing", timeout),
+		Details:        map[string]string{"kill_timeout": timeout.String()},
+	}
+}
+
+// EventKilled says that the task has ended because it was told to.
+func EventKilled() TaskEvent {
+	return TaskEvent{Type: TaskKilled, DisplayMessage: "Task successfully killed"}
+}
+
+// EventSiblingFailed says that the group ends because another task failed.
+func EventSiblingFailed(name string) TaskEvent {
+	return TaskEvent{
+		Type: TaskSiblingFailed, FailedSibling: name, DisplayMessage: fmt.Sprintf("Task's sibling %q failed", name),
+		Details: map[string]string{"failed_sibling": name},
+	}
+}
+
+// EventLeaderDead says that the group ends with its leader.
+func EventLeaderDead() TaskEvent {
+	return TaskEvent{Type: TaskLeaderDead, DisplayMessage: "Leader Task in Group dead"}
+}
+
+// EventMainDead says that the group ends because its work is done.
+func EventMainDead() TaskEvent {
+	return TaskEvent{Type: TaskMainDead, DisplayMessage: "Main tasks in the group died"}
+}
+
+// EventDriverFailure says that the driver refused a start.
+func EventDriverFailure(why string) TaskEvent {
+	return TaskEvent{Type: TaskDriverFailure, DriverError: why, DisplayMessage: why, Details: map[string]string{"driver_error": why}}
+}
+
+// EventSetupFailure says what failed before the driver was asked.
+func EventSetupFailure(why string) TaskEvent {
+	return TaskEvent{Type: TaskSetupFailure, SetupError: why, DisplayMessage: why, Details: map[string]string{"setup_error": why}}
+}
+
+// EventArtifactFailed says that an artifact could not be fetched.
+func EventArtifactFailed(why string) TaskEvent {
+	return TaskEvent{Type: TaskArtifactDownloadFailed, DownloadError: why, DisplayMessage: why, Details: map[string]string{"download_error": why}}
+}
+
+// EventMessage is an event of any type that says only its message.
+func EventMessage(typ, text string) TaskEvent {
+	return TaskEvent{Type: typ, Message: text, DisplayMessage: text, Details: map[string]string{"message": text}}
+}
