@@ -71,6 +71,10 @@ compat: build ## record our answers beside the reference's records (needs COMPAT
 clients: build ## third-party programs (Prometheus) against a live agent, in a module of their own
 	cd $(COMPAT_MODULE)/prometheus && $(GO) test -count=1 -timeout 10m ./...
 
+.PHONY: clients-suite
+clients-suite: build ## the tests of the reference's API client against bin/drover, beside test/compat/clients.reasons
+	@./test/compat/clients.sh
+
 .PHONY: cross
 cross: ## compile for the other platforms
 	@for t in linux/arm64 darwin/arm64 windows/amd64; do echo $$t; \
