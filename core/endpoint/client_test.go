@@ -217,7 +217,7 @@ func TestGarbageOnAWebsocketEndsTheExecAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET /v1/client/allocation/%s/exec?task=t&command=%%5B%%22sh%%22%%5D HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", alloc)
+	fmt.Fprintf(conn, "GET /v1/client/allocation/%s/exec?task=t&command=%%5B%%22sh%%22%%5D HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", alloc)
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "101") {
 		t.Fatalf("%q %v", line, err)
 	}
