@@ -305,6 +305,7 @@ func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uin
 		r.lost(name, run, "its handle was not kept")
 		return false, false
 	}
+	asked := 0
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		drv, err := r.cfg.Drivers.Driver(driverName)
 		if err == nil {
@@ -315,7 +316,10 @@ func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uin
 			}
 		}
 		if err == nil {
-			if runs, err = r.runs(drv, taskID(r.id, name, run)); err == nil {
+			if asked++; asked == 1 {
+				pause = retryMin // the plugin is there
+			}
+			if runs, err = r.runs(drv, taskID(r.id, name, run), asked); err == nil {
 				return runs, true
 			}
 		}
@@ -329,9 +333,13 @@ func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uin
 	}
 }
 
-// runs asks the driver whether a task that it has taken over runs. Of one that
-// does not, waiting for it says how it ended.
-func (r *Runner) runs(drv driver.Driver, id string) (bool, error) {
+// unknownTries is how often a driver may say that it does not know how a task is,
+// while it finds out. One that never knows is taken to have a running task.
+const unknownTries = 5
+
+// runs asks the driver, for the given time, whether a task that it has taken over
+// runs. Of one that does not, waiting for it says how it ended.
+func (r *Runner) runs(drv driver.Driver, id string, asked int) (bool, error) {
 	status, err := drv.InspectTask(r.ctx, id)
 	switch {
 	case errdefs.IsNotFound(err):
@@ -340,6 +348,8 @@ func (r *Runner) runs(drv driver.Driver, id string) (bool, error) {
 		return true, nil
 	case err != nil:
 		return false, err
+	case status.State == driver.TaskUnknown && asked < unknownTries:
+		return false, errdefs.Unavailablef("the driver does not know yet whether the task runs")
 	}
 	return status.State != driver.TaskExited, nil
 }

@@ -37,6 +37,7 @@ type fakeDriver struct {
 	onStop  func(t *fakeTask, timeout time.Duration) error // nil: it ends at once
 	onExec  func(ctx context.Context, command []string) (int, error)
 	away    error // every call answers it
+	unsure  int   // so many inspections answer that the state is unknown
 
 	isolation driver.FSIsolation
 
@@ -59,6 +60,13 @@ func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 func (d *fakeDriver) Info() driver.Info {
 	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{{Name: "say", Type: schema.String}}}}
+}
+
+// with changes the driver while nobody calls it.
+func (d *fakeDriver) with(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
 }
 
 func (d *fakeDriver) say(what, taskID string) {
@@ -109,8 +117,12 @@ func (d *fakeDriver) InspectTask(_ context.Context, id string) (*driver.TaskStat
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if t.exit != nil {
+	switch {
+	case t.exit != nil:
 		return &driver.TaskStatus{ID: id, State: driver.TaskExited, Exit: t.exit}, nil
+	case d.unsure > 0:
+		d.unsure--
+		return &driver.TaskStatus{ID: id, State: driver.TaskUnknown}, nil
 	}
 	return &driver.TaskStatus{ID: id, State: driver.TaskRunning}, nil
 }

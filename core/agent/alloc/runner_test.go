@@ -233,8 +233,13 @@ func TestARestoredRunnerTellsOnlyWhatItsDriverHasConfirmed(t *testing.T) {
 		task      string
 	}{
 		"it runs":                      {func(*bed) {}, "running", "running"},
-		"the machine was started anew": {func(b *bed) { clear(b.driver.tasks) }, "running", "pending"}, // to be started again after its delay
-		"it has ended":                 {func(b *bed) { b.driver.end(b.t, "web", 0) }, "running", "pending"},
+		"the machine was started anew": {func(b *bed) { b.driver.with(func() { clear(b.driver.tasks) }) }, "running", "pending"}, // to be started again after its delay
+		"its driver never knows":       {func(b *bed) { b.driver.with(func() { b.driver.unsure = 100 }) }, "running", "running"},
+		"it ends while its driver finds out": {func(b *bed) {
+			b.driver.with(func() { b.driver.unsure = 2 })
+			time.AfterFunc(300*time.Millisecond, func() { b.driver.end(b.t, "web", 1) })
+		}, "running", "pending"},
+		"it has ended": {func(b *bed) { b.driver.end(b.t, "web", 0) }, "running", "pending"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			with(t, func(t *testing.T, b *bed) {

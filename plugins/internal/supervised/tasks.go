@@ -240,9 +240,12 @@ func (t *Tasks) InspectTask(ctx context.Context, id string) (*driver.TaskStatus,
 		out.Attributes["dropped_log_bytes"] = strconv.FormatUint(s.DroppedLogBytes, 10)
 		out.Attributes["log_error"] = s.LogError
 	}
-	if s.Exit != nil {
+	switch {
+	case s.Exit != nil:
 		r := exitResult(s.Exit)
 		out.State, out.Exit = driver.TaskExited, &r
+	case s.Ending:
+		out.State = driver.TaskUnknown
 	}
 	return out, nil
 }

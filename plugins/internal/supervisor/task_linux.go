@@ -38,6 +38,7 @@ func (t *task) status() *Status {
 	s := &Status{
 		ID: t.id, PID: t.pid, StartedAt: t.startedAt, EndedAt: t.endedAt, Exit: t.exit, Cgroup: t.cgroup,
 		DroppedLogBytes: t.out[0].dropped + t.out[1].dropped,
+		Ending:          t.exit == nil && !t.unknownAt.IsZero(),
 	}
 	for i := range t.out {
 		if o := &t.out[i]; o.failure != nil {

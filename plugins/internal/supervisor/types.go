@@ -70,6 +70,8 @@ type Status struct {
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`
 	Exit      *Exit     `json:"exit,omitempty"`
+	// Ending says that the process is gone and how it ended is still looked up.
+	Ending bool `json:"ending,omitempty"`
 	// Cgroup is the directory of the task's own cgroup, if it has one.
 	Cgroup string `json:"cgroup,omitempty"`
 	// Group is the name of an isolated task's cgroups.
