@@ -217,7 +217,7 @@ func TestCLIOfTheCluster(t *testing.T) {
 	a.shows(nil, "system", "gc")
 	a.shows(nil, "system", "reconcile", "summaries")
 	a.shows([]string{"Configuration is valid"}, "config", "validate", filepath.Join(a.dir, "agent.hcl"))
-	a.shows([]string{"/ui/"}, "ui", "-show-url")
+	a.fails(1, "no web UI yet", "ui", "-show-url")
 	a.fails(1, "is it running", "node", "status", "-address", "http://127.0.0.1:1")
 	a.fails(127, "Everyday commands", "nonsense")
 	a.fails(1, "Subcommands", "node", "pool")

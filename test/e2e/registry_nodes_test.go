@@ -73,18 +73,16 @@ func newFleet(t *testing.T, names ...string) *fleet {
 
 // watch remembers how many nodes were in flight at most.
 func (f *fleet) watch() {
-	changes, err := f.Changes(f.t.Context())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	feed := f.Server.Endpoint().Store.Subscribe(state.TablePluginSpecs)
+	f.t.Cleanup(feed.Close)
 	go func() {
 		for {
-			batch, err := changes.Next(f.t.Context())
+			batch, err := feed.Next(f.t.Context())
 			if err != nil {
 				return
 			}
-			for _, c := range batch {
-				if p, ok := c.New.(*model.PluginSpec); ok && c.Table == state.TablePluginSpecs {
+			for _, c := range batch.Changes {
+				if p, ok := c.New.(*model.PluginSpec); ok {
 					f.wide.Store(max(f.wide.Load(), int64(len(p.Rollout.InFlight))))
 				}
 			}
