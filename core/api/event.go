@@ -12,7 +12,9 @@ import (
 )
 
 const (
-	eventHistory   = 4096 // changes kept for subscribers that come late or are slow
+	eventHistory   = 4096 // changes kept for subscribers that are slow
+	eventLookBack  = 256  // changes kept for those that come late, once there is rest
+	eventRest      = 30 * time.Second
 	eventHeartbeat = 10 * time.Second
 	eventRetry     = time.Second
 )
@@ -60,21 +62,37 @@ type eventLog struct {
 
 func newEventLog() *eventLog { return &eventLog{changed: make(chan struct{})} }
 
-// add appends a batch and forgets the oldest ones, never the newest.
+// add appends a batch and forgets the oldest ones.
 func (l *eventLog) add(b changeBatch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.batches = append(l.batches, b)
 	l.size += len(b.changes)
+	l.shorten(eventHistory)
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// rest forgets what only a subscriber that is slow would still need: objects that
+// are gone long ago would otherwise hold memory until others take their places.
+func (l *eventLog) rest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.size > eventLookBack {
+		l.shorten(eventLookBack)
+		l.batches = slices.Clone(l.batches)
+	}
+}
+
+// shorten forgets the oldest batches beyond a number of changes, never the newest.
+func (l *eventLog) shorten(most int) {
 	old := 0
-	for l.size > eventHistory && old < len(l.batches)-1 {
+	for l.size > most && old < len(l.batches)-1 {
 		l.size -= len(l.batches[old].changes)
 		l.dropped = l.batches[old].index
 		old++
 	}
 	l.batches = slices.Delete(l.batches, 0, old)
-	close(l.changed)
-	l.changed = make(chan struct{})
 }
 
 // lose forgets everything up to an index: changes before it have not been seen.
@@ -120,12 +138,17 @@ func (s *Server) feedOnce(ctx context.Context) error {
 		return err
 	}
 	for {
-		changes, err := feed.Next(ctx)
+		calm, done := context.WithTimeout(ctx, eventRest)
+		changes, err := feed.Next(calm)
+		atRest := calm.Err() != nil && ctx.Err() == nil
+		done()
 		var lost *LostChangesError
 		switch {
 		case errors.As(err, &lost):
 			s.log.Warn("changes came faster than they could be kept for the event stream; its subscribers are told", "index", lost.Index)
 			s.events.lose(lost.Index)
+		case err != nil && atRest:
+			s.events.rest()
 		case err != nil:
 			if v := s.backend.View(); v != nil {
 				s.events.lose(v.Index())

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -171,4 +172,38 @@ func TestSubscribersAreToldWhenChangesWereLostOnTheWayToTheServerOfEvents(t *tes
 	if got := b.feeds.Load(); got != 1 {
 		t.Errorf("%d feeds were started", got)
 	}
+}
+
+// TestOfWhatHappenedLongAgoOnlyTheNewestIsKept: after some time without changes the
+// log of events holds no more than what those who come late may look back to.
+func TestOfWhatHappenedLongAgoOnlyTheNewestIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(oneAlloc())
+		s := api.New(b, hclog.NewNullLogger(), api.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		fed := make(chan struct{})
+		go func() { defer close(fed); s.Feed(ctx) }()
+		defer func() { cancel(); <-fed }()
+		for i := range uint64(1000) {
+			b.changes <- []api.Change{{Table: api.TableNodePools, Index: 11 + i, New: &model.NodePool{Name: "p"}}}
+		}
+		read := func(index string) string {
+			ask, done := context.WithTimeout(ctx, time.Second)
+			defer done()
+			w := httptest.NewRecorder()
+			s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ask, "GET", "http://127.0.0.1/v1/event/stream?index="+index, nil))
+			return w.Body.String()
+		}
+		synctest.Wait()
+		if got := strings.Count(read("12"), `"Topic"`); got < 990 {
+			t.Errorf("%d events at once after the work", got)
+		}
+		time.Sleep(time.Minute)
+		if got := strings.Count(read("900"), `"Topic"`); got < 110 || got > 112 {
+			t.Errorf("%d events of the last 111 after a minute", got)
+		}
+		if got := strings.Count(read("12"), `"Topic"`); got < 255 || got > 257 {
+			t.Errorf("whoever wants more gets %d events", got)
+		}
+	})
 }
