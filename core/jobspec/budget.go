@@ -6,6 +6,7 @@ package jobspec
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -158,16 +159,68 @@ func (b *budget) pays(name string, f function.Function) function.Function {
 	})
 }
 
-// boundedSizes refuses calls of functions whose result may be as large as the
-// sizes of their arguments multiplied.
-func boundedSizes(f function.Function) function.Function {
+// boundedResult refuses calls of a function whose result, as estimated from its
+// arguments, is too large to be made and charged afterwards.
+func boundedResult(f function.Function, estimate func(args []cty.Value) int) function.Function {
 	return wrapped(f, func(args []cty.Value) error {
-		product := 1
-		for _, a := range args {
-			if product *= max(valueSize(a, maxBytes)/16, 1); product > maxBytes {
-				return errdefs.InvalidArgumentf("the result could have more than %d bytes; use shorter arguments", maxBytes)
-			}
+		if estimate(args) > maxBytes {
+			return errdefs.InvalidArgumentf("the result could have more than %d bytes; use shorter arguments", maxBytes)
 		}
 		return nil
 	})
+}
+
+// joined estimates join: the separator stands between all elements.
+func joined(args []cty.Value) int { return textLen(args[0]) * elements(args[1:]) }
+
+// replaced estimates replace: the text may consist of what is replaced.
+func replaced(args []cty.Value) int {
+	return (textLen(args[0])/max(textLen(args[1]), 1) + 1) * textLen(args[2])
+}
+
+// replacedByPattern estimates regex_replace: a pattern may match everywhere, and the
+// replacement may repeat what it matched.
+func replacedByPattern(args []cty.Value) int { return (textLen(args[0]) + 1) * textLen(args[2]) }
+
+// formatted estimates format and formatlist: each verb may show the largest argument,
+// for each element of the longest list.
+func formatted(args []cty.Value) int {
+	most, times := 0, 1
+	for _, a := range args[1:] {
+		most = max(most, valueSize(a, maxBytes))
+		times = max(times, elements([]cty.Value{a}))
+	}
+	if known(args[0]) && args[0].Type() == cty.String {
+		return strings.Count(args[0].AsString(), "%") * most * times
+	}
+	return 0
+}
+
+// indented estimates indent: the spaces stand at each line.
+func indented(args []cty.Value) int {
+	if !known(args[0]) || !known(args[1]) || args[1].Type() != cty.String {
+		return 0
+	}
+	spaces, _ := args[0].AsBigFloat().Int64()
+	return int(spaces) * strings.Count(args[1].AsString(), "\n")
+}
+
+func known(v cty.Value) bool { return v.IsKnown() && !v.IsNull() && !v.IsMarked() }
+
+// textLen is the bytes of a text, 0 of anything else.
+func textLen(v cty.Value) int {
+	if !known(v) || v.Type() != cty.String {
+		return 0
+	}
+	return len(v.AsString())
+}
+
+// elements is how many elements the lists among values have in all.
+func elements(values []cty.Value) (n int) {
+	for _, v := range values {
+		if known(v) && v.CanIterateElements() {
+			n += v.LengthInt()
+		}
+	}
+	return n
 }

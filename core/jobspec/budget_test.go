@@ -52,6 +52,22 @@ func TestNoFileTakesMoreThanItsBudget(t *testing.T) {
 	}
 }
 
+// TestAResultThatWouldBeTooLargeIsNotMade: the call itself is refused, since memory
+// that a function has taken cannot be refused any more.
+func TestAResultThatWouldBeTooLargeIsNotMade(t *testing.T) {
+	big := strings.Repeat("x", 900)
+	for name, src := range map[string]string{
+		"replace of a short text": withLocal(`replace(join("", [for i in local.big : "` + big + `"]), "x", "` + strings.Repeat("z", 4000) + `")`),
+		"join of many":            withLocal(`join("` + strings.Repeat("y", 100_000) + `", local.big)`),
+		"a format of many verbs":  withLocal(`format("` + strings.Repeat("%[1]s", 1000) + `", join("", [for i in local.big : "` + big + `"]))`),
+		"an indent of many lines": withLocal(`indent(9999, join("", [for i in local.big : "\n\n\n\n\n\n\n\n\n\n"]))`),
+	} {
+		if _, err := jobspec.ParseHCL([]byte(src), jobspec.Options{}); err == nil || !strings.Contains(err.Error(), "the result could have more than") {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+}
+
 func TestVariablesHaveTheSameBudget(t *testing.T) {
 	src := []byte("variable \"v\" {}\njob \"j\" {}\n")
 	const loops = "[for a in range(1000) : [for b in range(1000) : [for c in range(1000) : c]]]"

@@ -30,9 +30,9 @@ func functions(b *budget, allowFS bool, baseDir string) map[string]function.Func
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
 		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc, "signum": stdlib.SignumFunc,
 
-		"chomp": stdlib.ChompFunc, "format": boundedSizes(bounded(stdlib.FormatFunc)), "formatlist": boundedSizes(bounded(stdlib.FormatListFunc)), "indent": atMost(stdlib.IndentFunc, 0, 9999),
-		"join": boundedSizes(stdlib.JoinFunc), "lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc,
-		"regex_replace": boundedSizes(stdlib.RegexReplaceFunc), "replace": boundedSizes(stdlib.ReplaceFunc), "split": stdlib.SplitFunc, "strlen": stdlib.StrlenFunc,
+		"chomp": stdlib.ChompFunc, "format": boundedResult(bounded(stdlib.FormatFunc), formatted), "formatlist": boundedResult(bounded(stdlib.FormatListFunc), formatted), "indent": atMost(boundedResult(stdlib.IndentFunc, indented), 0, 9999),
+		"join": boundedResult(stdlib.JoinFunc, joined), "lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc,
+		"regex_replace": boundedResult(stdlib.RegexReplaceFunc, replacedByPattern), "replace": boundedResult(stdlib.ReplaceFunc, replaced), "split": stdlib.SplitFunc, "strlen": stdlib.StrlenFunc,
 		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
 		"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc, "upper": stdlib.UpperFunc,
 
