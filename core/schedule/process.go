@@ -4,7 +4,6 @@
 package schedule
 
 import (
-	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -55,20 +54,9 @@ func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Ou
 	p.updates = res.Updates
 	p.apply(res)
 	p.place(res.Place)
-	p.keepDeployment()
+	p.awaitFirst()
 	p.finish(res)
 	return p.out
-}
-
-// keepDeployment leaves a deployment out that would be over at once but for
-// which no node was found: it has deployed nothing. It comes with the first
-// alloc that finds a node.
-func (p *process) keepDeployment() {
-	if d := p.plan.Deployment; d != nil && !d.Active() && len(p.plan.Place) == 0 && !slices.ContainsFunc(p.plan.Change, func(c model.AllocChange) bool {
-		return c.Kind == model.AllocUpdateInPlace
-	}) {
-		p.plan.Deployment = nil
-	}
 }
 
 func (p *process) system() bool {

@@ -4,6 +4,10 @@
 package schedule
 
 import (
+	"cmp"
+	"slices"
+	"time"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/reconcile"
 )
@@ -67,6 +71,38 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 	if failed != nil && (idle || failed.NodesExhausted > 0) {
 		pl.countTasks(failed)
 		p.out.FailedTGAllocs[pl.tg.Name] = failed
+	}
+}
+
+// firstAllocDeadline is how long a deployment of a system job waits for a node
+// that takes the first alloc, when the job's groups name no progress deadline.
+const firstAllocDeadline = 10 * time.Minute
+
+// awaitFirst keeps a deployment of a system job open for which no node was
+// found, and which would else be over at once without having deployed anything:
+// it waits for a first alloc as long as the progress deadline. One that waits
+// already stays as it is.
+func (p *process) awaitFirst() {
+	d := p.plan.Deployment
+	if d == nil || d.Active() || len(p.plan.Place) > 0 || slices.ContainsFunc(p.plan.Change, func(c model.AllocChange) bool {
+		return c.Kind == model.AllocUpdateInPlace
+	}) {
+		return
+	}
+	if waits := p.view.LatestDeployment(d.Namespace, d.JobID); waits != nil && waits.ID == d.ID {
+		p.plan.Deployment = nil
+		return
+	}
+	d.Status, d.StatusDescription = model.DeploymentStatusRunning, model.DeploymentStatusDescriptionRunning
+	for _, tg := range p.job.TaskGroups {
+		g := d.TaskGroups[tg.Name]
+		if g == nil {
+			g = &model.DeploymentState{}
+			d.TaskGroups[tg.Name] = g
+		}
+		g.DesiredTotal = 1
+		g.ProgressDeadline = cmp.Or(g.ProgressDeadline, firstAllocDeadline)
+		g.RequireProgressBy = p.now.Add(g.ProgressDeadline).UTC()
 	}
 }
 

@@ -48,8 +48,8 @@ func (v *View) DeploymentsFrom(from string) iter.Seq[*model.Deployment] {
 }
 
 // UpsertDeployment stores a deployment that the scheduler made. Its counters
-// are derived from allocs: those of an existing deployment stay. The
-// transaction owns d from now on.
+// are derived from allocs: those of an existing deployment stay, and one that
+// has ended stays as it ended. The transaction owns d from now on.
 func (tx *Tx) UpsertDeployment(d *model.Deployment, now int64) {
 	d.CreateIndex, d.ModifyIndex = tx.index, tx.index
 	if d.ModifyTime == 0 {
@@ -59,6 +59,9 @@ func (tx *Tx) UpsertDeployment(d *model.Deployment, now int64) {
 		d.CreateTime = now
 	}
 	if old := tx.t.deployments.get(d.ID); old != nil {
+		if !old.Active() {
+			return
+		}
 		d.CreateIndex, d.CreateTime = old.CreateIndex, old.CreateTime
 		for name, g := range d.TaskGroups {
 			if o := old.TaskGroups[name]; o != nil {

@@ -97,3 +97,15 @@ func TestTheTimeOfAPauseIsNotCountedAgainstTheDeadline(t *testing.T) {
 		t.Fatalf("a deployment that runs was given more time: %s", by())
 	}
 }
+
+func TestADeploymentThatHasEndedIsNotOpenedByAPlanMadeBefore(t *testing.T) {
+	s := deploying(t, model.DeploymentState{DesiredTotal: 2})
+	setDeployment(t, s, model.DeploymentStatusFailed, time.Unix(200, 0))
+	update(t, s, func(tx *state.Tx) error {
+		tx.UpsertDeployment(&model.Deployment{ID: "d1", Namespace: "default", JobID: "web", Status: model.DeploymentStatusRunning}, 300)
+		return nil
+	})
+	if d := s.View().DeploymentByID("d1"); d.Status != model.DeploymentStatusFailed {
+		t.Errorf("it is %s again", d.Status)
+	}
+}

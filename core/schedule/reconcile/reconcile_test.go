@@ -588,7 +588,7 @@ func TestNoFailureOutlivesAStoppedOrPurgedJob(t *testing.T) {
 	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescNotNeeded)
 }
 
-func TestASystemJobThatFindsNoNodeHasDeployedNothing(t *testing.T) {
+func TestASystemJobWithoutAnyNodeHasDeployedNothing(t *testing.T) {
 	b := newBench("system", 1)
 	if r := reconcile.System(b.Input, nil); r.Deployment != nil {
 		t.Errorf("without nodes the deployment is %s", r.Deployment.Status)

@@ -16,16 +16,22 @@ import (
 // come and go during a roll-out: it has succeeded when nothing is left to update
 // and all that is new is healthy, however many nodes that are by then.
 
-// openSystemDeployment finds the deployment of this version or drafts one.
+// openSystemDeployment finds the deployment of this version or drafts one. One
+// that waits for its first alloc is drafted anew under its id, for the nodes
+// that there are now.
 func (r *run) openSystemDeployment(nodes []*model.Node) {
 	if r.Job.Type != model.JobTypeSystem {
 		return
 	}
-	if r.ofThisVersion(r.Deployment) {
+	found := r.ofThisVersion(r.Deployment)
+	if found && (r.Deployment.Status != model.DeploymentStatusRunning || r.hasVersion()) {
 		r.current = r.Deployment
 		return
 	}
 	r.draft()
+	if found {
+		r.current.ID, r.current.CreateTime = r.Deployment.ID, r.Deployment.CreateTime
+	}
 	for _, tg := range r.Job.TaskGroups {
 		ds := r.current.TaskGroups[tg.Name]
 		if ds == nil {
@@ -80,8 +86,7 @@ func (r *run) closeSystemDeployment() {
 // this version is placed or updated for the first time. One that waits for
 // nothing is over at once.
 func (r *run) handOut() {
-	if !r.used && (len(r.res.Place)+len(r.res.Changed) == 0 ||
-		slices.ContainsFunc(r.Allocs, func(a *model.Allocation) bool { return a.JobVersion == r.Job.Version })) {
+	if !r.used && (len(r.res.Place)+len(r.res.Changed) == 0 || r.hasVersion()) {
 		return
 	}
 	if r.current.ID == "" {
@@ -91,6 +96,11 @@ func (r *run) handOut() {
 	if !r.used {
 		r.current.Status, r.current.StatusDescription = model.DeploymentStatusSuccessful, model.DeploymentStatusDescriptionSuccessful
 	}
+}
+
+// hasVersion reports whether the job's newest version has an alloc already.
+func (r *run) hasVersion() bool {
+	return slices.ContainsFunc(r.Allocs, func(a *model.Allocation) bool { return a.JobVersion == r.Job.Version })
 }
 
 // allHealthy reports whether every alloc of the deployment that is wanted lives
