@@ -66,9 +66,29 @@ func (c *ApplyPlan) packedForm() any { return &packedPlan{} }
 // planPacker numbers what the allocs of a plan have in common.
 type planPacker struct {
 	form      *packedPlan
-	texts     map[string]uint32
-	resources map[*model.AllocatedResources]uint32
-	metrics   map[metricKey]uint32
+	texts     numbering[string, string]
+	resources numbering[*model.AllocatedResources, *model.AllocatedResources]
+	metrics   numbering[metricKey, *model.AllocMetric]
+}
+
+// numbering is rows that are stored once each; others refer to them by their
+// number, from 1. 0 is no row.
+type numbering[K comparable, R any] struct {
+	rows    []R
+	numbers map[K]uint32
+}
+
+// number returns the number of the row of key, which row makes the first time.
+func (n *numbering[K, R]) number(key K, row func() R) uint32 {
+	if at, known := n.numbers[key]; known {
+		return at
+	}
+	if n.numbers == nil {
+		n.numbers = map[K]uint32{}
+	}
+	n.rows = append(n.rows, row())
+	n.numbers[key] = uint32(len(n.rows))
+	return n.numbers[key]
 }
 
 // metricKey tells whether two metrics are equal apart from scores and time: the
@@ -100,11 +120,11 @@ func (c *ApplyPlan) pack() (any, error) {
 			VerifiedIndex: c.VerifiedIndex, AllAtOnce: p.AllAtOnce, UpdatedAt: c.UpdatedAt, Change: p.Change,
 			Deployment: p.Deployment, DeploymentUpdates: p.DeploymentUpdates, Place: make([]packedAlloc, 0, len(p.Place)),
 		},
-		texts: map[string]uint32{}, resources: map[*model.AllocatedResources]uint32{}, metrics: map[metricKey]uint32{},
 	}
 	for _, a := range p.Place {
 		k.form.Place = append(k.form.Place, k.alloc(a))
 	}
+	k.form.Texts, k.form.Resources, k.form.Metrics = k.texts.rows, k.resources.rows, k.metrics.rows
 	return k.form, nil
 }
 
@@ -130,39 +150,22 @@ func (k *planPacker) text(s string) uint32 {
 	if s == "" {
 		return 0
 	}
-	n := k.texts[s]
-	if n == 0 {
-		k.form.Texts = append(k.form.Texts, s)
-		n = uint32(len(k.form.Texts))
-		k.texts[s] = n
-	}
-	return n
+	return k.texts.number(s, func() string { return s })
 }
 
 func (k *planPacker) resource(r *model.AllocatedResources) uint32 {
 	if r == nil {
 		return 0
 	}
-	n := k.resources[r]
-	if n == 0 {
-		k.form.Resources = append(k.form.Resources, r)
-		n = uint32(len(k.form.Resources))
-		k.resources[r] = n
-	}
-	return n
+	return k.resources.number(r, func() *model.AllocatedResources { return r })
 }
 
 func (k *planPacker) metric(m *model.AllocMetric) uint32 {
-	key := keyOf(m)
-	n := k.metrics[key]
-	if n == 0 {
+	return k.metrics.number(keyOf(m), func() *model.AllocMetric {
 		c := *m
 		c.ScoreMetaData, c.AllocationTime = nil, 0
-		k.form.Metrics = append(k.form.Metrics, &c)
-		n = uint32(len(k.form.Metrics))
-		k.metrics[key] = n
-	}
-	return n
+		return &c
+	})
 }
 
 func (k *planPacker) score(s *model.NodeScoreMeta) packedScore {
