@@ -8,8 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,8 +25,8 @@ const cycledJobs = 1000
 
 // BenchmarkCycledJobs measures what an agent keeps of work that is over: the
 // memory of a fresh agent after a first job, and of the same agent a minute after
-// 1,000 short jobs have run and were collected. DROVER_BENCH_HEAP names a file
-// for the heap profile at the end.
+// 1,000 short jobs have run and were collected, and after 1,000 more.
+// DROVER_BENCH_HEAP names a file for the heap profile at the end.
 func BenchmarkCycledJobs(b *testing.B) {
 	source := os.Getenv("DROVER_BENCH_BIN")
 	if source == "" {
@@ -33,11 +38,13 @@ func BenchmarkCycledJobs(b *testing.B) {
 		a.collect(b)
 		settle()
 		a.reportKept(b, "before-")
-		a.cycle(b, cycledJobs)
-		a.reportKept(b, "busy-")
-		a.collect(b)
-		time.Sleep(time.Minute)
-		a.reportKept(b, "after-")
+		for _, prefix := range []string{"after-", "again-"} { // what grows with the work grows twice
+			a.cycle(b, cycledJobs)
+			a.reportKept(b, "busy-")
+			a.collect(b)
+			time.Sleep(time.Minute)
+			a.reportKept(b, prefix)
+		}
 		if file := os.Getenv("DROVER_BENCH_HEAP"); file != "" {
 			a.saveHeap(b, file)
 		}
@@ -136,8 +143,10 @@ func (a *agent) reportKept(b *testing.B, prefix string) {
 	if err := a.get("/v1/agent/self", &self); err != nil {
 		b.Fatal(err)
 	}
-	b.Logf("%s runtime: %v", prefix, self.Stats["runtime"])
-	b.ReportMetric(float64(field(a.cmd.Process.Pid, "status", "VmRSS"))/1024, prefix+"rss-MiB")
+	b.Logf("%s runtime: %v, largest mappings:%s", prefix, self.Stats["runtime"], largest(a.cmd.Process.Pid))
+	for metric, of := range map[string]string{"rss-MiB": "VmRSS", "anon-MiB": "RssAnon"} { // the rest of RSS is code and mapped files
+		b.ReportMetric(float64(field(a.cmd.Process.Pid, "status", of))/1024, prefix+metric)
+	}
 	b.ReportMetric(float64(a.pss())/(1<<20), prefix+"pss-MiB")
 }
 
@@ -156,4 +165,33 @@ func (a *agent) saveHeap(b *testing.B, file string) {
 	if _, err := io.Copy(f, r.Body); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// largest are the mappings of a process that hold most memory.
+func largest(pid int) string {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
+	if err != nil {
+		return err.Error()
+	}
+	var name string
+	sizes := map[string]int{}
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Fields(line)
+		switch {
+		case strings.Contains(f[0], "-"):
+			name = "anonymous"
+			if len(f) > 5 {
+				name = filepath.Base(f[5])
+			}
+		case f[0] == "Rss:":
+			kb, _ := strconv.Atoi(f[1])
+			sizes[name] += kb
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(sizes), func(x, y string) int { return sizes[y] - sizes[x] })
+	var out strings.Builder
+	for _, n := range names[:min(6, len(names))] {
+		fmt.Fprintf(&out, " %s %.1f MiB,", n, float64(sizes[n])/1024)
+	}
+	return out.String()
 }
