@@ -1,0 +1,238 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// hostileRounds is how many rounds of faults are played: DROVER_HOSTILE_ROUNDS,
+// which `make hostile` sets, or a few.
+func hostileRounds(t *testing.T, few int) int {
+	t.Helper()
+	text := os.Getenv("DROVER_HOSTILE_ROUNDS")
+	if text == "" {
+		return few
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("DROVER_HOSTILE_ROUNDS=%q is not a number of rounds", text)
+	}
+	return n
+}
+
+// chaos is an agent with live tasks whose processes are killed and paused.
+type chaos struct {
+	*agent
+	rng    *rand.Rand
+	work   []*piece
+	faults map[string]int
+}
+
+// piece is batch work that has to run once and to end with its exit code.
+type piece struct {
+	job   string
+	code  int
+	alone bool // nobody was there who could have seen its end
+}
+
+// helpers are the processes of the plugin's supervisor in a role.
+func (c *chaos) helpers(role string) []int { return c.processes("__drover-supervise " + role) }
+
+// fault does harm and reports whether an exit code may be lost by it. After it
+// the agent's process runs.
+func (c *chaos) fault() (name string, losesCodes bool) {
+	restart := func() { c.kill(); c.start() }
+	killAll := func(pids ...[]int) {
+		for _, pid := range slices.Concat(pids...) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+	}
+	pause := func(pids []int) {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGSTOP) // it may have ended
+		}
+		<-time.After(time.Duration(200+c.rng.IntN(1500)) * time.Millisecond) // the fault is its length
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
+	plugin := func() []int {
+		if pid := c.child(); pid != 0 {
+			return []int{pid}
+		}
+		return nil
+	}
+	faults := []struct {
+		name  string
+		loses bool
+		do    func()
+	}{
+		{"agent killed", false, restart},
+		{"plugin killed", false, func() { killAll(plugin()) }},
+		{"supervisor killed", false, func() { killAll(c.helpers("loop")) }},
+		{"keeper killed", false, func() { killAll(c.helpers("keep")) }},
+		{"agent and plugin killed", false, func() { killAll(plugin()); restart() }},
+		{"agent and supervisor killed", false, func() { killAll(c.helpers("loop")); restart() }},
+		{"plugin and supervisor killed", false, func() { killAll(plugin(), c.helpers("loop")) }},
+		{"keeper and supervisor killed", true, func() { killAll(c.helpers("keep"), c.helpers("loop")) }},
+		{"all but the tasks killed", true, func() { killAll(plugin(), c.helpers("keep"), c.helpers("loop")); restart() }},
+		{"supervisor paused", false, func() { pause(c.helpers("loop")) }},
+		{"plugin paused", false, func() { pause(plugin()) }},
+		{"agent paused", false, func() { pause([]int{c.cmd.Process.Pid}) }},
+	}
+	f := faults[c.rng.IntN(len(faults))]
+	f.do()
+	c.faults[f.name]++
+	return f.name, f.loses
+}
+
+// batch starts work that leaves a mark, goes on for a moment and ends.
+func (c *chaos) batch(round, n int) {
+	p := &piece{job: fmt.Sprintf("work-%d-%d", round, n), code: c.rng.IntN(3) * (1 + c.rng.IntN(100))}
+	script := fmt.Sprintf("echo ran >> $NOMAD_ALLOC_DIR/mark; sleep 0.%03d; exit %d", c.rng.IntN(999), p.code)
+	if n%2 == 0 {
+		c.agent.run(c.isolated(p.job, "batch", 1, script))
+	} else {
+		c.agent.run(shell(p.job, "batch", 1, onlyOnce, script))
+	}
+	c.work = append(c.work, p)
+}
+
+// marks is how often an alloc's task has run.
+func (c *chaos) marks(alloc string) int {
+	body, _ := os.ReadFile(c.path(alloc, "alloc/mark")) // it never ran
+	return strings.Count(string(body), "\n")
+}
+
+// judge says what became of a piece of work that is over: as it should, or
+// refused (it never ran, and its alloc says so), lost or doubled.
+func (c *chaos) judge(p *piece) (verdict, detail string) {
+	allocs := c.allocs(p.job, "")
+	if len(allocs) != 1 {
+		return "doubled", fmt.Sprintf("%s has %d allocs", p.job, len(allocs))
+	}
+	x := allocs[0]
+	ran, code := c.marks(x.ID), exitCode(c.agent, x.ID)
+	detail = fmt.Sprintf("%s (alloc %s) is %s, ran %d times and ended with %d, not %d: %s", p.job, x.ID, x.ClientStatus, ran, code, p.code, events(x))
+	right := model.AllocClientStatusFailed
+	if p.code == 0 {
+		right = model.AllocClientStatusComplete
+	}
+	switch {
+	case ran > 1:
+		return "doubled", detail
+	case ran == 0 && x.ClientStatus == model.AllocClientStatusFailed:
+		return "refused", detail
+	case ran == 1 && x.ClientStatus == right && code == p.code, p.alone && x.ClientStatus == model.AllocClientStatusFailed:
+		return "", ""
+	}
+	return "lost", detail
+}
+
+// events are the types and messages of a task's events.
+func events(x *model.AllocListStub) string {
+	var out []string
+	for _, e := range x.TaskStates["t"].Events {
+		out = append(out, e.Type+" ("+e.DisplayMessage+")")
+	}
+	return strings.Join(out, ", ")
+}
+
+// sleeping are the processes on the machine that sleep for the agent's services.
+func (c *chaos) sleeping() []int {
+	return slices.DeleteFunc(c.processes("sleep 601"), func(pid int) bool {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // gone: not one
+		return !strings.HasPrefix(string(line), "sleep\x00601")
+	})
+}
+
+// TestHostileChaosOfAllProcessesOfANode kills and pauses agent, plugin,
+// supervisor and keeper in all combinations while 20 tasks live and batch work
+// comes and goes: no task is lost, none runs twice, none that no alloc owns.
+func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	c := &chaos{agent: newAgent(t).withExec(), rng: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}}
+	c.agent.run(shell("raw", "service", 12, "", "exec sleep 601"))
+	c.agent.run(c.isolated("isolated", "service", 8, "exec sleep 601"))
+	raw := c.await("raw", model.AllocClientStatusRunning, 12)
+	isolated := c.await("isolated", model.AllocClientStatusRunning, 8)
+	c.eventually(10*time.Second, "20 tasks live", func() bool { return len(c.sleeping()) == 20 })
+	before := c.sleeping()
+	slices.Sort(before)
+
+	rounds, count := hostileRounds(t, 6), map[string]int{}
+	for round := range rounds {
+		first := len(c.work)
+		for n := range 3 {
+			c.batch(round, n)
+		}
+		<-time.After(time.Duration(c.rng.IntN(700)) * time.Millisecond) // faults strike at any moment
+		var names []string
+		for range 1 + c.rng.IntN(2) {
+			name, loses := c.fault()
+			names = append(names, name)
+			for _, p := range c.work[first:] {
+				p.alone = p.alone || loses
+			}
+		}
+		for _, p := range c.work[first:] {
+			c.eventually(90*time.Second, fmt.Sprintf("round %d (%s): %s is over", round, strings.Join(names, ", "), p.job), func() bool {
+				all := c.allocs(p.job, "")
+				return len(all) > 0 && !slices.ContainsFunc(all, func(x *model.AllocListStub) bool {
+					return x.ClientStatus != model.AllocClientStatusComplete && x.ClientStatus != model.AllocClientStatusFailed
+				})
+			})
+			verdict, detail := c.judge(p)
+			count[verdict]++
+			if verdict == "lost" || verdict == "doubled" {
+				t.Errorf("round %d (%s): %s: %s", round, strings.Join(names, ", "), verdict, detail)
+			} else if verdict == "refused" {
+				t.Logf("round %d (%s): %s: %s", round, strings.Join(names, ", "), verdict, detail)
+			}
+		}
+		now := c.sleeping()
+		slices.Sort(now)
+		if !slices.Equal(now, before) {
+			t.Fatalf("round %d (%s): the tasks were %v and are %v", round, strings.Join(names, ", "), before, now)
+		}
+	}
+	c.await("raw", model.AllocClientStatusRunning, 12)
+	c.await("isolated", model.AllocClientStatusRunning, 8)
+	for _, x := range slices.Concat(raw, isolated) {
+		if got, _, err := c.Allocation(c.ctx(), x.ID, nil); err != nil || got.TaskStates["t"].Restarts != 0 {
+			t.Errorf("alloc %s: %v, %+v", x.ID, err, got)
+		}
+	}
+	c.noGhosts(count)
+	t.Logf("%d rounds, faults %v; of %d pieces of batch work: lost %d, doubled %d, ghosts %d, refused %d",
+		rounds, c.faults, len(c.work), count["lost"], count["doubled"], count["ghosts"], count["refused"])
+}
+
+// noGhosts looks for work that ran after its alloc was over, and for tasks that
+// outlive the stop of their jobs.
+func (c *chaos) noGhosts(count map[string]int) {
+	c.t.Helper()
+	for _, p := range c.work {
+		if verdict, detail := c.judge(p); verdict != "" && verdict != "refused" {
+			count["ghosts"]++
+			c.t.Errorf("at the end: %s: %s", verdict, detail)
+		}
+	}
+	for _, job := range []string{"raw", "isolated"} {
+		c.must("job", "stop", "-detach", job)
+	}
+	c.eventually(30*time.Second, "no task outlives its job", func() bool { return len(c.sleeping()) == 0 })
+}
