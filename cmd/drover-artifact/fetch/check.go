@@ -6,6 +6,7 @@ package fetch
 import (
 	"encoding/hex"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,11 @@ import (
 
 // schemes are the getters that there are.
 var schemes = []string{"file", "gcs", "git", "hg", "http", "https", "s3"}
+
+// gcsCredentials are the variables that say how to get at Google Cloud Storage.
+// Without one of them its client would ask the machine's metadata service for the
+// machine's own identity.
+var gcsCredentials = []string{"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_OAUTH_ACCESS_TOKEN", "STORAGE_EMULATOR_HOST", "GCE_METADATA_HOST"}
 
 // check refuses what can never be fetched, before anything is, and finds the
 // kind of the source.
@@ -47,6 +53,9 @@ func (j *job) check(source string) error {
 		if err := j.checkFile(u); err != nil {
 			return err
 		}
+	}
+	if scheme == "gcs" && !slices.ContainsFunc(gcsCredentials, func(name string) bool { return os.Getenv(name) != "" }) {
+		return errdefs.InvalidArgumentf("there are no credentials for Google Cloud Storage; have artifact.set_environment_variables of the agent pass on one of %s", strings.Join(gcsCredentials, ", "))
 	}
 	if (scheme == "git" || scheme == "hg") && j.req.Mode == "file" {
 		return errdefs.InvalidArgumentf("a repository cannot be fetched with mode \"file\"; use mode \"any\" or \"dir\"")

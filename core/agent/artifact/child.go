@@ -81,6 +81,9 @@ func (f *Fetcher) environment(st *stage) []string {
 		"HOME=" + filepath.Join(st.path, wire.HomeName),
 		"TMPDIR=" + filepath.Join(st.path, wire.TmpName),
 		"LANG=C.UTF-8",
+		// The machine's own identity in its cloud is no task's to use, unless the
+		// operator passes this variable on with another value.
+		"AWS_EC2_METADATA_DISABLED=true",
 	}
 	if runtime.GOOS == "windows" {
 		env = append(env, "TMP="+filepath.Join(st.path, wire.TmpName), "TEMP="+filepath.Join(st.path, wire.TmpName), "SystemRoot="+os.Getenv("SystemRoot"))

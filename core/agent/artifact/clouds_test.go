@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/drover-project/drover/core/model"
@@ -60,6 +61,28 @@ func TestObjectsOfAnS3StoreAreFetched(t *testing.T) {
 		t.Errorf("an object that is not there: got %v", err)
 	}
 	p.wants("web/local/all/one", "web/local/all/sub/two", "web/local/one")
+}
+
+func TestAFetchWithoutCredentialsNeverAsksTheMetadataService(t *testing.T) {
+	store := httptest.NewServer(bucket(map[string]string{"app/one": "1"}))
+	defer store.Close()
+	var asked atomic.Int64
+	metadata := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		http.NotFound(w, nil)
+	}))
+	defer metadata.Close()
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata.URL)
+	p := newPlace(t)
+	p.cfg.Environment = []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT"}
+	for _, source := range []string{"s3::" + store.URL + "/bucket/app/one", "gcs::https://www.googleapis.com/storage/v1/bucket/app/one"} {
+		if err := p.fetch(&model.TaskArtifact{GetterSource: source}); err == nil {
+			t.Errorf("%s was fetched without credentials", source)
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the metadata service was asked %d times", n)
+	}
 }
 
 func TestObjectsOfGoogleStorageAreFetched(t *testing.T) {

@@ -6,6 +6,7 @@ package driverdocker
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -29,10 +30,12 @@ type agentConfig struct {
 		Config string `json:"config"`
 		Helper string `json:"helper"`
 	} `json:"auth"`
-	AllowCaps       []string `json:"allow_caps"`
-	AllowPrivileged bool     `json:"allow_privileged"`
-	AllowRuntimes   []string `json:"allow_runtimes"`
-	AllowedModes    struct {
+	AllowCaps        []string `json:"allow_caps"`
+	AllowDevices     []string `json:"allow_devices"`
+	AllowPrivileged  bool     `json:"allow_privileged"`
+	AllowRuntimes    []string `json:"allow_runtimes"`
+	AllowSecurityOpt []string `json:"allow_security_opt"`
+	AllowedModes     struct {
 		IPC    []string `json:"ipc"`
 		PID    []string `json:"pid"`
 		Userns []string `json:"userns"`
@@ -105,6 +108,11 @@ func parseAgentConfig(body []byte) (agentConfig, error) {
 	}
 	if err := sandbox.CheckCapabilities(c.AllowCaps); err != nil {
 		return c, errdefs.InvalidArgumentf("allow_caps: %w", err)
+	}
+	for _, pattern := range c.AllowDevices {
+		if _, err := path.Match(pattern, ""); err != nil || !strings.HasPrefix(pattern, "/") {
+			return c, errdefs.InvalidArgumentf("allow_devices: %q is no absolute path of a device file, also with *", pattern)
+		}
 	}
 	return c, checkExtraLabels(c.ExtraLabels)
 }

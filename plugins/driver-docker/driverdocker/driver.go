@@ -34,6 +34,7 @@ type Driver struct {
 
 	events   *broadcast
 	presence *presence
+	stages   *stages
 
 	mu      sync.Mutex
 	config  agentConfig
@@ -69,7 +70,7 @@ func New(dir string, log hclog.Logger) (*Driver, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &Driver{
-		log: log, dir: dir, owner: owner, ctx: ctx, stop: cancel, events: newBroadcast(), presence: presence, daemons: map[string]*daemon{},
+		log: log, dir: dir, owner: owner, ctx: ctx, stop: cancel, events: newBroadcast(), presence: presence, stages: newStages(dir), daemons: map[string]*daemon{},
 		known: map[string]*task{}, starting: map[string]bool{}, claimed: map[string]bool{}, changed: make(chan struct{}),
 		node: string(node),
 	}

@@ -40,6 +40,9 @@ func dockerd(t testing.TB) *dockertest.Daemon {
 }
 
 func TestMain(m *testing.M) {
+	if names := os.Getenv(swapEnv); names != "" {
+		swapForever(names)
+	}
 	code := m.Run()
 	if theDaemon.d != nil {
 		theDaemon.d.Remove()

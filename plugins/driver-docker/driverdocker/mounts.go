@@ -4,9 +4,8 @@
 package driverdocker
 
 import (
-	"errors"
+	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,18 +23,19 @@ func sharedDir(task *driver.TaskConfig) string { return filepath.Join(task.Alloc
 // mounts sets what of the machine the task sees: its own folders, the volumes of
 // the group, and what its config names.
 func mounts(in specInput, host *container.HostConfig) error {
-	label := in.agent.Volumes.SELinuxLabel
-	host.Binds = []string{
-		bind(sharedDir(in.task), "/alloc", label),
-		bind(filepath.Join(in.task.TaskDir, "local"), "/local", label),
-		bind(filepath.Join(in.task.TaskDir, "secrets"), "/secrets", label),
+	for _, own := range []struct{ dir, name string }{
+		{in.task.AllocDir, "alloc"}, {in.task.TaskDir, "local"}, {in.task.TaskDir, "secrets"},
+	} {
+		from, err := in.source(own.dir, own.name, false)
+		if err != nil {
+			return ownFolder(own.name, err)
+		}
+		addBind(host, from, "/"+own.name, []string{in.agent.Volumes.SELinuxLabel})
 	}
 	for _, v := range in.config.Volumes {
-		b, err := volume(in, v)
-		if err != nil {
+		if err := volume(in, v, host); err != nil {
 			return err
 		}
-		host.Binds = append(host.Binds, b)
 	}
 	if in.config.VolumeDriver != "" && !in.agent.Volumes.Enabled {
 		return denied("volume_driver: volume drivers")
@@ -52,6 +52,20 @@ func mounts(in specInput, host *container.HostConfig) error {
 		host.Mounts = append(host.Mounts, out)
 	}
 	return nil
+}
+
+// ownFolder says that a folder that every task has cannot be shown. A task whose
+// directory is shown as a whole can have put a link in its place.
+func ownFolder(name string, err error) error {
+	return errdefs.New(pathClass(err), fmt.Errorf("show the folder %s of the task to its container: %w", name, err))
+}
+
+// pathClass: what has no class of its own is wrong with the path.
+func pathClass(err error) errdefs.Class {
+	if class := errdefs.ClassOf(err); class != errdefs.Internal {
+		return class
+	}
+	return errdefs.InvalidArgument
 }
 
 // groupMount mounts what the node has prepared. A label needs the form of a bind.
@@ -95,10 +109,10 @@ func denied(what string) error {
 }
 
 // volume reads an entry of config.volumes.
-func volume(in specInput, text string) (string, error) {
+func volume(in specInput, text string, host *container.HostConfig) error {
 	parts := strings.Split(text, ":")
 	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || !strings.HasPrefix(parts[1], "/") {
-		return "", invalidf("volumes: %q is not SOURCE:TARGET[:OPTIONS] with an absolute target", text)
+		return invalidf("volumes: %q is not SOURCE:TARGET[:OPTIONS] with an absolute target", text)
 	}
 	options := []string{in.agent.Volumes.SELinuxLabel}
 	if len(parts) == 3 {
@@ -106,19 +120,26 @@ func volume(in specInput, text string) (string, error) {
 	}
 	source := parts[0]
 	if in.config.VolumeDriver != "" && !strings.ContainsRune(source, '/') {
-		return bind(source, parts[1], options...), nil // a volume of the driver
+		host.Binds = append(host.Binds, bind(source, parts[1], options...)) // a volume of the driver
+		return nil
 	}
-	source, err := hostPath(in, "volumes", source, true)
+	source, inside, err := hostPath(in, "volumes", source, true)
 	if err != nil {
-		return "", err
+		return err
 	}
-	return bind(source, parts[1], options...), nil
+	if !inside {
+		host.Binds = append(host.Binds, bind(source, parts[1], options...))
+		return nil
+	}
+	addBind(host, source, parts[1], strings.Split(strings.Join(options, ","), ","))
+	return nil
 }
 
 // hostPath returns the path of the machine that a config names: in the task's
-// directory or the shared one, or anywhere if the operator allows that.
-func hostPath(in specInput, name, source string, create bool) (string, error) {
-	path := filepath.Clean(source)
+// directory or the shared one, which is inside, or anywhere if the operator allows
+// that.
+func hostPath(in specInput, name, from string, create bool) (path string, inside bool, err error) {
+	path = filepath.Clean(from)
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(in.task.TaskDir, path)
 	}
@@ -127,21 +148,22 @@ func hostPath(in specInput, name, source string, create bool) (string, error) {
 		if err != nil || !filepath.IsLocal(rel) {
 			continue
 		}
-		if err := beneath(dir, rel, create); err != nil {
-			return "", invalidf("%s: %w", name, err)
+		place, err := in.source(dir, rel, create)
+		if err != nil {
+			return "", true, errdefs.New(pathClass(err), fmt.Errorf("config.%s: %w", name, err))
 		}
-		return path, nil
+		return place, true, nil
 	}
 	if inside := insideTask(path); !in.agent.Volumes.Enabled && inside != "" {
-		return "", errdefs.PermissionDeniedf("config.%s: %q is where the container sees it, and sources are paths of the machine; write %q for what is in the task's directory", name, source, inside)
+		return "", false, errdefs.PermissionDeniedf("config.%s: %q is where the container sees it, and sources are paths of the machine; write %q for what is in the task's directory", name, from, inside)
 	}
 	if !in.agent.Volumes.Enabled {
-		return "", denied(name + ": paths outside of the alloc's directory, as " + source + ",")
+		return "", false, denied(name + ": paths outside of the alloc's directory, as " + from + ",")
 	}
-	if !filepath.IsAbs(source) {
-		return "", invalidf("%s: %q leads out of the task's directory; give an absolute path", name, source)
+	if !filepath.IsAbs(from) {
+		return "", false, invalidf("%s: %q leads out of the task's directory; give an absolute path", name, from)
 	}
-	return path, nil
+	return path, false, nil
 }
 
 // insideTask returns what is meant by a source that names a folder of the task as
@@ -155,34 +177,6 @@ func insideTask(path string) string {
 	return ""
 }
 
-// beneath checks that no part of rel is a link, since a task could have made it
-// to show its container what is not its own, and makes missing folders.
-func beneath(dir, rel string, create bool) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	path := ""
-	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
-		path = filepath.Join(path, part)
-		st, err := root.Lstat(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			if !create {
-				return errors.New(joinPath(dir, rel) + " does not exist")
-			}
-			return root.MkdirAll(rel, 0o777)
-		}
-		if err != nil {
-			return err
-		}
-		if st.Mode()&fs.ModeSymlink != 0 {
-			return errors.New(joinPath(dir, path) + " is a link; mount what it leads to")
-		}
-	}
-	return nil
-}
-
 // configMount reads a mount block.
 func configMount(in specInput, m mountBlock) (mount.Mount, error) {
 	out := mount.Mount{Type: mount.Type(m.Type), Source: m.Source, Target: m.Target, ReadOnly: m.Readonly}
@@ -191,11 +185,11 @@ func configMount(in specInput, m mountBlock) (mount.Mount, error) {
 	}
 	switch out.Type {
 	case mount.TypeBind:
-		source, err := hostPath(in, "mount", m.Source, false)
+		from, _, err := hostPath(in, "mount", m.Source, false)
 		if err != nil {
 			return out, err
 		}
-		out.Source = source
+		out.Source = from
 		if m.BindOptions != nil && m.BindOptions.Propagation != "" {
 			if !slices.Contains(mount.Propagations, mount.Propagation(m.BindOptions.Propagation)) {
 				return out, invalidf("mount: propagation %q of %q is none of %v", m.BindOptions.Propagation, m.Target, mount.Propagations)

@@ -5,6 +5,7 @@ package driverdocker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -38,6 +39,9 @@ func (d *Driver) housekeep(ctx context.Context) {
 			}
 		}
 		if !now.Before(nextOrphans) {
+			if alone {
+				d.sweepStages()
+			}
 			if !alone {
 				clear(suspects) // they may be another process's
 			} else if agent.GC.Dangling.Enabled {
@@ -49,6 +53,13 @@ func (d *Driver) housekeep(ctx context.Context) {
 		if !until(ctx, max(min(time.Until(next), houseTick), 100*time.Millisecond), changed, nil) {
 			return
 		}
+	}
+}
+
+// sweepStages takes away the mounts of starts that were killed.
+func (d *Driver) sweepStages() {
+	if err := d.stages.sweep(); err != nil && !errors.Is(err, errUnseen) {
+		d.log.Warn("the mounts of a start that was killed are left behind; they are tried again later", "error", err)
 	}
 }
 

@@ -4,6 +4,7 @@
 package driverdocker
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ type specInput struct {
 	image  string // its id
 	api    string // version of the daemon's API
 	host   facts  // of the daemon
+	source source // of what is in the alloc's directory
 }
 
 // buildSpec says what the daemon is asked to create. It reads no state but the
@@ -128,9 +130,27 @@ func devices(in specInput, host *container.HostConfig) error {
 		if strings.Trim(d.CgroupPermissions, "rwm") != "" {
 			return invalidf("devices: permissions %q of %s are not of the letters r, w and m", d.CgroupPermissions, d.HostPath)
 		}
+		if !deviceAllowed(in.agent, d.HostPath) {
+			return errdefs.PermissionDeniedf("config.devices: %s is not allowed on this node; the operator can allow it with allow_devices or allow_privileged in the agent's plugin \"docker\" config", d.HostPath)
+		}
 		host.Devices = append(host.Devices, device(d.HostPath, d.ContainerPath, d.CgroupPermissions))
 	}
 	return nil
+}
+
+// freeDevices are those that every container has anyway.
+var freeDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+
+// deviceAllowed: a device file can be a disk, and so the whole machine. A folder of
+// them, which the daemon takes too, is allowed only by its own name.
+func deviceAllowed(agent agentConfig, name string) bool {
+	if agent.AllowPrivileged || slices.Contains(freeDevices, name) {
+		return true
+	}
+	return path.Clean(name) == name && slices.ContainsFunc(agent.AllowDevices, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
 }
 
 // gpus gives the task the GPUs that a device plugin reserved: by their names in

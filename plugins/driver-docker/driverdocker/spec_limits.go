@@ -43,8 +43,34 @@ func rights(in specInput, host *container.HostConfig) error {
 	if !host.Privileged {
 		host.CapDrop, host.CapAdd = []string{allCaps}, caps
 	}
+	if err := securityOptions(in.agent, in.config.SecurityOpt); err != nil {
+		return err
+	}
 	host.Runtime = in.config.Runtime
 	return allowRuntime(in.agent, host.Runtime)
+}
+
+// safeOptions are those of security_opt that take no protection away.
+var safeOptions = []string{"no-new-privileges", "no-new-privileges=true", "seccomp=builtin", "apparmor=docker-default"}
+
+// securityOptions: what takes a filter or a profile away, or replaces it by one of
+// the task's own, is as good as a privilege.
+func securityOptions(agent agentConfig, options []string) error {
+	for _, o := range options {
+		same := func(other string) bool { return securityOption(other) == securityOption(o) }
+		if !agent.AllowPrivileged && !slices.ContainsFunc(safeOptions, same) && !slices.ContainsFunc(agent.AllowSecurityOpt, same) {
+			return errdefs.PermissionDeniedf("config.security_opt: %q is not allowed on this node; the operator can allow it with allow_security_opt or allow_privileged in the agent's plugin \"docker\" config", o)
+		}
+	}
+	return nil
+}
+
+// securityOption writes an option as NAME=VALUE; the daemon also takes NAME:VALUE.
+func securityOption(o string) string {
+	if strings.Contains(o, "=") {
+		return o
+	}
+	return strings.Replace(o, ":", "=", 1)
 }
 
 func allowRuntime(agent agentConfig, name string) error {

@@ -64,6 +64,7 @@ func input(t *testing.T, agent, task map[string]any) specInput {
 			AllocDir:  dir, TaskDir: filepath.Join(dir, "web"),
 		},
 		config: c, agent: a, owner: "owner-1", image: "sha256:abc", api: "1.45", host: facts{known: true, cpus: 4, os: "linux", runtimes: []string{"runc", "nvidia"}},
+		source: checked,
 	}
 }
 
@@ -147,6 +148,15 @@ func TestWhatAnOperatorDoesNotAllowIsRefused(t *testing.T) {
 		"another task":      {"volumes": []any{"../other/local:/x"}},
 		"bind of host path": {"mount": map[string]any{"type": "bind", "source": "/", "target": "/host"}},
 		"volume driver":     {"volume_driver": "nfs", "volumes": []any{"x:/x"}},
+		"device":            {"devices": map[string]any{"host_path": "/dev/sda"}},
+		"folder of devices": {"devices": map[string]any{"host_path": "/dev"}},
+		"no seccomp":        {"security_opt": []any{"seccomp=unconfined"}},
+		"own seccomp":       {"security_opt": []any{"seccomp={}"}},
+		"no seccomp, old":   {"security_opt": []any{"seccomp:unconfined"}},
+		"no apparmor":       {"security_opt": []any{"apparmor=unconfined"}},
+		"no labels":         {"security_opt": []any{"label=disable"}},
+		"no masked paths":   {"security_opt": []any{"systempaths=unconfined"}},
+		"new privileges":    {"security_opt": []any{"no-new-privileges=false"}},
 		"driver of a mount": {"mount": map[string]any{"target": "/x", "volume_options": map[string]any{"driver_config": map[string]any{"name": "local", "options": map[string]any{"o": "bind", "device": "/"}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,6 +170,7 @@ func TestWhatAnOperatorDoesNotAllowIsRefused(t *testing.T) {
 func TestWhatAnOperatorAllowsIsDone(t *testing.T) {
 	agent := map[string]any{
 		"allow_caps": []any{"ALL"}, "allow_runtimes": []any{"kata"}, "volumes": map[string]any{"enabled": true},
+		"allow_devices": []any{"/dev/fuse", "/dev/snd/*"}, "allow_security_opt": []any{"seccomp=unconfined"},
 		"allowed_modes": map[string]any{"pid": []any{"host"}, "ipc": []any{"host"}, "uts": []any{"host"}, "userns": []any{"host"}},
 	}
 	for name, task := range map[string]map[string]any{
@@ -167,12 +178,20 @@ func TestWhatAnOperatorAllowsIsDone(t *testing.T) {
 		"host pids": {"pid_mode": "host"}, "host ipc": {"ipc_mode": "host"}, "host users": {"userns_mode": "host"}, "host name": {"uts_mode": "host"},
 		"host path": {"volumes": []any{"/etc:/etc"}}, "volume driver": {"volume_driver": "nfs", "volumes": []any{"x:/x"}},
 		"bind of host path": {"mount": map[string]any{"type": "bind", "source": "/", "target": "/host"}},
+		"device":            {"devices": map[string]any{"host_path": "/dev/fuse"}}, "device by pattern": {"devices": map[string]any{"host_path": "/dev/snd/timer"}},
+		"no seccomp": {"security_opt": []any{"seccomp=unconfined"}}, "no seccomp, old": {"security_opt": []any{"seccomp:unconfined"}},
+		"nothing new": {"security_opt": []any{"no-new-privileges:true"}, "devices": map[string]any{"host_path": "/dev/null"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := buildSpec(input(t, agent, task)); err != nil {
 				t.Error(err)
 			}
 		})
+	}
+	for _, device := range []string{"/dev/sda", "/dev/snd/../sda", "/dev/snd/x/../../sda", "/dev/snd"} {
+		if _, err := buildSpec(input(t, agent, map[string]any{"devices": map[string]any{"host_path": device}})); !errdefs.IsPermissionDenied(err) {
+			t.Errorf("the device %s that is not among the allowed ones: %v", device, err)
+		}
 	}
 	if _, err := buildSpec(input(t, agent, map[string]any{"pid_mode": "container:x"})); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("a mode that is not among the allowed ones: %v", err)

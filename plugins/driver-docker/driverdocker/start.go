@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -33,9 +34,9 @@ func (d *Driver) StartTask(ctx context.Context, tc *driver.TaskConfig) (*driver.
 		return nil, nil, err
 	}
 	defer d.endStart(tc.ID)
-	s := &start{Driver: d, daemon: x, agent: agent, config: c, task: tc}
+	s := &start{Driver: d, daemon: x, agent: agent, config: c, task: tc, mounts: stage{all: d.stages}}
 	handle, address, err := s.run(ctx)
-	if err != nil {
+	if err = s.unstage(err); err != nil {
 		s.undo()
 		return nil, nil, wrapTask(tc.ID, err)
 	}
@@ -65,6 +66,7 @@ type start struct {
 	agent  agentConfig
 	config taskConfig
 	task   *driver.TaskConfig
+	mounts stage // until the container is started
 
 	image     string
 	container string
@@ -128,7 +130,7 @@ func (s *start) spec(ctx context.Context) (client.ContainerCreateOptions, error)
 	}
 	in := specInput{
 		task: s.task, config: s.config, agent: s.agent, owner: s.owner, image: s.config.Image,
-		api: s.daemon.api.Load().ClientVersion(), host: f,
+		api: s.daemon.api.Load().ClientVersion(), host: f, source: checked,
 	}
 	if _, err := buildSpec(in); err != nil {
 		return none, err
@@ -136,13 +138,39 @@ func (s *start) spec(ctx context.Context) (client.ContainerCreateOptions, error)
 	if s.image, err = s.daemon.prepareImage(ctx, s.agent, s.config, s.task); err != nil {
 		return none, err
 	}
-	in.image = s.image
+	in.image, in.source = s.image, s.mounted
 	spec, err := buildSpec(in)
 	// People read the image's name in lists of containers.
 	if id, ierr := s.daemon.imageID(ctx, s.config.Image); err == nil && ierr == nil && id == s.image {
 		spec.Config.Image = s.config.Image
 	}
 	return spec, err
+}
+
+// mounted is the source that mounts. A process that may not mount names its own
+// folders by their paths, and what a task can exchange only where the operator
+// lets tasks name any path of the machine.
+func (s *start) mounted(dir, rel string, create bool) (string, error) {
+	if canStage() {
+		return s.mounts.bind(dir, rel, create)
+	}
+	own := rel == "alloc" && dir == s.task.AllocDir || (rel == "local" || rel == "secrets") && dir == s.task.TaskDir
+	if runtime.GOOS == "linux" && !own && !s.agent.Volumes.Enabled {
+		return "", errdefs.FailedPreconditionf("show %s to the container: a task can exchange it for a link unless it is mounted by root; run the agent as root, or allow any path with volumes { enabled = true } in the agent's plugin \"docker\" config", joinPath(dir, rel))
+	}
+	return checked(dir, rel, create)
+}
+
+// unstage takes the mounts away, which a container that was started does not need
+// any more, and returns what the start came to.
+func (s *start) unstage(err error) error {
+	switch cerr := s.mounts.close(); {
+	case errors.Is(cerr, errUnseen):
+		return errdefs.New(errdefs.FailedPrecondition, fmt.Errorf("%w; %s", errors.Join(err, cerr), s.stages.unseenCure()))
+	case cerr != nil:
+		s.log.Warn("the mounts of a start are left behind; they are tried again later", "task_id", s.task.ID, "error", cerr)
+	}
+	return err
 }
 
 // create creates the container, taking its name over from an older one of this task.
@@ -163,6 +191,9 @@ func (s *start) create(ctx context.Context, spec client.ContainerCreateOptions) 
 			return nil
 		}
 		err = s.daemon.failed(ctx, err, "create container %s", spec.Name)
+		if errdefs.IsInvalidArgument(err) && s.mounts.name != "" {
+			return errdefs.New(errdefs.InvalidArgument, fmt.Errorf("%w; if that is a path below %s, %s", err, s.stages.dir, s.stages.unseenCure()))
+		}
 		if !errdefs.IsConflict(err) || try >= attempts {
 			return err
 		}

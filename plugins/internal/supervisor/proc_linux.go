@@ -22,6 +22,7 @@ type procStat struct {
 	start              uint64 // in clock ticks since boot
 	rssPages           uint64
 	zombie             bool
+	status             uint64 // of a zombie, as wait tells it
 }
 
 // clockTicks is USER_HZ, which is 100 on every architecture that Go runs on.
@@ -52,7 +53,7 @@ func parseStat(pid int, raw string) (procStat, error) {
 		return procStat{}, fmt.Errorf("read the state of process %d: no name in %q", pid, raw)
 	}
 	f := strings.Fields(raw[end+1:])
-	if len(f) < 22 {
+	if len(f) < 50 {
 		return procStat{}, fmt.Errorf("read the state of process %d: %d fields", pid, len(f))
 	}
 	num := func(field int) uint64 { // numbered as in proc(5)
@@ -61,7 +62,7 @@ func parseStat(pid int, raw string) (procStat, error) {
 	}
 	return procStat{
 		pid: pid, ppid: int(num(4)), session: int(num(6)),
-		utime: num(14) + num(16), stime: num(15) + num(17), start: num(22), rssPages: num(24), zombie: f[0] == "Z",
+		utime: num(14) + num(16), stime: num(15) + num(17), start: num(22), rssPages: num(24), zombie: f[0] == "Z", status: num(52),
 	}, nil
 }
 
@@ -119,11 +120,23 @@ func pidfdExit(pidfd int) (Exit, bool) {
 	if err := unix.IoctlPidfdInfo(pidfd, &info); err != nil || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
 		return Exit{}, false
 	}
-	ws := unix.WaitStatus(info.Exit_code)
-	if ws.Signaled() {
-		return Exit{Code: 128 + int(ws.Signal()), Signal: int(ws.Signal())}, true
+	return exitOf(unix.WaitStatus(info.Exit_code)), true
+}
+
+// zombieExit reads the end of a process that its parent has not reaped yet.
+func zombieExit(pid int, start uint64) (Exit, bool) {
+	st, err := readStat(pid)
+	if err != nil || st.start != start || !st.zombie {
+		return Exit{}, false
 	}
-	return Exit{Code: ws.ExitStatus()}, true
+	return exitOf(unix.WaitStatus(st.status)), true
+}
+
+func exitOf(ws unix.WaitStatus) Exit {
+	if ws.Signaled() {
+		return Exit{Code: 128 + int(ws.Signal()), Signal: int(ws.Signal())}
+	}
+	return Exit{Code: ws.ExitStatus()}
 }
 
 // openProcess returns a pidfd of the process that has this pid and start time;

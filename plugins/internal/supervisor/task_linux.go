@@ -235,7 +235,12 @@ func (l *loop) ended(t *task) {
 			reap(t.pid)
 			return
 		}
-		// Process 1 cannot end before its namespace's zombies are reaped.
+		// Process 1 cannot end before its namespace's zombies are reaped. Until it
+		// has ended the journal has no end of the task, and a supervisor that takes
+		// over meanwhile finds nobody to ask: so the end is written down first.
+		if err := writeJSON(l.journal.marker(t.pid, t.start), e); err != nil {
+			l.log.Error("the end of a task is not in the journal yet", "task", t.id, "error", err)
+		}
 		reap(t.pid)
 		l.mainEnded(t, e)
 		return
@@ -251,9 +256,13 @@ func (l *loop) ended(t *task) {
 // exitLookup is how long the end of an adopted task may take to be told.
 const exitLookup = 3 * time.Second
 
-// lookUp asks for the end of an adopted task: of the keeper, then of the kernel.
+// lookUp asks for the end of an adopted task: the journal, in which the keeper
+// writes, then the kernel.
 func (l *loop) lookUp(t *task, now time.Time) {
 	e, ok := l.journal.markedExit(t.pid, t.start)
+	if !ok {
+		e, ok = zombieExit(t.pid, t.start)
+	}
 	if !ok {
 		e, ok = pidfdExit(t.pidfd)
 	}

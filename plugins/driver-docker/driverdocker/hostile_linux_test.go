@@ -1,0 +1,187 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// swapEnv has a second process of this test exchange two names without end, as a
+// sidecar that shares the alloc's directory can.
+const swapEnv = "DROVER_TEST_SWAP"
+
+// swapForever exchanges two names, given with a colon between them, until it is killed.
+func swapForever(names string) {
+	a, b, _ := strings.Cut(names, ":")
+	for {
+		if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
+			os.Exit(3)
+		}
+	}
+}
+
+// swapper makes dir and a link to target, which change places until the test ends.
+func swapper(t *testing.T, dir, target string) {
+	t.Helper()
+	link := dir + ".link"
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), swapEnv+"="+dir+":"+link)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it runs until then
+		_ = cmd.Wait()         // it was killed
+	})
+}
+
+// foreign makes a folder of the machine that no task may see.
+func foreign(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "of-the-machine"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+const swaps = 12 // starts of each kind
+
+func TestHostileAFolderThatASidecarSwapsForALinkShowsNothingOfTheMachine(t *testing.T) {
+	for name, source := range map[string]map[string]any{
+		"volumes": {"volumes": []any{"../alloc/d:/seen"}},
+		"mount":   {"mount": []any{map[string]any{"type": "bind", "source": "../alloc/d", "target": "/seen"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, nil)
+			tc := n.task(with(script("ls /seen"), source))
+			swapper(t, filepath.Join(tc.AllocDir, "alloc", "d"), foreign(t))
+			refused, escapes := 0, 0
+			for started := 0; started < swaps; {
+				id := tc.ID
+				if _, _, err := n.d.StartTask(limit(t), tc); errdefs.IsInvalidArgument(err) {
+					refused++
+					continue
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				started++
+				n.wait(tc)
+				if strings.Contains(n.printed(tc), "of-the-machine") {
+					escapes++
+				}
+				if err := n.d.DestroyTask(limit(t), id, true); err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range []string{tc.Logs.StdoutPath, tc.Logs.StderrPath} {
+					_ = os.Remove(f + ".0") // of this start; none if it printed nothing
+				}
+			}
+			t.Logf("%d starts, %d refused, %d escapes", swaps, refused, escapes)
+			if escapes > 0 {
+				t.Errorf("%d of %d containers saw a folder of the machine", escapes, swaps)
+			}
+		})
+	}
+}
+
+func TestATaskThatSwapsItsOwnFoldersForLinksSeesNothingOfTheMachineWhenItIsRestarted(t *testing.T) {
+	n := newNode(t, nil)
+	secret := foreign(t)
+	tc := n.task(with(script("ls /local; cd /whole && mv local was && ln -s "+secret+" local"), map[string]any{"volumes": []any{".:/whole"}}))
+	if out := n.output(tc); out != "" {
+		t.Fatalf("the first start printed %q", out)
+	}
+	if err := n.d.DestroyTask(limit(t), tc.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := n.d.StartTask(limit(t), tc)
+	if err == nil {
+		n.wait(tc)
+		_ = n.d.DestroyTask(limit(t), tc.ID, true) // the daemon is the tests' own
+	}
+	if !errdefs.IsInvalidArgument(err) || strings.Contains(n.printed(tc), "of-the-machine") {
+		t.Errorf("the second start: %v, output %q", err, n.printed(tc))
+	}
+}
+
+// mountsBelow counts what is mounted below a folder.
+func mountsBelow(t *testing.T, dir string) int {
+	t.Helper()
+	body, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(body), " "+dir+"/")
+}
+
+func TestNothingStaysMountedForAContainerThatWasStarted(t *testing.T) {
+	n := newNode(t, nil)
+	file := with(script("cat /f /local/x"), map[string]any{"volumes": []any{"local/x:/f:ro", "../alloc/new/deep:/deep"}})
+	tc := n.task(file)
+	if err := os.WriteFile(filepath.Join(tc.TaskDir, "local", "x"), []byte("seen "), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := n.output(tc); out != "seen seen " {
+		t.Errorf("output %q", out)
+	}
+	if st, err := os.Stat(filepath.Join(tc.AllocDir, "alloc", "new", "deep")); err != nil || !st.IsDir() {
+		t.Errorf("the folder that a volume names was not made: %v", err)
+	}
+	failed := n.task(map[string]any{"command": "/no/such/program"})
+	if _, _, err := n.d.StartTask(limit(t), failed); err == nil {
+		t.Error("a program that does not exist was started")
+	}
+	if got := mountsBelow(t, n.dir); got != 0 {
+		t.Errorf("%d mounts are left", got)
+	}
+}
+
+func TestMountsOfAStartThatWasKilledAreTakenAwayByTheNextProcess(t *testing.T) {
+	n := newNode(t, map[string]any{"gc": map[string]any{"dangling_containers": map[string]any{"period": "1s"}}})
+	place := filepath.Join(n.dir, "mounts", "start-1")
+	task := t.TempDir()
+	if err := os.WriteFile(filepath.Join(task, "precious"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(place, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", place, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(place, "1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(task, filepath.Join(place, "1"), "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	n.close()
+	n.start()
+	eventually(t, "the mounts are taken away", func() bool {
+		_, err := os.Stat(place)
+		return os.IsNotExist(err)
+	})
+	if _, err := os.Stat(filepath.Join(task, "precious")); err != nil {
+		t.Errorf("a file of the task is gone: %v", err)
+	}
+}

@@ -1,0 +1,125 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// canStage reports whether this process may mount.
+func canStage() bool { return os.Geteuid() == 0 }
+
+// bind mounts what is at rel beneath dir into the start's folder.
+func (s *stage) bind(dir, rel string, create bool) (string, error) {
+	fd, isDir, err := openBeneath(dir, rel, create)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	if err := s.open(); err != nil {
+		return "", err
+	}
+	s.n++
+	place := filepath.Join(s.dir(), strconv.Itoa(s.n))
+	if isDir {
+		err = os.Mkdir(place, 0o700)
+	} else {
+		err = os.WriteFile(place, nil, 0o600)
+	}
+	if err == nil {
+		err = unix.Mount(fmt.Sprintf("/proc/self/fd/%d", fd), place, "", unix.MS_BIND|unix.MS_REC, "")
+	}
+	if err != nil {
+		return "", errdefs.FailedPreconditionf("mount %s for the container: %w", joinPath(dir, rel), err)
+	}
+	return place, nil
+}
+
+// openBeneath opens rel part by part, none of which may be a link: whatever a task
+// changes meanwhile, what was opened is beneath dir.
+func openBeneath(dir, rel string, create bool) (fd int, isDir bool, err error) {
+	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, false, fmt.Errorf("open %s: %w", dir, err)
+	}
+	isDir = true
+	for part := range strings.SplitSeq(filepath.Clean(rel), "/") {
+		if part == "." {
+			continue
+		}
+		next, err := unix.Openat(at, part, flags, 0)
+		if create && errors.Is(err, unix.ENOENT) {
+			next, err = makeFolder(at, part, flags)
+		}
+		_ = unix.Close(at) // only a place in the tree
+		if errors.Is(err, unix.ENOENT) {
+			return -1, false, errors.New(joinPath(dir, rel) + " does not exist")
+		}
+		if err != nil {
+			return -1, false, fmt.Errorf("open %s: %w", joinPath(dir, rel), err)
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(next, &st); err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			_ = unix.Close(next) // only a place in the tree
+			return -1, false, errors.Join(err, errors.New(part+" of "+joinPath(dir, rel)+" is a link; mount what it leads to"))
+		}
+		at, isDir = next, st.Mode&unix.S_IFMT == unix.S_IFDIR
+	}
+	return at, isDir, nil
+}
+
+// makeFolder makes and opens a folder that was missing.
+func makeFolder(at int, name string, flags int) (int, error) {
+	if err := unix.Mkdirat(at, name, 0o777); err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	return unix.Openat(at, name, flags, 0)
+}
+
+// mountStage mounts a small file system for the places of one start.
+func mountStage(dir string) error {
+	err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=64k")
+	if err != nil {
+		return errdefs.FailedPreconditionf("mount a file system for the mounts of a container on %s: %w", dir, err)
+	}
+	return nil
+}
+
+// clearStage takes away all mounts of a start's folder, and the folder. It never
+// removes what is in a folder: while something is mounted that is the task's.
+func clearStage(dir string) error {
+	for {
+		err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+			break // nothing is mounted there any more
+		}
+		if err != nil {
+			return errdefs.FailedPreconditionf("take away the mounts of a container in %s: %w", dir, err)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return errdefs.FailedPreconditionf("take away the mounts of a container: %w", err)
+	}
+	for _, e := range entries {
+		_ = os.Remove(filepath.Join(dir, e.Name())) // an empty folder of the daemon's; see below
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return errdefs.FailedPreconditionf("take away the mounts of a container: %w", err)
+	}
+	if len(entries) > 0 {
+		return errUnseen
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package driverexec_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
+	"github.com/drover-project/drover/plugins/internal/supervisor"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+)
+
+// killAfter kills the supervisor some time from now and returns what waits for it.
+func (c *cell) killAfter(sup *supervisor.Client, pause time.Duration) (killed func()) {
+	c.t.Helper()
+	h, err := sup.Hello(c.ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	time.AfterFunc(pause, func() { done <- syscall.Kill(h.PID, syscall.SIGKILL) })
+	return func() {
+		if err := <-done; err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func TestHostileNoExitCodeIsLostWhenTheSupervisorIsKilledWhileTasksEnd(t *testing.T) {
+	const rounds, tasks = 8, 24
+	for name, newDriver := range map[string]func(dir string) closer{
+		"exec":     func(dir string) closer { return driverexec.NewExec(dir) },
+		"raw_exec": func(dir string) closer { return driverexec.NewRawExec(dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := map[string]any{}
+			if name == "raw_exec" {
+				config["enabled"] = true
+			}
+			c := newCellOf(t, config, newDriver)
+			sup, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sup.Close()
+			wrong := 0
+			for round := range rounds {
+				var started []*driver.TaskConfig
+				for i := range tasks {
+					task := c.task(fmt.Sprintf("r%d-%d", round, i), nil)
+					script := fmt.Sprintf("while [ ! -e %s/go%d ]; do sleep 0.01; done; exit %d", "/alloc", round, i+1)
+					if name == "raw_exec" {
+						script = fmt.Sprintf("while [ ! -e %s/alloc/go%d ]; do sleep 0.01; done; exit %d", task.AllocDir, round, i+1)
+					}
+					task.DriverConfig = marshal(t, sh(script))
+					c.start(task)
+					started = append(started, task)
+				}
+				killed := c.killAfter(sup, time.Duration(rand.IntN(60))*time.Millisecond)
+				for _, task := range started {
+					if err := os.WriteFile(filepath.Join(task.AllocDir, "alloc", fmt.Sprintf("go%d", round)), nil, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				killed()
+				for i, task := range started {
+					r, err := c.WaitTask(c.ctx, task.ID)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r.ExitCode != i+1 || r.Signal != 0 || r.Err != "" {
+						wrong++
+						t.Errorf("round %d: the task that ended with %d is said to have ended with %+v", round, i+1, r)
+					}
+				}
+			}
+			t.Logf("%d kills, %d ends, %d wrong", rounds, rounds*tasks, wrong)
+		})
+	}
+}
