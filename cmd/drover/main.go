@@ -46,6 +46,10 @@ func run(args []string) int {
 			args = []string{"completion", "-uninstall"}
 		}
 	}
+	if why := command.Missing(commands, args); why != "" {
+		fmt.Fprintln(os.Stderr, why)
+		return 127
+	}
 	program := &cli.CLI{
 		Name: "drover", Version: version, Args: args, Commands: commands, HiddenCommands: command.Hidden(),
 		Autocomplete: true, HelpFunc: command.Help, HelpWriter: os.Stdout, ErrorWriter: os.Stderr,

@@ -23,7 +23,7 @@ func (s *Server) agentServers(http.ResponseWriter, *http.Request) (any, error) {
 // agentHealth answers 500 with the same body if a side that was asked for is not well.
 func (s *Server) agentHealth(w http.ResponseWriter, r *http.Request) (any, error) {
 	h := *s.local.Health()
-	switch r.URL.Query().Get("type") {
+	switch paramsOf(r).get("type") {
 	case "client":
 		h.Server = nil
 	case "server":
@@ -41,7 +41,7 @@ func (s *Server) agentHealth(w http.ResponseWriter, r *http.Request) (any, error
 }
 
 func (s *Server) agentJoin(_ http.ResponseWriter, r *http.Request) (any, error) {
-	addrs := r.URL.Query()["address"]
+	addrs := paramsOf(r).all("address")
 	if len(addrs) == 0 {
 		return nil, fail(http.StatusBadRequest, "missing address to join")
 	}
@@ -57,7 +57,7 @@ func (s *Server) agentJoin(_ http.ResponseWriter, r *http.Request) (any, error) 
 }
 
 func (s *Server) agentForceLeave(_ http.ResponseWriter, r *http.Request) (any, error) {
-	node := r.URL.Query().Get("node")
+	node := paramsOf(r).get("node")
 	if node == "" {
 		return nil, fail(http.StatusBadRequest, "missing node to force leave")
 	}
@@ -66,7 +66,7 @@ func (s *Server) agentForceLeave(_ http.ResponseWriter, r *http.Request) (any, e
 
 // metrics answers in JSON, or in the text format of Prometheus.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) (any, error) {
-	prometheus := r.URL.Query().Get("format") == "prometheus"
+	prometheus := paramsOf(r).get("format") == "prometheus"
 	if prometheus && !s.cfg.Prometheus {
 		return nil, fail(http.StatusUnsupportedMediaType, "Prometheus is not enabled: set telemetry { prometheus_metrics = true } in the agent's configuration")
 	}

@@ -84,15 +84,16 @@ func (s *Server) listAllocs(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	states := r.URL.Query().Get("task_states") != "false"
+	states := paramsOf(r).get("task_states") != "false"
 	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
-		if err := isPrefixOfID(q.prefix); err != nil {
+		prefix := q.prefix()
+		if err := isPrefixOfID(prefix); err != nil {
 			return answer{err: err}
 		}
 		p := page[*model.Allocation]{
 			items: v.Allocs(),
 			keep: func(a *model.Allocation) bool {
-				return q.inNamespace(a.Namespace) && hasPrefixFold(a.ID, q.prefix)
+				return q.inNamespace(a.Namespace) && hasPrefixFold(a.ID, prefix)
 			},
 			order:  func(a *model.Allocation) order { return order{a.CreateIndex, a.ID} },
 			byTime: true,
@@ -155,7 +156,7 @@ func (s *Server) nodeAllocs(w http.ResponseWriter, r *http.Request) (any, error)
 		allocs := v.AllocsByNode(id)
 		out := make([]*allocDetail, 0, len(allocs))
 		for _, a := range allocs {
-			if q.inNamespace(a.Namespace) || r.URL.Query().Get("namespace") == "" {
+			if q.inNamespace(a.Namespace) || paramsOf(r).get("namespace") == "" {
 				out = append(out, detailOf(v, a))
 			}
 		}

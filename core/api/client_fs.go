@@ -32,7 +32,7 @@ func (s *Server) listFiles(_ http.ResponseWriter, r *http.Request) (any, error) 
 	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
 		return nil, err
 	}
-	files, err := s.local.ListFiles(r.Context(), r.PathValue("id"), cmp.Or(r.URL.Query().Get("path"), "/"))
+	files, err := s.local.ListFiles(r.Context(), r.PathValue("id"), cmp.Or(paramsOf(r).get("path"), "/"))
 	if err != nil {
 		return plain500(nil, err)
 	}
@@ -40,7 +40,7 @@ func (s *Server) listFiles(_ http.ResponseWriter, r *http.Request) (any, error) 
 }
 
 func (s *Server) statFile(_ http.ResponseWriter, r *http.Request) (any, error) {
-	path := r.URL.Query().Get("path")
+	path := paramsOf(r).get("path")
 	if path == "" {
 		return nil, fail(http.StatusBadRequest, "must provide a file name")
 	}
@@ -74,7 +74,7 @@ func (s *Server) readFileAt(w http.ResponseWriter, r *http.Request) (any, error)
 }
 
 func intParam(r *http.Request, name string, missing int64) (int64, error) {
-	v := r.URL.Query().Get(name)
+	v := paramsOf(r).get(name)
 	if v == "" {
 		return missing, nil
 	}
@@ -89,7 +89,7 @@ func intParam(r *http.Request, name string, missing int64) (int64, error) {
 // it. The reference answers 200 with the text of the error if the file cannot
 // be read; clients know it so.
 func (s *Server) sendFile(w http.ResponseWriter, r *http.Request, offset, limit int64) (any, error) {
-	path := r.URL.Query().Get("path")
+	path := paramsOf(r).get("path")
 	if path == "" {
 		return nil, fail(http.StatusBadRequest, "must provide a file name")
 	}
@@ -122,7 +122,7 @@ func (s *Server) sendFile(w http.ResponseWriter, r *http.Request, offset, limit 
 }
 
 func originOf(r *http.Request) (string, error) {
-	origin := cmp.Or(r.URL.Query().Get("origin"), "start")
+	origin := cmp.Or(paramsOf(r).get("origin"), "start")
 	if origin != "start" && origin != "end" {
 		return "", fail(http.StatusBadRequest, "origin must be start or end")
 	}
@@ -130,14 +130,14 @@ func originOf(r *http.Request) (string, error) {
 }
 
 func followOf(r *http.Request, missing bool) (bool, error) {
-	if r.URL.Query().Get("follow") == "" {
+	if paramsOf(r).get("follow") == "" {
 		return missing, nil
 	}
 	return boolParam(r, "follow")
 }
 
 func (s *Server) streamFile(w http.ResponseWriter, r *http.Request) (any, error) {
-	req := &FileStreamRequest{AllocID: r.PathValue("id"), Path: r.URL.Query().Get("path")}
+	req := &FileStreamRequest{AllocID: r.PathValue("id"), Path: paramsOf(r).get("path")}
 	if req.Path == "" {
 		return nil, fail(http.StatusBadRequest, "must provide a file name")
 	}
@@ -163,8 +163,8 @@ func (s *Server) streamFile(w http.ResponseWriter, r *http.Request) (any, error)
 }
 
 func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) (any, error) {
-	p := r.URL.Query()
-	req := &LogStreamRequest{AllocID: r.PathValue("id"), Task: p.Get("task"), Type: p.Get("type")}
+	p := paramsOf(r)
+	req := &LogStreamRequest{AllocID: r.PathValue("id"), Task: p.get("task"), Type: p.get("type")}
 	if req.Task == "" {
 		return nil, fail(http.StatusBadRequest, "must provide task name")
 	}
@@ -209,11 +209,11 @@ func hasTask(a *model.Allocation, task string) bool {
 }
 
 func (s *Server) clientStats(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return s.local.NodeStats(r.Context(), r.URL.Query().Get("node_id"))
+	return s.local.NodeStats(r.Context(), paramsOf(r).get("node_id"))
 }
 
 func (s *Server) clientGC(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return done, s.local.NodeGC(r.Context(), r.URL.Query().Get("node_id"))
+	return done, s.local.NodeGC(r.Context(), paramsOf(r).get("node_id"))
 }
 
 func (s *Server) gcAlloc(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -224,7 +224,7 @@ func (s *Server) allocStats(_ http.ResponseWriter, r *http.Request) (any, error)
 	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
 		return nil, err
 	}
-	return s.local.AllocStats(r.Context(), r.PathValue("id"), r.URL.Query().Get("task"))
+	return s.local.AllocStats(r.Context(), r.PathValue("id"), paramsOf(r).get("task"))
 }
 
 func (s *Server) allocChecks(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -11,13 +11,14 @@ import (
 
 func (s *Server) listDeployments(w http.ResponseWriter, r *http.Request) (any, error) {
 	return s.read(w, r, tables(TableDeployments), func(v View, q *query) answer {
-		if err := isPrefixOfID(q.prefix); err != nil {
+		prefix := q.prefix()
+		if err := isPrefixOfID(prefix); err != nil {
 			return answer{err: err}
 		}
 		p := page[*model.Deployment]{
 			items: v.Deployments(),
 			keep: func(d *model.Deployment) bool {
-				return q.inNamespace(d.Namespace) && hasPrefixFold(d.ID, q.prefix)
+				return q.inNamespace(d.Namespace) && hasPrefixFold(d.ID, prefix)
 			},
 			order:  func(d *model.Deployment) order { return order{d.CreateIndex, d.ID} },
 			byTime: true,

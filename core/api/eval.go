@@ -10,12 +10,12 @@ import (
 )
 
 func (s *Server) evalPage(v View, q *query) page[*model.Evaluation] {
-	p := q.r.URL.Query()
-	job, status := p.Get("job"), p.Get("status")
+	p := paramsOf(q.r)
+	job, status, prefix := p.get("job"), p.get("status"), q.prefix()
 	return page[*model.Evaluation]{
 		items: v.Evals(),
 		keep: func(e *model.Evaluation) bool {
-			return q.inNamespace(e.Namespace) && hasPrefixFold(e.ID, q.prefix) &&
+			return q.inNamespace(e.Namespace) && hasPrefixFold(e.ID, prefix) &&
 				(job == "" || e.JobID == job) && (status == "" || e.Status == status)
 		},
 		order:  func(e *model.Evaluation) order { return order{e.CreateIndex, e.ID} },
@@ -25,7 +25,7 @@ func (s *Server) evalPage(v View, q *query) page[*model.Evaluation] {
 
 func (s *Server) listEvals(w http.ResponseWriter, r *http.Request) (any, error) {
 	return s.read(w, r, tables(TableEvals), func(v View, q *query) answer {
-		if err := isPrefixOfID(q.prefix); err != nil {
+		if err := isPrefixOfID(q.prefix()); err != nil {
 			return answer{err: err}
 		}
 		return listOf(q, v.TableIndex(TableEvals), s.evalPage(v, q), func(e *model.Evaluation) *model.Evaluation { return e })
@@ -34,8 +34,11 @@ func (s *Server) listEvals(w http.ResponseWriter, r *http.Request) (any, error) 
 
 func (s *Server) countEvals(w http.ResponseWriter, r *http.Request) (any, error) {
 	return s.read(w, r, tables(TableEvals), func(v View, q *query) answer {
-		q.perPage, q.nextToken = 0, ""
-		items, _, err := s.evalPage(v, q).run(q)
+		pg, err := q.paging()
+		if err != nil {
+			return answer{err: err}
+		}
+		items, _, err := s.evalPage(v, q).run(q.r.Context(), paging{filter: pg.filter})
 		index := v.TableIndex(TableEvals)
 		out := &struct {
 			Count int
@@ -123,8 +126,8 @@ func (s *Server) deleteEvals(w http.ResponseWriter, r *http.Request) (any, error
 	}
 	ids := req.EvalIDs
 	if req.Filter != "" {
-		q := &query{r: r, namespace: namespaceOf(r), filter: req.Filter}
-		evals, _, err := s.evalPage(s.backend.View(), q).run(q)
+		q := &query{r: r, namespace: namespaceOf(r)}
+		evals, _, err := s.evalPage(s.backend.View(), q).run(r.Context(), paging{filter: req.Filter})
 		if err != nil {
 			return nil, err
 		}

@@ -50,25 +50,25 @@ func (f topicFilter) wants(e *Event) bool {
 
 // eventStream sends batches as lines of JSON, and {} when nothing happens.
 func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error) {
-	p := r.URL.Query()
-	topics, err := parseTopics(p["topic"])
+	p := paramsOf(r)
+	topics, err := parseTopics(p.all("topic"))
 	if err != nil {
 		return nil, err
 	}
-	filter, err := readFilter(p.Get("filter"))
+	filter, err := readFilter(p.get("filter"))
 	if err != nil {
 		return nil, err
 	}
 	want := &subscription{topics: topics, namespace: namespaceOf(r), filter: filter}
 	from := uint64(0)
-	if v := p.Get("index"); v != "" {
+	if v := p.get("index"); v != "" {
 		if from, err = strconv.ParseUint(v, 10, 64); err != nil {
 			return nil, fail(http.StatusBadRequest, "Unable to parse index: "+err.Error())
 		}
 	} else if v := s.backend.View(); v != nil {
 		from = v.Index()
 	}
-	if from > 0 && p.Get("index") != "" {
+	if from > 0 && p.get("index") != "" {
 		from-- // the index itself is included
 	}
 	w.Header().Set("Cache-Control", "no-cache")

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -29,9 +30,9 @@ const (
 
 // execAlloc runs a command, or an action of the job, in a task.
 func (s *Server) execAlloc(w http.ResponseWriter, r *http.Request) (any, error) {
-	p := r.URL.Query()
-	req := &ExecRequest{AllocID: r.PathValue("id"), Task: p.Get("task"), Action: p.Get("action"), JobID: p.Get("job")}
-	if c := p.Get("command"); c != "" {
+	p := paramsOf(r)
+	req := &ExecRequest{AllocID: r.PathValue("id"), Task: p.get("task"), Action: p.get("action"), JobID: p.get("job")}
+	if c := p.get("command"); c != "" {
 		if err := json.Unmarshal([]byte(c), &req.Cmd); err != nil {
 			return nil, fail(http.StatusBadRequest, "failed to parse command: "+err.Error())
 		}
@@ -44,10 +45,14 @@ func (s *Server) execAlloc(w http.ResponseWriter, r *http.Request) (any, error) 
 
 // jobAction runs an action of a job in one of its allocs.
 func (s *Server) jobAction(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	p := r.URL.Query()
-	req := &ExecRequest{AllocID: p.Get("allocID"), Task: p.Get("task"), Action: p.Get("action"), JobID: id}
+	p := paramsOf(r)
+	req := &ExecRequest{AllocID: p.get("allocID"), Task: p.get("task"), Action: p.get("action"), JobID: id}
+	group := p.get("group")
 	if req.Action == "" || req.AllocID == "" {
 		return nil, fail(http.StatusBadRequest, "name the action and the allocation: ?action=NAME&allocID=ID")
+	}
+	if a, err := s.knownAlloc(req.AllocID); err == nil && a != nil && group != "" && group != a.TaskGroup {
+		return nil, fail(http.StatusBadRequest, "allocation "+a.ID+" is of the group "+strconv.Quote(a.TaskGroup)+" and not of "+strconv.Quote(group))
 	}
 	return s.execIn(w, r, req)
 }

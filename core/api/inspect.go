@@ -125,9 +125,9 @@ func (s *Server) debugOnly(h handler) handler {
 // thatAgent hands a request on that names another node.
 func (s *Server) thatAgent(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
-		q := r.URL.Query()
-		named := q.Get("node_id")
-		if s.cfg.AgentOf == nil || named == "" || q.Get("server_id") != "" || s.isMyNode(r, named) {
+		q := paramsOf(r)
+		named := q.get("node_id")
+		if s.cfg.AgentOf == nil || named == "" || q.get("server_id") != "" || s.isMyNode(r, named) {
 			return h(w, r)
 		}
 		agent, err := s.cfg.AgentOf(named)
@@ -141,8 +141,8 @@ func (s *Server) thatAgent(h handler) handler {
 
 // isHere refuses a request for another agent than this one.
 func (s *Server) isHere(r *http.Request) error {
-	p := r.URL.Query()
-	node, server := p.Get("node_id"), p.Get("server_id")
+	p := paramsOf(r)
+	node, server := p.get("node_id"), p.get("server_id")
 	if node != "" && server != "" {
 		return fail(http.StatusBadRequest, "Cannot target node and server simultaneously")
 	}
@@ -223,11 +223,11 @@ func (s *Server) agentProfile(w http.ResponseWriter, r *http.Request) (any, erro
 	case "cmdline":
 		pprof.Cmdline(w, r)
 	case "profile", "trace":
-		q := r.URL.Query()
-		if q.Get("seconds") == "" { // the default of net/http/pprof is 30
-			q.Set("seconds", "1")
+		q := paramsOf(r)
+		if q.get("seconds") == "" { // the default of net/http/pprof is 30
+			q.values.Set("seconds", "1")
 			r = r.Clone(r.Context())
-			r.URL.RawQuery = q.Encode()
+			r.URL.RawQuery = q.values.Encode()
 		}
 		if kind == "profile" {
 			pprof.Profile(w, r)
@@ -247,7 +247,7 @@ var logLevels = []string{"trace", "debug", "info", "warn", "error"}
 
 // agentMonitor streams log lines: as frames, or as they are with plain=true.
 func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, error) {
-	req := &MonitorRequest{Level: cmp.Or(r.URL.Query().Get("log_level"), "INFO")}
+	req := &MonitorRequest{Level: cmp.Or(paramsOf(r).get("log_level"), "INFO")}
 	var err error
 	if req.JSON, err = boolParam(r, "log_json"); err != nil {
 		return nil, err
@@ -277,8 +277,8 @@ func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, erro
 }
 
 func (s *Server) exportLogs(w http.ResponseWriter, r *http.Request) (any, error) {
-	p := r.URL.Query()
-	req := &ExportRequest{Service: p.Get("service_name")}
+	p := paramsOf(r)
+	req := &ExportRequest{Service: p.get("service_name")}
 	var err error
 	if req.OnDisk, err = boolParam(r, "on_disk"); err != nil {
 		return nil, err
@@ -286,7 +286,7 @@ func (s *Server) exportLogs(w http.ResponseWriter, r *http.Request) (any, error)
 	if req.Follow, err = boolParam(r, "follow"); err != nil {
 		return nil, err
 	}
-	if v := p.Get("logs_since"); v != "" {
+	if v := p.get("logs_since"); v != "" {
 		if req.Since, err = time.ParseDuration(v); err != nil || req.Since < 0 {
 			return nil, fail(http.StatusBadRequest, "logs_since must be a duration such as 72h")
 		}
@@ -300,7 +300,7 @@ func (s *Server) exportLogs(w http.ResponseWriter, r *http.Request) (any, error)
 	if err := s.isHere(r); err != nil {
 		return nil, err
 	}
-	out := newStream(r.Context(), w, p.Get("plain") == "true")
+	out := newStream(r.Context(), w, p.get("plain") == "true")
 	err = s.local.ExportLogs(r.Context(), req, func(b []byte) error { return out.frame(&StreamFrame{Data: b, File: "log"}) })
 	return done, out.end(err)
 }
@@ -319,7 +319,7 @@ type nodeMetaRequest struct {
 }
 
 func (s *Server) nodeMeta(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return s.local.NodeMeta(r.Context(), r.URL.Query().Get("node_id"))
+	return s.local.NodeMeta(r.Context(), paramsOf(r).get("node_id"))
 }
 
 func (s *Server) putNodeMeta(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -330,5 +330,5 @@ func (s *Server) putNodeMeta(_ http.ResponseWriter, r *http.Request) (any, error
 	if len(req.Meta) == 0 {
 		return nil, fail(http.StatusBadRequest, "missing required Meta object")
 	}
-	return s.local.ApplyNodeMeta(r.Context(), cmp.Or(req.NodeID, r.URL.Query().Get("node_id")), req.Meta)
+	return s.local.ApplyNodeMeta(r.Context(), cmp.Or(req.NodeID, paramsOf(r).get("node_id")), req.Meta)
 }

@@ -4,6 +4,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -54,30 +55,36 @@ func (s *Server) jobByPath(w http.ResponseWriter, r *http.Request) (any, error) 
 	if r.PathValue("rest") == "" {
 		return nil, fail(http.StatusBadRequest, "Missing job ID")
 	}
-	v, err := s.verbsOfJob(strings.TrimPrefix(r.URL.EscapedPath(), "/v1/job/"))
+	v, pattern, err := s.verbsOfJob(strings.TrimPrefix(r.URL.EscapedPath(), "/v1/job/"))
 	if err != nil {
 		return nil, fail(http.StatusBadRequest, err.Error())
 	}
-	h := v.pick(r.Method)
+	h := s.taking(pattern, v).pick(r.Method)
 	if h == nil {
 		return nil, errMethod
 	}
 	return h(w, r)
 }
 
-// verbsOfJob reads what follows /v1/job/. It is cut while it is escaped: the job
-// a%2Fplan is no plan of the job a.
-func (s *Server) verbsOfJob(rest string) (verbs, error) {
+// Paths of a job, and of the tag of one of its versions, as routeParams has them.
+const (
+	jobPattern = "/v1/job/{id}"
+	tagPattern = jobPattern + "/versions/{name}/tag"
+)
+
+// verbsOfJob reads what follows /v1/job/ and says which path it is. It is cut while
+// it is escaped: the job a%2Fplan is no plan of the job a.
+func (s *Server) verbsOfJob(rest string) (v verbs, pattern string, err error) {
 	if escaped, tag, ok := cutVersionTag(rest); ok {
 		id, err := url.PathUnescape(escaped)
 		if err != nil {
-			return verbs{}, err
+			return verbs{}, "", err
 		}
 		if tag, err = url.PathUnescape(tag); err != nil {
-			return verbs{}, err
+			return verbs{}, "", err
 		}
 		h := func(w http.ResponseWriter, r *http.Request) (any, error) { return s.tagVersion(w, r, id, tag) }
-		return verbs{put: h, del: h}, nil
+		return verbs{put: h, del: h}, tagPattern, nil
 	}
 	of := func(id string) verbs {
 		return verbs{get: bind(s.jobByID, id), put: bind(s.updateJob, id), del: bind(s.deleteJob, id)}
@@ -89,7 +96,7 @@ func (s *Server) verbsOfJob(rest string) (verbs, error) {
 		}
 	}
 	id, err := url.PathUnescape(escaped)
-	return of(id), err
+	return of(id), jobPattern + longest, err
 }
 
 // jobPayload is what a dispatched job was given: base64 in JSON, null for a
@@ -155,9 +162,10 @@ func (s *Server) listJobs(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	return s.read(w, r, tables(TableJobs, TableJobSummaries), func(v View, q *query) answer {
+		prefix := q.prefix()
 		p := page[*model.Job]{
 			items: v.Jobs(q.stateNamespace()),
-			keep:  func(j *model.Job) bool { return strings.HasPrefix(j.ID, q.prefix) },
+			keep:  func(j *model.Job) bool { return strings.HasPrefix(j.ID, prefix) },
 			order: func(j *model.Job) order { return order{id: j.Namespace + "." + j.ID} },
 		}
 		return listOf(q, v.TableIndex(TableJobs, TableJobSummaries), p, func(j *model.Job) *JobListStub { return jobStub(v, j, meta) })
@@ -221,7 +229,11 @@ func (s *Server) jobVersions(w http.ResponseWriter, r *http.Request, id string) 
 
 // versionDiffs compares each version with the one before it, or with the version or tag that the request names.
 func (s *Server) versionDiffs(versions []*model.Job, r *http.Request) ([]any, error) {
-	base := findVersion(versions, r.URL.Query().Get("diff_version"), r.URL.Query().Get("diff_tag"))
+	number, tag := paramsOf(r).get("diff_version"), paramsOf(r).get("diff_tag")
+	base := findVersion(versions, number, tag)
+	if base == nil && (number != "" || tag != "") {
+		return nil, fail(http.StatusBadRequest, "the job has no version "+strconv.Quote(cmp.Or(number, tag))+" to compare with")
+	}
 	var out []any
 	for i, newer := range versions {
 		older := base
@@ -252,7 +264,7 @@ func findVersion(versions []*model.Job, number, tag string) *model.Job {
 }
 
 func (s *Server) jobSubmission(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	version, err := strconv.ParseUint(r.URL.Query().Get("version"), 10, 64)
+	version, err := strconv.ParseUint(paramsOf(r).get("version"), 10, 64)
 	if err != nil {
 		return nil, fail(http.StatusBadRequest, "Unable to parse job submission version parameter")
 	}

@@ -14,12 +14,15 @@ import (
 func missing(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // requestNamespace is the namespace that the request names, "" if it names none.
-func requestNamespace(r *http.Request) string { return r.URL.Query().Get("namespace") }
+func requestNamespace(r *http.Request) string { return paramsOf(r).get("namespace") }
 
 func (s *Server) parseJob(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var req JobParseRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
+	}
+	if req.HCLv1 {
+		return nil, fail(http.StatusBadRequest, "job files of HCL version 1 are not read; write the job in HCL2 and leave hclv1 out")
 	}
 	if req.JobHCL == "" {
 		return nil, fail(http.StatusBadRequest, "Job spec is empty")
@@ -59,6 +62,7 @@ func (s *Server) planJob(w http.ResponseWriter, r *http.Request, id string) (any
 	if err := sameJobID(req.Job, id); err != nil {
 		return nil, err
 	}
+	notePolicyOverride(r, req.PolicyOverride)
 	req.JobID, req.Namespace = id, requestNamespace(r)
 	resp, err := s.backend.PlanJob(r.Context(), &req)
 	if err != nil {
@@ -66,6 +70,13 @@ func (s *Server) planJob(w http.ResponseWriter, r *http.Request, id string) (any
 	}
 	setIndex(w, resp.Index)
 	return resp, nil
+}
+
+// notePolicyOverride says that a wish to override policies met none.
+func notePolicyOverride(r *http.Request, asked bool) {
+	if asked {
+		note(r, "PolicyOverride is not acted on: this cluster has no policies for jobs that could be overridden")
+	}
 }
 
 // sameJobID refuses a job whose id is not the one of the path.
@@ -104,7 +115,8 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request, id string) (an
 			return nil, err
 		}
 	}
-	req.JobID, req.Namespace, req.Region = id, requestNamespace(r), r.URL.Query().Get("region")
+	notePolicyOverride(r, req.PolicyOverride)
+	req.JobID, req.Namespace, req.Region = id, requestNamespace(r), paramsOf(r).get("region")
 	resp, err := s.backend.RegisterJob(r.Context(), &req)
 	if err != nil {
 		return plain500(nil, err)
@@ -119,13 +131,10 @@ func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, id string) (a
 	if req.Purge, err = boolParam(r, "purge"); err != nil {
 		return nil, err
 	}
-	if req.Global, err = boolParam(r, "global"); err != nil {
-		return nil, err
-	}
 	if req.NoShutdownDelay, err = boolParam(r, "no_shutdown_delay"); err != nil {
 		return nil, err
 	}
-	if p := r.URL.Query().Get("eval_priority"); p != "" {
+	if p := paramsOf(r).get("eval_priority"); p != "" {
 		if req.EvalPriority, err = strconv.Atoi(p); err != nil {
 			return nil, fail(http.StatusBadRequest, "Failed to parse value of \"eval_priority\" ("+p+") as an int")
 		}
@@ -184,6 +193,7 @@ func (s *Server) scaleJob(w http.ResponseWriter, r *http.Request, id string) (an
 	if req.Target["Group"] == "" && req.Target["group"] == "" {
 		return nil, fail(http.StatusBadRequest, "missing task group name for scaling action")
 	}
+	notePolicyOverride(r, req.PolicyOverride)
 	req.JobID, req.Namespace = id, namespaceOf(r)
 	resp, err := s.backend.ScaleJob(r.Context(), &req)
 	if err != nil {
@@ -219,7 +229,7 @@ func (s *Server) dispatchJob(w http.ResponseWriter, r *http.Request, id string) 
 		return nil, fail(http.StatusBadRequest, "Job ID does not match")
 	}
 	req.JobID, req.Namespace = id, namespaceOf(r)
-	req.IdempotencyToken = r.URL.Query().Get("idempotency_token")
+	req.IdempotencyToken = paramsOf(r).get("idempotency_token")
 	resp, err := s.backend.DispatchJob(r.Context(), &req)
 	if err != nil {
 		return plain500(nil, err)

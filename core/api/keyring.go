@@ -84,7 +84,12 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	if r.URL.Query().Get("publish_time") != "" {
+	for _, name := range []string{"algo", "algorithm"} { // the reference's client sends one and its documentation names the other
+		if v := paramsOf(r).get(name); v != "" && v != model.RootKeyAlgorithm {
+			return nil, fail(http.StatusBadRequest, "unknown algorithm "+strconv.Quote(v)+"; keys are "+model.RootKeyAlgorithm)
+		}
+	}
+	if paramsOf(r).get("publish_time") != "" {
 		return nil, fail(http.StatusNotImplemented, "keys cannot be published before they are used yet; rotate without publish_time")
 	}
 	key, err := s.backend.RotateKey(r.Context(), full)
@@ -99,6 +104,13 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) (any, error) 
 }
 
 func (s *Server) removeKey(w http.ResponseWriter, r *http.Request) (any, error) {
+	force, err := boolParam(r, "force")
+	if err != nil {
+		return nil, err
+	}
+	if force {
+		return nil, fail(http.StatusBadRequest, "force is not carried out: variables that a removed key sealed could never be opened again; rotate with full=true and remove the key then")
+	}
 	index, err := s.backend.RemoveKey(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return nil, err

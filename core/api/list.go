@@ -51,11 +51,36 @@ type page[T any] struct {
 	keep   func(T) bool
 	order  func(T) order
 	byTime bool // order.created is set
+	// newestFirst is a list that is so without being reversed.
+	newestFirst bool
 }
 
-// run returns the items of the page that q asks for and the token of the next one.
-func (p page[T]) run(q *query) (items []T, next string, err error) {
-	expr, err := readFilter(q.filter)
+// paging is which part of a list is asked for.
+type paging struct {
+	filter    string
+	perPage   int // 0 is all
+	nextToken string
+	reverse   bool
+}
+
+// paging reads the parameters that all lists have.
+func (q *query) paging() (paging, error) {
+	p := paramsOf(q.r)
+	pg := paging{filter: p.get("filter"), nextToken: p.get("next_token")}
+	var err error
+	if v := p.get("per_page"); v != "" {
+		if pg.perPage, err = strconv.Atoi(v); err != nil || pg.perPage < 0 {
+			return pg, fail(http.StatusBadRequest, "Failed to parse value of \"per_page\" ("+v+") as a uint64")
+		}
+	}
+	pg.reverse, err = boolParam(q.r, "reverse")
+	return pg, err
+}
+
+// run returns the items of the page that pg asks for and the token of the next one.
+func (p page[T]) run(ctx context.Context, pg paging) (items []T, next string, err error) {
+	pg.reverse = pg.reverse != p.newestFirst
+	expr, err := readFilter(pg.filter)
 	if err != nil {
 		return nil, "", err
 	}
@@ -66,20 +91,20 @@ func (p page[T]) run(q *query) (items []T, next string, err error) {
 		}
 	}
 	slices.SortStableFunc(items, func(a, b T) int {
-		if q.reverse {
+		if pg.reverse {
 			a, b = b, a
 		}
 		return p.order(a).compare(p.order(b))
 	})
-	items = p.skip(q, items)
+	items = p.skip(pg, items)
 	if expr != nil {
-		if items, err = filtered(q.r.Context(), expr, items); err != nil {
+		if items, err = filtered(ctx, expr, items); err != nil {
 			return nil, "", err
 		}
 	}
-	if q.perPage > 0 && len(items) > q.perPage {
-		next = p.order(items[q.perPage]).token()
-		items = items[:q.perPage]
+	if pg.perPage > 0 && len(items) > pg.perPage {
+		next = p.order(items[pg.perPage]).token()
+		items = items[:pg.perPage]
 	}
 	return items, next, nil
 }
@@ -106,14 +131,14 @@ func readFilter(text string) (*bexpr.Evaluator, error) {
 	return expr, nil
 }
 
-func (p page[T]) skip(q *query, items []T) []T {
-	if q.nextToken == "" {
+func (p page[T]) skip(pg paging, items []T) []T {
+	if pg.nextToken == "" {
 		return items
 	}
-	from := parseToken(q.nextToken, p.byTime)
+	from := parseToken(pg.nextToken, p.byTime)
 	return slices.DeleteFunc(items, func(it T) bool {
 		c := p.order(it).compare(from)
-		return q.reverse && c > 0 || !q.reverse && c < 0
+		return pg.reverse && c > 0 || !pg.reverse && c < 0
 	})
 }
 
@@ -136,7 +161,11 @@ func filtered[T any](ctx context.Context, expr *bexpr.Evaluator, items []T) ([]T
 
 // listOf answers a list: items of the page, each turned into what is shown.
 func listOf[T, S any](q *query, index uint64, p page[T], show func(T) S) answer {
-	items, next, err := p.run(q)
+	pg, err := q.paging()
+	if err != nil {
+		return answer{err: err}
+	}
+	items, next, err := p.run(q.r.Context(), pg)
 	if err != nil {
 		return answer{index: index, err: err}
 	}

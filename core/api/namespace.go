@@ -39,9 +39,10 @@ func viewNamespace(n *model.Namespace) *namespaceView {
 
 func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) (any, error) {
 	return s.read(w, r, tables(TableNamespaces), func(v View, q *query) answer {
+		prefix := q.prefix()
 		p := page[*model.Namespace]{
 			items: v.Namespaces(),
-			keep:  func(n *model.Namespace) bool { return strings.HasPrefix(n.Name, q.prefix) },
+			keep:  func(n *model.Namespace) bool { return strings.HasPrefix(n.Name, prefix) },
 			order: func(n *model.Namespace) order { return order{id: n.Name} },
 		}
 		return listOf(q, v.TableIndex(TableNamespaces), p, viewNamespace)
@@ -100,9 +101,10 @@ func viewNodePool(p *model.NodePool) *nodePoolView {
 
 func (s *Server) listNodePools(w http.ResponseWriter, r *http.Request) (any, error) {
 	return s.read(w, r, tables(TableNodePools), func(v View, q *query) answer {
+		prefix := q.prefix()
 		p := page[*model.NodePool]{
 			items: v.NodePools(),
-			keep:  func(n *model.NodePool) bool { return strings.HasPrefix(n.Name, q.prefix) },
+			keep:  func(n *model.NodePool) bool { return strings.HasPrefix(n.Name, prefix) },
 			order: func(n *model.NodePool) order { return order{id: n.Name} },
 		}
 		return listOf(q, v.TableIndex(TableNodePools), p, viewNodePool)
@@ -126,13 +128,18 @@ func (s *Server) nodePoolNodes(w http.ResponseWriter, r *http.Request) (any, err
 
 func (s *Server) nodePoolJobs(w http.ResponseWriter, r *http.Request) (any, error) {
 	pool := r.PathValue("name")
+	meta, err := boolParam(r, "meta")
+	if err != nil {
+		return nil, err
+	}
 	return s.read(w, r, tables(TableJobs, TableJobSummaries), func(v View, q *query) answer {
+		prefix := q.prefix()
 		p := page[*model.Job]{
 			items: v.Jobs(q.stateNamespace()),
-			keep:  func(j *model.Job) bool { return j.NodePool == pool },
+			keep:  func(j *model.Job) bool { return j.NodePool == pool && strings.HasPrefix(j.ID, prefix) },
 			order: func(j *model.Job) order { return order{id: j.Namespace + "." + j.ID} },
 		}
-		return listOf(q, v.TableIndex(TableJobs, TableJobSummaries), p, func(j *model.Job) *JobListStub { return jobStub(v, j, false) })
+		return listOf(q, v.TableIndex(TableJobs, TableJobSummaries), p, func(j *model.Job) *JobListStub { return jobStub(v, j, meta) })
 	})
 }
 

@@ -62,12 +62,13 @@ func (s *Server) listNodesWhere(w http.ResponseWriter, r *http.Request, keep fun
 		return nil, err
 	}
 	return s.read(w, r, tables(TableNodes), func(v View, q *query) answer {
-		if err := isPrefixOfID(q.prefix); err != nil {
+		prefix := q.prefix()
+		if err := isPrefixOfID(prefix); err != nil {
 			return answer{err: err}
 		}
 		p := page[*model.Node]{
 			items: v.Nodes(),
-			keep:  func(n *model.Node) bool { return hasPrefixFold(n.ID, q.prefix) && keep(n) },
+			keep:  func(n *model.Node) bool { return hasPrefixFold(n.ID, prefix) && keep(n) },
 			order: func(n *model.Node) order { return order{id: n.ID} },
 		}
 		return listOf(q, v.TableIndex(TableNodes), p, func(n *model.Node) *NodeListStub { return nodeStub(n, full, osName) })

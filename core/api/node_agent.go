@@ -63,12 +63,12 @@ func (s *Server) isMine(r *http.Request, hasAlloc func(id string) bool) bool {
 // isMyNode says whether a request names this node (in its body, or as a
 // parameter) or nobody.
 func (s *Server) isMyNode(r *http.Request, named string) bool {
-	q := r.URL.Query()
-	if q.Get("server_id") != "" {
+	q := paramsOf(r)
+	if q.get("server_id") != "" {
 		return false
 	}
 	if named == "" {
-		named = q.Get("node_id")
+		named = q.get("node_id")
 	}
 	self := s.local.Identity().NodeID
 	return named == "" || named == self || len(named) >= 4 && strings.HasPrefix(self, named)

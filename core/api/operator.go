@@ -43,7 +43,7 @@ func (s *Server) raftConfiguration(_ http.ResponseWriter, r *http.Request) (any,
 }
 
 func (s *Server) removeRaftPeer(_ http.ResponseWriter, r *http.Request) (any, error) {
-	id, addr := r.URL.Query().Get("id"), r.URL.Query().Get("address")
+	id, addr := paramsOf(r).get("id"), paramsOf(r).get("address")
 	if (id == "") == (addr == "") {
 		return nil, fail(http.StatusBadRequest, "Must specify either ?id with the server's ID or ?address with IP:port of peer to remove")
 	}
@@ -51,7 +51,7 @@ func (s *Server) removeRaftPeer(_ http.ResponseWriter, r *http.Request) (any, er
 }
 
 func (s *Server) transferLeadership(_ http.ResponseWriter, r *http.Request) (any, error) {
-	id, addr := r.URL.Query().Get("id"), r.URL.Query().Get("address")
+	id, addr := paramsOf(r).get("id"), paramsOf(r).get("address")
 	if (id == "") == (addr == "") {
 		return nil, fail(http.StatusBadRequest, "must specify id or address")
 	}
@@ -94,7 +94,7 @@ func (s *Server) putSchedulerConfig(w http.ResponseWriter, r *http.Request) (any
 		return nil, fail(http.StatusBadRequest, "invalid scheduler algorithm: "+cfg.SchedulerAlgorithm)
 	}
 	var cas *uint64
-	if v := r.URL.Query().Get("cas"); v != "" {
+	if v := paramsOf(r).get("cas"); v != "" {
 		n, err := strconv.ParseUint(v, 10, 64)
 		if err != nil {
 			return nil, fail(http.StatusBadRequest, "Error parsing cas value: "+err.Error())

@@ -33,7 +33,7 @@ type PluginChange struct {
 }
 
 func (s *Server) agentPlugins(_ http.ResponseWriter, r *http.Request) (any, error) {
-	plugins, err := s.local.NodePlugins(r.Context(), r.URL.Query().Get("node_id"))
+	plugins, err := s.local.NodePlugins(r.Context(), paramsOf(r).get("node_id"))
 	if err != nil {
 		return nil, pluginError(err)
 	}
@@ -41,7 +41,7 @@ func (s *Server) agentPlugins(_ http.ResponseWriter, r *http.Request) (any, erro
 }
 
 func (s *Server) agentPlugin(_ http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := s.local.NodePlugin(r.Context(), r.URL.Query().Get("node_id"), r.PathValue("name"))
+	p, err := s.local.NodePlugin(r.Context(), paramsOf(r).get("node_id"), r.PathValue("name"))
 	if err != nil {
 		return nil, pluginError(err)
 	}
@@ -54,7 +54,7 @@ func (s *Server) removeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any,
 		return nil, err
 	}
 	_, err = s.local.ChangeNodePlugin(r.Context(), &PluginChange{
-		NodeID: r.URL.Query().Get("node_id"), Name: r.PathValue("name"), Action: "remove", Force: force,
+		NodeID: paramsOf(r).get("node_id"), Name: r.PathValue("name"), Action: "remove", Force: force,
 	}, nil)
 	return done, pluginError(err)
 }
@@ -62,8 +62,8 @@ func (s *Server) removeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any,
 // changeAgentPlugin takes a release as JSON, or its file as the body with the rest
 // as parameters.
 func (s *Server) changeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any, error) {
-	q := r.URL.Query()
-	change := &PluginChange{NodeID: q.Get("node_id"), Name: r.PathValue("name"), Action: r.PathValue("action")}
+	q := paramsOf(r)
+	change := &PluginChange{NodeID: q.get("node_id"), Name: r.PathValue("name"), Action: r.PathValue("action")}
 	if !slices.Contains(pluginActions, change.Action) {
 		return nil, fail(http.StatusNotFound, "")
 	}
@@ -76,8 +76,8 @@ func (s *Server) changeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any,
 	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case change.Action != "install" && change.Action != "upgrade":
 	case kind == "application/octet-stream":
-		change.Release.Digest, change.Release.Version = q.Get("digest"), q.Get("version")
-		if config := q.Get("config"); config != "" {
+		change.Release.Digest, change.Release.Version = q.get("digest"), q.get("version")
+		if config := q.get("config"); config != "" {
 			if err := json.Unmarshal([]byte(config), &change.Release.Config); err != nil {
 				return nil, fail(http.StatusBadRequest, "the parameter config is no JSON object: "+err.Error())
 			}

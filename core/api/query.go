@@ -41,56 +41,46 @@ func TokenFromContext(ctx context.Context) string {
 type query struct {
 	r         *http.Request
 	namespace string // "*" is every namespace
-	prefix    string
-	filter    string
-	perPage   int
-	nextToken string
-	reverse   bool
 	minIndex  uint64
 	wait      time.Duration
 	mode      ReadMode
 }
 
 func namespaceOf(r *http.Request) string {
-	if ns := r.URL.Query().Get("namespace"); ns != "" {
+	if ns := paramsOf(r).get("namespace"); ns != "" {
 		return ns
 	}
 	return "default"
 }
 
 func parseQuery(r *http.Request) (*query, error) {
-	p := r.URL.Query()
-	q := &query{r: r, namespace: namespaceOf(r), prefix: p.Get("prefix"), filter: p.Get("filter"),
-		nextToken: p.Get("next_token"), wait: defaultWait}
+	p := paramsOf(r)
+	q := &query{r: r, namespace: namespaceOf(r), wait: defaultWait}
 	var err error
-	if v := p.Get("per_page"); v != "" {
-		if q.perPage, err = strconv.Atoi(v); err != nil || q.perPage < 0 {
-			return nil, fail(http.StatusBadRequest, "Failed to parse value of \"per_page\" ("+v+") as a uint64")
-		}
-	}
-	if v := p.Get("index"); v != "" {
+	if v := p.get("index"); v != "" {
 		if q.minIndex, err = strconv.ParseUint(v, 10, 64); err != nil {
 			return nil, fail(http.StatusBadRequest, "Invalid index")
 		}
 	}
-	if v := p.Get("wait"); v != "" {
+	if v := p.get("wait"); v != "" {
 		if q.wait, err = time.ParseDuration(v); err != nil || q.wait < 0 {
 			return nil, fail(http.StatusBadRequest, "Invalid wait time")
 		}
 	}
 	q.wait = min(q.wait, maxWait)
 	q.wait += rand.N(q.wait/waitJitter + 1)
-	if q.reverse, err = boolParam(r, "reverse"); err != nil {
-		return nil, err
-	}
+	stale, consistent := p.has("stale") && p.get("stale") != "false", p.has("consistent")
 	switch {
-	case p.Has("stale") && p.Get("stale") != "false":
+	case stale:
 		q.mode = ReadStale
-	case p.Has("consistent"):
+	case consistent:
 		q.mode = ReadConsistent
 	}
 	return q, nil
 }
+
+// prefix is what the names or ids of a list begin with.
+func (q *query) prefix() string { return paramsOf(q.r).get("prefix") }
 
 // inNamespace reports whether the read covers the namespace.
 func (q *query) inNamespace(ns string) bool { return q.namespace == "*" || q.namespace == ns }

@@ -30,10 +30,13 @@ type record struct {
 	}
 }
 
-func records(t *testing.T) map[int]record {
+func records(t *testing.T) map[int]record { return recordsIn(t, "http") }
+
+// recordsIn are the records of one folder by their number.
+func recordsIn(t *testing.T, folder string) map[int]record {
 	t.Helper()
 	root := cmp.Or(os.Getenv("DROVER_COMPAT"), filepath.Join("..", "..", "..", "shared", "compat"))
-	files, err := filepath.Glob(filepath.Join(root, "http", "*.json"))
+	files, err := filepath.Glob(filepath.Join(root, folder, "*.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,9 +91,10 @@ func (s *Server) registryRoutes(mux *http.ServeMux) {
 
 func (s *Server) listPluginSpecs(w http.ResponseWriter, r *http.Request) (any, error) {
 	return s.read(w, r, tables(TablePluginSpecs), func(v View, q *query) answer {
+		prefix := q.prefix()
 		p := page[*model.PluginSpec]{
 			items: v.PluginSpecs(),
-			keep:  func(p *model.PluginSpec) bool { return strings.HasPrefix(p.Name, q.prefix) },
+			keep:  func(p *model.PluginSpec) bool { return strings.HasPrefix(p.Name, prefix) },
 			order: func(p *model.PluginSpec) order { return order{id: p.Name} },
 		}
 		return listOf(q, v.TableIndex(TablePluginSpecs), p, pluginStub)
@@ -173,9 +174,10 @@ func (s *Server) pluginSpecNodes(w http.ResponseWriter, r *http.Request) (any, e
 		if p == nil {
 			return noPlugin(v, name)
 		}
+		prefix := q.prefix()
 		list := page[*PluginNode]{
 			items: standings(v, p),
-			keep:  func(n *PluginNode) bool { return strings.HasPrefix(n.ID, q.prefix) },
+			keep:  func(n *PluginNode) bool { return strings.HasPrefix(n.ID, prefix) },
 			order: func(n *PluginNode) order { return order{id: n.ID} },
 		}
 		return listOf(q, v.TableIndex(TablePluginSpecs, TableNodes), list, func(n *PluginNode) *PluginNode { return n })
@@ -207,7 +209,7 @@ func standings(v View, p *model.PluginSpec) iter.Seq[*PluginNode] {
 
 // casOf reads the parameter cas.
 func casOf(r *http.Request) (*uint64, error) {
-	text := r.URL.Query().Get("cas")
+	text := paramsOf(r).get("cas")
 	if text == "" {
 		return nil, nil
 	}

@@ -33,6 +33,7 @@ func (s *Server) mount(mux *http.ServeMux, pattern string, v verbs) {
 
 // mountUpTo mounts a path whose requests may have a body of so many bytes.
 func (s *Server) mountUpTo(mux *http.ServeMux, pattern string, limit int64, v verbs) {
+	v = s.taking(pattern, v)
 	mux.HandleFunc(pattern, s.serveUpTo(limit, func(w http.ResponseWriter, r *http.Request) (any, error) {
 		h := v.pick(r.Method)
 		if h == nil {
@@ -75,6 +76,9 @@ func (s *Server) jobRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/jobs/statuses", verbs{get: s.jobStatuses, put: s.jobStatuses})
 	s.mount(mux, "/v1/validate/job", verbs{put: s.validateJob})
 	mux.HandleFunc("/v1/job/{rest...}", s.serve(s.jobByPath))
+	for suffix, of := range s.jobVerbs() {
+		s.taking(jobPattern+suffix, of("")) // a path without a row is found now and not by its first request
+	}
 	s.mount(mux, "/v1/scaling/policies", verbs{get: s.listScalingPolicies})
 	s.mount(mux, "/v1/scaling/policy/{id}", verbs{get: s.scalingPolicy})
 	s.mount(mux, "/v1/services", verbs{get: s.listServices})
@@ -191,27 +195,25 @@ const errSoldSeparately = "Nomad Enterprise only endpoint"
 
 // absentRoutes answer for what this cluster has switched off or has none of.
 func (s *Server) absentRoutes(mux *http.ServeMux) {
-	refuse := func(status int, text string) handler {
-		return func(http.ResponseWriter, *http.Request) (any, error) { return nil, fail(status, text) }
+	refuse := func(status int, text string, paths ...string) {
+		h := func(http.ResponseWriter, *http.Request) (any, error) { return nil, fail(status, text) }
+		for _, path := range paths { // whatever a request says: its answer is the same
+			mux.HandleFunc(path, s.serve(h))
+		}
 	}
-	all := func(h handler) verbs { return verbs{get: h, put: h, del: h} }
-	s.mount(mux, "/v1/acl/{rest...}", all(refuse(http.StatusBadRequest, "ACL support disabled")))
+	refuse(http.StatusBadRequest, "ACL support disabled", "/v1/acl/{rest...}")
 	none := func(w http.ResponseWriter, r *http.Request) (any, error) {
 		return s.read(w, r, nil, func(v View, _ *query) answer { return answer{index: v.TableIndex(TableNodes), value: []any{}} })
 	}
 	for _, path := range []string{"/v1/volumes", "/v1/plugins"} {
 		s.mount(mux, path, verbs{get: none})
 	}
-	for _, path := range []string{"/v1/quotas", "/v1/quota/{rest...}", "/v1/recommendations", "/v1/recommendation/{rest...}",
-		"/v1/operator/license", "/v1/operator/utilization"} {
-		s.mount(mux, path, all(refuse(http.StatusNotImplemented, errSoldSeparately)))
-	}
-	gone := func(text string) verbs { return all(refuse(http.StatusNotFound, text)) }
-	s.mount(mux, "/v1/volume/csi/{rest...}", gone("volume not found"))
-	s.mount(mux, "/v1/volume/host/{rest...}", gone("volume not found"))
-	s.mount(mux, "/v1/plugin/csi/{rest...}", gone("plugin not found"))
-	s.mount(mux, "/v1/agent/keyring/{rest...}", all(refuse(http.StatusNotImplemented, "this version of drover has one server and thus no gossip to encrypt; the keys of variables are at /v1/operator/keyring")))
-	s.mount(mux, "/.well-known/openid-configuration", verbs{get: refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled")})
+	refuse(http.StatusNotImplemented, errSoldSeparately, "/v1/quotas", "/v1/quota/{rest...}", "/v1/recommendations", "/v1/recommendation/{rest...}",
+		"/v1/operator/license", "/v1/operator/utilization")
+	refuse(http.StatusNotFound, "volume not found", "/v1/volume/csi/{rest...}", "/v1/volume/host/{rest...}")
+	refuse(http.StatusNotFound, "plugin not found", "/v1/plugin/csi/{rest...}")
+	refuse(http.StatusNotImplemented, "this version of drover has one server and thus no gossip to encrypt; the keys of variables are at /v1/operator/keyring", "/v1/agent/keyring/{rest...}")
+	refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled", "/.well-known/openid-configuration")
 }
 
 func debugRoutes(mux *http.ServeMux) {

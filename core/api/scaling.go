@@ -44,12 +44,13 @@ func policies(jobs iter.Seq[*model.Job]) iter.Seq[*model.ScalingPolicy] {
 }
 
 func (s *Server) listScalingPolicies(w http.ResponseWriter, r *http.Request) (any, error) {
-	job, kind := r.URL.Query().Get("job"), r.URL.Query().Get("type")
+	job, kind := paramsOf(r).get("job"), paramsOf(r).get("type")
 	return s.read(w, r, tables(TableJobs), func(v View, q *query) answer {
+		prefix := q.prefix()
 		p := page[*model.ScalingPolicy]{
 			items: policies(v.Jobs(q.stateNamespace())),
 			keep: func(p *model.ScalingPolicy) bool {
-				return (job == "" || p.Target["Job"] == job) && (kind == "" || p.Type == kind) && hasPrefixFold(p.ID, q.prefix)
+				return (job == "" || p.Target["Job"] == job) && (kind == "" || p.Type == kind) && hasPrefixFold(p.ID, prefix)
 			},
 			order: func(p *model.ScalingPolicy) order { return order{id: p.ID} },
 		}

@@ -4,6 +4,8 @@
 package api
 
 import (
+	"crypto/sha256"
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -142,15 +144,21 @@ func (s *Server) listServices(w http.ResponseWriter, r *http.Request) (any, erro
 				tags[reg.Namespace][reg.ServiceName] = append(tags[reg.Namespace][reg.ServiceName], reg.Tags...)
 			}
 		}
-		out := []*NamespaceServices{}
-		for _, ns := range slices.Sorted(maps.Keys(tags)) {
-			group := &NamespaceServices{Namespace: ns}
-			for _, name := range slices.Sorted(maps.Keys(tags[ns])) {
-				group.Services = append(group.Services, &ServiceStub{ServiceName: name, Tags: sortedSet(tags[ns][name])})
-			}
-			out = append(out, group)
+		p := page[*NamespaceServices]{
+			items: func(yield func(*NamespaceServices) bool) {
+				for ns, services := range tags {
+					group := &NamespaceServices{Namespace: ns}
+					for _, name := range slices.Sorted(maps.Keys(services)) {
+						group.Services = append(group.Services, &ServiceStub{ServiceName: name, Tags: sortedSet(services[name])})
+					}
+					if !yield(group) {
+						return
+					}
+				}
+			},
+			order: func(n *NamespaceServices) order { return order{id: n.Namespace} },
 		}
-		return answer{index: v.TableIndex(TableAllocs), value: out}
+		return listOf(q, v.TableIndex(TableAllocs), p, func(n *NamespaceServices) *NamespaceServices { return n })
 	})
 }
 
@@ -160,19 +168,23 @@ func sortedSet(list []string) []string {
 	return slices.Compact(out)
 }
 
-// registrationsOf answers a list of registrations, oldest first.
-func registrationsOf(q *query, v View, allocs func(yield func(*model.Allocation) bool), keep func(*ServiceRegistration) bool) answer {
-	p := page[*ServiceRegistration]{
-		items: func(yield func(*ServiceRegistration) bool) {
-			for a := range allocs {
-				for _, reg := range registrations(v, a) {
-					if !yield(reg) {
-						return
-					}
-				}
+// registrationsIn lists the registrations of allocs that keep takes; nil takes all.
+func registrationsIn(v View, allocs iter.Seq[*model.Allocation], keep func(*ServiceRegistration) bool) []*ServiceRegistration {
+	var out []*ServiceRegistration
+	for a := range allocs {
+		for _, reg := range registrations(v, a) {
+			if keep == nil || keep(reg) {
+				out = append(out, reg)
 			}
-		},
-		keep:   keep,
+		}
+	}
+	return out
+}
+
+// pageOfRegistrations answers a list of registrations, oldest first.
+func pageOfRegistrations(q *query, v View, list []*ServiceRegistration) answer {
+	p := page[*ServiceRegistration]{
+		items:  slices.Values(list),
 		order:  func(r *ServiceRegistration) order { return order{r.CreateIndex, r.ID} },
 		byTime: true,
 	}
@@ -181,16 +193,52 @@ func registrationsOf(q *query, v View, allocs func(yield func(*model.Allocation)
 
 func (s *Server) serviceByName(w http.ResponseWriter, r *http.Request) (any, error) {
 	name := r.PathValue("name")
+	choose, err := parseChoice(paramsOf(r).get("choose"))
+	if err != nil {
+		return nil, err
+	}
 	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
-		return registrationsOf(q, v, v.Allocs(), func(reg *ServiceRegistration) bool {
-			return q.inNamespace(reg.Namespace) && reg.ServiceName == name
-		})
+		mine := func(reg *ServiceRegistration) bool { return q.inNamespace(reg.Namespace) && reg.ServiceName == name }
+		return pageOfRegistrations(q, v, choose.of(registrationsIn(v, v.Allocs(), mine)))
 	})
+}
+
+// choice asks for a few places of a service: the same ones for the same key as long
+// as they are there, so that clients with different keys spread over all of them.
+type choice struct {
+	number int // 0 is all
+	key    string
+}
+
+func parseChoice(text string) (choice, error) {
+	if text == "" {
+		return choice{}, nil
+	}
+	number, key, ok := strings.Cut(text, "|")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 1 || strings.Contains(key, "|") {
+		return choice{}, fail(http.StatusBadRequest, "failed to choose services: Parameter for choose must be in form '<number>|<key>'")
+	}
+	return choice{number: n, key: key}, nil
+}
+
+// of is rendezvous hashing: a place that comes or goes changes only the choices that
+// it is in.
+func (c choice) of(list []*ServiceRegistration) []*ServiceRegistration {
+	if c.number == 0 || len(list) <= c.number {
+		return list
+	}
+	weight := func(reg *ServiceRegistration) string {
+		sum := sha256.Sum256([]byte(c.key + "|" + reg.ID))
+		return string(sum[:])
+	}
+	slices.SortFunc(list, func(a, b *ServiceRegistration) int { return strings.Compare(weight(a), weight(b)) })
+	return list[:c.number]
 }
 
 func (s *Server) jobServices(w http.ResponseWriter, r *http.Request, id string) (any, error) {
 	return s.read(w, r, rowsOfJob(r, id, TableAllocs), func(v View, q *query) answer {
-		return registrationsOf(q, v, slices.Values(v.AllocsByJob(q.namespace, id)), nil)
+		return pageOfRegistrations(q, v, registrationsIn(v, slices.Values(v.AllocsByJob(q.namespace, id)), nil))
 	})
 }
 
@@ -200,6 +248,6 @@ func (s *Server) allocServices(w http.ResponseWriter, r *http.Request) (any, err
 		if a == nil {
 			return notFound(v, TableAllocs, "alloc not found")
 		}
-		return registrationsOf(q, v, slices.Values([]*model.Allocation{a}), nil)
+		return pageOfRegistrations(q, v, registrations(v, a))
 	})
 }

@@ -81,15 +81,15 @@ func (s *Server) jobStatuses(w http.ResponseWriter, r *http.Request) (any, error
 		wanted[model.JobKey{Namespace: j.Namespace, ID: j.ID}] = true
 	}
 	return s.read(w, r, tables(TableJobs, TableAllocs, TableDeployments), func(v View, q *query) answer {
+		prefix := q.prefix()
 		p := page[*model.Job]{
 			items: v.Jobs(q.stateNamespace()),
 			keep: func(j *model.Job) bool {
-				return strings.HasPrefix(j.ID, q.prefix) && (children || j.ParentID == "") && (len(wanted) == 0 || wanted[j.Key()])
+				return strings.HasPrefix(j.ID, prefix) && (children || j.ParentID == "") && (len(wanted) == 0 || wanted[j.Key()])
 			},
 			order:  func(j *model.Job) order { return order{j.ModifyIndex, j.ID} },
-			byTime: true,
+			byTime: true, newestFirst: true,
 		}
-		q.reverse = !q.reverse // the newest first
 		kids := childStatuses(v, q)
 		return listOf(q, v.TableIndex(TableJobs, TableAllocs, TableDeployments), p, func(j *model.Job) *JobStatus { return jobStatus(v, j, kids[j.Key()]) })
 	})

@@ -110,7 +110,7 @@ func (s *Server) listVariables(w http.ResponseWriter, r *http.Request) (any, err
 	return s.read(w, r, tables(TableVariables), func(v View, q *query) answer {
 		now := time.Now()
 		p := page[*model.Variable]{
-			items: v.Variables(q.stateNamespace(), q.prefix),
+			items: v.Variables(q.stateNamespace(), q.prefix()),
 			order: func(v *model.Variable) order { return order{id: v.Namespace + "." + v.Path} },
 		}
 		return listOf(q, v.TableIndex(TableVariables), p, func(v *model.Variable) VariableMeta { return MetaOfVariable(v, now) })
@@ -135,19 +135,19 @@ func (s *Server) getVariable(w http.ResponseWriter, r *http.Request) (any, error
 
 // variableRequest reads what the parameters and the body of a write say.
 func variableRequest(r *http.Request, body *Variable) (*VariableRequest, error) {
-	p := r.URL.Query()
+	p := paramsOf(r)
 	req := &VariableRequest{Namespace: namespaceOf(r), Path: r.PathValue("path"), Items: body.Items, Lock: body.Lock}
 	if body.Path != "" && body.Path != req.Path {
 		return nil, fail(http.StatusBadRequest, "Path of the variable is not that of the request")
 	}
 	if body.Namespace != "" {
-		if p.Get("namespace") != "" && body.Namespace != req.Namespace {
+		if p.get("namespace") != "" && body.Namespace != req.Namespace {
 			return nil, fail(http.StatusBadRequest, "Namespace of the variable is not that of the request")
 		}
 		req.Namespace = body.Namespace
 	}
 	for param, op := range map[string]string{"lock-acquire": LockAcquire, "lock-release": LockRelease, "lock-renew": LockRenew} {
-		if !p.Has(param) {
+		if !p.has(param) {
 			continue
 		}
 		if req.Operation != "" {
@@ -155,7 +155,7 @@ func variableRequest(r *http.Request, body *Variable) (*VariableRequest, error) 
 		}
 		req.Operation = op
 	}
-	if v := p.Get("cas"); v != "" {
+	if v := p.get("cas"); v != "" {
 		n, err := strconv.ParseUint(v, 10, 64)
 		if err != nil {
 			return nil, fail(http.StatusBadRequest, "can not parse cas: "+err.Error())
@@ -196,7 +196,7 @@ func (s *Server) deleteVariable(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	if id := r.URL.Query().Get("lock-id"); id != "" {
+	if id := paramsOf(r).get("lock-id"); id != "" {
 		req.Lock = &VariableLock{ID: id}
 	}
 	index, err := s.backend.DeleteVariable(r.Context(), req)

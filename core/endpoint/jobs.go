@@ -107,7 +107,7 @@ func (e *Endpoint) ValidateJob(_ context.Context, req *api.JobValidateRequest) (
 	if err != nil {
 		return nil, err
 	}
-	warnings, err := e.check(job)
+	warnings, err := e.check(job, req.Job)
 	out := &api.JobValidateResponse{DriverConfigValidated: true, Warnings: jobspec.WarningText(job, warnings...)}
 	if err != nil {
 		out.Error = err.Error()
@@ -131,7 +131,7 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	if req.Region != "" && job.Region != req.Region && job.Region != model.DefaultRegion {
 		return nil, errdefs.InvalidArgumentf("No path to region")
 	}
-	warnings, err := e.check(job)
+	warnings, err := e.check(job, req.Job)
 	if err != nil {
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}

@@ -53,7 +53,7 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 	if req.JobID != "" && req.JobID != job.ID {
 		return nil, errdefs.InvalidArgumentf("Job ID does not match")
 	}
-	warnings, err := e.check(job)
+	warnings, err := e.check(job, req.Job)
 	if err != nil {
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}

@@ -6,9 +6,11 @@ package endpoint
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/drover-project/drover/core/driverschema"
+	"github.com/drover-project/drover/core/jobspec"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
 )
@@ -70,19 +72,26 @@ func (b *bodies) find(view *state.View, job *model.Job, driver string) driversch
 const maxFindings = 200
 
 // check says what is wrong with a job: by its own values, the cluster's limits and
-// the drivers of its tasks. Warnings are what the drivers will not act on. A job
-// that is to stop is not held up by its drivers.
-func (e *Endpoint) check(job *model.Job) (warnings []string, err error) {
+// the drivers of its tasks. Warnings are what the drivers will not act on, and what
+// the document that it was sent as has beside it. A job that is to stop is not held
+// up by its drivers.
+func (e *Endpoint) check(job *model.Job, sent []byte) (warnings []string, err error) {
 	err = e.Jobs.validate(job)
+	for i, field := range jobspec.UnreadJSON(sent) {
+		if i == maxFindings {
+			break
+		}
+		warnings = append(warnings, fmt.Sprintf("the field %s is not one of a job and is not acted on; is it misspelt?", field))
+	}
 	if job.Stop {
-		return nil, err
+		return warnings, err
 	}
 	view := e.Store.View()
 	report := driverschema.Check(job, func(driver string) driverschema.Found { return e.bodies.find(view, job, driver) })
 	if len(report.Problems) > 0 {
 		err = withProblems(err, texts(report.Problems))
 	}
-	return append(texts(report.Ignored), memoryMaxIgnored(view, job)...), err
+	return slices.Concat(warnings, texts(report.Ignored), memoryMaxIgnored(view, job)), err
 }
 
 // memoryMaxIgnored names the tasks whose memory_max does not count.

@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
+	"slices"
 
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -40,6 +43,22 @@ func ParseJSON(src []byte) (*Draft, error) {
 	}
 	return draft, nil
 }
+
+// UnreadJSON names the fields of a job document, as ParseJSON takes it, that a job
+// does not have: what they say is not acted on.
+func UnreadJSON(src []byte) []string {
+	var envelope struct{ Job json.RawMessage }
+	if json.Unmarshal(src, &envelope) == nil && len(envelope.Job) > 0 && !bytes.Equal(envelope.Job, []byte("null")) {
+		src = envelope.Job
+	}
+	return slices.DeleteFunc(model.UnreadFields(src, reflect.TypeFor[Draft]()), isDerived)
+}
+
+var derived = regexp.MustCompile(`\bServices\[\d+\]\.Namespace$`)
+
+// isDerived reports whether a field is one that answers add: the namespace of a
+// service is that of its job.
+func isDerived(field string) bool { return derived.MatchString(field) }
 
 // countObjects counts the objects of a document, which may not be valid.
 func countObjects(src []byte) (n int) {

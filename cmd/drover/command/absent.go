@@ -54,7 +54,7 @@ func absentCommands() map[string]func() spec {
 			fs.Bool("yes", false, "Answers yes to the question.")
 		}),
 		"operator snapshot redact": absent(spec{
-			usage: "operator snapshot redact <file>", synopsis: "Removes keys from a snapshot; ours hold none that open anything", min: 1, max: 1, offline: true, takes: takesFiles,
+			usage: "operator snapshot redact <file>", synopsis: "Removes keys from a snapshot; ours hold none that open anything", min: 1, max: 1, takes: takesFiles,
 		}, "there is nothing to remove: a snapshot holds root keys only as they were sealed with a key that stays on its server", nil),
 		"operator utilization": absent(spec{
 			usage: "operator utilization [options]", synopsis: "Makes a report of use for a licence; there is none to report to",

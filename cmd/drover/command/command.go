@@ -87,7 +87,7 @@ func All(stdio IO) map[string]cli.CommandFactory {
 		out[alias] = out[name]
 	}
 	for group, synopsis := range groups {
-		out[group] = func() (cli.Command, error) { return &groupCommand{group, synopsis}, nil }
+		out[group] = func() (cli.Command, error) { return &groupCommand{group, synopsis, stdio.Err}, nil }
 	}
 	return out
 }
@@ -240,10 +240,20 @@ func parseInterspersed(fs *flag.FlagSet, args []string, raw int) ([]string, erro
 }
 
 // groupCommand prints the subcommands of a group.
-type groupCommand struct{ name, synopsis string }
+type groupCommand struct {
+	name, synopsis string
+	err            io.Writer
+}
 
 func (g *groupCommand) Synopsis() string { return g.synopsis }
 func (g *groupCommand) Help() string {
 	return fmt.Sprintf("Usage: drover %s <subcommand> [options] [args]\n\n  %s.", g.name, g.synopsis)
 }
-func (g *groupCommand) Run([]string) int { return cli.RunResultHelp }
+func (g *groupCommand) Run(args []string) int {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return cli.RunResultHelp
+	}
+	name := g.name + " " + args[0]
+	fmt.Fprintf(g.err, "%s\nFor those of its group see: drover %s -h\n", missing(g.name+" "+strings.Join(args, " "), name), g.name)
+	return exitError
+}

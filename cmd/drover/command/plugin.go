@@ -6,8 +6,10 @@ package command
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -44,11 +46,15 @@ func pluginStatus() spec {
 		setup: func(fs *flag.FlagSet) run {
 			node := onNode(fs)
 			kind := fs.String("type", "", "The type of plugin: csi.")
-			fs.Bool("short", false, "With -type csi: without allocations.")
+			short := fs.Bool("short", false, "With -type csi: without allocations.")
 			return func(ctx context.Context, s *session, args []string) error {
 				switch {
+				case *kind == "csi" && *node != "":
+					return errors.New("-node is for plugins that a node runs; those of -type csi are the cluster's: leave one of the two out")
 				case *kind == "csi":
-					return s.storagePlugins(ctx, args)
+					return s.storagePlugins(ctx, args, *short)
+				case *short:
+					return errors.New("-short is for -type csi; leave it out, or give -type csi")
 				case *kind != "":
 					return fmt.Errorf("-type %q is unknown; the one type is csi", *kind)
 				case len(args) == 0:
@@ -126,7 +132,7 @@ func (s *session) describePlugin(p *model.AgentPlugin) {
 }
 
 // storagePlugins is what the reference's plugin status shows.
-func (s *session) storagePlugins(ctx context.Context, args []string) error {
+func (s *session) storagePlugins(ctx context.Context, args []string, short bool) error {
 	type stub struct {
 		ID, Provider                            string
 		ControllersHealthy, ControllersExpected int
@@ -138,8 +144,10 @@ func (s *session) storagePlugins(ctx context.Context, args []string) error {
 		var one map[string]any
 		_, err := s.client.Get(ctx, "/v1/plugin/csi/"+url.PathEscape(args[0]), q, &one)
 		return s.show(one, err, func() {
-			for name, v := range one {
-				s.pairs(name, fmt.Sprint(v))
+			for _, name := range slices.Sorted(maps.Keys(one)) {
+				if name != "Allocations" || !short {
+					s.pairs(name, fmt.Sprint(one[name]))
+				}
 			}
 		})
 	}

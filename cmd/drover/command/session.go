@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 	"time"
 	"unicode"
@@ -47,8 +48,24 @@ func newSession(c *common, stdio IO, sp spec) (*session, error) {
 		return s, nil
 	}
 	var err error
+	c.cfg.Warn = s.warnOnce()
 	s.client, err = client.New(c.cfg)
 	return s, err
+}
+
+// warnOnce prints what of a request the agent did not act on: once, however often a
+// command asks for the same.
+func (s *session) warnOnce() func(text string) {
+	said := map[string]bool{}
+	var mu sync.Mutex
+	return func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !said[text] {
+			said[text] = true
+			fmt.Fprintf(s.Err, "Warning: %s\n", visible(text))
+		}
+	}
 }
 
 func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.Out, format+"\n", args...) }

@@ -41,6 +41,9 @@ type Config struct {
 	ClientCert, ClientKey string // files of our own certificate
 	TLSServerName         string
 	SkipVerify            bool
+
+	// Warn is told what of a request the agent did not act on; nil drops it.
+	Warn func(text string)
 }
 
 // FromEnv reads a Config from DROVER_*, and from NOMAD_* where that is not set.
@@ -306,12 +309,22 @@ func (c *Client) open(ctx context.Context, method, path string, params url.Value
 		}
 		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address (-address, DROVER_ADDR) right? %w", c.cfg.Address, err)
 	}
+	c.warn(resp)
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what came is what there is to say
 		return nil, errdefs.New(classOf(resp.StatusCode), &Error{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))})
 	}
 	return resp, nil
+}
+
+func (c *Client) warn(resp *http.Response) {
+	if c.cfg.Warn == nil {
+		return
+	}
+	for _, text := range resp.Header.Values("X-Drover-Warning") {
+		c.cfg.Warn(text)
+	}
 }
 
 // answerWithin is how long an answer may take, waiting for a change not counted.
@@ -407,6 +420,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address (-address, DROVER_ADDR) right? %w", c.cfg.Address, err)
 	}
+	c.warn(resp)
 	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: resp.Body}, nil
 }
 

@@ -109,3 +109,20 @@ func TestJobIDsAreEscapedInPaths(t *testing.T) {
 		t.Errorf("got %s, %v", path, err)
 	}
 }
+
+func TestWhatTheAgentDidNotActOnIsTold(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("X-Drover-Warning", "one")
+		w.Header().Add("X-Drover-Warning", "two")
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer srv.Close()
+	var told []string
+	c := mustNew(t, client.Config{Address: srv.URL, Warn: func(text string) { told = append(told, text) }})
+	if _, err := c.Get(t.Context(), "/v1/x", nil, nil); !errdefs.IsNotFound(err) {
+		t.Fatalf("got %v", err)
+	}
+	if got := strings.Join(told, " "); got != "one two" {
+		t.Errorf("told %q", got)
+	}
+}

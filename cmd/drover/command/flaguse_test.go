@@ -1,0 +1,216 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command_test
+
+import (
+	"cmp"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/cli"
+
+	"github.com/drover-project/drover/cmd/drover/command"
+)
+
+// declarers are the methods of a flag.FlagSet that declare a flag. Those whose name
+// ends with Var take the place of the value as their first argument.
+var declarers = []string{"Bool", "String", "Int", "Int64", "Uint", "Uint64", "Float64", "Duration", "Var",
+	"BoolVar", "StringVar", "IntVar", "Int64Var", "UintVar", "Uint64Var", "Float64Var", "DurationVar"}
+
+// refusing are files whose commands refuse whatever their flags say.
+var refusing = []string{"absent.go", "ui.go"}
+
+// The compiler sees that a variable is used; it does not see a value that is thrown
+// away when its flag is declared, nor a field that nobody reads.
+func TestTheValueOfEveryFlagIsRead(t *testing.T) {
+	fset := token.NewFileSet()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := map[string]int{}  // of fields, by name
+	places := map[string]int{} // taken as places of flags' values, by name
+	where := map[string]token.Position{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				reads[n.Sel.Name]++
+			case *ast.ExprStmt:
+				if method, call := declares(n.X); call != nil && !strings.HasSuffix(method, "Var") && !slices.Contains(refusing, name) {
+					t.Errorf("%s: the value of a flag is thrown away", fset.Position(n.Pos()))
+				}
+			case *ast.CallExpr:
+				if method, call := declares(n); call != nil && strings.HasSuffix(method, "Var") {
+					if place := fieldOf(call.Args[0]); place != "" {
+						places[place]++
+						where[place] = fset.Position(n.Pos())
+					}
+				}
+			}
+			return true
+		})
+	}
+	if len(places) < 20 {
+		t.Fatalf("found %d fields that flags are read into; the test looks in the wrong place", len(places))
+	}
+	handed := sourcesOf(t, filepath.Join("..", "scaffold"), filepath.Join("..", "..", "..", "core", "pluginhost", "plugincheck"), filepath.Join("..", "..", "..", "core", "api", "client"))
+	for field, taken := range places {
+		elsewhere := ast.IsExported(field) && strings.Contains(handed, "."+field)
+		if reads[field] <= taken && !elsewhere {
+			t.Errorf("%s: a flag is read into the field %s, which nobody reads", where[field], field)
+		}
+	}
+}
+
+// sourcesOf is the text of the packages to which commands hand structs that flags
+// were read into.
+func sourcesOf(t *testing.T, folders ...string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			all.Write(b)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
+}
+
+// declares returns the method by which an expression declares a flag.
+func declares(e ast.Expr) (string, *ast.CallExpr) {
+	call, ok := e.(*ast.CallExpr)
+	if !ok || len(call.Args) < 2 {
+		return "", nil
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return "", nil
+	}
+	if on, ok := sel.X.(*ast.Ident); !ok || on.Name != "fs" || !slices.Contains(declarers, sel.Sel.Name) {
+		return "", nil
+	}
+	return sel.Sel.Name, call
+}
+
+// fieldOf is the field whose address an expression takes.
+func fieldOf(e ast.Expr) string {
+	if at, ok := e.(*ast.UnaryExpr); ok && at.Op == token.AND {
+		if sel, ok := at.X.(*ast.SelectorExpr); ok {
+			return sel.Sel.Name
+		}
+	}
+	return ""
+}
+
+// surface is the reference's commands with their flags.
+func surface(t *testing.T) map[string][]string {
+	t.Helper()
+	root := cmp.Or(os.Getenv("DROVER_COMPAT"), filepath.Join("..", "..", "..", "..", "shared", "compat"))
+	b, err := os.ReadFile(filepath.Join(root, "surface", "cli.txt"))
+	if err != nil {
+		t.Skipf("no surface of the reference: %v; set DROVER_COMPAT", err)
+	}
+	out := map[string][]string{}
+	name := ""
+	for line := range strings.Lines(string(b)) {
+		text := strings.TrimSpace(line)
+		switch {
+		case text == "":
+		case !strings.HasPrefix(line, " "):
+			name = text
+			out[name] = nil
+		case strings.HasPrefix(text, "-"):
+			for _, f := range strings.Fields(text) {
+				out[name] = append(out[name], strings.TrimLeft(f, "-"))
+			}
+		}
+	}
+	return out
+}
+
+func TestEveryFlagOfTheReferenceIsKnown(t *testing.T) {
+	ours := map[string]map[string]bool{}
+	for _, e := range command.Describe() {
+		known := map[string]bool{"no-color": true, "force-color": true}
+		for _, f := range e.Flags {
+			known[f.Name] = true
+		}
+		if !e.Offline {
+			for _, f := range command.GeneralFlags() {
+				known[f.Name] = true
+			}
+		}
+		for _, name := range append(e.Aliases, e.Name) {
+			ours[name] = known
+		}
+	}
+	for name, flags := range surface(t) {
+		known, ok := ours[name]
+		switch {
+		case name == "agent": // has a test of its own
+		case !ok && command.Missing(nil, strings.Fields(name)) == "":
+			t.Errorf("%s: there is no such command, and nothing says so", name)
+		case !ok && strings.HasSuffix(command.Missing(nil, strings.Fields(name)), "drover -help"):
+			t.Errorf("%s: there is no such command and no word of what to do instead; see missingFamilies", name)
+		case !ok:
+		default:
+			for _, f := range flags {
+				if !known[f] {
+					t.Errorf("%s: the reference's flag -%s is not known; act on it or refuse it with a reason", name, f)
+				}
+			}
+		}
+	}
+}
+
+func TestACommandThatIsNotThereIsExplained(t *testing.T) {
+	all := command.All(command.IO{})
+	for line, want := range map[string]string{
+		"job run x":           "",
+		"alloc pause a":       "", // refuses by itself
+		"job":                 "",
+		"-version":            "",
+		"acl token list":      `drover has no command "acl": there is no access control yet`,
+		"volume create v.hcl": `drover has no command "volume": there are no volumes that outlive an allocation yet`,
+		"tls ca create":       `drover has no command "tls": certificates are not made here`,
+		"jbo run x":           `drover has no command "jbo"; for those that there are: drover -help`,
+	} {
+		if got := command.Missing(all, strings.Fields(line)); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+	var errOut strings.Builder
+	for line, want := range map[string]string{
+		"operator gossip keyring list": `drover has no command "operator gossip keyring list": this version has one server`,
+		"job rnu x":                    `drover has no command "job rnu"; for those that there are: drover -help`,
+	} {
+		errOut.Reset()
+		program := &cli.CLI{Name: "drover", Args: strings.Fields(line), Commands: command.All(command.IO{Err: &errOut})}
+		if code, err := program.Run(); code != 1 || err != nil || !strings.HasPrefix(errOut.String(), want) {
+			t.Errorf("%s: got code %d, %v, %q; want %q", line, code, err, errOut.String(), want)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// warningHeader carries what of a request was not acted on, one value each. The
+// reference's clients leave unknown headers alone.
+const warningHeader = "X-Drover-Warning"
+
+// conditions are parameters that narrow, widen or condition a write. A route that
+// has no such parameter refuses it: the client would take for done, or for not done,
+// what is not.
+var conditions = []string{"all", "cas", "check_index", "detach", "dry-run", "dry_run", "enforce_index", "force", "full", "global",
+	"lock-acquire", "lock-id", "lock-release", "lock-renew", "no_shutdown_delay", "prune", "publish_time", "purge", "reschedule"}
+
+// params are the parameters of a request. All of core/api reads them here.
+type params struct {
+	r      *http.Request
+	values url.Values
+}
+
+func paramsOf(r *http.Request) params { return params{r: r, values: r.URL.Query()} }
+
+// readKey is the key of a func(string) in a request's context that is told which
+// parameters are read: a test compares them with those that the route declares.
+type readKey struct{}
+
+func (p params) all(name string) []string {
+	if told, ok := p.r.Context().Value(readKey{}).(func(string)); ok {
+		told(name)
+	}
+	return p.values[name]
+}
+
+func (p params) get(name string) string {
+	if list := p.all(name); len(list) > 0 {
+		return list[0]
+	}
+	return ""
+}
+
+func (p params) has(name string) bool { return p.all(name) != nil }
+
+// route is one method of one path, and what its requests may say.
+type route struct {
+	name  string // "GET /v1/jobs"
+	takes map[string]bool
+	any   bool // it refuses everything, so it need not look
+}
+
+// allRoutes is routeParams as requests are compared with it.
+var allRoutes = readRoutes(routeParams)
+
+func readRoutes(rows map[string]string) map[string]*route {
+	out := make(map[string]*route, len(rows))
+	for name, row := range rows {
+		rt := &route{name: name, takes: map[string]bool{}, any: row == anything}
+		for _, param := range strings.Fields(everywhere + " " + row) {
+			rt.takes[strings.TrimPrefix(param, "~")] = true
+		}
+		out[name] = rt
+	}
+	return out
+}
+
+// taking puts the look at the parameters before the handlers of a path.
+func (s *Server) taking(pattern string, v verbs) verbs {
+	return verbs{get: s.checked(http.MethodGet, pattern, v.get), put: s.checked(http.MethodPut, pattern, v.put), del: s.checked(http.MethodDelete, pattern, v.del)}
+}
+
+func (s *Server) checked(method, pattern string, h handler) handler {
+	if h == nil {
+		return nil
+	}
+	rt := allRoutes[method+" "+pattern]
+	if rt == nil {
+		panic("core/api: the route " + method + " " + pattern + " has no row in routeParams; say there what its requests take")
+	}
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if r.URL.RawQuery == "" || rt.any {
+			return h(w, r)
+		}
+		r, warnings, err := rt.settle(r)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range warnings {
+			s.warn(w, rt.name, text)
+		}
+		return h(w, r)
+	}
+}
+
+func (s *Server) warn(w http.ResponseWriter, route, text string) {
+	s.log.Debug("a part of a request is not acted on", "route", route, "warning", text)
+	w.Header().Add(warningHeader, text)
+}
+
+// settle compares the parameters of a request with those of its route. The request
+// that it returns has no others: what is not declared cannot be read.
+func (rt *route) settle(r *http.Request) (*http.Request, []string, error) {
+	given, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, nil, fail(http.StatusBadRequest, "the query of the request cannot be read: "+err.Error())
+	}
+	write := !strings.HasPrefix(rt.name, http.MethodGet)
+	var unknown, warnings []string
+	for name, values := range given {
+		switch {
+		case !rt.takes[name] && write && slices.Contains(conditions, name):
+			return nil, nil, fail(http.StatusBadRequest, quoteName(name)+" is not a parameter of "+rt.name+", so nothing was done: leave it out")
+		case !rt.takes[name]:
+			unknown = append(unknown, name)
+			warnings = append(warnings, "parameter "+quoteName(name)+" is not acted on by "+rt.name)
+		case len(values) > 1 && !slices.Contains(manyTimes, name):
+			warnings = append(warnings, "parameter "+quoteName(name)+" was given more than once; the first is acted on")
+		}
+	}
+	slices.Sort(warnings)
+	if len(unknown) == 0 {
+		return r, warnings, nil
+	}
+	for _, name := range unknown {
+		given.Del(name)
+	}
+	r = r.WithContext(r.Context())
+	u := *r.URL
+	u.RawQuery = given.Encode()
+	r.URL = &u
+	return r, warnings[:min(len(warnings), maxWarnings)], nil
+}
+
+// Bounds of what is said about a request.
+const (
+	maxWarnings   = 16
+	maxQuotedName = 64 // bytes
+)
+
+// quoteName makes a name that a client made up fit for a header.
+func quoteName(name string) string {
+	if len(name) > maxQuotedName {
+		name = cutText(name, maxQuotedName) + "..."
+	}
+	return strings.Trim(url.QueryEscape(name), " ")
+}
+
+// notesKey is the key of the notes of a request in its context.
+type notesKey struct{}
+
+// notes are what a handler has to say about the parts of a request that are not
+// acted on. One goroutine serves a request.
+type notes struct{ texts []string }
+
+func withNotes(ctx context.Context) (context.Context, *notes) {
+	n := &notes{}
+	return context.WithValue(ctx, notesKey{}, n), n
+}
+
+// note says in the answer that a part of the request is not acted on.
+func note(r *http.Request, text string) {
+	if n, ok := r.Context().Value(notesKey{}).(*notes); ok && len(n.texts) < maxWarnings {
+		n.texts = append(n.texts, text)
+	}
+}
