@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/drover-project/drover/core/agent/local"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -67,8 +68,8 @@ func (m *dynamicMeta) apply(ctx context.Context, store *local.Store, static map[
 		next = map[string]*string{}
 	}
 	for k, v := range change {
-		if k == "" {
-			return errdefs.InvalidArgumentf("a key of the metadata is empty")
+		if k == "" || len(k) > model.MaxNodeKey {
+			return errdefs.InvalidArgumentf("a key of the metadata has %d bytes; it may have 1 to %d", len(k), model.MaxNodeKey)
 		}
 		if _, configured := static[k]; v == nil && !configured {
 			delete(next, k)

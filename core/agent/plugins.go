@@ -53,6 +53,9 @@ func awaitChange(ctx context.Context, drivers, devices, plugins <-chan struct{})
 	return ctx.Err() == nil
 }
 
+// maxPluginError is the most bytes of why a plugin does not run that servers are told.
+const maxPluginError = 4096
+
 // addPlugins writes the plugins into the node.
 func addPlugins(n *model.Node, plugins []pluginhost.PluginStatus) {
 	n.Plugins = nil
@@ -62,7 +65,7 @@ func addPlugins(n *model.Node, plugins []pluginhost.PluginStatus) {
 			Collectors: p.Collectors,
 		}
 		if p.LastError != nil {
-			info.Error = p.LastError.Error()
+			info.Error = model.CutText(p.LastError.Error(), maxPluginError)
 		}
 		if n.Plugins == nil {
 			n.Plugins = map[string]*model.NodePlugin{}

@@ -254,6 +254,9 @@ func (c *Config) Finish() error {
 	if c.Client.MinDynamicPort > c.Client.MaxDynamicPort || c.Client.MinDynamicPort < 0 || c.Client.MaxDynamicPort > 65535 {
 		add("client.min_dynamic_port %d and max_dynamic_port %d are not a range of ports", c.Client.MinDynamicPort, c.Client.MaxDynamicPort)
 	}
+	if err := model.CheckReservedPorts("client.reserved.reserved_ports", c.Client.Reserved.Ports); err != nil {
+		add("%s", strings.Join(model.Problems(err), "; "))
+	}
 	if c.Client.GCDiskUsage < 0 || c.Client.GCDiskUsage > 100 || c.Client.GCInodeUsage < 0 || c.Client.GCInodeUsage > 100 {
 		add("client.gc_disk_usage_threshold %v and gc_inode_usage_threshold %v are percentages (0 to 100)", c.Client.GCDiskUsage, c.Client.GCInodeUsage)
 	}

@@ -20,7 +20,7 @@ func TestOfTwoAgentsWithOneIdentityTheFirstIsTheNodeAndNothingIsWrittenForTheOth
 		defer cancel()
 		s := start(t, ctx)
 		as := func(instance string) (rpc.Identity, *model.Node) {
-			id, n := identity("n1"), node("n1")
+			id, n := identity(idN1), node(idN1)
 			id.Instance, n.Instance = instance, instance
 			return id, n
 		}
@@ -51,7 +51,7 @@ func TestOfTwoAgentsWithOneIdentityTheFirstIsTheNodeAndNothingIsWrittenForTheOth
 		if got := s.log.writes.Load(); got != writes {
 			t.Errorf("%d entries were written for the other agent", got-writes)
 		}
-		if s.store.View().NodeByID("n1").Instance != "" {
+		if s.store.View().NodeByID(idN1).Instance != "" {
 			t.Error("the instance is stored")
 		}
 		end() // the first agent ends: the next one may come at once
@@ -67,13 +67,13 @@ func TestAnAgentThatCameBackWithoutAWordOfItsEndWaitsForALeaseAtMost(t *testing.
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		s := start(t, ctx)
-		n := node("n1")
+		n := node(idN1)
 		n.Instance = "before the power cut"
 		if _, err := s.Register(ctx, n); err != nil {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		n = node("n1")
+		n = node(idN1)
 		n.Instance = "after"
 		for {
 			_, err := s.Register(ctx, n)
@@ -93,19 +93,19 @@ func TestAServerThatSleptLongerThanALeaseHearsItsNodesBeforeItJudgesThem(t *test
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		s := start(t, ctx)
-		for _, id := range []string{"n1", "n2", "silent"} {
+		for _, id := range []string{idN1, idN2, idN9} {
 			if _, err := s.Register(ctx, node(id)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		session, end := context.WithCancel(ctx)
-		go func() { _ = s.Attach(session, identity("n2"), nil, func(*rpc.Assignments) error { return nil }) }()
+		go func() { _ = s.Attach(session, identity(idN2), nil, func(*rpc.Assignments) error { return nil }) }()
 		status := func(id string) string { return s.store.View().NodeByID(id).Status }
 		synctest.Wait()
 		s.sleep(time.Minute)
 		end()                       // the node has given this session up
 		time.Sleep(7 * time.Second) // and takes its time
-		for _, id := range []string{"n1", "n2"} {
+		for _, id := range []string{idN1, idN2} {
 			if got := status(id); got != model.NodeStatusReady {
 				t.Errorf("%s is %s though the server slept", id, got)
 			}
@@ -114,8 +114,8 @@ func TestAServerThatSleptLongerThanALeaseHearsItsNodesBeforeItJudgesThem(t *test
 			}
 		}
 		time.Sleep(3 * time.Second)
-		if status("n1") != model.NodeStatusReady || status("n2") != model.NodeStatusReady || status("silent") != model.NodeStatusDown {
-			t.Errorf("n1 is %s, n2 %s, the silent one %s", status("n1"), status("n2"), status("silent"))
+		if status(idN1) != model.NodeStatusReady || status(idN2) != model.NodeStatusReady || status(idN9) != model.NodeStatusDown {
+			t.Errorf("n1 is %s, n2 %s, the silent one %s", status(idN1), status(idN2), status(idN9))
 		}
 	})
 }

@@ -128,8 +128,20 @@ func (d *Dispatcher) propose(ctx context.Context, cmd fsm.Command) (uint64, erro
 	return index, err
 }
 
-// known returns the node that id proves to be.
+// known returns the node that id proves to be, for the process that speaks.
 func (d *Dispatcher) known(view *state.View, id rpc.Identity) (*model.Node, error) {
+	node, err := identify(view, id)
+	if err != nil {
+		return nil, err
+	}
+	return node, d.claim(id, d.cfg.Now())
+}
+
+// identify returns the node that id proves to be.
+func identify(view *state.View, id rpc.Identity) (*model.Node, error) {
+	if err := id.Validate(); err != nil {
+		return nil, err
+	}
 	node := view.NodeByID(id.NodeID)
 	if node == nil {
 		return nil, errdefs.NotFoundf("node %q is not registered; register it first", id.NodeID)
@@ -137,7 +149,7 @@ func (d *Dispatcher) known(view *state.View, id rpc.Identity) (*model.Node, erro
 	if !sameSecret(node.SecretID, id.SecretID) {
 		return nil, wrongSecret(id.NodeID)
 	}
-	return node, d.claim(id, d.cfg.Now())
+	return node, nil
 }
 
 func sameSecret(a, b string) bool {

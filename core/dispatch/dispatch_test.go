@@ -170,11 +170,11 @@ func inBubble(t *testing.T, test func(t *testing.T, s *servers, ctx context.Cont
 
 func TestANodeGetsEverythingFirstAndThenOnlyWhatServersChanged(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.register(t, "n2")
-		s.place(t, "n1", "a1", "a2")
-		s.place(t, "n2", "b1")
-		pushed, _ := s.attach(ctx, "n1", nil)
+		s.register(t, idN1)
+		s.register(t, idN2)
+		s.place(t, idN1, "a1", "a2")
+		s.place(t, idN2, "b1")
+		pushed, _ := s.attach(ctx, idN1, nil)
 		first := <-pushed
 		if !first.Full || !first.Confirmed || !slices.Equal(ids(first), []string{"a1", "a2"}) {
 			t.Fatalf("first push %+v", first)
@@ -186,20 +186,20 @@ func TestANodeGetsEverythingFirstAndThenOnlyWhatServersChanged(t *testing.T) {
 			}
 		}
 
-		if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}); err != nil {
+		if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}); err != nil {
 			t.Fatal(err)
 		}
-		s.place(t, "n2", "b2")
+		s.place(t, idN2, "b2")
 		synctest.Wait()
 		if len(pushed) > 0 {
 			t.Fatalf("what the node itself reported, or another node's alloc, came back: %+v", <-pushed)
 		}
-		s.place(t, "n1", "a3")
+		s.place(t, idN1, "a3")
 		delta := <-pushed
 		if delta.Full || !slices.Equal(ids(delta), []string{"a3"}) || delta.Index <= first.Index {
 			t.Fatalf("after a placement came %+v", delta)
 		}
-		allocs, err := s.FetchAllocs(ctx, identity("n1"), []string{"a3", "b1", "missing"})
+		allocs, err := s.FetchAllocs(ctx, identity(idN1), []string{"a3", "b1", "missing"})
 		if err != nil || len(allocs) != 1 || allocs[0].ID != "a3" || allocs[0].Job == nil || allocs[0].Job.ID != "web" {
 			t.Fatalf("fetched %+v, %v", allocs, err)
 		}
@@ -210,7 +210,7 @@ func TestUpdatesThatComeTogetherAreOneLogEntry(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		const nodes = 20
 		for i := range nodes {
-			id := fmt.Sprint("n", i)
+			id := fmt.Sprintf("00000000-0000-0000-0000-%012d", i)
 			s.register(t, id)
 			s.place(t, id, "a"+id)
 		}
@@ -219,7 +219,7 @@ func TestUpdatesThatComeTogetherAreOneLogEntry(t *testing.T) {
 		var done sync.WaitGroup
 		for i := range nodes {
 			done.Go(func() {
-				id := fmt.Sprint("n", i)
+				id := fmt.Sprintf("00000000-0000-0000-0000-%012d", i)
 				if _, err := s.UpdateAllocs(ctx, identity(id), []*model.AllocReport{{ID: "a" + id, ClientStatus: model.AllocClientStatusRunning}}); err != nil {
 					t.Error(err)
 				}
@@ -232,7 +232,7 @@ func TestUpdatesThatComeTogetherAreOneLogEntry(t *testing.T) {
 			t.Fatalf("%d nodes caused %d log entries, want at most 2", nodes, writes)
 		}
 		for i := range nodes {
-			if a := s.store.View().AllocByID(fmt.Sprint("an", i)); a.ClientStatus != model.AllocClientStatusRunning {
+			if a := s.store.View().AllocByID(fmt.Sprintf("a00000000-0000-0000-0000-%012d", i)); a.ClientStatus != model.AllocClientStatusRunning {
 				t.Fatalf("alloc %s is %s", a.ID, a.ClientStatus)
 			}
 		}
@@ -241,11 +241,11 @@ func TestUpdatesThatComeTogetherAreOneLogEntry(t *testing.T) {
 
 func TestAFailedAllocAsksForOneEvalOfItsJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.place(t, "n1", "a1", "a2")
+		s.register(t, idN1)
+		s.place(t, idN1, "a1", "a2")
 		failed := func() {
 			t.Helper()
-			if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{
+			if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{
 				{ID: "a1", ClientStatus: model.AllocClientStatusFailed}, {ID: "a2", ClientStatus: model.AllocClientStatusFailed},
 			}); err != nil {
 				t.Fatal(err)
@@ -269,19 +269,19 @@ func TestAFailedAllocAsksForOneEvalOfItsJob(t *testing.T) {
 func (s *servers) reports(t *testing.T, ctx context.Context, alloc, status, task string) {
 	t.Helper()
 	u := &model.Allocation{ID: alloc, ClientStatus: status, TaskStates: map[string]*model.TaskState{"t": {State: task}}}
-	if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{u.ReportSince(nil)}); err != nil {
+	if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{u.ReportSince(nil)}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestOfTwoAllocsForOnePlaceTheSchedulerHearsWhenOneBeginsToRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.place(t, "n1", "first")
+		s.register(t, idN1)
+		s.place(t, idN1, "first")
 		view := s.store.View()
 		s.log.write(t, &fsm.ApplyPlan{VerifiedIndex: view.Index(), Plan: &model.Plan{
 			Namespace: "default", JobID: "web", SnapshotIndex: view.Index(), Place: []*model.Allocation{{
-				ID: "second", PreviousAllocation: "first", TaskGroup: "g", NodeID: "n1",
+				ID: "second", PreviousAllocation: "first", TaskGroup: "g", NodeID: idN1,
 				JobVersion: view.JobByID("default", "web").Version,
 			}},
 		}})
@@ -323,12 +323,12 @@ func TestOfTwoAllocsForOnePlaceTheSchedulerHearsWhenOneBeginsToRun(t *testing.T)
 
 func TestANodeThatFallsSilentIsDownUntilItBeatsAndMayNotUpdateMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.place(t, "n1", "a1")
+		s.register(t, idN1)
+		s.place(t, idN1, "a1")
 		writes := s.log.writes.Load()
 		for range 10 {
 			time.Sleep(4 * time.Second) // the bubble's clock
-			if _, err := s.Beat(ctx, identity("n1")); err != nil {
+			if _, err := s.Beat(ctx, identity(idN1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -337,20 +337,20 @@ func TestANodeThatFallsSilentIsDownUntilItBeatsAndMayNotUpdateMeanwhile(t *testi
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if n := s.store.View().NodeByID("n1"); n.Status != model.NodeStatusDown {
+		if n := s.store.View().NodeByID(idN1); n.Status != model.NodeStatusDown {
 			t.Fatalf("10 s after the last beat the node is %s", n.Status)
 		}
 		update := []*model.AllocReport{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}
-		if _, err := s.UpdateAllocs(ctx, identity("n1"), update); !errdefs.IsFailedPrecondition(err) {
+		if _, err := s.UpdateAllocs(ctx, identity(idN1), update); !errdefs.IsFailedPrecondition(err) {
 			t.Fatalf("an update of a node that is down gave %v", err)
 		}
-		if _, err := s.Beat(ctx, identity("n1")); err != nil {
+		if _, err := s.Beat(ctx, identity(idN1)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.UpdateAllocs(ctx, identity("n1"), update); err != nil {
+		if _, err := s.UpdateAllocs(ctx, identity(idN1), update); err != nil {
 			t.Fatalf("after a beat: %v", err)
 		}
-		if n := s.store.View().NodeByID("n1"); n.Status != model.NodeStatusReady {
+		if n := s.store.View().NodeByID(idN1); n.Status != model.NodeStatusReady {
 			t.Fatalf("after a beat the node is %s", n.Status)
 		}
 	})
@@ -358,16 +358,16 @@ func TestANodeThatFallsSilentIsDownUntilItBeatsAndMayNotUpdateMeanwhile(t *testi
 
 func TestANodeMayBeHeardOfLaterByTheGrace(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
+		s.register(t, idN1)
 		status := func() string {
 			synctest.Wait()
-			return s.store.View().NodeByID("n1").Status
+			return s.store.View().NodeByID(idN1).Status
 		}
 		time.Sleep(25 * time.Second) // the lease is 8 s
 		if got := status(); got != model.NodeStatusReady {
 			t.Fatalf("within the grace the node is %s", got)
 		}
-		if lease, err := s.Beat(ctx, identity("n1")); err != nil || lease.TTL != 8*time.Second {
+		if lease, err := s.Beat(ctx, identity(idN1)); err != nil || lease.TTL != 8*time.Second {
 			t.Fatalf("the node hears of a lease of %s, %v", lease.TTL, err)
 		}
 		time.Sleep(30 * time.Second)
@@ -382,12 +382,12 @@ func TestANodeWhoseAllocsMayReconnectIsDisconnectedNotDown(t *testing.T) {
 		patient := job()
 		patient.TaskGroups[0].Disconnect = &model.DisconnectStrategy{LostAfter: time.Hour}
 		s.log.write(t, &fsm.UpsertJob{Job: patient})
-		s.register(t, "n1")
-		s.place(t, "n1", "a1")
+		s.register(t, idN1)
+		s.place(t, idN1, "a1")
 		s.log.write(t, &fsm.UpdateAllocsFromClient{Reports: []*model.AllocReport{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if n := s.store.View().NodeByID("n1"); n.Status != model.NodeStatusDisconnected {
+		if n := s.store.View().NodeByID(idN1); n.Status != model.NodeStatusDisconnected {
 			t.Fatalf("the node is %s", n.Status)
 		}
 	})
@@ -395,19 +395,19 @@ func TestANodeWhoseAllocsMayReconnectIsDisconnectedNotDown(t *testing.T) {
 
 func TestAWrongSecretIsRefusedEverywhere(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		thief := rpc.Identity{NodeID: "n1", SecretID: "guess"}
+		s.register(t, idN1)
+		thief := rpc.Identity{NodeID: idN1, SecretID: "guess"}
 		_, beat := s.Beat(ctx, thief)
 		_, update := s.UpdateAllocs(ctx, thief, nil)
 		_, fetch := s.FetchAllocs(ctx, thief, nil)
 		attach := s.Attach(ctx, thief, nil, nil)
-		_, register := s.Register(ctx, &model.Node{ID: "n1", SecretID: "guess"})
+		_, register := s.Register(ctx, &model.Node{ID: idN1, SecretID: "guess"})
 		for what, err := range map[string]error{"beat": beat, "update": update, "fetch": fetch, "attach": attach, "register": register} {
 			if !errdefs.IsPermissionDenied(err) {
 				t.Errorf("%s gave %v", what, err)
 			}
 		}
-		if _, err := s.Beat(ctx, rpc.Identity{NodeID: "unknown"}); !errdefs.IsNotFound(err) {
+		if _, err := s.Beat(ctx, rpc.Identity{NodeID: idFar}); !errdefs.IsNotFound(err) {
 			t.Errorf("an unknown node's beat gave %v", err)
 		}
 	})
@@ -422,14 +422,14 @@ func (echo) Call(_ context.Context, call rpc.Call, _ <-chan []byte, send func([]
 
 func TestANodeOfAnotherRegionIsRefusedBeforeAnythingIsPlacedOnIt(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		_, err := s.Register(ctx, &model.Node{ID: "far", SecretID: "s", Region: "eu"})
-		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), `region "eu"`) || s.store.View().NodeByID("far") != nil {
+		_, err := s.Register(ctx, &model.Node{ID: idFar, SecretID: "s", Region: "eu"})
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), `region "eu"`) || s.store.View().NodeByID(idFar) != nil {
 			t.Errorf("a node of another region: %v", err)
 		}
-		if _, err := s.Register(ctx, &model.Node{ID: "near", SecretID: "s", Region: "global"}); err != nil {
+		if _, err := s.Register(ctx, &model.Node{ID: idNear, SecretID: "s", Region: "global"}); err != nil {
 			t.Error(err)
 		}
-		if n := s.store.View().NodeByID("near"); n == nil || n.Region != "" {
+		if n := s.store.View().NodeByID(idNear); n == nil || n.Region != "" {
 			t.Errorf("stored is %+v", n)
 		}
 	})
@@ -437,21 +437,21 @@ func TestANodeOfAnotherRegionIsRefusedBeforeAnythingIsPlacedOnIt(t *testing.T) {
 
 func TestCallsReachTheNewestSessionOfANode(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		if _, err := s.Node("n1"); !errdefs.IsUnavailable(err) {
+		s.register(t, idN1)
+		if _, err := s.Node(idN1); !errdefs.IsUnavailable(err) {
 			t.Fatalf("a node without a session gave %v", err)
 		}
-		if _, err := s.Node("n9"); !errdefs.IsNotFound(err) {
+		if _, err := s.Node(idN9); !errdefs.IsNotFound(err) {
 			t.Fatalf("an unknown node gave %v", err)
 		}
-		_, oldEnded := s.attach(ctx, "n1", nil)
+		_, oldEnded := s.attach(ctx, idN1, nil)
 		synctest.Wait()
 		session, leave := context.WithCancel(ctx)
-		_, ended := s.attach(session, "n1", echo{})
+		_, ended := s.attach(session, idN1, echo{})
 		if err := <-oldEnded; !errdefs.IsAborted(err) {
 			t.Fatalf("the older session ended with %v", err)
 		}
-		n, err := s.Node("n1")
+		n, err := s.Node(idN1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -460,7 +460,7 @@ func TestCallsReachTheNewestSessionOfANode(t *testing.T) {
 		}
 		leave()
 		<-ended
-		if _, err := s.Node("n1"); !errdefs.IsUnavailable(err) {
+		if _, err := s.Node(idN1); !errdefs.IsUnavailable(err) {
 			t.Fatalf("after its session the node gave %v", err)
 		}
 	})
@@ -468,29 +468,29 @@ func TestCallsReachTheNewestSessionOfANode(t *testing.T) {
 
 func TestANodeReadsVariablesForJobsThatItRunsOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.register(t, "n2")
-		s.place(t, "n1", "a1")
+		s.register(t, idN1)
+		s.register(t, idN2)
+		s.place(t, idN1, "a1")
 		put := func(path, value string) {
 			s.log.write(t, &fsm.PutVariable{Variable: &model.Variable{Namespace: "default", Path: path, KeyID: "k", Data: []byte(value)}})
 		}
 		put("app", "one")
 		ask := rpc.VariableQuery{JobNamespace: "default", JobID: "web", Namespace: "default", Path: "app"}
-		first, err := s.Variables(ctx, identity("n1"), ask)
+		first, err := s.Variables(ctx, identity(idN1), ask)
 		if err != nil || len(first.Variables) != 1 || first.Variables[0].Items["data"] != "one" {
 			t.Fatalf("read %+v, %v", first, err)
 		}
-		if _, err := s.Variables(ctx, identity("n2"), ask); !errdefs.IsPermissionDenied(err) {
+		if _, err := s.Variables(ctx, identity(idN2), ask); !errdefs.IsPermissionDenied(err) {
 			t.Fatalf("a node that does not run the job: %v", err)
 		}
-		if _, err := s.Variables(ctx, rpc.Identity{NodeID: "n1", SecretID: "guess"}, ask); !errdefs.IsPermissionDenied(err) {
+		if _, err := s.Variables(ctx, rpc.Identity{NodeID: idN1, SecretID: "guess"}, ask); !errdefs.IsPermissionDenied(err) {
 			t.Fatalf("a wrong secret: %v", err)
 		}
 
 		ask.Since, ask.Wait = first.Index, time.Minute
 		answers := make(chan rpc.VariableAnswer, 1)
 		go func() {
-			answer, err := s.Variables(ctx, identity("n1"), ask)
+			answer, err := s.Variables(ctx, identity(idN1), ask)
 			if err != nil {
 				t.Error(err)
 			}
@@ -508,10 +508,10 @@ func TestANodeReadsVariablesForJobsThatItRunsOnly(t *testing.T) {
 			t.Fatalf("after the change came %+v", next)
 		}
 		ask.Since = next.Index
-		if same, err := s.Variables(ctx, identity("n1"), ask); err != nil || same.Index != next.Index {
+		if same, err := s.Variables(ctx, identity(idN1), ask); err != nil || same.Index != next.Index {
 			t.Fatalf("after the wait came %+v, %v", same, err)
 		}
-		list, err := s.Variables(ctx, identity("n1"), rpc.VariableQuery{JobNamespace: "default", JobID: "web", Namespace: "default", Path: "a", List: true})
+		list, err := s.Variables(ctx, identity(idN1), rpc.VariableQuery{JobNamespace: "default", JobID: "web", Namespace: "default", Path: "a", List: true})
 		if err != nil || len(list.Variables) != 1 || list.Variables[0].Path != "app" || list.Variables[0].Items != nil {
 			t.Fatalf("listed %+v, %v", list, err)
 		}
@@ -520,7 +520,7 @@ func TestANodeReadsVariablesForJobsThatItRunsOnly(t *testing.T) {
 
 func TestWhatANodeReportsOfItselfIsKeptWithinBounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		n := node("n1")
+		n := node(idN1)
 		for i := range 1000 {
 			e := &model.NodeEvent{Subsystem: "Plugin", Message: strings.Repeat("x", 1<<20), Timestamp: time.Unix(int64(i), 0), CreateIndex: 99, Details: map[string]string{}}
 			for k := range 100 {
@@ -531,7 +531,7 @@ func TestWhatANodeReportsOfItselfIsKeptWithinBounds(t *testing.T) {
 		if _, err := s.Register(ctx, n); err != nil {
 			t.Fatal(err)
 		}
-		got := s.store.View().NodeByID("n1").Events
+		got := s.store.View().NodeByID(idN1).Events
 		if len(got) == 0 || len(got) > model.MaxNodeEvents {
 			t.Fatalf("%d events", len(got))
 		}
@@ -541,3 +541,12 @@ func TestWhatANodeReportsOfItselfIsKeptWithinBounds(t *testing.T) {
 		}
 	})
 }
+
+// The ids of nodes.
+const (
+	idN1   = "00000000-0000-0000-0000-000000000001"
+	idN2   = "00000000-0000-0000-0000-000000000002"
+	idN9   = "00000000-0000-0000-0000-000000000009"
+	idFar  = "00000000-0000-0000-0000-0000000000fa"
+	idNear = "00000000-0000-0000-0000-0000000000ea"
+)

@@ -59,10 +59,10 @@ func (s *servers) wanted(t *testing.T, id string) []rpc.WantedPlugin {
 
 func TestOnlyNodesThatAStepConcernsAreToldToAskForTheirPlugins(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.register(t, "n2")
-		one, _ := s.attach(ctx, "n1", nil)
-		two, _ := s.attach(ctx, "n2", nil)
+		s.register(t, idN1)
+		s.register(t, idN2)
+		one, _ := s.attach(ctx, idN1, nil)
+		two, _ := s.attach(ctx, idN2, nil)
 		synctest.Wait()
 		for _, pushed := range []chan *rpc.Assignments{one, two} {
 			for len(pushed) > 0 {
@@ -77,21 +77,21 @@ func TestOnlyNodesThatAStepConcernsAreToldToAskForTheirPlugins(t *testing.T) {
 		}
 		s.log.write(t, &fsm.RegisterPlugin{Spec: pluginSpec("")})
 		want("a registration", false, false)
-		s.stepTo(t, model.PluginRolloutRunning, "n1")
+		s.stepTo(t, model.PluginRolloutRunning, idN1)
 		want("an admission", true, false)
-		if got := s.wanted(t, "n1"); len(got) != 1 || got[0].Release == nil || got[0].Release.Version != "1" {
+		if got := s.wanted(t, idN1); len(got) != 1 || got[0].Release == nil || got[0].Release.Version != "1" {
 			t.Errorf("n1 is to have %+v", got)
 		}
-		if got := s.wanted(t, "n2"); len(got) != 1 || got[0].Release != nil {
+		if got := s.wanted(t, idN2); len(got) != 1 || got[0].Release != nil {
 			t.Errorf("n2 is to have %+v", got)
 		}
-		s.stepTo(t, model.PluginRolloutRunning, "n2")
+		s.stepTo(t, model.PluginRolloutRunning, idN2)
 		want("the next admission", true, true)
 		s.stepTo(t, model.PluginRolloutComplete)
 		want("the end", true, true)
 		s.log.write(t, &fsm.RegisterPlugin{Spec: pluginSpec("gpu")})
 		want("other nodes", true, true)
-		if got := s.wanted(t, "n1"); len(got) != 0 {
+		if got := s.wanted(t, idN1); len(got) != 0 {
 			t.Errorf("a node that the plugin is not for is to have %+v", got)
 		}
 		s.log.write(t, &fsm.DeletePlugin{Name: "p"})
@@ -101,15 +101,15 @@ func TestOnlyNodesThatAStepConcernsAreToldToAskForTheirPlugins(t *testing.T) {
 
 func TestOnlyNodesAreToldOfPlugins(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		thief := rpc.Identity{NodeID: "n1", SecretID: "guessed"}
+		s.register(t, idN1)
+		thief := rpc.Identity{NodeID: idN1, SecretID: "guessed"}
 		if _, err := s.Plugins(ctx, thief); !errdefs.IsPermissionDenied(err) {
 			t.Errorf("plugins: %v", err)
 		}
 		if err := s.PluginFile(ctx, thief, "sha256:0", nil); !errdefs.IsPermissionDenied(err) {
 			t.Errorf("a file: %v", err)
 		}
-		if err := s.PluginFile(ctx, identity("n1"), "sha256:0", nil); !errdefs.IsFailedPrecondition(err) {
+		if err := s.PluginFile(ctx, identity(idN1), "sha256:0", nil); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("a file of a server that keeps none: %v", err)
 		}
 	})

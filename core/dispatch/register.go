@@ -7,7 +7,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/fsm"
@@ -19,8 +18,13 @@ import (
 
 // Register stores what the node says about itself and makes it ready.
 func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease, error) {
-	if node.ID == "" || node.SecretID == "" {
-		return rpc.Lease{}, errdefs.InvalidArgumentf("a node registers with an id and a secret; this one lacks one of them")
+	if node == nil {
+		return rpc.Lease{}, errdefs.InvalidArgumentf("the registration is empty; send the node")
+	}
+	stored := node.Copy()
+	stored.Drivers, stored.Events = namedDrivers(node.Drivers), reported(node.Events)
+	if err := stored.ValidateRegistration(); err != nil {
+		return rpc.Lease{}, err
 	}
 	if node.Region != "" && d.cfg.Region != "" && node.Region != d.cfg.Region {
 		return rpc.Lease{}, errdefs.InvalidArgumentf("this server is of region %q and the node of region %q; set the region, or the servers, in the node's configuration", d.cfg.Region, node.Region)
@@ -34,12 +38,9 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	if err := d.claim(rpc.Identity{NodeID: node.ID, Instance: node.Instance}, now); err != nil {
 		return rpc.Lease{}, err
 	}
-	stored := node.Copy()
 	stored.Region, stored.Instance = "", ""
-	stored.Drivers = namedDrivers(node.Drivers)
 	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
 	stored.ComputedClass = stored.ComputeClass()
-	stored.Events = reported(node.Events)
 	var cmd fsm.Command = &fsm.RegisterNode{Node: stored}
 	if asksForEvals(before, stored) {
 		if evals := d.cfg.NodeEvals(view, stored, model.EvalTriggerNodeUpdate, now); len(evals) > 0 {
@@ -82,12 +83,7 @@ func reported(events []*model.NodeEvent) []*model.NodeEvent {
 	return out
 }
 
-func cut(s string) string {
-	if len(s) <= maxEventText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxEventText], "") + "..."
-}
+func cut(s string) string { return model.CutText(s, maxEventText) }
 
 // asksForEvals says whether the scheduler must look at the node anew: it is
 // new, it is back, or it can run other things than before.

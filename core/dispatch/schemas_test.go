@@ -42,18 +42,18 @@ func nodeWith(id, driver, hash string) *model.Node {
 func TestALeaseAsksForASchemaUntilSomebodyHasBroughtIt(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		hash, data := published(t, "docker", "image")
-		for _, id := range []string{"n1", "n2"} {
+		for _, id := range []string{idN1, idN2} {
 			lease, err := s.Register(ctx, nodeWith(id, "docker", hash))
 			if err != nil || !slices.Equal(lease.Missing, []string{hash}) {
 				t.Fatalf("lease %+v, %v", lease, err)
 			}
 		}
-		if lease, err := s.Beat(ctx, identity("n2")); err != nil || !slices.Equal(lease.Missing, []string{hash}) {
+		if lease, err := s.Beat(ctx, identity(idN2)); err != nil || !slices.Equal(lease.Missing, []string{hash}) {
 			t.Fatalf("a beat forgets what is missing: %+v, %v", lease, err)
 		}
 		before := s.log.writes.Load()
 		var work sync.WaitGroup
-		for _, id := range []string{"n1", "n2"} {
+		for _, id := range []string{idN1, idN2} {
 			work.Go(func() {
 				if err := s.PutDriverSchemas(ctx, identity(id), [][]byte{data}); err != nil {
 					t.Error(err)
@@ -67,7 +67,7 @@ func TestALeaseAsksForASchemaUntilSomebodyHasBroughtIt(t *testing.T) {
 		if row := s.store.View().DriverSchemaByHash(hash); row == nil || row.Driver != "docker" || !bytes.Equal(row.Body, data) {
 			t.Fatalf("stored %+v", row)
 		}
-		if lease, err := s.Beat(ctx, identity("n1")); err != nil || len(lease.Missing) != 0 {
+		if lease, err := s.Beat(ctx, identity(idN1)); err != nil || len(lease.Missing) != 0 {
 			t.Fatalf("a lease asks for what is there: %+v, %v", lease, err)
 		}
 	})
@@ -77,17 +77,17 @@ func TestANodeMayOnlyBringWhatItsOwnDriversPublish(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		hash, data := published(t, "docker", "image")
 		other, foreign := published(t, "exec", "command")
-		if _, err := s.Register(ctx, nodeWith("n1", "docker", hash)); err != nil {
+		if _, err := s.Register(ctx, nodeWith(idN1, "docker", hash)); err != nil {
 			t.Fatal(err)
 		}
 		_, tampered := published(t, "docker", "image", "more")
 		big := fmt.Appendf(nil, `{"driver":"docker","task":{"attributes":[{"name":%q}]}}`, bytes.Repeat([]byte("x"), driverschema.MaxBytes))
 		for what, body := range map[string][]byte{"of another driver": foreign, "with another hash": tampered, "that is no JSON": []byte("{"), "that is too large": big} {
-			if err := s.PutDriverSchemas(ctx, identity("n1"), [][]byte{body}); !errdefs.IsInvalidArgument(err) {
+			if err := s.PutDriverSchemas(ctx, identity(idN1), [][]byte{body}); !errdefs.IsInvalidArgument(err) {
 				t.Errorf("a schema %s: %v", what, err)
 			}
 		}
-		if err := s.PutDriverSchemas(ctx, rpc.Identity{NodeID: "n1", SecretID: "guess"}, [][]byte{data}); !errdefs.IsPermissionDenied(err) {
+		if err := s.PutDriverSchemas(ctx, rpc.Identity{NodeID: idN1, SecretID: "guess"}, [][]byte{data}); !errdefs.IsPermissionDenied(err) {
 			t.Errorf("with a wrong secret: %v", err)
 		}
 		if s.store.View().DriverSchemaByHash(other) != nil || s.store.View().DriverSchemaByHash(hash) != nil {
@@ -98,7 +98,7 @@ func TestANodeMayOnlyBringWhatItsOwnDriversPublish(t *testing.T) {
 
 func TestANodeCannotNameASchemaOrAVersionAsItLikes(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		n := nodeWith("n1", "docker", strings.Repeat("x", 1<<20))
+		n := nodeWith(idN1, "docker", strings.Repeat("x", 1<<20))
 		n.Drivers["docker"].PluginVersion = strings.Repeat("1", 1<<20)
 		lease, err := s.Register(ctx, n)
 		if err != nil || len(lease.Missing) != 0 {

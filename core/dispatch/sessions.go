@@ -5,7 +5,6 @@ package dispatch
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -226,11 +225,13 @@ func (d *Dispatcher) FetchAllocs(_ context.Context, id rpc.Identity, allocIDs []
 	if _, err := d.known(view, id); err != nil {
 		return nil, err
 	}
-	out := make([]*model.Allocation, 0, len(allocIDs))
+	var out []*model.Allocation
+	seen := map[string]bool{}
 	for _, allocID := range allocIDs {
-		if a := view.AllocByID(allocID); a != nil && a.NodeID == id.NodeID {
+		if a := view.AllocByID(allocID); a != nil && a.NodeID == id.NodeID && !seen[a.ID] {
+			seen[a.ID] = true
 			out = append(out, view.AllocWithJob(a))
 		}
 	}
-	return slices.Clip(out), nil
+	return out, nil
 }

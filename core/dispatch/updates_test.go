@@ -24,12 +24,12 @@ func running(id string, events ...*model.TaskEvent) *model.Allocation {
 
 func TestAReportThatSaysNothingNewIsNotWrittenToTheLog(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.place(t, "n1", "a1")
+		s.register(t, idN1)
+		s.place(t, idN1, "a1")
 		now := running("a1", &model.TaskEvent{Type: "Started", Time: 5})
 		var writes int64
 		for i := range 3 { // the answer was lost, or the agent has started again
-			if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{now.ReportSince(nil)}); err != nil {
+			if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{now.ReportSince(nil)}); err != nil {
 				t.Fatal(err)
 			}
 			if i == 0 {
@@ -44,8 +44,8 @@ func TestAReportThatSaysNothingNewIsNotWrittenToTheLog(t *testing.T) {
 
 func TestTheServersClockStampsReportsAndReturns(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.place(t, "n1", "a1")
+		s.register(t, idN1)
+		s.place(t, idN1, "a1")
 		index := s.store.View().Index()
 		s.log.write(t, &fsm.ApplyPlan{VerifiedIndex: index, Plan: &model.Plan{
 			Namespace: "default", JobID: "web", SnapshotIndex: index, Change: []model.AllocChange{{Kind: model.AllocMarkUnknown, AllocID: "a1"}},
@@ -54,7 +54,7 @@ func TestTheServersClockStampsReportsAndReturns(t *testing.T) {
 		r := healthy.ReportSince(nil)
 		r.Health = &model.HealthReport{Healthy: true}
 		time.Sleep(time.Second)
-		if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{r}); err != nil {
+		if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{r}); err != nil {
 			t.Fatal(err)
 		}
 		a, now := s.store.View().AllocByID("a1"), time.Now()
@@ -67,10 +67,10 @@ func TestTheServersClockStampsReportsAndReturns(t *testing.T) {
 
 func TestServersAskForTheWholeOfWhatTheyMissed(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.place(t, "n1", "a1", "a2")
+		s.register(t, idN1)
+		s.place(t, idN1, "a1", "a2")
 		acked, now := running("a1", &model.TaskEvent{Type: "A", Time: 1}), running("a1", &model.TaskEvent{Type: "A", Time: 1}, &model.TaskEvent{Type: "B", Time: 2})
-		answer, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{now.ReportSince(acked), running("a2").ReportSince(nil)})
+		answer, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{now.ReportSince(acked), running("a2").ReportSince(nil)})
 		if err != nil || !slices.Equal(answer.Whole, []string{"a1"}) {
 			t.Fatalf("answer %+v, %v", answer, err)
 		}
@@ -82,15 +82,15 @@ func TestServersAskForTheWholeOfWhatTheyMissed(t *testing.T) {
 
 func TestReportsThatMakeNoSenseAreRefusedAtTheDoor(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.place(t, "n1", "a1")
+		s.register(t, idN1)
+		s.place(t, idN1, "a1")
 		writes := s.log.writes.Load()
 		for name, r := range map[string]*model.AllocReport{
 			"nil":        nil,
 			"a nil task": {ID: "a1", ClientStatus: "running", Tasks: map[string]*model.TaskReport{"t": nil}},
 			"lost":       {ID: "a1", ClientStatus: "lost"},
 		} {
-			if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{r}); !errdefs.IsInvalidArgument(err) {
+			if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{r}); !errdefs.IsInvalidArgument(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -102,13 +102,13 @@ func TestReportsThatMakeNoSenseAreRefusedAtTheDoor(t *testing.T) {
 
 func TestAFullPushTellsWhatServersKnowOfEachAlloc(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.place(t, "n1", "a1", "a2")
+		s.register(t, idN1)
+		s.place(t, idN1, "a1", "a2")
 		now := running("a1", &model.TaskEvent{Type: "Started", Time: 5})
-		if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{now.ReportSince(nil)}); err != nil {
+		if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{now.ReportSince(nil)}); err != nil {
 			t.Fatal(err)
 		}
-		pushed, _ := s.attach(ctx, "n1", nil)
+		pushed, _ := s.attach(ctx, idN1, nil)
 		synctest.Wait()
 		knows := map[string]uint64{}
 		for _, x := range (<-pushed).Set {
@@ -122,15 +122,15 @@ func TestAFullPushTellsWhatServersKnowOfEachAlloc(t *testing.T) {
 
 func TestAnEventIsStoredOnceHoweverManyReportsFollow(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
-		s.register(t, "n1")
-		s.place(t, "n1", "a1")
+		s.register(t, idN1)
+		s.place(t, idN1, "a1")
 		var acked *model.Allocation
 		var events []*model.TaskEvent
 		for i := range 20 {
 			events = append(events, &model.TaskEvent{Type: "Driver", Time: int64(i), Message: fmt.Sprint(i)})
 			now := running("a1", events[max(0, i-9):]...)
 			now.TaskStates["t"].LastEvent = uint64(i + 1)
-			if _, err := s.UpdateAllocs(ctx, identity("n1"), []*model.AllocReport{now.ReportSince(acked)}); err != nil {
+			if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{now.ReportSince(acked)}); err != nil {
 				t.Fatal(err)
 			}
 			acked = now

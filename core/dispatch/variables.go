@@ -20,9 +20,15 @@ const (
 	listMost = 10_000
 )
 
+// queryBounds are how long the texts of a question for variables may be.
+var queryBounds = model.Bounds{Text: 1024, Total: 4096}
+
 // Variables answers a node that renders templates: see rpc.Servers. The node gets
 // them only on behalf of a job that it runs.
 func (d *Dispatcher) Variables(ctx context.Context, id rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
+	if err := queryBounds.Check("VariableQuery", q); err != nil {
+		return rpc.VariableAnswer{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, max(min(q.Wait, variableWait), 0)+proposeTimeout)
 	defer cancel()
 	key := state.Key{Table: state.TableVariables}

@@ -5,8 +5,10 @@ package fsm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -101,10 +103,14 @@ func (f *FSM) applyAll(entries []Entry, commands []Command, results []any) {
 	for i := range entries {
 		c, _ := Decode(entries[i].Data) // it was read before
 		if one := results[i : i+1]; !f.apply(entries[i:i+1], []Command{c}, one) {
-			one[0] = errdefs.New(errdefs.Internal, fmt.Errorf("command %T at index %d panicked and changed nothing", c, entries[i].Index))
+			one[0] = errdefs.New(errdefs.Internal, fmt.Errorf("command %T at index %d changed nothing: it %w", c, entries[i].Index, ErrPanicked))
 		}
 	}
 }
+
+// ErrPanicked is in the error of a command, a plan or a decision in which a defect
+// of ours showed: it would come to the same again.
+var ErrPanicked = errors.New("panicked, which is a defect of drover")
 
 // apply runs commands in one transaction. It reports false, with nothing
 // changed, if one of them panics.
@@ -114,7 +120,7 @@ func (f *FSM) apply(entries []Entry, commands []Command, results []any) (ok bool
 		if ok {
 			return
 		}
-		f.logger.Error("a command panicked", "first_index", entries[0].Index, "panic", recover())
+		f.logger.Error("a command panicked", "first_index", entries[0].Index, "panic", recover(), "stack", string(debug.Stack()))
 		tx.Rollback()
 	}()
 	for i, c := range commands {

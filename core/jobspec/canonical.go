@@ -57,7 +57,7 @@ func (j *Draft) copy() (*Draft, error) {
 	if err := dec.Decode(out); err != nil {
 		return nil, errdefs.InvalidArgumentf("the job cannot be read back from JSON: %w", err)
 	}
-	if err := refuseNulls("Job", reflect.ValueOf(out)); err != nil {
+	if err := model.NoNulls("Job", out); err != nil {
 		return nil, err
 	}
 	plainNumbers(reflect.ValueOf(out))

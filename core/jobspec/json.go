@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"reflect"
 	"regexp"
@@ -38,7 +37,7 @@ func ParseJSON(src []byte) (*Draft, error) {
 	if err := decodeJSON(body, draft); err != nil {
 		return nil, err
 	}
-	if err := refuseNulls("Job", reflect.ValueOf(draft)); err != nil {
+	if err := model.NoNulls("Job", draft); err != nil {
 		return nil, err
 	}
 	return draft, nil
@@ -86,43 +85,6 @@ func ParseJSONFile(src []byte, filename string) (*Draft, error) {
 		draft.origin = parseJSONPlaces(src, filename)
 	}
 	return draft, err
-}
-
-// refuseNulls finds null where a list or map must hold blocks.
-func refuseNulls(path string, v reflect.Value) error {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if v.IsNil() {
-			return nil
-		}
-		return refuseNulls(path, v.Elem())
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if err := refuseNulls(path+"."+v.Type().Field(i).Name, v.Field(i)); err != nil {
-				return err
-			}
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			if err := refuseNull(fmt.Sprintf("%s[%d]", path, i), v.Index(i)); err != nil {
-				return err
-			}
-		}
-	case reflect.Map:
-		for it := v.MapRange(); it.Next(); {
-			if err := refuseNull(fmt.Sprintf("%s[%q]", path, it.Key()), it.Value()); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func refuseNull(path string, v reflect.Value) error {
-	if isStructPointer(v.Type()) && v.IsNil() {
-		return errdefs.InvalidArgumentf("%s is null; remove it", path)
-	}
-	return refuseNulls(path, v)
 }
 
 // decodeJSON reads exactly one document.

@@ -141,3 +141,23 @@ func EventArtifactFailed(why string) TaskEvent {
 func EventMessage(typ, text string) TaskEvent {
 	return TaskEvent{Type: typ, Message: text, DisplayMessage: text, Details: map[string]string{"message": text}}
 }
+
+// maxEventText is the most bytes of one text of an event: drivers say what they
+// like, and servers refuse reports that are too large.
+const maxEventText = 8192
+
+// CutTexts cuts the texts that drivers and others say to a size that servers take.
+// Details is replaced, and there afterwards.
+func (e *TaskEvent) CutTexts() {
+	for _, text := range []*string{
+		&e.Message, &e.DisplayMessage, &e.RestartReason, &e.SetupError, &e.DriverError, &e.KillError, &e.KillReason,
+		&e.DownloadError, &e.ValidationError, &e.VaultError, &e.TaskSignalReason, &e.DriverMessage,
+	} {
+		*text = CutText(*text, maxEventText)
+	}
+	details := make(map[string]string, len(e.Details))
+	for k, v := range e.Details {
+		details[k] = CutText(v, maxEventText)
+	}
+	e.Details = details
+}

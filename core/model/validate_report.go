@@ -5,6 +5,9 @@ package model
 
 import "github.com/drover-project/drover/sdk/errdefs"
 
+// ReportBounds are how much a node may say of one alloc at a time.
+var ReportBounds = Bounds{Text: 64 << 10, Entries: 4096, Total: 1 << 20}
+
 const (
 	// maxReportedID is the most bytes of an alloc's id in a report.
 	maxReportedID = 64
@@ -25,6 +28,9 @@ func (r *AllocReport) Validate() error {
 	case AllocClientStatusPending, AllocClientStatusRunning, AllocClientStatusComplete, AllocClientStatusFailed:
 	default:
 		return errdefs.InvalidArgumentf("alloc %q: a node cannot report the client status %.80q; it is pending, running, complete or failed", r.ID, r.ClientStatus)
+	}
+	if err := ReportBounds.Check("alloc "+r.ID+": Report", r); err != nil {
+		return err
 	}
 	for name, t := range r.Tasks {
 		if err := t.validate(); err != nil {
@@ -49,9 +55,6 @@ func validReportedID(id string) bool {
 }
 
 func (r *TaskReport) validate() error {
-	if r == nil {
-		return errdefs.InvalidArgumentf("its state is missing; leave out tasks that have not changed")
-	}
 	switch r.State {
 	case TaskStatePending, TaskStateRunning, TaskStateDead:
 	default:
@@ -59,11 +62,6 @@ func (r *TaskReport) validate() error {
 	}
 	if len(r.Events) > MaxTaskEvents || r.Before > maxReportedEvents {
 		return errdefs.InvalidArgumentf("%d events after %d others are too many; the newest %d are kept", len(r.Events), r.Before, MaxTaskEvents)
-	}
-	for _, e := range r.Events {
-		if e == nil {
-			return errdefs.InvalidArgumentf("one of its events is missing")
-		}
 	}
 	return nil
 }

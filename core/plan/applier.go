@@ -6,6 +6,8 @@ package plan
 import (
 	"cmp"
 	"context"
+	"errors"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -130,28 +132,61 @@ func (a *Applier) Run(ctx context.Context) {
 		if flying != nil {
 			<-flying.done
 			if flying.err != nil || flying.cut { // what g was verified against did not happen
-				g = a.verify(reqs, nil)
+				g = a.verify(g.reqs, nil)
 			}
 		}
 		flying = a.commit(ctx, g)
 	}
 }
 
-// verify looks at every plan in turn, each on top of the ones before.
+// verify looks at every plan in turn, each on top of the ones before. A plan on
+// which the look panics is refused alone; the group holds the others.
 func (a *Applier) verify(reqs []*request, flying *group) *group {
+	for {
+		g, bad, panicked := a.tryVerify(reqs, flying)
+		switch {
+		case panicked == nil:
+			return g
+		case bad == nil: // on top of what was accepted before: wait until the state holds it
+			<-flying.done
+			flying = nil
+		default:
+			bad.result, bad.err = nil, panicked
+			close(bad.done)
+			reqs = slices.DeleteFunc(reqs, func(r *request) bool { return r == bad })
+		}
+	}
+}
+
+// tryVerify is one look at all plans, until one panics.
+func (a *Applier) tryVerify(reqs []*request, flying *group) (g *group, at *request, panicked error) {
+	defer recovered(&panicked)
 	o := newOverlay(a.view())
 	if flying != nil {
 		for i, result := range flying.results {
 			o.apply(flying.reqs[i].plan, result)
 		}
 	}
-	g := &group{reqs: reqs, index: o.Index(), done: make(chan struct{})}
-	for _, r := range reqs {
-		r.result = verify(o, r.plan)
-		g.results = append(g.results, r.result)
-		o.apply(r.plan, r.result)
+	g = &group{reqs: reqs, index: o.Index(), done: make(chan struct{})}
+	for _, at = range reqs {
+		at.result = verify(o, at.plan)
+		g.results = append(g.results, at.result)
+		o.apply(at.plan, at.result)
 	}
-	return g
+	return g, nil, nil
+}
+
+// recovered turns a panic into an error that holds where it happened.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = errdefs.Internalf("the look at a plan %w: %v\n%s", fsm.ErrPanicked, p, debug.Stack())
+	}
+}
+
+// command is what commits the accepted part of a plan.
+func (g *group) command(r *request, now int64) (cmd *fsm.ApplyPlan, err error) {
+	defer recovered(&err)
+	return fsm.NewApplyPlan(r.plan, r.result, g.index, now), nil
 }
 
 // commit sends a group to the log without waiting for it.
@@ -159,9 +194,15 @@ func (a *Applier) commit(ctx context.Context, g *group) *group {
 	now := a.now().UnixNano()
 	batch := &fsm.Batch{}
 	for _, r := range g.reqs {
-		if !r.result.IsNoOp() {
-			batch.Commands = append(batch.Commands, fsm.NewApplyPlan(r.plan, r.result, g.index, now))
+		if r.result.IsNoOp() {
+			continue
 		}
+		cmd, err := g.command(r, now)
+		if err != nil {
+			r.result, r.err, g.cut = &model.PlanResult{}, err, true
+			continue
+		}
+		batch.Commands = append(batch.Commands, cmd)
 	}
 	if len(batch.Commands) == 0 {
 		g.answer(0, nil, nil)
@@ -178,6 +219,9 @@ func (a *Applier) commit(ctx context.Context, g *group) *group {
 	}
 	go func() {
 		index, answer, err := a.proposer.Propose(ctx, data)
+		if errors.Is(err, fsm.ErrPanicked) && len(batch.Commands) > 1 {
+			err = errdefs.Abortedf("plans were not committed since one beside them cannot be: %s", err) // without its cause: they are tried again
+		}
 		g.answer(index, answer, err)
 	}()
 	return g

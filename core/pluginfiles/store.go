@@ -72,7 +72,7 @@ const algorithm = "sha256:"
 func (s *Store) path(digest string) (string, error) {
 	digits, ok := strings.CutPrefix(digest, algorithm)
 	if raw, err := hex.DecodeString(digits); !ok || err != nil || len(raw) != sha256.Size || strings.ToLower(digits) != digits {
-		return "", errdefs.InvalidArgumentf("digest %q is not of the form sha256:HEX", digest)
+		return "", errdefs.InvalidArgumentf("digest %.80q is not of the form sha256:HEX", digest)
 	}
 	return filepath.Join(s.dir, digits), nil
 }

@@ -55,6 +55,18 @@ type Identity struct {
 	Instance string
 }
 
+// identityBounds are how long the texts of an identity may be.
+var identityBounds = model.Bounds{Text: 128, Total: 512}
+
+// Validate refuses, with an error of class InvalidArgument, what no node is
+// identified by.
+func (id Identity) Validate() error {
+	if err := model.ValidateNodeID(id.NodeID); err != nil {
+		return err
+	}
+	return identityBounds.Check("the identity of node "+id.NodeID+": Identity", id)
+}
+
 // UpdateAnswer is the answer to reports that were accepted.
 type UpdateAnswer struct {
 	Index uint64

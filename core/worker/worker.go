@@ -5,6 +5,8 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -22,6 +24,7 @@ const (
 	DescConflicts  = "created due to placement conflicts"
 	DescFailedTry  = "evaluation reached delivery limit"
 	DescSuperseded = "canceled after more recent eval was processed"
+	DescDefect     = "the scheduler panicked on this evaluation, which is a defect of drover; see the server's log"
 )
 
 // Attempts at one evaluation when parts of its plans are refused.
@@ -153,13 +156,17 @@ func (w *Worker) decide(ctx context.Context, eval *model.Evaluation, token strin
 		if isOver(view, eval) {
 			return nil, nil
 		}
-		out := schedule.Process(view, eval, start, w.IDs)
+		out := w.schedule(view, eval, start)
 		out.Eval.WaitUntil = waitUntil(out.Eval)
 		w.timePlacements(out, w.Now().Sub(start))
 		if err := w.Broker.Extend(eval.ID, token); err != nil {
 			return nil, err
 		}
 		result, err := w.submit(ctx, out)
+		if errors.Is(err, fsm.ErrPanicked) {
+			w.Logger.Error("a plan cannot be committed, its evaluation fails", "eval_id", eval.ID, "job_id", eval.JobID, "namespace", eval.Namespace, "error", err)
+			return &schedule.Outcome{Plan: &model.Plan{}, Eval: failed(eval, DescDefect, w.Now())}, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -173,6 +180,26 @@ func (w *Worker) decide(ctx context.Context, eval *model.Evaluation, token strin
 		}
 		need = max(need, result.RefreshIndex)
 	}
+}
+
+// schedule is schedule.Process of which a panic fails the evaluation alone: it is
+// not tried again, since it would come to the same, and nothing of it is committed.
+func (w *Worker) schedule(view View, eval *model.Evaluation, now time.Time) (out *schedule.Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.Logger.Error("the scheduler panicked on an evaluation, which fails; this is a defect of drover", "eval_id", eval.ID,
+				"job_id", eval.JobID, "namespace", eval.Namespace, "panic", p, "stack", string(debug.Stack()))
+			out = &schedule.Outcome{Plan: &model.Plan{}, Eval: failed(eval, DescDefect, now)}
+		}
+	}()
+	return schedule.Process(view, eval, now, w.IDs)
+}
+
+// failed is the evaluation with its end.
+func failed(eval *model.Evaluation, why string, now time.Time) *model.Evaluation {
+	e := eval.Copy()
+	e.Status, e.StatusDescription, e.ModifyTime = model.EvalStatusFailed, why, now.UnixNano()
+	return e
 }
 
 // timePlacements says how long the decision took, shared by what was decided.
@@ -259,8 +286,7 @@ func (w *Worker) fail(ctx context.Context, eval *model.Evaluation) error {
 		return nil
 	}
 	now := w.Now()
-	e := eval.Copy()
-	e.Status, e.StatusDescription, e.ModifyTime = model.EvalStatusFailed, DescFailedTry, now.UnixNano()
+	e := failed(eval, DescFailedTry, now)
 	next := &model.Evaluation{
 		ID: w.IDs.NewID(), Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, JobID: e.JobID,
 		TriggeredBy: model.EvalTriggerFailedFollowUp, JobModifyIndex: e.JobModifyIndex, PreviousEval: e.ID,

@@ -25,9 +25,7 @@ func failure(ev StartFailed) model.TaskEvent {
 // note appends an event without touching the slice of an earlier state.
 func (s *State) note(now time.Time, e model.TaskEvent) {
 	e.Time = now.UnixNano()
-	if e.Details == nil {
-		e.Details = map[string]string{}
-	}
+	e.CutTexts()
 	s.Noted++
 	old := s.Report.Events
 	if len(old) >= model.MaxTaskEvents {

@@ -1,0 +1,184 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// NodeBounds are how much a node may say about itself: many times what a machine
+// with thousands of cores and devices says.
+var NodeBounds = Bounds{Text: 64 << 10, Entries: 8192, Total: 4 << 20}
+
+// MaxNodeKey is the most bytes of a name or key that a node says of itself.
+const MaxNodeKey = 512
+
+// What the texts and numbers of a registration may be.
+const (
+	maxNodeAmount   = 1 << 50   // MHz, MiB, and what else is counted
+	maxNodeAddrs    = 1024      // addresses of all networks
+	maxReserveText  = 4096      // bytes of "22,80,8500-8600"
+	maxSecretLength = 128       // bytes
+	maxPort         = 1<<16 - 1 // the greatest port
+)
+
+var (
+	uuidRule     = regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
+	nodePoolRule = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
+)
+
+// ValidateNodeID refuses, with an error of class InvalidArgument, what cannot be a
+// node's id.
+func ValidateNodeID(id string) error {
+	if !uuidRule.MatchString(id) {
+		return errdefs.InvalidArgumentf("%.80q is no id of a node: it must be a UUID", id)
+	}
+	return nil
+}
+
+// ValidateRegistration refuses, with an error of class InvalidArgument that names
+// the field, what no node may say about itself: objects that are missing in lists
+// and maps, ids that are none, amounts that cannot be, and more than NodeBounds.
+func (n *Node) ValidateRegistration() error {
+	if n == nil {
+		return errdefs.InvalidArgumentf("the registration is empty; send the node")
+	}
+	if err := ValidateNodeID(n.ID); err != nil {
+		return err
+	}
+	if n.SecretID == "" || len(n.SecretID) > maxSecretLength {
+		return errdefs.InvalidArgumentf("node %s: a node registers with an id and a secret of at most %d bytes; this secret has %d", n.ID, maxSecretLength, len(n.SecretID))
+	}
+	if err := NodeBounds.Check("node "+n.ID+": Node", n); err != nil {
+		return err
+	}
+	if n.NodePool != "" && (n.NodePool == NodePoolAll || !nodePoolRule.MatchString(n.NodePool)) {
+		return errdefs.InvalidArgumentf("node %s: %.80q is no node pool of a node; use at most 128 letters, digits, dashes and underscores", n.ID, n.NodePool)
+	}
+	var p ValidationError
+	n.validateNames(&p)
+	n.NodeResources.validate(&p)
+	n.ReservedResources.validate(&p)
+	if err := p.err(); err != nil {
+		return errdefs.InvalidArgumentf("node %s: %w", n.ID, err)
+	}
+	return nil
+}
+
+func (n *Node) validateNames(p *ValidationError) {
+	for field, value := range map[string]string{
+		"Name": n.Name, "Datacenter": n.Datacenter, "NodeClass": n.NodeClass, "HTTPAddr": n.HTTPAddr,
+		"CgroupParent": n.CgroupParent, "Region": n.Region, "Instance": n.Instance, "IdentitySigningKeyID": n.IdentitySigningKeyID,
+	} {
+		if len(value) > MaxNodeKey {
+			p.addf("%s has %d bytes; at most %d are taken", field, len(value), MaxNodeKey)
+		}
+	}
+	for field, names := range map[string][]string{
+		"Attributes": keys(n.Attributes), "Meta": keys(n.Meta), "Links": keys(n.Links), "Drivers": keys(n.Drivers),
+		"HostVolumes": keys(n.HostVolumes), "HostNetworks": keys(n.HostNetworks), "Plugins": keys(n.Plugins),
+		"CSIControllerPlugins": keys(n.CSIControllerPlugins), "CSINodePlugins": keys(n.CSINodePlugins), "PluginReleases": keys(n.PluginReleases),
+	} {
+		for _, name := range names {
+			if len(name) > MaxNodeKey || strings.ContainsRune(name, 0) {
+				p.addf("%s has a key %.80q of %d bytes; at most %d are taken, and no null character", field, name, len(name), MaxNodeKey)
+			}
+		}
+	}
+	if n.NodeMaxAllocs < 0 {
+		p.addf("NodeMaxAllocs is %d", n.NodeMaxAllocs)
+	}
+}
+
+func keys[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
+
+// CheckReservedPorts says what is wrong with a list of ports such as
+// "22,80,8500-8600", or nil. Its class is InvalidArgument.
+func CheckReservedPorts(name, text string) error {
+	var p ValidationError
+	validateReserved(&p, name, text)
+	return p.err()
+}
+
+func (r *NodeResources) validate(p *ValidationError) {
+	if r == nil {
+		return
+	}
+	amount(p, "NodeResources.Cpu.CpuShares", r.Cpu.CpuShares)
+	amount(p, "NodeResources.Memory.MemoryMB", r.Memory.MemoryMB)
+	amount(p, "NodeResources.Disk.DiskMB", r.Disk.DiskMB)
+	if r.MinDynamicPort < 0 || r.MaxDynamicPort < 0 || r.MinDynamicPort > maxPort || r.MaxDynamicPort > maxPort {
+		p.addf("NodeResources has the dynamic ports %d to %d; they are 0 to %d", r.MinDynamicPort, r.MaxDynamicPort, maxPort)
+	}
+	addresses := len(r.Networks)
+	for _, nw := range r.NodeNetworks {
+		addresses += len(nw.Addresses)
+		for _, a := range nw.Addresses {
+			validateReserved(p, "NodeResources.NodeNetworks.Addresses.ReservedPorts", a.ReservedPorts)
+		}
+	}
+	if addresses > maxNodeAddrs {
+		p.addf("NodeResources has %d networks and addresses; at most %d are taken", addresses, maxNodeAddrs)
+	}
+	for _, d := range r.Devices {
+		for _, a := range d.Attributes {
+			if f := a.FloatVal; f != nil && (math.IsNaN(*f) || math.IsInf(*f, 0)) {
+				p.addf("NodeResources.Devices: device %.80q has an attribute that is no number", d.Name)
+			}
+		}
+	}
+}
+
+func (r *NodeReservedResources) validate(p *ValidationError) {
+	if r == nil {
+		return
+	}
+	amount(p, "ReservedResources.Cpu.CpuShares", r.Cpu.CpuShares)
+	amount(p, "ReservedResources.Memory.MemoryMB", r.Memory.MemoryMB)
+	amount(p, "ReservedResources.Disk.DiskMB", r.Disk.DiskMB)
+	validateReserved(p, "ReservedResources.Networks.ReservedHostPorts", r.Networks.ReservedHostPorts)
+}
+
+// amount refuses what is negative or more than any machine has.
+func amount[N int64 | uint64](p *ValidationError, field string, n N) {
+	if n < 0 || n > maxNodeAmount {
+		p.addf("%s is %d; it must be 0 to %d", field, n, int64(maxNodeAmount))
+	}
+}
+
+// validateReserved refuses what is no list of ports, or names more ports than there
+// are.
+func validateReserved(p *ValidationError, field, text string) {
+	if text == "" {
+		return
+	}
+	if len(text) > maxReserveText {
+		p.addf("%s has %d bytes; at most %d are taken", field, len(text), maxReserveText)
+		return
+	}
+	ports := 0
+	for part := range strings.SplitSeq(text, ",") {
+		lo, hi, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			hi = lo
+		}
+		a, errA := strconv.ParseUint(lo, 10, 16)
+		b, errB := strconv.ParseUint(hi, 10, 16)
+		if errA != nil || errB != nil || a > b {
+			p.addf("%s: %.80q is neither a port nor a range of ports", field, part)
+			return
+		}
+		ports += int(b-a) + 1
+	}
+	if ports > maxPort+1 {
+		p.addf("%s names %d ports, some of them more than once; name each once", field, ports)
+	}
+}

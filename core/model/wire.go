@@ -1,0 +1,172 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Bounds says how large a value from another machine may be.
+type Bounds struct {
+	Text    int // bytes of one text or list of bytes
+	Entries int // of one list or map
+	Total   int // bytes of all texts, and entryCost for each entry
+}
+
+// entryCost is what an entry of a list or map counts beside its texts.
+const entryCost = 16
+
+// NoNulls refuses, with an error of class InvalidArgument that names the place, a
+// value in which a list or a map holds null in place of an object. name is what the
+// value is called.
+func NoNulls(name string, v any) error {
+	return (&walk{}).of(name, v)
+}
+
+// Check refuses what NoNulls refuses and what is larger than the bounds.
+func (b Bounds) Check(name string, v any) error {
+	return (&walk{bounds: &b}).of(name, v)
+}
+
+// walk is one look at a value and everything in it.
+type walk struct {
+	bounds *Bounds // nil: sizes do not matter
+	spent  int
+}
+
+// flaw is what is wrong at a place. The place grows on the way back from it.
+type flaw struct{ place, text string }
+
+func (f *flaw) in(format string, a any) *flaw {
+	if f != nil {
+		f.place = fmt.Sprintf(format, a) + f.place
+	}
+	return f
+}
+
+func (w *walk) of(name string, v any) error {
+	if f := w.value(reflect.ValueOf(v)); f != nil {
+		return errdefs.InvalidArgumentf("%s%s %s", name, f.place, f.text)
+	}
+	return nil
+}
+
+var timeType = reflect.TypeFor[time.Time]()
+
+func (w *walk) value(v reflect.Value) *flaw {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return nil
+		}
+		return w.value(v.Elem())
+	case reflect.Struct:
+		return w.fields(v)
+	case reflect.String:
+		return w.text(v.Len())
+	case reflect.Slice, reflect.Array:
+		return w.list(v)
+	case reflect.Map:
+		return w.entries(v)
+	}
+	return nil
+}
+
+func (w *walk) fields(v reflect.Value) *flaw {
+	t := v.Type()
+	if t == timeType {
+		return nil
+	}
+	for i := range v.NumField() {
+		if !t.Field(i).IsExported() {
+			continue
+		}
+		if f := w.value(v.Field(i)); f != nil {
+			return f.in(".%s", t.Field(i).Name)
+		}
+	}
+	return nil
+}
+
+func (w *walk) list(v reflect.Value) *flaw {
+	if v.Type().Elem().Kind() == reflect.Uint8 {
+		return w.text(v.Len())
+	}
+	if f := w.count(v.Len()); f != nil || plain(v.Type().Elem()) {
+		return f
+	}
+	for i := range v.Len() {
+		if f := w.entry(v.Index(i)); f != nil {
+			return f.in("[%d]", i)
+		}
+	}
+	return nil
+}
+
+func (w *walk) entries(v reflect.Value) *flaw {
+	if f := w.count(v.Len()); f != nil {
+		return f
+	}
+	for it := v.MapRange(); it.Next(); {
+		f := w.value(it.Key())
+		if f == nil {
+			f = w.entry(it.Value())
+		}
+		if f != nil {
+			return f.in("[%.80q]", fmt.Sprint(it.Key()))
+		}
+	}
+	return nil
+}
+
+// entry refuses null where an object must be.
+func (w *walk) entry(v reflect.Value) *flaw {
+	if v.Kind() == reflect.Pointer && v.IsNil() && v.Type().Elem().Kind() == reflect.Struct {
+		return &flaw{text: "is null; remove it"}
+	}
+	return w.value(v)
+}
+
+func (w *walk) count(n int) *flaw {
+	if w.bounds != nil && n > w.bounds.Entries {
+		return &flaw{text: fmt.Sprintf("has %d entries; at most %d are taken", n, w.bounds.Entries)}
+	}
+	return w.spend(n * entryCost)
+}
+
+func (w *walk) text(n int) *flaw {
+	if w.bounds != nil && n > w.bounds.Text {
+		return &flaw{text: fmt.Sprintf("has %d bytes; at most %d are taken", n, w.bounds.Text)}
+	}
+	return w.spend(n)
+}
+
+func (w *walk) spend(n int) *flaw {
+	if w.spent += n; w.bounds != nil && w.spent > w.bounds.Total {
+		return &flaw{text: fmt.Sprintf("is where the whole gets larger than the %d bytes that are taken", w.bounds.Total)}
+	}
+	return nil
+}
+
+// CutText returns a text, or its beginning where it has more than so many bytes.
+func CutText(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "..."
+}
+
+// plain reports whether values of a type hold no texts and no other values.
+func plain(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Struct, reflect.String, reflect.Slice, reflect.Array, reflect.Map:
+		return false
+	}
+	return true
+}
