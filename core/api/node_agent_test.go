@@ -32,6 +32,8 @@ func (aNode) Metrics(context.Context) *api.MetricsSummary {
 func (aNode) NodeStats(context.Context, string) (any, error)   { return "own", nil }
 func (aNode) NodeMeta(context.Context, string) (any, error)    { return "own", nil }
 func (aNode) AllocChecks(context.Context, string) (any, error) { return "own", nil }
+func (aNode) NodeCluster(context.Context, string, bool) (any, error) { return "own", nil }
+
 func (aNode) ApplyNodeMeta(_ context.Context, _ string, meta map[string]*string) (any, error) {
 	return "own " + *meta["k"], nil
 }
