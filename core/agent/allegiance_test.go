@@ -125,7 +125,9 @@ func TestAnOperatorHasANodeBelieveServersThatHaveLostSomething(t *testing.T) {
 	b.servers.set(func() { b.servers.cluster = began("c", 5) })
 	b.servers.assign(newAlloc("a1", newTask("web")))
 	b.status("a1", "running")
-	b.servers.set(func() { b.servers.index, b.servers.cluster = 2, began("c", 2).Begin("", model.ClusterTerm{ID: "c-2", Index: 2, After: 1}) })
+	b.servers.set(func() {
+		b.servers.index, b.servers.cluster = 2, began("c", 2).Begin("", model.ClusterTerm{ID: "c-2", Index: 2, After: 1})
+	})
 	b.again()
 	b.eventually("the node doubts", func() bool { return b.standing().Standing == rpc.ClusterDoubted })
 	b.servers.set(func() { delete(b.servers.allocs, "a1") })
