@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -130,7 +129,8 @@ type Agent struct {
 	registered sync.Once
 	session    sessionState
 	http       *rpc.HTTPListener
-	seenIndex  atomic.Uint64 // of the newest assignments that were acted upon
+	cluster    allegiance
+	trusted    chan struct{} // of size 1: an operator has agreed to the servers
 	changed    chan struct{}
 	refused    chan struct{} // of size 1: updates were, because the node is not ready
 	collect    chan struct{} // something has ended: maybe there is garbage
@@ -167,7 +167,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		http: rpc.NewHTTPListener(),
-		cfg:  cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1), refused: make(chan struct{}, 1),
+		cfg:  cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1), refused: make(chan struct{}, 1), trusted: make(chan struct{}, 1),
 		collect: make(chan struct{}, 1), allocs: map[string]*alloc.Runner{}, known: map[string]uint64{}, orphans: map[string]bool{}, waiting: map[string]*model.Allocation{},
 	}
 	if err := a.open(ctx); err != nil {
@@ -211,6 +211,9 @@ func (a *Agent) open(ctx context.Context) error {
 	}
 	a.instance = uuid.NewString()
 	if err = a.meta.load(ctx, a.store); err != nil {
+		return err
+	}
+	if err = a.cluster.load(ctx, a.store); err != nil {
 		return err
 	}
 	started, probed := make(chan error, 1), make(chan struct{})

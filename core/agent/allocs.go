@@ -44,7 +44,8 @@ func (a *Agent) runners() []*alloc.Runner {
 
 // apply makes the node run what is assigned: it fetches what has changed, starts
 // and updates runners, and stops what servers no longer have. What is only
-// missing from a full set is stopped if the leader vouches for the set.
+// missing from a full set is stopped if the leader vouches for the set and has
+// everything that this node has seen.
 func (a *Agent) apply(ctx context.Context, x *rpc.Assignments) error {
 	for chunk := range slices.Chunk(a.changedIn(x), fetchSize) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -87,7 +88,7 @@ func (a *Agent) changedIn(x *rpc.Assignments) []string {
 
 func (a *Agent) goneIn(x *rpc.Assignments) []string {
 	out := slices.Clone(x.Gone)
-	if !x.Full || !x.Confirmed {
+	if !x.Full || !x.Confirmed || a.cluster.doubts() {
 		return out
 	}
 	assigned := make(map[string]bool, len(x.Set))

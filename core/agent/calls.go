@@ -25,6 +25,10 @@ func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send 
 		return a.answerMeta(send)
 	case rpc.MethodSetNodeMeta:
 		return with(call, func(change map[string]*string) error { return a.applyMeta(ctx, change, send) })
+	case rpc.MethodNodeCluster:
+		return a.answerCluster(send)
+	case rpc.MethodTrust:
+		return a.trust(ctx, send)
 	case rpc.MethodAllocGC:
 		return with(call, func(q rpc.AllocRequest) error { return a.CollectAlloc(ctx, q.AllocID) })
 	case rpc.MethodAllocStats:

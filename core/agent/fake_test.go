@@ -249,7 +249,8 @@ type fakeServers struct {
 	beats    int
 	told     []*model.NodeEvent
 	changed  chan struct{}
-	behind   bool // answer with an old index
+	behind   bool           // answer with an old index
+	cluster  *model.Cluster // of the servers; nil is not told
 	asked    map[string]bool
 	schemas  map[string][][]byte // by hash, every time it came
 	refused  int                 // how many schemas were refused
@@ -326,9 +327,12 @@ func (s *fakeServers) Register(_ context.Context, n *model.Node) (rpc.Lease, err
 		s.refusals--
 		return rpc.Lease{}, errdefs.Unavailablef("no leader")
 	}
+	if ours := s.cluster.At(0).ClusterID; n.ClusterID != "" && n.ClusterID != ours {
+		return rpc.Lease{}, rpc.OtherCluster(n.ClusterID, ours)
+	}
 	s.nodes = append(s.nodes, n)
 	s.told = append(s.told, n.Events...)
-	lease := rpc.Lease{TTL: 10 * time.Second}
+	lease := rpc.Lease{TTL: 10 * time.Second, ClusterID: s.cluster.At(0).ClusterID}
 	for _, d := range n.Drivers {
 		if s.schemas[d.SchemaHash] == nil {
 			lease.Missing = append(lease.Missing, d.SchemaHash)
@@ -432,10 +436,14 @@ func (s *fakeServers) Variables(ctx context.Context, _ rpc.Identity, q rpc.Varia
 	return rpc.VariableAnswer{Index: 5, Variables: []rpc.Variable{{Namespace: q.Namespace, Path: q.Path, Items: map[string]string{"user": q.JobID}}}}, nil
 }
 
-func (s *fakeServers) Attach(ctx context.Context, _ rpc.Identity, _ rpc.Node, push func(*rpc.Assignments) error) error {
+func (s *fakeServers) Attach(ctx context.Context, id rpc.Identity, _ rpc.Node, push func(*rpc.Assignments) error) error {
 	for {
 		s.mu.Lock()
-		x := &rpc.Assignments{Index: s.index, Full: true, Confirmed: !s.behind}
+		at := s.cluster.At(s.index)
+		x := &rpc.Assignments{Index: s.index, Full: true, Confirmed: !s.behind, ClusterID: at.ClusterID, TermID: at.TermID, Lost: s.cluster.Lacks(id.Seen)}
+		if !x.Lost {
+			id.Seen = at
+		}
 		for _, a := range s.allocs {
 			x.Set = append(x.Set, rpc.Assignment{AllocID: a.ID, AllocModifyIndex: a.AllocModifyIndex, DesiredStatus: a.DesiredStatus, Reported: s.knows(a.ID).ReportDigest()})
 		}

@@ -21,8 +21,11 @@ const (
 )
 
 func (a *Agent) identity() rpc.Identity {
-	return rpc.Identity{NodeID: a.nodeID, SecretID: a.secret, Instance: a.instance}
+	return rpc.Identity{NodeID: a.nodeID, SecretID: a.secret, Instance: a.instance, Seen: a.cluster.point()}
 }
+
+// errTrusted ends a session so that the next one tells everything anew.
+var errTrusted = errdefs.Abortedf("an operator has agreed to the servers")
 
 // keepSession keeps the node registered and attached until ctx ends.
 func (a *Agent) keepSession(ctx context.Context) {
@@ -36,6 +39,9 @@ func (a *Agent) keepSession(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errdefs.IsConflict(err) {
+			a.cluster.turnedAway()
+		}
 		a.session.ended(err)
 		a.cfg.Logger.Warn("no session with the servers; trying again, tasks go on", "in", pause, "error", err)
 		a.sleep(ctx, pause/2+rand.N(pause/2+1)) // not all nodes at once
@@ -46,13 +52,13 @@ func (a *Agent) keepSession(ctx context.Context) {
 func (a *Agent) register(ctx context.Context) (rpc.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	node := a.withReleases(a.Node())
+	node := a.withReleases(a.Node()).Copy()
 	events := a.events.unsent()
-	if len(events) > 0 {
-		node = node.Copy()
-		node.Events = events
-	}
+	node.Events, node.ClusterID = events, a.cluster.point().ClusterID
 	lease, err := a.cfg.Servers.Register(ctx, node)
+	if err == nil {
+		err = a.cluster.answered(ctx, lease.ClusterID)
+	}
 	if err != nil {
 		return rpc.Lease{}, err
 	}
@@ -94,6 +100,8 @@ func (a *Agent) beat(ctx context.Context, lease rpc.Lease) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-a.trusted:
+			return errTrusted
 		case <-a.changed:
 			lease, err = a.registerAgain(ctx, lease)
 			untold = err != nil
@@ -113,7 +121,7 @@ func (a *Agent) beat(ctx context.Context, lease rpc.Lease) error {
 		switch {
 		case err == nil:
 			failures = 0
-		case errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err) || errdefs.IsAlreadyExists(err):
+		case errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err) || errdefs.IsAlreadyExists(err) || errdefs.IsConflict(err):
 			return err
 		default:
 			if failures++; failures >= 3 {
@@ -220,14 +228,13 @@ func (a *Agent) act(ctx context.Context, box *mailbox) error {
 		case <-box.wake:
 		}
 		for _, x := range box.take() {
-			if seen := a.seenIndex.Load(); x.Index < seen {
-				return errdefs.Unavailablef("the server is behind (index %d) what this node has seen (%d)", x.Index, seen)
+			if err := a.hear(ctx, x); err != nil {
+				return err
 			}
 			a.told(x)
 			if err := a.apply(ctx, x); err != nil {
 				return err
 			}
-			a.seenIndex.Store(x.Index)
 			if x.Full || x.Plugins {
 				a.askReleases()
 			}

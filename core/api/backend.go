@@ -276,6 +276,9 @@ type Client interface {
 	// is of its configuration and which was applied. A nil value takes a key away.
 	NodeMeta(ctx context.Context, nodeID string) (any, error)
 	ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (any, error)
+	// NodeCluster tells which cluster a node belongs to and whether it believes its
+	// servers; with trust it does from now on, whoever they are.
+	NodeCluster(ctx context.Context, nodeID string, trust bool) (any, error)
 	// NodePlugins, NodePlugin and ChangeNodePlugin are about the plugins that a
 	// node's agent runs. The answer to a removal is nil.
 	NodePlugins(ctx context.Context, nodeID string) ([]*model.AgentPlugin, error)

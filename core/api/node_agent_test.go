@@ -29,9 +29,11 @@ func (aNode) Health() *api.AgentHealth {
 func (aNode) Metrics(context.Context) *api.MetricsSummary {
 	return &api.MetricsSummary{Timestamp: "own"}
 }
-func (aNode) NodeStats(context.Context, string) (any, error)   { return "own", nil }
-func (aNode) NodeMeta(context.Context, string) (any, error)    { return "own", nil }
-func (aNode) AllocChecks(context.Context, string) (any, error) { return "own", nil }
+func (aNode) NodeStats(context.Context, string) (any, error)         { return "own", nil }
+func (aNode) NodeMeta(context.Context, string) (any, error)          { return "own", nil }
+func (aNode) AllocChecks(context.Context, string) (any, error)       { return "own", nil }
+func (aNode) NodeCluster(context.Context, string, bool) (any, error) { return "own", nil }
+
 func (aNode) ApplyNodeMeta(_ context.Context, _ string, meta map[string]*string) (any, error) {
 	return "own " + *meta["k"], nil
 }

@@ -170,6 +170,7 @@ func (s *Server) membershipRoutes(mux *http.ServeMux) {
 func (s *Server) clientRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/client/stats", verbs{get: s.clientStats})
 	s.mount(mux, "/v1/client/metadata", verbs{get: s.nodeMeta, put: s.putNodeMeta})
+	s.mount(mux, "/v1/client/cluster", verbs{get: s.nodeCluster, put: s.trustCluster})
 	s.mount(mux, "/v1/client/gc", verbs{get: s.clientGC, put: s.clientGC})
 	s.mount(mux, "/v1/client/allocation/{id}/stats", verbs{get: s.allocStats})
 	s.mount(mux, "/v1/client/allocation/{id}/checks", verbs{get: s.allocChecks})

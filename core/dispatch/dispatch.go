@@ -69,6 +69,7 @@ type Dispatcher struct {
 	leases   map[string]time.Time // by node id: when its lease ends; nil unless this server leads
 	amnesty  time.Time            // no lease ends before; see grantAll
 	holders  map[string]holder    // by node id: the agent that is the node
+	term     string               // that this server leads in; see Begin
 }
 
 var _ rpc.Servers = (*Dispatcher)(nil)
@@ -149,7 +150,30 @@ func identify(view *state.View, id rpc.Identity) (*model.Node, error) {
 	if !sameSecret(node.SecretID, id.SecretID) {
 		return nil, wrongSecret(id.NodeID)
 	}
+	if err := sameCluster(view, id.Seen.ClusterID); err != nil {
+		return nil, err
+	}
 	return node, nil
+}
+
+// sameCluster refuses a node that belongs to another cluster.
+func sameCluster(view *state.View, nodes string) error {
+	if ours := view.Cluster().At(0).ClusterID; nodes != "" && nodes != ours {
+		return rpc.OtherCluster(nodes, ours)
+	}
+	return nil
+}
+
+// Begin tells that this server leads in a term whose first entry is applied here,
+// "" that it does not lead any more. What nodes have been told meanwhile is told
+// again, now that the leader can vouch for it.
+func (d *Dispatcher) Begin(termID string) {
+	d.mu.Lock()
+	d.term = termID
+	d.mu.Unlock()
+	if termID != "" {
+		d.resyncAll()
+	}
 }
 
 func sameSecret(a, b string) bool {

@@ -28,7 +28,7 @@ func (d *Dispatcher) renew(node *model.Node, now time.Time) rpc.Lease {
 	}
 	d.mu.Unlock()
 	view := d.cfg.Store.View()
-	return rpc.Lease{TTL: d.cfg.TTL, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node)}
+	return rpc.Lease{TTL: d.cfg.TTL, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node), ClusterID: view.Cluster().At(0).ClusterID}
 }
 
 // shorten lets the lease of a node whose session broke off end earlier: it has

@@ -22,15 +22,12 @@ const filePiece = 512 << 10
 
 // Plugins tells a node what the registry wants of it: see rpc.Servers.
 func (d *Dispatcher) Plugins(ctx context.Context, id rpc.Identity) (rpc.PluginAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, vouchTimeout)
-	defer cancel()
-	confirmed := d.cfg.Raft.VerifyLeader(ctx) == nil // before the read, as in everything
-	view := d.cfg.Store.View()
+	view, confirmed := d.vouch(ctx)
 	node, err := d.known(view, id)
 	if err != nil {
 		return rpc.PluginAnswer{}, err
 	}
-	out := rpc.PluginAnswer{Index: view.Index(), Confirmed: confirmed}
+	out := rpc.PluginAnswer{Index: view.Index(), Confirmed: confirmed && !view.Cluster().Lacks(id.Seen)}
 	for p := range view.PluginSpecs() {
 		switch act, release := registry.NewTarget(p).For(node); act {
 		case registry.Keep:

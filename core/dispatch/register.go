@@ -30,6 +30,9 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 		return rpc.Lease{}, errdefs.InvalidArgumentf("this server is of region %q and the node of region %q; set the region, or the servers, in the node's configuration", d.cfg.Region, node.Region)
 	}
 	view := d.cfg.Store.View()
+	if err := sameCluster(view, node.ClusterID); err != nil {
+		return rpc.Lease{}, err
+	}
 	before := view.NodeByID(node.ID)
 	if before != nil && !sameSecret(before.SecretID, node.SecretID) {
 		return rpc.Lease{}, wrongSecret(node.ID)
@@ -38,7 +41,7 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	if err := d.claim(rpc.Identity{NodeID: node.ID, Instance: node.Instance}, now); err != nil {
 		return rpc.Lease{}, err
 	}
-	stored.Region, stored.Instance = "", ""
+	stored.Region, stored.Instance, stored.ClusterID = "", "", ""
 	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
 	stored.ComputedClass = stored.ComputeClass()
 	var cmd fsm.Command = &fsm.RegisterNode{Node: stored}

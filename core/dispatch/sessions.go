@@ -23,7 +23,11 @@ type session struct {
 	wake     chan struct{} // of size 1
 	replaced chan struct{} // closed when another session takes its place
 
-	sent uint64 // index of the last full push; used by Attach only
+	// Used by Attach only: the index of the last full push, whether the leader vouched
+	// for it and it holds all that the node has seen, and what that is.
+	sent    uint64
+	vouched bool
+	seen    model.ClusterPoint
 
 	mu    sync.Mutex
 	full  bool // everything must be sent
@@ -103,7 +107,7 @@ func (d *Dispatcher) Attach(ctx context.Context, id rpc.Identity, node rpc.Node,
 	if _, err := d.known(d.cfg.Store.View(), id); err != nil {
 		return err
 	}
-	s := &session{node: node, wake: make(chan struct{}, 1), replaced: make(chan struct{})}
+	s := &session{node: node, seen: id.Seen, wake: make(chan struct{}, 1), replaced: make(chan struct{})}
 	s.resync()
 	d.enter(id.NodeID, s)
 	defer d.leave(id, s)
@@ -117,12 +121,13 @@ func (d *Dispatcher) Attach(ctx context.Context, id rpc.Identity, node rpc.Node,
 		}
 		delta, full := s.take()
 		if full {
-			delta = d.everything(ctx, id.NodeID)
+			delta = d.everything(ctx, id.NodeID, s.seen)
 			s.sent = delta.Index
 		}
 		if delta == nil {
 			continue
 		}
+		s.place(delta, d.cfg.Store.View())
 		if err := push(delta); err != nil {
 			return err
 		}
@@ -151,15 +156,47 @@ func (d *Dispatcher) leave(id rpc.Identity, s *session) {
 	}
 }
 
-// everything returns the full set of a node.
-func (d *Dispatcher) everything(ctx context.Context, nodeID string) *rpc.Assignments {
+// place says where in the cluster's history a push is, which the node has seen then
+// if the leader vouches for it and nothing was lost. Of a term that began meanwhile
+// the leader vouches for nothing before it has told everything again: see Begin.
+func (s *session) place(x *rpc.Assignments, view *state.View) {
+	if x.Full {
+		s.vouched = x.Confirmed && !x.Lost
+	} else {
+		at := view.Cluster().At(x.Index)
+		x.ClusterID, x.TermID = at.ClusterID, at.TermID
+		s.vouched = s.vouched && at.TermID == s.seen.TermID
+		x.Confirmed = s.vouched
+	}
+	if s.vouched {
+		s.seen = model.ClusterPoint{ClusterID: x.ClusterID, TermID: x.TermID, Index: x.Index}
+	}
+}
+
+// vouch returns the newest state and whether the leader vouches for it. It does once
+// what it has begun its term with is in the state: then nothing is missing that was
+// written before.
+func (d *Dispatcher) vouch(ctx context.Context) (view *state.View, confirmed bool) {
 	// The question comes before the read: what is read is then not older than
 	// the answer.
 	ctx, cancel := context.WithTimeout(ctx, vouchTimeout)
 	defer cancel()
-	confirmed := d.cfg.Raft.VerifyLeader(ctx) == nil
-	view := d.cfg.Store.View()
-	out := &rpc.Assignments{Index: view.Index(), Full: true, Confirmed: confirmed}
+	confirmed = d.cfg.Raft.VerifyLeader(ctx) == nil
+	d.mu.Lock()
+	term := d.term
+	d.mu.Unlock()
+	view = d.cfg.Store.View()
+	return view, confirmed && term == view.Cluster().TermID()
+}
+
+// everything returns the full set of a node that has seen a point of the history.
+func (d *Dispatcher) everything(ctx context.Context, nodeID string, seen model.ClusterPoint) *rpc.Assignments {
+	view, confirmed := d.vouch(ctx)
+	at := view.Cluster().At(view.Index())
+	out := &rpc.Assignments{
+		Index: view.Index(), Full: true, Confirmed: confirmed, ClusterID: at.ClusterID, TermID: at.TermID,
+		Lost: confirmed && view.Cluster().Lacks(seen),
+	}
 	for _, a := range view.AllocsByNode(nodeID) {
 		out.Set = append(out.Set, assignment(a))
 	}

@@ -85,6 +85,15 @@ func (c Calls) ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string
 	return c.askNode(ctx, nodeID, rpc.MethodSetNodeMeta, meta)
 }
 
+// NodeCluster tells which cluster a node belongs to; with trust the node believes its
+// servers from now on.
+func (c Calls) NodeCluster(ctx context.Context, nodeID string, trust bool) (any, error) {
+	if trust {
+		return c.askNode(ctx, nodeID, rpc.MethodTrust, nil)
+	}
+	return c.askNode(ctx, nodeID, rpc.MethodNodeCluster, nil)
+}
+
 func (c Calls) askNode(ctx context.Context, nodeID, method string, request any) (json.RawMessage, error) {
 	n, err := c.ByID(nodeID)
 	if err != nil {

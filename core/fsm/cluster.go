@@ -90,3 +90,17 @@ func (c *SetSchedulerConfig) apply(tx *state.Tx) error {
 	tx.SetSchedulerConfig(c.Config)
 	return nil
 }
+
+// BeginTerm is the first command of a leader: see model.Cluster. ClusterID becomes
+// the id of the cluster if it has none.
+type BeginTerm struct{ ClusterID, TermID string }
+
+func (*BeginTerm) kind() byte { return kindBeginTerm }
+
+func (c *BeginTerm) apply(tx *state.Tx) error {
+	if c.ClusterID == "" || c.TermID == "" {
+		return errdefs.InvalidArgumentf("a term without an id, or without one for its cluster")
+	}
+	tx.BeginTerm(c.ClusterID, c.TermID)
+	return nil
+}

@@ -67,6 +67,7 @@ const (
 	kindAddDriverSchemas       = 64
 	kindMarkDriverSchemas      = 65
 	kindDeleteDriverSchemas    = 66
+	kindBeginTerm              = 70
 )
 
 // newCommand returns an empty command of the kind, nil if there is none.
@@ -152,6 +153,8 @@ func newCommand(kind byte) Command {
 		return &MarkDriverSchemas{}
 	case kindDeleteDriverSchemas:
 		return &DeleteDriverSchemas{}
+	case kindBeginTerm:
+		return &BeginTerm{}
 	}
 	return nil
 }

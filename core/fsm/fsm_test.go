@@ -215,7 +215,7 @@ func TestStoredFieldsAreOnlyAppended(t *testing.T) {
 		model.Job{}, model.JobSubmission{}, model.Allocation{}, model.Evaluation{}, model.Deployment{}, model.Node{},
 		model.Namespace{}, model.NodePool{}, model.SchedulerConfiguration{}, fsm.UpsertJob{}, fsm.ScaleJob{}, fsm.DeregisterJob{}, fsm.DispatchJob{}, fsm.LaunchPeriodic{}, model.PeriodicLaunch{}, model.AllocChange{}, model.DeploymentStatusUpdate{}, fsm.AddDriverSchemas{}, fsm.MarkDriverSchemas{}, fsm.DeleteDriverSchemas{},
 		fsm.UpdateNodeStatus{}, fsm.UpdateNodeDrain{}, fsm.UpdateNodeEligibility{}, fsm.UpdateDesiredTransitions{},
-		fsm.UpdateDeploymentStatus{}, fsm.PromoteDeployment{}, fsm.SetDeploymentAllocHealth{}, fsm.SetSchedulerConfig{},
+		fsm.UpdateDeploymentStatus{}, fsm.PromoteDeployment{}, fsm.SetDeploymentAllocHealth{}, fsm.SetSchedulerConfig{}, fsm.BeginTerm{}, model.Cluster{},
 		fsm.PutVariable{}, fsm.DeleteVariable{}, fsm.UpsertRootKey{},
 		fsm.RegisterPlugin{}, fsm.DeletePlugin{}, fsm.SteerPluginRollout{}, fsm.StepPluginRollout{},
 	} {

@@ -225,7 +225,9 @@ func (w *world) next() fsm.Command {
 	w.now += int64(time.Second)
 	job := pick(w, w.jobs)
 	yes := true
-	switch w.rng.IntN(37) {
+	switch w.rng.IntN(38) {
+	case 37:
+		return &fsm.BeginTerm{ClusterID: w.id(), TermID: w.id()}
 	case 34:
 		return &fsm.AddDriverSchemas{Schemas: []*model.DriverSchema{w.driverSchema()}}
 	case 35:

@@ -69,6 +69,9 @@ type Node struct {
 	Region string `json:"-"`
 	// Instance is said by a node that registers, see rpc.Identity; it is not stored.
 	Instance string `json:"-"`
+	// ClusterID is said by a node that registers and belongs to a cluster, so that
+	// servers of another one refuse it; it is not stored.
+	ClusterID string `json:"-"`
 }
 
 // Ready reports whether allocs may be placed on the node.

@@ -15,13 +15,15 @@ import (
 // The methods of a Node, with the type of the request and of the answer. An
 // answer is JSON unless it says bytes.
 const (
-	MethodHostStats   = "host.stats"    // no request; the body of /v1/client/stats
-	MethodCollect     = "host.gc"       // no request; no answer
-	MethodNodeMeta    = "host.meta"     // no request; NodeMeta
-	MethodSetNodeMeta = "host.meta.set" // map[string]*string, what changes; NodeMeta
-	MethodAllocGC     = "alloc.gc"      // AllocRequest; no answer
-	MethodAllocStats  = "alloc.stats"   // AllocRequest; the body of /v1/client/allocation/ID/stats
-	MethodChecks      = "alloc.checks"  // AllocRequest; the body of /v1/client/allocation/ID/checks
+	MethodHostStats   = "host.stats"         // no request; the body of /v1/client/stats
+	MethodCollect     = "host.gc"            // no request; no answer
+	MethodNodeMeta    = "host.meta"          // no request; NodeMeta
+	MethodSetNodeMeta = "host.meta.set"      // map[string]*string, what changes; NodeMeta
+	MethodNodeCluster = "host.cluster"       // no request; NodeCluster
+	MethodTrust       = "host.cluster.trust" // no request; NodeCluster
+	MethodAllocGC     = "alloc.gc"           // AllocRequest; no answer
+	MethodAllocStats  = "alloc.stats"        // AllocRequest; the body of /v1/client/allocation/ID/stats
+	MethodChecks      = "alloc.checks"       // AllocRequest; the body of /v1/client/allocation/ID/checks
 	MethodRestart     = "alloc.restart"
 	MethodSignal      = "alloc.signal"
 	MethodListFiles   = "fs.ls"     // FileRequest; []FileInfo
@@ -50,6 +52,21 @@ type NodeMeta struct {
 	Meta    map[string]string
 	Dynamic map[string]*string
 	Static  map[string]string
+}
+
+// What a node thinks of its servers.
+const (
+	ClusterBelieved = "believed" // what they do not have is stopped
+	ClusterDoubted  = "doubted"  // they have lost what they had told: what they do not have runs on
+	ClusterRefused  = "refused"  // they are of another cluster: the node does not register
+)
+
+// NodeCluster is which cluster a node belongs to ("" for none yet), up to which index
+// it has seen its history, and what it thinks of the servers that answer.
+type NodeCluster struct {
+	ClusterID string
+	Index     uint64
+	Standing  string
 }
 
 // RestartRequest restarts one task, all that run (Task empty), or all tasks of

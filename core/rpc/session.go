@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Servers is what a node asks of the servers. An error of class Unavailable
 // means: try again, perhaps elsewhere; NotFound: register first;
 // FailedPrecondition: the node is not ready, beat first; PermissionDenied: the
 // secret is not the node's; AlreadyExists: another agent acts as the node;
+// Conflict: the node belongs to another cluster;
 // InvalidArgument: the request makes no sense, and repeating it does not help.
 type Servers interface {
 	// Register tells everything about the node, at the start and after each
@@ -53,6 +55,9 @@ type Identity struct {
 	// Instance is of the agent's process: it tells two agents with one identity
 	// apart. "" is not checked.
 	Instance string
+	// Seen is the newest state of its cluster that the node has acted upon, zero if
+	// it belongs to none yet. Servers of another cluster refuse it: see OtherCluster.
+	Seen model.ClusterPoint
 }
 
 // identityBounds are how long the texts of an identity may be.
@@ -75,6 +80,14 @@ type UpdateAnswer struct {
 	Whole []string
 }
 
+// OtherCluster is the error, of class Conflict, by which servers and node tell each
+// other that the node belongs to another cluster.
+func OtherCluster(nodes, servers string) error {
+	return errdefs.Conflictf("the servers are of cluster %q and this node is of cluster %q: they were set up anew, or the node asks the wrong ones. "+
+		"If the servers have lost their data, restore it; if the node shall join this cluster, run `drover node trust` on its machine: "+
+		"what this cluster does not know is stopped then", servers, nodes)
+}
+
 // Lease is how long the servers take a node for alive without another word.
 type Lease struct {
 	TTL time.Duration
@@ -85,6 +98,8 @@ type Lease struct {
 	// Missing are the hashes of schemas that the node's drivers publish and that the
 	// servers do not have yet.
 	Missing []string
+	// ClusterID is that of the servers' cluster.
+	ClusterID string
 }
 
 // Assignments is what a node shall run. A node drops one whose Index is below
@@ -94,10 +109,17 @@ type Assignments struct {
 	// Full says that Set is everything: what the node has beside it is gone.
 	// Otherwise Set holds what changed.
 	Full bool
-	// Confirmed says that a leader vouched for it: only then may a node stop
-	// allocs because they are missing from a full set.
+	// Confirmed says that a leader vouches for it and for the history behind it: only
+	// then may a node stop allocs because they are missing from a full set, and only
+	// then has it seen this point of the history.
 	Confirmed bool
-	Set       []Assignment
+	// ClusterID and TermID say, with Index, where in the cluster's history this is.
+	ClusterID, TermID string
+	// Lost says, of a full set that is Confirmed, that the history of the servers
+	// lacks what this node has seen (an older copy of their data was put back): that
+	// an alloc is missing does not mean then that it shall stop.
+	Lost bool
+	Set  []Assignment
 	// Gone are allocs that the servers have forgotten.
 	Gone []string
 	// Plugins says that the registry may want something else of the node: it shall

@@ -160,6 +160,11 @@ func (s *Server) Start() {
 func (s *Server) lead(ctx context.Context) {
 	var term sync.WaitGroup
 	feeder := &worker.Feeder{Store: s.store, Broker: s.broker, Blocked: s.blocked}
+	if err := s.beginTerm(ctx); err != nil {
+		s.cfg.Logger.Warn("this server leads, and could not write so to the log: until it can, no node stops what this server does not know", "error", err)
+		term.Go(func() { s.keepBeginning(ctx) })
+	}
+	defer s.dispatch.Begin("")
 	term.Go(func() { s.broker.Run(ctx) })
 	term.Go(func() { feeder.Run(ctx) })
 	term.Go(func() { s.applier.Run(ctx) })

@@ -47,5 +47,13 @@ func (s *Server) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 	}
 	s.snapshots.Lock()
 	defer s.snapshots.Unlock()
-	return s.raft.RestoreArchive(ctx, dir, r)
+	if err := s.raft.RestoreArchive(ctx, dir, r); err != nil {
+		return err
+	}
+	// The history goes on from the snapshot: what nodes saw after it is told apart by
+	// the new term.
+	if err := s.beginTerm(ctx); err != nil {
+		return fmt.Errorf("the snapshot is restored, but that could not be written to the log; restart the server: %w", err)
+	}
+	return nil
 }

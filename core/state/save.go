@@ -44,6 +44,7 @@ const (
 	recGroup        = 15 // referred to by the jobs after it, numbered from 1
 	recJobShared    = 16
 	recDriverSchema = 61
+	recCluster      = 70
 )
 
 // savedHeader begins a stream. Tables holds the index of the last change by the
@@ -74,6 +75,9 @@ func (v *View) Save(w io.Writer, codec Codec) error {
 	saveTable(s, recPool, v.t.pools)
 	if v.t.config != nil {
 		s.record(recConfig, v.t.config)
+	}
+	if v.t.cluster != nil {
+		s.record(recCluster, v.t.cluster)
 	}
 	saveTable(s, recNode, v.t.nodes)
 	s.jobs(v.t.jobs)
@@ -270,6 +274,9 @@ func (l *loader) row(kind byte, data []byte) error {
 	case recConfig:
 		t.config = &model.SchedulerConfiguration{}
 		return l.codec.Decode(data, t.config)
+	case recCluster:
+		t.cluster = &model.Cluster{}
+		return l.codec.Decode(data, t.cluster)
 	case recNode:
 		return l.node(data)
 	case recGroup:

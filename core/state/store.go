@@ -56,6 +56,7 @@ type tables struct {
 	driverSchemas *table[model.DriverSchema]
 	driverUses    *table[model.DriverUse]
 	config        *model.SchedulerConfiguration
+	cluster       *model.Cluster
 	changed       [len(tableNames)]uint64 // by table: the index of its last change
 	removed       [len(tableNames)]uint64 // by table: the index of its last removal of a row
 }
@@ -100,6 +101,7 @@ func (t *tables) publish(before *tables) *tables {
 		driverUses:    publish(t.driverUses, before.driverUses),
 		launches:      publish(t.launches, before.launches),
 		config:        t.config,
+		cluster:       t.cluster,
 		changed:       t.changed,
 		removed:       t.removed,
 	}
@@ -131,6 +133,7 @@ func (t *tables) rollback(before *tables) *tables {
 		driverUses:    rollback(t.driverUses, before.driverUses),
 		launches:      rollback(t.launches, before.launches),
 		config:        before.config,
+		cluster:       before.cluster,
 		changed:       before.changed,
 		removed:       before.removed,
 	}

@@ -23,6 +23,7 @@ type Tx struct {
 	s       *Store
 	t       *tables
 	index   uint64
+	before  uint64 // index of the entry before the one that is written
 	derived derived
 	changes []Change
 	restore bool // rows come with what is derived from them
@@ -31,7 +32,7 @@ type Tx struct {
 // SetIndex starts a log entry: rows written from now on carry its index.
 func (tx *Tx) SetIndex(index uint64) {
 	tx.settle()
-	tx.index = index
+	tx.before, tx.index = tx.index, index
 }
 
 // Index returns the index that is being written.

@@ -4,6 +4,8 @@
 package daemon
 
 import (
+	"context"
+
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/rpc"
@@ -17,6 +19,14 @@ type serverBackend struct {
 }
 
 var _ api.Backend = serverBackend{}
+
+// NodeCluster asks the agent's own node directly: it may have refused this server.
+func (b serverBackend) NodeCluster(ctx context.Context, nodeID string, trust bool) (any, error) {
+	if b.node != nil && (nodeID == "" || nodeID == b.node.NodeID()) {
+		return b.ownCalls().NodeCluster(ctx, nodeID, trust)
+	}
+	return b.Endpoint.NodeCluster(ctx, nodeID, trust)
+}
 
 // nodeBackend answers what the API of an agent that is only a node answers itself.
 type nodeBackend struct {

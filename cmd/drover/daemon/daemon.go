@@ -188,6 +188,8 @@ func (d *Daemon) awaitNode(ctx context.Context) error {
 	select {
 	case <-d.node.Ready():
 		return nil
+	case <-d.node.Stranger():
+		return nil // an operator decides, by this agent's API
 	case <-ctx.Done():
 		return fmt.Errorf("the node could not register with the server: %w", ctx.Err())
 	}

@@ -219,6 +219,27 @@ func (c *Client) NodeMeta(ctx context.Context, nodeID string) (*NodeMeta, error)
 	return out, err
 }
 
+// NodeCluster is which cluster a node belongs to and what it thinks of the servers that
+// answer: "believed", "doubted" (they have lost what they had told the node: what they
+// do not know runs on) or "refused" (they are of another cluster).
+type NodeCluster struct {
+	ClusterID string
+	Index     uint64
+	Standing  string
+}
+
+// NodeCluster reads which cluster a node ("": the agent's own) belongs to.
+func (c *Client) NodeCluster(ctx context.Context, nodeID string) (*NodeCluster, error) {
+	out, _, err := get[*NodeCluster](ctx, c, "/v1/client/cluster", withParam(nil, "node_id", nodeID))
+	return out, err
+}
+
+// TrustCluster has a node ("": the agent's own) believe its servers, whoever they are:
+// what they do not know is stopped.
+func (c *Client) TrustCluster(ctx context.Context, nodeID string) (*NodeCluster, error) {
+	return put[NodeCluster](ctx, c, "/v1/client/cluster", withParam(nil, "node_id", nodeID), nil)
+}
+
 // ApplyNodeMeta sets metadata of a node ("": the agent's own); nil unsets a key.
 func (c *Client) ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (*NodeMeta, error) {
 	return put[NodeMeta](ctx, c, "/v1/client/metadata", withParam(nil, "node_id", nodeID), map[string]any{"NodeID": nodeID, "Meta": meta})

@@ -1,0 +1,235 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/local"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const allegianceKey = "node/cluster"
+
+// allegiance is which cluster the node belongs to and how much of the cluster's
+// history it has seen. It outlives the agent: servers that have lost their data,
+// in part or whole, must not end tasks because they do not know them.
+type allegiance struct {
+	store *local.Store
+
+	mu   sync.Mutex
+	seen model.ClusterPoint // on disk; without a ClusterID in memory only
+	// lost says that the servers lack what was seen, which then stays as it is: the
+	// data which was lost is known again when it is put back.
+	lost     bool
+	stranger bool          // servers of another cluster have answered last
+	met      chan struct{} // closed when such have answered
+}
+
+func (g *allegiance) load(ctx context.Context, store *local.Store) error {
+	g.store, g.met = store, make(chan struct{})
+	body, err := store.Get(ctx, allegianceKey)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, &g.seen); err != nil {
+		return errdefs.Internalf("what the node has kept of its cluster is damaged; remove the node's state directory, its tasks are lost then: %w", err)
+	}
+	return nil
+}
+
+func (g *allegiance) point() model.ClusterPoint {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.seen
+}
+
+// doubts reports whether nothing is stopped because servers do not have it.
+func (g *allegiance) doubts() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lost
+}
+
+// keep makes a point durable before it counts. The caller holds the lock.
+func (g *allegiance) keep(ctx context.Context, next model.ClusterPoint) error {
+	if next == g.seen {
+		return nil
+	}
+	body, err := json.Marshal(next)
+	if err != nil {
+		return errdefs.Internalf("encode what the node keeps of its cluster: %w", err)
+	}
+	if err := g.store.Put(ctx, allegianceKey, body); err != nil {
+		return err
+	}
+	g.seen = next
+	return nil
+}
+
+// answered takes in which cluster's servers have answered: the first is the node's,
+// any other is refused. Servers that do not say it are believed by a node that
+// belongs to no cluster.
+func (g *allegiance) answered(ctx context.Context, clusterID string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.join(ctx, clusterID)
+}
+
+func (g *allegiance) join(ctx context.Context, clusterID string) error {
+	if g.seen.ClusterID == "" && clusterID != "" {
+		if err := g.keep(ctx, model.ClusterPoint{ClusterID: clusterID}); err != nil {
+			return err
+		}
+	}
+	if g.seen.ClusterID != clusterID {
+		g.refused()
+		return rpc.OtherCluster(g.seen.ClusterID, clusterID)
+	}
+	g.stranger = false
+	return nil
+}
+
+// turnedAway notes that the servers, of another cluster, refused the node.
+func (g *allegiance) turnedAway() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refused()
+}
+
+func (g *allegiance) refused() {
+	g.stranger = true
+	select {
+	case <-g.met:
+	default:
+		close(g.met)
+	}
+}
+
+// hear notes what the servers tell, before it is acted upon. It reports whether
+// it has changed that the servers lack what this node has seen.
+func (g *allegiance) hear(ctx context.Context, x *rpc.Assignments) (turned bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.join(ctx, x.ClusterID); err != nil {
+		return false, err
+	}
+	if x.Full && x.Confirmed {
+		turned, g.lost = g.lost != x.Lost, x.Lost
+	}
+	if g.lost {
+		return turned, nil
+	}
+	if x.Index < g.seen.Index {
+		return false, errdefs.Unavailablef("the server is behind (index %d) what this node has seen (%d)", x.Index, g.seen.Index)
+	}
+	next := model.ClusterPoint{ClusterID: x.ClusterID, TermID: x.TermID, Index: x.Index}
+	if x.ClusterID == "" {
+		g.seen = next
+		return turned, nil
+	}
+	if x.Confirmed {
+		err = g.keep(ctx, next)
+	}
+	return turned, err
+}
+
+// trust lets the node join whichever cluster answers next and believe it.
+func (g *allegiance) trust(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.keep(ctx, model.ClusterPoint{}); err != nil {
+		return err
+	}
+	g.stranger, g.lost = false, false
+	return nil
+}
+
+// state is what the node tells of it.
+func (g *allegiance) state() rpc.NodeCluster {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := rpc.NodeCluster{ClusterID: g.seen.ClusterID, Index: g.seen.Index, Standing: rpc.ClusterBelieved}
+	switch {
+	case g.stranger:
+		out.Standing = rpc.ClusterRefused
+	case g.lost:
+		out.Standing = rpc.ClusterDoubted
+	}
+	return out
+}
+
+// Stranger is closed once servers of another cluster have answered: the node does
+// not register with them until an operator agrees.
+func (a *Agent) Stranger() <-chan struct{} { return a.cluster.met }
+
+// hear takes in what servers tell before it is acted upon. What the node knew of
+// its allocs is of the history that it heard before: when that turns out to be
+// another one, all of it is asked for again.
+func (a *Agent) hear(ctx context.Context, x *rpc.Assignments) error {
+	turned, err := a.cluster.hear(ctx, x)
+	if err != nil || !turned {
+		return err
+	}
+	a.forgetKnown()
+	if !x.Lost {
+		a.cfg.Logger.Info("the servers have again what they had told this node: it believes them")
+		return nil
+	}
+	const what = "The servers have lost what they had told this node: an older copy of their data was put back"
+	a.cfg.Logger.Error(what+". Allocs that they do not know run on; run `drover node trust` on this machine to have them stopped", "allocs", a.unassigned(x))
+	a.events.add([]*model.NodeEvent{{
+		Subsystem: "Cluster", Timestamp: time.Now().UTC(), Message: what + "; allocs that they do not know run on until `drover node trust` is run",
+	}})
+	a.touch()
+	return nil
+}
+
+func (a *Agent) forgetKnown() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.known)
+}
+
+// unassigned counts the allocs that run and that a full set lacks.
+func (a *Agent) unassigned(x *rpc.Assignments) (n int) {
+	assigned := make(map[string]bool, len(x.Set))
+	for _, y := range x.Set {
+		assigned[y.AllocID] = true
+	}
+	for _, r := range a.runners() {
+		if !assigned[r.ID()] && !r.Ended() {
+			n++
+		}
+	}
+	return n
+}
+
+// answerCluster tells which cluster the node belongs to and whether it believes it.
+func (a *Agent) answerCluster(send func([]byte) error) error {
+	return sendJSON(send, a.cluster.state())
+}
+
+// trust has the node begin a session anew with whichever cluster answers.
+func (a *Agent) trust(ctx context.Context, send func([]byte) error) error {
+	before := a.cluster.state()
+	if err := a.cluster.trust(ctx); err != nil {
+		return err
+	}
+	a.forgetKnown()
+	a.cfg.Logger.Warn("an operator has the node believe its servers: what they do not know is stopped", "cluster_before", before.ClusterID)
+	select {
+	case a.trusted <- struct{}{}:
+	default:
+	}
+	return a.answerCluster(send)
+}
