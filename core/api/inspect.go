@@ -335,10 +335,10 @@ func (s *Server) putNodeMeta(_ http.ResponseWriter, r *http.Request) (any, error
 
 // nodeCluster tells which cluster a node belongs to.
 func (s *Server) nodeCluster(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return s.local.NodeCluster(r.Context(), r.URL.Query().Get("node_id"), false)
+	return s.local.NodeCluster(r.Context(), paramsOf(r).get("node_id"), false)
 }
 
 // trustCluster has a node believe its servers, whoever they are.
 func (s *Server) trustCluster(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return s.local.NodeCluster(r.Context(), r.URL.Query().Get("node_id"), true)
+	return s.local.NodeCluster(r.Context(), paramsOf(r).get("node_id"), true)
 }

@@ -149,6 +149,8 @@ var routeParams = map[string]string{
 	"PUT /v1/agent/plugin/{name}/{action}":                   "node_id detach digest version config",
 	"GET /v1/metrics":                                        "format",
 	"GET /v1/client/stats":                                   "node_id",
+	"GET /v1/client/cluster":                                 "node_id",
+	"PUT /v1/client/cluster":                                 "node_id",
 	"GET /v1/client/gc":                                      "node_id",
 	"PUT /v1/client/gc":                                      "node_id",
 	"GET /v1/client/metadata":                                "node_id",
