@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -183,5 +184,44 @@ func TestMountsOfAStartThatWasKilledAreTakenAwayByTheNextProcess(t *testing.T) {
 	})
 	if _, err := os.Stat(filepath.Join(task, "precious")); err != nil {
 		t.Errorf("a file of the task is gone: %v", err)
+	}
+}
+
+func TestHostileAPluginThatIsKilledInAStartLeavesNoContainerThatRuns(t *testing.T) {
+	const rounds = 10
+	launch, state := launcher(t, map[string]any{"gc": map[string]any{"dangling_containers": map[string]any{"period": "1s"}}})
+	d, die := launch()
+	var ids []string
+	for round := range rounds {
+		tc := newTask(t, d, script("sleep 600"))
+		ids = append(ids, tc.ID)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _, _ = d.StartTask(limit(t), tc) // it may come to something or not
+		}()
+		pause := time.NewTimer(time.Duration(round) * 60 * time.Millisecond) // over all of a start
+		<-pause.C
+		die()
+		<-done
+		d, die = launch()
+		if err := d.DestroyTask(limit(t), tc.ID, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the mounts of killed starts are taken away", func() bool { return mountsBelow(t, state) == 0 })
+	docker := dockerd(t)
+	for round, id := range ids {
+		out, err := docker.CLI("ps", "-q", "--filter", "label=io.drover.task_id="+id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out != "" {
+			t.Errorf("round %d: the container %s runs though its task was destroyed", round, out)
+		}
+	}
+	if out, err := docker.CLI("ps", "-aq", "--filter", "label=io.drover.owner"); err == nil && out != "" {
+		t.Logf("left to the collection of containers that are nobody's: %q", out)
+		_, _ = docker.CLI(append([]string{"rm", "-f"}, strings.Fields(out)...)...) // the daemon is the tests' own
 	}
 }

@@ -89,9 +89,7 @@ func (d *Driver) all() []*daemon {
 // labels ours, older than the grace, and for as long as the grace not asked for
 // by anybody, since the agent may not have come to recover them yet.
 func (d *Driver) removeOrphans(ctx context.Context, x *daemon, agent agentConfig, suspects map[string]time.Time) {
-	limited, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	list, err := x.api.Load().ContainerList(limited, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", labelOwner+"="+d.owner)})
+	list, err := x.ours(ctx, d.owner)
 	if err != nil {
 		// Nobody was asked for while the daemon was away.
 		clear(suspects)
@@ -99,7 +97,7 @@ func (d *Driver) removeOrphans(ctx context.Context, x *daemon, agent agentConfig
 	}
 	now := time.Now()
 	seen := map[string]bool{}
-	for _, c := range list.Items {
+	for _, c := range list {
 		if !d.orphan(c) || !agent.GC.Container && c.State == container.StateExited {
 			continue
 		}
@@ -119,6 +117,15 @@ func (d *Driver) removeOrphans(ctx context.Context, x *daemon, agent agentConfig
 			delete(suspects, id)
 		}
 	}
+}
+
+// ours lists the containers of an owner, running or not, that have all of the labels.
+func (d *daemon) ours(ctx context.Context, owner string, labels ...string) ([]container.Summary, error) {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	filters := client.Filters{}.Add("label", append(labels, labelOwner+"="+owner)...)
+	list, err := d.api.Load().ContainerList(limited, client.ContainerListOptions{All: true, Filters: filters})
+	return list.Items, d.failed(ctx, err, "list containers")
 }
 
 // orphan reports whether a container is ours and nobody's.

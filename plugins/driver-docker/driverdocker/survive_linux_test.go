@@ -40,26 +40,27 @@ func numbers(t *testing.T, out string, n int) {
 	}
 }
 
-func TestNoLineIsLostOrDoubledWhenThePluginIsKilledAgainAndAgain(t *testing.T) {
+// launcher returns what starts a process of the plugin, each with the state of those
+// before, and what kills it.
+func launcher(t *testing.T, config map[string]any) (launch func() (driver.Driver, func()), state string) {
+	t.Helper()
 	docker := dockerd(t)
 	binary := filepath.Join(t.TempDir(), "driver-docker")
 	if out, err := exec.Command("go", "build", "-o", binary, "github.com/drover-project/drover/plugins/driver-docker").CombinedOutput(); err != nil {
 		t.Fatalf("build: %s", out)
 	}
-	state := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	launch := func() (driver.Driver, func()) {
+	state = t.TempDir()
+	return func() (driver.Driver, func()) {
 		t.Helper()
 		cmd := exec.Command(binary)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), plugin.StateDirEnv + "=" + state}
 		conn, die := plugintest.Launch(t, cmd)
-		drivers, err := driver.Connect(ctx, conn)
+		drivers, err := driver.Connect(limit(t), conn)
 		if err != nil || len(drivers) != 1 {
 			t.Fatalf("connect: %v", err)
 		}
 		info := drivers[0].Info()
-		full, err := info.ConfigSchema.Apply(with(keepAll, map[string]any{"endpoint": docker.Endpoint()}))
+		full, err := info.ConfigSchema.Apply(with(config, map[string]any{"endpoint": docker.Endpoint()}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,11 +68,17 @@ func TestNoLineIsLostOrDoubledWhenThePluginIsKilledAgainAndAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := drivers[0].SetConfig(ctx, body); err != nil {
+		if err := drivers[0].SetConfig(limit(t), body); err != nil {
 			t.Fatal(err)
 		}
 		return drivers[0], die
-	}
+	}, state
+}
+
+func TestNoLineIsLostOrDoubledWhenThePluginIsKilledAgainAndAgain(t *testing.T) {
+	launch, _ := launcher(t, keepAll)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	d, die := launch()
 	const lines = 150000
 	tc := newTask(t, d, script(fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); echo $i; [ $((i%%500)) = 0 ] && usleep 10000; done; exit 7", lines)))

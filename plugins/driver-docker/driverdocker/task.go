@@ -302,6 +302,9 @@ func (t *task) killAfter(ctx context.Context, timeout time.Duration) error {
 func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
 	t, err := d.of(id)
 	if err != nil {
+		if err := d.destroyUnlearned(ctx, id, force); err != nil {
+			return wrapTask(id, err)
+		}
 		d.unclaim(id)
 		return nil
 	}
@@ -326,6 +329,33 @@ func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
 		}
 	}
 	d.forget(t, config)
+	return nil
+}
+
+// destroyUnlearned ends the containers of a task that a process before this one has
+// begun to start: it died before anybody learned of them.
+func (d *Driver) destroyUnlearned(ctx context.Context, id string, force bool) error {
+	config, _, _ := d.now()
+	for _, x := range d.all() {
+		list, err := x.ours(ctx, d.owner, labelTask+"="+id)
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			switch {
+			case c.State == container.StateRunning && !force:
+				return errdefs.FailedPreconditionf("destroy: container %s still runs; stop it first", short(c.ID))
+			case config.GC.Container:
+				err = x.remove(ctx, c.ID)
+			case c.State == container.StateRunning:
+				err = x.kill(ctx, c.ID, "SIGKILL")
+			}
+			if err != nil && !errdefs.IsNotFound(err) {
+				return err
+			}
+			removeCursor(d.dir, c.ID)
+		}
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@
 package driverexec_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -85,5 +86,53 @@ func TestHostileNoExitCodeIsLostWhenTheSupervisorIsKilledWhileTasksEnd(t *testin
 			}
 			t.Logf("%d kills, %d ends, %d wrong", rounds, rounds*tasks, wrong)
 		})
+	}
+}
+
+func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
+	c := newCell(t, nil)
+	c.run(c.task("first", sh("exit 0"))) // the supervisor is there
+	sup, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sup.Close()
+	h, err := sup.Hello(c.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		task := c.task(fmt.Sprint("gone", i), sh("sleep 600"))
+		if err := syscall.Kill(h.PID, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		started, destroyed := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, _, err := c.StartTask(c.ctx, task)
+			started <- err
+		}()
+		// The start is in the socket once what is asked after it has no answer.
+		after, cancel := context.WithTimeout(c.ctx, 50*time.Millisecond)
+		_, err := c.InspectTask(after, "first/web/1")
+		cancel()
+		if err == nil {
+			t.Fatal("a stopped supervisor answered")
+		}
+		go func() { destroyed <- c.DestroyTask(c.ctx, task.ID, true) }()
+		time.AfterFunc(20*time.Millisecond, func() { _ = syscall.Kill(h.PID, syscall.SIGCONT) })
+		serr := <-started
+		if err := <-destroyed; err != nil {
+			t.Fatal(err)
+		}
+		list, err := sup.List(c.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list {
+			if s.ID == task.ID {
+				t.Errorf("the start said %v, and after it was destroyed the task is there: %+v", serr, s)
+				_ = sup.Destroy(c.ctx, s.ID, true) // not to be left here
+			}
+		}
 	}
 }

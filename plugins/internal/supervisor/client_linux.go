@@ -179,6 +179,9 @@ func (c *Client) once(ctx context.Context, req request) (*response, error) {
 	}
 	c.seq++
 	req.Seq = c.seq
+	if end, ok := ctx.Deadline(); ok && req.expires() {
+		req.Until = uptime() + time.Until(end).Nanoseconds()
+	}
 	frame, err := encodeFrame(&req)
 	if err == nil {
 		c.pending[req.Seq] = ch

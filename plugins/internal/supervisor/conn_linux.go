@@ -22,6 +22,10 @@ type conn struct {
 	closed  bool
 	// full: the client takes no more now, and the loop waits until it does.
 	full bool
+	// gone: the client has closed its end, and nobody waits for an answer.
+	gone bool
+	// keeper: it is our keeper, which only asks whether we answer.
+	keeper bool
 }
 
 // waiter is a request that is answered when a task has ended.
@@ -37,10 +41,13 @@ func (l *loop) accept() {
 		if err != nil {
 			return // none left, or a client that went away; the next event tries again
 		}
-		c := &conn{fd: fd}
 		// The directory's mode keeps others out; this is the second lock.
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-		if err != nil || (int(cred.Uid) != os.Geteuid() && cred.Uid != 0) || l.watch(fd, unix.EPOLLIN, watched{conn: c}) != nil {
+		if err != nil || (int(cred.Uid) != os.Geteuid() && cred.Uid != 0) {
+			closeFD(fd)
+			continue
+		}
+		if l.watch(fd, unix.EPOLLIN, watched{conn: &conn{fd: fd, keeper: int(cred.Pid) == os.Getppid()}}) != nil {
 			closeFD(fd)
 		}
 	}
@@ -74,6 +81,7 @@ func (l *loop) serve(c *conn, events uint32) {
 	if events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) == 0 || c.closed {
 		return
 	}
+	c.gone = c.gone || events&(unix.EPOLLHUP|unix.EPOLLERR) != 0
 	n, err := unix.Read(c.fd, l.scratch)
 	if err == unix.EAGAIN || err == unix.EINTR {
 		return
@@ -124,13 +132,19 @@ func (l *loop) dispatch(c *conn, body []byte) {
 
 // answer carries out a request. Neither an answer nor an error: a waiter has it.
 func (l *loop) answer(c *conn, req *request) (*response, error) {
+	if err := req.stale(); err != nil {
+		return nil, err
+	}
+	if c.gone && (req.Op == opStart || req.Op == opIsolate) {
+		return nil, errdefs.Canceledf("start a task: who asked for it is gone")
+	}
 	switch req.Op {
 	case opHello:
 		return &response{Hello: &Hello{
 			Version: protocolVersion, PID: os.Getpid(), Keeper: os.Getppid(), Binary: Identity("/proc/self/exe"),
 		}}, nil
 	case opStart:
-		t, err := l.start(req.Spec)
+		t, err := l.start(req)
 		if err != nil {
 			return nil, err
 		}
@@ -155,6 +169,9 @@ func (l *loop) answer(c *conn, req *request) (*response, error) {
 	}
 	t, ok := l.tasks[req.ID]
 	if !ok {
+		if b := l.starting[req.ID]; b != nil && req.Op == opDestroy {
+			return nil, b.unwant(c, req)
+		}
 		if req.Op == opDestroy {
 			return &response{}, nil
 		}

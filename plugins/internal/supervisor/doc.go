@@ -39,6 +39,15 @@
 // A task that ends meanwhile is reaped by the keeper, which writes the wait
 // status into the task's marker in pids/.
 //
+// Supervisor hangs (stopped, or stuck): the keeper asks it every 3 s whether it
+// answers and kills one that has not for 10 s in which the keeper itself ran, so
+// that a pause of the whole machine replaces nothing. What follows is as above.
+//
+// A request that waited too long: starts and signals carry the moment until which
+// they may be begun, and are refused after it, since whoever asked has told others
+// that they failed. A start is also refused when its client is gone, and undone when
+// its task is destroyed meanwhile: nothing comes up that nobody knows of.
+//
 // Keeper killed: the supervisor goes on. Both killed: the next client starts a
 // new pair; on Linux 6.15 and later the exit code still comes from the pidfd, on
 // older kernels the end of such a task is reported with the exit code unknown.

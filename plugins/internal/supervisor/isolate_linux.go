@@ -81,6 +81,20 @@ type building struct {
 	files   [3]int
 	started sandbox.Started
 	err     error
+	req     *request
+	// unwanted: it was destroyed meanwhile, which is answered when it is gone.
+	unwanted bool
+	waiters  []waiter
+}
+
+// unwant has a task destroyed as soon as it is built.
+func (b *building) unwant(c *conn, req *request) error {
+	if !req.Force {
+		return errdefs.FailedPreconditionf("destroy task %q: it is being started; stop it first or use force", b.task.id)
+	}
+	b.unwanted = true
+	b.waiters = append(b.waiters, waiter{conn: c, seq: req.Seq})
+	return nil
 }
 
 // isolate starts an isolated task. That takes milliseconds, so it is done beside
@@ -97,7 +111,7 @@ func (l *loop) isolate(c *conn, req *request) error {
 	if len(l.starting) >= maxStarting {
 		return errdefs.ResourceExhaustedf("start task %q: %d tasks are being started; try again later", spec.ID, len(l.starting))
 	}
-	b := &building{task: t, conn: c, seq: req.Seq, files: [3]int{l.null, l.null, l.null}}
+	b := &building{task: t, conn: c, seq: req.Seq, req: req, files: [3]int{l.null, l.null, l.null}}
 	err = writeJSON(l.journal.spec(t.key), spec)
 	if err == nil {
 		b.files, err = l.outputs(t, spec)
@@ -110,10 +124,12 @@ func (l *loop) isolate(c *conn, req *request) error {
 	}
 	t.isolated = &isolated{name: name, group: l.groups.Open(name), initFD: -1}
 	scratch := filepath.Join(l.journal.dir, "root")
-	l.starting[t.id] = true
+	l.starting[t.id] = b
 	go func() {
 		l.slots <- struct{}{}
-		b.started, b.err = l.build(spec, name, scratch, b.files)
+		if b.err = req.stale(); b.err == nil {
+			b.started, b.err = l.build(spec, name, scratch, b.files)
+		}
 		<-l.slots
 		l.started <- b // has room for all
 		one := binary.NativeEndian.AppendUint64(nil, 1)
@@ -163,6 +179,9 @@ func (l *loop) takeStarted() {
 		case b := <-l.started:
 			delete(l.starting, b.task.id)
 			l.answerStart(b, l.takeOver(b))
+			for _, w := range b.waiters {
+				l.send(w.conn, &response{Seq: w.seq})
+			}
 		default:
 			return
 		}
@@ -194,14 +213,21 @@ func (l *loop) takeOver(b *building) error {
 			i.initStart = st.start
 		}
 	}
-	if err := l.enlist(t); err != nil {
+	err := b.req.stale() // nobody waits for it, and it was called failed
+	if b.unwanted {
+		err = errdefs.Canceledf("it was destroyed while it was started")
+	}
+	if err == nil {
+		err = l.enlist(t)
+	}
+	if err != nil {
 		l.kill(t)
 		reap(t.pid)
 		if i.init != 0 {
 			reap(i.init)
 		}
 		l.release(t)
-		return fmt.Errorf("start task %q: %w", t.id, err)
+		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("start task %q: %w", t.id, err))
 	}
 	l.tasks[t.id] = t
 	l.askKeeper(keeperHold, t.key)

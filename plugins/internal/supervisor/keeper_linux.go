@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,14 +19,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeper is the supervisor's parent. It does nothing but wait.
+// keeper is the supervisor's parent. It waits for the supervisor's end, and asks
+// from time to time whether it answers.
 type keeper struct {
 	journal        journal
 	log            hclog.Logger
 	lock, listener int
-	pid            int // the supervisor's
 	started        time.Time
-	pause          time.Duration // before the next start
+	// pid is the supervisor's, 0 while there is none. Whoever signals it holds mu,
+	// so that it is nobody else's.
+	mu    sync.Mutex
+	pid   int
+	pause time.Duration // before the next start
 	// held are the FIFOs by task; holding is closed when nobody touches it.
 	held    map[string][]int
 	holding chan struct{}
@@ -58,6 +63,7 @@ func keep(dir string, log hclog.Logger) error {
 	if err := k.start(); err != nil {
 		return err
 	}
+	go k.watch()
 	return k.wait()
 }
 
@@ -86,7 +92,10 @@ func (k *keeper) wait() error {
 			continue
 		}
 		end := info.exit()
+		k.mu.Lock()
 		reap(info.pid)
+		k.pid = 0
+		k.mu.Unlock()
 		<-k.holding
 		if end == (Exit{}) {
 			return k.close()
@@ -172,7 +181,9 @@ func (k *keeper) start() error {
 	if err != nil {
 		return fmt.Errorf("start the supervisor: %w", err)
 	}
+	k.mu.Lock()
 	k.pid = pid
+	k.mu.Unlock()
 	k.holding = make(chan struct{})
 	go func() {
 		defer close(k.holding)

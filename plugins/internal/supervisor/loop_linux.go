@@ -37,7 +37,7 @@ type loop struct {
 	timed map[*task]bool
 	// starting are the isolated tasks that are being built, on goroutines of
 	// their own which hand over in started and then write to wake.
-	starting map[string]bool
+	starting map[string]*building
 	started  chan *building
 	slots    chan struct{}
 	wake     int
@@ -77,7 +77,7 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 	l := &loop{
 		journal: j, log: log, cgroups: cgroupRoot(), idle: idle,
 		lock: inherited[0], listener: inherited[1], keeper: inherited[2],
-		starting: map[string]bool{}, started: make(chan *building, maxStarting), slots: make(chan struct{}, maxBuilding),
+		starting: map[string]*building{}, started: make(chan *building, maxStarting), slots: make(chan struct{}, maxBuilding),
 		tasks: map[string]*task{}, timed: map[*task]bool{}, fds: map[int]watched{}, scratch: make([]byte, chunk),
 	}
 	if l.boot, err = bootID(); err != nil {
@@ -303,10 +303,10 @@ func (l *loop) idleFor(now time.Time) bool {
 	return now.Sub(l.idleSince) >= l.idle
 }
 
-// hasClients looks through all descriptors; without tasks they are few.
+// hasClients tells whether there is one beside the keeper. It looks through all descriptors; without tasks they are few.
 func (l *loop) hasClients() bool {
 	for _, w := range l.fds {
-		if w.conn != nil {
+		if w.conn != nil && !w.conn.keeper {
 			return true
 		}
 	}

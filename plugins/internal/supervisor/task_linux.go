@@ -63,7 +63,8 @@ func (t *task) record(boot string) record {
 }
 
 // start runs a spec. A start that fails leaves nothing behind.
-func (l *loop) start(spec *Spec) (*task, error) {
+func (l *loop) start(req *request) (*task, error) {
+	spec := req.Spec
 	t, err := l.newTask(spec)
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func (l *loop) start(spec *Spec) (*task, error) {
 	// unfinished start, and undone by the next supervisor.
 	err = writeJSON(l.journal.spec(t.key), spec)
 	if err == nil {
-		err = l.spawn(t, spec)
+		err = l.spawn(t, req)
 	}
 	if err != nil {
 		l.release(t)
@@ -90,7 +91,7 @@ func (l *loop) newTask(spec *Spec) (*task, error) {
 	if spec == nil || spec.ID == "" || spec.Path == "" && spec.Sandbox == nil || len(spec.Args) == 0 {
 		return nil, errdefs.InvalidArgumentf("start a task: the spec needs an id, a path and arguments")
 	}
-	if _, ok := l.tasks[spec.ID]; ok || l.starting[spec.ID] {
+	if _, ok := l.tasks[spec.ID]; ok || l.starting[spec.ID] != nil {
 		return nil, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", spec.ID)
 	}
 	t := &task{id: spec.ID, key: l.journal.key(spec.ID), pidfd: -1, logDir: -1}
@@ -126,7 +127,8 @@ func (l *loop) closeOutputs(files [3]int) {
 	}
 }
 
-func (l *loop) spawn(t *task, spec *Spec) error {
+func (l *loop) spawn(t *task, req *request) error {
+	spec := req.Spec
 	files, err := l.outputs(t, spec)
 	defer l.closeOutputs(files)
 	if err == nil {
@@ -139,11 +141,14 @@ func (l *loop) spawn(t *task, spec *Spec) error {
 	if err == nil {
 		err = place(t.pid, spec)
 	}
+	if err == nil {
+		err = req.stale() // we were held up in the middle
+	}
 	if err != nil {
 		// Nobody would ever find it again: end it at once.
 		l.kill(t)
 		reap(t.pid)
-		return fmt.Errorf("start task %q: %w", t.id, err)
+		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("start task %q: %w", t.id, err))
 	}
 	return nil
 }

@@ -9,6 +9,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // The protocol: frames of a 4-byte big-endian length and a JSON body. Requests
@@ -46,6 +50,28 @@ type request struct {
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	Force     bool   `json:"force,omitempty"`
 	Path      string `json:"path,omitempty"`
+	// Until is the moment, by the clock of uptime, until which the request may be
+	// begun; 0 for any. Who asked has given up by then and told others so.
+	Until int64 `json:"until,omitempty"`
+}
+
+// expires: a start or a signal that comes after its time is worse than none.
+func (r *request) expires() bool { return r.Op == opStart || r.Op == opIsolate || r.Op == opSignal }
+
+// stale returns the error of a request that comes too late, nil for others.
+func (r *request) stale() error {
+	if r.Until == 0 || uptime() < r.Until {
+		return nil
+	}
+	return errdefs.DeadlineExceededf("%s: the request waited for the supervisor until nobody waited for its answer any more; ask again", r.Op)
+}
+
+// uptime is a clock that nobody sets and that all processes of a boot share, in
+// nanoseconds.
+func uptime() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // every kernel has it
+	return t.Nano()
 }
 
 type response struct {
