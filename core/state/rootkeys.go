@@ -41,6 +41,23 @@ func (tx *Tx) UpsertRootKey(k *model.RootKey) {
 	record(tx, numRootKeys, tx.t.rootKeys.put(k), k)
 }
 
+// ActivateRootKey makes a key of the keyring the active one. Other active keys, and
+// prepublished ones whose time is not later, become inactive.
+func (tx *Tx) ActivateRootKey(k *model.RootKey) {
+	var over []*model.RootKey
+	for other := range tx.View().RootKeys() {
+		if other.KeyID != k.KeyID && other.State == model.RootKeyPrepublished && other.PublishTime <= k.PublishTime {
+			over = append(over, other)
+		}
+	}
+	for _, other := range over {
+		tx.retireRootKey(other)
+	}
+	c := *k
+	c.State = model.RootKeyActive
+	tx.UpsertRootKey(&c)
+}
+
 func (tx *Tx) retireRootKeys(but string) {
 	var active []*model.RootKey
 	for k := range tx.View().RootKeys() {
@@ -49,10 +66,14 @@ func (tx *Tx) retireRootKeys(but string) {
 		}
 	}
 	for _, k := range active {
-		c := *k
-		c.State, c.ModifyIndex = model.RootKeyInactive, tx.index
-		record(tx, numRootKeys, tx.t.rootKeys.put(&c), &c)
+		tx.retireRootKey(k)
 	}
+}
+
+func (tx *Tx) retireRootKey(k *model.RootKey) {
+	c := *k
+	c.State, c.ModifyIndex = model.RootKeyInactive, tx.index
+	record(tx, numRootKeys, tx.t.rootKeys.put(&c), &c)
 }
 
 // DeleteRootKey removes a key that seals nothing any more.
