@@ -16,9 +16,15 @@ type Keyring interface {
 	// SigningKeys returns the public keys that verify what the cluster signs; the
 	// first request makes the first of them.
 	SigningKeys(ctx context.Context) ([]*JWK, error)
-	// RotateKey makes a new active key; full seals everything anew with it.
-	RotateKey(ctx context.Context, full bool) (*model.RootKey, error)
+	// RotateKey makes a new key.
+	RotateKey(ctx context.Context, req *RotateKeyRequest) (*model.RootKey, error)
 	RemoveKey(ctx context.Context, id string) (index uint64, err error)
+}
+
+// RotateKeyRequest says what becomes of a new key.
+type RotateKeyRequest struct {
+	Full        bool  // everything is sealed anew with it
+	PublishTime int64 // when it becomes active (Unix ns), 0 for at once
 }
 
 // JWK is a public key as RFC 7517 writes it.
@@ -80,19 +86,23 @@ func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) (any, error) {
-	full, err := boolParam(r, "full")
-	if err != nil {
+	req := &RotateKeyRequest{}
+	var err error
+	if req.Full, err = boolParam(r, "full"); err != nil {
 		return nil, err
+	}
+	if req.PublishTime, err = intParam(r, "publish_time", 0); err != nil {
+		return nil, err
+	}
+	if req.PublishTime < 0 {
+		return nil, fail(http.StatusBadRequest, "publish_time is a time in nanoseconds since 1970")
 	}
 	for _, name := range []string{"algo", "algorithm"} { // the reference's client sends one and its documentation names the other
 		if v := paramsOf(r).get(name); v != "" && v != model.RootKeyAlgorithm {
 			return nil, fail(http.StatusBadRequest, "unknown algorithm "+strconv.Quote(v)+"; keys are "+model.RootKeyAlgorithm)
 		}
 	}
-	if paramsOf(r).get("publish_time") != "" {
-		return nil, fail(http.StatusNotImplemented, "keys cannot be published before they are used yet; rotate without publish_time")
-	}
-	key, err := s.backend.RotateKey(r.Context(), full)
+	key, err := s.backend.RotateKey(r.Context(), req)
 	if err != nil {
 		return nil, err
 	}

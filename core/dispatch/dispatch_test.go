@@ -471,6 +471,7 @@ func TestANodeReadsVariablesForJobsThatItRunsOnly(t *testing.T) {
 		s.register(t, idN1)
 		s.register(t, idN2)
 		s.place(t, idN1, "a1")
+		s.log.write(t, &fsm.UpsertRootKey{Key: &model.RootKey{KeyID: "k", State: model.RootKeyActive}})
 		put := func(path, value string) {
 			s.log.write(t, &fsm.PutVariable{Variable: &model.Variable{Namespace: "default", Path: path, KeyID: "k", Data: []byte(value)}})
 		}

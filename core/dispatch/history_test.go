@@ -28,7 +28,7 @@ func (s *servers) first(t *testing.T, seen model.ClusterPoint) *rpc.Assignments 
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	pushed, ended := make(chan *rpc.Assignments, 10), make(chan error, 1)
-	id := identity("n1")
+	id := identity(idN1)
 	id.Seen = seen
 	go func() { ended <- s.Attach(ctx, id, nil, func(a *rpc.Assignments) error { pushed <- a; return nil }) }()
 	x := <-pushed
@@ -40,7 +40,7 @@ func (s *servers) first(t *testing.T, seen model.ClusterPoint) *rpc.Assignments 
 func TestALeaderVouchesForAHistoryOnceItsTermHasBegun(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, _ context.Context) {
 		s.begin(t, "one", true)
-		s.register(t, "n1")
+		s.register(t, idN1)
 		all := s.first(t, model.ClusterPoint{})
 		if !all.Confirmed || all.Lost || all.ClusterID != "c" || all.TermID != "one" {
 			t.Fatalf("first %+v", all)
@@ -62,7 +62,7 @@ func TestALeaderVouchesForAHistoryOnceItsTermHasBegun(t *testing.T) {
 			if x := s.first(t, p); !x.Confirmed || !x.Lost {
 				t.Errorf("it vouches for %+v: %+v", p, x)
 			}
-			id := identity("n1")
+			id := identity(idN1)
 			id.Seen = p
 			if x, err := s.Plugins(t.Context(), id); err != nil || x.Confirmed {
 				t.Errorf("it vouches for the plugins: %+v, %v", x, err)
@@ -74,14 +74,14 @@ func TestALeaderVouchesForAHistoryOnceItsTermHasBegun(t *testing.T) {
 func TestANodeOfAnotherClusterIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		s.begin(t, "one", true)
-		s.register(t, "n1")
+		s.register(t, idN1)
 		before := s.log.writes.Load()
-		n := node("n1")
+		n := node(idN1)
 		n.ClusterID = "another"
 		if _, err := s.Register(ctx, n); !errdefs.IsConflict(err) {
 			t.Errorf("register: %v", err)
 		}
-		id := identity("n1")
+		id := identity(idN1)
 		id.Seen.ClusterID = "another"
 		if _, err := s.Beat(ctx, id); !errdefs.IsConflict(err) {
 			t.Errorf("beat: %v", err)
@@ -98,18 +98,18 @@ func TestANodeOfAnotherClusterIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 func TestAChangeInATermThatWasNotToldYetIsNotVouchedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		s.begin(t, "one", true)
-		s.register(t, "n1")
-		pushed, _ := s.attach(ctx, "n1", nil)
+		s.register(t, idN1)
+		pushed, _ := s.attach(ctx, idN1, nil)
 		if x := <-pushed; !x.Confirmed {
 			t.Fatalf("first %+v", x)
 		}
-		s.place(t, "n1", "a1")
+		s.place(t, idN1, "a1")
 		if x := <-pushed; x.Full || !x.Confirmed || x.TermID != "one" {
 			t.Errorf("then %+v", x)
 		}
 		s.Begin("")
 		s.begin(t, "two", false)
-		s.place(t, "n1", "a2")
+		s.place(t, idN1, "a2")
 		if x := <-pushed; x.Full || x.Confirmed {
 			t.Errorf("in the next term %+v", x)
 		}

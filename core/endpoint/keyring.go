@@ -62,27 +62,52 @@ func (e *Endpoint) ensureSigningKey(ctx context.Context) error {
 	if key, err = e.Keyring.WithSigningKey(key); err != nil {
 		return err
 	}
-	_, err = e.propose(ctx, &fsm.UpsertRootKey{Key: key})
+	_, err = e.propose(ctx, &fsm.UpsertRootKey{Key: key, OnlyKnown: true})
 	return err
 }
 
-// RotateKey makes a new active key. The old ones still open what they sealed;
-// full seals all of it anew.
-func (e *Endpoint) RotateKey(ctx context.Context, full bool) (*model.RootKey, error) {
-	id := newID()
-	if _, err := e.propose(ctx, &fsm.UpsertRootKey{Key: e.Keyring.NewKey(id, e.Now())}); err != nil {
+// RotateKey makes a new key. The old ones still open what they sealed; with full all
+// of it is sealed anew. With a time of publishing the key is used from then on, and
+// until then those who verify signatures see it beside the active one.
+func (e *Endpoint) RotateKey(ctx context.Context, req *api.RotateKeyRequest) (*model.RootKey, error) {
+	key := e.Keyring.NewKey(newID(), e.Now())
+	if req.PublishTime != 0 {
+		if err := e.prepublish(&key, req); err != nil {
+			return nil, err
+		}
+	}
+	id := key.KeyID
+	if _, err := e.propose(ctx, &fsm.UpsertRootKey{Key: key}); err != nil {
 		return nil, err
 	}
-	key := e.Store.View().RootKeyByID(id)
+	key = e.Store.View().RootKeyByID(id)
 	if key == nil {
 		return nil, errdefs.Abortedf("the new key was removed right after it was made")
 	}
-	if full {
+	if req.Full {
 		if err := e.reseal(ctx, key); err != nil {
 			return nil, err
 		}
 	}
 	return key, nil
+}
+
+// prepublish makes a new key one that waits for its time. It has its signing key from
+// the start: that is what is published.
+func (e *Endpoint) prepublish(key **model.RootKey, req *api.RotateKeyRequest) error {
+	switch {
+	case req.Full:
+		return errdefs.InvalidArgumentf("a key that is not used yet seals nothing: rotate with full once it is active")
+	case req.PublishTime <= e.Now().UnixNano():
+		return errdefs.InvalidArgumentf("publish_time is not in the future; leave it out to use the key at once")
+	}
+	ready, err := e.Keyring.WithSigningKey(*key)
+	if err != nil {
+		return err
+	}
+	ready.State, ready.PublishTime = model.RootKeyPrepublished, req.PublishTime
+	*key = ready
+	return nil
 }
 
 // resealBatch is how many variables one log entry seals anew: at most 4 MiB.

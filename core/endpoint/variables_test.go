@@ -14,6 +14,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/internal/testkit"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -209,13 +210,13 @@ func TestAFullRotationSealsEverythingAnewAndTheOldKeyCanGo(t *testing.T) {
 	if _, err := c.RemoveKey(t.Context(), old.KeyID); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("the active key went: %v", err)
 	}
-	if _, err := c.RotateKey(t.Context(), false); err != nil {
+	if _, err := c.RotateKey(t.Context(), &api.RotateKeyRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.RemoveKey(t.Context(), old.KeyID); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("a key that seals variables went: %v", err)
 	}
-	fresh, err := c.RotateKey(t.Context(), true)
+	fresh, err := c.RotateKey(t.Context(), &api.RotateKeyRequest{Full: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,6 +249,60 @@ func TestTheFirstRequestForPublicKeysMakesOneAndLaterOnesAnswerTheSame(t *testin
 	}
 	if kids[0] != kids[1] {
 		t.Errorf("the key changed: %v", kids)
+	}
+}
+
+func TestAPrepublishedKeyIsPublishedListedAndUsedFromItsTimeOn(t *testing.T) {
+	c := testkit.Start(t)
+	old := c.Server.Endpoint().Store.View().ActiveRootKey().KeyID
+	rotate := func(query string, out any) (status int) {
+		resp, body := c.Ask("PUT", "/v1/operator/keyring/rotate?"+query, nil)
+		if resp.StatusCode == 200 {
+			if err := json.Unmarshal([]byte(body), out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return resp.StatusCode
+	}
+	soon := time.Now().Add(time.Second)
+	var made struct{ Key api.RootKeyMeta }
+	if status := rotate(fmt.Sprintf("publish_time=%d", soon.UnixNano()), &made); status != 200 {
+		t.Fatalf("status %d", status)
+	}
+	if made.Key.State != model.RootKeyPrepublished || made.Key.PublishTime != soon.UnixNano() {
+		t.Fatalf("made %+v", made.Key)
+	}
+	var keys []api.RootKeyMeta
+	c.Must("GET", "/v1/operator/keyring/keys", nil, &keys)
+	states := map[string]string{}
+	for _, k := range keys {
+		states[k.KeyID] = k.State
+	}
+	if states[old] != model.RootKeyActive || states[made.Key.KeyID] != model.RootKeyPrepublished {
+		t.Errorf("listed %v", states)
+	}
+	var jwks struct{ Keys []struct{ Kid string } }
+	c.Must("GET", "/.well-known/jwks.json", nil, &jwks)
+	if len(jwks.Keys) != 2 || jwks.Keys[0].Kid != made.Key.KeyID && jwks.Keys[1].Kid != made.Key.KeyID {
+		t.Errorf("published %+v, want the active key and %s", jwks.Keys, made.Key.KeyID)
+	}
+	c.Eventually("the key to become active", func() bool { return c.Server.Endpoint().Store.View().ActiveRootKey().KeyID == made.Key.KeyID })
+	if time.Now().Before(soon) {
+		t.Error("the key became active before its time")
+	}
+	if _, _, err := c.PutVariable(t.Context(), put("v", ab)); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.View().VariableByPath("default", "v").KeyID; got != made.Key.KeyID {
+		t.Errorf("sealed with %s, want %s", got, made.Key.KeyID)
+	}
+	for query, want := range map[string]int{
+		"publish_time=1": 400, "publish_time=x": 400, "publish_time=-1": 400, "algo=rot13": 400,
+		fmt.Sprintf("full=true&publish_time=%d", time.Now().Add(time.Hour).UnixNano()): 400,
+	} {
+		if status := rotate(query, nil); status != want {
+			t.Errorf("rotate?%s: status %d, want %d", query, status, want)
+		}
 	}
 }
 

@@ -60,6 +60,7 @@ const (
 	kindDeleteVariable         = 41
 	kindUpsertRootKey          = 42
 	kindDeleteRootKey          = 43
+	kindActivateRootKey        = 44
 	kindRegisterPlugin         = 60
 	kindDeletePlugin           = 61
 	kindSteerPluginRollout     = 62
@@ -139,6 +140,8 @@ func newCommand(kind byte) Command {
 		return &UpsertRootKey{}
 	case kindDeleteRootKey:
 		return &DeleteRootKey{}
+	case kindActivateRootKey:
+		return &ActivateRootKey{}
 	case kindRegisterPlugin:
 		return &RegisterPlugin{}
 	case kindDeletePlugin:

@@ -216,7 +216,7 @@ func TestStoredFieldsAreOnlyAppended(t *testing.T) {
 		model.Namespace{}, model.NodePool{}, model.SchedulerConfiguration{}, fsm.UpsertJob{}, fsm.ScaleJob{}, fsm.DeregisterJob{}, fsm.DispatchJob{}, fsm.LaunchPeriodic{}, model.PeriodicLaunch{}, model.AllocChange{}, model.DeploymentStatusUpdate{}, fsm.AddDriverSchemas{}, fsm.MarkDriverSchemas{}, fsm.DeleteDriverSchemas{},
 		fsm.UpdateNodeStatus{}, fsm.UpdateNodeDrain{}, fsm.UpdateNodeEligibility{}, fsm.UpdateDesiredTransitions{},
 		fsm.UpdateDeploymentStatus{}, fsm.PromoteDeployment{}, fsm.SetDeploymentAllocHealth{}, fsm.SetSchedulerConfig{}, fsm.BeginTerm{}, model.Cluster{},
-		fsm.PutVariable{}, fsm.DeleteVariable{}, fsm.UpsertRootKey{},
+		fsm.PutVariable{}, fsm.DeleteVariable{}, fsm.UpsertRootKey{}, fsm.ActivateRootKey{},
 		fsm.RegisterPlugin{}, fsm.DeletePlugin{}, fsm.SteerPluginRollout{}, fsm.StepPluginRollout{},
 	} {
 		walk(reflect.TypeOf(c))
@@ -271,4 +271,19 @@ func TestAJobThatWasChangedMeanwhileIsNotReverted(t *testing.T) {
 			t.Errorf("changed meanwhile: %v: the job has count %d, not %d", changed, got, want)
 		}
 	}
+}
+
+func TestAVariableSealedWithAKeyThatIsGoneIsNotStored(t *testing.T) {
+	f := newFSM()
+	put := &fsm.PutVariable{Variable: &model.Variable{Namespace: "default", Path: "v", KeyID: "k", Data: []byte("x")}}
+	data, err := fsm.Encode(put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, ok := f.ApplyBatch([]fsm.Entry{{Index: f.Store().View().Index() + 1, Data: data}})[0].(error)
+	if !ok || !errdefs.IsAborted(refused) || f.Store().View().VariableByPath("default", "v") != nil {
+		t.Fatalf("got %v, want the write refused: nobody could ever read it", refused)
+	}
+	mustApply(t, f, &fsm.UpsertRootKey{Key: &model.RootKey{KeyID: "k", State: model.RootKeyActive}})
+	mustApply(t, f, put)
 }

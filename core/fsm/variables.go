@@ -76,6 +76,9 @@ func sameIndex(cur *model.Variable, cas bool, index uint64) error {
 
 func (c *PutVariable) store(tx *state.Tx, cur *model.Variable) error {
 	row := *c.Variable
+	if len(row.Data) > 0 && row.KeyID != "" && tx.View().RootKeyByID(row.KeyID) == nil {
+		return errdefs.Abortedf("the root key that variable %q was sealed with was removed meanwhile; write it again", row.Path)
+	}
 	if cur != nil {
 		if len(row.Data) == 0 {
 			row.Data, row.KeyID = cur.Data, cur.KeyID
@@ -146,9 +149,12 @@ func (c *DeleteVariable) apply(tx *state.Tx) error {
 
 // UpsertRootKey stores a key of the keyring. OnlyFirst does nothing if there is
 // an active key already: two leaders in a row may both want to make the first.
+// OnlyKnown does nothing if the key is gone. A key that there is keeps its state:
+// another may have been made active since Key was read.
 type UpsertRootKey struct {
 	Key       *model.RootKey
 	OnlyFirst bool
+	OnlyKnown bool
 }
 
 func (*UpsertRootKey) kind() byte { return kindUpsertRootKey }
@@ -160,7 +166,29 @@ func (c *UpsertRootKey) apply(tx *state.Tx) error {
 	if c.OnlyFirst && tx.View().ActiveRootKey() != nil {
 		return nil
 	}
-	tx.UpsertRootKey(c.Key)
+	key := *c.Key
+	old := tx.View().RootKeyByID(key.KeyID)
+	if old == nil && c.OnlyKnown {
+		return errdefs.NotFoundf("root key %q was removed meanwhile", key.KeyID)
+	}
+	if old != nil {
+		key.State, key.PublishTime = old.State, old.PublishTime
+	}
+	tx.UpsertRootKey(&key)
+	return nil
+}
+
+// ActivateRootKey makes a prepublished key the active one. Prepublished keys whose
+// time came before its own are passed over. It does nothing if the key is gone or is
+// not prepublished any more: two leaders in a row may both activate it.
+type ActivateRootKey struct{ KeyID string }
+
+func (*ActivateRootKey) kind() byte { return kindActivateRootKey }
+
+func (c *ActivateRootKey) apply(tx *state.Tx) error {
+	if key := tx.View().RootKeyByID(c.KeyID); key != nil && key.State == model.RootKeyPrepublished {
+		tx.ActivateRootKey(key)
+	}
 	return nil
 }
 

@@ -5,8 +5,9 @@ package model
 
 // States of a root key.
 const (
-	RootKeyActive   = "active"   // new data is sealed with it
-	RootKeyInactive = "inactive" // old data is still opened with it
+	RootKeyActive       = "active"       // new data is sealed with it
+	RootKeyInactive     = "inactive"     // old data is still opened with it
+	RootKeyPrepublished = "prepublished" // verifiers see it; it becomes active at its PublishTime
 )
 
 // RootKeyAlgorithm is how variables are sealed.
@@ -23,7 +24,7 @@ type RootKey struct {
 	SealedRSA   []byte // PKCS #8; nil until somebody asks for a signing key
 	PublicRSA   []byte // PKIX, as it is: it is public
 	CreateTime  int64  // unix nanoseconds
-	PublishTime int64
+	PublishTime int64  // when it becomes, or became, active; 0: when it was made
 	CreateIndex uint64
 	ModifyIndex uint64
 }

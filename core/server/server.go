@@ -23,6 +23,7 @@ import (
 	"github.com/drover-project/drover/core/control/deploy"
 	"github.com/drover-project/drover/core/control/drain"
 	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/control/keys"
 	"github.com/drover-project/drover/core/control/periodic"
 	"github.com/drover-project/drover/core/control/plugins"
 	"github.com/drover-project/drover/core/dispatch"
@@ -114,7 +115,7 @@ func New(cfg Config) (*Server, error) {
 	if err := who.keep(); err != nil {
 		return nil, errors.Join(err, s.raft.Close())
 	}
-	keys, err := keyring.Open(cfg.DataDir)
+	ring, err := keyring.Open(cfg.DataDir)
 	if err != nil {
 		return nil, errors.Join(err, s.raft.Close())
 	}
@@ -135,13 +136,13 @@ func New(cfg Config) (*Server, error) {
 			return endpoint.NodeEvals(v, n, trigger, now)
 		},
 		OpenVariable: func(v *state.View, row *model.Variable) (map[string]string, error) {
-			return keys.OpenRow(v.RootKeyByID(row.KeyID), row)
+			return ring.OpenRow(v.RootKeyByID(row.KeyID), row)
 		},
 	})
 	s.controls = control.NewSupervisor(s.store, s.raft, uuid.NewString, cfg.Logger.Named("control"))
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: raft{s.raft}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
-		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: keys,
+		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: ring,
 		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.files,
 	})
 	return s, nil
@@ -170,7 +171,7 @@ func (s *Server) lead(ctx context.Context) {
 	term.Go(func() { s.applier.Run(ctx) })
 	term.Go(func() { s.dispatch.Lead(ctx) })
 	term.Go(func() {
-		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, periodic.Controller{}, plugins.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
+		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, periodic.Controller{}, plugins.Controller{}, keys.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
 	})
 	term.Go(func() {
 		s.workers.run(ctx, uuid.NewString, func(ctx, taking context.Context) { s.worker().Run(ctx, taking) })

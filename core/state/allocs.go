@@ -19,14 +19,20 @@ const (
 	allocsByDeployment
 )
 
-var allocSchema = &schema[model.Allocation]{
-	id: func(a *model.Allocation) string { return a.ID },
-	secondaries: []secondary[model.Allocation]{
-		{name: ByJob, key: func(a *model.Allocation) string { return JobKey(a.Namespace, a.JobID) }},
-		{name: ByNode, key: func(a *model.Allocation) string { return a.NodeID }},
-		{name: ByEval, key: func(a *model.Allocation) string { return a.EvalID }},
-		{name: ByDeployment, key: func(a *model.Allocation) string { return a.DeploymentID }},
+var allocTable = &kind[model.Allocation]{
+	heading: heading{name: TableAllocs},
+	schema: schema[model.Allocation]{
+		id: func(a *model.Allocation) string { return a.ID },
+		secondaries: []secondary[model.Allocation]{
+			{name: ByJob, watched: true, key: func(a *model.Allocation) string { return JobKey(a.Namespace, a.JobID) }},
+			{name: ByNode, watched: true, key: func(a *model.Allocation) string { return a.NodeID }},
+			{name: ByEval, watched: true, key: func(a *model.Allocation) string { return a.EvalID }},
+			{name: ByDeployment, watched: true, key: func(a *model.Allocation) string { return a.DeploymentID }},
+		},
 	},
+	at:      func(t *tables) **table[model.Allocation] { return &t.allocs },
+	saveAll: (*saver).allocs,
+	loadAll: map[byte]func(*loader, []byte) error{recResources: (*loader).resource, recMetrics: (*loader).metric, recAlloc: (*loader).alloc},
 }
 
 // AllocByID returns an alloc.
@@ -88,7 +94,7 @@ func (tx *Tx) writeAlloc(a *model.Allocation) {
 	a.ModifyIndex = tx.index
 	old := tx.t.allocs.put(a)
 	tx.accountAlloc(old, a)
-	record(tx, numAllocs, old, a)
+	record(tx, allocTable, old, a)
 }
 
 // PlaceAlloc stores an alloc that the scheduler places. One that exists already
@@ -196,7 +202,7 @@ func (tx *Tx) DeleteAlloc(id string) {
 		return
 	}
 	tx.accountAlloc(old, nil)
-	record(tx, numAllocs, old, nil)
+	record(tx, allocTable, old, nil)
 }
 
 func allocNotFound(id string) error {

@@ -10,8 +10,11 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-var launchSchema = &schema[model.PeriodicLaunch]{
-	id: func(l *model.PeriodicLaunch) string { return JobKey(l.Namespace, l.ID) },
+var launchTable = &kind[model.PeriodicLaunch]{
+	heading: heading{name: TablePeriodic},
+	schema:  schema[model.PeriodicLaunch]{id: func(l *model.PeriodicLaunch) string { return JobKey(l.Namespace, l.ID) }},
+	at:      func(t *tables) **table[model.PeriodicLaunch] { return &t.launches },
+	record:  14,
 }
 
 // PeriodicLaunch returns what is known of the launches of a periodic job.
@@ -38,12 +41,12 @@ func (tx *Tx) SetPeriodicLaunch(l *model.PeriodicLaunch) {
 		}
 		l.CreateIndex = old.CreateIndex
 	}
-	record(tx, numLaunches, tx.t.launches.put(l), l)
+	record(tx, launchTable, tx.t.launches.put(l), l)
 }
 
 func (tx *Tx) deletePeriodicLaunch(ns, id string) {
 	if old := tx.t.launches.delete(JobKey(ns, id)); old != nil {
-		record(tx, numLaunches, old, nil)
+		record(tx, launchTable, old, nil)
 	}
 }
 

@@ -13,11 +13,16 @@ import (
 
 const deploymentsByJob = 0
 
-var deploymentSchema = &schema[model.Deployment]{
-	id: func(d *model.Deployment) string { return d.ID },
-	secondaries: []secondary[model.Deployment]{
-		{name: ByJob, key: func(d *model.Deployment) string { return JobKey(d.Namespace, d.JobID) }},
+var deploymentTable = &kind[model.Deployment]{
+	heading: heading{name: TableDeployments},
+	schema: schema[model.Deployment]{
+		id: func(d *model.Deployment) string { return d.ID },
+		secondaries: []secondary[model.Deployment]{
+			{name: ByJob, watched: true, key: func(d *model.Deployment) string { return JobKey(d.Namespace, d.JobID) }},
+		},
 	},
+	at:     func(t *tables) **table[model.Deployment] { return &t.deployments },
+	record: 10,
 }
 
 // DeploymentByID returns a deployment.
@@ -75,7 +80,7 @@ func (tx *Tx) UpsertDeployment(d *model.Deployment, now int64) {
 
 func (tx *Tx) writeDeployment(d *model.Deployment) {
 	d.ModifyIndex = tx.index
-	record(tx, numDeployments, tx.t.deployments.put(d), d)
+	record(tx, deploymentTable, tx.t.deployments.put(d), d)
 	delete(tx.derived.deployments, d.ID)
 }
 
@@ -252,6 +257,6 @@ func (tx *Tx) setHealth(id string, healthy bool, at int64) {
 func (tx *Tx) DeleteDeployment(id string) {
 	delete(tx.derived.deployments, id)
 	if old := tx.t.deployments.delete(id); old != nil {
-		record(tx, numDeployments, old, nil)
+		record(tx, deploymentTable, old, nil)
 	}
 }

@@ -289,7 +289,7 @@ func (tx *Tx) settleSummary(row *summaryRow) {
 	}
 	if tx.t.jobs.get(key) == nil && row.forgotten() {
 		if tx.t.summaries.delete(key) != nil {
-			record(tx, numJobSummaries, old.summary(), nil)
+			record(tx, summaryTable, old.summary(), nil)
 		}
 		return
 	}
@@ -297,9 +297,9 @@ func (tx *Tx) settleSummary(row *summaryRow) {
 	if old == nil || !old.equal(row) {
 		tx.t.summaries.put(row)
 		if old == nil {
-			record(tx, numJobSummaries, nil, row.summary())
+			record(tx, summaryTable, nil, row.summary())
 		} else {
-			record(tx, numJobSummaries, old.summary(), row.summary())
+			record(tx, summaryTable, old.summary(), row.summary())
 		}
 	}
 }
@@ -319,7 +319,7 @@ func (tx *Tx) setJobStatus(row *jobRow, status string) {
 	next.Versions = slices.Clone(row.Versions)
 	next.Versions[0] = &c
 	tx.t.jobs.put(&next)
-	record(tx, numJobs, cur, &c)
+	record(tx, jobTable, cur, &c)
 	tx.accountChild(cur, &c)
 }
 

@@ -23,13 +23,21 @@ const (
 
 const byDriver = 0 // the secondary index of driver schemas
 
-var driverSchemaSchema = &schema[model.DriverSchema]{
-	id:          func(s *model.DriverSchema) string { return s.Hash },
-	secondaries: []secondary[model.DriverSchema]{{name: "driver", key: func(s *model.DriverSchema) string { return s.Driver }}},
+var driverSchemaTable = &kind[model.DriverSchema]{
+	heading: heading{name: TableDriverSchemas},
+	schema: schema[model.DriverSchema]{
+		id:          func(s *model.DriverSchema) string { return s.Hash },
+		secondaries: []secondary[model.DriverSchema]{{name: "driver", key: func(s *model.DriverSchema) string { return s.Driver }}},
+	},
+	at:     func(t *tables) **table[model.DriverSchema] { return &t.driverSchemas },
+	record: 61,
 }
 
 // Uses of drivers follow from the nodes alone; they are not saved.
-var driverUseSchema = &schema[model.DriverUse]{id: driverUseID}
+var driverUseTable = &kind[model.DriverUse]{
+	schema: schema[model.DriverUse]{id: driverUseID},
+	at:     func(t *tables) **table[model.DriverUse] { return &t.driverUses },
+}
 
 func driverUseID(u *model.DriverUse) string {
 	return strings.Join([]string{u.Driver, u.Hash, u.Version, u.Datacenter, u.NodePool, strconv.FormatBool(u.Detected)}, "\x00")
@@ -114,11 +122,11 @@ func (tx *Tx) AddDriverSchema(s *model.DriverSchema) error {
 
 func (tx *Tx) writeDriverSchema(s *model.DriverSchema) {
 	s.ModifyIndex = tx.index
-	record(tx, numDriverSchemas, tx.t.driverSchemas.put(s), s)
+	record(tx, driverSchemaTable, tx.t.driverSchemas.put(s), s)
 }
 
 func (tx *Tx) deleteDriverSchema(hash string) {
-	record(tx, numDriverSchemas, tx.t.driverSchemas.delete(hash), nil)
+	record(tx, driverSchemaTable, tx.t.driverSchemas.delete(hash), nil)
 }
 
 // MarkDriverSchema remembers since when no node has the schema, in Unix ns.

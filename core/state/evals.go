@@ -11,11 +11,16 @@ import (
 
 const evalsByJob = 0
 
-var evalSchema = &schema[model.Evaluation]{
-	id: func(e *model.Evaluation) string { return e.ID },
-	secondaries: []secondary[model.Evaluation]{
-		{name: ByJob, key: func(e *model.Evaluation) string { return JobKey(e.Namespace, e.JobID) }},
+var evalTable = &kind[model.Evaluation]{
+	heading: heading{name: TableEvals},
+	schema: schema[model.Evaluation]{
+		id: func(e *model.Evaluation) string { return e.ID },
+		secondaries: []secondary[model.Evaluation]{
+			{name: ByJob, watched: true, key: func(e *model.Evaluation) string { return JobKey(e.Namespace, e.JobID) }},
+		},
 	},
+	at:     func(t *tables) **table[model.Evaluation] { return &t.evals },
+	record: 9,
 }
 
 // EvalByID returns an evaluation.
@@ -55,7 +60,7 @@ func (tx *Tx) UpsertEval(e *model.Evaluation) {
 func (tx *Tx) writeEval(e *model.Evaluation) {
 	old := tx.t.evals.put(e)
 	tx.accountEval(old, e)
-	record(tx, numEvals, old, e)
+	record(tx, evalTable, old, e)
 }
 
 func (tx *Tx) cancelBlocked(done *model.Evaluation) {
@@ -82,5 +87,5 @@ func (tx *Tx) DeleteEval(id string) {
 		return
 	}
 	tx.accountEval(old, nil)
-	record(tx, numEvals, old, nil)
+	record(tx, evalTable, old, nil)
 }

@@ -39,22 +39,43 @@ const (
 	jobsByToken
 )
 
-var jobSchema = &schema[jobRow]{
-	id: func(r *jobRow) string { return JobKey(r.Namespace, r.ID) },
-	secondaries: []secondary[jobRow]{
-		{name: "parent", key: func(r *jobRow) string {
-			if r.Parent == "" || r.Purged {
-				return ""
-			}
-			return JobKey(r.Namespace, r.Parent)
-		}},
-		{name: "token", key: func(r *jobRow) string {
-			if j := r.current(); j != nil && j.DispatchIdempotencyToken != "" {
-				return tokenKey(r.Namespace, r.Parent, j.DispatchIdempotencyToken)
-			}
-			return ""
-		}},
+// What is recorded as changed are not the rows but jobs: the current one, and its
+// versions as a table of their own.
+var jobTable = &kind[jobRow]{
+	heading: heading{name: TableJobs},
+	schema: schema[jobRow]{
+		id: func(r *jobRow) string { return JobKey(r.Namespace, r.ID) },
+		secondaries: []secondary[jobRow]{
+			{name: "parent", key: (*jobRow).parentKey},
+			{name: "token", key: (*jobRow).tokenKey},
+		},
 	},
+	at:      func(t *tables) **table[jobRow] { return &t.jobs },
+	record:  recJob,
+	saveAll: (*saver).jobs,
+	loadAll: map[byte]func(*loader, []byte) error{recGroup: (*loader).group, recJobShared: (*loader).job},
+	watched: wakeJob,
+}
+
+var jobVersionTable = &part{heading: heading{name: TableJobVersions}, watched: wakeJob}
+
+func wakeJob(row any, wake wakeFunc) {
+	job := row.(*model.Job)
+	wake("", JobKey(job.Namespace, job.ID))
+}
+
+func (r *jobRow) parentKey() string {
+	if r.Parent == "" || r.Purged {
+		return ""
+	}
+	return JobKey(r.Namespace, r.Parent)
+}
+
+func (r *jobRow) tokenKey() string {
+	if j := r.current(); j != nil && j.DispatchIdempotencyToken != "" {
+		return tokenKey(r.Namespace, r.Parent, j.DispatchIdempotencyToken)
+	}
+	return ""
 }
 
 func (r *jobRow) current() *model.Job {
@@ -211,8 +232,8 @@ func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
 	}
 	tx.prune(next)
 	tx.t.jobs.put(next)
-	record(tx, numJobVersions, nil, job)
-	record(tx, numJobs, cur, job)
+	record(tx, jobVersionTable, nil, job)
+	record(tx, jobTable, cur, job)
 	tx.accountChild(cur, job)
 	tx.summaryOf(job.Namespace, job.ID).Bare = false // and its status is derived again
 	return job
@@ -287,13 +308,13 @@ func (tx *Tx) PurgeJob(ns, id string) error {
 	next := *row
 	next.Purged, next.Submissions, next.Scaling = true, nil, nil
 	tx.t.jobs.put(&next)
-	record(tx, numJobs, cur, nil)
-	record(tx, numJobVersions, cur, nil)
+	record(tx, jobTable, cur, nil)
+	record(tx, jobVersionTable, cur, nil)
 	tx.accountChild(cur, nil)
 	tx.deletePeriodicLaunch(ns, id)
 	for _, d := range tx.t.deployments.list(deploymentsByJob, JobKey(ns, id)) {
 		tx.t.deployments.delete(d.ID)
-		record(tx, numDeployments, d, nil)
+		record(tx, deploymentTable, d, nil)
 	}
 	tx.touchJob(ns, id)
 	return nil
@@ -321,9 +342,9 @@ func (tx *Tx) editVersion(ns, id string, version uint64, edit func(*model.Job)) 
 	c.ModifyIndex = tx.index
 	next.Versions[i] = &c
 	tx.t.jobs.put(&next)
-	record(tx, numJobVersions, old, &c)
+	record(tx, jobVersionTable, old, &c)
 	if i == 0 {
-		record(tx, numJobs, old, &c)
+		record(tx, jobTable, old, &c)
 	}
 	return nil
 }

@@ -10,7 +10,12 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-var namespaceSchema = &schema[model.Namespace]{id: func(n *model.Namespace) string { return n.Name }}
+var namespaceTable = &kind[model.Namespace]{
+	heading: heading{name: TableNamespaces},
+	schema:  schema[model.Namespace]{id: func(n *model.Namespace) string { return n.Name }},
+	at:      func(t *tables) **table[model.Namespace] { return &t.namespaces },
+	record:  3,
+}
 
 // NamespaceByName returns a namespace.
 func (v *View) NamespaceByName(name string) *model.Namespace { return v.t.namespaces.get(name) }
@@ -24,7 +29,7 @@ func (tx *Tx) UpsertNamespace(n *model.Namespace) {
 	if old := tx.t.namespaces.get(n.Name); old != nil {
 		n.CreateIndex = old.CreateIndex
 	}
-	record(tx, numNamespaces, tx.t.namespaces.put(n), n)
+	record(tx, namespaceTable, tx.t.namespaces.put(n), n)
 }
 
 // CheckDeleteNamespace returns why a namespace cannot be deleted, or nil.
@@ -48,6 +53,6 @@ func (tx *Tx) DeleteNamespace(name string) error {
 	if err := tx.CheckDeleteNamespace(name); err != nil {
 		return err
 	}
-	record(tx, numNamespaces, tx.t.namespaces.delete(name), nil)
+	record(tx, namespaceTable, tx.t.namespaces.delete(name), nil)
 	return nil
 }

@@ -10,7 +10,12 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-var poolSchema = &schema[model.NodePool]{id: func(p *model.NodePool) string { return p.Name }}
+var poolTable = &kind[model.NodePool]{
+	heading: heading{name: TableNodePools},
+	schema:  schema[model.NodePool]{id: func(p *model.NodePool) string { return p.Name }},
+	at:      func(t *tables) **table[model.NodePool] { return &t.pools },
+	record:  4,
+}
 
 // NodePoolByName returns a node pool.
 func (v *View) NodePoolByName(name string) *model.NodePool { return v.t.pools.get(name) }
@@ -24,7 +29,7 @@ func (tx *Tx) UpsertNodePool(p *model.NodePool) {
 	if old := tx.t.pools.get(p.Name); old != nil {
 		p.CreateIndex = old.CreateIndex
 	}
-	record(tx, numPools, tx.t.pools.put(p), p)
+	record(tx, poolTable, tx.t.pools.put(p), p)
 }
 
 // CheckDeleteNodePool returns why a node pool cannot be deleted, or nil.
@@ -53,6 +58,6 @@ func (tx *Tx) DeleteNodePool(name string) error {
 	if err := tx.CheckDeleteNodePool(name); err != nil {
 		return err
 	}
-	record(tx, numPools, tx.t.pools.delete(name), nil)
+	record(tx, poolTable, tx.t.pools.delete(name), nil)
 	return nil
 }

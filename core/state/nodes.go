@@ -16,7 +16,14 @@ import (
 
 const maxNodeEvents = model.MaxNodeEvents
 
-var nodeSchema = &schema[model.Node]{id: func(n *model.Node) string { return n.ID }}
+// What follows from a node is worked out anew when it is read.
+var nodeTable = &kind[model.Node]{
+	heading: heading{name: TableNodes},
+	schema:  schema[model.Node]{id: func(n *model.Node) string { return n.ID }},
+	at:      func(t *tables) **table[model.Node] { return &t.nodes },
+	saveAll: func(s *saver, t *table[model.Node]) { saveTable(s, recNode, t) },
+	loadAll: map[byte]func(*loader, []byte) error{recNode: (*loader).node},
+}
 
 // usageRow is what the allocs of a node use that have not ended on it.
 type usageRow struct {
@@ -25,7 +32,11 @@ type usageRow struct {
 	Allocs         int
 }
 
-var usageSchema = &schema[usageRow]{id: func(u *usageRow) string { return u.NodeID }}
+// The use of nodes follows from the allocs alone; it is not saved.
+var usageTable = &kind[usageRow]{
+	schema: schema[usageRow]{id: func(u *usageRow) string { return u.NodeID }},
+	at:     func(t *tables) **table[usageRow] { return &t.usage },
+}
 
 // NodeByID returns a node.
 func (v *View) NodeByID(id string) *model.Node { return v.t.nodes.get(id) }
@@ -71,7 +82,7 @@ func (v *View) NodeUsed(nodeID string) (cpu, mem, disk int64) {
 func (tx *Tx) writeNode(n *model.Node) {
 	n.ModifyIndex = tx.index
 	old := tx.t.nodes.put(n)
-	record(tx, numNodes, old, n)
+	record(tx, nodeTable, old, n)
 	tx.accountDrivers(old, n)
 }
 
@@ -211,7 +222,7 @@ func (tx *Tx) DeleteNode(id string) error {
 	if old == nil {
 		return nodeNotFound(id)
 	}
-	record(tx, numNodes, old, nil)
+	record(tx, nodeTable, old, nil)
 	tx.accountDrivers(old, nil)
 	return nil
 }

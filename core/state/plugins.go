@@ -9,7 +9,12 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-var pluginSchema = &schema[model.PluginSpec]{id: func(p *model.PluginSpec) string { return p.Name }}
+var pluginTable = &kind[model.PluginSpec]{
+	heading: heading{name: TablePluginSpecs},
+	schema:  schema[model.PluginSpec]{id: func(p *model.PluginSpec) string { return p.Name }},
+	at:      func(t *tables) **table[model.PluginSpec] { return &t.plugins },
+	record:  60,
+}
 
 // PluginSpecByName returns a plugin of the registry.
 func (v *View) PluginSpecByName(name string) *model.PluginSpec { return v.t.plugins.get(name) }
@@ -26,12 +31,12 @@ func (tx *Tx) UpsertPluginSpec(p *model.PluginSpec) {
 	if old := tx.t.plugins.get(p.Name); old != nil {
 		p.CreateIndex = old.CreateIndex
 	}
-	record(tx, numPlugins, tx.t.plugins.put(p), p)
+	record(tx, pluginTable, tx.t.plugins.put(p), p)
 }
 
 // DeletePluginSpec removes a plugin of the registry; one that is not there stays so.
 func (tx *Tx) DeletePluginSpec(name string) {
 	if old := tx.t.plugins.delete(name); old != nil {
-		record(tx, numPlugins, old, nil)
+		record(tx, pluginTable, old, nil)
 	}
 }

@@ -10,7 +10,12 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-var rootKeySchema = &schema[model.RootKey]{id: func(k *model.RootKey) string { return k.KeyID }}
+var rootKeyTable = &kind[model.RootKey]{
+	heading: heading{name: TableRootKeys},
+	schema:  schema[model.RootKey]{id: func(k *model.RootKey) string { return k.KeyID }},
+	at:      func(t *tables) **table[model.RootKey] { return &t.rootKeys },
+	record:  41,
+}
 
 // RootKeyByID returns a key of the keyring.
 func (v *View) RootKeyByID(id string) *model.RootKey { return v.t.rootKeys.get(id) }
@@ -38,7 +43,24 @@ func (tx *Tx) UpsertRootKey(k *model.RootKey) {
 	if old := tx.t.rootKeys.get(k.KeyID); old != nil {
 		k.CreateIndex = old.CreateIndex
 	}
-	record(tx, numRootKeys, tx.t.rootKeys.put(k), k)
+	record(tx, rootKeyTable, tx.t.rootKeys.put(k), k)
+}
+
+// ActivateRootKey makes a key of the keyring the active one. Other active keys, and
+// prepublished ones whose time is not later, become inactive.
+func (tx *Tx) ActivateRootKey(k *model.RootKey) {
+	var over []*model.RootKey
+	for other := range tx.View().RootKeys() {
+		if other.KeyID != k.KeyID && other.State == model.RootKeyPrepublished && other.PublishTime <= k.PublishTime {
+			over = append(over, other)
+		}
+	}
+	for _, other := range over {
+		tx.retireRootKey(other)
+	}
+	c := *k
+	c.State = model.RootKeyActive
+	tx.UpsertRootKey(&c)
 }
 
 func (tx *Tx) retireRootKeys(but string) {
@@ -49,10 +71,14 @@ func (tx *Tx) retireRootKeys(but string) {
 		}
 	}
 	for _, k := range active {
-		c := *k
-		c.State, c.ModifyIndex = model.RootKeyInactive, tx.index
-		record(tx, numRootKeys, tx.t.rootKeys.put(&c), &c)
+		tx.retireRootKey(k)
 	}
+}
+
+func (tx *Tx) retireRootKey(k *model.RootKey) {
+	c := *k
+	c.State, c.ModifyIndex = model.RootKeyInactive, tx.index
+	record(tx, rootKeyTable, tx.t.rootKeys.put(&c), &c)
 }
 
 // DeleteRootKey removes a key that seals nothing any more.
@@ -69,6 +95,6 @@ func (tx *Tx) DeleteRootKey(id string) error {
 			return errdefs.FailedPreconditionf("root key %s in use, cannot delete: the variable %q in namespace %q is sealed with it; rotate with -full first", id, v.Path, v.Namespace)
 		}
 	}
-	record(tx, numRootKeys, tx.t.rootKeys.delete(id), nil)
+	record(tx, rootKeyTable, tx.t.rootKeys.delete(id), nil)
 	return nil
 }

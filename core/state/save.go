@@ -21,30 +21,20 @@ type Codec interface {
 	Decode(data []byte, row any) error
 }
 
-// Kinds of records in a saved stream. They are part of the snapshot format:
-// never change a number.
+// Kinds of records in a saved stream, beside those of the tables. They are part of the
+// snapshot format: never change a number.
 const (
-	recHeader       = 1
-	recEnd          = 2
-	recNamespace    = 3
-	recPool         = 4
-	recConfig       = 5
-	recNode         = 6
-	recJob          = 7
-	recSummary      = 8
-	recEval         = 9
-	recDeployment   = 10
-	recResources    = 11 // referred to by the allocs after it, numbered from 1
-	recMetrics      = 12 // the same
-	recAlloc        = 13
-	recVariable     = 40
-	recRootKey      = 41
-	recPlugin       = 60
-	recLaunch       = 14
-	recGroup        = 15 // referred to by the jobs after it, numbered from 1
-	recJobShared    = 16
-	recDriverSchema = 61
-	recCluster      = 70
+	recHeader    = 1
+	recEnd       = 2
+	recConfig    = 5
+	recNode      = 6
+	recJob       = 7  // of snapshots of earlier builds
+	recResources = 11 // referred to by the allocs after it, numbered from 1
+	recMetrics   = 12 // the same
+	recAlloc     = 13
+	recGroup     = 15 // referred to by the jobs after it, numbered from 1
+	recJobShared = 16
+	recCluster   = 70
 )
 
 // savedHeader begins a stream. Tables holds the index of the last change by the
@@ -67,29 +57,14 @@ type savedAlloc struct {
 func (v *View) Save(w io.Writer, codec Codec) error {
 	s := &saver{w: bufio.NewWriterSize(w, 256<<10), codec: codec}
 	header := savedHeader{Index: v.index, Tables: map[string]uint64{}, Removed: map[string]uint64{}}
-	for i, name := range tableNames {
+	for name, k := range named {
+		i := k.head().number
 		header.Tables[name], header.Removed[name] = v.t.changed[i], v.t.removed[i]
 	}
 	s.record(recHeader, &header)
-	saveTable(s, recNamespace, v.t.namespaces)
-	saveTable(s, recPool, v.t.pools)
-	if v.t.config != nil {
-		s.record(recConfig, v.t.config)
+	for _, k := range declared {
+		k.save(s, v.t)
 	}
-	if v.t.cluster != nil {
-		s.record(recCluster, v.t.cluster)
-	}
-	saveTable(s, recNode, v.t.nodes)
-	s.jobs(v.t.jobs)
-	saveTable(s, recSummary, v.t.summaries)
-	saveTable(s, recEval, v.t.evals)
-	saveTable(s, recDeployment, v.t.deployments)
-	saveTable(s, recVariable, v.t.variables)
-	saveTable(s, recRootKey, v.t.rootKeys)
-	saveTable(s, recPlugin, v.t.plugins)
-	saveTable(s, recLaunch, v.t.launches)
-	saveTable(s, recDriverSchema, v.t.driverSchemas)
-	s.allocs(v.t.allocs)
 	s.record(recEnd, true)
 	if s.err != nil {
 		return fmt.Errorf("saving the state at index %d: %w", v.index, s.err)
@@ -229,7 +204,8 @@ func (l *loader) load() error {
 			return fmt.Errorf("record of kind %d: %w", kind, err)
 		}
 	}
-	for i, name := range tableNames {
+	for name, k := range named {
+		i := k.head().number
 		l.tx.t.changed[i], l.tx.t.removed[i] = l.header.Tables[name], l.header.Removed[name]
 		if l.header.Removed == nil { // of an earlier build: it may have been the last change
 			l.tx.t.removed[i] = l.header.Tables[name]
@@ -263,58 +239,29 @@ func (l *loader) next() (kind byte, data []byte, err error) {
 }
 
 func (l *loader) row(kind byte, data []byte) error {
-	t := l.tx.t
-	switch kind {
-	case recHeader:
+	if kind == recHeader {
 		return l.codec.Decode(data, &l.header)
-	case recNamespace:
-		return loadRow(l, t.namespaces, data)
-	case recPool:
-		return loadRow(l, t.pools, data)
-	case recConfig:
-		t.config = &model.SchedulerConfiguration{}
-		return l.codec.Decode(data, t.config)
-	case recCluster:
-		t.cluster = &model.Cluster{}
-		return l.codec.Decode(data, t.cluster)
-	case recNode:
-		return l.node(data)
-	case recGroup:
-		g := &model.TaskGroup{}
-		l.groups = append(l.groups, g)
-		return l.codec.Decode(data, g)
-	case recJobShared:
-		return l.job(data)
-	case recJob: // of snapshots of earlier builds
-		return loadRow(l, t.jobs, data)
-	case recSummary:
-		return loadRow(l, t.summaries, data)
-	case recEval:
-		return loadRow(l, t.evals, data)
-	case recDeployment:
-		return loadRow(l, t.deployments, data)
-	case recLaunch:
-		return loadRow(l, t.launches, data)
-	case recVariable:
-		return loadRow(l, t.variables, data)
-	case recRootKey:
-		return loadRow(l, t.rootKeys, data)
-	case recDriverSchema:
-		return loadRow(l, t.driverSchemas, data)
-	case recPlugin:
-		return loadRow(l, t.plugins, data)
-	case recResources:
-		r := &model.AllocatedResources{}
-		l.resources = append(l.resources, r)
-		return l.codec.Decode(data, r)
-	case recMetrics:
-		m := &model.AllocMetric{}
-		l.metrics = append(l.metrics, m)
-		return l.codec.Decode(data, m)
-	case recAlloc:
-		return l.alloc(data)
+	}
+	if load := loads[kind]; load != nil {
+		return load(l, data)
 	}
 	return errdefs.InvalidArgumentf("unknown kind; the snapshot was written by a newer version: upgrade this server first")
+}
+
+// loads is what reads each kind of record.
+var loads = allLoads()
+
+func allLoads() map[byte]func(*loader, []byte) error {
+	out := map[byte]func(*loader, []byte) error{}
+	for _, k := range declared {
+		for record, load := range k.loads() {
+			if out[record] != nil {
+				panic(fmt.Sprintf("core/state: two tables read records of kind %d", record))
+			}
+			out[record] = load
+		}
+	}
+	return out
 }
 
 func loadRow[R any](l *loader, t *table[R], data []byte) error {
@@ -324,6 +271,24 @@ func loadRow[R any](l *loader, t *table[R], data []byte) error {
 	}
 	t.put(row)
 	return nil
+}
+
+func (l *loader) group(data []byte) error {
+	g := &model.TaskGroup{}
+	l.groups = append(l.groups, g)
+	return l.codec.Decode(data, g)
+}
+
+func (l *loader) resource(data []byte) error {
+	r := &model.AllocatedResources{}
+	l.resources = append(l.resources, r)
+	return l.codec.Decode(data, r)
+}
+
+func (l *loader) metric(data []byte) error {
+	m := &model.AllocMetric{}
+	l.metrics = append(l.metrics, m)
+	return l.codec.Decode(data, m)
 }
 
 func (l *loader) node(data []byte) error {

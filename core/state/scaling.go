@@ -12,6 +12,15 @@ import (
 // maxScalingEvents is how many events of a group are kept.
 const maxScalingEvents = 20
 
+// The events are kept in the rows of jobs.
+var scalingTable = &part{
+	heading: heading{name: TableScalingEvents},
+	watched: func(row any, wake wakeFunc) {
+		e := row.(*ScalingOf)
+		wake(ByJob, JobKey(e.Namespace, e.JobID))
+	},
+}
+
 // ScalingEvents returns what is kept of the scalings of a job by group, newest first.
 func (v *View) ScalingEvents(ns, id string) map[string][]*model.ScalingEvent {
 	row := v.t.jobs.get(JobKey(ns, id))
@@ -38,7 +47,7 @@ func (tx *Tx) AddScalingEvent(ns, id, group string, e *model.ScalingEvent) error
 	events := append([]*model.ScalingEvent{e}, next.Scaling[group]...)
 	next.Scaling[group] = events[:min(len(events), maxScalingEvents)]
 	tx.t.jobs.put(&next)
-	record(tx, numScalingEvents, nil, &ScalingOf{Namespace: ns, JobID: id, Group: group, Event: e})
+	record(tx, scalingTable, nil, &ScalingOf{Namespace: ns, JobID: id, Group: group, Event: e})
 	return nil
 }
 

@@ -5,6 +5,12 @@ package state
 
 import "github.com/drover-project/drover/core/model"
 
+var configTable = &single[model.SchedulerConfiguration]{
+	heading: heading{name: TableSchedulerConfig},
+	at:      func(t *tables) **model.SchedulerConfiguration { return &t.config },
+	record:  recConfig,
+}
+
 // SchedulerConfig returns the scheduler configuration; there always is one.
 func (v *View) SchedulerConfig() *model.SchedulerConfiguration { return v.t.config }
 
@@ -17,5 +23,5 @@ func (tx *Tx) SetSchedulerConfig(c *model.SchedulerConfiguration) {
 		c.CreateIndex = old.CreateIndex
 	}
 	tx.t.config = c
-	record(tx, numConfig, old, c)
+	record(tx, configTable, old, c)
 }

@@ -39,8 +39,16 @@ type summaryRow struct {
 	Bare bool
 }
 
-var summarySchema = &schema[summaryRow]{
-	id: func(r *summaryRow) string { return JobKey(r.Namespace, r.JobID) },
+// What is recorded as changed are not the rows but what is shown of them.
+var summaryTable = &kind[summaryRow]{
+	heading: heading{name: TableJobSummaries},
+	schema:  schema[summaryRow]{id: func(r *summaryRow) string { return JobKey(r.Namespace, r.JobID) }},
+	at:      func(t *tables) **table[summaryRow] { return &t.summaries },
+	record:  8,
+	watched: func(row any, wake wakeFunc) {
+		s := row.(*model.JobSummary)
+		wake("", JobKey(s.Namespace, s.JobID))
+	},
 }
 
 // startAnew forgets what was counted of a purged job of the same name.

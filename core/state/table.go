@@ -10,10 +10,12 @@ import (
 )
 
 // secondary names an index of a table. Key returns a row's key, "" for a row
-// that is not in the index.
+// that is not in the index. Rows can be watched by the keys of an index that is
+// watched; its name is one of the By constants then.
 type secondary[R any] struct {
-	name string
-	key  func(*R) string
+	name    string
+	watched bool
+	key     func(*R) string
 }
 
 // schema is what a table is made of.

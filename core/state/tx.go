@@ -66,15 +66,16 @@ func (tx *Tx) Rollback() {
 }
 
 // record remembers a change for watchers and feeds.
-func record[R any](tx *Tx, table int, old, row *R) {
-	tx.t.changed[table] = tx.index
+func record[R any](tx *Tx, of tableKind, old, row *R) {
+	table := of.head()
+	tx.t.changed[table.number] = tx.index
 	if row == nil {
-		tx.t.removed[table] = tx.index
+		tx.t.removed[table.number] = tx.index
 	}
 	if tx.restore {
 		return
 	}
-	c := Change{Table: tableNames[table], Index: tx.index}
+	c := Change{Table: table.name, Index: tx.index}
 	if old != nil {
 		c.Old = old
 	}
@@ -83,26 +84,6 @@ func record[R any](tx *Tx, table int, old, row *R) {
 	}
 	tx.changes = append(tx.changes, c)
 }
-
-// Numbers of the tables in tableNames.
-const (
-	numJobs = iota
-	numJobVersions
-	numJobSummaries
-	numAllocs
-	numEvals
-	numDeployments
-	numNodes
-	numNamespaces
-	numPools
-	numConfig
-	numLaunches
-	numVariables
-	numRootKeys
-	numPlugins
-	numDriverSchemas
-	numScalingEvents
-)
 
 // seed writes what a fresh cluster starts with.
 func (tx *Tx) seed() {

@@ -16,7 +16,12 @@ func VariableKey(ns, path string) string { return variableID(ns, path) }
 // variableID is the key of a variable: namespace and path, which have no zero byte.
 func variableID(ns, path string) string { return ns + "\x00" + path }
 
-var variableSchema = &schema[model.Variable]{id: func(v *model.Variable) string { return variableID(v.Namespace, v.Path) }}
+var variableTable = &kind[model.Variable]{
+	heading: heading{name: TableVariables},
+	schema:  schema[model.Variable]{id: func(v *model.Variable) string { return variableID(v.Namespace, v.Path) }},
+	at:      func(t *tables) **table[model.Variable] { return &t.variables },
+	record:  40,
+}
 
 // VariableByPath returns a variable.
 func (v *View) VariableByPath(ns, path string) *model.Variable {
@@ -50,18 +55,18 @@ func (tx *Tx) UpsertVariable(row *model.Variable) {
 	if old := tx.t.variables.get(variableID(row.Namespace, row.Path)); old != nil {
 		row.CreateIndex, row.CreateTime = old.CreateIndex, old.CreateTime
 	}
-	record(tx, numVariables, tx.t.variables.put(row), row)
+	record(tx, variableTable, tx.t.variables.put(row), row)
 }
 
 // ReplaceVariable stores a variable that says the same in another form (another
 // key, another deadline of its lock): its modify index stays.
 func (tx *Tx) ReplaceVariable(row *model.Variable) {
-	record(tx, numVariables, tx.t.variables.put(row), row)
+	record(tx, variableTable, tx.t.variables.put(row), row)
 }
 
 // DeleteVariable removes a variable; one that is not there stays so.
 func (tx *Tx) DeleteVariable(ns, path string) {
 	if old := tx.t.variables.delete(variableID(ns, path)); old != nil {
-		record(tx, numVariables, old, nil)
+		record(tx, variableTable, old, nil)
 	}
 }

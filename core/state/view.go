@@ -25,8 +25,8 @@ func (v *View) TableIndex(names ...string) uint64 {
 		return last
 	}
 	for _, name := range names {
-		if n := tableNumber(name); n >= 0 {
-			last = max(last, v.t.changed[n])
+		if k := named[name]; k != nil {
+			last = max(last, v.t.changed[k.head().number])
 		}
 	}
 	return last
@@ -35,25 +35,19 @@ func (v *View) TableIndex(names ...string) uint64 {
 // RemovalIndex returns the last index that removed a row of the table. With it the
 // greatest index of some rows never goes backwards, whichever of them are removed.
 func (v *View) RemovalIndex(name string) uint64 {
-	if n := tableNumber(name); n >= 0 {
-		return v.t.removed[n]
+	if k := named[name]; k != nil {
+		return v.t.removed[k.head().number]
 	}
 	return 0
 }
 
 // Sizes returns the number of rows by table.
 func (v *View) Sizes() map[string]int {
-	return map[string]int{
-		TableJobs:          v.t.jobs.len(),
-		TableAllocs:        v.t.allocs.len(),
-		TableEvals:         v.t.evals.len(),
-		TableDeployments:   v.t.deployments.len(),
-		TableNodes:         v.t.nodes.len(),
-		TableNamespaces:    v.t.namespaces.len(),
-		TableNodePools:     v.t.pools.len(),
-		TableVariables:     v.t.variables.len(),
-		TableRootKeys:      v.t.rootKeys.len(),
-		TableDriverSchemas: v.t.driverSchemas.len(),
-		TablePluginSpecs:   v.t.plugins.len(),
+	out := make(map[string]int, len(named))
+	for name, k := range named {
+		if n := k.len(v.t); n >= 0 {
+			out[name] = n
+		}
 	}
+	return out
 }

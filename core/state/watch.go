@@ -6,8 +6,6 @@ package state
 import (
 	"context"
 	"sync"
-
-	"github.com/drover-project/drover/core/model"
 )
 
 // Indexes by which rows can be watched beside their id.
@@ -132,40 +130,7 @@ func (ws *watches) wakeRow(table string, row any) {
 			ws.wake(Key{Table: table, By: by, Value: value})
 		}
 	}
-	switch r := row.(type) {
-	case *model.Job:
-		wake("", JobKey(r.Namespace, r.ID))
-	case *model.JobSummary:
-		wake("", JobKey(r.Namespace, r.JobID))
-	case *model.PeriodicLaunch:
-		wake("", JobKey(r.Namespace, r.ID))
-	case *model.Allocation:
-		wake("", r.ID)
-		wake(ByJob, JobKey(r.Namespace, r.JobID))
-		wake(ByNode, r.NodeID)
-		wake(ByEval, r.EvalID)
-		wake(ByDeployment, r.DeploymentID)
-	case *model.Evaluation:
-		wake("", r.ID)
-		wake(ByJob, JobKey(r.Namespace, r.JobID))
-	case *model.Deployment:
-		wake("", r.ID)
-		wake(ByJob, JobKey(r.Namespace, r.JobID))
-	case *model.Node:
-		wake("", r.ID)
-	case *model.Namespace:
-		wake("", r.Name)
-	case *model.NodePool:
-		wake("", r.Name)
-	case *model.Variable:
-		wake("", variableID(r.Namespace, r.Path))
-	case *model.RootKey:
-		wake("", r.KeyID)
-	case *ScalingOf:
-		wake(ByJob, JobKey(r.Namespace, r.JobID))
-	case *model.PluginSpec:
-		wake("", r.Name)
-	}
+	named[table].wake(row, wake)
 }
 
 // Watchers returns how many watches are armed, for metrics.

@@ -297,7 +297,7 @@ func keyringRotate() spec {
 		setup: func(fs *flag.FlagSet) run {
 			full := fs.Bool("full", false, "Encrypts all variables with the new key, in the background.")
 			now := fs.Bool("now", false, "The key is used at once. The default.")
-			prepublish := fs.Duration("prepublish", 0, "The key is published, and used after this time.")
+			prepublish := fs.Duration("prepublish", 0, "The key is published now, and used after this time. Verifiers may keep what was published before for an hour.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				if *now && *prepublish > 0 {
 					return errors.New("give either -now or -prepublish")
@@ -321,9 +321,9 @@ func keyringRemove() spec {
 	return spec{
 		usage: "operator root keyring remove [options] <key ID>", synopsis: "Forgets a key that nothing is encrypted with any more", min: 1, max: 1,
 		setup: func(fs *flag.FlagSet) run {
-			force := fs.Bool("force", false, "Even if variables are still encrypted with it: they are lost.")
+			refuse(fs, true, "variables that a removed key encrypted could never be read again; rotate with -full and remove the key then", "force")
 			return func(ctx context.Context, s *session, args []string) error {
-				if err := s.client.RemoveRootKey(ctx, args[0], *force); err != nil {
+				if err := s.client.RemoveRootKey(ctx, args[0]); err != nil {
 					return err
 				}
 				s.printf("Removed encryption key %s", args[0])

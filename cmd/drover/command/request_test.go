@@ -85,7 +85,7 @@ func TestCommandsAskTheAPIForWhatTheirFlagsSay(t *testing.T) {
 		"server force-leave -prune s1":                           `PUT /v1/agent/force-leave?node=s1&prune=true`,
 		"operator raft remove-peer -peer-id x":                   `DELETE /v1/operator/raft/peer?id=x`,
 		"operator raft transfer-leadership -peer-address h:1":    `PUT /v1/operator/raft/transfer-leadership?address=h%3A1`,
-		"operator root keyring remove -force k":                  `DELETE /v1/operator/keyring/key/k?force=true`,
+		"operator root keyring remove k":                         `DELETE /v1/operator/keyring/key/k`,
 		"operator autopilot set-config -max-trailing-logs 5":     `PUT /v1/operator/autopilot/configuration {"CleanupDeadServers":true,"LastContactThreshold":"","MaxTrailingLogs":5,"MinQuorum":0,"ServerStabilizationTime":"","EnableRedundancyZones":false,"DisableUpgradeMigration":false,"EnableCustomUpgrades":false,"CreateIndex":0,"ModifyIndex":0}`,
 		"operator scheduler set-config -preempt-batch-scheduler": `PUT /v1/operator/scheduler/configuration?cas=9 {"SchedulerAlgorithm":"binpack","PreemptionConfig":{"SystemSchedulerEnabled":true,"SysBatchSchedulerEnabled":false,"BatchSchedulerEnabled":true,"ServiceSchedulerEnabled":false},"MemoryOversubscriptionEnabled":false,"RejectJobRegistration":false,"PauseEvalBroker":false,"NodeLimitForFeasibilityChecks":0,"CreateIndex":0,"ModifyIndex":9}`,
 		"operator api -X POST -d {\"a\":1} /v1/system/gc?x=y":    `POST /v1/system/gc?x=y {"a":1}`,

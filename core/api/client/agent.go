@@ -247,9 +247,9 @@ func (c *Client) RotateRootKey(ctx context.Context, full bool, publish int64) (*
 	return out.Key, nil
 }
 
-// RemoveRootKey forgets a key; force even if something is still encrypted by it.
-func (c *Client) RemoveRootKey(ctx context.Context, id string, force bool) error {
-	_, err := c.Delete(ctx, "/v1/operator/keyring/key/"+url.PathEscape(id), withParam(nil, "force", strconv.FormatBool(force)), nil, nil)
+// RemoveRootKey forgets a key that nothing is encrypted by any more.
+func (c *Client) RemoveRootKey(ctx context.Context, id string) error {
+	_, err := c.Delete(ctx, "/v1/operator/keyring/key/"+url.PathEscape(id), nil, nil, nil)
 	return err
 }
 
