@@ -169,6 +169,8 @@ func (d *Daemon) Health() *api.AgentHealth {
 func nodeHealth(node *agent.Agent) *api.HealthStatus {
 	session := node.Session()
 	switch {
+	case session.Heard.IsZero() && session.Lost != nil:
+		return &api.HealthStatus{Message: "the node has not registered yet: " + session.Lost.Error()}
 	case session.Heard.IsZero():
 		return &api.HealthStatus{Message: "the node has not registered yet"}
 	case session.Lost != nil: // tasks go on; to start the agent again would not help
