@@ -184,6 +184,10 @@ func (d *Daemon) awaitNode(ctx context.Context) error {
 	if d.node == nil || d.server == nil {
 		return nil
 	}
+	if err := d.server.ReadOnly(); err != nil {
+		d.log.Error("the agent is read-only: nothing is placed, changed or registered", "error", err)
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
 	select {

@@ -159,6 +159,9 @@ func (d *Daemon) Health() *api.AgentHealth {
 		if !out.Server.Ok {
 			out.Server.Message = "No cluster leader"
 		}
+		if err := d.server.ReadOnly(); err != nil {
+			out.Server = &api.HealthStatus{Message: "read-only: " + err.Error()}
+		}
 	}
 	if d.node != nil {
 		out.Client = nodeHealth(d.node)
