@@ -298,6 +298,7 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // finds them. A dev agent calls StopAll first.
 func (a *Agent) Close() error {
 	if a.cancel != nil {
+		a.sayAway()
 		a.cancel()
 	}
 	for _, r := range a.runners() {

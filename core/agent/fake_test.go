@@ -247,6 +247,7 @@ type fakeServers struct {
 	refusal  error    // of updates
 	sent     []string // ids of the allocs that were reported, each time
 	beats    int
+	aways    int // how often the agent said that it ends
 	told     []*model.NodeEvent
 	changed  chan struct{}
 	behind   bool           // answer with an old index
@@ -362,6 +363,13 @@ func (s *fakeServers) Beat(context.Context, rpc.Identity) (rpc.Lease, error) {
 		s.refusal = nil // it made the node ready
 	}
 	return rpc.Lease{TTL: 10 * time.Second}, nil
+}
+
+func (s *fakeServers) Away(context.Context, rpc.Identity) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aways++
+	return nil
 }
 
 func (s *fakeServers) UpdateAllocs(_ context.Context, _ rpc.Identity, reports []*model.AllocReport) (rpc.UpdateAnswer, error) {

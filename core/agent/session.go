@@ -140,6 +140,23 @@ func (a *Agent) registerAgain(ctx context.Context, old rpc.Lease) (rpc.Lease, er
 	return lease, nil
 }
 
+// awayTimeout bounds the word by which an agent that ends says so.
+const awayTimeout = 2 * time.Second
+
+// sayAway tells the servers that the node will be back soon, so that they do not
+// replace what goes on here. If they do not hear it they wait as for any node that
+// falls silent.
+func (a *Agent) sayAway() {
+	if !a.Connected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), awayTimeout)
+	defer cancel()
+	if err := a.cfg.Servers.Away(ctx, a.identity()); err != nil {
+		a.cfg.Logger.Warn("the servers were not told that this node will be back", "error", err)
+	}
+}
+
 func (a *Agent) sendBeat(ctx context.Context, old rpc.Lease) (rpc.Lease, error) {
 	call, cancel := context.WithTimeout(ctx, max(old.TTL, time.Second))
 	defer cancel()

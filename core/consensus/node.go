@@ -43,13 +43,16 @@ func Open(cfg Config) (*Node, error) {
 		logger = hclog.NewNullLogger()
 	}
 	logger = logger.Named("raft")
-	st, err := openStores(cfg, logger)
+	closing, cancel := context.WithCancel(context.Background())
+	n := &Node{id: cfg.NodeID, logger: logger, cancel: cancel}
+	fatal := func(err error) { n.breakDown(err, cfg.Fatal) }
+	st, err := openStores(cfg, logger, fatal)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
-	closing, cancel := context.WithCancel(context.Background())
-	n := &Node{id: cfg.NodeID, transport: openTransport(cfg, logger), stores: st, logger: logger, cancel: cancel}
-	if err := n.start(cfg, adapter{machine: cfg.Machine, closing: closing, fatal: func(err error) { n.breakDown(err, cfg.Fatal) }}); err != nil {
+	n.stores, n.transport = st, openTransport(cfg, logger)
+	if err := n.start(cfg, adapter{machine: cfg.Machine, closing: closing, fatal: fatal}); err != nil {
 		cancel()
 		return nil, errors.Join(err, n.transport.Close(), st.close())
 	}
@@ -82,6 +85,9 @@ func (n *Node) start(cfg Config, machine raft.FSM) error {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	n.raft = r
+	if n.stores.faults != nil {
+		n.stores.faults.running.Store(true)
+	}
 	n.electSelf()
 	return nil
 }
@@ -141,9 +147,31 @@ func (n *Node) electSelf() {
 // disk. It does not leave the membership.
 func (n *Node) Close() error {
 	n.cancel()
-	err := n.raft.Shutdown().Error()
+	err := n.stop()
 	return errors.Join(n.classify("stop raft", err), n.transport.Close(), n.stores.close())
 }
+
+// brokenStop is how long a raft that has broken down is waited for: what waits for
+// a disk that has failed never ends.
+const brokenStop = 2 * time.Second
+
+func (n *Node) stop() error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- n.raft.Shutdown().Error() }()
+	var late <-chan time.Time
+	if n.brokenDown() != nil {
+		late = time.After(brokenStop)
+	}
+	select {
+	case err := <-stopped:
+		return err
+	case <-late:
+		return n.brokenDown()
+	}
+}
+
+// ReadOnly returns why nothing is written at present, nil if writes are taken.
+func (n *Node) ReadOnly() error { return n.stores.space.Check() }
 
 // Propose writes a command to the log: see Proposer.
 func (n *Node) Propose(ctx context.Context, command []byte) (uint64, any, error) {

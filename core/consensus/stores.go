@@ -24,6 +24,7 @@ type stores struct {
 	snapshots raft.SnapshotStore
 	closer    io.Closer
 	space     *durable.Guard // nil in memory
+	faults    *faults        // nil in memory
 }
 
 // Free space that is kept: what the memory maps of badger's files may still
@@ -33,7 +34,7 @@ const (
 	devReserve    = 32 << 20
 )
 
-func openStores(cfg Config, logger hclog.Logger) (stores, error) {
+func openStores(cfg Config, logger hclog.Logger, fatal func(error)) (stores, error) {
 	if cfg.DataDir == "" {
 		memory := raft.NewInmemStore()
 		return stores{log: memory, stable: memory, snapshots: raft.NewInmemSnapshotStore()}, nil
@@ -46,20 +47,25 @@ func openStores(cfg Config, logger hclog.Logger) (stores, error) {
 		return stores{}, fmt.Errorf("make the directory of the log: %w", err)
 	}
 	space := durable.New(cfg.DataDir, reserve)
-	if err := space.Check(); err != nil {
+	logDir := filepath.Join(cfg.DataDir, "log")
+	if err := space.CheckOpen(logDir, profile); err != nil {
 		return stores{}, err
 	}
 	badger, err := badgerlog.Open(badgerlog.Config{
-		Dir:     filepath.Join(cfg.DataDir, "log"),
+		Dir:     logDir,
 		Profile: profile,
 		Logger:  logger,
 	})
 	if err != nil {
 		return stores{}, err
 	}
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(cfg.DataDir, keepSnapshots, logger)
+	files, err := raft.NewFileSnapshotStoreWithLogger(cfg.DataDir, keepSnapshots, logger)
 	if err != nil {
 		return stores{}, errors.Join(fmt.Errorf("open the snapshots in %s: %w", cfg.DataDir, err), badger.Close())
+	}
+	snapshots, err := newGapless(files, badger, cfg.DataDir)
+	if err != nil {
+		return stores{}, errors.Join(err, badger.Close())
 	}
 	// The cache spares the disk the reads that replicate and apply what was
 	// just written. An agent for development has nobody to replicate to, and what
@@ -68,11 +74,12 @@ func openStores(cfg Config, logger hclog.Logger) (stores, error) {
 	if cfg.Dev {
 		entries = devCachedEntries
 	}
-	cached, err := raft.NewLogCache(entries, badger)
+	watched := &faults{LogStore: badger, stable: badger, fatal: fatal}
+	cached, err := raft.NewLogCache(entries, watched)
 	if err != nil {
 		return stores{}, errors.Join(err, badger.Close())
 	}
-	return stores{log: cached, stable: badger, snapshots: snapshots, closer: badger, space: space}, nil
+	return stores{log: cached, stable: watched, snapshots: snapshots, closer: badger, space: space, faults: watched}, nil
 }
 
 func (s stores) close() error {

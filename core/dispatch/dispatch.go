@@ -22,6 +22,15 @@ import (
 // DefaultTTL is how long a node counts as alive after it was last heard of.
 const DefaultTTL = 8 * time.Second
 
+// DefaultGrace is how much later than its lease a node may be heard of, where an
+// operator says nothing else: its allocs are replaced then, which is worse than to wait
+// for an agent or a machine that is slow for a while.
+const DefaultGrace = 30 * time.Second
+
+// AwayTTL is the lease of a node whose agent has said that it ends and will be back:
+// time for an upgrade, or for the machine to start again.
+const AwayTTL = time.Minute
+
 // proposeTimeout bounds the wait for a Command to be committed.
 const proposeTimeout = 30 * time.Second
 
@@ -50,7 +59,7 @@ type Config struct {
 	Addresses func() []string
 	// TTL is the lease of a node; 0 means DefaultTTL.
 	TTL time.Duration
-	// Grace is how much later than its lease a node may be heard of.
+	// Grace is how much later than its lease a node may be heard of; 0 is not at all.
 	Grace time.Duration
 	// Now is the clock; nil means time.Now.
 	Now    func() time.Time
@@ -67,6 +76,7 @@ type Dispatcher struct {
 	mu       sync.Mutex
 	sessions map[string]*session  // by node id
 	leases   map[string]time.Time // by node id: when its lease ends; nil unless this server leads
+	away     map[string]bool      // by node id: its agent has said that it will be back
 	amnesty  time.Time            // no lease ends before; see grantAll
 	holders  map[string]holder    // by node id: the agent that is the node
 	term     string               // that this server leads in; see Begin
@@ -92,6 +102,7 @@ func New(cfg Config) *Dispatcher {
 		schemas:  make(chan struct{}, 1),
 		sessions: map[string]*session{},
 		holders:  map[string]holder{},
+		away:     map[string]bool{},
 	}
 }
 

@@ -99,6 +99,7 @@ func TestAChangeInATermThatWasNotToldYetIsNotVouchedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		s.begin(t, "one", true)
 		s.register(t, idN1)
+		synctest.Wait() // the feed's beginning tells everything, too
 		pushed, _ := s.attach(ctx, idN1, nil)
 		if x := <-pushed; !x.Confirmed {
 			t.Fatalf("first %+v", x)

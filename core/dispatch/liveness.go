@@ -25,10 +25,28 @@ func (d *Dispatcher) renew(node *model.Node, now time.Time) rpc.Lease {
 	d.mu.Lock()
 	if d.leases != nil {
 		d.leases[node.ID] = now.Add(d.cfg.TTL + d.cfg.Grace)
+		delete(d.away, node.ID)
 	}
 	d.mu.Unlock()
 	view := d.cfg.Store.View()
 	return rpc.Lease{TTL: d.cfg.TTL, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node), ClusterID: view.Cluster().At(0).ClusterID}
+}
+
+// Away gives a node that will be back soon a longer lease: see rpc.Servers. The end
+// of its session does not shorten it.
+func (d *Dispatcher) Away(_ context.Context, id rpc.Identity) error {
+	node, err := d.known(d.cfg.Store.View(), id)
+	if err != nil {
+		return err
+	}
+	back := d.cfg.Now().Add(max(AwayTTL, d.cfg.TTL+d.cfg.Grace))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, leads := d.leases[node.ID]; leads {
+		d.leases[node.ID] = back
+		d.away[node.ID] = true
+	}
+	return nil
 }
 
 // shorten lets the lease of a node whose session broke off end earlier: it has
@@ -40,7 +58,7 @@ func (d *Dispatcher) shorten(nodeID string, now time.Time) {
 	if soon.Before(d.amnesty) {
 		soon = d.amnesty
 	}
-	if end, ok := d.leases[nodeID]; ok && soon.Before(end) {
+	if end, ok := d.leases[nodeID]; ok && soon.Before(end) && !d.away[nodeID] {
 		d.leases[nodeID] = soon
 	}
 }
@@ -56,6 +74,7 @@ func (d *Dispatcher) Lead(ctx context.Context) {
 	defer func() {
 		d.mu.Lock()
 		d.leases = nil
+		clear(d.away)
 		d.mu.Unlock()
 	}()
 	tick := time.NewTicker(d.cfg.TTL / looksPerLease)
@@ -84,14 +103,18 @@ func (d *Dispatcher) Lead(ctx context.Context) {
 // session does not shorten: many sessions end at such a time.
 func (d *Dispatcher) grantAll(now time.Time) {
 	leases := map[string]time.Time{}
+	whole := now.Add(d.cfg.TTL + d.cfg.Grace)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for node := range d.cfg.Store.View().Nodes() {
 		if node.Status != model.NodeStatusDown {
-			leases[node.ID] = now.Add(d.cfg.TTL + d.cfg.Grace)
+			leases[node.ID] = whole
+			if end := d.leases[node.ID]; end.After(whole) { // it is away
+				leases[node.ID] = end
+			}
 		}
 	}
-	d.mu.Lock()
-	d.leases, d.amnesty = leases, now.Add(d.cfg.TTL+d.cfg.Grace)
-	d.mu.Unlock()
+	d.leases, d.amnesty = leases, whole
 }
 
 // expire marks the nodes whose lease ended.
@@ -142,6 +165,7 @@ func (d *Dispatcher) settle(ids []string, now time.Time) {
 		case !ok || now.Before(end): // it was heard of meanwhile
 		case node == nil || node.Status == model.NodeStatusDown:
 			delete(d.leases, id)
+			delete(d.away, id)
 		default:
 			d.leases[id] = now.Add(d.cfg.TTL)
 		}

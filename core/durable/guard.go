@@ -4,6 +4,9 @@
 package durable
 
 import (
+	"fmt"
+	"path/filepath"
+
 	"github.com/shirou/gopsutil/v4/disk"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -36,4 +39,24 @@ func (g *Guard) Check() error {
 	}
 	return errdefs.ResourceExhaustedf("the disk of %s is full: %d MiB are free and nothing is written below %d MiB; free some space, writes then go on by themselves",
 		g.dir, usage.Free>>20, g.reserve>>20)
+}
+
+// openMargin is what the opening of a store writes beside its memtables.
+const openMargin = 16 << 20
+
+// CheckOpen returns an error of class ResourceExhausted if there is no room even to
+// open the store in a directory: badger first writes what its memtables hold into
+// files of its own. Between that and the reserve a store can be read.
+func (g *Guard) CheckOpen(store string, profile Profile) error {
+	tables, err := filepath.Glob(filepath.Join(store, "*.mem"))
+	if err != nil {
+		return fmt.Errorf("look for the memtables in %s: %w", store, err)
+	}
+	needed := openMargin + uint64(len(tables))*uint64(profile.memtable())
+	usage, err := disk.Usage(g.dir)
+	if err != nil || usage.Free >= needed {
+		return nil
+	}
+	return errdefs.ResourceExhaustedf("the disk of %s is full: %d MiB are free, and to open what is there takes up to %d MiB; free some space and start again",
+		g.dir, usage.Free>>20, needed>>20)
 }

@@ -44,6 +44,10 @@ func (f *fake) Beat(_ context.Context, id rpc.Identity) (rpc.Lease, error) {
 	return rpc.Lease{}, errdefs.NotFoundf("node %q is not registered", id.NodeID)
 }
 
+func (f *fake) Away(_ context.Context, id rpc.Identity) error {
+	return errdefs.NotFoundf("node %q is not registered", id.NodeID)
+}
+
 func (f *fake) UpdateAllocs(_ context.Context, _ rpc.Identity, reports []*model.AllocReport) (rpc.UpdateAnswer, error) {
 	f.reports = reports
 	return rpc.UpdateAnswer{Index: 9, Whole: []string{"a"}}, nil
@@ -225,6 +229,9 @@ func TestErrorsKeepTheirClassOverTheWire(t *testing.T) {
 	f, c, _ := connect(t)
 	if _, err := c.Beat(t.Context(), rpc.Identity{NodeID: "n"}); !errdefs.IsNotFound(err) {
 		t.Errorf("beat: %v", err)
+	}
+	if err := c.Away(t.Context(), rpc.Identity{NodeID: "n"}); !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), `"n"`) {
+		t.Errorf("away: %v", err)
 	}
 	if err := c.Attach(t.Context(), rpc.Identity{}, &node{}, nil); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("attach: %v", err)

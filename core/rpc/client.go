@@ -147,6 +147,11 @@ func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error)
 	return lease, err
 }
 
+// Away says that the node will be back soon: see Servers.
+func (c *Client) Away(ctx context.Context, id Identity) error {
+	return c.ask(ctx, methodAway, &id, &struct{}{})
+}
+
 // UpdateAllocs reports what became of allocs: see Servers.
 func (c *Client) UpdateAllocs(ctx context.Context, id Identity, reports []*model.AllocReport) (answer UpdateAnswer, err error) {
 	err = c.ask(ctx, methodUpdateAllocs, &updateMessage{ID: id, Reports: reports}, &answer)

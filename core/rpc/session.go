@@ -23,6 +23,9 @@ type Servers interface {
 	Register(ctx context.Context, node *model.Node) (Lease, error)
 	// Beat says that the node is alive. It is due before the lease ends.
 	Beat(ctx context.Context, id Identity) (Lease, error)
+	// Away says that the agent ends in good order and that the node's tasks go on: it
+	// will be back soon. The servers wait longer for it than for one that broke off.
+	Away(ctx context.Context, id Identity) error
 	// PutDriverSchemas brings bodies that a lease asked for: see Lease.Missing. One
 	// that no driver of the node publishes is refused.
 	PutDriverSchemas(ctx context.Context, id Identity, bodies [][]byte) error

@@ -19,6 +19,7 @@ const (
 	serviceName        = "drover.rpc.v1.Servers"
 	methodRegister     = "Register"
 	methodBeat         = "Beat"
+	methodAway         = "Away"
 	methodUpdateAllocs = "UpdateAllocs"
 	methodFetchAllocs  = "FetchAllocs"
 	methodAttach       = "Attach"
@@ -158,6 +159,9 @@ func service() *grpc.ServiceDesc {
 			unary(methodBeat, func(ctx context.Context, s Servers, id *Identity) (*Lease, error) {
 				lease, err := s.Beat(ctx, *id)
 				return &lease, err
+			}),
+			unary(methodAway, func(ctx context.Context, s Servers, id *Identity) (*struct{}, error) {
+				return &struct{}{}, s.Away(ctx, *id)
 			}),
 			unary(methodUpdateAllocs, func(ctx context.Context, s Servers, m *updateMessage) (*UpdateAnswer, error) {
 				answer, err := s.UpdateAllocs(ctx, m.ID, m.Reports)

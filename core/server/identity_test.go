@@ -5,6 +5,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,7 @@ func startOnce(t *testing.T, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := s.WaitLeader(ctx); err != nil {
-		t.Fatal(err)
+		return s.ID(), errors.Join(err, s.Close())
 	}
 	id := s.ID()
 	if err := s.Close(); err != nil {

@@ -75,6 +75,7 @@ type Server struct {
 	applier   *plan.Applier
 	dispatch  *dispatch.Dispatcher
 	controls  *control.Supervisor
+	ring      *keyring.Keyring
 	endpoint  *endpoint.Endpoint
 	files     *pluginfiles.Store // nil without a data directory
 	started   time.Time
@@ -106,7 +107,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, id: who.id, store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), failed: make(chan error, 1), workers: newPool(cfg.Workers)}
 	s.raft, err = consensus.Open(consensus.Config{
 		NodeID: who.id, DataDir: raftDir, Expected: who.known, Dev: cfg.Dev, Machine: fsm.New(s.store, cfg.Logger.Named("fsm")), Logger: cfg.Logger,
-		Fatal:             func(err error) { s.failed <- err },
+		Fatal:             s.fail,
 		SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.TrailingLogs,
 	})
 	if err != nil {
@@ -115,7 +116,7 @@ func New(cfg Config) (*Server, error) {
 	if err := who.keep(); err != nil {
 		return nil, errors.Join(err, s.raft.Close())
 	}
-	ring, err := keyring.Open(cfg.DataDir)
+	s.ring, err = keyring.Open(cfg.DataDir)
 	if err != nil {
 		return nil, errors.Join(err, s.raft.Close())
 	}
@@ -136,13 +137,13 @@ func New(cfg Config) (*Server, error) {
 			return endpoint.NodeEvals(v, n, trigger, now)
 		},
 		OpenVariable: func(v *state.View, row *model.Variable) (map[string]string, error) {
-			return ring.OpenRow(v.RootKeyByID(row.KeyID), row)
+			return s.ring.OpenRow(v.RootKeyByID(row.KeyID), row)
 		},
 	})
 	s.controls = control.NewSupervisor(s.store, s.raft, uuid.NewString, cfg.Logger.Named("control"))
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: raft{s.raft}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
-		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: ring,
+		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring,
 		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.files,
 	})
 	return s, nil
@@ -159,6 +160,10 @@ func (s *Server) Start() {
 
 // lead is what only the leader does. It returns when ctx ends and all of it has stopped.
 func (s *Server) lead(ctx context.Context) {
+	if err := s.ring.Check(s.store.View().RootKeys()); err != nil {
+		s.fail(err)
+		return
+	}
 	var term sync.WaitGroup
 	feeder := &worker.Feeder{Store: s.store, Broker: s.broker, Blocked: s.blocked}
 	if err := s.beginTerm(ctx); err != nil {
@@ -203,6 +208,14 @@ func (s *Server) Close() error {
 	return s.raft.Close()
 }
 
+// fail has the server closed; only the first reason is told.
+func (s *Server) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
+}
+
 // Failed gets an error when this server cannot go on: it must be closed.
 func (s *Server) Failed() <-chan error { return s.failed }
 
@@ -213,12 +226,15 @@ func (s *Server) WaitLeader(ctx context.Context) error {
 	case <-s.firstTerm:
 		return nil
 	case err := <-s.failed:
-		s.failed <- err // it stays so
+		s.fail(err) // it stays so
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("no server became the leader: %w", ctx.Err())
 	}
 }
+
+// ReadOnly returns why the server writes nothing at present, nil if it does.
+func (s *Server) ReadOnly() error { return s.raft.ReadOnly() }
 
 // Endpoint answers public requests.
 func (s *Server) Endpoint() *endpoint.Endpoint { return s.endpoint }

@@ -50,6 +50,9 @@ func (s *Server) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 	if err := s.raft.RestoreArchive(ctx, dir, r); err != nil {
 		return err
 	}
+	if err := s.ring.Check(s.store.View().RootKeys()); err != nil {
+		s.cfg.Logger.Error("the snapshot that was restored is of a server with another keyring.key: before the next start, put that file into the data directory", "error", err)
+	}
 	// The history goes on from the snapshot: what nodes saw after it is told apart by
 	// the new term.
 	if err := s.beginTerm(ctx); err != nil {

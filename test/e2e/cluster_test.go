@@ -30,7 +30,7 @@ func newMachines(t *testing.T, names ...string) *machines {
 	t.Cleanup(func() { <-slots })
 	w := newNetwork(t)
 	m := &machines{t: t, network: w, nodes: map[string]*agent{}}
-	m.server = w.machine("srv", "server {\n  enabled = true\n  bootstrap_expect = 1\n  plugin_registry = true\n}")
+	m.server = w.machine("srv", "server {\n  enabled = true\n  bootstrap_expect = 1\n  plugin_registry = true\n  heartbeat_grace = \"0s\"\n}")
 	for _, name := range names { // before there is a server
 		m.nodes[name] = w.machine(name, nodeOf(m.server))
 		m.nodes[name].launch()

@@ -114,13 +114,14 @@ func (f *fleet) join(name string) {
 	f.nodes[name], f.links[name] = a, client
 }
 
+// leave ends a node that cannot say so: its connection breaks off first.
 func (f *fleet) leave(name string) {
 	f.t.Helper()
-	if err := f.nodes[name].Close(); err != nil {
-		f.t.Errorf("end node %s: %v", name, err)
-	}
 	if err := f.links[name].Close(); err != nil {
 		f.t.Errorf("close the connection of node %s: %v", name, err)
+	}
+	if err := f.nodes[name].Close(); err != nil {
+		f.t.Errorf("end node %s: %v", name, err)
 	}
 	delete(f.nodes, name)
 }

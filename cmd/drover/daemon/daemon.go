@@ -27,6 +27,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/dispatch"
 	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/model"
@@ -183,6 +184,10 @@ func (d *Daemon) awaitNode(ctx context.Context) error {
 	if d.node == nil || d.server == nil {
 		return nil
 	}
+	if err := d.server.ReadOnly(); err != nil {
+		d.log.Error("the agent is read-only: nothing is placed, changed or registered", "error", err)
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
 	select {
@@ -226,7 +231,7 @@ func (d *Daemon) serverConfig() server.Config {
 		Jobs:              endpoint.JobLimits{DefaultPriority: c.JobDefaultPriority, MaxPriority: c.JobMaxPriority, MaxCount: c.JobMaxCount, MaxSource: source},
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), TrailingLogs: uint64(c.RaftTrailingLogs),
 		PluginRegistry: c.PluginRegistry, LocalNode: d.localNode, Logger: d.log,
-		HeartbeatTTL: config.Duration(c.MinHeartbeatTTL, 0), HeartbeatGrace: config.Duration(c.HeartbeatGrace, 0),
+		HeartbeatTTL: config.Duration(c.MinHeartbeatTTL, 0), HeartbeatGrace: config.Duration(c.HeartbeatGrace, dispatch.DefaultGrace),
 	}
 }
 

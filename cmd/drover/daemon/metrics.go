@@ -180,9 +180,12 @@ func gaugesOf(labels map[string]string, values map[string]float64) []telemetry.S
 func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 	broker, blocked, _, rows := d.server.Stats()
 	raft := d.server.Raft()
-	leads := 0.0
+	leads, readOnly := 0.0, 0.0
 	if raft.IsLeader() {
 		leads = 1
+	}
+	if raft.ReadOnly() != nil {
+		readOnly = 1
 	}
 	view := d.server.Endpoint().Store.View()
 	values := map[string]float64{
@@ -193,6 +196,7 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 		"nomad.nomad.blocked_evals.total_blocked": float64(blocked),
 		"nomad.nomad.autopilot.healthy":           leads,
 		"nomad.nomad.autopilot.failure_tolerance": 0,
+		"nomad.nomad.read_only":                   readOnly, // the disk is full
 		"nomad.raft.appliedIndex":                 float64(raft.AppliedIndex()),
 		"nomad.raft.lastIndex":                    float64(raft.LastIndex()),
 		"nomad.state.latestIndex":                 float64(view.Index()),

@@ -159,6 +159,9 @@ func (d *Daemon) Health() *api.AgentHealth {
 		if !out.Server.Ok {
 			out.Server.Message = "No cluster leader"
 		}
+		if err := d.server.ReadOnly(); err != nil {
+			out.Server = &api.HealthStatus{Message: "read-only: " + err.Error()}
+		}
 	}
 	if d.node != nil {
 		out.Client = nodeHealth(d.node)
@@ -169,6 +172,8 @@ func (d *Daemon) Health() *api.AgentHealth {
 func nodeHealth(node *agent.Agent) *api.HealthStatus {
 	session := node.Session()
 	switch {
+	case session.Heard.IsZero() && session.Lost != nil:
+		return &api.HealthStatus{Message: "the node has not registered yet: " + session.Lost.Error()}
 	case session.Heard.IsZero():
 		return &api.HealthStatus{Message: "the node has not registered yet"}
 	case session.Lost != nil: // tasks go on; to start the agent again would not help

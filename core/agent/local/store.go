@@ -56,7 +56,7 @@ const reserve = 32 << 20
 // Open opens or makes the store in a directory of its own.
 func Open(dir string, logger hclog.Logger) (*Store, error) {
 	space := durable.New(dir, reserve)
-	if err := space.Check(); err != nil {
+	if err := space.CheckOpen(dir, durable.ProfileDev); err != nil {
 		return nil, err
 	}
 	db, err := badger.Open(durable.Options(dir, durable.ProfileDev, logger))

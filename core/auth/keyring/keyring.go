@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"sync"
@@ -44,19 +45,27 @@ type Keyring struct {
 
 	mu     sync.Mutex
 	opened map[string]cipher.AEAD // by KeyID
+	fresh  []byte                 // the secret, while it is in no file yet
 }
 
-// Open reads the key file of a server's directory, or makes it. With dir empty
-// the key lives as long as the process, as everything of such a server does.
+// Open reads the key file of a server's directory, or makes up a key, which Check
+// writes. With dir empty the key lives as long as the process, as everything of such
+// a server does.
 func Open(dir string) (*Keyring, error) {
 	k := &Keyring{opened: map[string]cipher.AEAD{}, path: FileName}
-	secret := make([]byte, keyBytes)
-	rand.Read(secret)
+	var secret []byte
 	if dir != "" {
 		k.path = filepath.Join(dir, FileName)
 		var err error
-		if secret, err = readOrWrite(k.path, secret); err != nil {
+		if secret, err = read(k.path); err != nil {
 			return nil, err
+		}
+	}
+	if secret == nil {
+		secret = make([]byte, keyBytes)
+		rand.Read(secret)
+		if dir != "" {
+			k.fresh = secret
 		}
 	}
 	var err error
@@ -64,26 +73,47 @@ func Open(dir string) (*Keyring, error) {
 	return k, err
 }
 
-// readOrWrite returns what the file holds, or writes fresh into a new one.
-func readOrWrite(path string, fresh []byte) ([]byte, error) {
+// read returns what the file holds, nil if there is none.
+func read(path string) ([]byte, error) {
 	have, err := os.ReadFile(path)
-	if err == nil {
-		if len(have) != keyBytes {
-			return nil, errdefs.InvalidArgumentf("%s holds %d bytes, not a key of %d; restore it from a backup, without it no variable can be read", path, len(have), keyBytes)
-		}
-		return have, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("read the key of the keyring: %w", err)
+	case len(have) != keyBytes:
+		return nil, errdefs.FailedPreconditionf("%s holds %d bytes, not a key of %d; restore it from a backup, without it no variable can be read", path, len(have), keyBytes)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the keyring: %w", err)
+	return have, nil
+}
+
+// Check says whether the file is the one that sealed the root keys of the state. It
+// is called before the first of them is made. A missing file is written only if there
+// is nothing yet that it could have sealed: a key that was made up in its place would
+// hide that every variable is lost without the right one.
+func (k *Keyring) Check(roots iter.Seq[*model.RootKey]) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for root := range roots {
+		if k.fresh != nil {
+			return errdefs.FailedPreconditionf("%s is missing, and the variables of this cluster cannot be read without it: restore it from a backup of this server's data directory", k.path)
+		}
+		if _, err := k.unseal(root, root.Sealed, "aes "); err != nil {
+			return err
+		}
+	}
+	if k.fresh == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(k.path), 0o700); err != nil {
+		return fmt.Errorf("make the folder of the keyring: %w", err)
 	}
 	// A key that a power cut loses would lose every variable.
-	if err := durable.WriteFile(path, fresh, 0o600); err != nil {
-		return nil, fmt.Errorf("write the key of the keyring: %w", err)
+	if err := durable.WriteFile(k.path, k.fresh, 0o600); err != nil {
+		return fmt.Errorf("write the key of the keyring: %w", err)
 	}
-	return fresh, nil
+	k.fresh = nil
+	return nil
 }
 
 func newAEAD(secret []byte) (cipher.AEAD, error) {
@@ -144,7 +174,7 @@ func (k *Keyring) SigningKey(root *model.RootKey) (*rsa.PrivateKey, error) {
 func (k *Keyring) unseal(root *model.RootKey, sealed []byte, purpose string) ([]byte, error) {
 	plain, err := k.file.Open(nil, nil, sealed, []byte(purpose+root.KeyID))
 	if err != nil {
-		return nil, errdefs.FailedPreconditionf("the root key %s was sealed with another key than that of %s; restore the file of the server that made it", root.KeyID, k.path)
+		return nil, errdefs.FailedPreconditionf("the root key %s was sealed with another key than that of %s; restore the file of the server that made it, without it no variable can be read", root.KeyID, k.path)
 	}
 	return plain, nil
 }

@@ -14,6 +14,8 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +28,9 @@ func open(t *testing.T, dir string) *keyring.Keyring {
 	t.Helper()
 	k, err := keyring.Open(dir)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Check(slices.Values([]*model.RootKey(nil))); err != nil {
 		t.Fatal(err)
 	}
 	return k
@@ -97,8 +102,51 @@ func TestTheKeyFileIsForItsOwnerOnlyAndADamagedOneIsRefused(t *testing.T) {
 	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keyring.Open(dir); !errdefs.IsInvalidArgument(err) {
+	if _, err := keyring.Open(dir); !errdefs.IsFailedPrecondition(err) {
 		t.Fatalf("a damaged file was taken: %v", err)
+	}
+}
+
+func TestAMissingOrWrongKeyFileIsRefusedOnceItHasSealedSomething(t *testing.T) {
+	dir := t.TempDir()
+	roots := slices.Values([]*model.RootKey{open(t, dir).NewKey("k1", time.Now())})
+	file := filepath.Join(dir, keyring.FileName)
+	right, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func() error {
+		k, err := keyring.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Check(roots)
+	}
+	if err := check(); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := check(); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), file+" is missing") {
+			t.Errorf("without the file: %v", err)
+		}
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Fatal("another one was made in its place")
+		}
+	}
+	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), len(right)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := check(); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "restore the file") {
+		t.Errorf("with another file: %v", err)
+	}
+	if err := os.WriteFile(file, right, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := check(); err != nil {
+		t.Error(err)
 	}
 }
 

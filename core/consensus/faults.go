@@ -1,0 +1,121 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// faults stands between raft and its stores. raft panics where it cannot read an
+// entry that was committed or cannot keep its term, and tries on where a write has
+// failed, of which nobody knows afterwards what is on the disk. Here such an error is
+// told, and who has asked waits for ever: the server is closed meanwhile.
+type faults struct {
+	raft.LogStore
+	stable  raft.StableStore
+	fatal   func(error)
+	running atomic.Bool   // raft has started: before, errors are returned
+	forever chan struct{} // never closed but by tests
+}
+
+var (
+	_ raft.LogStore    = (*faults)(nil)
+	_ raft.StableStore = (*faults)(nil)
+)
+
+// broken tells an error of the disk and does not return once raft runs.
+func (f *faults) broken(what string, err error) error {
+	err = errdefs.Internalf("%s: the disk of the raft log has failed, so this server stops; see the kernel's log, and start it again when the disk is well: %w", what, err)
+	if f.running.Load() {
+		f.fatal(err)
+		<-f.forever
+	}
+	return err
+}
+
+// GetLog reads an entry.
+func (f *faults) GetLog(index uint64, log *raft.Log) error {
+	err := f.LogStore.GetLog(index, log)
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	}
+	return f.broken(fmt.Sprintf("read entry %d", index), err)
+}
+
+// StoreLog writes an entry.
+func (f *faults) StoreLog(log *raft.Log) error { return f.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs writes entries. A disk that is full is no fault: the write was refused as a
+// whole.
+func (f *faults) StoreLogs(logs []*raft.Log) error {
+	err := f.LogStore.StoreLogs(logs)
+	if err == nil || errors.Is(err, syscall.ENOSPC) || errdefs.IsResourceExhausted(err) {
+		return err
+	}
+	return f.broken("write to the raft log", err)
+}
+
+// Set keeps a value.
+func (f *faults) Set(key, value []byte) error {
+	if err := f.stable.Set(key, value); err != nil {
+		return f.broken("keep what this server has voted for", err)
+	}
+	return nil
+}
+
+// SetUint64 keeps a number.
+func (f *faults) SetUint64(key []byte, value uint64) error {
+	if err := f.stable.SetUint64(key, value); err != nil {
+		return f.broken("keep the term of this server", err)
+	}
+	return nil
+}
+
+// Get reads a value.
+func (f *faults) Get(key []byte) ([]byte, error) { return f.stable.Get(key) }
+
+// GetUint64 reads a number.
+func (f *faults) GetUint64(key []byte) (uint64, error) { return f.stable.GetUint64(key) }
+
+// gapless refuses snapshots that end before the log begins: what was between the two
+// would be missing without a word, or end raft with a panic.
+type gapless struct {
+	raft.SnapshotStore
+	first uint64 // of the log, when it was opened
+}
+
+// newGapless checks that there is a snapshot if the log does not begin at its
+// beginning.
+func newGapless(snapshots raft.SnapshotStore, log raft.LogStore, dir string) (*gapless, error) {
+	first, err := log.FirstIndex()
+	if err != nil {
+		return nil, fmt.Errorf("read where the raft log begins: %w", err)
+	}
+	list, err := snapshots.List()
+	if err != nil {
+		return nil, fmt.Errorf("list the snapshots in %s: %w", dir, err)
+	}
+	if first > 1 && len(list) == 0 {
+		return nil, errdefs.FailedPreconditionf("the raft log begins at index %d, and no snapshot in %s/snapshots holds what was before: they were removed or are damaged. "+
+			"Put them back from a backup, or start with an empty data directory and restore a snapshot", first, dir)
+	}
+	return &gapless{SnapshotStore: snapshots, first: first}, nil
+}
+
+// Open opens a snapshot.
+func (g *gapless) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := g.SnapshotStore.Open(id)
+	if err != nil || meta.Index+1 >= g.first {
+		return meta, r, err
+	}
+	return nil, nil, errors.Join(errdefs.FailedPreconditionf("the snapshot %s ends at index %d and the raft log begins at %d: what was between is missing", id, meta.Index, g.first), r.Close())
+}

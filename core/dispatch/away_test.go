@@ -1,0 +1,59 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-project/drover/core/dispatch"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+)
+
+func TestANodeThatSaidItWillBeBackIsWaitedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		status := func(id string) string {
+			synctest.Wait()
+			return s.store.View().NodeByID(id).Status
+		}
+		for _, id := range []string{"back", "gone", "broken"} {
+			s.register(t, id)
+			session, end := context.WithCancel(ctx)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = s.Attach(session, identity(id), nil, func(*rpc.Assignments) error { return nil })
+			}()
+			synctest.Wait()
+			if id != "broken" {
+				if err := s.Away(ctx, identity(id)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			end()
+			<-done
+		}
+		time.Sleep(10 * time.Second)
+		if status("broken") != model.NodeStatusDown || status("back") != model.NodeStatusReady || status("gone") != model.NodeStatusReady {
+			t.Errorf("after 10 s: broken is %s, back %s, gone %s", status("broken"), status("back"), status("gone"))
+		}
+		s.sleep(30 * time.Second) // the server was silent itself, which does not shorten the wait
+		time.Sleep(dispatch.AwayTTL - 45*time.Second)
+		s.register(t, "back")
+		if status("gone") != model.NodeStatusReady {
+			t.Error("it was not waited for")
+		}
+		time.Sleep(6 * time.Second)
+		if status("gone") != model.NodeStatusDown || status("back") != model.NodeStatusReady {
+			t.Errorf("in the end: gone is %s, back %s", status("gone"), status("back"))
+		}
+		time.Sleep(4 * time.Second)
+		if status("back") != model.NodeStatusDown { // its lease is an ordinary one again
+			t.Errorf("back is %s", status("back"))
+		}
+	})
+}

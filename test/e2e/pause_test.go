@@ -1,0 +1,98 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// The servers of these tests have no grace beyond a lease of 8 s.
+
+func TestAServerThatWasStoppedForLongerThanALeaseLosesNoNodeAndReplacesNothing(t *testing.T) {
+	m := newMachines(t, "one", "two")
+	m.server.run(strings.Replace(spreadJob, "count = 3", "count = 2", 1))
+	pids := m.pids(m.server.await("spread", "running", 2))
+	server := m.server.cmd.Process.Pid // nsenter has become the agent
+	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(25 * time.Second) // three leases: the time is what is tested
+	if err := syscall.Kill(server, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(15 * time.Second); time.Now().Before(until); time.Sleep(500 * time.Millisecond) {
+		nodes, _, err := m.server.Nodes(m.server.ctx(), nil)
+		if err != nil {
+			continue
+		}
+		for _, n := range nodes {
+			if n.Status != model.NodeStatusReady {
+				t.Fatalf("node %s is %s", n.Name, n.Status)
+			}
+		}
+	}
+	m.connected()
+	m.unharmed("spread", pids)
+}
+
+func TestANodeWhoseAgentIsStoppedAndStartedAgainKeepsItsTasks(t *testing.T) {
+	m := newMachines(t, "one", "two")
+	m.server.run(strings.Replace(spreadJob, "count = 3", "count = 2", 1))
+	pids := m.pids(m.server.await("spread", "running", 2))
+	m.nodes["one"].terminate()
+	time.Sleep(15 * time.Second) // nearly two leases: the time is what is tested
+	m.nodes["one"].launch()
+	m.connected()
+	m.ready("one", "two")
+	m.unharmed("spread", pids)
+}
+
+func TestOfTwoAgentsOnCopiesOfADataDirectoryOneIsTheNode(t *testing.T) {
+	m := newMachines(t, "one")
+	m.server.run(strings.Replace(spreadJob, "count = 3", "count = 1", 1))
+	pids := m.pids(m.server.await("spread", "running", 1))
+	twin := m.network.machine("twin", nodeOf(m.server))
+	if err := os.MkdirAll(twin.data, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	m.nodes["one"].kill() // its store must be at rest while it is copied
+	if out, err := exec.Command("cp", "-a", filepath.Join(m.nodes["one"].data, "client"), twin.data).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	m.nodes["one"].launch()
+	m.connected()
+	index := func() string {
+		self, err := m.server.AgentSelf(m.server.ctx())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return self.Stats["raft"]["last_log_index"]
+	}
+	twin.launch()
+	twin.eventually(20*time.Second, "the second agent is refused with a word", func() bool {
+		return strings.Contains(twin.log(), "another agent acts as node")
+	})
+	// What the first one's start had to say comes to an end; a fight over the node
+	// would not.
+	before, since := index(), time.Now()
+	m.server.eventually(time.Minute, "nothing is written for 5 s while one of them is refused", func() bool {
+		if now := index(); now != before {
+			before, since = now, time.Now()
+		}
+		return time.Since(since) > 5*time.Second
+	})
+	if !strings.Contains(twin.log()[len(twin.log())/2:], "another agent acts as node") {
+		t.Error("the second agent is not refused any more")
+	}
+	m.connected()
+	m.unharmed("spread", pids)
+}
