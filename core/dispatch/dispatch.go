@@ -71,7 +71,10 @@ type Dispatcher struct {
 	holders  map[string]holder    // by node id: the agent that is the node
 }
 
-var _ rpc.Servers = (*Dispatcher)(nil)
+var (
+	_ rpc.Servers    = (*Dispatcher)(nil)
+	_ rpc.Doorkeeper = (*Dispatcher)(nil)
+)
 
 // New returns a Dispatcher.
 func New(cfg Config) *Dispatcher {
@@ -135,6 +138,12 @@ func (d *Dispatcher) known(view *state.View, id rpc.Identity) (*model.Node, erro
 		return nil, err
 	}
 	return node, d.claim(id, d.cfg.Now())
+}
+
+// Identify tells whether id is that of a node: see rpc.Doorkeeper.
+func (d *Dispatcher) Identify(id rpc.Identity) error {
+	_, err := identify(d.cfg.Store.View(), id)
+	return err
 }
 
 // identify returns the node that id proves to be.
