@@ -82,7 +82,10 @@ type Dispatcher struct {
 	term     string               // that this server leads in; see Begin
 }
 
-var _ rpc.Servers = (*Dispatcher)(nil)
+var (
+	_ rpc.Servers    = (*Dispatcher)(nil)
+	_ rpc.Doorkeeper = (*Dispatcher)(nil)
+)
 
 // New returns a Dispatcher.
 func New(cfg Config) *Dispatcher {
@@ -147,6 +150,12 @@ func (d *Dispatcher) known(view *state.View, id rpc.Identity) (*model.Node, erro
 		return nil, err
 	}
 	return node, d.claim(id, d.cfg.Now())
+}
+
+// Identify tells whether id is that of a node: see rpc.Doorkeeper.
+func (d *Dispatcher) Identify(id rpc.Identity) error {
+	_, err := identify(d.cfg.Store.View(), id)
+	return err
 }
 
 // identify returns the node that id proves to be.

@@ -5,6 +5,8 @@ package dispatch
 
 import (
 	"context"
+	"errors"
+	"runtime/debug"
 	"time"
 
 	"github.com/drover-project/drover/core/fsm"
@@ -93,24 +95,44 @@ func (d *Dispatcher) gather(first *updateRequest) []*updateRequest {
 }
 
 // commit makes a Command of what is new in a batch, if anything is, and answers.
+// What one node reports and this server panics on is refused alone.
 func (d *Dispatcher) commit(ctx context.Context, batch []*updateRequest) {
+	answers, err := d.tryCommit(ctx, batch)
+	if errors.Is(err, fsm.ErrPanicked) && len(batch) > 1 {
+		for _, req := range batch {
+			d.commit(ctx, []*updateRequest{req})
+		}
+		return
+	}
+	for i, req := range batch {
+		req.done <- updateResult{answer: answers[i], err: err}
+	}
+}
+
+func (d *Dispatcher) tryCommit(ctx context.Context, batch []*updateRequest) (answers []rpc.UpdateAnswer, err error) {
+	answers = make([]rpc.UpdateAnswer, len(batch))
+	defer func() {
+		if p := recover(); p != nil {
+			d.logger.Error("a node's report of its allocs cannot be taken; this is a defect of drover", "node_id", batch[0].nodeID, "panic", p, "stack", string(debug.Stack()))
+			err = errdefs.Internalf("taking the report %w; see the server's log", fsm.ErrPanicked)
+		}
+	}()
 	view, now := d.cfg.Store.View(), d.cfg.Now()
 	cmd := &fsm.UpdateAllocsFromClient{At: now.UnixNano()}
-	answers := make([]rpc.UpdateAnswer, len(batch))
 	for i, req := range batch {
 		var news []*model.AllocReport
 		news, answers[i].Whole = newsOf(view, req)
 		cmd.Reports = append(cmd.Reports, news...)
 	}
-	index, err := view.Index(), error(nil)
+	index := view.Index()
 	if len(cmd.Reports) > 0 {
 		cmd.Evals = d.evalsFor(view, cmd.Reports, now)
 		index, err = d.propose(ctx, cmd)
 	}
-	for i, req := range batch {
+	for i := range answers {
 		answers[i].Index = index
-		req.done <- updateResult{answer: answers[i], err: err}
 	}
+	return answers, err
 }
 
 // newsOf leaves out what is not an alloc of the node and what is known already.

@@ -43,6 +43,9 @@ func (e *Endpoint) DispatchJob(ctx context.Context, req *api.JobDispatchRequest)
 	if err := e.checkDispatch(parent, req); err != nil {
 		return nil, err
 	}
+	if err := e.Jobs.checkCount(parent); err != nil {
+		return nil, err
+	}
 	if earlier := e.dispatched(req); earlier != nil {
 		return earlier, nil
 	}
@@ -159,6 +162,9 @@ func (e *Endpoint) ForcePeriodic(ctx context.Context, ns, jobID string) (*api.Ev
 		return nil, errdefs.FailedPreconditionf("can't force launch stopped job %q: register it again", jobID)
 	case !parent.IsPeriodicActive():
 		return nil, errdefs.FailedPreconditionf("can't force launch job %q: its periodic block is not enabled", jobID)
+	}
+	if err := e.Jobs.checkCount(parent); err != nil {
+		return nil, err
 	}
 	now := e.Now()
 	eval := e.newEval(parent, model.EvalTriggerPeriodicJob)

@@ -139,6 +139,9 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 		return nil, err
 	}
 	preserve(job, e.Store.View().JobByID(job.Namespace, job.ID), req)
+	if err := e.Jobs.checkCount(job); err != nil {
+		return nil, errdefs.New(errdefs.FailedPrecondition, err)
+	}
 	warnings = append(warnings, e.Jobs.keepSource(req)...)
 	out, err := e.register(ctx, job, model.EvalTriggerJobRegister, req)
 	if err != nil {
@@ -311,6 +314,9 @@ func (e *Endpoint) RevertJob(ctx context.Context, req *api.JobRevertRequest) (*a
 	job.Stop, job.Stable, job.VersionTag = false, false, nil
 	if err := e.admitByNamespace(job); err != nil {
 		return nil, err
+	}
+	if err := e.Jobs.checkCount(job); err != nil {
+		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}
 	sub := view.JobSubmission(req.Namespace, req.JobID, version)
 	return e.withWarnings(e.register(ctx, job, model.EvalTriggerJobRegister, &api.JobRegisterRequest{Submission: sub, EnforceIndex: true, JobModifyIndex: cur.JobModifyIndex}))(job)

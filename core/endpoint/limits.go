@@ -10,7 +10,6 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // JobLimits are what operators say about the jobs of a cluster. Zero values are
@@ -18,7 +17,7 @@ import (
 type JobLimits struct {
 	DefaultPriority int   // of jobs that name none; 50
 	MaxPriority     int   // 100
-	MaxCount        int   // allocs that a job may ask for in all its groups; no limit but the model's
+	MaxCount        int   // allocs that a job may ask for in all its groups; 50,000
 	MaxSource       int64 // bytes of a job file that is kept, variables included; 1 MiB
 }
 
@@ -44,18 +43,13 @@ func (l JobLimits) validate(job *model.Job) error {
 	return l.checkCount(job)
 }
 
+// checkCount is the limit of every path by which a count gets into state, whatever
+// it was checked under before.
 func (l JobLimits) checkCount(job *model.Job) error {
 	if l.MaxCount <= 0 {
-		return nil
+		return job.CheckCount(model.DefaultMaxCount)
 	}
-	total := 0
-	for _, tg := range job.TaskGroups {
-		total += tg.Count
-	}
-	if total > l.MaxCount {
-		return errdefs.InvalidArgumentf("total count was greater than configured job_max_count: %d > %d", total, l.MaxCount)
-	}
-	return nil
+	return job.CheckCount(l.MaxCount)
 }
 
 // keepSource forgets a job file that is too large to be kept, and says so: the

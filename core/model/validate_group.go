@@ -15,12 +15,7 @@ import (
 func (tg *TaskGroup) validate(j *Job) ValidationError {
 	var p ValidationError
 	validateName(&p, "Task group", tg.Name)
-	if tg.Count < 0 {
-		p.addf("Task group count can't be negative")
-	}
-	if tg.Count > maxGroupCount {
-		p.addf("Task group count %d is over the limit of %d", tg.Count, maxGroupCount)
-	}
+	tg.validateCount(&p)
 	if len(tg.Tasks) == 0 {
 		p.addf("Missing tasks for task group")
 	}
@@ -41,6 +36,22 @@ func (tg *TaskGroup) validate(j *Job) ValidationError {
 	tg.validateScaling(&p)
 	tg.validateTasks(&p, j)
 	return p
+}
+
+// validateCount checks all numbers by which allocs are made.
+func (tg *TaskGroup) validateCount(p *ValidationError) {
+	if tg.Count < 0 {
+		p.addf("Task group count can't be negative")
+	}
+	if tg.Count > maxGroupCount {
+		p.addf("Task group count %d is over the limit of %d", tg.Count, maxGroupCount)
+	}
+	if u := tg.Update; u != nil && u.Canary > maxGroupCount {
+		p.addf("Canary count %d is over the limit of %d", u.Canary, maxGroupCount)
+	}
+	if s := tg.Scaling; s != nil && s.Max > maxGroupCount {
+		p.addf("Scaling policy invalid: maximum count %d is over the limit of %d", s.Max, maxGroupCount)
+	}
 }
 
 func validateName(p *ValidationError, what, name string) {

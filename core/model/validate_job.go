@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/cron"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Bounds on what a job may ask for.
@@ -17,6 +18,31 @@ const (
 	maxGroups        = 10_000
 	maxTasksPerGroup = 1_000
 )
+
+// DefaultMaxCount is how many allocs all groups of a job may ask for together,
+// unless operators say otherwise.
+const DefaultMaxCount = 50_000
+
+// CheckCount refuses, with an error of class InvalidArgument, a job that asks for more
+// allocs than a limit, or for more in a group than any job may. Groups of system jobs
+// run once on each node.
+func (j *Job) CheckCount(limit int) error {
+	if j.Type == JobTypeSystem || j.Type == JobTypeSysBatch {
+		return nil
+	}
+	total := 0
+	for _, tg := range j.TaskGroups {
+		var p ValidationError
+		if tg.validateCount(&p); len(p) > 0 {
+			return errdefs.InvalidArgumentf("Task group %s: %w", tg.Name, p[0])
+		}
+		total += tg.Count // there are no more than maxGroups of maxGroupCount
+	}
+	if total > limit {
+		return errdefs.InvalidArgumentf("total count was greater than configured job_max_count: %d > %d", total, limit)
+	}
+	return nil
+}
 
 // Validate returns all problems of the job as a ValidationError, or nil.
 func (j *Job) Validate() error { return j.ValidateUpTo(JobMaxPriority) }

@@ -5,6 +5,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"time"
@@ -29,7 +30,8 @@ func NoNulls(name string, v any) error {
 	return (&walk{}).of(name, v)
 }
 
-// Check refuses what NoNulls refuses and what is larger than the bounds.
+// Check refuses what NoNulls refuses, what is larger than the bounds, and numbers and
+// times that JSON cannot say: nobody could read the value back.
 func (b Bounds) Check(name string, v any) error {
 	return (&walk{bounds: &b}).of(name, v)
 }
@@ -67,7 +69,14 @@ func (w *walk) value(v reflect.Value) *flaw {
 		}
 		return w.value(v.Elem())
 	case reflect.Struct:
+		if v.Type() == timeType {
+			return w.time(v.Interface().(time.Time))
+		}
 		return w.fields(v)
+	case reflect.Float32, reflect.Float64:
+		if f := v.Float(); w.bounds != nil && (math.IsNaN(f) || math.IsInf(f, 0)) {
+			return &flaw{text: "is no number"}
+		}
 	case reflect.String:
 		return w.text(v.Len())
 	case reflect.Slice, reflect.Array:
@@ -78,11 +87,15 @@ func (w *walk) value(v reflect.Value) *flaw {
 	return nil
 }
 
+func (w *walk) time(t time.Time) *flaw {
+	if y := t.Year(); w.bounds != nil && (y < 0 || y > 9999) {
+		return &flaw{text: fmt.Sprintf("is in the year %d", y)}
+	}
+	return nil
+}
+
 func (w *walk) fields(v reflect.Value) *flaw {
 	t := v.Type()
-	if t == timeType {
-		return nil
-	}
 	for i := range v.NumField() {
 		if !t.Field(i).IsExported() {
 			continue
@@ -165,7 +178,7 @@ func CutText(s string, limit int) string {
 // plain reports whether values of a type hold no texts and no other values.
 func plain(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Interface, reflect.Struct, reflect.String, reflect.Slice, reflect.Array, reflect.Map:
+	case reflect.Pointer, reflect.Interface, reflect.Struct, reflect.String, reflect.Slice, reflect.Array, reflect.Map, reflect.Float32, reflect.Float64:
 		return false
 	}
 	return true

@@ -16,6 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -148,7 +150,7 @@ func connect(t *testing.T) (*fake, *rpc.Client, *rpc.Server) {
 		t.Fatal(err)
 	}
 	f := &fake{attached: make(chan rpc.Node, 1), pushes: make(chan *rpc.Assignments, 1)}
-	server := rpc.NewServer(f, nil)
+	server := rpc.NewServer(f, nil, hclog.NewNullLogger())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	client, err := rpc.Dial(l.Addr().String(), nil)

@@ -133,7 +133,7 @@ func (c *Client) ask(ctx context.Context, method string, request, reply any) err
 
 // Register registers the node: see Servers.
 func (c *Client) Register(ctx context.Context, node *model.Node) (lease Lease, err error) {
-	if err = c.ask(ctx, methodRegister, node, &lease); err == nil {
+	if err = c.ask(withIdentity(ctx, Identity{NodeID: node.ID, SecretID: node.SecretID}), methodRegister, node, &lease); err == nil {
 		c.learn(lease.Servers)
 	}
 	return lease, err
@@ -141,7 +141,7 @@ func (c *Client) Register(ctx context.Context, node *model.Node) (lease Lease, e
 
 // Beat renews the lease: see Servers.
 func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error) {
-	if err = c.ask(ctx, methodBeat, &id, &lease); err == nil {
+	if err = c.ask(withIdentity(ctx, id), methodBeat, &id, &lease); err == nil {
 		c.learn(lease.Servers)
 	}
 	return lease, err
@@ -154,14 +154,14 @@ func (c *Client) Away(ctx context.Context, id Identity) error {
 
 // UpdateAllocs reports what became of allocs: see Servers.
 func (c *Client) UpdateAllocs(ctx context.Context, id Identity, reports []*model.AllocReport) (answer UpdateAnswer, err error) {
-	err = c.ask(ctx, methodUpdateAllocs, &updateMessage{ID: id, Reports: reports}, &answer)
+	err = c.ask(withIdentity(ctx, id), methodUpdateAllocs, &updateMessage{ID: id, Reports: reports}, &answer)
 	return answer, err
 }
 
 // FetchAllocs returns allocs with their jobs: see Servers.
 func (c *Client) FetchAllocs(ctx context.Context, id Identity, allocIDs []string) ([]*model.Allocation, error) {
 	var reply fetchReply
-	if err := c.ask(ctx, methodFetchAllocs, &fetchMessage{ID: id, AllocIDs: allocIDs}, &reply); err != nil {
+	if err := c.ask(withIdentity(ctx, id), methodFetchAllocs, &fetchMessage{ID: id, AllocIDs: allocIDs}, &reply); err != nil {
 		return nil, err
 	}
 	return reply.unpack()
@@ -174,7 +174,7 @@ func (c *Client) stream(ctx context.Context, method string) (grpc.ClientStream, 
 
 // Attach is the session: see Servers.
 func (c *Client) Attach(ctx context.Context, id Identity, node Node, push func(*Assignments) error) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(withIdentity(ctx, id))
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer cancel()

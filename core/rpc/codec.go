@@ -14,7 +14,19 @@ import (
 
 // wireCodec is how messages become bytes: MessagePack, fields by name, so that
 // servers and nodes of neighbouring versions understand each other.
-type wireCodec struct{ handle *codec.MsgpackHandle }
+type wireCodec struct {
+	handle *codec.MsgpackHandle
+	limits *limits // of messages that are not bounded themselves; nil: none
+}
+
+// bounded is what a message is to be decoded into, within limits of its own. err
+// says why it could not be: gRPC would make an internal error of what the codec
+// returns.
+type bounded struct {
+	into   any
+	limits limits
+	err    error
+}
 
 func newWireCodec() wireCodec {
 	h := &codec.MsgpackHandle{WriteExt: true}
@@ -23,6 +35,13 @@ func newWireCodec() wireCodec {
 	h.SliceType = reflect.TypeFor[[]any]()
 	h.TypeInfos = codec.NewTypeInfos([]string{"wire"}) // json tags hide fields that a node needs
 	return wireCodec{handle: h}
+}
+
+// serverCodec is the codec of who reads what strangers send.
+func serverCodec() wireCodec {
+	c := newWireCodec()
+	c.limits = &knownLimits
+	return c
 }
 
 func (wireCodec) Name() string { return "drover-msgpack" }
@@ -37,7 +56,20 @@ func (c wireCodec) Marshal(v any) ([]byte, error) {
 
 // Unmarshal refuses what it cannot read with an error, whatever it is: the bytes
 // come from another machine.
-func (c wireCodec) Unmarshal(data []byte, v any) (err error) {
+func (c wireCodec) Unmarshal(data []byte, v any) error {
+	if b, ok := v.(*bounded); ok {
+		b.err = c.decode(data, b.into, &b.limits)
+		return nil
+	}
+	return c.decode(data, v, c.limits)
+}
+
+func (c wireCodec) decode(data []byte, v any, limits *limits) (err error) {
+	if limits != nil {
+		if err := limits.check(data); err != nil {
+			return fmt.Errorf("decode %T: %w", v, err)
+		}
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = errdefs.InvalidArgumentf("decode %T: %v", v, r)

@@ -36,9 +36,7 @@ const (
 )
 
 func httpStream() grpc.StreamDesc {
-	return grpc.StreamDesc{StreamName: methodHTTP, ServerStreams: true, ClientStreams: true, Handler: func(s any, stream grpc.ServerStream) error {
-		return errdefs.ToGRPC(s.(*Server).http.serve(stream))
-	}}
+	return bothWays(methodHTTP, func(s *Server, stream grpc.ServerStream) error { return s.http.serve(stream) })
 }
 
 // HTTP is the listener whose connections are those that nodes open with DialHTTP.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -195,7 +197,7 @@ func TestANodeGoesOnWithTheNextServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		addresses[i], fakes[i] = l.Addr().String(), &fake{}
-		servers[i] = rpc.NewServer(fakes[i], nil)
+		servers[i] = rpc.NewServer(fakes[i], nil, hclog.NewNullLogger())
 		go func() { _ = servers[i].Serve(l) }() // Close ends it
 		defer servers[i].Close()
 	}

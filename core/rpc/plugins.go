@@ -51,20 +51,20 @@ func pluginsMethod() grpc.MethodDesc {
 }
 
 func pluginFileStream() grpc.StreamDesc {
-	return grpc.StreamDesc{StreamName: methodPluginFile, ServerStreams: true, Handler: func(s any, stream grpc.ServerStream) error {
+	return bothWays(methodPluginFile, func(s *Server, stream grpc.ServerStream) error {
 		var m pluginFileMessage
 		if err := stream.RecvMsg(&m); err != nil {
 			return err
 		}
-		return errdefs.ToGRPC(s.(*Server).servers.PluginFile(stream.Context(), m.ID, m.Digest, func(data []byte) error {
+		return s.servers.PluginFile(stream.Context(), m.ID, m.Digest, func(data []byte) error {
 			return stream.SendMsg(&filePiece{Data: data})
-		}))
-	}}
+		})
+	})
 }
 
 // Plugins asks what the registry wants of the node: see Servers.
 func (c *Client) Plugins(ctx context.Context, id Identity) (answer PluginAnswer, err error) {
-	err = c.ask(ctx, methodPlugins, &id, &answer)
+	err = c.ask(withIdentity(ctx, id), methodPlugins, &id, &answer)
 	return answer, err
 }
 
@@ -72,7 +72,7 @@ func (c *Client) Plugins(ctx context.Context, id Identity) (answer PluginAnswer,
 func (c *Client) PluginFile(ctx context.Context, id Identity, digest string, take func([]byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // frees the stream if take fails
-	stream, err := c.stream(ctx, methodPluginFile)
+	stream, err := c.stream(withIdentity(ctx, id), methodPluginFile)
 	if err != nil {
 		return brokenFile(err)
 	}

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"sync"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -25,22 +27,27 @@ type Server struct {
 	servers Servers
 	grpc    *grpc.Server
 	http    *HTTPListener
+	logger  hclog.Logger
+	door    door
 
 	mu    sync.Mutex
 	calls map[string]*remoteCall // that wait for the node to answer, by id
 }
 
-// NewServer returns a server in front of servers. A nil config means no TLS.
-func NewServer(servers Servers, config *tls.Config) *Server {
+// NewServer returns a server in front of servers, which should be a Doorkeeper. A nil
+// config means no TLS.
+func NewServer(servers Servers, config *tls.Config, logger hclog.Logger) *Server {
 	secure := insecure.NewCredentials()
 	if config != nil {
 		secure = credentials.NewTLS(config)
 	}
-	s := &Server{servers: servers, http: NewHTTPListener(), calls: map[string]*remoteCall{}}
+	s := &Server{servers: servers, http: NewHTTPListener(), logger: logger.Named("rpc"), calls: map[string]*remoteCall{}}
+	s.door.keeper, _ = servers.(Doorkeeper)
 	s.grpc = grpc.NewServer(
 		grpc.Creds(secure),
-		grpc.ForceServerCodec(newWireCodec()),
-		grpc.MaxRecvMsgSize(largestMessage),
+		grpc.ForceServerCodec(serverCodec()),
+		grpc.InTapHandle(s.door.enter),
+		grpc.MaxRecvMsgSize(largestRequest),
 		grpc.MaxSendMsgSize(largestMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: aliveEvery, Timeout: aliveWithin}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: aliveEvery / 2, PermitWithoutStream: true}),
@@ -55,6 +62,17 @@ func (s *Server) Serve(l net.Listener) error {
 		return fmt.Errorf("serve nodes at %s: %w", l.Addr(), err)
 	}
 	return nil
+}
+
+// survive runs what a call asks for. A panic fails the call alone.
+func (s *Server) survive(call string, do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.logger.Error("a call of a node panicked; this is a defect of drover", "call", call, "panic", p, "stack", string(debug.Stack()))
+			err = errdefs.Internalf("the call %s panicked; see the server's log", call)
+		}
+	}()
+	return do()
 }
 
 // Close ends all sessions and calls.
@@ -91,6 +109,7 @@ func (n *remoteNode) send(m *toNode) error {
 
 // remoteCall is a call that a node is to answer.
 type remoteCall struct {
+	server *Server
 	ctx    context.Context
 	in     <-chan []byte
 	result chan error // of size 1
@@ -104,7 +123,7 @@ type remoteCall struct {
 func (n *remoteNode) Call(ctx context.Context, call Call, in <-chan []byte, send func([]byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &remoteCall{ctx: ctx, in: in, send: send, result: make(chan error, 1)}
+	c := &remoteCall{server: n.server, ctx: ctx, in: in, send: send, result: make(chan error, 1)}
 	id := rand.Text()
 	n.server.mu.Lock()
 	n.server.calls[id] = c
@@ -165,7 +184,9 @@ func (s *Server) answer(stream grpc.ServerStream) error {
 // run moves input and output until the call ends on either side.
 func (c *remoteCall) run(stream grpc.ServerStream) error {
 	ended := make(chan error, 1)
-	go func() { ended <- c.receive(stream) }()
+	go func() {
+		ended <- c.server.survive(methodAnswer, func() error { return c.receive(stream) })
+	}()
 	if c.in != nil {
 		go c.feed(stream)
 	}

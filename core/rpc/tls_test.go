@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/internal/testkit"
@@ -25,7 +27,7 @@ func serveTLS(t *testing.T, m rpc.TLS) (*fake, string) {
 		t.Fatal(err)
 	}
 	f := &fake{}
-	server := rpc.NewServer(f, config)
+	server := rpc.NewServer(f, config, hclog.NewNullLogger())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	t.Cleanup(func() {

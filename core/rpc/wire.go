@@ -27,8 +27,9 @@ const (
 )
 
 const (
-	// largestMessage bounds what either side reads at once.
+	// largestMessage bounds what a node reads at once, largestRequest what a server does.
 	largestMessage = 64 << 20
+	largestRequest = 16 << 20
 	// aliveEvery and aliveWithin say when a silent connection is taken for dead.
 	aliveEvery  = 10 * time.Second
 	aliveWithin = 5 * time.Second
@@ -133,17 +134,34 @@ func unary[Request, Reply any](name string, do func(context.Context, Servers, *R
 	return grpc.MethodDesc{
 		MethodName: name,
 		Handler: func(server any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			request := new(Request)
-			if err := decode(request); err != nil {
+			request, s := new(Request), server.(*Server)
+			limit := knownLimits
+			if isStranger(ctx) {
+				limit = strangerLimits
+			}
+			message := &bounded{into: request, limits: limit}
+			if err := errors.Join(decode(message), message.err); err != nil {
 				return nil, errdefs.ToGRPC(err)
 			}
-			reply, err := do(ctx, server.(*Server).servers, request)
+			var reply *Reply
+			err := s.survive(name, func() (err error) {
+				reply, err = do(ctx, s.servers, request)
+				return err
+			})
 			if err != nil {
 				return nil, errdefs.ToGRPC(err)
 			}
 			return reply, nil
 		},
 	}
+}
+
+// bothWays describes a stream of messages in both directions.
+func bothWays(name string, do func(*Server, grpc.ServerStream) error) grpc.StreamDesc {
+	return grpc.StreamDesc{StreamName: name, ServerStreams: true, ClientStreams: true, Handler: func(server any, stream grpc.ServerStream) error {
+		s := server.(*Server)
+		return errdefs.ToGRPC(s.survive(name, func() error { return do(s, stream) }))
+	}}
 }
 
 // service describes what a Server serves.
@@ -176,12 +194,8 @@ func service() *grpc.ServiceDesc {
 			pluginsMethod(),
 		},
 		Streams: []grpc.StreamDesc{
-			{StreamName: methodAttach, ServerStreams: true, ClientStreams: true, Handler: func(s any, stream grpc.ServerStream) error {
-				return errdefs.ToGRPC(s.(*Server).attach(stream))
-			}},
-			{StreamName: methodAnswer, ServerStreams: true, ClientStreams: true, Handler: func(s any, stream grpc.ServerStream) error {
-				return errdefs.ToGRPC(s.(*Server).answer(stream))
-			}},
+			bothWays(methodAttach, (*Server).attach),
+			bothWays(methodAnswer, (*Server).answer),
 			pluginFileStream(),
 			httpStream(),
 		},

@@ -14,6 +14,9 @@ import (
 // DescBlocked says why a blocked evaluation exists.
 const DescBlocked = "created to place remaining allocations"
 
+// DescTooMany says why a job that is placed all at once is not placed.
+const DescTooMany = "job is to be placed all at once and lacks more allocations than one plan may have"
+
 // process is one call of Process.
 type process struct {
 	view    View
@@ -51,12 +54,35 @@ func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Ou
 	}
 	p.cluster = newCluster(view, p.job)
 	res := p.reconcile()
+	if p.plan.AllAtOnce && len(res.Deferred) > 0 {
+		return p.tooMany()
+	}
 	p.updates = res.Updates
 	p.apply(res)
 	p.place(res.Place)
+	p.later(res.Deferred)
 	p.awaitFirst()
 	p.finish(res)
 	return p.out
+}
+
+// later has another evaluation place what is too much for this one. What waits for
+// room already comes with the evaluation that waits.
+func (p *process) later(deferred map[string]int) {
+	more := false
+	for group, n := range deferred {
+		p.out.QueuedAllocations[group] += n
+		if failed := p.out.FailedTGAllocs[group]; failed != nil {
+			failed.CoalescedFailures += n
+		} else {
+			more = true
+		}
+	}
+	if more {
+		e := p.nextEval(model.EvalTriggerQueuedAllocs, DescBlocked)
+		e.ID, e.Status = p.ids.NewID(), model.EvalStatusPending
+		p.out.FollowUps = append(p.out.FollowUps, e)
+	}
 }
 
 func (p *process) system() bool {
@@ -184,6 +210,15 @@ func (p *process) mustBlock() bool {
 		}
 	}
 	return false
+}
+
+// tooMany ends the evaluation of what does not fit into one plan.
+func (p *process) tooMany() *Outcome {
+	e := p.eval.Copy()
+	e.Status, e.StatusDescription = model.EvalStatusFailed, DescTooMany
+	e.SnapshotIndex, e.ModifyTime = p.view.Index(), p.now.UnixNano()
+	p.out.Eval = e
+	return p.out
 }
 
 // block says which nodes could make the evaluation succeed.

@@ -57,7 +57,9 @@ func StartIn(t *testing.T, dir string) *Cluster {
 func StartWith(t *testing.T, cfg server.Config) *Cluster {
 	t.Helper()
 	cfg.Dev, cfg.Region, cfg.Datacenter, cfg.Address = true, "global", "dc1", "127.0.0.1:4647"
-	cfg.Logger = hclog.NewNullLogger()
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
 	if cfg.Workers == 0 {
 		cfg.Workers = 2
 	}
@@ -102,7 +104,7 @@ func (c *Cluster) serveSessions() {
 		c.t.Fatal(err)
 	}
 	c.sessions = l.Addr().String()
-	srv := rpc.NewServer(c.Server.Sessions(), nil)
+	srv := rpc.NewServer(c.Server.Sessions(), nil, hclog.NewNullLogger())
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	c.t.Cleanup(func() {

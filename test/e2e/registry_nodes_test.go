@@ -61,7 +61,7 @@ func newFleet(t *testing.T, names ...string) *fleet {
 		t.Fatal(err)
 	}
 	f.addr = l.Addr().String()
-	sessions := rpc.NewServer(f.Server.Sessions(), nil)
+	sessions := rpc.NewServer(f.Server.Sessions(), nil, hclog.NewNullLogger())
 	go func() { _ = sessions.Serve(l) }() // Close ends it
 	t.Cleanup(sessions.Close)
 	f.watch()

@@ -82,7 +82,7 @@ func (d *Daemon) serveNodes() error {
 			return err
 		}
 	}
-	d.sessions = rpc.NewServer(d.server.Sessions(), secure)
+	d.sessions = rpc.NewServer(d.server.Sessions(), secure, d.log)
 	d.work.Go(func() {
 		if err := d.sessions.Serve(d.rpc); err != nil {
 			d.log.Error("nodes of other machines are not served any more", "error", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Run sends until ctx ends; what still waits then is tried once more, briefly.
@@ -128,6 +129,9 @@ func (b *Buffer) take(all bool) (batch []*model.AllocReport, done bool) {
 	}
 	b.sending = map[string]entry{}
 	for id, e := range b.waiting {
+		if len(batch) == b.most {
+			break // the next tick sends the rest
+		}
 		if e.quiet && time.Since(e.since) < Quiet {
 			continue
 		}
@@ -150,6 +154,7 @@ func (b *Buffer) deliver(ctx context.Context, batch []*model.AllocReport) error 
 	defer b.mu.Unlock()
 	sent := b.sending // without what was forgotten meanwhile
 	b.sending = nil
+	b.adapt(len(batch), err)
 	if err != nil {
 		for _, e := range sent {
 			b.putBack(e)
@@ -166,6 +171,17 @@ func (b *Buffer) deliver(ctx context.Context, batch []*model.AllocReport) error 
 		}
 	}
 	return nil
+}
+
+// adapt has smaller batches sent after one that servers do not take for what it is,
+// so that one report that is too large or wrong does not hold up all others.
+func (b *Buffer) adapt(size int, err error) {
+	switch {
+	case errdefs.IsResourceExhausted(err) || errdefs.IsInvalidArgument(err):
+		b.most = max(size/2, 1)
+	case err == nil:
+		b.most = min(2*b.most, maxBatch)
+	}
 }
 
 // putBack has an update wait again where nothing newer does.

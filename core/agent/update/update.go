@@ -32,6 +32,9 @@ const (
 // maxPause is the most ticks that pass between two tries while sending fails.
 const maxPause = 25
 
+// maxBatch is the most reports that are sent at once.
+const maxBatch = 4096
+
 // sendTimeout ends a send that the server does not answer.
 const sendTimeout = 30 * time.Second
 
@@ -56,6 +59,7 @@ type Buffer struct {
 	sending map[string]entry // the batch that is under way
 	acked   map[string]*model.Allocation
 	told    map[string]uint64 // digests of what servers know, of allocs that are not in acked
+	most    int               // reports that one batch may have now, 1 to maxBatch
 }
 
 type entry struct {
@@ -71,7 +75,7 @@ func New(send Send, logger hclog.Logger) *Buffer {
 	return &Buffer{
 		send: send, logger: logger,
 		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), again: make(chan struct{}, 1),
-		waiting: map[string]entry{}, acked: map[string]*model.Allocation{}, told: map[string]uint64{},
+		waiting: map[string]entry{}, acked: map[string]*model.Allocation{}, told: map[string]uint64{}, most: maxBatch,
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent/update"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 type server struct {
@@ -209,4 +210,35 @@ func TestWhatWaitsAtTheEndIsSent(t *testing.T) {
 	if len(s.sent()) != 1 {
 		t.Errorf("sent %d batches", len(s.sent()))
 	}
+}
+
+func TestAReportThatServersRefuseDoesNotHoldUpTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		taken := map[string]bool{}
+		b := update.New(func(_ context.Context, batch []*model.AllocReport) ([]string, error) {
+			for _, r := range batch {
+				if r.ID == "bad" {
+					return nil, errdefs.InvalidArgumentf("no")
+				}
+			}
+			for _, r := range batch {
+				taken[r.ID] = true
+			}
+			return nil, nil
+		}, hclog.NewNullLogger())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); b.Run(ctx) }()
+		b.Told(nil, true)
+		b.Put(alloc("bad", model.AllocClientStatusFailed, ""), true)
+		for i := range 20 {
+			b.Put(alloc(fmt.Sprint(i), model.AllocClientStatusFailed, ""), true)
+		}
+		after(10 * time.Minute)
+		cancel()
+		<-done
+		if len(taken) != 20 {
+			t.Errorf("%d of 20 reports came through", len(taken))
+		}
+	})
 }

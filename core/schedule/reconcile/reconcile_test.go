@@ -667,3 +667,15 @@ func TestALostAllocThatIsNotReplacedHoldsItsPlaceUntilSomebodyForcesIt(t *testin
 	a.DesiredTransition.ForceReschedule = &yes
 	expect(t, reconcile.Service(b.Input), "place j.g[0] v0")
 }
+
+func TestWhatIsMissingIsPlacedInPartsOfBoundedSize(t *testing.T) {
+	b := newBench("service", 1_000_000_000)
+	b.Job.TaskGroups = append(b.Job.TaskGroups, &model.TaskGroup{Name: "h", Count: 10})
+	r := reconcile.Service(b.Input)
+	if len(r.Place) != reconcile.MaxPlacements || r.Deferred["g"] != 1_000_000_000-reconcile.MaxPlacements || r.Deferred["h"] != 10 {
+		t.Errorf("%d are placed, %v later", len(r.Place), r.Deferred)
+	}
+	if r.Updates["g"].Place != 1_000_000_000 {
+		t.Errorf("the plan says %d", r.Updates["g"].Place)
+	}
+}

@@ -22,6 +22,10 @@ const (
 	DescDisconnected = "created for delayed disconnect timeout"
 )
 
+// MaxPlacements is how many missing allocs and canaries one reconciliation asks for.
+// A job in state may have any count: it was registered under other limits.
+const MaxPlacements = model.DefaultMaxCount
+
 // Input is everything that a reconciliation depends on.
 type Input struct {
 	Job        *model.Job // nil: purged
@@ -65,6 +69,7 @@ type FollowUp struct {
 // Result is what to do.
 type Result struct {
 	Place             []Placement
+	Deferred          map[string]int // by group: allocs that are missing and that another evaluation places
 	Stop              []Stop
 	Changed           []model.AllocChange // of allocs that go on
 	Deployment        *model.Deployment

@@ -17,13 +17,14 @@ type run struct {
 	fresh   bool              // current is new
 	used    bool              // something joins the fresh deployment
 	pending bool              // the current version is not rolled out yet
+	left    int               // of MaxPlacements
 
 	unchanged map[string]*unchanged // by group
 }
 
 // Service reconciles a service or batch job.
 func Service(in Input) *Result {
-	r := &run{Input: in, res: &Result{Updates: map[string]*model.DesiredUpdates{}}}
+	r := &run{Input: in, left: MaxPlacements, res: &Result{Updates: map[string]*model.DesiredUpdates{}, Deferred: map[string]int{}}}
 	r.cancelOldDeployment()
 	if in.Job.Stopped() {
 		r.stopEverything()
@@ -160,14 +161,25 @@ func (r *run) missing(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 	if want <= 0 || canarying && r.hadOthers(tg, s) || r.halted() {
 		return 0
 	}
-	dep := r.join(tg)
-	r.res.Place = slices.Grow(r.res.Place, want)
-	for _, name := range s.freeNames(r.Job, want) {
+	dep, now := r.join(tg), r.spend(tg, want)
+	r.res.Place = slices.Grow(r.res.Place, now)
+	for _, name := range s.freeNames(r.Job, now) {
 		r.res.Place = append(r.res.Place, Placement{Job: r.Job, Group: tg, Name: name, Deployment: dep})
-		u.Place++
 	}
+	u.Place += uint64(want)
 	r.pending = true
 	return want
+}
+
+// spend returns how many of the allocs that a group lacks are placed now, and notes
+// the others.
+func (r *run) spend(tg *model.TaskGroup, want int) int {
+	now := min(want, r.left)
+	r.left -= now
+	if now < want {
+		r.res.Deferred[tg.Name] += want - now
+	}
+	return now
 }
 
 // hadOthers reports whether the group runs an older version beside the canaries.
@@ -208,7 +220,7 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 	if want <= 0 || r.halted() {
 		return true
 	}
-	for i := range want {
+	for i := range r.spend(tg, want) {
 		p := Placement{Job: r.Job, Group: tg, Canary: true, Deployment: r.join(tg)}
 		switch failed := i - len(s.movedCanaries); {
 		case failed < 0:

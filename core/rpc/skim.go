@@ -1,0 +1,117 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rpc
+
+import (
+	"encoding/binary"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// limits bound one message before anything is built of it: a byte of it can become
+// an object of a hundred.
+type limits struct {
+	bytes   int
+	objects int // maps and lists
+	values  int // of any kind
+}
+
+// knownLimits are for nodes that have proved who they are, strangerLimits for those
+// that register for the first time.
+var (
+	knownLimits    = limits{bytes: largestRequest, objects: 400_000, values: 2_000_000}
+	strangerLimits = limits{bytes: 5 << 20, objects: 50_000, values: 200_000}
+)
+
+// check refuses a message that is over the limits or no MessagePack.
+func (l limits) check(data []byte) error {
+	if len(data) > l.bytes {
+		return errdefs.ResourceExhaustedf("the message has %d bytes; at most %d are taken", len(data), l.bytes)
+	}
+	objects, values := 0, 0
+	for at := 0; at < len(data); {
+		size, holds := token(data[at:])
+		if size == 0 || size > len(data)-at || holds > len(data)-at-size {
+			return errdefs.InvalidArgumentf("the message breaks off at byte %d of %d", at, len(data))
+		}
+		if holds >= 0 {
+			objects++
+		}
+		if values++; values > l.values || objects > l.objects {
+			return errdefs.ResourceExhaustedf("the message holds more than %d objects or %d values", l.objects, l.values)
+		}
+		at += size
+	}
+	return nil
+}
+
+// token returns the bytes of the value that data begins with, 0 if it is none. Of a
+// map or a list these are the bytes of its head, and holds is how many values follow
+// in it; of others it is -1.
+func token(data []byte) (size, holds int) {
+	switch b := data[0]; {
+	case b <= 0x7f || b >= 0xe0: // a small number
+		return 1, -1
+	case b <= 0x8f:
+		return 1, 2 * int(b&0x0f)
+	case b <= 0x9f:
+		return 1, int(b & 0x0f)
+	case b <= 0xbf:
+		return 1 + int(b&0x1f), -1
+	}
+	switch data[0] {
+	case 0xc0, 0xc2, 0xc3: // nil, false, true
+		return 1, -1
+	case 0xc4, 0xd9:
+		return counted(data, 1, 0), -1
+	case 0xc5, 0xda:
+		return counted(data, 2, 0), -1
+	case 0xc6, 0xdb:
+		return counted(data, 4, 0), -1
+	case 0xc7, 0xc8, 0xc9: // extensions, with a byte of kind
+		return counted(data, 1<<(data[0]-0xc7), 1), -1
+	case 0xcc, 0xd0:
+		return 2, -1
+	case 0xcd, 0xd1:
+		return 3, -1
+	case 0xca, 0xce, 0xd2:
+		return 5, -1
+	case 0xcb, 0xcf, 0xd3:
+		return 9, -1
+	case 0xd4, 0xd5, 0xd6, 0xd7, 0xd8:
+		return 2 + 1<<(data[0]-0xd4), -1
+	case 0xdc, 0xdd:
+		return head(data, 2<<(data[0]-0xdc), 1)
+	case 0xde, 0xdf:
+		return head(data, 2<<(data[0]-0xde), 2)
+	}
+	return 0, -1
+}
+
+// counted is the size of a text whose length has so many bytes.
+func counted(data []byte, width, more int) int {
+	n, ok := number(data, width)
+	if !ok {
+		return 0
+	}
+	return 1 + width + more + n
+}
+
+// head is a list (each 1) or a map (each 2) whose length has so many bytes.
+func head(data []byte, width, each int) (size, holds int) {
+	n, ok := number(data, width)
+	if !ok {
+		return 0, -1
+	}
+	return 1 + width, each * n
+}
+
+func number(data []byte, width int) (int, bool) {
+	if len(data) < 1+width {
+		return 0, false
+	}
+	var whole [8]byte
+	copy(whole[8-width:], data[1:1+width])
+	return int(binary.BigEndian.Uint64(whole[:])), true
+}
