@@ -88,6 +88,7 @@ func TestTheOperatorSaysWhichNamespacesTasksShareThatSayNothing(t *testing.T) {
 	if got := shares("ipc", look("", "")); got != "ipc" {
 		t.Errorf("with default_ipc_mode = host a task shares %q", got)
 	}
+	c.configure(map[string]any{"default_ipc_mode": "host", "allowed_modes": map[string]any{"pid": []any{"host"}}})
 	if got := shares("own", look("host", "private")); got != "pid" {
 		t.Errorf("a task that says otherwise shares %q", got)
 	}

@@ -140,6 +140,7 @@ func TestACommandMayBeProcessOne(t *testing.T) {
 	// What cannot be carried out is refused, and what does not exist is named.
 	bad := first("true")
 	bad["pid_mode"] = "host"
+	c.configure(hostModes)
 	if _, _, err := c.StartTask(c.ctx, c.task("bad", bad)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "config.init") {
 		t.Errorf("in the machine's namespace: %v", err)
 	}
@@ -150,8 +151,63 @@ func TestACommandMayBeProcessOne(t *testing.T) {
 	}
 }
 
-func TestHostModesShareTheMachinesNamespaces(t *testing.T) {
+// hostModes allows what the machine's processes and memory can be seen by.
+var hostModes = map[string]any{"allowed_modes": map[string]any{"pid": []any{"host"}, "ipc": []any{"host"}}}
+
+func TestHostModesThatTheOperatorDoesNotAllowAreRefused(t *testing.T) {
 	c := newCell(t, nil)
+	for _, mode := range []string{"pid_mode", "ipc_mode"} {
+		config := sh("true")
+		config[mode] = "host"
+		if _, _, err := c.StartTask(c.ctx, c.task(mode, config)); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "allowed_modes") {
+			t.Errorf("%s = host: class %s, %v", mode, errdefs.ClassOf(err), err)
+		}
+	}
+	c.configure(map[string]any{"allowed_modes": map[string]any{"pid": []any{"host"}}})
+	config := sh("true")
+	config["pid_mode"] = "host"
+	if out, r := c.run(c.task("allowed", config)); !r.Successful() {
+		t.Errorf("a mode that is allowed: %+v, %q", r, out)
+	}
+	config["ipc_mode"] = "host"
+	if _, _, err := c.StartTask(c.ctx, c.task("other", config)); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("another mode than the one that is allowed: %v", err)
+	}
+	if err := c.SetConfig(c.ctx, []byte(`{"allowed_modes": {"pid": ["shared"]}}`)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "allowed_modes.pid") {
+		t.Errorf("a mode that there is not: %v", err)
+	}
+}
+
+func TestHostileATaskThatForksWithoutEndEndsAtItsLimitOfProcesses(t *testing.T) {
+	c := newCell(t, map[string]any{"pids_limit": 30})
+	task := c.task("bomb", sh("i=0; while [ $i -lt 200 ]; do sleep 600 & i=$((i+1)); done; wait"))
+	c.start(task)
+	c.eventually("forks fail", func() bool { return strings.Contains(strings.ToLower(c.output(task)), "fork") })
+	if n := strings.Count(commandLines(t), "sleep\x00600\x00"); n > 30 {
+		t.Errorf("%d processes of the task", n)
+	}
+	if err := c.SetConfig(c.ctx, []byte(`{"pids_limit": -1}`)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "pids_limit") {
+		t.Errorf("a limit below zero: %v", err)
+	}
+}
+
+// commandLines are those of all processes.
+func commandLines(t *testing.T) string {
+	t.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, name := range names {
+		body, _ := os.ReadFile(name) // it may have ended
+		out.Write(append(body, '\n'))
+	}
+	return out.String()
+}
+
+func TestHostModesShareTheMachinesNamespaces(t *testing.T) {
+	c := newCell(t, hostModes)
 	here := func(kind string) string {
 		link, err := os.Readlink("/proc/self/ns/" + kind)
 		if err != nil {

@@ -41,11 +41,16 @@ type isolatedAgent struct {
 
 // isolatedAgentConfig is the block plugin "exec" { config { } }, or "java".
 type isolatedAgentConfig struct {
-	AllowCaps      []string          `json:"allow_caps"`
-	DefaultPIDMode string            `json:"default_pid_mode"`
-	DefaultIPCMode string            `json:"default_ipc_mode"`
-	NoPivotRoot    bool              `json:"no_pivot_root"`
-	ChrootEnv      map[string]string `json:"chroot_env"`
+	AllowCaps      []string `json:"allow_caps"`
+	DefaultPIDMode string   `json:"default_pid_mode"`
+	DefaultIPCMode string   `json:"default_ipc_mode"`
+	AllowedModes   struct {
+		PID []string `json:"pid"`
+		IPC []string `json:"ipc"`
+	} `json:"allowed_modes"`
+	PidsLimit   int64             `json:"pids_limit"`
+	NoPivotRoot bool              `json:"no_pivot_root"`
+	ChrootEnv   map[string]string `json:"chroot_env"`
 	deniedUsers
 }
 
@@ -66,6 +71,10 @@ const (
 )
 
 var modes = []string{modePrivate, modeHost}
+
+// defaultPids is how many processes and threads a task may have: a fork bomb ends
+// at it, and few programs come near.
+const defaultPids = 4096
 
 // defaultUser is who tasks run as that name nobody else.
 const defaultUser = "nobody"
@@ -91,6 +100,11 @@ func isolatedAgentSchema() schema.Schema {
 		{Name: "allow_caps", Type: schema.ListString, Default: caps, Description: "capabilities that tasks may have, or all"},
 		{Name: "default_pid_mode", Type: schema.String, OneOf: modes, Default: modePrivate, Description: "pid namespace of tasks that say nothing: private or host"},
 		{Name: "default_ipc_mode", Type: schema.String, OneOf: modes, Default: modePrivate, Description: "ipc namespace of tasks that say nothing: private or host"},
+		{Name: "allowed_modes", Type: schema.Block, Default: map[string]any{}, Description: "namespaces of the machine that a task may name, beside the defaults", Block: &schema.Schema{Attributes: []schema.Attribute{
+			{Name: "pid", Type: schema.ListString, Default: []any{}, Description: "values of pid_mode"},
+			{Name: "ipc", Type: schema.ListString, Default: []any{}, Description: "values of ipc_mode"},
+		}}},
+		{Name: "pids_limit", Type: schema.Number, Default: defaultPids, Description: "most processes and threads that a task may have; 0 for no limit"},
 		{Name: "no_pivot_root", Type: schema.Bool, Default: false, Description: "change the root by chroot, on machines that run from a ram disk"},
 		{Name: "chroot_env", Type: schema.MapString, Description: "what tasks see of the machine: its path = path in the task; the usual system directories if empty"},
 	}, deniedUsersSchema()...)}
@@ -121,6 +135,16 @@ func (d isolated) SetConfig(_ context.Context, config []byte) error {
 	for name, mode := range map[string]string{"default_pid_mode": c.DefaultPIDMode, "default_ipc_mode": c.DefaultIPCMode} {
 		if _, err := isHost(mode, ""); err != nil {
 			return errdefs.InvalidArgumentf("%s: %w", name, err)
+		}
+	}
+	if c.PidsLimit < 0 {
+		return errdefs.InvalidArgumentf("pids_limit: %d is less than zero; 0 is no limit", c.PidsLimit)
+	}
+	for name, list := range map[string][]string{"allowed_modes.pid": c.AllowedModes.PID, "allowed_modes.ipc": c.AllowedModes.IPC} {
+		for _, mode := range list {
+			if _, err := isHost(mode, ""); err != nil {
+				return errdefs.InvalidArgumentf("%s: %w", name, err)
+			}
 		}
 	}
 	for from, to := range c.ChrootEnv {
@@ -170,13 +194,16 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 	box := &sandbox.Config{
 		TaskDir: task.TaskDir, SharedDir: filepath.Join(task.AllocDir, "alloc"), Chroot: agent.chroot(), Hide: hidden(task, d.Dir()),
 		WorkDir: c.WorkDir, Bounding: bounding, Ambient: named, NoPivotRoot: agent.NoPivotRoot,
-		Limits: limits(task.Resources), ResolvConf: resolvConf(task.DNS),
+		Limits: limits(task.Resources, agent.PidsLimit), ResolvConf: resolvConf(task.DNS),
 	}
 	if c.WorkDir != "" && !filepath.IsAbs(c.WorkDir) {
 		return invalid(fmt.Errorf("config.work_dir: %q is not absolute", c.WorkDir))
 	}
 	if box.HostPID, err = isHost(c.PIDMode, agent.DefaultPIDMode); err != nil {
 		return invalid(fmt.Errorf("config.pid_mode: %w", err))
+	}
+	if err := agent.allowModes(c); err != nil {
+		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: %w", task.Name, err)
 	}
 	if box.First = c.Init != nil && !*c.Init; box.First && (box.HostPID || agent.NoPivotRoot) {
 		return invalid(errors.New("config.init: a command is process 1 only of a pid namespace of its own (pid_mode = \"private\"), and where the agent's config does not have no_pivot_root"))
@@ -263,8 +290,8 @@ func addHostPaths(box *sandbox.Config, task *driver.TaskConfig) error {
 	return nil
 }
 
-func limits(r driver.Resources) sandbox.Limits {
-	out := sandbox.Limits{MemoryMax: r.MemoryMB << 20, CPUShares: r.CPUMHz, Cores: r.Cores}
+func limits(r driver.Resources, pids int64) sandbox.Limits {
+	out := sandbox.Limits{Pids: pids, MemoryMax: r.MemoryMB << 20, CPUShares: r.CPUMHz, Cores: r.Cores}
 	if r.MemoryMaxMB > r.MemoryMB {
 		out.MemoryMax, out.MemoryLow = r.MemoryMaxMB<<20, r.MemoryMB<<20
 	}
@@ -286,6 +313,23 @@ func resolvConf(dns *driver.DNSConfig) string {
 		b.WriteString("options " + strings.Join(dns.Options, " ") + "\n")
 	}
 	return b.String()
+}
+
+// allowModes: the machine's processes, and their memory, are seen only where the
+// operator has said so. A mode that is the node's default is allowed.
+func (c isolatedAgentConfig) allowModes(task isolation) error {
+	for _, m := range []struct {
+		name, asked, byDefault string
+		allowed                []string
+	}{
+		{"pid", task.PIDMode, c.DefaultPIDMode, c.AllowedModes.PID},
+		{"ipc", task.IPCMode, c.DefaultIPCMode, c.AllowedModes.IPC},
+	} {
+		if m.asked == modeHost && m.byDefault != modeHost && !slices.Contains(m.allowed, modeHost) {
+			return fmt.Errorf("config.%s_mode: %q is not allowed on this node; the operator can allow it with allowed_modes { %s = [\"host\"] } in the agent's plugin config", m.name, m.asked, m.name)
+		}
+	}
+	return nil
 }
 
 // isHost reads a namespace mode.

@@ -33,7 +33,7 @@ type Cgroups struct {
 const parent = "drover"
 
 // controllers are those that we use: of both versions, and of version 1 only.
-var controllers = []string{"cpu", "cpuset", "memory", "cpuacct", "devices"}
+var controllers = []string{"cpu", "cpuset", "memory", "pids", "cpuacct", "devices"}
 
 // FindCgroups looks at what is mounted.
 func FindCgroups() (*Cgroups, error) {
@@ -202,7 +202,7 @@ func (c *Cgroups) prepare(g *Group) error {
 			return fmt.Errorf("make the cgroup of all tasks: %w", err)
 		}
 	}
-	for _, controller := range []string{"cpu", "memory", "cpuset"} {
+	for _, controller := range []string{"cpu", "memory", "cpuset", "pids"} {
 		if !slices.Contains(c.v2, controller) {
 			continue
 		}
@@ -284,6 +284,9 @@ func (g *Group) settings(l Limits, devices []Device) []setting {
 			set("cpuset", "cpuset.mems", strings.TrimSpace(string(mems)))
 		}
 		set("cpuset", "cpuset.cpus", coreList(l.Cores))
+	}
+	if l.Pids > 0 && g.dirs["pids"] != "" {
+		set("pids", "pids.max", number(l.Pids))
 	}
 	if g.dirs["devices"] != "" {
 		try("devices", "devices.deny", "a")
