@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -30,8 +31,22 @@ type Server struct {
 	calls map[string]*remoteCall // that wait for the node to answer, by id
 }
 
+// DefaultHandshake is how long a connection may take until it can be used.
+const DefaultHandshake = 5 * time.Second
+
+// maxStreams is how many streams one connection may have at a time: the requests that a
+// node hands on (512 at most), what it answers, and its session. A client waits with
+// what is more.
+const maxStreams = 1024
+
 // NewServer returns a server in front of servers. A nil config means no TLS.
 func NewServer(servers Servers, config *tls.Config) *Server {
+	return NewServerWithin(servers, config, DefaultHandshake)
+}
+
+// NewServerWithin is NewServer with another time that a connection may take until it
+// can be used: TLS and the greeting of HTTP/2.
+func NewServerWithin(servers Servers, config *tls.Config, handshake time.Duration) *Server {
 	secure := insecure.NewCredentials()
 	if config != nil {
 		secure = credentials.NewTLS(config)
@@ -39,6 +54,8 @@ func NewServer(servers Servers, config *tls.Config) *Server {
 	s := &Server{servers: servers, http: NewHTTPListener(), calls: map[string]*remoteCall{}}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(secure),
+		grpc.ConnectionTimeout(handshake),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ForceServerCodec(newWireCodec()),
 		grpc.MaxRecvMsgSize(largestMessage),
 		grpc.MaxSendMsgSize(largestMessage),
