@@ -10,10 +10,13 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/connlimit"
 	"github.com/klauspost/compress/gzhttp"
 )
 
@@ -115,7 +118,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listene
 		MaxHeaderBytes: srv.MaxHeaderBytes, ErrorLog: srv.ErrorLog, BaseContext: srv.BaseContext,
 	}
 	done := make(chan error, 1+len(inner))
-	outer := limitConns(l, cmp.Or(s.cfg.ConnsPerClient, DefaultConnsPerClient))
+	outer := connlimit.New(l, cmp.Or(s.cfg.ConnsPerClient, connlimit.Default), tooMany())
 	if s.cfg.TLS != nil {
 		outer = tls.NewListener(outer, s.cfg.TLS)
 	}
@@ -140,6 +143,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listene
 		<-done
 	}
 	return nil
+}
+
+const refusal = "Your IP is issuing too many concurrent connections, please rate limit your calls\n"
+
+// tooMany is the answer to a connection that is one too many.
+func tooMany() []byte {
+	return []byte("HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: " + strconv.Itoa(len(refusal)) + "\r\nConnection: close\r\n\r\n" + refusal)
 }
 
 // recovered turns a panic of a handler into status 500 and a log line, and says

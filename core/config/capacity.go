@@ -86,3 +86,11 @@ func (s *Server) heartbeatProblems() []string {
 	}
 	return out
 }
+
+// problems says what is wrong with the limits of connections.
+func (l *Limits) problems() []string {
+	if d := Duration(l.RPCHandshakeTimeout, time.Second); d <= 0 {
+		return []string{fmt.Sprintf("limits.rpc_handshake_timeout %q must be longer than 0", l.RPCHandshakeTimeout)}
+	}
+	return nil
+}

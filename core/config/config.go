@@ -176,6 +176,10 @@ type Limits struct {
 	// HTTPMaxConnsPerClient is how many connections one address may hold to the
 	// HTTP API: 100 unless set, 0 is without a limit.
 	HTTPMaxConnsPerClient *int `json:"http_max_conns_per_client,omitempty"`
+	// RPCMaxConnsPerClient is the same for the port of the servers, and
+	// RPCHandshakeTimeout how long a connection to it may take until it can be used: 5s.
+	RPCMaxConnsPerClient *int   `json:"rpc_max_conns_per_client,omitempty"`
+	RPCHandshakeTimeout  string `json:"rpc_handshake_timeout,omitempty"`
 }
 
 // Plugins are the plugin "NAME" { } blocks by name.
@@ -270,6 +274,7 @@ func (c *Config) Finish() error {
 	}
 	problems = append(problems, c.Client.capacityProblems()...)
 	problems = append(problems, c.Server.heartbeatProblems()...)
+	problems = append(problems, c.Limits.problems()...)
 	problems = append(problems, c.leaveProblems()...)
 	problems = append(problems, c.joinProblems()...)
 	problems = append(problems, c.TLS.problems()...)
@@ -296,6 +301,7 @@ func (c *Config) durations() map[string]string {
 		"server.eval_gc_threshold":       c.Server.EvalGCThreshold,
 		"server.batch_eval_gc_threshold": c.Server.BatchEvalGCThreshold,
 		"server.deployment_gc_threshold": c.Server.DeploymentGCThreshold,
+		"limits.rpc_handshake_timeout":   c.Limits.RPCHandshakeTimeout,
 		"server.heartbeat_grace":         c.Server.HeartbeatGrace,
 		"server.min_heartbeat_ttl":       c.Server.MinHeartbeatTTL,
 		"telemetry.collection_interval":  c.Telemetry.CollectionInterval,

@@ -12,6 +12,7 @@ import (
 	"net"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
@@ -34,9 +35,23 @@ type Server struct {
 	calls map[string]*remoteCall // that wait for the node to answer, by id
 }
 
+// DefaultHandshake is how long a connection may take until it can be used.
+const DefaultHandshake = 5 * time.Second
+
+// maxStreams is how many streams one connection may have at a time: the requests that a
+// node hands on (512 at most), what it answers, and its session. A client waits with
+// what is more.
+const maxStreams = 1024
+
 // NewServer returns a server in front of servers, which should be a Doorkeeper. A nil
 // config means no TLS.
 func NewServer(servers Servers, config *tls.Config, logger hclog.Logger) *Server {
+	return NewServerWithin(servers, config, logger, DefaultHandshake)
+}
+
+// NewServerWithin is NewServer with another time that a connection may take until it
+// can be used: TLS and the greeting of HTTP/2.
+func NewServerWithin(servers Servers, config *tls.Config, logger hclog.Logger, handshake time.Duration) *Server {
 	secure := insecure.NewCredentials()
 	if config != nil {
 		secure = credentials.NewTLS(config)
@@ -45,6 +60,8 @@ func NewServer(servers Servers, config *tls.Config, logger hclog.Logger) *Server
 	s.door.keeper, _ = servers.(Doorkeeper)
 	s.grpc = grpc.NewServer(
 		grpc.Creds(secure),
+		grpc.ConnectionTimeout(handshake),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ForceServerCodec(serverCodec()),
 		grpc.InTapHandle(s.door.enter),
 		grpc.MaxRecvMsgSize(largestRequest),

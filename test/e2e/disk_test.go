@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,26 +16,109 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
 )
+
+// onSmallDisk puts the agent's data on a file system of a size.
+func (a *agent) onSmallDisk(size string) {
+	a.t.Helper()
+	if err := os.MkdirAll(a.data, 0o755); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", a.data, "tmpfs", 0, "size="+size); err != nil {
+		a.t.Skipf("a small file system cannot be mounted here: %v", err)
+	}
+	a.t.Cleanup(func() {
+		a.killAll()
+		if err := allocdir.Detach(a.data); err != nil { // secrets are mounts, too
+			a.t.Log(err)
+		}
+		_ = syscall.Unmount(a.data, syscall.MNT_DETACH) // if it is one still
+	})
+}
+
+func TestAServerWithANearlyFullDiskStartsReadOnlyAndSaysSo(t *testing.T) {
+	a := newAgent(t)
+	a.onSmallDisk("256m")
+	a.start()
+	a.run(shell("kept", "service", 1, quick, "echo $$ > $NOMAD_TASK_DIR/pid; exec sleep 600"))
+	pids := a.pids(a.await("kept", "running", 1))
+	a.terminate()
+	filler := filepath.Join(a.data, "filler")
+	fillBut(t, filler, a.data, 100<<20)
+	a.launch()
+	health := func() (int, string) {
+		r, err := http.Get(a.addr + "/v1/agent/health")
+		if err != nil {
+			return 0, ""
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return 0, ""
+		}
+		return r.StatusCode, string(body)
+	}
+	a.eventually(20*time.Second, "health says that it is read-only", func() bool {
+		code, body := health()
+		return code == 500 && strings.Contains(body, "read-only: the disk of")
+	})
+	if code, body := a.get("/v1/job/kept"); code != 200 {
+		t.Errorf("a read: %d %s", code, body)
+	}
+	if out, code := a.drover("var", "put", "app/db", "x=1"); code == 0 || !strings.Contains(out, "is full") {
+		t.Errorf("a write: %d %s", code, out)
+	}
+	if _, body := a.get("/v1/metrics"); !strings.Contains(body, "nomad.nomad.read_only") {
+		t.Error("metrics do not say so")
+	}
+	a.stay(pids)
+	a.remove(filler)
+	a.eventually(20*time.Second, "writes are taken, and the node is ready", func() bool {
+		_, code := a.drover("var", "put", "-force", "app/db", "x=1")
+		nodes, _, err := a.Nodes(a.ctx(), nil)
+		return code == 0 && err == nil && len(nodes) == 1 && nodes[0].Status == model.NodeStatusReady
+	})
+	if live(pids) != 1 {
+		t.Error("the task has ended")
+	}
+
+	a.terminate()
+	fillBut(t, filler, a.data, 4<<20)
+	a.launch()
+	select {
+	case <-a.done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it runs on a disk without any room")
+	}
+	if log := a.log(); !strings.Contains(log, "free some space and start again") {
+		t.Errorf("it does not say why it did not start: %s", log[max(0, len(log)-500):])
+	}
+}
+
+// fillBut writes a file until only so many bytes of a file system are free.
+func fillBut(t *testing.T, path, dir string, free uint64) {
+	t.Helper()
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.Copy(f, io.LimitReader(endless('f'), int64(fs.Bavail*uint64(fs.Bsize)-free))); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func TestAFullDiskIsAnErrorThatReadsOutlive(t *testing.T) {
 	a := newAgent(t)
-	if err := os.MkdirAll(a.data, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", a.data, "tmpfs", 0, "size=192m"); err != nil {
-		t.Skipf("a small file system cannot be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		a.eventually(5*time.Second, "the small file system is unmounted", func() bool {
-			for _, pid := range a.processes("") {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			return syscall.Unmount(a.data, 0) == nil
-		})
-	})
+	a.onSmallDisk("192m")
 	a.start()
 	// Metadata of 64 KiB each fills the log's files soon.
 	draft, err := a.ParseJob(a.ctx(), &api.JobParseRequest{JobHCL: strings.Replace(shell("NAME", "service", 0, "", "sleep 60"), "type =", fmt.Sprintf("meta = { fill = %q }\n  type =", strings.Repeat("0123456789abcdef", 4<<10)), 1), Canonicalize: true})

@@ -43,7 +43,7 @@ func (d *Daemon) newAPI() (*api.Server, error) {
 		return nil, err
 	}
 	cfg := api.Config{
-		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, Hosts: d.cfg.HTTPNames(), ConnsPerClient: connsPerClient(d.cfg), TLS: secure,
+		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, Hosts: d.cfg.HTTPNames(), ConnsPerClient: connsPerClient(d.cfg.Limits.HTTPMaxConnsPerClient), TLS: secure,
 	}
 	if d.server != nil {
 		cfg.AgentOf = d.agentOf

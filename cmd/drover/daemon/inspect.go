@@ -21,7 +21,7 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 
 	"github.com/drover-project/drover/core/api"
-	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/core/connlimit"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -255,14 +255,13 @@ func exportJournal(ctx context.Context, req *api.ExportRequest, send func([]byte
 	return err
 }
 
-// connsPerClient is the limit as the API takes it: 0 in the file is none.
-func connsPerClient(cfg *config.Config) int {
-	switch n := cfg.Limits.HTTPMaxConnsPerClient; {
-	case n == nil:
-		return api.DefaultConnsPerClient
-	case *n <= 0:
+// connsPerClient is the limit of a listener: 0 in the file is none.
+func connsPerClient(limit *int) int {
+	switch {
+	case limit == nil:
+		return connlimit.Default
+	case *limit <= 0:
 		return -1
-	default:
-		return *n
 	}
+	return *limit
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/core/connlimit"
 	"github.com/drover-project/drover/core/rpc"
 )
 
@@ -82,9 +84,11 @@ func (d *Daemon) serveNodes() error {
 			return err
 		}
 	}
-	d.sessions = rpc.NewServer(d.server.Sessions(), secure, d.log)
+	limits := d.cfg.Limits
+	d.sessions = rpc.NewServerWithin(d.server.Sessions(), secure, d.log, config.Duration(limits.RPCHandshakeTimeout, rpc.DefaultHandshake))
+	within := connlimit.New(d.rpc, connsPerClient(limits.RPCMaxConnsPerClient), nil)
 	d.work.Go(func() {
-		if err := d.sessions.Serve(d.rpc); err != nil {
+		if err := d.sessions.Serve(within); err != nil {
 			d.log.Error("nodes of other machines are not served any more", "error", err)
 		}
 	})

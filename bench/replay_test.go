@@ -1,0 +1,175 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime/debug"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/server"
+)
+
+// What lies in the log that is replayed: dead allocs, in jobs of so many.
+const (
+	replayedAllocs = 50_000
+	replayedJob    = 100
+)
+
+// BenchmarkReplay measures the start of a server that has 50,000 dead allocs in its
+// log, in a process of its own: the time until it leads, and the most memory that it
+// had. "killed" replays the log, "stopped" goes on from the snapshot that a server
+// takes when it ends in good order. Run it with -benchtime 1x.
+func BenchmarkReplay(b *testing.B) {
+	for _, end := range []string{"killed", "stopped"} {
+		b.Run(end, func(b *testing.B) {
+			for b.Loop() {
+				dir := b.TempDir()
+				inChild(b, "write", dir, end)
+				out := inChild(b, "read", dir, "killed")
+				b.ReportMetric(figure(b, out, "ms"), "ms")
+				b.ReportMetric(figure(b, out, "peakMB"), "peakMB")
+				b.ReportMetric(figure(b, out, "allocs"), "allocs")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func inChild(b *testing.B, act, dir, end string) string {
+	b.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestReplayChild$", "-test.v")
+	cmd.Env = append(os.Environ(), "DROVER_BENCH_REPLAY="+act, "DROVER_BENCH_DIR="+dir, "DROVER_BENCH_END="+end)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+func figure(b *testing.B, out, unit string) float64 {
+	b.Helper()
+	m := regexp.MustCompile(`([0-9]+) ` + unit + `\b`).FindStringSubmatch(out)
+	if m == nil {
+		b.Fatalf("no %s in %s", unit, out)
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// TestReplayChild is the process that BenchmarkReplay measures.
+func TestReplayChild(t *testing.T) {
+	act := os.Getenv("DROVER_BENCH_REPLAY")
+	if act == "" {
+		t.Skip("only BenchmarkReplay runs this")
+	}
+	if percent, err := strconv.Atoi(os.Getenv("DROVER_BENCH_GC")); err == nil {
+		debug.SetGCPercent(percent)
+	}
+	began := time.Now()
+	// Without a snapshot meanwhile, as when all of it has come within two minutes.
+	s, err := server.New(server.Config{DataDir: os.Getenv("DROVER_BENCH_DIR"), SnapshotThreshold: 1 << 40, GC: gc.DefaultThresholds(), HeartbeatTTL: time.Hour, Workers: 1, Logger: hclog.NewNullLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if err := s.WaitLeader(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if act == "write" {
+		fill(t, s)
+	} else {
+		_, _, _, rows := s.Stats()
+		fmt.Printf("%d ms, %d peakMB, %d allocs\n", time.Since(began).Milliseconds(), peak(t), rows["allocs"])
+	}
+	if os.Getenv("DROVER_BENCH_END") == "stopped" {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// peak is the most memory that this process had, in MB.
+func peak(t *testing.T) int {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`VmHWM:\s+([0-9]+) kB`).FindSubmatch(status)
+	kb, err := strconv.Atoi(string(m[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kb / 1000
+}
+
+// fill has jobs come, run and end.
+func fill(t *testing.T, s *server.Server) {
+	propose := func(cmd fsm.Command) {
+		t.Helper()
+		data, err := fsm.Encode(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.Raft().Propose(t.Context(), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	propose(&fsm.RegisterNode{Node: &model.Node{ID: "n1", SecretID: "s", Name: "n1", Status: model.NodeStatusReady, NodePool: "default", Datacenter: "dc1",
+		SchedulingEligibility: model.NodeSchedulingEligible}})
+	view := func() uint64 { return s.Endpoint().Store.View().Index() }
+	id := 0
+	for j := range replayedAllocs / replayedJob {
+		name := fmt.Sprintf("job-%d", j)
+		propose(&fsm.UpsertJob{Job: &model.Job{
+			ID: name, Name: name, Namespace: "default", Region: "global", Type: "batch", Priority: 50, NodePool: "default", Datacenters: []string{"*"},
+			TaskGroups: []*model.TaskGroup{{Name: "g", Count: replayedJob, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec", Config: map[string]any{"command": "/bin/true"}}}}},
+		}})
+		plan := &model.Plan{Namespace: "default", JobID: name, SnapshotIndex: view(), EvalID: name}
+		var ids []string
+		for i := range replayedJob {
+			id++
+			ids = append(ids, fmt.Sprintf("%08x-0000-4000-8000-%012x", id, id))
+			plan.Place = append(plan.Place, &model.Allocation{
+				ID: ids[i], EvalID: name, NodeID: "n1", NodeName: "n1", TaskGroup: "g", Name: model.AllocName(name, "g", i), DesiredStatus: "run", ClientStatus: "pending",
+				AllocatedResources: &model.AllocatedResources{Tasks: map[string]*model.AllocatedTaskResources{"t": {Cpu: model.AllocatedCpuResources{CpuShares: 100}, Memory: model.AllocatedMemoryResources{MemoryMB: 100}}}, Shared: model.AllocatedSharedResources{DiskMB: 300}},
+				Metrics:            &model.AllocMetric{NodesEvaluated: 1, NodesInPool: 1},
+			})
+		}
+		propose(&fsm.ApplyPlan{VerifiedIndex: plan.SnapshotIndex, Plan: plan})
+		for _, status := range []string{model.AllocClientStatusRunning, model.AllocClientStatusComplete} {
+			cmd := &fsm.UpdateAllocsFromClient{At: time.Now().UnixNano()}
+			for _, id := range ids {
+				cmd.Reports = append(cmd.Reports, report(id, status))
+			}
+			propose(cmd)
+		}
+	}
+}
+
+// report is what a node says of an alloc that begins to run, or has ended.
+func report(id, status string) *model.AllocReport {
+	now, failed := time.Now().UnixNano(), false
+	task := &model.TaskReport{State: model.TaskStateRunning, StartedAt: &now, Events: []*model.TaskEvent{
+		{Type: "Received", Time: now, Message: "Task received by client"}, {Type: "Task Setup", Time: now, Message: "Building Task Directory"}, {Type: "Started", Time: now, Message: "Task started by client"},
+	}}
+	if status == model.AllocClientStatusComplete {
+		task = &model.TaskReport{State: model.TaskStateDead, Failed: failed, StartedAt: &now, FinishedAt: &now, Before: 3, Events: []*model.TaskEvent{{Type: "Terminated", Time: now, Message: "Exit Code: 0"}}}
+	}
+	return &model.AllocReport{ID: id, ClientStatus: status, Tasks: map[string]*model.TaskReport{"t": task}}
+}
