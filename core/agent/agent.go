@@ -142,6 +142,8 @@ type Agent struct {
 	node   *model.Node
 	allocs map[string]*alloc.Runner
 	known  map[string]uint64 // by alloc: AllocModifyIndex that was acted upon
+	// unrestored are allocs of an earlier agent that this one cannot run.
+	unrestored map[string]bool
 	// waiting are assigned allocs whose predecessor still runs here.
 	waiting map[string]*model.Allocation
 	ending  bool // nothing begins any more
@@ -168,7 +170,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		http: rpc.NewHTTPListener(),
 		cfg:  cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1), refused: make(chan struct{}, 1), trusted: make(chan struct{}, 1),
-		collect: make(chan struct{}, 1), allocs: map[string]*alloc.Runner{}, known: map[string]uint64{}, orphans: map[string]bool{}, waiting: map[string]*model.Allocation{},
+		collect: make(chan struct{}, 1), allocs: map[string]*alloc.Runner{}, unrestored: map[string]bool{}, known: map[string]uint64{}, orphans: map[string]bool{}, waiting: map[string]*model.Allocation{},
 	}
 	if err := a.open(ctx); err != nil {
 		a.closeParts()
@@ -282,6 +284,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	a.work.Go(func() { a.keepSession(ctx) })
 	a.keepReleases(ctx)
 	a.work.Go(func() { a.collectGarbage(ctx) })
+	a.work.Go(func() { a.sweep(ctx) })
 	if a.cfg.AllocMetrics {
 		a.work.Go(func() { a.keepTaskStats(ctx) })
 	}

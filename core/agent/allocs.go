@@ -24,6 +24,7 @@ func (a *Agent) restore() error {
 		r, err := alloc.Restore(a.runCfg, rec)
 		if err != nil {
 			a.cfg.Logger.Error("an alloc of an earlier agent cannot be restored", "alloc_id", rec.Alloc.ID, "error", err)
+			a.unrestored[rec.Alloc.ID] = true
 			continue
 		}
 		a.allocs[rec.Alloc.ID] = r

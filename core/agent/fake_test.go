@@ -5,7 +5,9 @@ package agent_test
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -189,6 +191,25 @@ func (d *fakeDriver) DestroyTask(_ context.Context, id string, _ bool) error {
 	}
 	delete(d.tasks, id)
 	return nil
+}
+
+func (d *fakeDriver) ListTasks(context.Context) ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.tasks)), nil
+}
+
+// haunt gives the driver a task that no agent has asked for.
+func (d *fakeDriver) haunt(id, name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tasks[id] = &fakeTask{config: &driver.TaskConfig{ID: id, Name: name}, ended: make(chan struct{})}
+}
+
+func (d *fakeDriver) has(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tasks[id] != nil
 }
 
 func (d *fakeDriver) InspectTask(_ context.Context, id string) (*driver.TaskStatus, error) {

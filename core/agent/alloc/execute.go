@@ -5,6 +5,7 @@ package alloc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -138,6 +139,12 @@ func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, 
 			handle, address, err = drv.StartTask(ctx, config)
 		}
 	}
+	// A plugin that is killed in the middle is no failure of the task: once it is
+	// certain that nothing of the start is there, it is begun again.
+	for try := 0; errors.Is(err, driver.ErrInterrupted) && try < interruptedTries && r.cleanUp(drv, config.ID); try++ {
+		r.logger.Warn("a start was interrupted and is begun again", "task_id", config.ID, "error", err)
+		handle, address, err = drv.StartTask(ctx, config)
+	}
 	if err == nil {
 		err = ctx.Err() // given up meanwhile: nobody would know of it
 	}
@@ -161,19 +168,24 @@ func mayRetry(err error) bool {
 	return errdefs.IsRetryable(errdefs.New(errdefs.Unavailable, err)) // an explicit mark within wins
 }
 
-// cleanUp frees a run whose start failed in a way that leaves open what is there.
-func (r *Runner) cleanUp(drv driver.Driver, id string) {
+// interruptedTries is how often a start that was interrupted is begun again at once:
+// a task may be what ends its plugin.
+const interruptedTries = 2
+
+// cleanUp frees a run whose start failed in a way that leaves open what is there,
+// and reports whether its driver has said that nothing is.
+func (r *Runner) cleanUp(drv driver.Driver, id string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), destroyTimeout)
 	defer cancel()
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		err := drv.DestroyTask(ctx, id, true)
 		if err == nil || errdefs.IsNotFound(err) {
-			return
+			return true
 		}
 		// A plugin that died in the middle is back soon, and what it had begun is there.
 		if !errdefs.IsUnavailable(err) || r.ctx.Err() != nil || !r.pauseIn(ctx, pause) {
-			r.logger.Warn("a start that failed may have left something behind", "task_id", id, "error", err)
-			return
+			r.logger.Warn("a start that failed may have left something behind; the next look for tasks of nobody ends it", "task_id", id, "error", err)
+			return false
 		}
 	}
 }

@@ -32,6 +32,8 @@ type fakeDriver struct {
 	tasks   map[string]*fakeTask
 	log     []string // "start web", "stop web", ...
 	configs []*driver.TaskConfig
+	// destroyed are the ids that were to be destroyed, known or not.
+	destroyed []string
 
 	onStart func(ctx context.Context, c *driver.TaskConfig) error
 	onStop  func(t *fakeTask, timeout time.Duration) error // nil: it ends at once
@@ -171,6 +173,7 @@ func (d *fakeDriver) DestroyTask(ctx context.Context, id string, _ bool) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	d.with(func() { d.destroyed = append(d.destroyed, id) })
 	t, err := d.get(id)
 	if errdefs.IsUnavailable(err) {
 		return err

@@ -33,6 +33,10 @@ type Driver interface {
 	TaskEvents(ctx context.Context) (<-chan TaskEvent, error)
 }
 
+// Lister is a Driver that may say which tasks it has: see sdk/driver/v1. It answers
+// Unimplemented where it cannot.
+type Lister = v1.Lister
+
 // Backend is a driver in one plugin process, with what only the host calls.
 type Backend interface {
 	Driver

@@ -38,8 +38,7 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 		err = failed
 	}
 	if err != nil {
-		p.undo(ctx, d, config, begun, err)
-		return nil, nil, err
+		return nil, nil, p.undo(ctx, d, config, begun, err)
 	}
 	if handle == nil || handle.TaskID == "" {
 		return nil, nil, errdefs.Internalf("driver %q: it started task %s and gave no handle for it; the plugin is defective", p.name, config.ID)
@@ -193,6 +192,31 @@ func (p *Proxy) InspectTask(ctx context.Context, taskID string) (*TaskStatus, er
 		status.State = TaskUnknown // whatever else it calls it
 	}
 	return status, err
+}
+
+// ListTasks implements Lister. It asks a process that is there and starts none.
+func (p *Proxy) ListTasks(ctx context.Context) ([]string, error) {
+	d, gen, _, closed := p.enter()
+	if d == nil || closed {
+		return nil, p.away()
+	}
+	defer p.leave(gen)
+	l, ok := d.(Lister)
+	if !ok {
+		return nil, errdefs.Unimplementedf("driver %q does not list its tasks", p.name)
+	}
+	var ids []string
+	var answered error
+	err := p.call(ctx, p.limits.Call, func(ctx context.Context) error {
+		if ids, answered = l.ListTasks(ctx); errdefs.IsUnavailable(answered) {
+			return nil // what the driver asks may be away: its calls need not care
+		}
+		return answered
+	})
+	if err == nil {
+		err = answered
+	}
+	return ids, err
 }
 
 // SignalTask signals a task.

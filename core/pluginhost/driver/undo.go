@@ -5,6 +5,8 @@ package driver
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -18,13 +20,20 @@ const undoLimit = 10 * time.Second
 // was interrupted it is looked again at what it may have begun meanwhile.
 var looksAfterInterruption = []time.Duration{0, 300 * time.Millisecond, time.Second}
 
+// ErrInterrupted is in an error of StartTask if the plugin's process went away in the
+// middle. The task need not be at fault, and what was begun may be there: the next
+// process is to be told to destroy it before anything else is done about it.
+var ErrInterrupted = errors.New("the plugin's process went away in the middle of the start")
+
 // undo takes back what a start that failed had begun: it must leave no process
 // behind, whatever the driver does about it by itself. A task that existed before
-// is not of this start.
-func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun time.Time, cause error) {
+// is not of this start. It returns the error that the caller gets.
+func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun time.Time, cause error) error {
 	if errdefs.IsAlreadyExists(cause) {
-		return
+		return cause
 	}
+	asked := ctx
+	away := false
 	looks := looksAfterInterruption[:1]
 	if ctx.Err() != nil || errdefs.IsDeadlineExceeded(cause) || errdefs.IsCanceled(cause) {
 		looks = looksAfterInterruption
@@ -39,11 +48,16 @@ func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun ti
 			timer.Stop()
 		}
 		// Errors say that there is no such task, or that the driver cannot be asked.
-		if err := d.StopTask(ctx, config.ID, 0, "SIGKILL"); !errdefs.IsUnavailable(err) {
+		err := settle(ctx, d.StopTask(ctx, config.ID, 0, "SIGKILL"))
+		if away = errdefs.IsUnavailable(err); !away {
 			_ = d.DestroyTask(ctx, config.ID, true)
 		}
 		if p.hooks.EndLeftovers != nil {
 			p.hooks.EndLeftovers(ctx, config, begun)
 		}
 	}
+	if away && errdefs.IsUnavailable(cause) && asked.Err() == nil {
+		return errdefs.New(errdefs.Unavailable, fmt.Errorf("%w: %w", ErrInterrupted, cause))
+	}
+	return cause
 }

@@ -75,3 +75,35 @@ func TestAStartThatFailedIsUndone(t *testing.T) {
 		})
 	}
 }
+
+// gone is a process that ended during a start: nothing is answered any more.
+type gone struct{ *failing }
+
+func (g *gone) StopTask(context.Context, string, time.Duration, string) error {
+	return errdefs.Unavailablef("connection refused")
+}
+
+func TestAStartThatItsProcessDidNotSurviveIsToldFromOneThatFailed(t *testing.T) {
+	var log []string
+	for name, c := range map[string]struct {
+		d    driver.Driver
+		want bool
+	}{
+		"the process is gone":   {&gone{&failing{newProcess(), errdefs.Unavailablef("connection closed"), &log}}, true},
+		"what it needs is away": {&failing{newProcess(), errdefs.Unavailablef("no registry"), &log}, false},
+		"the task is at fault":  {&failing{newProcess(), errdefs.InvalidArgumentf("no image"), &log}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := driver.NewProxy(c.d.Info(), driver.DefaultLimits(), driver.Hooks{})
+			p.Attach(t.Context(), c.d)
+			defer p.Close()
+			_, _, err := p.StartTask(t.Context(), &driver.TaskConfig{ID: "t"})
+			if errors.Is(err, driver.ErrInterrupted) != c.want || err == nil {
+				t.Errorf("%v", err)
+			}
+			if c.want && !errdefs.IsUnavailable(err) {
+				t.Errorf("class %s", errdefs.ClassOf(err))
+			}
+		})
+	}
+}

@@ -128,6 +128,28 @@ func (d *daemon) ours(ctx context.Context, owner string, labels ...string) ([]co
 	return list.Items, d.failed(ctx, err, "list containers")
 }
 
+// ListTasks implements driver.Lister. What the operator wants kept after its end is
+// not listed.
+func (d *Driver) ListTasks(ctx context.Context) ([]string, error) {
+	config, _, _ := d.now()
+	d.mu.Lock()
+	node := d.node
+	d.mu.Unlock()
+	var ids []string
+	for _, x := range d.all() {
+		list, err := x.ours(ctx, d.owner, labelNode+"="+node)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range list {
+			if id := c.Labels[labelTask]; id != "" && (config.GC.Container || c.State == container.StateRunning) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids, nil
+}
+
 // orphan reports whether a container is ours and nobody's.
 func (d *Driver) orphan(c container.Summary) bool {
 	id := c.Labels[labelTask]

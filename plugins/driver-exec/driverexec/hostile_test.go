@@ -136,3 +136,40 @@ func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 		}
 	}
 }
+
+func TestATaskThatNoProcessWasToldOfIsListedAndCanBeDestroyed(t *testing.T) {
+	c := newCell(t, nil)
+	state := filepath.Join(c.dir, "state")
+	before := driverexec.NewExec(state) // a process that is gone
+	ids, err := before.ListTasks(c.ctx)
+	if err != nil || len(ids) != 0 {
+		t.Errorf("before there is a task: %v, %v", ids, err)
+	}
+	if _, err := os.Stat(filepath.Join(state, "socket")); !os.IsNotExist(err) {
+		t.Errorf("a supervisor was started to say that there are no tasks: %v", err)
+	}
+	info := before.Info()
+	full, err := info.ConfigSchema.Apply(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := before.SetConfig(c.ctx, marshal(t, full)); err != nil {
+		t.Fatal(err)
+	}
+	task := c.task("ghost", sh("sleep 600"))
+	if _, _, err := before.StartTask(c.ctx, task); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := c.closer.(driver.Lister).ListTasks(c.ctx); err != nil || len(ids) != 1 || ids[0] != task.ID {
+		t.Errorf("the next process lists %v, %v", ids, err)
+	}
+	if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := c.closer.(driver.Lister).ListTasks(c.ctx); err != nil || len(ids) != 0 {
+		t.Errorf("after it was destroyed: %v, %v", ids, err)
+	}
+}

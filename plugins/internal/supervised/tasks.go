@@ -103,6 +103,7 @@ func (t *Tasks) Start(ctx context.Context, spec supervisor.Spec) (*driver.Handle
 	if err != nil {
 		return nil, err
 	}
+	spec.Plugin = t.plugin
 	// A start is short, so it is never cut off halfway: a task that nobody waits
 	// for any more is ended here, where it is known whether it was started.
 	full, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
@@ -248,6 +249,29 @@ func (t *Tasks) InspectTask(ctx context.Context, id string) (*driver.TaskStatus,
 		out.State = driver.TaskUnknown
 	}
 	return out, nil
+}
+
+// ListTasks implements driver.Lister: the tasks of this plugin, whoever started them.
+func (t *Tasks) ListTasks(ctx context.Context) ([]string, error) {
+	if some, err := supervisor.HasTasks(t.dir); err != nil || !some {
+		return nil, err // no supervisor is started to say so
+	}
+	c, err := t.client(ctx, t.dir)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, s := range list {
+		// Tasks from before plugins were written down are listed by none.
+		if s.Plugin == t.plugin {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids, nil
 }
 
 // sample is what was measured of a task, and when.

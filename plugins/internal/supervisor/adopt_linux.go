@@ -83,7 +83,7 @@ func holders(fifo string) []int {
 
 func (l *loop) adoptTask(key string, spec *Spec, rec *record) {
 	t := &task{
-		id: spec.ID, key: key, pid: rec.PID, start: rec.Start, pidfd: -1, logDir: -1,
+		id: spec.ID, plugin: spec.Plugin, key: key, pid: rec.PID, start: rec.Start, pidfd: -1, logDir: -1,
 		cgroup: rec.Cgroup, startedAt: rec.StartedAt, endedAt: rec.EndedAt, exit: rec.Exit,
 	}
 	t.out[0].fifo, t.out[0].file, t.out[1].fifo, t.out[1].file = -1, -1, -1, -1

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -134,6 +135,16 @@ func (j journal) markedExit(pid int, start uint64) (Exit, bool) {
 		return Exit{}, false // empty or absent: not reaped by the keeper
 	}
 	return e, true
+}
+
+// HasTasks reports whether the supervisor of dir has tasks, running or not, without
+// starting one: its journal outlives it.
+func HasTasks(dir string) (bool, error) {
+	keys, err := journal{dir: dir}.keys()
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return len(keys) > 0, err
 }
 
 // keys lists the tasks that have a spec.

@@ -19,6 +19,7 @@ import (
 // environment, its command) is in the journal only.
 type task struct {
 	id, key   string
+	plugin    string
 	pid       int
 	start     uint64 // with pid: which process it is, for good
 	pidfd     int    // -1 once the task has ended
@@ -36,7 +37,7 @@ type task struct {
 
 func (t *task) status() *Status {
 	s := &Status{
-		ID: t.id, PID: t.pid, StartedAt: t.startedAt, EndedAt: t.endedAt, Exit: t.exit, Cgroup: t.cgroup,
+		ID: t.id, Plugin: t.plugin, PID: t.pid, StartedAt: t.startedAt, EndedAt: t.endedAt, Exit: t.exit, Cgroup: t.cgroup,
 		DroppedLogBytes: t.out[0].dropped + t.out[1].dropped,
 		Ending:          t.exit == nil && !t.unknownAt.IsZero(),
 	}
@@ -94,7 +95,7 @@ func (l *loop) newTask(spec *Spec) (*task, error) {
 	if _, ok := l.tasks[spec.ID]; ok || l.starting[spec.ID] != nil {
 		return nil, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", spec.ID)
 	}
-	t := &task{id: spec.ID, key: l.journal.key(spec.ID), pidfd: -1, logDir: -1}
+	t := &task{id: spec.ID, plugin: spec.Plugin, key: l.journal.key(spec.ID), pidfd: -1, logDir: -1}
 	t.out[0].fifo, t.out[0].file, t.out[1].fifo, t.out[1].file = -1, -1, -1, -1
 	return t, nil
 }

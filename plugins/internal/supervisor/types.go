@@ -12,11 +12,13 @@ import (
 // Spec is one task to run. Everything is resolved: the supervisor looks up no
 // command and no user.
 type Spec struct {
-	ID   string   `json:"id"`
-	Path string   `json:"path"` // the program, absolute
-	Args []string `json:"args"` // argv, the program's name first
-	Env  []string `json:"env"`
-	Dir  string   `json:"dir"`
+	ID string `json:"id"`
+	// Plugin is the plugin that has the task: several may share a supervisor.
+	Plugin string   `json:"plugin,omitempty"`
+	Path   string   `json:"path"` // the program, absolute
+	Args   []string `json:"args"` // argv, the program's name first
+	Env    []string `json:"env"`
+	Dir    string   `json:"dir"`
 	// User is who to run as; nil is the supervisor's own user.
 	User *User `json:"user,omitempty"`
 	Logs Logs  `json:"logs"`
@@ -66,6 +68,7 @@ type Exit struct {
 // Status is how a task is. Exit is nil while it runs.
 type Status struct {
 	ID        string    `json:"id"`
+	Plugin    string    `json:"plugin,omitempty"`
 	PID       int       `json:"pid"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`

@@ -105,6 +105,15 @@ func (c *client) InspectTask(ctx context.Context, taskID string) (*TaskStatus, e
 	return statusFromPB(resp.GetStatus()), nil
 }
 
+// ListTasks implements Lister.
+func (c *client) ListTasks(ctx context.Context) ([]string, error) {
+	resp, err := c.rpc.ListTasks(ctx, &driverv1.ListTasksRequest{Driver: c.info.Name})
+	if err != nil {
+		return nil, errdefs.FromGRPC(err)
+	}
+	return resp.GetTaskIds(), nil
+}
+
 func (c *client) TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error) {
 	s, err := c.rpc.TaskStats(ctx, &driverv1.TaskStatsRequest{Driver: c.info.Name, Interval: durationpb.New(interval)})
 	if err != nil {

@@ -126,3 +126,15 @@ type ExecStream struct {
 	// Resize delivers new sizes of the terminal. It is nil or never closed.
 	Resize <-chan TerminalSize
 }
+
+// Lister is a Driver that can say which tasks it has on this machine. Tasks that
+// outlive their driver's process can become nobody's: their start was interrupted,
+// or the agent lost its state. The agent asks now and then and has those that no
+// allocation owns destroyed. A driver whose tasks end with its process needs none.
+type Lister interface {
+	// ListTasks returns the ids of all tasks of this driver that are there, running
+	// or not yet destroyed, also of those that this process was never told of. It
+	// lists nothing that is not this agent's. DestroyTask with force then ends each
+	// of them. Unavailable: it cannot be said now.
+	ListTasks(ctx context.Context) ([]string, error)
+}

@@ -144,6 +144,22 @@ func (s *server) InspectTask(ctx context.Context, req *driverv1.InspectTaskReque
 	return &driverv1.InspectTaskResponse{Status: statusToPB(status)}, nil
 }
 
+func (s *server) ListTasks(ctx context.Context, req *driverv1.ListTasksRequest) (*driverv1.ListTasksResponse, error) {
+	d, err := s.driver(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	l, ok := d.(Lister)
+	if !ok {
+		return nil, errdefs.ToGRPC(errdefs.Unimplementedf("driver %q does not list its tasks", req.GetDriver()))
+	}
+	ids, err := l.ListTasks(ctx)
+	if err != nil {
+		return nil, errdefs.ToGRPC(err)
+	}
+	return &driverv1.ListTasksResponse{TaskIds: ids}, nil
+}
+
 func (s *server) TaskStats(req *driverv1.TaskStatsRequest, out grpc.ServerStreamingServer[driverv1.TaskStatsResponse]) error {
 	d, err := s.driver(req.GetDriver())
 	if err != nil {

@@ -105,6 +105,10 @@ func (e *echo) StartTask(_ context.Context, c *driver.TaskConfig) (*driver.Handl
 	h, n := filled[driver.Handle](), filled[driver.NetworkOverride]()
 	return &h, &n, nil
 }
+func (e *echo) ListTasks(context.Context) ([]string, error) {
+	return []string{"a/web/1", "b/web/2"}, nil
+}
+
 func (e *echo) RecoverTask(_ context.Context, h *driver.Handle) error {
 	e.keep(*h)
 	return nil
@@ -205,6 +209,8 @@ func TestEveryFieldOfTheContractSurvivesTheWire(t *testing.T) {
 		t.Error(err)
 	}
 	same(t, "RecoverTask", e.last(), []any{*h})
+	ids, err := d.(driver.Lister).ListTasks(ctx)
+	same(t, "ListTasks", []any{ids, err}, []any{[]string{"a/web/1", "b/web/2"}, error(nil)})
 	r, err := d.WaitTask(ctx, "t")
 	same(t, "WaitTask", []any{r, err}, []any{filled[driver.ExitResult](), error(nil)})
 	err = d.StopTask(ctx, "t", 1500*time.Millisecond, "SIGHUP")

@@ -35,6 +35,7 @@ const (
 	Driver_SignalTask_FullMethodName  = "/drover.driver.v1.Driver/SignalTask"
 	Driver_ExecTask_FullMethodName    = "/drover.driver.v1.Driver/ExecTask"
 	Driver_TaskEvents_FullMethodName  = "/drover.driver.v1.Driver/TaskEvents"
+	Driver_ListTasks_FullMethodName   = "/drover.driver.v1.Driver/ListTasks"
 )
 
 // DriverClient is the client API for Driver service.
@@ -65,6 +66,8 @@ type DriverClient interface {
 	SignalTask(ctx context.Context, in *SignalTaskRequest, opts ...grpc.CallOption) (*SignalTaskResponse, error)
 	ExecTask(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecTaskRequest, ExecTaskResponse], error)
 	TaskEvents(ctx context.Context, in *TaskEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskEventsResponse], error)
+	// A driver without it answers UNIMPLEMENTED.
+	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 }
 
 type driverClient struct {
@@ -235,6 +238,16 @@ func (c *driverClient) TaskEvents(ctx context.Context, in *TaskEventsRequest, op
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Driver_TaskEventsClient = grpc.ServerStreamingClient[TaskEventsResponse]
 
+func (c *driverClient) ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTasksResponse)
+	err := c.cc.Invoke(ctx, Driver_ListTasks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DriverServer is the server API for Driver service.
 // All implementations must embed UnimplementedDriverServer
 // for forward compatibility.
@@ -263,6 +276,8 @@ type DriverServer interface {
 	SignalTask(context.Context, *SignalTaskRequest) (*SignalTaskResponse, error)
 	ExecTask(grpc.BidiStreamingServer[ExecTaskRequest, ExecTaskResponse]) error
 	TaskEvents(*TaskEventsRequest, grpc.ServerStreamingServer[TaskEventsResponse]) error
+	// A driver without it answers UNIMPLEMENTED.
+	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	mustEmbedUnimplementedDriverServer()
 }
 
@@ -311,6 +326,9 @@ func (UnimplementedDriverServer) ExecTask(grpc.BidiStreamingServer[ExecTaskReque
 }
 func (UnimplementedDriverServer) TaskEvents(*TaskEventsRequest, grpc.ServerStreamingServer[TaskEventsResponse]) error {
 	return status.Error(codes.Unimplemented, "method TaskEvents not implemented")
+}
+func (UnimplementedDriverServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
 }
 func (UnimplementedDriverServer) mustEmbedUnimplementedDriverServer() {}
 func (UnimplementedDriverServer) testEmbeddedByValue()                {}
@@ -535,6 +553,24 @@ func _Driver_TaskEvents_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Driver_TaskEventsServer = grpc.ServerStreamingServer[TaskEventsResponse]
 
+func _Driver_ListTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTasksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).ListTasks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_ListTasks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).ListTasks(ctx, req.(*ListTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Driver_ServiceDesc is the grpc.ServiceDesc for Driver service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -577,6 +613,10 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SignalTask",
 			Handler:    _Driver_SignalTask_Handler,
+		},
+		{
+			MethodName: "ListTasks",
+			Handler:    _Driver_ListTasks_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

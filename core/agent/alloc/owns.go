@@ -1,0 +1,30 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/core/agent/task"
+)
+
+// ParseTaskID splits the name by which a driver knows a run of a task; ok is false
+// if it is none of ours.
+func ParseTaskID(id string) (allocID, name string, run uint64, ok bool) {
+	allocID, rest, found := strings.Cut(id, "/")
+	name, number, more := strings.Cut(rest, "/")
+	run, err := strconv.ParseUint(number, 10, 64)
+	return allocID, name, run, found && more && err == nil && allocID != "" && name != ""
+}
+
+// Owns reports whether a run of a task is the alloc's: it is being started, runs, or
+// its end is still to be told. A run is written down before its driver hears of it,
+// so whatever a driver has and nobody owns was given up.
+func (r *Runner) Owns(name string, run uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tasks[name]
+	return t != nil && t.state.Run == run && t.state.Phase != task.Dead
+}

@@ -1,0 +1,85 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	// sweepEvery is how often drivers are asked for tasks that nobody owns, and
+	// sweepPause the least time between two rounds when drivers come and go.
+	sweepEvery = 30 * time.Second
+	sweepPause = time.Second
+	// sweepLimit bounds what is asked of one driver.
+	sweepLimit = 2 * time.Minute
+)
+
+// sweep ends tasks that drivers have and no alloc owns, until ctx ends. A start that
+// was interrupted, by a kill of the plugin, the supervisor or this agent, can leave
+// one, and so can an agent that has lost its state.
+func (a *Agent) sweep(ctx context.Context) {
+	for ctx.Err() == nil {
+		prints, changed := a.plugins.Fingerprints()
+		for _, p := range prints {
+			a.sweepDriver(ctx, p.Name)
+		}
+		a.sleep(ctx, sweepPause)
+		timer := time.NewTimer(sweepEvery)
+		select {
+		case <-ctx.Done():
+		case <-changed: // a process may have come
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+func (a *Agent) sweepDriver(ctx context.Context, name string) {
+	d, err := a.plugins.Driver(name)
+	if err != nil {
+		return // it is asked when it is there
+	}
+	l, ok := d.(driver.Lister)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	ids, err := l.ListTasks(ctx)
+	if err != nil {
+		if !errdefs.IsUnimplemented(err) && !errdefs.IsUnavailable(err) {
+			a.cfg.Logger.Warn("a driver cannot say which tasks it has", "driver", name, "error", err)
+		}
+		return
+	}
+	for _, id := range ids { // who owns them is looked up after they were listed
+		if a.owned(id) {
+			continue
+		}
+		a.cfg.Logger.Warn("a driver has a task that no allocation owns; it is ended", "driver", name, "task_id", id)
+		if err := d.DestroyTask(ctx, id, true); err != nil {
+			a.cfg.Logger.Warn("a task that no allocation owns cannot be ended yet; it is tried again", "driver", name, "task_id", id, "error", err)
+		}
+	}
+}
+
+// owned reports whether a task of a driver is an alloc's, or may be: an alloc that
+// could not be restored owns all of its tasks, and what has no name of ours is
+// somebody else's.
+func (a *Agent) owned(id string) bool {
+	allocID, name, run, ok := alloc.ParseTaskID(id)
+	if !ok {
+		return true
+	}
+	a.mu.Lock()
+	r, unrestored := a.allocs[allocID], a.unrestored[allocID]
+	a.mu.Unlock()
+	return unrestored || r != nil && r.Owns(name, run)
+}
