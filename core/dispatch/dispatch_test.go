@@ -472,7 +472,7 @@ func TestANodeReadsVariablesForJobsThatItRunsOnly(t *testing.T) {
 		s.register(t, "n2")
 		s.place(t, "n1", "a1")
 		put := func(path, value string) {
-			s.log.write(t, &fsm.PutVariable{Variable: &model.Variable{Namespace: "default", Path: path, KeyID: "k", Data: []byte(value)}})
+			s.log.write(t, &fsm.PutVariable{Variable: &model.Variable{Namespace: "default", Path: path, Data: []byte(value)}})
 		}
 		put("app", "one")
 		ask := rpc.VariableQuery{JobNamespace: "default", JobID: "web", Namespace: "default", Path: "app"}

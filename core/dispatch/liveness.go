@@ -22,13 +22,14 @@ const (
 
 // renew gives the node a fresh lease.
 func (d *Dispatcher) renew(node *model.Node, now time.Time) rpc.Lease {
+	lease := d.lease()
 	d.mu.Lock()
 	if d.leases != nil {
-		d.leases[node.ID] = now.Add(d.cfg.TTL + d.cfg.Grace)
+		d.leases[node.ID] = now.Add(lease + d.cfg.Grace)
 	}
 	d.mu.Unlock()
 	view := d.cfg.Store.View()
-	return rpc.Lease{TTL: d.cfg.TTL, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node)}
+	return rpc.Lease{TTL: lease, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node)}
 }
 
 // shorten lets the lease of a node whose session broke off end earlier: it has
@@ -83,14 +84,14 @@ func (d *Dispatcher) Lead(ctx context.Context) {
 // grantAll gives every node that is not down a whole lease, which the end of its
 // session does not shorten: many sessions end at such a time.
 func (d *Dispatcher) grantAll(now time.Time) {
-	leases := map[string]time.Time{}
+	leases, end := map[string]time.Time{}, now.Add(d.whole())
 	for node := range d.cfg.Store.View().Nodes() {
 		if node.Status != model.NodeStatusDown {
-			leases[node.ID] = now.Add(d.cfg.TTL + d.cfg.Grace)
+			leases[node.ID] = end
 		}
 	}
 	d.mu.Lock()
-	d.leases, d.amnesty = leases, now.Add(d.cfg.TTL+d.cfg.Grace)
+	d.leases, d.amnesty = leases, end
 	d.mu.Unlock()
 }
 
