@@ -128,6 +128,7 @@ type Agent struct {
 	ready      chan struct{} // closed at the first registration
 	registered sync.Once
 	session    sessionState
+	contact    contact
 	http       *rpc.HTTPListener
 	cluster    allegiance
 	trusted    chan struct{} // of size 1: an operator has agreed to the servers
@@ -218,6 +219,9 @@ func (a *Agent) open(ctx context.Context) error {
 	if err = a.cluster.load(ctx, a.store); err != nil {
 		return err
 	}
+	if err = a.contact.load(ctx, a.store); err != nil {
+		return fmt.Errorf("read when a server was last heard of: %w", err)
+	}
 	started, probed := make(chan error, 1), make(chan struct{})
 	if a.plugins == nil {
 		a.host, err = pluginhost.New(pluginhost.Config{
@@ -282,6 +286,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	a.work.Go(func() { a.updates.Run(ctx) })
 	a.work.Go(func() { a.followFingerprints(ctx) })
 	a.work.Go(func() { a.keepSession(ctx) })
+	a.work.Go(func() { a.heed(ctx) })
 	a.keepReleases(ctx)
 	a.work.Go(func() { a.collectGarbage(ctx) })
 	a.work.Go(func() { a.sweep(ctx) })

@@ -150,6 +150,7 @@ func (a *Agent) run(x *model.Allocation) {
 	switch {
 	case r != nil:
 		r.Update(x)
+		a.contact.lookAgain() // its group may say something else now
 		if unknown {
 			r.Reconnected()
 			a.tell(r)
@@ -211,6 +212,9 @@ func (a *Agent) begin(x *model.Allocation) {
 	a.mu.Unlock()
 	if ending {
 		return
+	}
+	if stopAfter(x.Job.LookupTaskGroup(x.TaskGroup)) > 0 {
+		a.contact.lookAgain()
 	}
 	a.work.Go(r.Start) // its first write to disk joins those of the others
 }

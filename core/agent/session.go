@@ -170,7 +170,7 @@ func (a *Agent) sendBeat(ctx context.Context, old rpc.Lease) (rpc.Lease, error) 
 }
 
 func beatAfter(lease rpc.Lease) time.Duration {
-	return min(max(lease.TTL/3, 100*time.Millisecond), time.Minute)
+	return min(max(lease.TTL/3, 100*time.Millisecond), 10*time.Minute)
 }
 
 // touch has the node register again because something of it changed.

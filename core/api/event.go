@@ -4,6 +4,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,7 +13,7 @@ import (
 )
 
 const (
-	eventHistory   = 4096 // changes kept for subscribers that are slow
+	eventHistory   = 4096 // changes kept for subscribers that are slow, by default
 	eventLookBack  = 256  // changes kept for those that come late, once there is rest
 	eventRest      = 30 * time.Second
 	eventHeartbeat = 10 * time.Second
@@ -58,9 +59,13 @@ type eventLog struct {
 	size    int    // changes in batches
 	dropped uint64 // index of the newest batch that was forgotten
 	changed chan struct{}
+	most    int // changes that are kept
 }
 
-func newEventLog() *eventLog { return &eventLog{changed: make(chan struct{})} }
+// newEventLog returns a log that keeps so many changes, 0 for the default.
+func newEventLog(most int) *eventLog {
+	return &eventLog{changed: make(chan struct{}), most: cmp.Or(most, eventHistory)}
+}
 
 // add appends a batch and forgets the oldest ones.
 func (l *eventLog) add(b changeBatch) {
@@ -68,7 +73,7 @@ func (l *eventLog) add(b changeBatch) {
 	defer l.mu.Unlock()
 	l.batches = append(l.batches, b)
 	l.size += len(b.changes)
-	l.shorten(eventHistory)
+	l.shorten(l.most)
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -78,8 +83,8 @@ func (l *eventLog) add(b changeBatch) {
 func (l *eventLog) rest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.size > eventLookBack {
-		l.shorten(eventLookBack)
+	if back := min(eventLookBack, l.most); l.size > back {
+		l.shorten(back)
 		l.batches = slices.Clone(l.batches)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,8 +46,13 @@ func TestAnUnknownTopicOrABadFilterOfTheEventStreamIsRefused(t *testing.T) {
 // that a subscriber of a query then gets, until there are n.
 func eventsOf(t *testing.T, query string, n int, changes ...api.Change) (got []string) {
 	t.Helper()
+	return eventsWith(t, api.Config{}, query, n, changes...)
+}
+
+func eventsWith(t *testing.T, cfg api.Config, query string, n int, changes ...api.Change) (got []string) {
+	t.Helper()
 	b := newBackend(oneAlloc())
-	s := api.New(b, hclog.NewNullLogger(), api.Config{})
+	s := api.New(b, hclog.NewNullLogger(), cfg)
 	srv := httptest.NewServer(s.Handler())
 	defer srv.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -123,6 +129,17 @@ func TestEventsSayWhatHasHappenedAndCarryTheObject(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestAsManyChangesAreKeptForLateSubscribersAsTheBufferIsLarge(t *testing.T) {
+	var changes []api.Change
+	for i := range 10 {
+		changes = append(changes, api.Change{Table: api.TableNodePools, Index: uint64(i + 2), New: &model.NodePool{Name: strconv.Itoa(i)}})
+	}
+	got := eventsWith(t, api.Config{EventBuffer: 3}, "index=1", 3, changes...)
+	if want := "NodePool NodePoolUpserted 7 NodePool, NodePool NodePoolUpserted 8 NodePool, NodePool NodePoolUpserted 9 NodePool"; strings.Join(got, ", ") != want {
+		t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
 	}
 }
 

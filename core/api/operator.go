@@ -93,6 +93,9 @@ func (s *Server) putSchedulerConfig(w http.ResponseWriter, r *http.Request) (any
 	default:
 		return nil, fail(http.StatusBadRequest, "invalid scheduler algorithm: "+cfg.SchedulerAlgorithm)
 	}
+	if cfg.NodeLimitForFeasibilityChecks != 0 {
+		note(r, "NodeLimitForFeasibilityChecks is not acted on: every feasible node is looked at")
+	}
 	var cas *uint64
 	if v := paramsOf(r).get("cas"); v != "" {
 		n, err := strconv.ParseUint(v, 10, 64)

@@ -41,6 +41,9 @@ type Config struct {
 	// ConnsPerClient is how many connections one address may hold; 0 is the
 	// default, below 0 is without a limit.
 	ConnsPerClient int
+	// EventBuffer is how many changes are kept for subscribers of the event stream that
+	// are slow or come late; 0 is 4096.
+	EventBuffer int
 	// HeaderTimeout is how long a connection may take to send the head of a
 	// request; 0 is 10 seconds.
 	HeaderTimeout time.Duration
@@ -66,7 +69,7 @@ type Server struct {
 // New returns a Server over the backend. Serve also feeds the event stream; who
 // uses Handler alone runs Feed.
 func New(backend Backend, log hclog.Logger, cfg Config) *Server {
-	s := &Server{local: backend, backend: backend, cfg: cfg, log: log.Named("http"), events: newEventLog()}
+	s := &Server{local: backend, backend: backend, cfg: cfg, log: log.Named("http"), events: newEventLog(cfg.EventBuffer)}
 	mux := http.NewServeMux()
 	s.routes(mux)
 	if cfg.EnableDebug {

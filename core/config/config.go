@@ -165,8 +165,16 @@ type Server struct {
 	JobMaxSourceSize      string `json:"job_max_source_size,omitempty"`
 	HeartbeatGrace        string `json:"heartbeat_grace,omitempty"`
 	MinHeartbeatTTL       string `json:"min_heartbeat_ttl,omitempty"`
-	RaftSnapshotThreshold int    `json:"raft_snapshot_threshold,omitempty"`
-	RaftTrailingLogs      int    `json:"raft_trailing_logs,omitempty"`
+	// MaxHeartbeats bounds the beats of all nodes in a second; 0 does not.
+	MaxHeartbeats float64 `json:"max_heartbeats_per_second,omitempty"`
+	// FailoverTTL is how long nodes have to be heard of by a new leader.
+	FailoverTTL string `json:"failover_heartbeat_ttl,omitempty"`
+	// EventBufferSize is how many changes are kept for subscribers of the event stream.
+	EventBufferSize *int `json:"event_buffer_size,omitempty"`
+	// SchedulerDefaults is what the scheduler begins with in a new cluster.
+	SchedulerDefaults     *SchedulerDefaults `json:"default_scheduler_config,omitempty"`
+	RaftSnapshotThreshold int                `json:"raft_snapshot_threshold,omitempty"`
+	RaftTrailingLogs      int                `json:"raft_trailing_logs,omitempty"`
 	// PluginRegistry lets clients of the API have plugins run on all nodes.
 	PluginRegistry bool `json:"plugin_registry,omitempty"`
 }
@@ -281,6 +289,7 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.allowedHostProblems()...)
 	problems = append(problems, c.Client.Artifact.problems()...)
 	problems = append(problems, c.Server.jobProblems()...)
+	problems = append(problems, c.Server.clusterProblems()...)
 	problems = append(problems, c.Client.Template.problems()...)
 	problems = append(problems, c.Telemetry.problems()...)
 	_, wrong := c.Client.PluginLimits()
@@ -304,6 +313,7 @@ func (c *Config) durations() map[string]string {
 		"limits.rpc_handshake_timeout":   c.Limits.RPCHandshakeTimeout,
 		"server.heartbeat_grace":         c.Server.HeartbeatGrace,
 		"server.min_heartbeat_ttl":       c.Server.MinHeartbeatTTL,
+		"server.failover_heartbeat_ttl":  c.Server.FailoverTTL,
 		"telemetry.collection_interval":  c.Telemetry.CollectionInterval,
 
 		"telemetry.in_memory_collection_interval": c.Telemetry.InMemoryCollectionInterval,

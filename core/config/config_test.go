@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -137,6 +138,60 @@ advertise { http = "b.example:80" }`)); err != nil {
 		c.AllowedHosts = []string{bad}
 		if err := c.Finish(); err == nil || !strings.Contains(err.Error(), "http_allowed_hosts") {
 			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestAServerGivesTheClusterWhatItsConfigurationSays(t *testing.T) {
+	c := config.DevDefaults()
+	if c.Server.Scheduler() != nil {
+		t.Error("without a block there is a scheduler configuration")
+	}
+	if err := c.Merge("x.hcl", []byte(`
+server {
+  max_heartbeats_per_second = 12.5
+  failover_heartbeat_ttl    = "5m"
+  event_buffer_size         = 100
+  default_scheduler_config {
+    scheduler_algorithm               = "spread"
+    memory_oversubscription_enabled   = true
+    reject_job_registration           = true
+    pause_eval_broker                 = true
+    node_limit_for_feasibility_checks = 9
+    preemption_config {
+      batch_scheduler_enabled    = true
+      service_scheduler_enabled  = true
+      sysbatch_scheduler_enabled = true
+    }
+  }
+}`)); err != nil {
+		t.Fatal(err)
+	}
+	want := model.SchedulerConfiguration{
+		SchedulerAlgorithm: "spread", MemoryOversubscriptionEnabled: true, RejectJobRegistration: true, PauseEvalBroker: true, NodeLimitForFeasibilityChecks: 9,
+		PreemptionConfig: model.PreemptionConfig{SystemSchedulerEnabled: true, BatchSchedulerEnabled: true, ServiceSchedulerEnabled: true, SysBatchSchedulerEnabled: true},
+	}
+	if got := c.Server.Scheduler(); got == nil || *got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if s := c.Server; s.MaxHeartbeats != 12.5 || s.FailoverTTL != "5m" || s.EventBufferSize == nil || *s.EventBufferSize != 100 {
+		t.Errorf("got %+v", s)
+	}
+	if said := strings.Join(c.Warnings, "; "); said != "x.hcl: server.default_scheduler_config.node_limit_for_feasibility_checks is not acted on: every feasible node is looked at" {
+		t.Errorf("warnings: %s", said)
+	}
+	for text, key := range map[string]string{
+		"server {\n  default_scheduler_config {\n    scheduler_algorithm = \"best\"\n  }\n}": "scheduler_algorithm",
+		`server { max_heartbeats_per_second = -1 }`:                                          "max_heartbeats_per_second",
+		`server { failover_heartbeat_ttl = "soon" }`:                                         "failover_heartbeat_ttl",
+		`server { event_buffer_size = 0 }`:                                                   "event_buffer_size",
+	} {
+		c := config.DevDefaults()
+		if err := c.Merge("x.hcl", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Finish(); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

@@ -35,9 +35,9 @@ var unused = map[string][]string{
 		"authoritative_region", "client_introduction", "protocol_version", "raft_protocol", "raft_multiplier", "enabled_schedulers",
 		"csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
 		"acl_token_gc_threshold", "root_key_gc_interval", "root_key_gc_threshold", "root_key_rotation_threshold",
-		"max_heartbeats_per_second", "failover_heartbeat_ttl", "start_join", "retry_join", "retry_max", "retry_interval",
+		"start_join", "retry_join", "retry_max", "retry_interval",
 		"rejoin_after_leave", "non_voting_server", "redundancy_zone", "upgrade_version", "encrypt", "server_join",
-		"default_scheduler_config", "plan_rejection_tracker", "plan_apply_pipeline", "enable_event_broker", "event_buffer_size",
+		"plan_rejection_tracker", "plan_apply_pipeline", "enable_event_broker",
 		"license_path", "search", "deploy_query_rate_limit", "raft_logstore", "raft_boltdb", "raft_snapshot_interval",
 		"job_tracked_versions", "oidc_issuer",
 		"start_timeout", "log_file", "non_production",
@@ -88,6 +88,9 @@ func dropUnused(file string, tree map[string]any) []string {
 				delete(at, key)
 			}
 		}
+	}
+	if limit, given := block(tree, "server.default_scheduler_config")["node_limit_for_feasibility_checks"]; given && fmt.Sprint(limit) != "0" {
+		out = append(out, fmt.Sprintf("%s: server.default_scheduler_config.node_limit_for_feasibility_checks is not acted on: every feasible node is looked at", file))
 	}
 	options := block(tree, "client.options")
 	for key := range options {

@@ -25,10 +25,11 @@ func (d *Dispatcher) claim(id rpc.Identity, now time.Time) error {
 	if id.Instance == "" {
 		return nil
 	}
+	lease := d.lease()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h, taken := d.holders[id.NodeID]
-	if taken && h.instance != id.Instance && now.Before(h.heard.Add(d.cfg.TTL)) {
+	if taken && h.instance != id.Instance && now.Before(h.heard.Add(lease)) {
 		return errdefs.AlreadyExistsf("another agent acts as node %q, it was heard of %s ago: two machines have copies of one data directory; "+
 			"stop one of them, and remove the folder \"client\" of its data directory so that it gets an id of its own",
 			id.NodeID, now.Sub(h.heard).Round(time.Millisecond))

@@ -59,6 +59,10 @@ type Config struct {
 	Addresses func() []string
 	// TTL is the lease of a node; 0 means DefaultTTL.
 	TTL time.Duration
+	// MaxBeats bounds the beats of all nodes in a second by longer leases; 0 does not.
+	MaxBeats float64
+	// FailoverTTL is how long nodes have at least to be heard of by a new leader.
+	FailoverTTL time.Duration
 	// Grace is how much later than its lease a node may be heard of; 0 is not at all.
 	Grace time.Duration
 	// Now is the clock; nil means time.Now.

@@ -473,7 +473,7 @@ func TestANodeReadsVariablesForJobsThatItRunsOnly(t *testing.T) {
 		s.place(t, idN1, "a1")
 		s.log.write(t, &fsm.UpsertRootKey{Key: &model.RootKey{KeyID: "k", State: model.RootKeyActive}})
 		put := func(path, value string) {
-			s.log.write(t, &fsm.PutVariable{Variable: &model.Variable{Namespace: "default", Path: path, KeyID: "k", Data: []byte(value)}})
+			s.log.write(t, &fsm.PutVariable{Variable: &model.Variable{Namespace: "default", Path: path, Data: []byte(value)}})
 		}
 		put("app", "one")
 		ask := rpc.VariableQuery{JobNamespace: "default", JobID: "web", Namespace: "default", Path: "app"}

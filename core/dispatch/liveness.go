@@ -22,14 +22,15 @@ const (
 
 // renew gives the node a fresh lease.
 func (d *Dispatcher) renew(node *model.Node, now time.Time) rpc.Lease {
+	lease := d.lease()
 	d.mu.Lock()
 	if d.leases != nil {
-		d.leases[node.ID] = now.Add(d.cfg.TTL + d.cfg.Grace)
+		d.leases[node.ID] = now.Add(lease + d.cfg.Grace)
 		delete(d.away, node.ID)
 	}
 	d.mu.Unlock()
 	view := d.cfg.Store.View()
-	return rpc.Lease{TTL: d.cfg.TTL, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node), ClusterID: view.Cluster().At(0).ClusterID}
+	return rpc.Lease{TTL: lease, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node), ClusterID: view.Cluster().At(0).ClusterID}
 }
 
 // Away gives a node that will be back soon a longer lease: see rpc.Servers. The end
@@ -39,7 +40,7 @@ func (d *Dispatcher) Away(_ context.Context, id rpc.Identity) error {
 	if err != nil {
 		return err
 	}
-	back := d.cfg.Now().Add(max(AwayTTL, d.cfg.TTL+d.cfg.Grace))
+	back := d.cfg.Now().Add(max(AwayTTL, d.lease()+d.cfg.Grace))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, leads := d.leases[node.ID]; leads {
@@ -103,7 +104,7 @@ func (d *Dispatcher) Lead(ctx context.Context) {
 // session does not shorten: many sessions end at such a time.
 func (d *Dispatcher) grantAll(now time.Time) {
 	leases := map[string]time.Time{}
-	whole := now.Add(d.cfg.TTL + d.cfg.Grace)
+	whole := now.Add(d.whole())
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for node := range d.cfg.Store.View().Nodes() {

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -105,6 +106,21 @@ func (e *Endpoint) DeleteNodePool(ctx context.Context, name string) (uint64, err
 		return 0, errdefs.FailedPreconditionf("deleting node pool %q is not allowed", name)
 	}
 	return e.propose(ctx, &fsm.DeleteNodePools{Names: []string{name}})
+}
+
+// BeginWithScheduler gives a cluster its first scheduler configuration, if nobody has
+// set one yet; nil leaves the built-in one.
+func (e *Endpoint) BeginWithScheduler(ctx context.Context, cfg *model.SchedulerConfiguration) error {
+	now := e.Store.View().SchedulerConfig()
+	if cfg == nil || now.ModifyIndex != state.FirstIndex {
+		return nil
+	}
+	first := *cfg
+	_, err := e.propose(ctx, &fsm.SetSchedulerConfig{Config: &first, CAS: true, ModifyIndex: now.ModifyIndex})
+	if errdefs.IsConflict(err) {
+		return nil // somebody was faster, and knows better
+	}
+	return err
 }
 
 // SetSchedulerConfig replaces the scheduler configuration; with cas only if its

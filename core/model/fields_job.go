@@ -115,12 +115,12 @@ func fieldsOfGroup() []Field {
 		{Name: "TaskGroup.Meta", By: "core/agent/taskenv"},
 		{Name: "TaskGroup.ShutdownDelay", By: "core/agent/alloc"},
 		{Name: "TaskGroup.MaxRunDuration", By: "core/agent/task"},
-		{Name: "TaskGroup.StopAfterClientDisconnect", Warn: stopOnClient},
+		{Name: "TaskGroup.StopAfterClientDisconnect", By: "core/agent"},
 		{Name: "TaskGroup.MaxClientDisconnect", By: "core/schedule/reconcile"},
 		{Name: "TaskGroup.PreventRescheduleOnLost", By: "core/schedule/reconcile"},
 
 		{Name: "DisconnectStrategy.LostAfter", By: "core/schedule/reconcile"},
-		{Name: "DisconnectStrategy.StopOnClientAfter", Warn: stopOnClient},
+		{Name: "DisconnectStrategy.StopOnClientAfter", By: "core/agent"},
 		{Name: "DisconnectStrategy.Replace", By: "core/schedule/reconcile"},
 		{Name: "DisconnectStrategy.Reconcile", By: "core/schedule/reconcile"},
 		{Name: "EphemeralDisk.Sticky", By: "core/agent/alloc"},
@@ -146,9 +146,6 @@ func fieldsOfGroup() []Field {
 		{Name: "VolumeRequest.PerAlloc", By: "core/schedule/feasible", Warn: "per_alloc of volume", Refuse: "allocs that each need a volume of their own would share one or find none; use a group for each volume, with its own source"},
 	}
 }
-
-// stopOnClient says what a group gets that relies on it.
-const stopOnClient = "stop_on_client_after (a node that is cut off runs its allocs on, beside their replacements)"
 
 func notHost(p Place) bool { return p.Value != "host" }
 

@@ -44,9 +44,7 @@ func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 		{"vault", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "a", Vault: &model.Vault{}}, &model.Task{Name: "b", Vault: &model.Vault{}})}},
 			[]string{"not acted on yet: vault of web/a, web/b"}},
 		{"a long run", &model.Job{Type: model.JobTypeBatch, Update: model.UpdateStrategy{MaxParallel: 2}}, []string{"not acted on yet: update of a job whose type has no roll-outs"}},
-		{"zero is not set", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", StopAfterClientDisconnect: new(time.Duration)}}}, nil},
-		{"stop on client", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Disconnect: &model.DisconnectStrategy{StopOnClientAfter: &hour}}}},
-			[]string{"not acted on yet: stop_on_client_after (a node that is cut off runs its allocs on, beside their replacements) of web"}},
+		{"stop on client", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Disconnect: &model.DisconnectStrategy{StopOnClientAfter: &hour}}}}, nil},
 	} {
 		if got := c.job.NotActedOn(); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n got %q\nwant %q", c.what, got, c.want)

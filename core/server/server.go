@@ -52,6 +52,12 @@ type Config struct {
 	Workers int
 	GC      gc.Thresholds
 	Jobs    endpoint.JobLimits
+	// Scheduler is the scheduler configuration that a new cluster begins with; nil is
+	// the built-in one.
+	Scheduler *model.SchedulerConfiguration
+	// MaxHeartbeats and FailoverTTL are those of core/dispatch.
+	MaxHeartbeats float64
+	FailoverTTL   time.Duration
 	// HeartbeatTTL is the lease of a node; 0 is the default of core/dispatch.
 	HeartbeatTTL time.Duration
 	// HeartbeatGrace is how much later than that a node may be heard of.
@@ -130,7 +136,7 @@ func New(cfg Config) (*Server, error) {
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.raft, time.Now)
 	s.dispatch = dispatch.New(dispatch.Config{
-		Store: s.store, Raft: s.raft, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, Region: cfg.Region,
+		Store: s.store, Raft: s.raft, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
 		Addresses:  func() []string { return []string{cfg.Address} },
 		PluginFile: s.openPluginFile,
 		NodeEvals: func(v *state.View, n *model.Node, trigger string, now time.Time) []*model.Evaluation {
@@ -187,6 +193,9 @@ func (s *Server) lead(ctx context.Context) {
 			s.cfg.Logger.Warn("the first key of the keyring could not be made; the first variable makes it", "error", err)
 		}
 	})
+	if err := s.endpoint.BeginWithScheduler(ctx, s.cfg.Scheduler); err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Error("the cluster does not begin with default_scheduler_config; set it with drover operator scheduler set-config", "error", err)
+	}
 	s.firstOnce.Do(func() { close(s.firstTerm) })
 	term.Wait()
 }

@@ -39,6 +39,9 @@ type Store struct {
 	feeds   feeds
 }
 
+// FirstIndex is the index of what a fresh cluster starts with.
+const FirstIndex = 1
+
 // New returns a store with what a fresh cluster starts with: the namespace
 // default, the node pools all and default, and the scheduler configuration.
 func New() *Store {
@@ -46,7 +49,7 @@ func New() *Store {
 	empty := newTables()
 	s.current.Store(&View{t: empty})
 	tx := s.Begin()
-	tx.SetIndex(1)
+	tx.SetIndex(FirstIndex)
 	tx.seed()
 	tx.Commit()
 	return s

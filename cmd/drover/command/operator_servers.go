@@ -199,7 +199,7 @@ func schedulerSet() spec {
 			}
 			fs.StringVar(&want.SchedulerAlgorithm, "scheduler-algorithm", "", "binpack fills nodes one after the other, spread fills all evenly.")
 			set["scheduler-algorithm"] = func(c *model.SchedulerConfiguration) { c.SchedulerAlgorithm = want.SchedulerAlgorithm }
-			fs.IntVar(&want.NodeLimitForFeasibilityChecks, "node-limit-for-feasibility-checks", 0, "How many nodes are looked at for one placement; 0 is all.")
+			fs.IntVar(&want.NodeLimitForFeasibilityChecks, "node-limit-for-feasibility-checks", 0, "Not acted on, with a warning: every feasible node is looked at.")
 			set["node-limit-for-feasibility-checks"] = func(c *model.SchedulerConfiguration) {
 				c.NodeLimitForFeasibilityChecks = want.NodeLimitForFeasibilityChecks
 			}

@@ -46,6 +46,9 @@ func (d *Daemon) newAPI() (*api.Server, error) {
 		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, Hosts: d.cfg.HTTPNames(), ConnsPerClient: connsPerClient(d.cfg.Limits.HTTPMaxConnsPerClient), TLS: secure,
 	}
 	if d.server != nil {
+		if n := d.cfg.Server.EventBufferSize; n != nil {
+			cfg.EventBuffer = *n
+		}
 		cfg.AgentOf = d.agentOf
 		return api.New(serverBackend{d, d.server.Endpoint()}, d.log, cfg), nil
 	}

@@ -159,6 +159,22 @@ func (r *Runner) Stop() {
 	r.settle(&effects{})
 }
 
+// CutOff ends the alloc, which fails: its node has lost the servers for longer than
+// its group allows. They decide where its work is done from now on.
+func (r *Runner) CutOff(after time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop.CutOff = after
+	r.settle(&effects{})
+}
+
+// IsCutOff reports whether CutOff was called.
+func (r *Runner) IsCutOff() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stop.CutOff > 0
+}
+
 // Close lets go of the alloc without ending its tasks, and waits until nothing
 // of the runner runs any more.
 func (r *Runner) Close() {

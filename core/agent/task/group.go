@@ -21,6 +21,8 @@ type StopRequest struct {
 	Wanted  bool
 	NoDelay bool // skip the shutdown delays
 	Expired bool // its time is over; see Expiry
+	// CutOff is how long its node has lost the servers, where that ends it; else 0.
+	CutOff time.Duration
 }
 
 // Expiry is when the group has run for its max_run_duration, counted from the
@@ -48,6 +50,15 @@ func expired(limit time.Duration) model.TaskEvent {
 		Type: model.TaskMaxRunDuration, FailsTask: true,
 		DisplayMessage: fmt.Sprintf("The allocation has run for its max_run_duration of %s", limit),
 		Details:        map[string]string{"max_run_duration": limit.String(), "fails_task": "true"},
+	}
+}
+
+// lostServers is what tasks are told whose node has lost its servers for too long.
+func lostServers(after time.Duration) model.TaskEvent {
+	return model.TaskEvent{
+		Type: model.TaskKilling, FailsTask: true,
+		DisplayMessage: fmt.Sprintf("The node has lost its servers for the stop_on_client_after of %s", after),
+		Details:        map[string]string{"stop_on_client_after": after.String(), "fails_task": "true"},
 	}
 }
 
@@ -95,6 +106,9 @@ func (g group) failed(t *model.Task) bool { return g.dead(t) && g.states[t.Name]
 func (g group) ending(stop StopRequest) (reason model.TaskEvent, ending bool) {
 	if stop.Expired && !stop.Wanted {
 		return expired(*g.tg.MaxRunDuration), true
+	}
+	if stop.CutOff > 0 && !stop.Wanted {
+		return lostServers(stop.CutOff), true
 	}
 	leaderDead, mains, working := false, 0, false
 	for _, t := range g.tg.Tasks {

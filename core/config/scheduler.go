@@ -1,0 +1,71 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"fmt"
+
+	"github.com/drover-project/drover/core/model"
+)
+
+// SchedulerDefaults is the scheduler configuration that a new cluster begins with.
+// Once it is set over the API this block says nothing any more.
+type SchedulerDefaults struct {
+	Algorithm              string     `json:"scheduler_algorithm,omitempty"`
+	Preemption             Preemption `json:"preemption_config,omitzero"`
+	MemoryOversubscription bool       `json:"memory_oversubscription_enabled,omitempty"`
+	RejectJobRegistration  bool       `json:"reject_job_registration,omitempty"`
+	PauseEvalBroker        bool       `json:"pause_eval_broker,omitempty"`
+	NodeLimit              int        `json:"node_limit_for_feasibility_checks,omitempty"`
+}
+
+// Preemption says which schedulers may evict lower priorities.
+type Preemption struct {
+	System   *bool `json:"system_scheduler_enabled,omitempty"` // true by default
+	SysBatch bool  `json:"sysbatch_scheduler_enabled,omitempty"`
+	Batch    bool  `json:"batch_scheduler_enabled,omitempty"`
+	Service  bool  `json:"service_scheduler_enabled,omitempty"`
+}
+
+// Scheduler is the configuration that a new cluster begins with, nil where the
+// built-in one is.
+func (s *Server) Scheduler() *model.SchedulerConfiguration {
+	d := s.SchedulerDefaults
+	if d == nil {
+		return nil
+	}
+	algorithm := d.Algorithm
+	if algorithm == "" {
+		algorithm = model.SchedulerAlgorithmBinpack
+	}
+	return &model.SchedulerConfiguration{
+		SchedulerAlgorithm: algorithm, MemoryOversubscriptionEnabled: d.MemoryOversubscription,
+		RejectJobRegistration: d.RejectJobRegistration, PauseEvalBroker: d.PauseEvalBroker, NodeLimitForFeasibilityChecks: d.NodeLimit,
+		PreemptionConfig: model.PreemptionConfig{
+			SystemSchedulerEnabled: d.Preemption.System == nil || *d.Preemption.System, SysBatchSchedulerEnabled: d.Preemption.SysBatch,
+			BatchSchedulerEnabled: d.Preemption.Batch, ServiceSchedulerEnabled: d.Preemption.Service,
+		},
+	}
+}
+
+// clusterProblems says what is wrong with what the server gives the cluster.
+func (s *Server) clusterProblems() (out []string) {
+	if d := s.SchedulerDefaults; d != nil {
+		switch d.Algorithm {
+		case "", model.SchedulerAlgorithmBinpack, model.SchedulerAlgorithmSpread:
+		default:
+			out = append(out, fmt.Sprintf("server.default_scheduler_config: scheduler_algorithm %q is neither %q nor %q", d.Algorithm, model.SchedulerAlgorithmBinpack, model.SchedulerAlgorithmSpread))
+		}
+		if d.NodeLimit < 0 {
+			out = append(out, "server.default_scheduler_config: node_limit_for_feasibility_checks is negative")
+		}
+	}
+	if s.MaxHeartbeats < 0 {
+		out = append(out, "server.max_heartbeats_per_second is negative")
+	}
+	if n := s.EventBufferSize; n != nil && *n < 1 {
+		out = append(out, "server.event_buffer_size must be at least 1")
+	}
+	return out
+}
