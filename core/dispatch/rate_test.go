@@ -19,7 +19,7 @@ func TestLeasesGetLongerWithTheNumberOfNodesWhereBeatsAreBounded(t *testing.T) {
 		for i := range 20 {
 			s.register(t, fmt.Sprintf("00000000-0000-0000-0000-%012d", i))
 		}
-		lease, err := s.Beat(ctx, identity("n00"))
+		lease, err := s.Beat(ctx, identity("00000000-0000-0000-0000-000000000000"))
 		if err != nil || lease.TTL != 30*time.Second { // 20 nodes that beat three times in it: 2 a second
 			t.Fatalf("a lease of %s, %v; want 30s", lease.TTL, err)
 		}
