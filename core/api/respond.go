@@ -164,52 +164,6 @@ func encodeInto(buf *bytes.Buffer, v any, indent bool) ([]byte, error) {
 	return bytes.TrimRight(buf.Bytes(), "\n"), nil
 }
 
-// decodeBody reads the JSON body into v. An empty body is an error unless optional.
-func decodeBody(r *http.Request, v any, optional bool) error {
-	body, err := io.ReadAll(r.Body)
-	if err == nil {
-		err = tooDeep(body)
-	}
-	if err == nil {
-		err = json.NewDecoder(bytes.NewReader(body)).Decode(v)
-	}
-	var tooBig *http.MaxBytesError
-	switch {
-	case err == nil, optional && errors.Is(err, io.EOF):
-		return nil
-	case errors.As(err, &tooBig):
-		return fail(http.StatusRequestEntityTooLarge, "request body is larger than "+strconv.Itoa(maxBodyBytes>>20)+" MiB; send less")
-	}
-	return fail(http.StatusBadRequest, err.Error())
-}
-
-// maxJSONDepth is how deeply objects and lists of a body may be nested: more than
-// any job has, and less than what the log and its readers can hold.
-const maxJSONDepth = 128
-
-// tooDeep refuses JSON that is nested too deeply, before anything is built of it.
-func tooDeep(body []byte) error {
-	depth, quoted, escaped := 0, false, false
-	for _, c := range body {
-		switch {
-		case escaped:
-			escaped = false
-		case quoted:
-			escaped = c == '\\'
-			quoted = c != '"'
-		case c == '"':
-			quoted = true
-		case c == '{' || c == '[':
-			if depth++; depth > maxJSONDepth {
-				return fail(http.StatusBadRequest, "the request body is nested more than "+strconv.Itoa(maxJSONDepth)+" levels deep")
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return nil
-}
-
 func setIndex(w http.ResponseWriter, index uint64) {
 	w.Header().Set("X-Nomad-Index", strconv.FormatUint(index, 10))
 }
