@@ -4,83 +4,168 @@
 package api
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net/http"
-	"reflect"
-	"slices"
+	"os"
 	"strconv"
-	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
+
+// What the bodies of requests may cost.
+const (
+	// bodyTimeout is how long one that is kept in memory may take. None may bring
+	// nothing for half as long.
+	bodyTimeout = time.Minute
+	// bodiesInFlight bounds the bytes of all bodies in memory, of each without its
+	// first smallBody: small requests are answered whatever large ones hold.
+	bodiesInFlight = 128 << 20
+	smallBody      = 64 << 10
+	// lingering is how long the rest of a body that nobody wants may take.
+	lingering = 5 * time.Second
+)
+
+// The bounds of a JSON body: more than any job has, and less than what the log and
+// its readers can hold.
+const (
+	maxJSONDepth   = 128
+	maxJSONObjects = 100_000 // objects and lists
+	maxJSONValues  = 2_000_000
+)
+
+// body is the body of a request as it arrives. It ends with an error if its client
+// is too slow.
+type body struct {
+	io.ReadCloser
+	conn    *http.ResponseController
+	timeout time.Duration
+	held    *atomic.Int64 // bytes of all bodies in memory
+	end     time.Time     // of a body that is kept in memory
+	read    int64
+	took    int64       // of held
+	over    atomic.Bool // all of it was read, or no more can be
+	left    atomic.Bool // the request is over: who hands it on may not know yet
+}
+
+type bodyKey struct{}
+
+// timed gives bodies their deadlines. Requests without a body, streams and
+// websockets among them, have none.
+func (s *Server) timed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		b := &body{ReadCloser: r.Body, conn: http.NewResponseController(w), timeout: cmp.Or(s.cfg.BodyTimeout, bodyTimeout), held: &s.bodies}
+		b.readUntil(time.Now().Add(b.timeout)) // the server itself reads what a handler does not
+		defer b.leave()
+		r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, b))
+		r.Body = b
+		next.ServeHTTP(w, r)
+	})
+}
+
+// inMemory says that the body of a request is kept whole: from now on it counts.
+func inMemory(r *http.Request) {
+	if b, ok := r.Context().Value(bodyKey{}).(*body); ok && b.end.IsZero() {
+		b.end = time.Now().Add(b.timeout)
+	}
+}
+
+// Read reads what has come, or fails when nothing comes in time.
+func (b *body) Read(p []byte) (int, error) {
+	if b.left.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	at := time.Now().Add(b.timeout / 2)
+	if !b.end.IsZero() && b.end.Before(at) {
+		at = b.end
+	}
+	b.readUntil(at)
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.over.Store(true)
+	}
+	if errors.Is(err, io.EOF) {
+		b.readUntil(time.Time{}) // whether the client leaves is watched without an end
+	}
+	b.read += int64(n)
+	if err == nil || errors.Is(err, io.EOF) {
+		if full := b.count(); full != nil {
+			return n, full
+		}
+	}
+	return n, err
+}
+
+// readUntil says until when the connection is read; whatever reads it then fails. A
+// connection that has no deadlines is one of a test.
+func (b *body) readUntil(at time.Time) { _ = b.conn.SetReadDeadline(at) }
+
+// count takes what a body in memory has of the room for all.
+func (b *body) count() error {
+	more := b.read - smallBody - b.took
+	if b.end.IsZero() || more <= 0 {
+		return nil
+	}
+	b.took += more
+	if b.held.Add(more) > bodiesInFlight {
+		return errdefs.ResourceExhaustedf("this agent reads %d MiB of requests at this moment, and not more; try again", bodiesInFlight>>20)
+	}
+	return nil
+}
+
+// leave gives the room back, and has the server wait only shortly for a rest.
+func (b *body) leave() {
+	b.held.Add(-b.took)
+	b.left.Store(true)
+	if !b.over.Load() {
+		b.readUntil(time.Now().Add(lingering))
+	}
+}
 
 // decodeBody reads the JSON body into v. An empty body is an error unless optional.
 // A field that v does not have is refused where it conditions the write; any other
 // is named in the answer's warnings.
 func decodeBody(r *http.Request, v any, optional bool) error {
-	body, err := io.ReadAll(r.Body)
+	inMemory(r)
+	text, err := io.ReadAll(r.Body)
 	if err == nil {
-		err = tooDeep(body)
+		err = tooMuch(text)
 	}
 	if err == nil {
-		err = decodeOne(body, v)
+		err = decodeOne(text, v)
+	}
+	if err == nil {
+		err = model.NoNulls("the body", v)
 	}
 	var tooBig *http.MaxBytesError
 	switch {
 	case err == nil:
-		return noteUnread(r, body, v)
+		return noteUnread(r, text, v)
 	case optional && errors.Is(err, io.EOF):
 		return nil
 	case errors.As(err, &tooBig):
 		return fail(http.StatusRequestEntityTooLarge, "request body is larger than "+strconv.Itoa(maxBodyBytes>>20)+" MiB; send less")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fail(http.StatusRequestTimeout, "the request body did not arrive in time; send it faster, or less")
+	case errdefs.IsResourceExhausted(err):
+		return err
 	}
 	return fail(http.StatusBadRequest, err.Error())
 }
 
-// decodeOne reads one JSON value and refuses what follows it.
-func decodeOne(body []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if err := dec.Decode(v); err != nil {
-		return err
-	}
-	if dec.More() {
-		return errors.New("the request body has more after its JSON value; send one value")
-	}
-	return nil
-}
-
-func noteUnread(r *http.Request, body []byte, v any) error {
-	fields := model.UnreadFields(body, reflect.TypeOf(v))
-	for _, f := range fields {
-		if conditionsBody(f) {
-			return fail(http.StatusBadRequest, "the field "+f+" is not known to this request, so nothing was done: leave it out")
-		}
-	}
-	for _, f := range fields {
-		note(r, "field "+quoteName(f)+" of the body is not acted on")
-	}
-	return nil
-}
-
-// conditionsBody reports whether a field of a body says what a parameter of the same
-// name would: DryRun is dry_run.
-func conditionsBody(field string) bool {
-	name := field[strings.LastIndex(field, ".")+1:]
-	return slices.ContainsFunc(conditions, func(c string) bool {
-		return strings.EqualFold(name, strings.NewReplacer("-", "", "_", "").Replace(c))
-	})
-}
-
-// maxJSONDepth is how deeply objects and lists of a body may be nested: more than
-// any job has, and less than what the log and its readers can hold.
-const maxJSONDepth = 128
-
-// tooDeep refuses JSON that is nested too deeply, before anything is built of it.
-func tooDeep(body []byte) error {
-	depth, quoted, escaped := 0, false, false
+// tooMuch refuses JSON that is nested too deeply or holds too much, before anything
+// is built of it: two bytes of it can become an object of a hundred.
+func tooMuch(body []byte) error {
+	depth, objects, values, quoted, escaped := 0, 0, 0, false, false
 	for _, c := range body {
 		switch {
 		case escaped:
@@ -90,12 +175,19 @@ func tooDeep(body []byte) error {
 			quoted = c != '"'
 		case c == '"':
 			quoted = true
+		case c == ',':
+			values++
 		case c == '{' || c == '[':
-			if depth++; depth > maxJSONDepth {
-				return fail(http.StatusBadRequest, "the request body is nested more than "+strconv.Itoa(maxJSONDepth)+" levels deep")
-			}
+			objects++
+			depth++
 		case c == '}' || c == ']':
 			depth--
+		}
+		if depth > maxJSONDepth {
+			return fail(http.StatusBadRequest, "the request body is nested more than "+strconv.Itoa(maxJSONDepth)+" levels deep")
+		}
+		if objects > maxJSONObjects || values > maxJSONValues {
+			return fail(http.StatusRequestEntityTooLarge, "the request body holds more than "+strconv.Itoa(maxJSONObjects)+" objects and lists, or "+strconv.Itoa(maxJSONValues)+" values")
 		}
 	}
 	return nil

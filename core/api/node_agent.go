@@ -80,6 +80,7 @@ func metaTarget(r *http.Request) string {
 	if r.Body == nil || r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return ""
 	}
+	inMemory(r)
 	head, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes))
 	r.Body = struct {
 		io.Reader

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -47,6 +48,10 @@ type Config struct {
 	// HeaderTimeout is how long a connection may take to send the head of a
 	// request; 0 is 10 seconds.
 	HeaderTimeout time.Duration
+	// BodyTimeout is how long the body of a request may take that is kept in memory;
+	// 0 is a minute. The file of a plugin or a snapshot may take as long as it brings
+	// something twice in that time.
+	BodyTimeout time.Duration
 	// TLS is what the port speaks; nil is plain HTTP. Inner listeners are as secure
 	// as what they are in.
 	TLS *tls.Config
@@ -64,6 +69,7 @@ type Server struct {
 	handler http.Handler // of requests that the agents of the cluster hand on
 	outer   http.Handler // of requests from elsewhere
 	events  *eventLog
+	bodies  atomic.Int64 // bytes of all requests in memory
 }
 
 // New returns a Server over the backend. Serve also feeds the event stream; who
@@ -90,7 +96,7 @@ func (s *Server) wrapped(mux *http.ServeMux) http.Handler {
 
 // answerWith sets what answers requests.
 func (s *Server) answerWith(h http.Handler) {
-	s.handler, s.outer = s.recovered(h), s.recovered(s.guarded(h))
+	s.handler, s.outer = s.recovered(s.timed(h)), s.recovered(s.guarded(s.timed(h)))
 }
 
 // Handler is the API as an http.Handler, for requests from anywhere.

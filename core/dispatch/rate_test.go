@@ -25,12 +25,12 @@ func TestLeasesGetLongerWithTheNumberOfNodesWhereBeatsAreBounded(t *testing.T) {
 		}
 		time.Sleep(29 * time.Second)
 		synctest.Wait()
-		if got := s.store.View().NodeByID("n00").Status; got == model.NodeStatusDown {
+		if got := s.store.View().NodeByID("00000000-0000-0000-0000-000000000000").Status; got == model.NodeStatusDown {
 			t.Error("a node is down within the lease that it was given")
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		if got := s.store.View().NodeByID("n00").Status; got != model.NodeStatusDown {
+		if got := s.store.View().NodeByID("00000000-0000-0000-0000-000000000000").Status; got != model.NodeStatusDown {
 			t.Errorf("a node that was silent for longer than its lease is %s", got)
 		}
 	}, func(cfg *dispatch.Config) { cfg.MaxBeats = 2 })

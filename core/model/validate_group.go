@@ -19,10 +19,6 @@ func (tg *TaskGroup) validate(j *Job) ValidationError {
 	if len(tg.Tasks) == 0 {
 		p.addf("Missing tasks for task group")
 	}
-	if len(tg.Tasks) > maxTasksPerGroup {
-		p.addf("Task group has %d tasks; at most %d are allowed", len(tg.Tasks), maxTasksPerGroup)
-		return p
-	}
 	validateConstraints(&p, tg.Constraints)
 	validateAffinities(&p, tg.Affinities)
 	validateSpreads(&p, tg.Spreads)

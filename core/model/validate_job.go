@@ -13,10 +13,8 @@ import (
 
 // Bounds on what a job may ask for.
 const (
-	maxNameLength    = 128 // of jobs, groups and tasks
-	maxGroupCount    = 1_000_000
-	maxGroups        = 10_000
-	maxTasksPerGroup = 1_000
+	maxNameLength = 128 // of jobs, groups and tasks
+	maxGroupCount = 1_000_000
 )
 
 // DefaultMaxCount is how many allocs all groups of a job may ask for together,
@@ -36,7 +34,7 @@ func (j *Job) CheckCount(limit int) error {
 		if tg.validateCount(&p); len(p) > 0 {
 			return errdefs.InvalidArgumentf("Task group %s: %w", tg.Name, p[0])
 		}
-		total += tg.Count // there are no more than maxGroups of maxGroupCount
+		total += tg.Count // each is at most maxGroupCount, and a job in memory has no 10^12 groups
 	}
 	if total > limit {
 		return errdefs.InvalidArgumentf("total count was greater than configured job_max_count: %d > %d", total, limit)
@@ -50,6 +48,9 @@ func (j *Job) Validate() error { return j.ValidateUpTo(JobMaxPriority) }
 // ValidateUpTo is Validate for a cluster with another greatest priority.
 func (j *Job) ValidateUpTo(maxPriority int) error {
 	var p ValidationError
+	if err := j.checkSize(); err != nil {
+		return ValidationError{err}
+	}
 	if j.Region == "" {
 		p.addf("Missing job region")
 	}
@@ -194,10 +195,6 @@ func (c *PeriodicConfig) validateTimes(p *ValidationError) {
 func (j *Job) validateGroups(p *ValidationError) {
 	if len(j.TaskGroups) == 0 {
 		p.addf("Missing job task groups")
-	}
-	if len(j.TaskGroups) > maxGroups {
-		p.addf("Job has %d task groups; at most %d are allowed", len(j.TaskGroups), maxGroups)
-		return
 	}
 	seen := map[string]int{}
 	for i, g := range j.TaskGroups {

@@ -82,7 +82,7 @@ func TestValidateNamesEachMistake(t *testing.T) {
 			j.TaskGroups[0].Update = &model.UpdateStrategy{HealthCheck: "task_states", HealthyDeadline: time.Minute, ProgressDeadline: 2 * time.Minute}
 			j.TaskGroups[0].Tasks[0].KillTimeout = 3 * time.Minute
 		}, "task server has a kill timeout (3m0s) longer than the group's progress deadline (2m0s)"},
-		"null affinity": {func(j *model.Job) { j.Affinities = []*model.Affinity{nil} }, "Affinity 1 is null"},
+		"null affinity": {func(j *model.Job) { j.Affinities = []*model.Affinity{nil} }, "Job.Affinities[0] is null"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := validJob()

@@ -38,7 +38,8 @@ func (b Bounds) Check(name string, v any) error {
 
 // walk is one look at a value and everything in it.
 type walk struct {
-	bounds *Bounds // nil: sizes do not matter
+	bounds *Bounds              // nil: sizes do not matter
+	caps   map[reflect.Type]int // entries of lists and maps of some types, in place of bounds.Entries
 	spent  int
 }
 
@@ -111,7 +112,7 @@ func (w *walk) list(v reflect.Value) *flaw {
 	if v.Type().Elem().Kind() == reflect.Uint8 {
 		return w.text(v.Len())
 	}
-	if f := w.count(v.Len()); f != nil || plain(v.Type().Elem()) {
+	if f := w.count(v.Type().Elem(), v.Len()); f != nil || plain(v.Type().Elem()) {
 		return f
 	}
 	for i := range v.Len() {
@@ -123,7 +124,7 @@ func (w *walk) list(v reflect.Value) *flaw {
 }
 
 func (w *walk) entries(v reflect.Value) *flaw {
-	if f := w.count(v.Len()); f != nil {
+	if f := w.count(v.Type().Elem(), v.Len()); f != nil {
 		return f
 	}
 	for it := v.MapRange(); it.Next(); {
@@ -146,9 +147,16 @@ func (w *walk) entry(v reflect.Value) *flaw {
 	return w.value(v)
 }
 
-func (w *walk) count(n int) *flaw {
-	if w.bounds != nil && n > w.bounds.Entries {
-		return &flaw{text: fmt.Sprintf("has %d entries; at most %d are taken", n, w.bounds.Entries)}
+func (w *walk) count(of reflect.Type, n int) *flaw {
+	if w.bounds == nil {
+		return nil
+	}
+	most, special := w.caps[of]
+	if !special {
+		most = w.bounds.Entries
+	}
+	if n > most {
+		return &flaw{text: fmt.Sprintf("has %d entries; at most %d are taken", n, most)}
 	}
 	return w.spend(n * entryCost)
 }

@@ -1,0 +1,55 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import "reflect"
+
+// Cap is how many of something one list or map of a job may hold.
+type Cap struct {
+	What string
+	Most int
+	of   reflect.Type // of the elements
+}
+
+// Caps are generous: what is over them is not written by people. Every list that is
+// not named here may have JobBounds.Entries. docs/limits.md has the table.
+var Caps = []Cap{
+	{"groups of a job", 2_000, reflect.TypeFor[*TaskGroup]()},
+	{"tasks of a group", 500, reflect.TypeFor[*Task]()},
+	{"constraints of a job, group, task or device", 500, reflect.TypeFor[*Constraint]()},
+	{"affinities of a job, group, task or device", 500, reflect.TypeFor[*Affinity]()},
+	{"spreads of a job or group", 100, reflect.TypeFor[*Spread]()},
+	{"targets of a spread", 1_000, reflect.TypeFor[*SpreadTarget]()},
+	{"services of a group or task", 500, reflect.TypeFor[*Service]()},
+	{"checks of a service", 100, reflect.TypeFor[*ServiceCheck]()},
+	{"networks of a group or task", 50, reflect.TypeFor[*NetworkResource]()},
+	{"ports of a network, of each kind", 1_000, reflect.TypeFor[Port]()},
+	{"volumes of a group", 500, reflect.TypeFor[*VolumeRequest]()},
+	{"volume mounts of a task", 500, reflect.TypeFor[*VolumeMount]()},
+	{"templates of a task", 500, reflect.TypeFor[*Template]()},
+	{"artifacts of a task", 500, reflect.TypeFor[*TaskArtifact]()},
+	{"devices of a task", 100, reflect.TypeFor[*RequestedDevice]()},
+	{"actions of a task", 200, reflect.TypeFor[*Action]()},
+	{"identities of a task", 100, reflect.TypeFor[*WorkloadIdentity]()},
+	{"secrets of a task", 200, reflect.TypeFor[*Secret]()},
+	{"scaling policies of a task", 10, reflect.TypeFor[*ScalingPolicy]()},
+	{"links of a job", 100, reflect.TypeFor[*JobUILink]()},
+}
+
+// JobBounds are how large a job may be as a whole.
+var JobBounds = Bounds{Text: 2 << 20, Entries: 10_000, Total: 16 << 20}
+
+var capOf = func() map[reflect.Type]int {
+	out := map[reflect.Type]int{}
+	for _, c := range Caps {
+		out[c.of] = c.Most
+	}
+	return out
+}()
+
+// checkSize refuses a job that is too large, or in which something is missing, before
+// anything else looks at it.
+func (j *Job) checkSize() error {
+	return (&walk{bounds: &JobBounds, caps: capOf}).of("Job", j)
+}
