@@ -78,9 +78,7 @@ func TestReplayChild(t *testing.T) {
 	if act == "" {
 		t.Skip("only BenchmarkReplay runs this")
 	}
-	if percent, err := strconv.Atoi(os.Getenv("DROVER_BENCH_GC")); err == nil {
-		debug.SetGCPercent(percent)
-	}
+	debug.SetGCPercent(20) // as an agent does while it starts: cmd/drover/daemon/heap.go
 	began := time.Now()
 	// Without a snapshot meanwhile, as when all of it has come within two minutes.
 	s, err := server.New(server.Config{DataDir: os.Getenv("DROVER_BENCH_DIR"), SnapshotThreshold: 1 << 40, GC: gc.DefaultThresholds(), HeartbeatTTL: time.Hour, Workers: 1, Logger: hclog.NewNullLogger()})

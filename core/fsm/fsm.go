@@ -60,12 +60,30 @@ func New(store *state.Store, logger hclog.Logger) *FSM {
 // Store returns the state.
 func (f *FSM) Store() *state.Store { return f.store }
 
-// ApplyBatch applies entries in one transaction and returns a result for each:
-// nil, a classed error, or what the command answers. Entries that are older than the
+// batchBytes is how much of the log goes into one transaction, unless one entry is more:
+// a log that is replayed comes in large batches, whose commands take twenty times the
+// room of their bytes.
+const batchBytes = 256 << 10
+
+// ApplyBatch applies entries in few transactions and returns a result for each: nil, a classed error, or what the command answers. Entries that are older than the
 // state are skipped. From an entry that cannot be read on nothing is applied any
 // more, and every answer is an *UnreadableError.
 func (f *FSM) ApplyBatch(entries []Entry) []any {
 	results := make([]any, len(entries))
+	for from := 0; from < len(entries); {
+		to, size := from, 0
+		for to < len(entries) && (to == from || size+len(entries[to].Data) <= batchBytes) {
+			size += len(entries[to].Data)
+			to++
+		}
+		f.applyPart(entries[from:to], results[from:to])
+		from = to
+	}
+	return results
+}
+
+// applyPart applies entries in one transaction.
+func (f *FSM) applyPart(entries []Entry, results []any) {
 	entries, commands := f.decode(entries)
 	for i := len(entries); i < len(results); i++ {
 		results[i] = f.unread
@@ -73,7 +91,6 @@ func (f *FSM) ApplyBatch(entries []Entry) []any {
 	if len(entries) > 0 {
 		f.applyAll(entries, commands, results)
 	}
-	return results
 }
 
 // decode reads entries up to the first that cannot be read.

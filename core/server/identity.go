@@ -70,6 +70,21 @@ func memberOfLog(file, raftDir string) (string, error) {
 	return "", errdefs.FailedPreconditionf("%s is missing or empty, and the log names %d servers: write the id of this one into the file; they are %s", file, len(members), describe(members))
 }
 
+// member refuses an id that is not of the log's members: such a server would wait for
+// a leader for ever.
+func (i identity) member(log *consensus.Node) error {
+	members, _, err := log.Configuration()
+	if err != nil || len(members) == 0 {
+		return err
+	}
+	for _, m := range members {
+		if m.ID == i.id {
+			return nil
+		}
+	}
+	return errdefs.FailedPreconditionf("%s says that this server is %s, and the members of its log are %s: write the id of this one into the file, or remove the file to take the id from the log", i.file, i.id, describe(members))
+}
+
 func describe(members []consensus.Server) string {
 	var out []string
 	for _, m := range members {

@@ -119,6 +119,9 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := who.member(s.raft); err != nil {
+		return nil, errors.Join(err, s.raft.Close())
+	}
 	if err := who.keep(); err != nil {
 		return nil, errors.Join(err, s.raft.Close())
 	}

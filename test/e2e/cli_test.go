@@ -382,8 +382,12 @@ func TestFollowingEndsWithTheInterrupt(t *testing.T) {
 
 func TestOperatorDebugMakesAnArchive(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(shell("web", "service", 1, "", "exec sleep 600"))
-	out := a.script("bash", "cd ~ && drover operator debug -duration 2s -interval 1s -pprof-duration 1s && tar -xzf drover-debug-*.tar.gz && cd drover-debug-*Z && find . -type f -size +0 | sort")
+	a.run(strings.Replace(shell("web", "service", 1, "", "exec sleep 600"), "driver ", "env {\n        DB = \"postgres://me:hunter2@db\"\n      }\n      driver ", 1))
+	out := a.script("bash", "cd ~ && drover operator debug -duration 2s -interval 1s -pprof-duration 1s -event-index 1 && tar -xzf drover-debug-*.tar.gz && cd drover-debug-*Z && find . -type f -size +0 | sort; "+
+		`grep -q '"DB":"<redacted>' cluster/eventstream.json && echo job seen; grep -rl hunter2 . | sed s/^/leak:/`)
+	if strings.Contains(out, "leak:") || !strings.Contains(out, "job seen") {
+		t.Errorf("the archive shows a secret, or not the job: %s", out)
+	}
 	for _, want := range []string{"./index.json", "./cluster/agent-self.json", "./cluster/raft-configuration.json", "./interval/0000/jobs.json", "./interval/0001/nodes.json", "./interval/0000/metrics.json"} {
 		if !strings.Contains(out, want+"\n") && !strings.HasSuffix(out, want) {
 			t.Errorf("the archive lacks %s:\n%s", want, out)

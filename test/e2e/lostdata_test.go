@@ -69,7 +69,7 @@ func (a *agent) stay(pids map[string]int) {
 	}
 }
 
-func TestAServerWhoseDataIsGoneEndsNoTaskUntilAnOperatorAgrees(t *testing.T) {
+func TestHostileAServerWhoseDataIsGoneEndsNoTaskUntilAnOperatorAgrees(t *testing.T) {
 	a := newAgent(t).start()
 	a.run(shell("kept", "service", 3, quick, "echo $$ > $NOMAD_TASK_DIR/pid; exec sleep 600"))
 	pids := a.pids(a.await("kept", "running", 3))
@@ -109,7 +109,7 @@ func TestAServerWhoseDataIsGoneEndsNoTaskUntilAnOperatorAgrees(t *testing.T) {
 	a.await("new", "running", 1)
 }
 
-func TestAnOlderCopyOfAServersDataEndsNoTaskUntilAnOperatorAgrees(t *testing.T) {
+func TestHostileAnOlderCopyOfAServersDataEndsNoTaskUntilAnOperatorAgrees(t *testing.T) {
 	a := newAgent(t).start()
 	a.run(shell("kept", "service", 2, quick, "echo $$ > $NOMAD_TASK_DIR/pid; exec sleep 600"))
 	pids := a.pids(a.await("kept", "running", 2))

@@ -17,7 +17,7 @@ import (
 
 // The servers of these tests have no grace beyond a lease of 8 s.
 
-func TestAServerThatWasStoppedForLongerThanALeaseLosesNoNodeAndReplacesNothing(t *testing.T) {
+func TestHostileAServerThatWasStoppedForLongerThanALeaseLosesNoNodeAndReplacesNothing(t *testing.T) {
 	m := newMachines(t, "one", "two")
 	m.server.run(strings.Replace(spreadJob, "count = 3", "count = 2", 1))
 	pids := m.pids(m.server.await("spread", "running", 2))
@@ -44,7 +44,7 @@ func TestAServerThatWasStoppedForLongerThanALeaseLosesNoNodeAndReplacesNothing(t
 	m.unharmed("spread", pids)
 }
 
-func TestANodeWhoseAgentIsStoppedAndStartedAgainKeepsItsTasks(t *testing.T) {
+func TestHostileANodeWhoseAgentIsStoppedAndStartedAgainKeepsItsTasks(t *testing.T) {
 	m := newMachines(t, "one", "two")
 	m.server.run(strings.Replace(spreadJob, "count = 3", "count = 2", 1))
 	pids := m.pids(m.server.await("spread", "running", 2))
@@ -56,7 +56,7 @@ func TestANodeWhoseAgentIsStoppedAndStartedAgainKeepsItsTasks(t *testing.T) {
 	m.unharmed("spread", pids)
 }
 
-func TestOfTwoAgentsOnCopiesOfADataDirectoryOneIsTheNode(t *testing.T) {
+func TestHostileOfTwoAgentsOnCopiesOfADataDirectoryOneIsTheNode(t *testing.T) {
 	m := newMachines(t, "one")
 	m.server.run(strings.Replace(spreadJob, "count = 3", "count = 1", 1))
 	pids := m.pids(m.server.await("spread", "running", 1))

@@ -93,3 +93,6 @@ func KnownContexts() []string {
 	}
 	return out
 }
+
+// RedactFile is redactFile.
+var RedactFile = redactFile

@@ -54,7 +54,7 @@ type capture struct {
 func operatorDebug() spec {
 	return spec{
 		usage: "operator debug [options]", synopsis: "Collects what is needed to find a fault into an archive",
-		help: "The archive holds the cluster's state, and logs, metrics and profiles of agents over\nsome time. What could not be read is named in its index. It holds no tokens and no\nvariables, but names, environments and files of jobs: look at it before you send it.",
+		help: "The archive holds the cluster's state, and logs, metrics and profiles of agents over\nsome time. What could not be read is named in its index. It holds no variables;\nvalues of environments and headers, templates, payloads, what is called a secret, and what\nauthorizes in URLs are taken out. Arguments of commands and lines of logs may still tell\nsomething: look at it before you send it.",
 		setup: func(fs *flag.FlagSet) run {
 			c := &capture{}
 			fs.DurationVar(&c.duration, "duration", 2*time.Minute, "How long to collect.")
@@ -342,7 +342,7 @@ func (c *capture) keep(ctx context.Context, name string, body io.ReadCloser, err
 	if err != nil && ctx.Err() == nil {
 		c.problem(name, err)
 	}
-	c.write(name, data)
+	c.write(name, redactFile(name, data))
 }
 
 func (c *capture) problem(name string, err error) {

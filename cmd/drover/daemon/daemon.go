@@ -80,7 +80,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	if err := d.makeDataDir(); err != nil {
 		return nil, err
 	}
-	startPacer(d.writeBuffers())
+	defer startPacer(d.writeBuffers())()
 	if d.http, err = net.Listen("tcp", cfg.ListenHTTP()); err != nil {
 		return nil, fmt.Errorf("listen for the HTTP API: %w; another agent may be running: stop it, or set ports { http = N }", err)
 	}

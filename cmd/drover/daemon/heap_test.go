@@ -20,8 +20,18 @@ func TestGarbageIsBoundedByWhatIsReallyLive(t *testing.T) {
 		{"a large one for as much as is live", 1100 * mib, 100 * mib, 90},
 		{"a node without a server", 30 * mib, 10 * mib, 66},
 	} {
-		if got := gcPercent(c.live, c.buffers); got != c.percent {
+		if got := gcPercent(c.live, c.buffers, false); got != c.percent {
 			t.Errorf("%s: %d %% of %d MiB, want %d %%", c.name, got, c.live/mib, c.percent)
 		}
+	}
+}
+
+func TestAStartWithMuchToReplayCollectsMoreOften(t *testing.T) {
+	const buffers = 83 << 20
+	if got := gcPercent(buffers+(20<<20), buffers, true); got != gcPercent(buffers+(20<<20), buffers, false) {
+		t.Errorf("a small start lets %d %% come together", got)
+	}
+	if got := gcPercent(buffers+(100<<20), buffers, true); got != startPercent {
+		t.Errorf("a large start lets %d %% come together", got)
 	}
 }

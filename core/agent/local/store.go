@@ -59,7 +59,7 @@ func Open(dir string, logger hclog.Logger) (*Store, error) {
 	if err := space.CheckOpen(dir, durable.ProfileDev); err != nil {
 		return nil, err
 	}
-	db, err := badger.Open(durable.Options(dir, durable.ProfileDev, logger))
+	db, err := durable.Open(dir, durable.ProfileDev, logger)
 	if err != nil {
 		return nil, fmt.Errorf("open the node's state in %s (is another agent using it?): %w", dir, err)
 	}

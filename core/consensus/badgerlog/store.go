@@ -72,7 +72,11 @@ func Open(cfg Config) (*Store, error) {
 	if logger == nil {
 		logger = hclog.NewNullLogger()
 	}
-	db, err := badger.Open(durable.Options(cfg.Dir, cfg.Profile, logger))
+	open := durable.Open
+	if cfg.Damaged {
+		open = durable.OpenDamaged
+	}
+	db, err := open(cfg.Dir, cfg.Profile, logger)
 	if err != nil {
 		return nil, fmt.Errorf("open the raft log in %s (is another agent using this directory?): %w", cfg.Dir, err)
 	}
