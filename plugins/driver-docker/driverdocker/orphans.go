@@ -128,10 +128,14 @@ func (d *daemon) ours(ctx context.Context, owner string, labels ...string) ([]co
 	return list.Items, d.failed(ctx, err, "list containers")
 }
 
-// ListTasks implements driver.Lister. What the operator wants kept after its end is
-// not listed.
+// ListTasks implements driver.Lister: the agent has those ended that no allocation
+// owns. What the operator wants kept after its end is not listed, and nothing is
+// where no container of nobody's shall be removed.
 func (d *Driver) ListTasks(ctx context.Context) ([]string, error) {
 	config, _, _ := d.now()
+	if !config.GC.Dangling.Enabled || config.GC.Dangling.DryRun {
+		return nil, nil
+	}
 	d.mu.Lock()
 	node := d.node
 	d.mu.Unlock()

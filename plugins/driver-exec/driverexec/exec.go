@@ -39,30 +39,15 @@ func (d *Exec) Info() driver.Info {
 }
 
 // Fingerprint implements driver.Driver. Whether a machine can isolate tasks does
-// not change while it runs, so it is told once, and again after a new config.
+// not change while it runs.
 func (d *Exec) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
-	out := make(chan driver.Fingerprint)
-	go func() {
-		defer close(out)
-		for {
-			_, changed := d.current()
-			f := driver.Fingerprint{Attributes: map[string]string{"driver.exec": "1"}, Health: driver.HealthHealthy, HealthDescription: "Healthy"}
-			if why := sandbox.Unavailable(); why != "" {
-				f = driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: why}
-			}
-			select {
-			case out <- f:
-			case <-ctx.Done():
-				return
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
+	return d.Fingerprints(ctx, func() (driver.Fingerprint, <-chan struct{}) {
+		_, changed := d.current()
+		if why := sandbox.Unavailable(); why != "" {
+			return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: why}, changed
 		}
-	}()
-	return out, nil
+		return driver.Fingerprint{Attributes: map[string]string{"driver.exec": "1"}, Health: driver.HealthHealthy, HealthDescription: "Healthy"}, changed
+	}), nil
 }
 
 // StartTask implements driver.Driver.

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -171,5 +172,48 @@ func TestATaskThatNoProcessWasToldOfIsListedAndCanBeDestroyed(t *testing.T) {
 	}
 	if ids, err := c.closer.(driver.Lister).ListTasks(c.ctx); err != nil || len(ids) != 0 {
 		t.Errorf("after it was destroyed: %v, %v", ids, err)
+	}
+}
+
+func TestHostileADriverWhoseSupervisorAndKeeperHangIsUnhealthyUntilTheyAnswer(t *testing.T) {
+	t.Setenv("DROVER_SUPERVISOR_HANG", "300ms")
+	c := newCell(t, nil)
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	prints, err := c.Fingerprint(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := <-prints; f.Health != driver.HealthHealthy {
+		t.Fatalf("before anything runs: %+v", f)
+	}
+	task := c.task("a", sh("sleep 600"))
+	c.start(task)
+	sup, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sup.Close()
+	h, err := sup.Hello(c.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := func(s syscall.Signal) {
+		for _, pid := range []int{h.Keeper, h.PID} {
+			if err := syscall.Kill(pid, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	both(syscall.SIGSTOP)
+	if f := <-prints; f.Health != driver.HealthUnhealthy || !strings.Contains(f.HealthDescription, "supervisor.log") {
+		t.Errorf("while they hang: %+v", f)
+	}
+	both(syscall.SIGCONT)
+	if f := <-prints; f.Health != driver.HealthHealthy {
+		t.Errorf("when they answer: %+v", f)
+	}
+	if s, err := c.InspectTask(c.ctx, task.ID); err != nil || s.State != driver.TaskRunning {
+		t.Errorf("the task: %+v, %v", s, err)
 	}
 }

@@ -107,12 +107,16 @@ func (d *Java) look(ctx context.Context, tell func(driver.Fingerprint)) {
 		tell(undetected(err.Error()))
 		return
 	}
-	tell(driver.Fingerprint{
+	f := driver.Fingerprint{
 		Attributes: map[string]string{
 			"driver.java": "1", "driver.java.version": v.Version, "driver.java.runtime": v.Runtime, "driver.java.vm": v.VM,
 		},
 		Health: driver.HealthHealthy, HealthDescription: "Healthy",
-	})
+	}
+	if err := d.Answering(ctx); err != nil {
+		f.Health, f.HealthDescription = driver.HealthUnhealthy, err.Error()
+	}
+	tell(f)
 }
 
 // StartTask implements driver.Driver.

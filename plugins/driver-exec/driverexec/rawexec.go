@@ -122,28 +122,13 @@ func (d *RawExec) current() (agentConfig, <-chan struct{}) {
 
 // Fingerprint implements driver.Driver.
 func (d *RawExec) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
-	out := make(chan driver.Fingerprint)
-	go func() {
-		defer close(out)
-		for {
-			c, changed := d.current()
-			f := driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: "disabled"}
-			if c.Enabled {
-				f = driver.Fingerprint{Attributes: map[string]string{"driver.raw_exec": "1"}, Health: driver.HealthHealthy, HealthDescription: "Healthy"}
-			}
-			select {
-			case out <- f:
-			case <-ctx.Done():
-				return
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
+	return d.Fingerprints(ctx, func() (driver.Fingerprint, <-chan struct{}) {
+		c, changed := d.current()
+		if !c.Enabled {
+			return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: "disabled"}, changed
 		}
-	}()
-	return out, nil
+		return driver.Fingerprint{Attributes: map[string]string{"driver.raw_exec": "1"}, Health: driver.HealthHealthy, HealthDescription: "Healthy"}, changed
+	}), nil
 }
 
 // StartTask implements driver.Driver.

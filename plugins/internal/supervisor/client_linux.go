@@ -234,6 +234,22 @@ func (c *Client) Hello(ctx context.Context) (Hello, error) {
 	return *resp.Hello, nil
 }
 
+// Answers says by its error that the supervisor is there and does not answer. One
+// that is gone is started by the next call that needs it, and not by this one.
+func (c *Client) Answers(ctx context.Context) error {
+	c.mu.Lock()
+	connected := c.conn != nil
+	c.mu.Unlock()
+	if !connected {
+		return nil
+	}
+	_, err := c.once(ctx, request{Op: opHello})
+	if errors.Is(err, errLost) {
+		return nil // it has been replaced
+	}
+	return err
+}
+
 // Start starts a task. AlreadyExists: there is one of that id. InvalidArgument:
 // it can never start.
 func (c *Client) Start(ctx context.Context, spec Spec) (Status, error) {

@@ -47,6 +47,12 @@ func Open(context.Context, string) (*Client, error) {
 // HasTasks reports false: tasks are children of the plugin, which knows them.
 func HasTasks(string) (bool, error) { return false, nil }
 
+// HangLimits are never met: there is no other process that could hang.
+func HangLimits() (limit, every time.Duration) { return time.Minute, time.Minute }
+
+// Answers does nothing: there is no other process.
+func (c *Client) Answers(context.Context) error { return nil }
+
 // UpToDate does nothing: there is no other process.
 func (c *Client) UpToDate(context.Context) error { return nil }
 

@@ -28,12 +28,18 @@ const (
 // probeEnv overrides hangLimit and probeEvery, for tests.
 const probeEnv = "DROVER_SUPERVISOR_HANG"
 
+// HangLimits returns how long a supervisor may take to answer before it counts as
+// hung, and how often it is asked.
+func HangLimits() (limit, every time.Duration) {
+	if d, err := time.ParseDuration(os.Getenv(probeEnv)); err == nil {
+		return d, d
+	}
+	return hangLimit, probeEvery
+}
+
 // watch replaces supervisors that hang; it never returns.
 func (k *keeper) watch() {
-	limit, every := hangLimit, probeEvery
-	if d, err := time.ParseDuration(os.Getenv(probeEnv)); err == nil {
-		limit, every = d, d
-	}
+	limit, every := HangLimits()
 	for {
 		time.Sleep(every)
 		pid := k.supervisor()
