@@ -26,7 +26,6 @@ type Codec interface {
 const (
 	recHeader    = 1
 	recEnd       = 2
-	recConfig    = 5
 	recNode      = 6
 	recJob       = 7  // of snapshots of earlier builds
 	recResources = 11 // referred to by the allocs after it, numbered from 1

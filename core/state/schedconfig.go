@@ -5,28 +5,10 @@ package state
 
 import "github.com/drover-project/drover/core/model"
 
-// configKind declares the scheduler configuration: a table of one row.
-type configKind struct{ heading }
-
-var configTable = &configKind{heading{name: TableSchedulerConfig}}
-
-func (*configKind) start(*tables)                    {}
-func (*configKind) publish(into, writer, _ *tables)  { into.config = writer.config }
-func (*configKind) rollback(into, _, before *tables) { into.config = before.config }
-func (*configKind) len(*tables) int                  { return -1 }
-func (*configKind) wake(any, wakeFunc)               {} // it is watched as a whole
-
-func (*configKind) save(s *saver, t *tables) {
-	if t.config != nil {
-		s.record(recConfig, t.config)
-	}
-}
-
-func (*configKind) loads() map[byte]func(*loader, []byte) error {
-	return map[byte]func(*loader, []byte) error{recConfig: func(l *loader, data []byte) error {
-		l.tx.t.config = &model.SchedulerConfiguration{}
-		return l.codec.Decode(data, l.tx.t.config)
-	}}
+var configTable = &single[model.SchedulerConfiguration]{
+	heading: heading{name: TableSchedulerConfig},
+	at:      func(t *tables) **model.SchedulerConfiguration { return &t.config },
+	record:  5,
 }
 
 // SchedulerConfig returns the scheduler configuration; there always is one.

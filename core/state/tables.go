@@ -151,6 +151,33 @@ func (k *kind[R]) wake(row any, wake wakeFunc) {
 	}
 }
 
+// single declares a table of one row, or none. It is watched as a whole.
+type single[R any] struct {
+	heading
+	at     func(*tables) **R // where it is
+	record byte              // of the row in snapshots
+}
+
+func (*single[R]) start(*tables)                      {}
+func (k *single[R]) publish(into, writer, _ *tables)  { *k.at(into) = *k.at(writer) }
+func (k *single[R]) rollback(into, _, before *tables) { *k.at(into) = *k.at(before) }
+func (*single[R]) len(*tables) int                    { return -1 }
+func (*single[R]) wake(any, wakeFunc)                 {}
+
+func (k *single[R]) save(s *saver, t *tables) {
+	if row := *k.at(t); row != nil {
+		s.record(k.record, row)
+	}
+}
+
+func (k *single[R]) loads() map[byte]func(*loader, []byte) error {
+	return map[byte]func(*loader, []byte) error{k.record: func(l *loader, data []byte) error {
+		row := new(R)
+		*k.at(l.tx.t) = row
+		return l.codec.Decode(data, row)
+	}}
+}
+
 // part declares a table whose rows are kept in those of another one: it has indexes
 // and watches of its own.
 type part struct {
