@@ -8,7 +8,7 @@ import "github.com/drover-project/drover/core/model"
 var clusterTable = &single[model.Cluster]{
 	heading: heading{name: TableCluster},
 	at:      func(t *tables) **model.Cluster { return &t.cluster },
-	record:  recCluster,
+	record:  70,
 }
 
 // Cluster says which cluster the state belongs to; nil before its first leader.

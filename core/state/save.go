@@ -26,7 +26,6 @@ type Codec interface {
 const (
 	recHeader    = 1
 	recEnd       = 2
-	recConfig    = 5
 	recNode      = 6
 	recJob       = 7  // of snapshots of earlier builds
 	recResources = 11 // referred to by the allocs after it, numbered from 1
@@ -34,7 +33,6 @@ const (
 	recAlloc     = 13
 	recGroup     = 15 // referred to by the jobs after it, numbered from 1
 	recJobShared = 16
-	recCluster   = 70
 )
 
 // savedHeader begins a stream. Tables holds the index of the last change by the

@@ -8,7 +8,7 @@ import "github.com/drover-project/drover/core/model"
 var configTable = &single[model.SchedulerConfiguration]{
 	heading: heading{name: TableSchedulerConfig},
 	at:      func(t *tables) **model.SchedulerConfiguration { return &t.config },
-	record:  recConfig,
+	record:  5,
 }
 
 // SchedulerConfig returns the scheduler configuration; there always is one.

@@ -152,7 +152,7 @@ func (k *kind[R]) wake(row any, wake wakeFunc) {
 	}
 }
 
-// single declares a table of one row, which is watched as a whole.
+// single declares a table of one row, or none. It is watched as a whole.
 type single[R any] struct {
 	heading
 	at     func(*tables) **R // where it is

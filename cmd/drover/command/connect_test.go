@@ -75,3 +75,18 @@ func TestTheEnvironmentAndFlagsSayWhereToConnect(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatTheAgentDidNotActOnIsPrintedOnce(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("X-Drover-Warning", "parameter \"x\" is not acted on")
+		_, _ = io.WriteString(w, "[]") // the client may have gone
+	}))
+	defer srv.Close()
+	f := &fake{Server: srv}
+	for _, line := range []string{"node status", "operator api /v1/nodes?x=1"} {
+		r := f.at(t, nil, strings.Fields(line)...)
+		if r.code != 0 || r.err != "Warning: parameter \"x\" is not acted on\n" {
+			t.Errorf("%s: exit code %d, %q", line, r.code, r.err)
+		}
+	}
+}
