@@ -164,8 +164,15 @@ func TestATaskThatNoProcessWasToldOfIsListedAndCanBeDestroyed(t *testing.T) {
 	if err := before.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if ids, err := c.closer.(driver.Lister).ListTasks(c.ctx); err != nil || len(ids) != 1 || ids[0] != task.ID {
+	if ids, err := c.closer.(driver.Lister).ListTasks(c.ctx); err != nil || len(ids) != 1 || ids[0].TaskID != task.ID {
 		t.Errorf("the next process lists %v, %v", ids, err)
+	}
+	list, err := c.closer.(driver.Lister).ListTasks(c.ctx)
+	if err == nil {
+		err = c.RecoverTask(c.ctx, list[0])
+	}
+	if err != nil {
+		t.Errorf("it is not taken over: %v", err)
 	}
 	if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
 		t.Fatal(err)

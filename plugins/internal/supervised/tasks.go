@@ -252,7 +252,7 @@ func (t *Tasks) InspectTask(ctx context.Context, id string) (*driver.TaskStatus,
 }
 
 // ListTasks implements driver.Lister: the tasks of this plugin, whoever started them.
-func (t *Tasks) ListTasks(ctx context.Context) ([]string, error) {
+func (t *Tasks) ListTasks(ctx context.Context) ([]*driver.Handle, error) {
 	if some, err := supervisor.HasTasks(t.dir); err != nil || !some {
 		return nil, err // no supervisor is started to say so
 	}
@@ -264,14 +264,18 @@ func (t *Tasks) ListTasks(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
+	var out []*driver.Handle
 	for _, s := range list {
-		// Tasks from before plugins were written down are listed by none.
-		if s.Plugin == t.plugin {
-			ids = append(ids, s.ID)
+		if s.Plugin != t.plugin {
+			continue // nor is one listed from before plugins were written down
 		}
+		h, err := newHandle(s.ID, handleState{Dir: t.dir, PID: s.PID})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, h)
 	}
-	return ids, nil
+	return out, nil
 }
 
 // sample is what was measured of a task, and when.
