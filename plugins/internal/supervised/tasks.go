@@ -13,7 +13,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -104,14 +103,12 @@ func (t *Tasks) Start(ctx context.Context, spec supervisor.Spec) (*driver.Handle
 		return nil, err
 	}
 	spec.Plugin = t.plugin
-	// A start is short, so it is never cut off halfway: a task that nobody waits
-	// for any more is ended here, where it is known whether it was started.
+	// A start is short, so it is never cut off halfway. Where nobody waits for it any
+	// more it stays: who gave it up destroys it, and the next agent of one that was
+	// killed takes it over.
 	full, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
 	defer cancel()
 	status, err := c.Start(full, spec)
-	if gone := ctx.Err(); err == nil && gone != nil {
-		err = errors.Join(fmt.Errorf("start task %q: given up: %w", spec.ID, gone), c.Destroy(full, spec.ID, true))
-	}
 	if err != nil {
 		return nil, err
 	}
