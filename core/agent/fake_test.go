@@ -193,10 +193,14 @@ func (d *fakeDriver) DestroyTask(_ context.Context, id string, _ bool) error {
 	return nil
 }
 
-func (d *fakeDriver) ListTasks(context.Context) ([]string, error) {
+func (d *fakeDriver) ListTasks(context.Context) ([]*driver.Handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Sorted(maps.Keys(d.tasks)), nil
+	var out []*driver.Handle
+	for _, id := range slices.Sorted(maps.Keys(d.tasks)) {
+		out = append(out, &driver.Handle{TaskID: id, State: []byte("h")})
+	}
+	return out, nil
 }
 
 // haunt gives the driver a task that no agent has asked for.

@@ -52,14 +52,15 @@ func (a *Agent) sweepDriver(ctx context.Context, name string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
-	ids, err := l.ListTasks(ctx)
+	list, err := l.ListTasks(ctx)
 	if err != nil {
 		if !errdefs.IsUnimplemented(err) && !errdefs.IsUnavailable(err) {
 			a.cfg.Logger.Warn("a driver cannot say which tasks it has", "driver", name, "error", err)
 		}
 		return
 	}
-	for _, id := range ids { // who owns them is looked up after they were listed
+	for _, h := range list { // who owns them is looked up after they were listed
+		id := h.TaskID
 		if a.owned(id) {
 			continue
 		}

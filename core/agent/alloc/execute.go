@@ -53,7 +53,7 @@ func (r *Runner) carryOut(te taskEffects) {
 		for _, e := range slow {
 			switch e := e.(type) {
 			case task.Start:
-				r.start(te.name, e.Run)
+				r.start(te.name, e)
 			case task.Stop:
 				r.stopTask(driverName, te.name, e)
 			case task.Destroy:
@@ -71,13 +71,14 @@ func (r *Runner) wakeAt(t *taskRun, name string, at time.Time) {
 }
 
 // start starts a task and then waits for its end.
-func (r *Runner) start(name string, run uint64) {
+func (r *Runner) start(name string, e task.Start) {
+	run := e.Run
 	ctx, abort := context.WithCancel(r.ctx)
 	defer abort()
 	if !r.beginStart(name, run, abort) {
 		return
 	}
-	drv, ev := r.launch(ctx, name, run)
+	drv, ev := r.launch(ctx, name, e)
 	if r.ctx.Err() != nil {
 		return // the agent ends; the next one finds out what became of the start
 	}
@@ -114,8 +115,12 @@ func (r *Runner) watch(drv driver.Driver, name string, run uint64) {
 }
 
 // launch prepares and starts a task, and returns what came of it.
-func (r *Runner) launch(ctx context.Context, name string, run uint64) (driver.Driver, task.Event) {
-	drv, err := r.prepareAndStart(ctx, name, run)
+func (r *Runner) launch(ctx context.Context, name string, e task.Start) (driver.Driver, task.Event) {
+	run := e.Run
+	drv, err := r.goOn(ctx, name, e)
+	if drv == nil && err == nil {
+		drv, err = r.prepareAndStart(ctx, name, run)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tasks[name]
@@ -133,15 +138,24 @@ func (r *Runner) launch(ctx context.Context, name string, run uint64) (driver.Dr
 // startTask has the driver start the task.
 func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, config *driver.TaskConfig) error {
 	handle, address, err := drv.StartTask(ctx, config)
+	if errdefs.IsAlreadyExists(err) && r.takeOver(ctx, name, config.ID) {
+		return ctx.Err()
+	}
 	if errdefs.IsAlreadyExists(err) {
 		// An agent that lost its state started it: that run belongs to nobody.
 		if derr := drv.DestroyTask(ctx, config.ID, true); derr == nil {
 			handle, address, err = drv.StartTask(ctx, config)
 		}
 	}
-	// A plugin that is killed in the middle is no failure of the task: once it is
-	// certain that nothing of the start is there, it is begun again.
-	for try := 0; errors.Is(err, driver.ErrInterrupted) && try < interruptedTries && r.cleanUp(drv, config.ID); try++ {
+	// A plugin that is killed in the middle is no failure of the task: it goes on with
+	// what was begun, or once it is certain that nothing is there, it is begun again.
+	for try := 0; errors.Is(err, driver.ErrInterrupted) && try < interruptedTries; try++ {
+		if r.takeOver(ctx, name, config.ID) {
+			return ctx.Err()
+		}
+		if !r.cleanUp(drv, config.ID) {
+			break
+		}
 		r.logger.Warn("a start was interrupted and is begun again", "task_id", config.ID, "error", err)
 		handle, address, err = drv.StartTask(ctx, config)
 	}

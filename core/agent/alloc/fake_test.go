@@ -41,6 +41,7 @@ type fakeDriver struct {
 	away    error // every call answers it
 	unsure  int   // so many inspections answer that the state is unknown
 
+	lists     bool // it says which tasks it has
 	isolation driver.FSIsolation
 
 	destroying time.Duration // how long DestroyTask takes
@@ -110,6 +111,19 @@ func (d *fakeDriver) get(id string) (*fakeTask, error) {
 func (d *fakeDriver) RecoverTask(_ context.Context, h *driver.Handle) error {
 	_, err := d.get(h.TaskID)
 	return err
+}
+
+func (d *fakeDriver) ListTasks(context.Context) ([]*driver.Handle, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.lists {
+		return nil, errdefs.Unimplementedf("no list")
+	}
+	var out []*driver.Handle
+	for id := range d.tasks {
+		out = append(out, &driver.Handle{TaskID: id, State: []byte("h")})
+	}
+	return out, nil
 }
 
 func (d *fakeDriver) InspectTask(_ context.Context, id string) (*driver.TaskStatus, error) {

@@ -59,3 +59,52 @@ func TestATaskThatEndsItsPluginAtEveryStartFails(t *testing.T) {
 		}
 	})
 }
+
+func TestAStartWhoseAnswerWasLostIsTakenOverAndRunsOnce(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		b.driver.lists = true
+		b.driver.onStart = func(_ context.Context, c *driver.TaskConfig) error {
+			b.driver.with(func() { b.driver.tasks[c.ID] = &fakeTask{config: c, ended: make(chan struct{})} })
+			return errdefs.New(errdefs.Unavailable, fmt.Errorf("%w: connection closed", driver.ErrInterrupted))
+		}
+		b.run(newAlloc(newTask("web")))
+		synctest.Wait()
+		b.wants("web", "running")
+		if len(b.driver.configs) != 1 || len(b.driver.destroyed) != 0 {
+			t.Errorf("%d starts, destroyed %v", len(b.driver.configs), b.driver.destroyed)
+		}
+		b.driver.end(t, "web", 0)
+		synctest.Wait()
+	})
+}
+
+func TestAStartThatAnAgentDidNotSeeTheEndOfIsTakenOverByTheNext(t *testing.T) {
+	for name, happened := range map[string]bool{"it happened": true, "it did not": false} {
+		t.Run(name, func(t *testing.T) {
+			with(t, func(t *testing.T, b *bed) {
+				b.driver.lists = true
+				b.driver.onStart = func(ctx context.Context, c *driver.TaskConfig) error {
+					if happened {
+						b.driver.with(func() { b.driver.tasks[c.ID] = &fakeTask{config: c, ended: make(chan struct{})} })
+					}
+					<-ctx.Done() // the agent ends before it is answered
+					return errdefs.Unavailablef("%w", ctx.Err())
+				}
+				b.run(newAlloc(newTask("web")))
+				synctest.Wait()
+				b.driver.with(func() { b.driver.onStart = nil })
+				b.driver.lists, b.driver.away = true, errdefs.Unavailablef("the agent is gone") // it cannot undo it
+				b.restart(func() { b.driver.with(func() { b.driver.away = nil }) })
+				synctest.Wait()
+				b.wants("web", "running")
+				want := 2
+				if happened {
+					want = 1
+				}
+				if n := len(b.driver.configs); n != want || b.driver.configs[n-1].ID != b.driver.configs[0].ID {
+					t.Errorf("%d starts, want %d of one run", n, want)
+				}
+			})
+		})
+	}
+}

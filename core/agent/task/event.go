@@ -88,7 +88,11 @@ func (Note) isEvent()        {}
 type Effect interface{ isEffect() }
 
 // Start starts the task and answers with Started or StartFailed.
-type Start struct{ Run uint64 }
+type Start struct {
+	Run uint64
+	// Again: an agent before this one has begun it, and it may have happened.
+	Again bool
+}
 
 // Stop ends the task with a signal and, after the timeout, by force; the end
 // comes back as Exited.

@@ -23,13 +23,13 @@ func Resume(spec Spec, s State, now time.Time) (State, []Effect) {
 	m := machine{spec: spec, s: s, now: now}
 	switch s.Phase {
 	case Starting:
-		// Whether that start happened is not known: the runner destroys its
-		// run, and a fresh one is begun unless the task shall end.
-		m.do(Destroy{Run: s.Run})
+		// Whether that start happened is not known: the driver is asked for its run,
+		// which goes on if it is there and else is begun anew.
 		if s.KillWanted {
+			m.do(Destroy{Run: s.Run})
 			m.dieKilled()
 		} else {
-			m.start()
+			m.do(Start{Run: s.Run, Again: true})
 		}
 	case Backoff:
 		m.do(WakeUp{At: s.WakeAt})

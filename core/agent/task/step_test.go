@@ -304,15 +304,15 @@ func TestOnlyTheNewestTenEventsAreKept(t *testing.T) {
 	}
 }
 
-func TestAfterAnAgentRestartAnUncertainStartIsMadeAnew(t *testing.T) {
+func TestAfterAnAgentRestartAnUncertainStartIsAskedForUnderItsOwnRun(t *testing.T) {
 	s, _ := task.Step(spec(nil), task.New(t0), task.Begin{}, t0)
 	s, effects := task.Resume(spec(nil), s, t0)
-	if s.Phase != task.Starting || len(effects) != 2 || describe(effects[0]) != "destroy 1" || describe(effects[1]) != "start 2" {
+	if s.Phase != task.Starting || len(effects) != 1 || effects[0] != (task.Start{Run: 1, Again: true}) {
 		t.Errorf("%s %v", s.Phase, effects)
 	}
-	s, _ = task.Step(spec(nil), s, task.Started{Run: 2}, t0)
+	s, _ = task.Step(spec(nil), s, task.Started{Run: 1}, t0)
 	s, _ = task.Step(spec(nil), s, task.Kill{}, t0)
-	if _, effects = task.Resume(spec(nil), s, t0); len(effects) != 1 || describe(effects[0]) != "stop 2 5s" {
+	if _, effects = task.Resume(spec(nil), s, t0); len(effects) != 1 || describe(effects[0]) != "stop 1 5s" {
 		t.Errorf("%v", effects)
 	}
 }

@@ -41,6 +41,7 @@ type Proxy struct {
 	reason  error
 	refuses error // why no task may start, if none may
 	tasks   map[string]*task
+	lists   bool // the driver says which tasks it has
 	// calls are under way, and the last one ended at used.
 	calls int
 	used  time.Time

@@ -195,7 +195,7 @@ func (p *Proxy) InspectTask(ctx context.Context, taskID string) (*TaskStatus, er
 }
 
 // ListTasks implements Lister. It asks a process that is there and starts none.
-func (p *Proxy) ListTasks(ctx context.Context) ([]string, error) {
+func (p *Proxy) ListTasks(ctx context.Context) ([]*Handle, error) {
 	d, gen, _, closed := p.enter()
 	if d == nil || closed {
 		return nil, p.away()
@@ -205,10 +205,10 @@ func (p *Proxy) ListTasks(ctx context.Context) ([]string, error) {
 	if !ok {
 		return nil, errdefs.Unimplementedf("driver %q does not list its tasks", p.name)
 	}
-	var ids []string
+	var list []*Handle
 	var answered error
 	err := p.call(ctx, p.limits.Call, func(ctx context.Context) error {
-		if ids, answered = l.ListTasks(ctx); errdefs.IsUnavailable(answered) {
+		if list, answered = l.ListTasks(ctx); errdefs.IsUnavailable(answered) {
 			return nil // what the driver asks may be away: its calls need not care
 		}
 		return answered
@@ -216,7 +216,10 @@ func (p *Proxy) ListTasks(ctx context.Context) ([]string, error) {
 	if err == nil {
 		err = answered
 	}
-	return ids, err
+	p.mu.Lock()
+	p.lists = p.lists || err == nil
+	p.mu.Unlock()
+	return list, err
 }
 
 // SignalTask signals a task.

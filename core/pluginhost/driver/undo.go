@@ -20,9 +20,16 @@ const undoLimit = 10 * time.Second
 // was interrupted it is looked again at what it may have begun meanwhile.
 var looksAfterInterruption = []time.Duration{0, 300 * time.Millisecond, time.Second}
 
+// listed reports whether the driver says which tasks it has.
+func (p *Proxy) listed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lists
+}
+
 // ErrInterrupted is in an error of StartTask if the plugin's process went away in the
 // middle. The task need not be at fault, and what was begun may be there: the next
-// process is to be told to destroy it before anything else is done about it.
+// process is to be asked for it, or told to destroy it, before anything else is done.
 var ErrInterrupted = errors.New("the plugin's process went away in the middle of the start")
 
 // undo takes back what a start that failed had begun: it must leave no process
@@ -51,6 +58,9 @@ func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun ti
 		err := settle(ctx, d.StopTask(ctx, config.ID, 0, "SIGKILL"))
 		if away = errdefs.IsUnavailable(err); !away {
 			_ = d.DestroyTask(ctx, config.ID, true)
+		}
+		if away && p.listed() {
+			break // what it has begun is not ended but asked for, see ErrInterrupted
 		}
 		if p.hooks.EndLeftovers != nil {
 			p.hooks.EndLeftovers(ctx, config, begun)

@@ -215,8 +215,8 @@ func TestHostileAPluginThatIsKilledInAStartLeavesNoContainerThatRuns(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range left {
-		if err := d.DestroyTask(limit(t), id, true); err != nil {
+	for _, h := range left {
+		if err := d.DestroyTask(limit(t), h.TaskID, true); err != nil {
 			t.Fatal(err)
 		}
 	}

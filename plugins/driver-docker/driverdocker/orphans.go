@@ -11,6 +11,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -131,7 +132,7 @@ func (d *daemon) ours(ctx context.Context, owner string, labels ...string) ([]co
 // ListTasks implements driver.Lister: the agent has those ended that no allocation
 // owns. What the operator wants kept after its end is not listed, and nothing is
 // where no container of nobody's shall be removed.
-func (d *Driver) ListTasks(ctx context.Context) ([]string, error) {
+func (d *Driver) ListTasks(ctx context.Context) ([]*driver.Handle, error) {
 	config, _, _ := d.now()
 	if !config.GC.Dangling.Enabled || config.GC.Dangling.DryRun {
 		return nil, nil
@@ -139,7 +140,7 @@ func (d *Driver) ListTasks(ctx context.Context) ([]string, error) {
 	d.mu.Lock()
 	node := d.node
 	d.mu.Unlock()
-	var ids []string
+	var out []*driver.Handle
 	for _, x := range d.all() {
 		list, err := x.ours(ctx, d.owner, labelNode+"="+node)
 		if err != nil {
@@ -147,11 +148,12 @@ func (d *Driver) ListTasks(ctx context.Context) ([]string, error) {
 		}
 		for _, c := range list {
 			if id := c.Labels[labelTask]; id != "" && (config.GC.Container || c.State == container.StateRunning) {
-				ids = append(ids, id)
+				// A label does not tell where its output goes, so it is not taken over.
+				out = append(out, &driver.Handle{TaskID: id, Version: handleVersion})
 			}
 		}
 	}
-	return ids, nil
+	return out, nil
 }
 
 // orphan reports whether a container is ours and nobody's.

@@ -92,7 +92,7 @@ func TestHostileNoExitCodeIsLostWhenTheSupervisorIsKilledWhileTasksEnd(t *testin
 
 func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 	c := newCell(t, nil)
-	c.run(c.task("first", sh("exit 0"))) // the supervisor is there
+	c.start(c.task("first", sh("sleep 600"))) // the supervisor is there, and stays
 	sup, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 5 {
+	for i := range 3 {
 		task := c.task(fmt.Sprint("gone", i), sh("sleep 600"))
 		if err := syscall.Kill(h.PID, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 			started <- err
 		}()
 		// The start is in the socket once what is asked after it has no answer.
-		after, cancel := context.WithTimeout(c.ctx, 50*time.Millisecond)
+		after, cancel := context.WithTimeout(c.ctx, time.Second)
 		_, err := c.InspectTask(after, "first/web/1")
 		cancel()
 		if err == nil {
@@ -164,8 +164,15 @@ func TestATaskThatNoProcessWasToldOfIsListedAndCanBeDestroyed(t *testing.T) {
 	if err := before.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if ids, err := c.closer.(driver.Lister).ListTasks(c.ctx); err != nil || len(ids) != 1 || ids[0] != task.ID {
+	if ids, err := c.closer.(driver.Lister).ListTasks(c.ctx); err != nil || len(ids) != 1 || ids[0].TaskID != task.ID {
 		t.Errorf("the next process lists %v, %v", ids, err)
+	}
+	list, err := c.closer.(driver.Lister).ListTasks(c.ctx)
+	if err == nil {
+		err = c.RecoverTask(c.ctx, list[0])
+	}
+	if err != nil {
+		t.Errorf("it is not taken over: %v", err)
 	}
 	if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
 		t.Fatal(err)

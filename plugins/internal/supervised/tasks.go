@@ -13,7 +13,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -104,14 +103,12 @@ func (t *Tasks) Start(ctx context.Context, spec supervisor.Spec) (*driver.Handle
 		return nil, err
 	}
 	spec.Plugin = t.plugin
-	// A start is short, so it is never cut off halfway: a task that nobody waits
-	// for any more is ended here, where it is known whether it was started.
+	// A start is short, so it is never cut off halfway. Where nobody waits for it any
+	// more it stays: who gave it up destroys it, and the next agent of one that was
+	// killed takes it over.
 	full, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
 	defer cancel()
 	status, err := c.Start(full, spec)
-	if gone := ctx.Err(); err == nil && gone != nil {
-		err = errors.Join(fmt.Errorf("start task %q: given up: %w", spec.ID, gone), c.Destroy(full, spec.ID, true))
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +249,7 @@ func (t *Tasks) InspectTask(ctx context.Context, id string) (*driver.TaskStatus,
 }
 
 // ListTasks implements driver.Lister: the tasks of this plugin, whoever started them.
-func (t *Tasks) ListTasks(ctx context.Context) ([]string, error) {
+func (t *Tasks) ListTasks(ctx context.Context) ([]*driver.Handle, error) {
 	if some, err := supervisor.HasTasks(t.dir); err != nil || !some {
 		return nil, err // no supervisor is started to say so
 	}
@@ -264,14 +261,18 @@ func (t *Tasks) ListTasks(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
+	var out []*driver.Handle
 	for _, s := range list {
-		// Tasks from before plugins were written down are listed by none.
-		if s.Plugin == t.plugin {
-			ids = append(ids, s.ID)
+		if s.Plugin != t.plugin {
+			continue // nor is one listed from before plugins were written down
 		}
+		h, err := newHandle(s.ID, handleState{Dir: t.dir, PID: s.PID})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, h)
 	}
-	return ids, nil
+	return out, nil
 }
 
 // sample is what was measured of a task, and when.

@@ -156,6 +156,9 @@ func (l *loop) answer(c *conn, req *request) (*response, error) {
 		for _, t := range l.tasks {
 			list = append(list, *t.status())
 		}
+		for id, b := range l.starting { // without a process yet
+			list = append(list, Status{ID: id, Plugin: b.task.plugin})
+		}
 		return &response{List: list}, nil
 	case opUpgrade:
 		// The client sees its connection end and asks the successor who it is.

@@ -106,12 +106,16 @@ func (c *client) InspectTask(ctx context.Context, taskID string) (*TaskStatus, e
 }
 
 // ListTasks implements Lister.
-func (c *client) ListTasks(ctx context.Context) ([]string, error) {
+func (c *client) ListTasks(ctx context.Context) ([]*Handle, error) {
 	resp, err := c.rpc.ListTasks(ctx, &driverv1.ListTasksRequest{Driver: c.info.Name})
 	if err != nil {
 		return nil, errdefs.FromGRPC(err)
 	}
-	return resp.GetTaskIds(), nil
+	out := make([]*Handle, 0, len(resp.GetTasks()))
+	for _, h := range resp.GetTasks() {
+		out = append(out, handleFromPB(h))
+	}
+	return out, nil
 }
 
 func (c *client) TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error) {

@@ -132,9 +132,11 @@ type ExecStream struct {
 // or the agent lost its state. The agent asks now and then and has those that no
 // allocation owns destroyed. A driver whose tasks end with its process needs none.
 type Lister interface {
-	// ListTasks returns the ids of all tasks of this driver that are there, running
-	// or not yet destroyed, also of those that this process was never told of. It
-	// lists nothing that is not this agent's. DestroyTask with force then ends each
-	// of them. Unavailable: it cannot be said now.
-	ListTasks(ctx context.Context) ([]string, error)
+	// ListTasks returns the handles of all tasks of this driver that are there,
+	// running or not yet destroyed, also of those that this process was never told
+	// of. It lists nothing that is not this agent's. DestroyTask with force ends each
+	// of them, and RecoverTask takes it over, as after a start whose answer was lost;
+	// a handle without State is of a task that can only be destroyed. Unavailable: it
+	// cannot be said now.
+	ListTasks(ctx context.Context) ([]*Handle, error)
 }

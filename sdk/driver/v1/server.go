@@ -153,11 +153,15 @@ func (s *server) ListTasks(ctx context.Context, req *driverv1.ListTasksRequest) 
 	if !ok {
 		return nil, errdefs.ToGRPC(errdefs.Unimplementedf("driver %q does not list its tasks", req.GetDriver()))
 	}
-	ids, err := l.ListTasks(ctx)
+	list, err := l.ListTasks(ctx)
 	if err != nil {
 		return nil, errdefs.ToGRPC(err)
 	}
-	return &driverv1.ListTasksResponse{TaskIds: ids}, nil
+	out := &driverv1.ListTasksResponse{}
+	for _, h := range list {
+		out.Tasks = append(out.Tasks, handleToPB(h))
+	}
+	return out, nil
 }
 
 func (s *server) TaskStats(req *driverv1.TaskStatsRequest, out grpc.ServerStreamingServer[driverv1.TaskStatsResponse]) error {

@@ -105,8 +105,9 @@ func (e *echo) StartTask(_ context.Context, c *driver.TaskConfig) (*driver.Handl
 	h, n := filled[driver.Handle](), filled[driver.NetworkOverride]()
 	return &h, &n, nil
 }
-func (e *echo) ListTasks(context.Context) ([]string, error) {
-	return []string{"a/web/1", "b/web/2"}, nil
+func (e *echo) ListTasks(context.Context) ([]*driver.Handle, error) {
+	h := filled[driver.Handle]()
+	return []*driver.Handle{&h}, nil
 }
 
 func (e *echo) RecoverTask(_ context.Context, h *driver.Handle) error {
@@ -209,8 +210,11 @@ func TestEveryFieldOfTheContractSurvivesTheWire(t *testing.T) {
 		t.Error(err)
 	}
 	same(t, "RecoverTask", e.last(), []any{*h})
-	ids, err := d.(driver.Lister).ListTasks(ctx)
-	same(t, "ListTasks", []any{ids, err}, []any{[]string{"a/web/1", "b/web/2"}, error(nil)})
+	list, err := d.(driver.Lister).ListTasks(ctx)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("ListTasks: %v, %v", list, err)
+	}
+	same(t, "ListTasks", *list[0], filled[driver.Handle]())
 	r, err := d.WaitTask(ctx, "t")
 	same(t, "WaitTask", []any{r, err}, []any{filled[driver.ExitResult](), error(nil)})
 	err = d.StopTask(ctx, "t", 1500*time.Millisecond, "SIGHUP")

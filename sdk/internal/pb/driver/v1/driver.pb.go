@@ -72,7 +72,7 @@ func (x *ListTasksRequest) GetDriver() string {
 
 type ListTasksResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	TaskIds       []string               `protobuf:"bytes,1,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
+	Tasks         []*Handle              `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -107,9 +107,9 @@ func (*ListTasksResponse) Descriptor() ([]byte, []int) {
 	return file_driver_v1_driver_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *ListTasksResponse) GetTaskIds() []string {
+func (x *ListTasksResponse) GetTasks() []*Handle {
 	if x != nil {
-		return x.TaskIds
+		return x.Tasks
 	}
 	return nil
 }
@@ -3119,9 +3119,9 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\n" +
 	"\x16driver/v1/driver.proto\x12\x10drover.driver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"*\n" +
 	"\x10ListTasksRequest\x12\x16\n" +
-	"\x06driver\x18\x01 \x01(\tR\x06driver\".\n" +
-	"\x11ListTasksResponse\x12\x19\n" +
-	"\btask_ids\x18\x01 \x03(\tR\ataskIds\"\x10\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\"C\n" +
+	"\x11ListTasksResponse\x12.\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x18.drover.driver.v1.HandleR\x05tasks\"\x10\n" +
 	"\x0eDriversRequest\"C\n" +
 	"\x0fDriversResponse\x120\n" +
 	"\adrivers\x18\x01 \x03(\v2\x16.drover.driver.v1.InfoR\adrivers\"\xb1\x01\n" +
@@ -3464,79 +3464,80 @@ var file_driver_v1_driver_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
 }
 var file_driver_v1_driver_proto_depIdxs = []int32{
-	4,  // 0: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
-	5,  // 1: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
-	48, // 2: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
-	32, // 3: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
-	40, // 4: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
-	41, // 5: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
-	40, // 6: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
-	42, // 7: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	56, // 8: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
-	43, // 9: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
-	56, // 10: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
-	44, // 11: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
-	27, // 12: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
-	28, // 13: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
-	28, // 14: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
-	42, // 15: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	57, // 16: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
-	49, // 17: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	50, // 18: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
-	33, // 19: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
-	34, // 20: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
-	35, // 21: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
-	36, // 22: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
-	37, // 23: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
-	38, // 24: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
-	39, // 25: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
-	56, // 26: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
-	51, // 27: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
-	52, // 28: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
-	53, // 29: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
-	57, // 30: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	57, // 31: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
-	42, // 32: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
-	54, // 33: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
-	57, // 34: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
-	45, // 35: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
-	55, // 36: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
-	46, // 37: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
-	47, // 38: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
-	45, // 39: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
-	2,  // 40: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
-	6,  // 41: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
-	8,  // 42: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
-	10, // 43: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
-	12, // 44: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
-	14, // 45: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
-	16, // 46: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
-	18, // 47: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
-	20, // 48: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
-	22, // 49: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
-	24, // 50: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
-	26, // 51: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
-	30, // 52: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
-	0,  // 53: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
-	3,  // 54: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
-	7,  // 55: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
-	9,  // 56: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
-	11, // 57: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
-	13, // 58: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
-	15, // 59: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
-	17, // 60: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
-	19, // 61: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
-	21, // 62: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
-	23, // 63: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
-	25, // 64: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
-	29, // 65: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
-	31, // 66: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
-	1,  // 67: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
-	54, // [54:68] is the sub-list for method output_type
-	40, // [40:54] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	40, // 0: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
+	4,  // 1: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
+	5,  // 2: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
+	48, // 3: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
+	32, // 4: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
+	40, // 5: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
+	41, // 6: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
+	40, // 7: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
+	42, // 8: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	56, // 9: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
+	43, // 10: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
+	56, // 11: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
+	44, // 12: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
+	27, // 13: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
+	28, // 14: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
+	28, // 15: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
+	42, // 16: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	57, // 17: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
+	49, // 18: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	50, // 19: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
+	33, // 20: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
+	34, // 21: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
+	35, // 22: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
+	36, // 23: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
+	37, // 24: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
+	38, // 25: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
+	39, // 26: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
+	56, // 27: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
+	51, // 28: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
+	52, // 29: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
+	53, // 30: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
+	57, // 31: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	57, // 32: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
+	42, // 33: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
+	54, // 34: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
+	57, // 35: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
+	45, // 36: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
+	55, // 37: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
+	46, // 38: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
+	47, // 39: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
+	45, // 40: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
+	2,  // 41: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
+	6,  // 42: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
+	8,  // 43: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
+	10, // 44: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
+	12, // 45: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
+	14, // 46: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
+	16, // 47: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
+	18, // 48: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
+	20, // 49: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
+	22, // 50: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
+	24, // 51: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
+	26, // 52: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
+	30, // 53: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
+	0,  // 54: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
+	3,  // 55: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
+	7,  // 56: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
+	9,  // 57: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
+	11, // 58: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
+	13, // 59: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
+	15, // 60: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
+	17, // 61: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
+	19, // 62: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
+	21, // 63: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
+	23, // 64: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
+	25, // 65: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
+	29, // 66: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
+	31, // 67: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
+	1,  // 68: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
+	55, // [55:69] is the sub-list for method output_type
+	41, // [41:55] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_driver_v1_driver_proto_init() }

@@ -1,0 +1,90 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// takeOverLimit bounds how long a driver is asked for a task whose start may have
+// happened.
+const takeOverLimit = 30 * time.Second
+
+// goOn goes on with a start that an agent before this one began and may have come to
+// something. The driver is nil where it has not.
+func (r *Runner) goOn(ctx context.Context, name string, e task.Start) (driver.Driver, error) {
+	if !e.Again {
+		return nil, nil
+	}
+	r.mu.Lock()
+	driverName := r.tasks[name].job.Driver
+	r.mu.Unlock()
+	id := taskID(r.id, name, e.Run)
+	if r.takeOver(ctx, name, id) {
+		return r.cfg.Drivers.Driver(driverName)
+	}
+	if drv, err := r.cfg.Drivers.Driver(driverName); err == nil {
+		r.cleanUp(drv, id)
+	}
+	return nil, ctx.Err()
+}
+
+// takeOver asks the driver whether it has a task whose start was interrupted, and
+// makes it ours if so. It asks until the driver can say, for a time.
+func (r *Runner) takeOver(ctx context.Context, name, id string) bool {
+	r.mu.Lock()
+	driverName := r.tasks[name].job.Driver
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, takeOverLimit)
+	defer cancel()
+	for pause := retryMin; ; pause = min(2*pause, retryMax) {
+		drv, err := r.cfg.Drivers.Driver(driverName)
+		if err == nil {
+			var handle *driver.Handle
+			if handle, err = find(ctx, drv, id); err == nil && handle != nil {
+				r.mu.Lock()
+				t := r.tasks[name]
+				t.handle, t.dirty = handle, true
+				r.mu.Unlock()
+				r.logger.Info("a task whose start was interrupted runs and is taken over", "task", name, "task_id", id)
+				return true
+			}
+		}
+		if err == nil || errdefs.IsUnimplemented(err) || !r.pauseIn(ctx, pause) {
+			return false
+		}
+	}
+}
+
+// find returns the handle of a task that the driver has and has taken over; nil for
+// none that could be.
+func find(ctx context.Context, drv driver.Driver, id string) (*driver.Handle, error) {
+	l, ok := drv.(driver.Lister)
+	if !ok {
+		return nil, errdefs.Unimplementedf("the driver does not list its tasks")
+	}
+	list, err := l.ListTasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range list {
+		if h.TaskID != id || len(h.State) == 0 {
+			continue
+		}
+		err := drv.RecoverTask(ctx, h)
+		if errdefs.IsNotFound(err) {
+			err = errdefs.Unavailablef("task %q is being started, or ends: %w", id, err)
+		}
+		if errdefs.IsInvalidArgument(err) {
+			return nil, nil
+		}
+		return h, err
+	}
+	return nil, nil
+}
