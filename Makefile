@@ -54,6 +54,10 @@ race: ## every test with the race detector
 e2e: build ## black-box tests on the real binaries only
 	$(GO) test -count=1 -timeout 15m ./test/e2e/...
 
+.PHONY: hostile
+hostile: build ## faults, damage, pauses and hostile messages, DROVER_HOSTILE_ROUNDS (100) rounds of each; `make test` has a few
+	DROVER_HOSTILE_ROUNDS=$${DROVER_HOSTILE_ROUNDS:-100} $(GO) test -count=1 -timeout 90m -v -run Hostile ./core/... ./plugins/... ./test/hostile ./test/e2e
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each
 	@./internal/repotest/fuzz.sh $${FUZZTIME:-30s}

@@ -164,7 +164,9 @@ func (c *chaos) sleeping() []int {
 func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	c := &chaos{agent: newAgent(t).withExec(), rng: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}}
+	c := &chaos{agent: newAgent(t), rng: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}}
+	c.configure("client {\n  gc_max_allocs = 5000\n}\n") // what ended is looked at in the end
+	c.withExec()
 	c.agent.run(shell("raw", "service", 12, "", "exec sleep 601"))
 	c.agent.run(c.isolated("isolated", "service", 8, "exec sleep 601"))
 	raw := c.await("raw", model.AllocClientStatusRunning, 12)
