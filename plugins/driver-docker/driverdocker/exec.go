@@ -77,7 +77,10 @@ func (e *execution) command(ctx context.Context) []string {
 		return e.opts.Command
 	}
 	const shell = "/bin/sh"
-	if _, err := e.t.d.api.Load().ContainerStatPath(ctx, e.t.state.Container, client.ContainerStatPathOptions{Path: shell}); err != nil {
+	// The daemon itself cannot say it: it would mount the container's sources once
+	// more, which are gone (see stage.go).
+	r, err := e.t.d.api.Load().ContainerInspect(ctx, e.t.state.Container, client.ContainerInspectOptions{})
+	if err != nil || r.Container.State == nil || !fileIn(r.Container.State.Pid, shell) {
 		return e.opts.Command
 	}
 	set := fmt.Sprintf("stty rows %d cols %d 2>/dev/null; exec \"$@\"", s.Height, s.Width)

@@ -123,3 +123,18 @@ func clearStage(dir string) error {
 	}
 	return nil
 }
+
+// fileIn reports whether a process sees a file, with links as the process sees them.
+func fileIn(pid int, path string) bool {
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false // it has ended, or the daemon is on another machine
+	}
+	defer unix.Close(root)
+	fd, err := unix.Openat2(root, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd) // only a place in the tree
+	return true
+}

@@ -34,6 +34,8 @@ func because(reason string) proof { return proof{reason: reason} }
 // attributes are all names that an operator or a job can give these drivers.
 var attributes = map[string]proof{
 	"exec agent allow_caps":       by(TestCapabilitiesBeyondTheAllowedAreRefused),
+	"exec agent allowed_modes":    by(TestHostModesThatTheOperatorDoesNotAllowAreRefused),
+	"exec agent pids_limit":       by(TestHostileATaskThatForksWithoutEndEndsAtItsLimitOfProcesses),
 	"exec agent chroot_env":       by(TestTheOperatorSaysWhatTasksSeeOfTheMachine),
 	"exec agent default_ipc_mode": by(TestTheOperatorSaysWhichNamespacesTasksShareThatSayNothing),
 	"exec agent default_pid_mode": by(TestTheOperatorSaysWhichNamespacesTasksShareThatSayNothing),
@@ -50,6 +52,8 @@ var attributes = map[string]proof{
 	"exec task work_dir":          by(TestTheResolverAndTheWorkingDirectoryAreTheTasks),
 
 	"java agent allow_caps":       by(TestAJavaTaskThatCannotRunIsRefusedAndSaysWhy),
+	"java agent allowed_modes":    because("exec and java read it in one place"),
+	"java agent pids_limit":       because("exec and java read it in one place"),
 	"java agent chroot_env":       by(TestAJVMThatTasksWouldNotSeeIsShownToThem),
 	"java agent default_ipc_mode": by(TestAJavaTaskIsIsolatedAsExecsAreAndCommandsRunBesideIt),
 	"java agent default_pid_mode": by(TestAJavaTaskIsIsolatedAsExecsAreAndCommandsRunBesideIt),
