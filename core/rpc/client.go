@@ -149,7 +149,7 @@ func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error)
 
 // Away says that the node will be back soon: see Servers.
 func (c *Client) Away(ctx context.Context, id Identity) error {
-	return c.ask(ctx, methodAway, &id, &struct{}{})
+	return c.ask(withIdentity(ctx, id), methodAway, &id, &struct{}{})
 }
 
 // UpdateAllocs reports what became of allocs: see Servers.

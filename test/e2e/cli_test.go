@@ -219,7 +219,7 @@ func TestCLIOfTheCluster(t *testing.T) {
 	a.shows([]string{"Configuration is valid"}, "config", "validate", filepath.Join(a.dir, "agent.hcl"))
 	a.fails(1, "no web UI yet", "ui", "-show-url")
 	a.fails(1, "is it running", "node", "status", "-address", "http://127.0.0.1:1")
-	a.fails(127, "Everyday commands", "nonsense")
+	a.fails(127, "drover -help", "nonsense")
 	a.fails(1, "Subcommands", "node", "pool")
 	if out, code := a.drover("node", "status", "-quiet", "-verbose"); code != 0 || !regexp.MustCompile(`^[0-9a-f-]{36}\n$`).MatchString(out) {
 		t.Errorf("-quiet prints %q", out)
