@@ -154,7 +154,11 @@ func (t *T) TempDir() string {
 		t.Fatalf("make a temporary directory: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		err := os.RemoveAll(dir)
+		for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); err = os.RemoveAll(dir) {
+			time.Sleep(50 * time.Millisecond) // the last lines of a log may be on their way
+		}
+		if err != nil {
 			t.Errorf("remove the check's directory: %v; does a task still write there?", err)
 		}
 	})
