@@ -52,6 +52,11 @@ func (d *Exec) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, erro
 
 // StartTask implements driver.Driver.
 func (d *Exec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	ctx, ended, err := d.Starting(ctx, task.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer ended()
 	if why := sandbox.Unavailable(); why != "" {
 		return nil, nil, errdefs.FailedPreconditionf("start task %q: exec cannot isolate tasks on this node: %s", task.ID, why)
 	}

@@ -16,9 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/internal/testkit/process"
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
+	"github.com/drover-project/drover/plugins/internal/supervised"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // killAfter kills the supervisor some time from now and returns what waits for it.
@@ -104,15 +107,17 @@ func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 	}
 	for i := range 3 {
 		task := c.task(fmt.Sprint("gone", i), sh("sleep 600"))
-		if err := syscall.Kill(h.PID, syscall.SIGSTOP); err != nil {
+		if err := process.Stop(h.PID); err != nil {
 			t.Fatal(err)
 		}
-		started, destroyed := make(chan error, 1), make(chan error, 1)
+		starting, started, destroyed := make(chan bool), make(chan error, 1), make(chan error, 1)
 		go func() {
+			close(starting)
 			_, _, err := c.StartTask(c.ctx, task)
 			started <- err
 		}()
-		// The start is in the socket once what is asked after it has no answer.
+		<-starting
+		// The start is on its way once what is asked after it has no answer.
 		after, cancel := context.WithTimeout(c.ctx, time.Second)
 		_, err := c.InspectTask(after, "first/web/1")
 		cancel()
@@ -135,6 +140,42 @@ func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 				_ = sup.Destroy(c.ctx, s.ID, true) // not to be left here
 			}
 		}
+	}
+}
+
+func TestAStartThatIsUnderWayIsGivenUpBeforeItsTaskIsDestroyed(t *testing.T) {
+	c := newCell(t, nil)
+	c.start(c.task("first", sh("sleep 600"))) // the supervisor is there
+	tasks := supervised.New("driver-exec", filepath.Join(c.dir, "state"))
+	defer tasks.Close()
+	const id = "late/web/1"
+	start, ended, err := tasks.Starting(c.ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := tasks.Starting(c.ctx, id); !errdefs.IsAlreadyExists(err) {
+		t.Errorf("a second start beside it: %v", err)
+	}
+	if err := tasks.DestroyTask(c.ctx, id, false); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("destroyed without force while it starts: %v", err)
+	}
+	destroyed := make(chan error, 1)
+	go func() { destroyed <- tasks.DestroyTask(c.ctx, id, true) }()
+	<-start.Done()
+	if _, err := tasks.Start(start, supervisor.Spec{ID: id, Path: "/bin/sleep", Args: []string{"sleep", "600"}}); err == nil {
+		t.Error("a start that was given up was carried out")
+	}
+	ended()
+	if err := <-destroyed; err != nil {
+		t.Fatal(err)
+	}
+	if list, err := tasks.ListTasks(c.ctx); err != nil || len(list) != 1 {
+		t.Errorf("beside the first there is %v, %v", list, err)
+	}
+	if _, again, err := tasks.Starting(c.ctx, id); err != nil {
+		t.Errorf("after it was destroyed it cannot be started: %v", err)
+	} else {
+		again()
 	}
 }
 

@@ -121,6 +121,11 @@ func (d *Java) look(ctx context.Context, tell func(driver.Fingerprint)) {
 
 // StartTask implements driver.Driver.
 func (d *Java) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	ctx, ended, err := d.Starting(ctx, task.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer ended()
 	if why := sandbox.Unavailable(); why != "" {
 		return nil, nil, errdefs.FailedPreconditionf("start task %q: java cannot isolate tasks on this node: %s", task.ID, why)
 	}

@@ -133,6 +133,11 @@ func (d *RawExec) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, e
 
 // StartTask implements driver.Driver.
 func (d *RawExec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	ctx, ended, err := d.Starting(ctx, task.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer ended()
 	agent, _ := d.current()
 	if !agent.Enabled {
 		return nil, nil, errdefs.FailedPreconditionf("start task %q: raw_exec is disabled on this node; set enabled = true in the agent's plugin \"raw_exec\" config", task.ID)

@@ -115,6 +115,11 @@ func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
 	if err := d.Tasks.DestroyTask(ctx, id, force); err != nil {
 		return err
 	}
+	return d.forget(id)
+}
+
+// forget removes what is left of a machine that is gone.
+func (d *Driver) forget(id string) error {
 	d.mu.Lock()
 	delete(d.launches, id)
 	delete(d.guests, id)

@@ -22,6 +22,11 @@ import (
 // StartTask implements driver.Driver. It returns when QEMU has put the machine
 // together and runs it, or with what QEMU says against it.
 func (d *Driver) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	ctx, ended, err := d.Starting(ctx, task.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer ended()
 	if unavailable != "" {
 		return nil, nil, errdefs.Unimplementedf("start task %q: %s", task.ID, unavailable)
 	}
@@ -172,8 +177,8 @@ func (d *Driver) confirm(ctx context.Context, id string, l *launch, w words) err
 	}
 	full, done := context.WithTimeout(context.WithoutCancel(ctx), confirmLimit)
 	defer done()
-	if err := d.DestroyTask(full, id, true); err != nil {
+	if err := d.Destroy(full, id, true); err != nil {
 		return errors.Join(failure, err)
 	}
-	return failure
+	return errors.Join(failure, d.forget(id))
 }

@@ -342,7 +342,8 @@ func (g *Group) Kill() {
 	}
 }
 
-// PIDs are the processes in the group.
+// PIDs are the processes in the group, without this one: a thread of ours that has
+// started a process in the group is listed there as us until it has ended.
 func (g *Group) PIDs() []int {
 	for _, dir := range g.Paths() {
 		raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
@@ -351,7 +352,7 @@ func (g *Group) PIDs() []int {
 		}
 		var pids []int
 		for line := range strings.Lines(string(raw)) {
-			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 && pid != os.Getpid() {
 				pids = append(pids, pid)
 			}
 		}

@@ -33,12 +33,17 @@ type Tasks struct {
 	clients map[string]*supervisor.Client // by directory
 	known   map[string]*supervisor.Client // by task
 	version int                           // of known: it grows with each change
+	// starting are the tasks whose start this process has not ended yet.
+	starting map[string]*underWay
 }
 
 // New returns the tasks of a driver of the plugin; dir is that of the supervisor
 // that has new ones.
 func New(plugin, dir string) *Tasks {
-	return &Tasks{plugin: plugin, dir: dir, clients: map[string]*supervisor.Client{}, known: map[string]*supervisor.Client{}}
+	return &Tasks{
+		plugin: plugin, dir: dir, clients: map[string]*supervisor.Client{}, known: map[string]*supervisor.Client{},
+		starting: map[string]*underWay{},
+	}
 }
 
 // Dir is the directory of the supervisor that has new tasks.
@@ -55,7 +60,9 @@ func (t *Tasks) client(ctx context.Context, dir string) (*supervisor.Client, err
 	if err != nil {
 		return nil, err
 	}
-	if err := c.UpToDate(ctx); err != nil {
+	if err := c.UpToDate(ctx); ctx.Err() != nil {
+		return nil, errors.Join(err, c.Close())
+	} else if err != nil {
 		// The old one goes on serving; what it cannot do it says itself.
 		plugin.Logger(t.plugin).Warn("the supervisor stays at its old version", "dir", dir, "error", err)
 	}
@@ -93,22 +100,16 @@ func (t *Tasks) learn(id string, c *supervisor.Client) {
 	t.version++
 }
 
-// startLimit bounds the start of one task.
-const startLimit = 30 * time.Second
-
-// Start starts a task and returns its handle.
+// Start starts a task and returns its handle. StartTask calls it after Starting.
 func (t *Tasks) Start(ctx context.Context, spec supervisor.Spec) (*driver.Handle, error) {
 	c, err := t.client(ctx, t.dir)
 	if err != nil {
 		return nil, err
 	}
 	spec.Plugin = t.plugin
-	// A start is short, so it is never cut off halfway. Where nobody waits for it any
-	// more it stays: who gave it up destroys it, and the next agent of one that was
-	// killed takes it over.
-	full, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+	ctx, cancel := t.startContext(ctx, spec.ID)
 	defer cancel()
-	status, err := c.Start(full, spec)
+	status, err := c.Start(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -199,8 +200,17 @@ func (t *Tasks) SignalTask(ctx context.Context, id string, name string) error {
 	return c.Signal(ctx, id, sig)
 }
 
-// DestroyTask implements driver.Driver.
+// DestroyTask implements driver.Driver. A start of the task that is under way is
+// given up first: it must not reach the supervisor after the request to destroy.
 func (t *Tasks) DestroyTask(ctx context.Context, id string, force bool) error {
+	if err := t.giveUpStart(ctx, id, force); err != nil {
+		return err
+	}
+	return t.Destroy(ctx, id, force)
+}
+
+// Destroy is DestroyTask for a StartTask that destroys what it has started itself.
+func (t *Tasks) Destroy(ctx context.Context, id string, force bool) error {
 	c, err := t.Of(id)
 	if errdefs.IsNotFound(err) {
 		// It may have been started by a process before this one, which died before

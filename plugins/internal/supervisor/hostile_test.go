@@ -7,14 +7,13 @@ package supervisor_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/internal/testkit/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -26,19 +25,7 @@ func (r *rig) signal(pid int, s syscall.Signal) {
 // freeze stops a process and returns when it does nothing any more.
 func (r *rig) freeze(pid int) {
 	r.t.Helper()
-	r.signal(pid, syscall.SIGSTOP)
-	r.eventually("it is stopped", func() bool {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		r.must(err)
-		for _, name := range threads {
-			body, err := os.ReadFile(name)
-			r.must(err)
-			if !strings.Contains(string(body), ") T ") {
-				return false
-			}
-		}
-		return true
-	})
+	r.must(process.Stop(pid))
 }
 
 func (r *rig) within(d time.Duration) context.Context {

@@ -250,7 +250,7 @@ func TestATaskThatEndsWhileThereIsNoSupervisorKeepsExitCodeAndLastWords(t *testi
 	h := r.hello()
 	s := r.start("a", `while [ ! -e go ]; do sleep 0.005; done; echo last words; exit 11`)
 	// The supervisor is stopped, so that it sees nothing of the end, and killed.
-	r.must(syscall.Kill(h.PID, syscall.SIGSTOP))
+	r.freeze(h.PID)
 	r.must(os.WriteFile(filepath.Join(r.root, "go"), nil, 0o600))
 	r.eventually("the task ends", func() bool { return !alive(s.PID) })
 	r.must(syscall.Kill(h.PID, syscall.SIGKILL))

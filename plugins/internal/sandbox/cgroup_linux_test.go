@@ -1,0 +1,50 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+// A thread that has started a process enters the group's version 1 hierarchies and
+// ends a moment later. Killing the group in that moment must not kill the supervisor.
+func TestAGroupThatAThreadOfOursIsStillInIsKilledWithoutUs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("cgroups are made by root")
+	}
+	groups, err := FindCgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := groups.Make(fmt.Sprintf("ours.%d.%d", os.Getpid(), time.Now().UnixNano()), Limits{}, nil)
+	if err != nil {
+		t.Skipf("no cgroups here: %v", err)
+	}
+	err = onThread(func() error {
+		if err := g.enterThread(); err != nil {
+			return err
+		}
+		if g.Dir != "" { // as after its removal, which the thread does not prevent
+			if err := os.Remove(g.Dir); err != nil {
+				return err
+			}
+		}
+		if pids := g.PIDs(); len(pids) != 0 {
+			return fmt.Errorf("the group has the processes %v, we are %d", pids, os.Getpid())
+		}
+		g.Kill()
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); g.Remove() != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the group cannot be removed")
+		}
+	}
+}
