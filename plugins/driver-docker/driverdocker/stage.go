@@ -192,31 +192,3 @@ var errUnseen = errdefs.FailedPreconditionf("the container got empty folders: th
 func (s *stages) unseenCure() string {
 	return "the daemon must see the mounts that the agent makes below " + s.dir + "; where one of the two runs in a container or a mount namespace of its own, share that folder's mounts with both (mount --make-rshared, docker run -v DIR:DIR:rshared)"
 }
-
-// beneath checks that no part of rel is a link, since a task could have made it
-// to show its container what is not its own, and makes missing folders.
-func beneath(dir, rel string, create bool) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	path := ""
-	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
-		path = filepath.Join(path, part)
-		st, err := root.Lstat(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			if !create {
-				return errors.New(joinPath(dir, rel) + " does not exist")
-			}
-			return root.MkdirAll(rel, 0o777)
-		}
-		if err != nil {
-			return err
-		}
-		if st.Mode()&fs.ModeSymlink != 0 {
-			return errors.New(joinPath(dir, path) + " is a link; mount what it leads to")
-		}
-	}
-	return nil
-}

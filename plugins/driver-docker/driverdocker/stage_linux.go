@@ -68,6 +68,16 @@ func attach(fd int, place string) error {
 	return unix.Mount("", place, "", unix.MS_SLAVE|unix.MS_REC, "")
 }
 
+// beneath checks that what is at rel beneath dir can be mounted, and makes missing
+// folders.
+func beneath(dir, rel string, create bool) error {
+	fd, _, err := openBeneath(dir, rel, create)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
 // openBeneath opens rel part by part, none of which may be a link: whatever a task
 // changes meanwhile, what was opened is beneath dir.
 func openBeneath(dir, rel string, create bool) (fd int, isDir bool, err error) {
