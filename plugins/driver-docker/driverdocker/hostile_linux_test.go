@@ -126,68 +126,6 @@ func TestATaskThatSwapsItsOwnFoldersForLinksSeesNothingOfTheMachineWhenItIsResta
 	}
 }
 
-// mountsBelow counts what is mounted below a folder.
-func mountsBelow(t *testing.T, dir string) int {
-	t.Helper()
-	body, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Count(string(body), " "+dir+"/")
-}
-
-func TestNothingStaysMountedForAContainerThatWasStarted(t *testing.T) {
-	n := newNode(t, nil)
-	file := with(script("cat /f /local/x"), map[string]any{"volumes": []any{"local/x:/f:ro", "../alloc/new/deep:/deep"}})
-	tc := n.task(file)
-	if err := os.WriteFile(filepath.Join(tc.TaskDir, "local", "x"), []byte("seen "), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out := n.output(tc); out != "seen seen " {
-		t.Errorf("output %q", out)
-	}
-	if st, err := os.Stat(filepath.Join(tc.AllocDir, "alloc", "new", "deep")); err != nil || !st.IsDir() {
-		t.Errorf("the folder that a volume names was not made: %v", err)
-	}
-	failed := n.task(map[string]any{"command": "/no/such/program"})
-	if _, _, err := n.d.StartTask(limit(t), failed); err == nil {
-		t.Error("a program that does not exist was started")
-	}
-	if got := mountsBelow(t, n.dir); got != 0 {
-		t.Errorf("%d mounts are left", got)
-	}
-}
-
-func TestMountsOfAStartThatWasKilledAreTakenAwayByTheNextProcess(t *testing.T) {
-	n := newNode(t, map[string]any{"gc": map[string]any{"dangling_containers": map[string]any{"period": "1s"}}})
-	place := filepath.Join(n.dir, "mounts", "start-1")
-	task := t.TempDir()
-	if err := os.WriteFile(filepath.Join(task, "precious"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(place, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", place, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(place, "1"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount(task, filepath.Join(place, "1"), "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
-	n.close()
-	n.start()
-	eventually(t, "the mounts are taken away", func() bool {
-		_, err := os.Stat(place)
-		return os.IsNotExist(err)
-	})
-	if _, err := os.Stat(filepath.Join(task, "precious")); err != nil {
-		t.Errorf("a file of the task is gone: %v", err)
-	}
-}
-
 func TestHostileAPluginThatIsKilledInAStartLeavesNoContainerThatRuns(t *testing.T) {
 	const rounds = 10
 	launch, state := launcher(t, map[string]any{"gc": map[string]any{"dangling_containers": map[string]any{"period": "1s"}}})

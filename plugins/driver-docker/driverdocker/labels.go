@@ -19,6 +19,9 @@ const (
 	labelAlloc = "io.drover.alloc_id"
 	labelName  = "io.drover.task_name"
 	labelNode  = "io.drover.node_id"
+	// labelMounts has the name of the folder in which is mounted what the container
+	// sees of its alloc, see stages.
+	labelMounts = "io.drover.mounts"
 )
 
 // compatLabels is where the labels begin that people's log shippers and

@@ -5,7 +5,6 @@ package driverdocker
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -40,13 +39,13 @@ func (d *Driver) housekeep(ctx context.Context) {
 			}
 		}
 		if !now.Before(nextOrphans) {
-			if alone {
-				d.sweepStages()
-			}
 			if !alone {
 				clear(suspects) // they may be another process's
 			} else if agent.GC.Dangling.Enabled {
 				d.removeOrphans(ctx, current, agent, suspects)
+			}
+			for _, x := range d.all() {
+				d.sweepStages(ctx, x)
 			}
 			nextOrphans = now.Add(agent.period)
 			next = nextOrphans
@@ -57,10 +56,46 @@ func (d *Driver) housekeep(ctx context.Context) {
 	}
 }
 
-// sweepStages takes away the mounts of starts that were killed.
-func (d *Driver) sweepStages() {
-	if err := d.stages.sweep(); err != nil && !errors.Is(err, errUnseen) {
-		d.log.Warn("the mounts of a start that was killed are left behind; they are tried again later", "error", err)
+// sweepStages takes away the mounts that no container of a daemon needs, as a process
+// that was killed in a start or in a removal leaves them.
+func (d *Driver) sweepStages(ctx context.Context, x *daemon) {
+	names, err := d.stages.idle(x.endpoint)
+	if err != nil {
+		x.log.Warn("the mounts of containers cannot be listed; they are looked at again later", "error", err)
+	}
+	// Asked now: a process that comes later has made none of these.
+	if len(names) == 0 || !d.presence.alone() {
+		return
+	}
+	list, err := x.ours(ctx, d.owner)
+	if err != nil {
+		return // the daemon is away: whatever it has may need its mounts
+	}
+	needed := map[string]bool{}
+	for _, c := range list {
+		needed[c.Labels[labelMounts]] = true
+	}
+	for _, name := range names {
+		if !needed[name] {
+			d.unmount(name)
+		}
+	}
+}
+
+// discard removes a container and takes away what is mounted for it. What cannot be
+// taken away now is by the next sweep.
+func (d *Driver) discard(ctx context.Context, x *daemon, id, mounts string) error {
+	if err := x.remove(ctx, id); err != nil {
+		return err
+	}
+	d.unmount(mounts)
+	return nil
+}
+
+// unmount takes away what is mounted for a container that is gone.
+func (d *Driver) unmount(mounts string) {
+	if err := d.stages.clear(mounts); err != nil {
+		d.log.Warn("the mounts of a container that is gone are left behind; they are tried again later", "error", err)
 	}
 }
 
@@ -176,7 +211,7 @@ func (d *Driver) removeOrphan(ctx context.Context, x *daemon, c container.Summar
 	if !d.orphan(c) {
 		return // meanwhile somebody asked for it
 	}
-	if err := x.remove(ctx, c.ID); err != nil && !errdefs.IsNotFound(err) {
+	if err := d.discard(ctx, x, c.ID, c.Labels[labelMounts]); err != nil && !errdefs.IsNotFound(err) {
 		log.Warn("a container belongs to no task and cannot be removed", "error", err)
 		return
 	}

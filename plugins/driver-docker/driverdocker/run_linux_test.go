@@ -268,7 +268,7 @@ func TestALogDriverThatCannotBeReadBackIsSaid(t *testing.T) {
 }
 
 func TestContainersAreKeptWhereTheOperatorWantsThat(t *testing.T) {
-	n := newNode(t, map[string]any{"gc": map[string]any{"container": false}})
+	n := newNode(t, map[string]any{"gc": map[string]any{"container": false, "dangling_containers": map[string]any{"period": "1s"}}})
 	tc := n.task(script("exit 3"))
 	n.run(tc)
 	n.wait(tc)
@@ -283,5 +283,6 @@ func TestContainersAreKeptWhereTheOperatorWantsThat(t *testing.T) {
 		n.run(tc)
 		n.wait(tc)
 	}
-	defer n.cli("rm", "-f", "web-"+tc.AllocID)
+	n.cli("rm", "-f", "web-"+tc.AllocID)
+	eventually(t, "the mounts go with the container", func() bool { return mountsBelow(t, n.dir) == 0 })
 }

@@ -5,7 +5,15 @@
 
 package driverdocker
 
-import "github.com/drover-project/drover/sdk/errdefs"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
 
 // canStage reports false: mounts by descriptor are Linux's.
 func canStage() bool { return false }
@@ -19,3 +27,31 @@ func mountStage(string) error { return nil }
 func clearStage(string) error { return nil }
 
 func fileIn(int, string) bool { return false }
+
+// beneath checks that no part of rel is a link, since a task could have made it
+// to show its container what is not its own, and makes missing folders.
+func beneath(dir, rel string, create bool) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	path := ""
+	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
+		path = filepath.Join(path, part)
+		st, err := root.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			if !create {
+				return errors.New(joinPath(dir, rel) + " does not exist")
+			}
+			return root.MkdirAll(rel, 0o777)
+		}
+		if err != nil {
+			return err
+		}
+		if st.Mode()&fs.ModeSymlink != 0 {
+			return errors.New(joinPath(dir, path) + " is a link; mount what it leads to")
+		}
+	}
+	return nil
+}

@@ -34,9 +34,10 @@ func (d *Driver) StartTask(ctx context.Context, tc *driver.TaskConfig) (*driver.
 		return nil, nil, err
 	}
 	defer d.endStart(tc.ID)
-	s := &start{Driver: d, daemon: x, agent: agent, config: c, task: tc, mounts: stage{all: d.stages}}
+	s := &start{Driver: d, daemon: x, agent: agent, config: c, task: tc, mounts: stage{all: d.stages, endpoint: x.endpoint}}
+	defer s.mounts.release()
 	handle, address, err := s.run(ctx)
-	if err = s.unstage(err); err != nil {
+	if err = s.seen(err); err != nil {
 		s.undo()
 		return nil, nil, wrapTask(tc.ID, err)
 	}
@@ -66,7 +67,7 @@ type start struct {
 	agent  agentConfig
 	config taskConfig
 	task   *driver.TaskConfig
-	mounts stage // until the container is started
+	mounts stage
 
 	image     string
 	container string
@@ -84,6 +85,7 @@ func (s *start) run(ctx context.Context) (*driver.Handle, *driver.NetworkOverrid
 	t := newTask(s.task.ID, s.daemon, handleState{
 		Endpoint: s.daemon.endpoint, Container: s.container, Image: s.image, TTY: s.config.TTY, Logs: logsOf(s.task, s.agent),
 	})
+	t.mounts = s.mounts.name
 	s.daemon.adopt(t) // before it runs: it may end at once
 	s.started = t
 	limited, cancel := context.WithTimeout(ctx, workLimit)
@@ -140,6 +142,9 @@ func (s *start) spec(ctx context.Context) (client.ContainerCreateOptions, error)
 	}
 	in.image, in.source = s.image, s.mounted
 	spec, err := buildSpec(in)
+	if s.mounts.name != "" && err == nil {
+		spec.Config.Labels[labelMounts] = s.mounts.name
+	}
 	// People read the image's name in lists of containers.
 	if id, ierr := s.daemon.imageID(ctx, s.config.Image); err == nil && ierr == nil && id == s.image {
 		spec.Config.Image = s.config.Image
@@ -161,16 +166,14 @@ func (s *start) mounted(dir, rel string, create bool) (string, error) {
 	return checked(dir, rel, create)
 }
 
-// unstage takes the mounts away, which a container that was started does not need
-// any more, and returns what the start came to.
-func (s *start) unstage(err error) error {
-	switch cerr := s.mounts.close(); {
-	case errors.Is(cerr, errUnseen):
-		return errdefs.New(errdefs.FailedPrecondition, fmt.Errorf("%w; %s", errors.Join(err, cerr), s.stages.unseenCure()))
-	case cerr != nil:
-		s.log.Warn("the mounts of a start are left behind; they are tried again later", "task_id", s.task.ID, "error", cerr)
+// seen returns what the start came to: it has failed where the daemon does not see
+// the mounts.
+func (s *start) seen(err error) error {
+	unseen, uerr := s.mounts.unseen()
+	if unseen {
+		return errdefs.New(errdefs.FailedPrecondition, fmt.Errorf("%w; %s", errors.Join(err, errUnseen), s.stages.unseenCure()))
 	}
-	return err
+	return errors.Join(err, uerr)
 }
 
 // create creates the container, taking its name over from an older one of this task.
@@ -223,7 +226,7 @@ func (s *start) takeName(ctx context.Context, name string) error {
 	if other := s.daemon.task(c.ID); other != nil && other.result() == nil {
 		return errdefs.FailedPreconditionf("container %s (%s) has the name that the task's container needs, and is of task %q, which still runs; stop that first", name, short(c.ID), other.id)
 	}
-	return s.daemon.remove(ctx, c.ID)
+	return s.discard(ctx, s.daemon, c.ID, l[labelMounts])
 }
 
 // undo removes what a start that failed has left.
@@ -232,9 +235,11 @@ func (s *start) undo() {
 	defer cancel()
 	if s.container != "" {
 		s.daemon.disown(s.container)
-		if err := s.daemon.remove(ctx, s.container); err != nil {
+		if err := s.discard(ctx, s.daemon, s.container, s.mounts.name); err != nil {
 			s.log.Warn("the container of a start that failed is left behind", "task_id", s.task.ID, "container", s.container, "error", err)
 		}
+	} else {
+		s.unmount(s.mounts.name)
 	}
 	if s.image != "" {
 		s.daemon.images.release(s.image, s.task.ID, time.Now(), s.agent)
@@ -276,6 +281,7 @@ func (d *Driver) RecoverTask(ctx context.Context, h *driver.Handle) error {
 		return err
 	}
 	x.images.use(state.Image, t.id)
+	t.mounts = c.Config.Labels[labelMounts]
 	t.note(c)
 	d.learnTask(t)
 	return nil

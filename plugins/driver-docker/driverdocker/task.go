@@ -43,6 +43,8 @@ type task struct {
 	id    string
 	d     *daemon
 	state handleState
+	// mounts is the container's label of that name.
+	mounts string
 	// recovered: another process has read its output before.
 	recovered bool
 
@@ -324,7 +326,7 @@ func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
 	}
 	t.drainLogs(ctx)
 	if config.GC.Container {
-		if err := t.d.remove(ctx, t.state.Container); err != nil {
+		if err := d.discard(ctx, t.d, t.state.Container, t.mounts); err != nil {
 			return wrapTask(id, err)
 		}
 	}
@@ -346,7 +348,7 @@ func (d *Driver) destroyUnlearned(ctx context.Context, id string, force bool) er
 			case c.State == container.StateRunning && !force:
 				return errdefs.FailedPreconditionf("destroy: container %s still runs; stop it first", short(c.ID))
 			case config.GC.Container:
-				err = x.remove(ctx, c.ID)
+				err = d.discard(ctx, x, c.ID, c.Labels[labelMounts])
 			case c.State == container.StateRunning:
 				err = x.kill(ctx, c.ID, "SIGKILL")
 			}
