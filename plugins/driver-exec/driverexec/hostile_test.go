@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +21,24 @@ import (
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
+
+// freeze stops a process and returns when none of its threads runs any more.
+func (c *cell) freeze(pid int) {
+	c.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		c.t.Fatal(err)
+	}
+	c.eventually("it is stopped", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return !slices.ContainsFunc(threads, func(name string) bool {
+			body, err := os.ReadFile(name)
+			return err == nil && !strings.Contains(string(body), ") T ")
+		})
+	})
+}
 
 // killAfter kills the supervisor some time from now and returns what waits for it.
 func (c *cell) killAfter(sup *supervisor.Client, pause time.Duration) (killed func()) {
@@ -49,11 +68,7 @@ func TestHostileNoExitCodeIsLostWhenTheSupervisorIsKilledWhileTasksEnd(t *testin
 				config["enabled"] = true
 			}
 			c := newCellOf(t, config, newDriver)
-			sup, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer sup.Close()
+			sup, _ := c.supervised()
 			wrong := 0
 			for round := range rounds {
 				var started []*driver.TaskConfig
@@ -93,20 +108,10 @@ func TestHostileNoExitCodeIsLostWhenTheSupervisorIsKilledWhileTasksEnd(t *testin
 func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 	c := newCell(t, nil)
 	c.start(c.task("first", sh("sleep 600"))) // the supervisor is there, and stays
-	sup, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sup.Close()
-	h, err := sup.Hello(c.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sup, h := c.supervised()
 	for i := range 3 {
 		task := c.task(fmt.Sprint("gone", i), sh("sleep 600"))
-		if err := syscall.Kill(h.PID, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		c.freeze(h.PID)
 		started, destroyed := make(chan error, 1), make(chan error, 1)
 		go func() {
 			_, _, err := c.StartTask(c.ctx, task)
@@ -196,15 +201,7 @@ func TestHostileADriverWhoseSupervisorAndKeeperHangIsUnhealthyUntilTheyAnswer(t 
 	}
 	task := c.task("a", sh("sleep 600"))
 	c.start(task)
-	sup, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sup.Close()
-	h, err := sup.Hello(c.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, h := c.supervised()
 	both := func(s syscall.Signal) {
 		for _, pid := range []int{h.Keeper, h.PID} {
 			if err := syscall.Kill(pid, s); err != nil {
