@@ -158,12 +158,18 @@ func TestStatsOfAnIsolatedTaskComeFromItsCgroup(t *testing.T) {
 	t.Fatal("no sample shows what the task uses")
 }
 
+// supervised opens the cell's supervisor, until the test ends, and says who it is.
 func (c *cell) supervised() (*supervisor.Client, supervisor.Hello) {
 	c.t.Helper()
 	client, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	c.t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			c.t.Error(err)
+		}
+	})
 	hello, err := client.Hello(c.ctx)
 	if err != nil {
 		c.t.Fatal(err)
@@ -177,7 +183,6 @@ func TestIsolatedTasksOutliveTheSupervisorAndKeepTheirExitCodes(t *testing.T) {
 	c.start(task)
 	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up\n") })
 	client, old := c.supervised()
-	defer client.Close()
 	if err := syscall.Kill(old.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -204,8 +209,7 @@ func TestIsolatedTasksOutliveSupervisorAndKeeperAndAreStoppedAsAWhole(t *testing
 	task := c.task("a", sh(`setsid sleep 1000 & echo up; exec sleep 1000`))
 	c.start(task)
 	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up\n") })
-	client, old := c.supervised()
-	defer client.Close()
+	_, old := c.supervised()
 	for _, pid := range []int{old.Keeper, old.PID} {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -253,7 +257,6 @@ func TestIsolatedTasksOutliveAnUpgradeOfTheSupervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	client, before := c.supervised()
-	defer client.Close()
 	if err := client.Upgrade(c.ctx, next); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +296,6 @@ func TestManyTasksThatAreStartedAtOnceAllRunAndLeaveNothing(t *testing.T) {
 		}
 	}
 	client, hello := c.supervised()
-	defer client.Close()
 	for _, task := range tasks {
 		if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
 			t.Error(err)

@@ -24,6 +24,14 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
+// freeze stops a process and returns when none of its threads runs any more.
+func (c *cell) freeze(pid int) {
+	c.t.Helper()
+	if err := process.Stop(pid); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // killAfter kills the supervisor some time from now and returns what waits for it.
 func (c *cell) killAfter(sup *supervisor.Client, pause time.Duration) (killed func()) {
 	c.t.Helper()
@@ -52,11 +60,7 @@ func TestHostileNoExitCodeIsLostWhenTheSupervisorIsKilledWhileTasksEnd(t *testin
 				config["enabled"] = true
 			}
 			c := newCellOf(t, config, newDriver)
-			sup, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer sup.Close()
+			sup, _ := c.supervised()
 			wrong := 0
 			for round := range rounds {
 				var started []*driver.TaskConfig
@@ -96,20 +100,10 @@ func TestHostileNoExitCodeIsLostWhenTheSupervisorIsKilledWhileTasksEnd(t *testin
 func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 	c := newCell(t, nil)
 	c.start(c.task("first", sh("sleep 600"))) // the supervisor is there, and stays
-	sup, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sup.Close()
-	h, err := sup.Hello(c.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sup, h := c.supervised()
 	for i := range 3 {
 		task := c.task(fmt.Sprint("gone", i), sh("sleep 600"))
-		if err := process.Stop(h.PID); err != nil {
-			t.Fatal(err)
-		}
+		c.freeze(h.PID)
 		starting, started, destroyed := make(chan bool), make(chan error, 1), make(chan error, 1)
 		go func() {
 			close(starting)
@@ -237,15 +231,7 @@ func TestHostileADriverWhoseSupervisorAndKeeperHangIsUnhealthyUntilTheyAnswer(t 
 	}
 	task := c.task("a", sh("sleep 600"))
 	c.start(task)
-	sup, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sup.Close()
-	h, err := sup.Hello(c.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, h := c.supervised()
 	both := func(s syscall.Signal) {
 		for _, pid := range []int{h.Keeper, h.PID} {
 			if err := syscall.Kill(pid, s); err != nil {
