@@ -32,7 +32,7 @@ var plugins = map[string]func() error{
 func main() {
 	run, ok := choose()
 	if !ok {
-		fmt.Fprintf(os.Stderr, "drover-plugins: call it by the name of a plugin, or with the name as first argument: %s\n",
+		fmt.Fprintf(os.Stderr, "drover-plugins: run it under the name of a plugin, or with the name as first argument: %s\n",
 			strings.Join(slices.Sorted(maps.Keys(plugins)), ", "))
 		os.Exit(2)
 	}

@@ -1,11 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package conformance runs the named checks of a contract and says what came of
-// each. It owns the T that a check works with, which is package testing's where
-// that is not linked, and Result. It owns no check: drivercheck, devicecheck and
-// their like do. They import it, and whoever runs them: drivertest and its like
-// in tests, core/pluginhost/plugincheck for `drover plugin check`.
+// Package conformance runs the named checks of a plugin contract and collects their
+// results. It owns T, which a check uses in place of testing.T so that package testing
+// need not be linked, and Result. It owns no checks: drivercheck, devicecheck and
+// statscheck do. Those packages import it, and so do the packages that run the checks:
+// drivertest, devicetest and statstest in tests, core/pluginhost/plugincheck for
+// `drover plugin check`.
 package conformance
 
 import (
@@ -19,7 +20,7 @@ import (
 	"time"
 )
 
-// Outcome is what came of a check.
+// Outcome is the outcome of a check.
 type Outcome string
 
 // The outcomes.
@@ -29,22 +30,23 @@ const (
 	Skipped Outcome = "skip"
 )
 
-// Result is what came of one check.
+// Result is the result of one check.
 type Result struct {
-	// Name is short and stays the same from version to version, Rule the words
-	// of the contract that were checked.
+	// Name is a short identifier that never changes between versions. Rule is the part
+	// of the contract that was checked, in words.
 	Name string
 	Rule string
 
 	Outcome Outcome
-	// Problems are what was wrong, Reason why the check was skipped.
+	// Problems lists the violations that were found. Reason says why the check was
+	// skipped.
 	Problems []string
 	Reason   string
 	Took     time.Duration
 }
 
-// T is what a check says its outcome to. Its methods mean what those of
-// testing.T mean; Fatalf and Skipf may be called by the check's own goroutine only.
+// T records the outcome of one check. Its methods behave like those of testing.T.
+// Fatalf and Skipf may be called only from the check's own goroutine.
 type T struct {
 	ctx context.Context
 
@@ -55,10 +57,10 @@ type T struct {
 	cleanups []func()
 }
 
-// overtime is what a check has to return after its time is up: it has to end what it started.
+// overtime is how long a check may take to clean up after its time limit.
 const overtime = 20 * time.Second
 
-// Run runs one check, whose context ends after limit.
+// Run runs one check. The check's context ends after limit.
 func Run(ctx context.Context, name, rule string, limit time.Duration, check func(*T)) Result {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -75,7 +77,7 @@ func Run(ctx context.Context, name, rule string, limit time.Duration, check func
 	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C: // its goroutine stays: nothing can end it
+	case <-timer.C: // the check's goroutine is leaked: nothing can stop it
 		t.Errorf("the check did not end within %s and %s more: a call of the plugin does not return when its context ends", limit, overtime)
 	}
 	return t.result(name, rule, time.Since(begin))
@@ -94,7 +96,8 @@ func (t *T) result(name, rule string, took time.Duration) Result {
 	return r
 }
 
-// recovered makes a panic of a check, or of a plugin in this process, a problem.
+// recovered turns a panic of the check, or of a plugin in this process, into a
+// problem.
 func (t *T) recovered() {
 	if p := recover(); p != nil {
 		t.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -116,23 +119,23 @@ func (t *T) cleanup() {
 	}
 }
 
-// Context ends when the check's time is up.
+// Context returns a context that ends when the check's time is up.
 func (t *T) Context() context.Context { return t.ctx }
 
-// Errorf notes a problem; the check goes on.
+// Errorf records a problem; the check continues.
 func (t *T) Errorf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.problems = append(t.problems, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-// Fatalf notes a problem and ends the check.
+// Fatalf records a problem and ends the check.
 func (t *T) Fatalf(format string, args ...any) {
 	t.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-// Skipf ends the check: it cannot be made here.
+// Skipf ends the check as skipped, because it cannot be done here.
 func (t *T) Skipf(format string, args ...any) {
 	t.mu.Lock()
 	t.skipped, t.reason = true, fmt.Sprintf(format, args...)
@@ -140,14 +143,15 @@ func (t *T) Skipf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Cleanup has f called when the check has ended, the last one first.
+// Cleanup registers f to be called when the check has ended. Functions are called in
+// reverse order.
 func (t *T) Cleanup(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cleanups = append(t.cleanups, f)
 }
 
-// TempDir returns a new directory, which is removed at the end.
+// TempDir returns a new directory, which is removed when the check has ended.
 func (t *T) TempDir() string {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {
@@ -156,7 +160,7 @@ func (t *T) TempDir() string {
 	t.Cleanup(func() {
 		err := os.RemoveAll(dir)
 		for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); err = os.RemoveAll(dir) {
-			time.Sleep(50 * time.Millisecond) // the last lines of a log may be on their way
+			time.Sleep(50 * time.Millisecond) // the last lines of a log may not have arrived yet
 		}
 		if err != nil {
 			t.Errorf("remove the check's directory: %v; does a task still write there?", err)
@@ -165,8 +169,8 @@ func (t *T) TempDir() string {
 	return dir
 }
 
-// Receive returns what a channel of a plugin delivers next and whether it is still
-// open. It ends the check if that does not come in time.
+// Receive returns the next value from a plugin's channel, and false if the channel is
+// closed. It fails the check if nothing arrives in time.
 func Receive[V any](t *T, ch <-chan V, what string) (V, bool) {
 	select {
 	case v, ok := <-ch:
@@ -178,7 +182,7 @@ func Receive[V any](t *T, ch <-chan V, what string) (V, bool) {
 	return none, false
 }
 
-// Ended waits until a channel of a plugin is closed.
+// Ended waits until a plugin's channel is closed.
 func Ended[V any](t *T, ch <-chan V, what string) {
 	for {
 		if _, open := Receive(t, ch, "the end of "+what); !open {
@@ -187,11 +191,11 @@ func Ended[V any](t *T, ch <-chan V, what string) {
 	}
 }
 
-// goesOn is how long GoesOn looks.
+// goesOn is how long GoesOn observes a channel.
 const goesOn = 300 * time.Millisecond
 
-// GoesOn ends the check if a channel of a plugin is closed within a short while, in
-// which what it delivers is handed to each.
+// GoesOn fails the check if a plugin's channel is closed within goesOn. It passes each
+// value that arrives meanwhile to each.
 func GoesOn[V any](t *T, ch <-chan V, what string, each func(V)) {
 	over := time.After(goesOn)
 	for {

@@ -1,21 +1,22 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package errdefs holds the error classes that all of Drover shares, and their
-// mapping to gRPC status and back. A class says what the caller can do about an
-// error; the text says what happened. It owns no error of any one area and no
-// HTTP codes (those belong to core/api). Every package may import it.
+// Package errdefs holds the error classes that all of Drover shares, and their mapping
+// to gRPC status and back. A class says what the caller can do about an error; the
+// text says what happened. It owns no errors of a specific area and no HTTP codes
+// (core/api does). Every package may import it.
 //
-// Make an error of a class with its constructor, which wraps like fmt.Errorf:
+// Create an error of a class with the class's constructor, which wraps like
+// fmt.Errorf:
 //
 //	return errdefs.NotFoundf("task %q is unknown to this driver; recover it first: %w", id, err)
 //
-// and ask for a class with the Is function of the class:
+// Test for a class with its Is function:
 //
 //	if errdefs.IsNotFound(err) { ... }
 //
-// Where a classed error wraps another one, the outer class is the error's class.
-// errors.Is(err, errdefs.NotFound) also looks at the inner ones.
+// If a classed error wraps another one, the class of the outer error counts.
+// errors.Is(err, errdefs.NotFound) also matches the inner ones.
 package errdefs
 
 import (
@@ -48,7 +49,7 @@ const (
 // Error returns the name of the class.
 func (c Class) Error() string { return string(c) }
 
-// classed gives a class, and possibly an explicit retryable mark, to an error.
+// classed adds a class, and optionally an explicit retryable mark, to an error.
 type classed struct {
 	class     Class
 	err       error
@@ -85,7 +86,8 @@ func InvalidArgumentf(format string, args ...any) error {
 	return newf(InvalidArgument, format, args...)
 }
 
-// AlreadyExistsf returns an error of class AlreadyExists: what was to be made is there.
+// AlreadyExistsf returns an error of class AlreadyExists: the object to be created
+// exists.
 func AlreadyExistsf(format string, args ...any) error { return newf(AlreadyExists, format, args...) }
 
 // FailedPreconditionf returns an error of class FailedPrecondition: the state must change before a retry can succeed.
@@ -93,15 +95,18 @@ func FailedPreconditionf(format string, args ...any) error {
 	return newf(FailedPrecondition, format, args...)
 }
 
-// Unavailablef returns an error of class Unavailable: nobody answered; a retry may succeed.
+// Unavailablef returns an error of class Unavailable: the callee cannot be reached or
+// cannot answer now; a retry may succeed.
 func Unavailablef(format string, args ...any) error { return newf(Unavailable, format, args...) }
 
-// DeadlineExceededf returns an error of class DeadlineExceeded: the answer did not come in time.
+// DeadlineExceededf returns an error of class DeadlineExceeded: there was no answer in
+// time.
 func DeadlineExceededf(format string, args ...any) error {
 	return newf(DeadlineExceeded, format, args...)
 }
 
-// PermissionDeniedf returns an error of class PermissionDenied: the caller may not do this.
+// PermissionDeniedf returns an error of class PermissionDenied: the caller is not
+// allowed to do this.
 func PermissionDeniedf(format string, args ...any) error {
 	return newf(PermissionDenied, format, args...)
 }
@@ -111,24 +116,27 @@ func ResourceExhaustedf(format string, args ...any) error {
 	return newf(ResourceExhausted, format, args...)
 }
 
-// Conflictf returns an error of class Conflict: a newer write won; read again and retry.
+// Conflictf returns an error of class Conflict: a concurrent write came first; the
+// caller must read again before it retries.
 func Conflictf(format string, args ...any) error { return newf(Conflict, format, args...) }
 
-// Unimplementedf returns an error of class Unimplemented: the callee cannot do this.
+// Unimplementedf returns an error of class Unimplemented: the callee does not support
+// this.
 func Unimplementedf(format string, args ...any) error { return newf(Unimplemented, format, args...) }
 
-// Abortedf returns an error of class Aborted: the work was given up midway.
+// Abortedf returns an error of class Aborted: the operation was given up before it was
+// complete.
 func Abortedf(format string, args ...any) error { return newf(Aborted, format, args...) }
 
 // Canceledf returns an error of class Canceled: the caller gave up.
 func Canceledf(format string, args ...any) error { return newf(Canceled, format, args...) }
 
-// Internalf returns an error of class Internal: a defect of ours.
+// Internalf returns an error of class Internal: a defect in Drover or in a plugin.
 func Internalf(format string, args ...any) error { return newf(Internal, format, args...) }
 
-// ClassOf returns the class of err: that of its outermost classed error, the
-// matching one for the context errors, and Internal for anything else. It
-// returns "" for nil.
+// ClassOf returns the class of the outermost classed error in err's chain, the
+// matching class for the errors of package context, and Internal for all other errors.
+// It returns "" for nil.
 func ClassOf(err error) Class {
 	if err == nil {
 		return ""
@@ -186,11 +194,12 @@ func IsAborted(err error) bool { return ClassOf(err) == Aborted }
 // IsCanceled reports whether err is of class Canceled or wraps context.Canceled.
 func IsCanceled(err error) bool { return ClassOf(err) == Canceled }
 
-// IsInternal reports whether err is of class Internal, which every error without a class is.
+// IsInternal reports whether err is of class Internal, as all errors without a class
+// are.
 func IsInternal(err error) bool { return ClassOf(err) == Internal }
 
-// WithRetryable marks err explicitly as worth a retry of the same request, or
-// not; it keeps class and text. Use it where the class alone says it wrongly.
+// WithRetryable marks err as retryable or not, and keeps its class and text. Use it
+// where the default of the class is wrong.
 func WithRetryable(err error, retryable bool) error {
 	if err == nil {
 		return nil
@@ -198,7 +207,8 @@ func WithRetryable(err error, retryable bool) error {
 	return &classed{class: ClassOf(err), err: err, retryable: &retryable}
 }
 
-// RetryableMark returns the outermost mark that WithRetryable left, if there is one.
+// RetryableMark returns the outermost mark set by WithRetryable. marked is false if
+// there is none.
 func RetryableMark(err error) (retryable, marked bool) {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if c, ok := e.(*classed); ok && c.retryable != nil {
@@ -208,8 +218,8 @@ func RetryableMark(err error) (retryable, marked bool) {
 	return false, false
 }
 
-// IsRetryable reports whether the same request may succeed later without a
-// change to it: the outermost explicit mark if there is one, else what the class says.
+// IsRetryable reports whether the same request may succeed later without a change: the
+// outermost explicit mark decides, otherwise the class.
 func IsRetryable(err error) bool {
 	if retryable, marked := RetryableMark(err); marked {
 		return retryable

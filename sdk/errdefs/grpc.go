@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// infoDomain marks the ErrorInfo detail that carries what a gRPC code cannot:
+// infoDomain marks the ErrorInfo detail that carries what a gRPC code cannot express:
 // the class Conflict and the retryable mark.
 const infoDomain = "drover"
 
@@ -51,8 +51,8 @@ var fromCode = map[codes.Code]Class{
 	codes.DataLoss:           Internal,
 }
 
-// ToGRPC turns err into a gRPC status error that keeps its text, class and
-// retryable mark. A status error passes unchanged; nil stays nil.
+// ToGRPC converts err into a gRPC status error with the same text, class and retryable
+// mark. It returns status errors and nil unchanged.
 func ToGRPC(err error) error {
 	if err == nil {
 		return nil
@@ -66,7 +66,7 @@ func ToGRPC(err error) error {
 	class := ClassOf(err)
 	st := status.New(toCode[class], err.Error())
 	info := &errdetails.ErrorInfo{Reason: string(class), Domain: infoDomain}
-	// Only a mark that somebody set: without one the class decides on both sides.
+	// Transmit only an explicit mark: without one the class decides on both sides.
 	if retryable, marked := RetryableMark(err); marked {
 		info.Metadata = map[string]string{"retryable": strconv.FormatBool(retryable)}
 	}
@@ -77,8 +77,8 @@ func ToGRPC(err error) error {
 	return withInfo.Err()
 }
 
-// FromGRPC turns a gRPC status error back into an error with class, text and
-// retryable mark. An error that is no status passes unchanged; nil stays nil.
+// FromGRPC converts a gRPC status error back into an error with its class, text and
+// retryable mark. It returns nil and errors that are not a status unchanged.
 func FromGRPC(err error) error {
 	if err == nil {
 		return nil

@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package plugin is what every Drover plugin has, whatever its kind: the
-// handshake, the Info call, and Serve, which a plugin's main calls. It owns no
-// contract of a kind (sdk/driver/v1 and so on) and not the side that launches
-// plugins (core/pluginhost). Plugins and core/pluginhost import it.
+// Package plugin holds what plugins of all kinds share: the handshake, the Info call,
+// and Serve, which a plugin's main function calls. It owns no contract of a kind
+// (sdk/driver/v1 and so on) and not the side that launches plugins (core/pluginhost).
+// Plugins and core/pluginhost import it.
 package plugin
 
 import (
@@ -19,19 +19,19 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// ProtocolVersion is the version of what this package and the host speak before
-// and beside the contracts of the kinds. It grows only if that changes in a way
-// that old plugins cannot follow; contracts have versions of their own.
+// ProtocolVersion is the version of the handshake and of the Plugin service, which are
+// common to all contracts. It increases only for changes that old plugins cannot
+// follow. Contracts have versions of their own.
 const ProtocolVersion = 1
 
-// The handshake: the host sets this variable, so that a plugin started by hand
-// can say what it is instead of waiting for a host.
+// The host sets this variable to this value, so that a plugin that is started by hand
+// can print what it is instead of waiting for a host.
 const (
 	MagicCookieKey   = "DROVER_PLUGIN_COOKIE"
 	MagicCookieValue = "6b8e0f3d7a2c4e51b9d4c7f1a0e63528"
 )
 
-// Info says what a plugin process is.
+// Info describes a plugin process.
 type Info struct {
 	Name    string
 	Version string
@@ -39,7 +39,7 @@ type Info struct {
 	Kinds []Kind
 }
 
-// Kind is one contract that a plugin serves, as {"driver", 1}.
+// Kind is a contract that a plugin serves, such as {"driver", 1}.
 type Kind struct {
 	Name    string
 	Version int
@@ -47,14 +47,14 @@ type Kind struct {
 
 func (k Kind) String() string { return fmt.Sprintf("%s v%d", k.Name, k.Version) }
 
-// Service is a kind's contract, ready to be served. The contract's package makes
-// it: driver.Service(d1, d2).
+// Service is the implementation of a contract, ready to be served. The package of the
+// contract creates it, for example driver.Service(d1, d2).
 type Service struct {
 	Kind     Kind
 	Register func(grpc.ServiceRegistrar)
 }
 
-// infoServer answers the Plugin service.
+// infoServer implements the Plugin service.
 type infoServer struct {
 	pluginv1.UnimplementedPluginServer
 	info Info
@@ -68,8 +68,8 @@ func (s *infoServer) Info(context.Context, *pluginv1.InfoRequest) (*pluginv1.Inf
 	return out, nil
 }
 
-// Register puts the Plugin service and the given services on a gRPC server.
-// Serve does it for a process; tests do it for a server of their own.
+// Register registers the Plugin service and the given services on a gRPC server. Serve
+// does this for a process; tests use it for servers of their own.
 func Register(s grpc.ServiceRegistrar, info Info, services ...Service) {
 	info.Kinds = nil
 	for _, svc := range services {
@@ -79,8 +79,8 @@ func Register(s grpc.ServiceRegistrar, info Info, services ...Service) {
 	pluginv1.RegisterPluginServer(s, &infoServer{info: info})
 }
 
-// Ask returns what the plugin at the other end of conn says it is. The answer
-// needs no work of the plugin, so a host also uses it to see if it still answers.
+// Ask returns the Info of the plugin at the other end of conn. The plugin does no work
+// for the answer, so hosts also use it as a liveness check.
 func Ask(ctx context.Context, conn grpc.ClientConnInterface) (Info, error) {
 	resp, err := pluginv1.NewPluginClient(conn).Info(ctx, &pluginv1.InfoRequest{})
 	if err != nil {
@@ -93,5 +93,6 @@ func Ask(ctx context.Context, conn grpc.ClientConnInterface) (Info, error) {
 	return info, nil
 }
 
-// ShutdownGrace is how long a plugin that the host asks to end has for it.
+// ShutdownGrace is how long the host waits for a plugin that it asked to end before it
+// kills it.
 const ShutdownGrace = 2 * time.Second

@@ -17,21 +17,21 @@ import (
 	"google.golang.org/grpc"
 )
 
-// setName is the one entry in go-plugin's plugin set: the kinds tell
-// themselves apart by their gRPC services, not by sets.
+// setName is the only entry in go-plugin's plugin set: kinds are distinguished by
+// their gRPC services, not by sets.
 const setName = "drover"
 
-// MaxMessage bounds one message, on both sides; a task's config with its
-// environment is far smaller.
+// MaxMessage is the largest message in bytes, in both directions. The config of a task
+// with its environment is far smaller.
 const MaxMessage = 16 << 20
 
-// window is how many bytes of a stream, and of all of them, one side sends before
-// the other has taken them. It is fixed on both sides, since gRPC otherwise
-// measures what a connection bears with a ping of its own at nearly each call.
+// window is the flow-control window in bytes, for one stream and for the connection.
+// It is fixed on both sides, because gRPC otherwise estimates the bandwidth with an
+// additional ping at nearly every call.
 const window = 1 << 20
 
-// DialOptions are what a host connects to a plugin with. They bound what a plugin
-// may send at once; go-plugin takes all that fits into memory.
+// DialOptions are the options with which a host connects to a plugin. They limit what
+// a plugin may send at once; go-plugin's default has no limit.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
@@ -46,14 +46,14 @@ func serverOptions() []grpc.ServerOption {
 	}
 }
 
-// Handshake is go-plugin's view of the handshake.
+// Handshake returns the handshake configuration for go-plugin.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{MagicCookieKey: MagicCookieKey, MagicCookieValue: MagicCookieValue}
 }
 
-// ClientSet is the set by which a go-plugin client gets the connection, for our
-// protocol version and for any foreign ones that the client speaks: what
-// Connection returns is read from it.
+// ClientSet returns the plugin sets for a go-plugin client, for our protocol version
+// and any foreign versions that the client supports. Connection obtains its connection
+// through it.
 func ClientSet(foreign ...int) map[int]goplugin.PluginSet {
 	sets := map[int]goplugin.PluginSet{}
 	for _, version := range append(foreign, ProtocolVersion) {
@@ -90,16 +90,16 @@ func (p *grpcPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn 
 	return conn, nil
 }
 
-// Logger returns the logger of a plugin: what it writes appears in the agent's
-// log under the plugin's name, at the level at which it was written.
+// Logger returns a logger whose lines appear in the agent's log, under the plugin's
+// name and with their level.
 func Logger(name string) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: name, Level: hclog.Trace, Output: os.Stderr, JSONFormat: true})
 }
 
-// Serve serves until the host asks the process to end. It is the last call of a
-// plugin's main. A process that was not started by a host gets an error that
-// says so. Tasks must not depend on the process: the agent may end, crash or
-// restart it at any time and then calls RecoverTask.
+// Serve serves the services until the host asks the process to end. It is the last
+// call of a plugin's main function. It returns an error if the process was not started
+// by a host. Tasks must not depend on the process: the agent may end, kill or restart
+// it at any time, and then calls RecoverTask.
 func Serve(info Info, services ...Service) error {
 	if os.Getenv(MagicCookieKey) != MagicCookieValue {
 		return fmt.Errorf("%s is a plugin of drover and does nothing by itself; put it into the agent's plugin_dir", info.Name)
@@ -120,17 +120,19 @@ func Serve(info Info, services ...Service) error {
 	return nil
 }
 
-// outliveAgent keeps the process alive when its agent or terminal is gone: a write
-// to stderr, whose reader is gone too, then is an error instead of the end. The
-// signals are caught and not ignored, since tasks would inherit that.
+// outliveAgent keeps the process alive when its agent or terminal is gone: a write to
+// stderr without a reader then returns an error instead of ending the process. The
+// signals are caught and not ignored, because tasks would inherit that they are
+// ignored.
 func outliveAgent() {
 	signal.Notify(make(chan os.Signal, 1), agentGoneSignals()...)
 }
 
-// economise sets the runtime for a process that mostly waits: many run beside the
-// tasks that the machine is for. One thread of Go code answers a call in 4/5 of the
-// time of two, which wake each other for each step. The runtime's environment
-// variables win, and so does a plugin that called runtime.GOMAXPROCS before.
+// economise configures the Go runtime for a process that mostly waits, since many such
+// processes run beside the tasks. With one thread of Go code a call takes 4/5 of the
+// time that it takes with two, which wake each other at each step. The environment
+// variables of the runtime take precedence, and so does an earlier call of
+// runtime.GOMAXPROCS.
 func economise() {
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) == runtime.NumCPU() {
 		runtime.GOMAXPROCS(1)

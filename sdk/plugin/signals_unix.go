@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// agentGoneSignals are those that a process gets when its agent or terminal is gone.
+// agentGoneSignals returns the signals that a process receives when its agent or
+// terminal is gone.
 func agentGoneSignals() []os.Signal {
 	return []os.Signal{syscall.SIGPIPE, syscall.SIGHUP}
 }

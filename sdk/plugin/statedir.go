@@ -10,13 +10,14 @@ import (
 	"strconv"
 )
 
-// StateDirEnv names the variable by which the agent says where its plugins keep
-// what outlives their process.
+// StateDirEnv is the environment variable in which the agent passes the directory for
+// state that outlives plugin processes.
 const StateDirEnv = "DROVER_PLUGIN_STATE_DIR"
 
-// StateDir is the directory in which a plugin keeps what outlives its process, in
-// a folder of its own name: the one that the agent says, else one of this user on
-// this machine. It is of this boot only and need not exist yet.
+// StateDir returns the directory for state that outlives plugin processes; a plugin
+// uses a folder with its own name in it. It is the directory that the agent passes, or
+// else one per user of this machine. Its contents are valid only until the next
+// reboot, and it may not exist yet.
 func StateDir() string {
 	if dir := os.Getenv(StateDirEnv); dir != "" {
 		return dir

@@ -18,19 +18,19 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Validate checks a config as it stands in a job file, where a string that still
-// has an interpolation, as "${NOMAD_PORT_http}", may stand for any value. The
-// error lists every problem: see ProblemsOf.
+// Validate checks a config as written in a job file, in which a string with an
+// interpolation, such as "${NOMAD_PORT_http}", may stand for any value. The error
+// lists every problem: see ProblemsOf.
 func (s *Schema) Validate(config map[string]any) error {
 	w := walker{deferred: true}
 	w.object("config", s, config)
 	return w.err()
 }
 
-// Apply checks a config whose interpolation is done and returns it complete:
-// defaults filled in, values of their declared types, blocks in one form (an
-// object for Block, a list of objects for BlockList and ListMapString). The
-// input is not changed.
+// Apply checks a config after interpolation and returns it in complete form: with
+// defaults filled in, values converted to their declared types, and blocks in one form
+// (an object for Block, a list of objects for BlockList and ListMapString). It does
+// not change its input.
 func (s *Schema) Apply(config map[string]any) (map[string]any, error) {
 	w := walker{}
 	out := w.object("config", s, config)
@@ -40,8 +40,8 @@ func (s *Schema) Apply(config map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// Decode applies the schema to config and reads the result into a struct with
-// json tags.
+// Decode applies the schema to config and decodes the result into a struct with json
+// tags.
 func (s *Schema) Decode(config map[string]any, into any) error {
 	full, err := s.Apply(config)
 	if err != nil {
@@ -54,9 +54,9 @@ func (s *Schema) Decode(config map[string]any, into any) error {
 	return Unmarshal(body, into)
 }
 
-// Unmarshal reads an applied config, as TaskConfig.DriverConfig of a driver,
-// into a struct with json tags. A name that the struct lacks is an error: it
-// means that schema and struct of the plugin differ.
+// Unmarshal decodes an applied config, such as TaskConfig.DriverConfig of a driver,
+// into a struct with json tags. A name that the struct lacks is an error, since it
+// means that the plugin's schema and struct differ.
 func Unmarshal(config []byte, into any) error {
 	if len(config) == 0 {
 		return nil
@@ -74,16 +74,16 @@ func Unmarshal(config []byte, into any) error {
 	return nil
 }
 
-// walker goes through a config beside its schema and collects what is wrong.
+// walker walks a config along its schema and collects problems.
 type walker struct {
 	deferred bool
-	about    string // the description of the attribute that is looked at
-	secret   bool   // its value is not told
+	about    string // description of the current attribute
+	secret   bool   // the value must not appear in problems
 	problems Problems
-	more     int // problems beyond those that are listed
+	more     int // number of problems beyond those listed
 }
 
-// maxProblems bounds what is said about one config.
+// maxProblems limits the number of problems listed for one config.
 const maxProblems = 100
 
 func (w *walker) addf(path, format string, args ...any) {
@@ -191,7 +191,7 @@ func (w *walker) value(path string, a *Attribute, v any) any {
 	return nil
 }
 
-// oneOf checks a string against those that the schema lists.
+// oneOf checks that a string is one of the values that the schema lists.
 func (w *walker) oneOf(path string, values []string, v any) any {
 	text, ok := v.(string)
 	if !ok || text == "" || len(values) == 0 || slices.Contains(values, text) {
@@ -201,7 +201,7 @@ func (w *walker) oneOf(path string, values []string, v any) any {
 	return nil
 }
 
-// within checks a number that is one by now against the schema's bounds.
+// within checks that an already converted number is within the schema's range.
 func (w *walker) within(path string, r *Range, v any) any {
 	if _, later := v.(string); v == nil || r == nil || later {
 		return v
@@ -213,7 +213,7 @@ func (w *walker) within(path string, r *Range, v any) any {
 	return v
 }
 
-// str takes numbers and bools too, as HCL does.
+// str also accepts numbers and bools, as HCL does.
 func (w *walker) str(path string, v any) any {
 	switch x := v.(type) {
 	case string:
@@ -277,7 +277,8 @@ func (w *walker) strings(path string, v any) any {
 	return w.listOf(path, v, func(p string, v any) any { return w.str(p, v) })
 }
 
-// listOf also takes a map where a list of them is meant: one block is a list of one.
+// listOf also accepts a map in place of a list of maps: a single block is a list of
+// one.
 func (w *walker) listOf(path string, v any, each func(string, any) any) any {
 	var items []any
 	switch x := v.(type) {
@@ -304,7 +305,7 @@ func (w *walker) listOf(path string, v any, each func(string, any) any) any {
 	return out
 }
 
-// one returns the map in v, also where it is the only entry of a list.
+// one returns the map in v, or the map that is the only entry of a list in v.
 func one(v any) (map[string]any, bool) {
 	switch x := v.(type) {
 	case map[string]any:

@@ -5,7 +5,7 @@ package schema
 
 import "slices"
 
-// Check tells whether the schema itself is sound; plugin authors call it in a test.
+// Check reports whether the schema itself is valid. Plugin authors call it in a test.
 func (s *Schema) Check() error {
 	w := walker{}
 	w.check("config", s)

@@ -14,19 +14,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Problem is one thing wrong with a config. Path names the attribute, as
+// Problem is one error in a config. Path names the attribute, such as
 // config.mount[1].source; callers map it to a line of the job file.
 type Problem struct {
 	Path string
 	Text string
-	// Description is what the plugin says about the attribute, "" for one that it
-	// does not have.
+	// Description is the plugin's description of the attribute, "" for an attribute
+	// that the schema does not have.
 	Description string
 }
 
 func (p Problem) Error() string { return p.Path + ": " + p.Text }
 
-// Problems is everything wrong with a config. ProblemsOf takes it out of an error.
+// Problems is the list of all errors in a config. ProblemsOf extracts it from an
+// error.
 type Problems []Problem
 
 func (p Problems) Error() string {
@@ -45,16 +46,16 @@ func (p Problems) err() error {
 	return errdefs.New(errdefs.InvalidArgument, p)
 }
 
-// ProblemsOf returns the problems that an error of this package lists.
+// ProblemsOf returns the problems in an error of this package.
 func ProblemsOf(err error) Problems {
 	var p Problems
 	errors.As(err, &p)
 	return p
 }
 
-// nearest returns the candidate that was probably meant by name, or "".
+// nearest returns the candidate that is most similar to name, or "".
 func nearest(name string, candidates []string) string {
-	if len(name) > maxShown { // nobody's slip, and the distance costs its length each time
+	if len(name) > maxShown { // too long for a typing error, and the distance costs time in proportion to the length
 		return ""
 	}
 	best, bestDistance := "", 1+len(name)/3
@@ -66,7 +67,7 @@ func nearest(name string, candidates []string) string {
 	return best
 }
 
-// maxShown is how much of a long text a problem shows.
+// maxShown is how many characters of a long text a problem shows.
 const maxShown = 64
 
 func (w *walker) describe(v any) string {

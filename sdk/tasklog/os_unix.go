@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// openFlags keep an open from waiting for the other end of a pipe.
+// openFlags prevent an open from following a link and from blocking on a FIFO.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 func links(st fs.FileInfo) uint64 {

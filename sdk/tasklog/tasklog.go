@@ -1,12 +1,13 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package tasklog writes one output of a task into its numbered files, as
-// LogConfig of sdk/driver/v1 asks for: PREFIX.0, PREFIX.1 and so on, each of a
-// limited size, the last few kept. It owns the files, not where the output comes
-// from. The log directory belongs to the task, so nothing in it is trusted: links
-// are not followed and other people's files not written. Drivers that get their
-// tasks' output as a stream import it, and core/pluginhost for foreign ones.
+// Package tasklog writes one output stream of a task to its numbered log files, as
+// LogConfig of sdk/driver/v1 requires: PREFIX.0, PREFIX.1 and so on, each of a limited
+// size, of which it keeps the last few. It owns the files, not the source of the
+// output. The log directory belongs to the task, so nothing in it is trusted: links
+// are not followed, and files with other hard links are not written to. Drivers that
+// receive their tasks' output as a stream import it, and core/pluginhost does for
+// foreign drivers.
 package tasklog
 
 import (
@@ -19,19 +20,19 @@ import (
 	"time"
 )
 
-// Limits says how much of an output is kept.
+// Limits limits how much of an output is kept.
 type Limits struct {
 	MaxFiles     int   // at least 1
-	MaxFileBytes int64 // 0: 10 MiB
+	MaxFileBytes int64 // 0 means 10 MiB
 }
 
-// Position is a place in an output: the offset in the file of that number.
+// Position is a position in an output: an offset in the file with the given number.
 type Position struct {
 	Index  int
 	Offset int64
 }
 
-// Writer writes one output. It is used by one goroutine at a time.
+// Writer writes one output. It must not be used concurrently.
 type Writer struct {
 	dir     *os.Root
 	prefix  string
@@ -43,8 +44,8 @@ type Writer struct {
 	dropped uint64
 }
 
-// OpenDir opens the log directory dir beneath root, which is trusted; no link in
-// dir may lead out of root.
+// OpenDir opens the log directory dir below root. root is trusted; a link in dir
+// cannot lead out of root.
 func OpenDir(root, dir string) (*os.Root, error) {
 	rel, err := filepath.Rel(root, dir)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -62,7 +63,8 @@ func OpenDir(root, dir string) (*os.Root, error) {
 	return logs, nil
 }
 
-// New goes on with the file of the highest number. The directory stays the caller's.
+// New returns a writer that continues with the highest-numbered file. dir stays owned
+// by the caller.
 func New(dir *os.Root, prefix string, l Limits) *Writer {
 	w := &Writer{dir: dir, prefix: prefix, keep: max(l.MaxFiles, 1), max: l.MaxFileBytes}
 	if w.max <= 0 {
@@ -75,14 +77,14 @@ func New(dir *os.Root, prefix string, l Limits) *Writer {
 
 func (w *Writer) name(index int) string { return w.prefix + "." + strconv.Itoa(index) }
 
-// newest returns the highest number that there is, -1 for none.
+// newest returns the highest file number, or -1 if there are no files.
 func (w *Writer) newest() int {
 	d, err := w.dir.Open(".")
 	if err != nil {
 		return -1
 	}
 	defer d.Close()
-	names, _ := d.Readdirnames(-1) // what could be read counts
+	names, _ := d.Readdirnames(-1) // a partial result is good enough
 	high := -1
 	for _, name := range names {
 		rest, ok := strings.CutPrefix(name, w.prefix+".")
@@ -93,15 +95,15 @@ func (w *Writer) newest() int {
 	return high
 }
 
-// open opens the file of the current number; on failure file stays nil and
-// output is dropped until a later try succeeds.
+// open opens the file with the current number. If that fails, file stays nil, and
+// output is dropped until a later attempt succeeds.
 func (w *Writer) open() {
 	w.Close()
 	name := w.name(w.index)
 	if st, err := w.dir.Lstat(name); err == nil && !own(st) {
-		// A link, a pipe, a device or a second name of some other file lies where
-		// the log belongs: take the name back, never what it leads to.
-		_ = w.dir.Remove(name) // the open tells
+		// The name is taken by a link, a FIFO, a device or a hard link to another
+		// file: remove the name, and never open what it refers to.
+		_ = w.dir.Remove(name) // an error shows when the file is opened
 	}
 	f, err := w.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND|openFlags, 0o644)
 	if err != nil {
@@ -115,15 +117,15 @@ func (w *Writer) open() {
 	w.file, w.size = f, st.Size()
 }
 
-// own reports whether a file is an ordinary one with this name only.
+// own reports whether the file is a regular file with no other hard links.
 func own(st fs.FileInfo) bool { return st.Mode().IsRegular() && links(st) == 1 }
 
-// Write never fails and never waits for the disk to have room: what cannot be
-// written is counted and dropped.
+// Write never fails and never waits for disk space: it counts and drops what cannot be
+// written.
 func (w *Writer) Write(p []byte) (int, error) {
 	total := len(p)
 	if w.file != nil {
-		// Somebody may have removed the file, or cut it.
+		// The file may have been removed or truncated.
 		if st, err := w.file.Stat(); err != nil || links(st) == 0 {
 			w.open()
 		} else {
@@ -152,18 +154,18 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return total, nil
 }
 
-// rotate goes on to the next file and removes those that are too many.
+// rotate opens the next file and removes files beyond the limit.
 func (w *Writer) rotate() {
 	w.index++
 	w.open()
 	for old := w.index - w.keep; old >= 0; old-- {
 		if w.dir.Remove(w.name(old)) != nil {
-			break // the older ones went when their turn came
+			break // older files were removed by earlier rotations
 		}
 	}
 }
 
-// Position returns where the next byte goes.
+// Position returns the position of the next byte.
 func (w *Writer) Position() Position { return Position{Index: w.index, Offset: w.size} }
 
 // Since returns how many bytes have been written after p.
@@ -178,7 +180,7 @@ func (w *Writer) Since(p Position) int64 {
 	return max(n-p.Offset, 0)
 }
 
-// Written returns when something was written last; 1970 if nothing ever was.
+// Written returns the time of the last write, or the Unix epoch if there was none.
 func (w *Writer) Written() time.Time {
 	st, err := w.dir.Lstat(w.name(w.index))
 	if err != nil || st.Size() == 0 && w.index == 0 {
@@ -193,7 +195,7 @@ func (w *Writer) Dropped() uint64 { return w.dropped }
 // Close closes the current file. A later Write opens it again.
 func (w *Writer) Close() {
 	if w.file != nil {
-		_ = w.file.Close() // every write told its own error
+		_ = w.file.Close() // every Write handled its own error
 		w.file = nil
 	}
 }

@@ -36,10 +36,10 @@ func (j *job) check(source string) error {
 	bare, subdir := getter.SourceDirSubdir(rest)
 	u, err := url.Parse(bare)
 	if err != nil {
-		return errdefs.InvalidArgumentf("the source is no URL: %w", err)
+		return errdefs.InvalidArgumentf("the source is not a URL: %w", err)
 	}
 	if hasDotDot(subdir) || hasDotDot(u.Query().Get("filename")) {
-		return errdefs.InvalidArgumentf("the source names a path with \"..\"; name it without")
+		return errdefs.InvalidArgumentf("the source has a path with \"..\"; write it without")
 	}
 	if err := checkChecksum(u.Query().Get("checksum")); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (j *job) check(source string) error {
 		}
 	}
 	if scheme == "gcs" && !slices.ContainsFunc(gcsCredentials, func(name string) bool { return os.Getenv(name) != "" }) {
-		return errdefs.InvalidArgumentf("there are no credentials for Google Cloud Storage; have artifact.set_environment_variables of the agent pass on one of %s", strings.Join(gcsCredentials, ", "))
+		return errdefs.InvalidArgumentf("no credentials for Google Cloud Storage; name one of these variables in artifact.set_environment_variables of the agent: %s", strings.Join(gcsCredentials, ", "))
 	}
 	if (scheme == "git" || scheme == "hg") && j.req.Mode == "file" {
 		return errdefs.InvalidArgumentf("a repository cannot be fetched with mode \"file\"; use mode \"any\" or \"dir\"")
@@ -77,7 +77,7 @@ func (j *job) checkFile(u *url.URL) error {
 			return nil
 		}
 	}
-	return errdefs.InvalidArgumentf("files of the node are no source of artifacts; list the path in artifact.filesystem_isolation_extra_paths of the agent (such as \"d:r:%s\") to allow it", filepath.Dir(path))
+	return errdefs.InvalidArgumentf("artifacts cannot be copied from files of the node; to allow a path, list it in artifact.filesystem_isolation_extra_paths of the agent (such as \"d:r:%s\")", filepath.Dir(path))
 }
 
 // extraPath is a path that the agent's configuration adds to the sandbox.
@@ -108,7 +108,7 @@ func checkChecksum(text string) error {
 	if ok && kind == "file" {
 		u, err := url.Parse(value)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-			return errdefs.InvalidArgumentf("checksum file %q is no http or https URL", value)
+			return errdefs.InvalidArgumentf("checksum file %q is not an http or https URL", value)
 		}
 		return nil
 	}
@@ -117,14 +117,14 @@ func checkChecksum(text string) error {
 	}
 	raw, err := hex.DecodeString(value)
 	if err != nil {
-		return errdefs.InvalidArgumentf("checksum %q is not written in hexadecimal: %w", text, err)
+		return errdefs.InvalidArgumentf("checksum %q is not hexadecimal: %w", text, err)
 	}
 	for k, n := range digestBytes {
 		if len(raw) == n && (kind == "" || strings.EqualFold(kind, k)) {
 			return nil
 		}
 	}
-	return errdefs.InvalidArgumentf("checksum %q has no known kind of the right length; write md5:, sha1:, sha256:, sha512: or file: before it", text)
+	return errdefs.InvalidArgumentf("checksum %q has no known type, or a length that does not fit its type; write md5:, sha1:, sha256:, sha512: or file: before it", text)
 }
 
 func hasDotDot(path string) bool {

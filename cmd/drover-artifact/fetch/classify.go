@@ -34,7 +34,7 @@ func (j *job) classify(ctx context.Context, err error) error {
 	var sum *getter.ChecksumError
 	switch {
 	case errors.As(err, &sum):
-		return errdefs.InvalidArgumentf("the checksum is wrong: expected %s, got %s; correct the checksum, or look who has changed the source", hex.EncodeToString(sum.Expected), hex.EncodeToString(sum.Actual))
+		return errdefs.InvalidArgumentf("the checksum is wrong: expected %s, got %s; correct the checksum, or find out why the source has changed", hex.EncodeToString(sum.Expected), hex.EncodeToString(sum.Actual))
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), late:
 		return errdefs.Unavailablef("the source did not deliver within %s (the %s timeout in artifact of the agent): %w", j.timeout(), j.scheme, err)
 	case errors.Is(err, syscall.EFBIG):

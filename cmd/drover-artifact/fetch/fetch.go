@@ -91,7 +91,7 @@ func run(req *wire.Request, out *answers) (isolated bool, err error) {
 	}
 	source, err := getter.Detect(req.Source, "", detectors())
 	if err != nil {
-		return isolated, errdefs.InvalidArgumentf("the source is not understood: %w; write it with its protocol, such as https://", err)
+		return isolated, errdefs.InvalidArgumentf("the source cannot be parsed: %w; write it with its protocol, such as https://", err)
 	}
 	j := &job{req: req, began: time.Now()}
 	if err := j.check(source); err != nil {

@@ -107,7 +107,7 @@ func (fileGetter) SetClient(*getter.Client) {}
 func (fileGetter) ClientMode(u *url.URL) (getter.ClientMode, error) {
 	info, err := os.Stat(u.Path)
 	if err != nil {
-		return 0, fmt.Errorf("look at the source: %w", err)
+		return 0, fmt.Errorf("stat the source: %w", err)
 	}
 	if info.IsDir() {
 		return getter.ClientModeDir, nil
@@ -132,10 +132,10 @@ func (fileGetter) GetFile(dst string, u *url.URL) error {
 	defer func() { _ = src.Close() }()
 	info, err := src.Stat()
 	if err != nil {
-		return fmt.Errorf("look at the source: %w", err)
+		return fmt.Errorf("stat the source: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return errdefs.InvalidArgumentf("the source is no regular file")
+		return errdefs.InvalidArgumentf("the source is not a regular file")
 	}
 	if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
 		return fmt.Errorf("make the folder: %w", err)

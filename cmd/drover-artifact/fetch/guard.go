@@ -60,7 +60,7 @@ type refusal struct {
 
 // Error says what was refused and what to do.
 func (r *refusal) Error() string {
-	return fmt.Sprintf("the source leads to %s (%s), an address of this machine or its network; if that is meant, name it in the source itself", r.host, r.ip)
+	return fmt.Sprintf("the source resolves to %s (%s), an address of this machine or its network; if this is intended, write the address in the source itself", r.host, r.ip)
 }
 
 // guard decides which addresses a fetch may connect to: those that the source

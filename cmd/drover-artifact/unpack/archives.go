@@ -70,9 +70,9 @@ func (u *unpacking) tarEntry(h *tar.Header, r io.Reader) error {
 	case tar.TypeLink:
 		return u.hardLink(name, h.Linkname)
 	case tar.TypeChar, tar.TypeBlock:
-		return errdefs.InvalidArgumentf("the archive has the device node %q; pack it anew without", h.Name)
+		return errdefs.InvalidArgumentf("the archive has the device node %q; repack it without", h.Name)
 	case tar.TypeFifo:
-		return errdefs.InvalidArgumentf("the archive has the fifo %q; pack it anew without", h.Name)
+		return errdefs.InvalidArgumentf("the archive has the fifo %q; repack it without", h.Name)
 	}
 	return errdefs.InvalidArgumentf("the archive has %q, an entry of the unknown kind %q", h.Name, h.Typeflag)
 }
@@ -90,7 +90,7 @@ func (u *unpacking) hardLink(name, target string) error {
 		return err
 	}
 	if info, err := u.root.Lstat(to); err != nil || !info.Mode().IsRegular() {
-		return errdefs.InvalidArgumentf("the archive has the hard link %q to %q, which is no file of it", name, target)
+		return errdefs.InvalidArgumentf("the archive has the hard link %q to %q, which is not a file of the archive", name, target)
 	}
 	if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("replace %q: %w", name, err)
@@ -105,7 +105,7 @@ func (u *unpacking) hardLink(name, target string) error {
 func (u *unpacking) unzip(src *os.File) error {
 	info, err := src.Stat()
 	if err != nil {
-		return fmt.Errorf("look at the archive: %w", err)
+		return fmt.Errorf("stat the archive: %w", err)
 	}
 	z, err := zip.NewReader(src, info.Size())
 	if err != nil {
@@ -135,7 +135,7 @@ func (u *unpacking) zipEntry(f *zip.File) error {
 		return u.dir(name, m)
 	}
 	if !m.IsRegular() && m&fs.ModeSymlink == 0 {
-		return errdefs.InvalidArgumentf("the archive has %q, which is a device node or another special file; pack it anew without", f.Name)
+		return errdefs.InvalidArgumentf("the archive has %q, which is a device node or another special file; repack it without", f.Name)
 	}
 	if err := u.claim(int64(min(f.UncompressedSize64, 1<<62))); err != nil {
 		return err

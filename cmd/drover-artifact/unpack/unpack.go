@@ -112,7 +112,7 @@ func Archive(ctx context.Context, kind, src, dst string, dir bool, limits Limits
 	if err == nil || errdefs.IsInvalidArgument(err) || errors.As(err, &disk) || errors.As(err, &link) || ctx.Err() != nil {
 		return err
 	}
-	return errdefs.InvalidArgumentf("the archive cannot be unpacked; is it whole, and of the kind that its name says (archive=false keeps it packed)? %w", err)
+	return errdefs.InvalidArgumentf("the archive cannot be unpacked; check that it is complete and has the format that its name says (archive=false keeps it packed): %w", err)
 }
 
 // unpacking is the unpacking of one archive into a folder, or to one file.
@@ -143,7 +143,7 @@ func (u *unpacking) name(entry string) (string, error) {
 		return "", errdefs.InvalidArgumentf("the archive has more than %d files; raise artifact.decompression_file_count_limit of the agent", u.maxFiles)
 	}
 	if hasDotDot(entry) {
-		return "", errdefs.InvalidArgumentf("the archive has the entry %q, which leads out of it with \"..\"; pack it anew without", entry)
+		return "", errdefs.InvalidArgumentf("the archive has the entry %q, which leads out of it with \"..\"; repack it without", entry)
 	}
 	if strings.ContainsRune(entry, 0) {
 		return "", errdefs.InvalidArgumentf("the archive has an entry whose name has a zero byte")
@@ -248,10 +248,10 @@ const maxTarget = 4096
 // written through it.
 func (u *unpacking) link(name, target string) error {
 	if u.single != "" || name == "" {
-		return errdefs.InvalidArgumentf("the archive has a link where a file is asked for; use mode \"any\"")
+		return errdefs.InvalidArgumentf("the archive has a link where mode \"file\" needs a file; use mode \"any\"")
 	}
 	if len(target) > maxTarget || target == "" || path.IsAbs(filepath.ToSlash(target)) || filepath.IsAbs(target) || leaves(path.Join(path.Dir(name), filepath.ToSlash(target))) {
-		return errdefs.InvalidArgumentf("the archive has the link %q, which points outside of it (to %q); pack it anew without", name, target[:min(len(target), 200)])
+		return errdefs.InvalidArgumentf("the archive has the link %q, which points outside of it (to %q); repack it without", name, target[:min(len(target), 200)])
 	}
 	u.links = append(u.links, link{name: name, target: target})
 	return nil
@@ -291,7 +291,7 @@ func (u *unpacking) finish() error {
 func single(open opener) format {
 	return func(u *unpacking, src *os.File) error {
 		if u.single == "" {
-			return errdefs.InvalidArgumentf("what is compressed without being an archive unpacks to a file; set mode = \"file\" and the file's name as destination, or archive = false")
+			return errdefs.InvalidArgumentf("a compressed file that is not an archive unpacks to a single file; set mode = \"file\" and the file's name as destination, or archive = false")
 		}
 		r, err := open(bufio.NewReaderSize(src, 128<<10))
 		if err != nil {

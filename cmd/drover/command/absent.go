@@ -23,45 +23,45 @@ func absent(s spec, why string, flags func(fs *flag.FlagSet)) func() spec {
 	return func() spec { return s }
 }
 
-const noIdentities = "this works once there is access control, which there is not yet: nodes have no identities that expire: a node proves itself by the secret in its data directory, and a new one joins by registering"
+const noIdentities = "this needs access control, which is not implemented yet: a node proves itself with the secret in its data directory, which does not expire, and a new node joins by registering"
 
 // absentCommands are in the table so that scripts get a reason, not "unknown command".
 func absentCommands() map[string]func() spec {
 	return map[string]func() spec{
 		"alloc pause": absent(spec{
-			usage: "alloc pause [options] <allocation> <task>", synopsis: "Pauses tasks that run by a schedule; no task here does", min: 1, max: 2, takes: "allocs",
-		}, "this works once schedule blocks of tasks are acted on, which they are not yet: stop the allocation or scale its group instead", func(fs *flag.FlagSet) {
+			usage: "alloc pause [options] <allocation> <task>", synopsis: "Pauses tasks that have a schedule block; not implemented yet", min: 1, max: 2, takes: "allocs",
+		}, "this needs the schedule block of tasks, which is not implemented yet: stop the allocation or scale its group instead", func(fs *flag.FlagSet) {
 			fs.String("state", "", "The schedule state to set.")
 			fs.Bool("status", false, "Shows the schedule state.")
 			fs.String("task", "", "Only this task.")
 		}),
 		"node identity get": absent(spec{
-			usage: "node identity get [options] <node_id>", synopsis: "Shows the identity of a node; nodes here have a secret instead", min: 1, max: 1, output: true, takes: "nodes",
+			usage: "node identity get [options] <node_id>", synopsis: "Shows the identity of a node; not implemented, nodes use a secret instead", min: 1, max: 1, output: true, takes: "nodes",
 		}, noIdentities, nil),
 		"node identity renew": absent(spec{
-			usage: "node identity renew [options] <node_id>", synopsis: "Renews the identity of a node; nodes here have a secret instead", min: 1, max: 1, takes: "nodes",
+			usage: "node identity renew [options] <node_id>", synopsis: "Renews the identity of a node; not implemented, nodes use a secret instead", min: 1, max: 1, takes: "nodes",
 		}, noIdentities, nil),
 		"node intro create": absent(spec{
-			usage: "node intro create [options]", synopsis: "Makes a token by which a node may join; nodes here need none", output: true,
+			usage: "node intro create [options]", synopsis: "Creates a token that lets a node join; not implemented, nodes need none", output: true,
 		}, noIdentities, func(fs *flag.FlagSet) {
 			fs.String("node-name", "", "The name of the node.")
 			fs.String("node-pool", "", "The pool of the node.")
-			fs.String("ttl", "", "How long the token is good for.")
+			fs.String("ttl", "", "How long the token is valid.")
 		}),
 		"operator raft migrate-backend": absent(spec{
-			usage: "operator raft migrate-backend <path to data dir>", synopsis: "Moves a server's log to another store; there is one only", min: 1, max: 1, offline: true, takes: takesFiles,
-		}, "there is nothing to move: the log of every server is on badger, the only store", func(fs *flag.FlagSet) {
-			fs.Bool("yes", false, "Answers yes to the question.")
+			usage: "operator raft migrate-backend <path to data dir>", synopsis: "Moves a server's log to another log store; badger is the only one", min: 1, max: 1, offline: true, takes: takesFiles,
+		}, "there is nothing to migrate: badger is the only log store, and every server uses it", func(fs *flag.FlagSet) {
+			fs.Bool("yes", false, "Answers yes to the prompt.")
 		}),
 		"operator snapshot redact": absent(spec{
-			usage: "operator snapshot redact <file>", synopsis: "Removes keys from a snapshot; ours hold none that open anything", min: 1, max: 1, takes: takesFiles,
-		}, "there is nothing to remove: a snapshot holds root keys only as they were sealed with a key that stays on its server", nil),
+			usage: "operator snapshot redact <file>", synopsis: "Removes key material from a snapshot; not needed, since snapshots hold only sealed keys", min: 1, max: 1, takes: takesFiles,
+		}, "there is nothing to remove: the root keys in a snapshot are sealed with a key that never leaves its server", nil),
 		"operator utilization": absent(spec{
-			usage: "operator utilization [options]", synopsis: "Makes a report of use for a licence; there is none to report to",
-		}, "there is no licence and nobody to report use to; operator metrics and node status show what is used", func(fs *flag.FlagSet) {
-			fs.String("message", "", "A text for the report.")
+			usage: "operator utilization [options]", synopsis: "Creates a utilization report for a licence; Drover needs no licence",
+		}, "Drover needs no licence, so there is no report to create; for resource usage see: drover operator metrics, drover node status", func(fs *flag.FlagSet) {
+			fs.String("message", "", "A message for the report.")
 			fs.String("output", "", "Where to write the report.")
-			fs.Bool("today-only", false, "Only of today.")
+			fs.Bool("today-only", false, "Covers only today.")
 		}),
 	}
 }

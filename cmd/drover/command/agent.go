@@ -20,7 +20,7 @@ import (
 
 func agentInfo() spec {
 	return spec{
-		usage: "agent-info [options]", synopsis: "Shows figures of the agent for operators and bug reports", output: true,
+		usage: "agent-info [options]", synopsis: "Shows statistics of the agent for operators and bug reports", output: true,
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error {
 				self, err := s.client.AgentSelf(ctx)
@@ -44,7 +44,7 @@ func (s *session) copyLog(ctx context.Context, body io.ReadCloser, err error) er
 	}
 	defer body.Close()
 	if _, err = io.Copy(s.Out, body); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("the agent's log broke off: %w", err)
+		return fmt.Errorf("the connection to the agent's log was lost: %w", err)
 	}
 	return nil
 }
@@ -76,13 +76,13 @@ func (a *agentFlags) params(ctx context.Context, s *session) (url.Values, error)
 
 func monitorAgent() spec {
 	return spec{
-		usage: "monitor [options]", synopsis: "Shows the log of an agent as it is written",
+		usage: "monitor [options]", synopsis: "Streams the log of an agent",
 		setup: func(fs *flag.FlagSet) run {
 			of := &agentFlags{}
 			of.declare(fs)
 			level := fs.String("log-level", "INFO", "TRACE, DEBUG, INFO, WARN or ERROR.")
-			asJSON := fs.Bool("json", false, "Lines are JSON.")
-			location := fs.Bool("log-include-location", false, "Shows file and line of each message.")
+			asJSON := fs.Bool("json", false, "Prints log lines as JSON.")
+			location := fs.Bool("log-include-location", false, "Shows the source file and line of each message.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				p, err := of.params(ctx, s)
 				if err != nil {
@@ -100,14 +100,14 @@ func monitorAgent() spec {
 
 func monitorExport() spec {
 	return spec{
-		usage: "monitor export [options]", synopsis: "Prints what an agent has logged so far, from its log file or the journal",
+		usage: "monitor export [options]", synopsis: "Prints an agent's past log, from its log file or the systemd journal",
 		setup: func(fs *flag.FlagSet) run {
 			of := &agentFlags{}
 			of.declare(fs)
 			onDisk := fs.Bool("on-disk", false, "Reads the agent's log file.")
 			service := fs.String("service-name", "", "Reads the journal of this systemd unit.")
 			since := fs.String("logs-since", "", "With -service-name: how far back, such as 72h.")
-			follow := fs.Bool("follow", false, "With -service-name: goes on as more is written.")
+			follow := fs.Bool("follow", false, "With -service-name: keeps printing new lines until interrupted.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				if *onDisk == (*service != "") {
 					return errors.New("give either -on-disk or -service-name")
@@ -132,7 +132,7 @@ func monitorExport() spec {
 
 func configValidate() spec {
 	return spec{
-		usage: "config validate <config_path> [<config_path>...]", synopsis: "Checks configuration files of an agent, in the order in which it reads them", min: 1, max: -1, offline: true, takes: takesFiles,
+		usage: "config validate <config_path> [<config_path>...]", synopsis: "Checks an agent's configuration files, in the order in which the agent would read them", min: 1, max: -1, offline: true, takes: takesFiles,
 		setup: func(*flag.FlagSet) run {
 			return func(_ context.Context, s *session, args []string) error {
 				cfg := config.Defaults()

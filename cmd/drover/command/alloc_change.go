@@ -16,7 +16,7 @@ import (
 
 func allocStop() spec {
 	return spec{
-		usage: "alloc stop [options] <allocation>", synopsis: "Stops an allocation; the scheduler places it again", min: 1, max: 1, takes: "allocs",
+		usage: "alloc stop [options] <allocation>", synopsis: "Stops an allocation; the scheduler places a replacement", min: 1, max: 1, takes: "allocs",
 		setup: func(fs *flag.FlagSet) run {
 			detach := detachFlag(fs)
 			noDelay := fs.Bool("no-shutdown-delay", false, "Ignores shutdown_delay.")
@@ -35,7 +35,7 @@ func allocRestart() spec {
 	return spec{
 		usage: "alloc restart [options] <allocation> [<task>]", synopsis: "Restarts tasks of an allocation in place", min: 1, max: 2, takes: "allocs",
 		setup: func(fs *flag.FlagSet) run {
-			all := fs.Bool("all-tasks", false, "Restarts tasks that have ended, too.")
+			all := fs.Bool("all-tasks", false, "Also restarts tasks that have ended.")
 			task := fs.String("task", "", "Only this task.")
 			return ofAlloc(task, func(ctx context.Context, s *session, a *client.AllocDetail) error {
 				return s.client.RestartAllocation(ctx, a.ID, *task, *all)

@@ -36,15 +36,15 @@ func (t ttyFlag) Set(v string) error {
 }
 
 func (x *execFlags) declare(fs *flag.FlagSet) {
-	fs.BoolVar(&x.stdin, "i", true, "Passes standard input on to the command.")
-	fs.Var(ttyFlag{&x.tty}, "t", "Gives the command a terminal. The default where input and output are one.")
-	fs.StringVar(&x.escape, "e", "~", "Escape character: after a new line it and a dot end the session, it twice is itself; none switches that off.")
+	fs.BoolVar(&x.stdin, "i", true, "Passes standard input to the command.")
+	fs.Var(ttyFlag{&x.tty}, "t", "Allocates a terminal for the command. On by default if standard input and output are a terminal.")
+	fs.StringVar(&x.escape, "e", "~", "Escape character. Typed at the start of a line and followed by a dot it ends the session; typed twice it sends itself; none disables it.")
 }
 
 func allocExec() spec {
 	return spec{
 		usage: "alloc exec [options] <allocation> <command> [<args>...]", synopsis: "Runs a command in a task", min: 2, max: -1, raw: 2, takes: "allocs",
-		help: "The exit code is that of the command. What follows the command belongs to it;\nput -- before a command whose own options include -h or -help.",
+		help: "The exit code is the exit code of the command. Everything after the command is passed\nto it; write -- before the command if its own options include -h or -help.",
 		setup: func(fs *flag.FlagSet) run {
 			x, o := &execFlags{}, &source{}
 			x.declare(fs)
@@ -71,11 +71,11 @@ func (x *execFlags) exec(ctx context.Context, s *session, req *api.ExecRequest) 
 	req.Tty = x.tty == "true" || x.tty == "" && x.stdin && s.InTerminal && s.Terminal
 	switch {
 	case req.Tty && !x.stdin:
-		return errors.New("a terminal needs its input: give -t with -i")
+		return errors.New("a terminal needs standard input: use -t together with -i")
 	case req.Tty && !s.InTerminal:
-		return errors.New("the input is no terminal: give -t=false")
+		return errors.New("standard input is not a terminal: pass -t=false")
 	case len(x.escape) != 1 && x.escape != "none":
-		return fmt.Errorf("-e %q: write one character or none", x.escape)
+		return fmt.Errorf("-e %q: give a single character, or none", x.escape)
 	}
 	var in io.Reader
 	if x.stdin {
@@ -108,17 +108,17 @@ func (x *execFlags) exec(ctx context.Context, s *session, req *api.ExecRequest) 
 }
 
 // errLeft ends a session by the escape character.
-var errLeft = &exitCode{code: exitError, err: errors.New("the session was ended by its escape character")}
+var errLeft = &exitCode{code: exitError, err: errors.New("the session was ended with the escape character")}
 
 // rawTerminal hands every key to the program and returns how to end that.
 func rawTerminal(in io.Reader) (restore func(), err error) {
 	f, ok := in.(interface{ Fd() uintptr })
 	if !ok {
-		return nil, errors.New("the input is no terminal: give -t=false")
+		return nil, errors.New("standard input is not a terminal: pass -t=false")
 	}
 	state, err := term.MakeRaw(int(f.Fd()))
 	if err != nil {
-		return nil, fmt.Errorf("the terminal cannot be switched to raw input: %w", err)
+		return nil, fmt.Errorf("cannot switch the terminal to raw mode: %w", err)
 	}
 	return func() { _ = term.Restore(int(f.Fd()), state) }, nil // nothing is left to try
 }

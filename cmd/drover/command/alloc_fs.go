@@ -15,12 +15,12 @@ import (
 
 func allocFS() spec {
 	return spec{
-		usage: "alloc fs [options] <allocation> [<path>]", synopsis: "Lists a folder of an allocation or prints a file", min: 1, max: 2, takes: "allocs",
+		usage: "alloc fs [options] <allocation> [<path>]", synopsis: "Lists a directory of an allocation or prints a file", min: 1, max: 2, takes: "allocs",
 		setup: func(fs *flag.FlagSet) run {
 			o := &source{}
 			o.declare(fs)
 			stat := fs.Bool("stat", false, "Describes the file instead of printing it.")
-			exact := fs.Bool("H", false, "Prints sizes in bytes, for programs.")
+			exact := fs.Bool("H", false, "Prints sizes in bytes instead of human-readable units.")
 			return func(ctx context.Context, s *session, args []string) error {
 				a, err := o.alloc(ctx, s, args[0], "")
 				if err != nil {

@@ -30,14 +30,14 @@ type source struct {
 
 func (o *source) declare(fs *flag.FlagSet) {
 	o.declareAlloc(fs)
-	fs.BoolVar(&o.follow, "f", false, "Goes on as more is written, until interrupted.")
-	fs.BoolVar(&o.tail, "tail", false, "Shows the end.")
+	fs.BoolVar(&o.follow, "f", false, "Keeps printing new output until interrupted.")
+	fs.BoolVar(&o.tail, "tail", false, "Shows only the end of the output.")
 	fs.Int64Var(&o.lines, "n", -1, "With -tail: number of lines, 10 by default.")
 	fs.Int64Var(&o.bytes, "c", -1, "With -tail: number of bytes.")
 }
 
 func (o *source) declareAlloc(fs *flag.FlagSet) {
-	fs.BoolVar(&o.byJob, "job", false, "The argument is a job; one of its running allocations is used.")
+	fs.BoolVar(&o.byJob, "job", false, "Treats the argument as a job and uses one of its running allocations.")
 	fs.StringVar(&o.group, "group", "", "With -job: the group of the allocation.")
 }
 
@@ -81,7 +81,7 @@ func (s *session) someAlloc(ctx context.Context, jobID, group, task string, runn
 		alive = list
 	}
 	if len(alive) == 0 {
-		return "", fmt.Errorf("job %q has no fitting allocation; see: drover job allocs %s", jobID, jobID)
+		return "", fmt.Errorf("job %q has no matching allocation; see: drover job allocs %s", jobID, jobID)
 	}
 	return alive[rand.IntN(len(alive))].ID, nil
 }
@@ -158,7 +158,7 @@ func tailOf(ctx context.Context, read reader, n int) ([]byte, error) {
 		err := read(ctx, false, "end", size, func(f *api.StreamFrame) error {
 			data = append(data, f.Data...)
 			if len(data) > 2*maxTail {
-				return errors.New("it is written faster than its end can be found; leave -tail out")
+				return errors.New("the file grows faster than its end can be found; try again without -tail")
 			}
 			return nil
 		})
@@ -185,13 +185,13 @@ func startOfLines(data []byte, n int) (int, bool) {
 
 func allocLogs() spec {
 	return spec{
-		usage: "alloc logs [options] <allocation> [<task>]", synopsis: "Prints what a task has written", min: 1, max: 2, takes: "allocs",
-		help: "Standard output is shown, with -f standard error, too, on standard error.",
+		usage: "alloc logs [options] <allocation> [<task>]", synopsis: "Prints the output of a task", min: 1, max: 2, takes: "allocs",
+		help: "Prints the task's standard output. With -f the task's standard error is printed too, on standard error.",
 		setup: func(fs *flag.FlagSet) run {
 			o := &source{}
 			o.declare(fs)
-			stderr := fs.Bool("stderr", false, "Prints the standard error.")
-			stdout := fs.Bool("stdout", false, "Prints the standard output.")
+			stderr := fs.Bool("stderr", false, "Prints only standard error.")
+			stdout := fs.Bool("stdout", false, "Prints only standard output.")
 			task := fs.String("task", "", "The task, if the allocation has several.")
 			return func(ctx context.Context, s *session, args []string) error {
 				if len(args) == 2 {

@@ -20,11 +20,11 @@ import (
 
 func allocStatus() spec {
 	return spec{
-		usage: "alloc status [options] <allocation>", synopsis: "Shows an allocation, its tasks and what happened to them", max: 1, output: true, takes: "allocs",
-		help: "With -json or -t and without an argument all allocations are printed.",
+		usage: "alloc status [options] <allocation>", synopsis: "Shows an allocation, its tasks and their recent events", max: 1, output: true, takes: "allocs",
+		help: "With -json or -t and no argument, prints all allocations.",
 		setup: func(fs *flag.FlagSet) run {
-			short := fs.Bool("short", false, "Only a line for each task.")
-			stats := fs.Bool("stats", false, "Shows all that is measured of the tasks.")
+			short := fs.Bool("short", false, "Shows only one line per task.")
+			stats := fs.Bool("stats", false, "Shows detailed resource usage statistics of the tasks.")
 			show := uiFlag(fs)
 			one := ofAlloc(nil, func(ctx context.Context, s *session, a *client.AllocDetail) error {
 				if done, err := s.formatted(a); done {
@@ -47,7 +47,7 @@ func allocStatus() spec {
 					return one(ctx, s, args)
 				}
 				if !s.json && s.template == "" {
-					return errors.New("give an allocation; list those of a job with: drover job allocs <job>")
+					return errors.New("an allocation id is required; list the allocations of a job with: drover job allocs <job>")
 				}
 				list, _, err := s.client.Allocations(ctx, nil)
 				if err != nil {

@@ -144,7 +144,7 @@ func (a *adapter) Run(args []string) int {
 		err = a.checkCount(len(positional))
 	}
 	if err != nil {
-		fmt.Fprintf(a.io.Err, "%v\nFor its options see: drover %s -h\n", err, a.name)
+		fmt.Fprintf(a.io.Err, "%v\nFor the command's options see: drover %s -h\n", err, a.name)
 		return a.code(exitError)
 	}
 	s, err := newSession(c, a.io, a.spec)
@@ -185,12 +185,12 @@ func advice(err error) string {
 	}
 	switch errdefs.ClassOf(err) {
 	case errdefs.PermissionDenied:
-		return "\nGive a token that may do this with -token or DROVER_TOKEN."
+		return "\nPass a token that allows this with -token or DROVER_TOKEN."
 	case errdefs.Unimplemented:
-		return "\nThe agent's version cannot do this; compare `drover version` with `drover server members`."
+		return "\nThe agent's version does not support this; compare `drover version` with `drover server members`."
 	case errdefs.ResourceExhausted:
 		if answer.Status == http.StatusTooManyRequests { // else it says what there is not enough of
-			return "\nThe agent is busy or at a limit; try again later."
+			return "\nThe agent is busy or has reached a limit; try again later."
 		}
 	case errdefs.NotFound:
 		if answer.Text == "" {
@@ -254,6 +254,6 @@ func (g *groupCommand) Run(args []string) int {
 		return cli.RunResultHelp
 	}
 	name := g.name + " " + args[0]
-	fmt.Fprintf(g.err, "%s\nFor those of its group see: drover %s -h\n", missing(g.name+" "+strings.Join(args, " "), name), g.name)
+	fmt.Fprintf(g.err, "%s\nFor the available subcommands see: drover %s -h\n", missing(g.name+" "+strings.Join(args, " "), name), g.name)
 	return exitError
 }

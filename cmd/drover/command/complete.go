@@ -156,21 +156,21 @@ complete -c drover -f -a '(__drover_complete)'
 
 func completion() spec {
 	return spec{
-		usage: "completion [options] bash|zsh|fish", synopsis: "Prints the completion of a shell, or adds it to all shells for good", max: 1, offline: true, takes: "bash zsh fish",
-		help: "Commands, options and ids of the cluster are completed.\n\n  bash: source <(drover completion bash)\n  zsh:  source <(drover completion zsh)\n  fish: drover completion fish | source\n\n-install adds it to ~/.bashrc, ~/.zshrc and fish, as far as they are there.\ndrover -autocomplete-install and -autocomplete-uninstall are the same.",
+		usage: "completion [options] bash|zsh|fish", synopsis: "Prints a shell completion script, or installs it for all shells", max: 1, offline: true, takes: "bash zsh fish",
+		help: "Completes commands, options and the ids of objects in the cluster.\n\n  bash: source <(drover completion bash)\n  zsh:  source <(drover completion zsh)\n  fish: drover completion fish | source\n\n-install adds the completion to ~/.bashrc, ~/.zshrc and fish's configuration where they exist.\ndrover -autocomplete-install and -autocomplete-uninstall do the same.",
 		setup: func(flags *flag.FlagSet) run {
-			install := flags.Bool("install", false, "Adds the completion to the shells of this user.")
-			uninstall := flags.Bool("uninstall", false, "Removes it from them.")
+			install := flags.Bool("install", false, "Installs the completion for this user's shells.")
+			uninstall := flags.Bool("uninstall", false, "Removes the completion from this user's shells.")
 			return func(_ context.Context, s *session, args []string) error {
 				switch {
 				case *install && *uninstall, (*install || *uninstall) == (len(args) == 1):
-					return errors.New("give a shell (bash, zsh or fish), -install or -uninstall")
+					return errors.New("give a shell (bash, zsh or fish), or -install, or -uninstall")
 				case *install || *uninstall:
 					return s.installCompletion(*uninstall)
 				}
 				script, ok := completions[args[0]]
 				if !ok {
-					return fmt.Errorf("there is no completion of %q; write bash, zsh or fish", args[0])
+					return fmt.Errorf("completion for %q is not supported; use bash, zsh or fish", args[0])
 				}
 				_, err := io.WriteString(s.Out, script)
 				return err
@@ -187,11 +187,11 @@ const installed = " # by drover -autocomplete-install"
 func (s *session) installCompletion(remove bool) error {
 	home := s.Env["HOME"]
 	if home == "" {
-		return errors.New("HOME is not set; add the output of `drover completion <shell>` to the shell by hand")
+		return errors.New("HOME is not set; add the output of `drover completion <shell>` to the shell's configuration by hand")
 	}
 	exe, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("where drover lies is not known: %w", err)
+		return fmt.Errorf("cannot find the path of the drover executable: %w", err)
 	}
 	line := "complete -o default -C " + quoteShell(exe) + " drover" + installed + "\n"
 	var done []string

@@ -61,17 +61,17 @@ func deploymentList() spec {
 
 func deploymentStatus() spec {
 	return spec{
-		usage: "deployment status [options] [<deployment>]", synopsis: "Shows a deployment, or lists all", max: 1, output: true, takes: "deployment",
+		usage: "deployment status [options] [<deployment>]", synopsis: "Shows one deployment, or lists all", max: 1, output: true, takes: "deployment",
 		help: "With -monitor the exit code is 1 if the deployment does not succeed.",
 		setup: func(fs *flag.FlagSet) run {
 			monitor := fs.Bool("monitor", false, "Follows the deployment to its end.")
-			wait := fs.Duration("wait", 2*time.Second, "With -monitor: how often it is drawn at most.")
+			wait := fs.Duration("wait", 2*time.Second, "With -monitor: shortest time between two updates of the display.")
 			show := uiFlag(fs)
 			one := ofDeployment(func(ctx context.Context, s *session, d *model.Deployment) error {
 				s.client = s.client.WithNamespace(d.Namespace)
 				if *monitor {
 					if s.json || s.template != "" {
-						return errors.New("-monitor has no -json and no -t")
+						return errors.New("-monitor cannot be combined with -json or -t")
 					}
 					return s.watchDeployment(ctx, d.ID, *wait)
 				}
@@ -136,20 +136,20 @@ func deploymentPause() spec {
 }
 
 func deploymentResume() spec {
-	return deploymentVerb("resume", "Continues a paused deployment", true, func(ctx context.Context, s *session, id string) (*api.DeploymentUpdateResponse, error) {
+	return deploymentVerb("resume", "Resumes a paused deployment", true, func(ctx context.Context, s *session, id string) (*api.DeploymentUpdateResponse, error) {
 		return s.client.PauseDeployment(ctx, id, false)
 	})
 }
 
 func deploymentUnblock() spec {
-	return deploymentVerb("unblock", "Lets a deployment that waits for another region go on", true, func(ctx context.Context, s *session, id string) (*api.DeploymentUpdateResponse, error) {
+	return deploymentVerb("unblock", "Unblocks a deployment that waits for another region", true, func(ctx context.Context, s *session, id string) (*api.DeploymentUpdateResponse, error) {
 		return s.client.UnblockDeployment(ctx, id)
 	})
 }
 
 func deploymentPromote() spec {
 	return spec{
-		usage: "deployment promote [options] <deployment>", synopsis: "Promotes canaries: the rest of the roll-out goes on", min: 1, max: 1, takes: "deployment",
+		usage: "deployment promote [options] <deployment>", synopsis: "Promotes the canaries of a deployment, which continues its roll-out", min: 1, max: 1, takes: "deployment",
 		setup: func(fs *flag.FlagSet) run {
 			groups, detach := lists(fs, "group", "Only this group."), detachFlag(fs)
 			return ofDeployment(func(ctx context.Context, s *session, d *model.Deployment) error {

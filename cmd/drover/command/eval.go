@@ -27,8 +27,8 @@ func evalList() spec {
 		usage: "eval list [options]", synopsis: "Lists evaluations", output: true,
 		setup: func(fs *flag.FlagSet) run {
 			q := filterFlags(fs, true)
-			job := fs.String("job", "", "Only of this job.")
-			status := fs.String("status", "", "Only with this status.")
+			job := fs.String("job", "", "Only evaluations of this job.")
+			status := fs.String("status", "", "Only evaluations with this status.")
 			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, _ []string) error {
 				q.Params = url.Values{}
@@ -59,8 +59,8 @@ func evalList() spec {
 
 func evalStatus() spec {
 	return spec{
-		usage: "eval status [options] <evaluation>", synopsis: "Shows an evaluation and why it placed what it placed", min: 1, max: 1, output: true, takes: "evals",
-		help: "With -monitor the exit code is 2 if not everything could be placed.",
+		usage: "eval status [options] <evaluation>", synopsis: "Shows an evaluation and explains its placements", min: 1, max: 1, output: true, takes: "evals",
+		help: "With -monitor the exit code is 2 if some allocations could not be placed.",
 		setup: func(fs *flag.FlagSet) run {
 			monitor := fs.Bool("monitor", false, "Follows the evaluation to its end.")
 			show := uiFlag(fs)
@@ -92,11 +92,11 @@ func evalStatus() spec {
 
 func evalDelete() spec {
 	return spec{
-		usage: "eval delete [options] [<evaluation>]", synopsis: "Deletes an evaluation, or those that a filter matches", max: 1, takes: "evals",
-		help: "Only evaluations that are over can be deleted. This is for clusters in trouble;\nthe servers' garbage collection does it by itself.",
+		usage: "eval delete [options] [<evaluation>]", synopsis: "Deletes one evaluation, or all that match a filter", max: 1, takes: "evals",
+		help: "Only evaluations that are complete, failed or cancelled can be deleted. The servers' garbage\ncollection deletes them automatically; this command is for clusters that have far too many.",
 		setup: func(fs *flag.FlagSet) run {
-			filter := fs.String("filter", "", "Deletes what the expression matches, such as 'JobID == \"web\"'.")
-			yes := yesFlag(fs, "the question whether to delete what the filter matches")
+			filter := fs.String("filter", "", "Deletes the evaluations that match an expression, such as 'JobID == \"web\"'.")
+			yes := yesFlag(fs, "the prompt before the matching evaluations are deleted")
 			return func(ctx context.Context, s *session, args []string) error {
 				var ids []string
 				switch {

@@ -27,7 +27,7 @@ var generalFlags = map[string]bool{"address": true, "token": true, "region": tru
 
 func (c *common) declare(fs *flag.FlagSet, sp spec, env map[string]string) {
 	fs.BoolVar(&c.noColor, "no-color", false, "Disables colours. NO_COLOR and DROVER_CLI_NO_COLOR do the same.")
-	fs.BoolVar(&c.forceColor, "force-color", false, "Colours even where output is not a terminal. DROVER_CLI_FORCE_COLOR does the same.")
+	fs.BoolVar(&c.forceColor, "force-color", false, "Uses colours even if the output is not a terminal. DROVER_CLI_FORCE_COLOR does the same.")
 	if sp.output {
 		fs.BoolVar(&c.json, "json", false, "Prints the answer as JSON.")
 	}
@@ -45,16 +45,16 @@ func (c *common) declare(fs *flag.FlagSet, sp spec, env map[string]string) {
 		fs.StringVar(p, name, *p, usage)
 	}
 	text(&c.cfg.Address, "address", "Address of the agent: http://HOST:PORT, https://HOST:PORT or unix:///PATH. DROVER_ADDR or NOMAD_ADDR by default, else "+client.DefaultAddress+".", "")
-	text(&c.cfg.Token, "token", "Secret of the ACL token.", "TOKEN")
-	text(&c.cfg.Region, "region", "Region to ask.", "REGION")
-	text(&c.cfg.Namespace, "namespace", "Namespace to work in; * is all.", "NAMESPACE")
-	text(&c.cfg.CACert, "ca-cert", "File of certificates to trust.", "CACERT")
-	text(&c.cfg.CAPath, "ca-path", "Folder of certificates to trust.", "CAPATH")
-	text(&c.cfg.ClientCert, "client-cert", "File of the own certificate.", "CLIENT_CERT")
-	text(&c.cfg.ClientKey, "client-key", "File of the key of the own certificate.", "CLIENT_KEY")
-	text(&c.cfg.TLSServerName, "tls-server-name", "Name that the agent's certificate must have.", "TLS_SERVER_NAME")
+	text(&c.cfg.Token, "token", "Secret ID of the ACL token.", "TOKEN")
+	text(&c.cfg.Region, "region", "Region to query.", "REGION")
+	text(&c.cfg.Namespace, "namespace", "Namespace of the objects; * means all namespaces.", "NAMESPACE")
+	text(&c.cfg.CACert, "ca-cert", "PEM file of CA certificates to trust.", "CACERT")
+	text(&c.cfg.CAPath, "ca-path", "Directory of PEM files of CA certificates to trust.", "CAPATH")
+	text(&c.cfg.ClientCert, "client-cert", "PEM file of the client certificate.", "CLIENT_CERT")
+	text(&c.cfg.ClientKey, "client-key", "PEM file of the client certificate's private key.", "CLIENT_KEY")
+	text(&c.cfg.TLSServerName, "tls-server-name", "Server name that the agent's certificate must contain.", "TLS_SERVER_NAME")
 	fs.BoolVar(&c.cfg.SkipVerify, "tls-skip-verify", c.cfg.SkipVerify, "Does not verify the agent's certificate. DROVER_SKIP_VERIFY or NOMAD_SKIP_VERIFY by default.")
-	fs.BoolVar(&c.verbose, "verbose", false, "Prints full ids and more details.")
+	fs.BoolVar(&c.verbose, "verbose", false, "Shows full ids and more details.")
 }
 
 // stringList is a flag that may be given several times.
@@ -122,10 +122,10 @@ type paging struct {
 // filterFlags declares -filter, and -per-page and -page-token with pages.
 func filterFlags(fs *flag.FlagSet, pages bool) *paging {
 	p := &paging{pages: pages}
-	fs.StringVar(&p.Filter, "filter", "", "Shows only what an expression matches, such as 'Status == \"running\"'.")
+	fs.StringVar(&p.Filter, "filter", "", "Shows only objects that match an expression, such as 'Status == \"running\"'.")
 	if pages {
-		fs.IntVar(&p.PerPage, "per-page", 0, "Number of results; 0 is all.")
-		fs.StringVar(&p.NextToken, "page-token", "", "Where to go on: what the last page named.")
+		fs.IntVar(&p.PerPage, "per-page", 0, "Number of results per page; 0 means all.")
+		fs.StringVar(&p.NextToken, "page-token", "", "Token printed at the end of the previous page; shows the page after it.")
 	}
 	return p
 }
@@ -133,6 +133,6 @@ func filterFlags(fs *flag.FlagSet, pages bool) *paging {
 // more says how the next page is read.
 func (p *paging) more(s *session, meta client.Meta) {
 	if meta.NextToken != "" {
-		s.printf("\nThere is more. Continue with: -page-token %s", meta.NextToken)
+		s.printf("\nMore results exist. For the next page pass: -page-token %s", meta.NextToken)
 	}
 }

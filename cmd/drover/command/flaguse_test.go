@@ -193,10 +193,10 @@ func TestACommandThatIsNotThereIsExplained(t *testing.T) {
 		"alloc pause a":       "", // refuses by itself
 		"job":                 "",
 		"-version":            "",
-		"acl token list":      `drover has no command "acl": there is no access control yet`,
-		"volume create v.hcl": `drover has no command "volume": there are no volumes that outlive an allocation yet`,
-		"tls ca create":       `drover has no command "tls": certificates are not made here`,
-		"jbo run x":           `drover has no command "jbo"; for those that there are: drover -help`,
+		"acl token list":      `drover has no command "acl": access control is not implemented yet`,
+		"volume create v.hcl": `drover has no command "volume": volumes that outlive an allocation are not implemented yet`,
+		"tls ca create":       `drover has no command "tls": Drover does not create certificates`,
+		"jbo run x":           `drover has no command "jbo"; list all commands with: drover -help`,
 	} {
 		if got := command.Missing(all, strings.Fields(line)); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s: got %q, want %q", line, got, want)
@@ -204,8 +204,8 @@ func TestACommandThatIsNotThereIsExplained(t *testing.T) {
 	}
 	var errOut strings.Builder
 	for line, want := range map[string]string{
-		"operator gossip keyring list": `drover has no command "operator gossip keyring list": this version has one server`,
-		"job rnu x":                    `drover has no command "job rnu"; for those that there are: drover -help`,
+		"operator gossip keyring list": `drover has no command "operator gossip keyring list": this version has a single server`,
+		"job rnu x":                    `drover has no command "job rnu"; list all commands with: drover -help`,
 	} {
 		errOut.Reset()
 		program := &cli.CLI{Name: "drover", Args: strings.Fields(line), Commands: command.All(command.IO{Err: &errOut})}

@@ -18,13 +18,13 @@ import (
 
 func format() spec {
 	return spec{
-		usage: "fmt [options] [<path>...]", synopsis: "Brings job and agent files into canonical layout", max: -1, offline: true,
-		help: "Without a path the current folder is formatted; - is standard input.",
+		usage: "fmt [options] [<path>...]", synopsis: "Formats job and agent configuration files", max: -1, offline: true,
+		help: "Without a path the files of the current directory are formatted; - means standard input.",
 		setup: func(flags *flag.FlagSet) run {
-			list := flags.Bool("list", true, "Prints the names of files that change.")
-			write := flags.Bool("write", true, "Writes the files.")
+			list := flags.Bool("list", true, "Prints the names of the files whose format changes.")
+			write := flags.Bool("write", true, "Writes the result to the files.")
 			check := flags.Bool("check", false, "Writes nothing; exits with 1 if a file would change.")
-			recursive := flags.Bool("recursive", false, "Goes into folders.")
+			recursive := flags.Bool("recursive", false, "Also formats files in subdirectories.")
 			return func(_ context.Context, s *session, args []string) error {
 				if len(args) == 0 {
 					args = []string{"."}

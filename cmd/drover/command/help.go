@@ -42,6 +42,6 @@ func Help(commands map[string]cli.CommandFactory) string {
 	list(common)
 	b.WriteString("\nOther commands:\n")
 	list(others)
-	b.WriteString("\n`drover <command> -h` says more about each.")
+	b.WriteString("\nFor details about a command see `drover <command> -h`.")
 	return b.String()
 }

@@ -23,7 +23,7 @@ type candidate struct{ id, about string }
 // ambiguous says what a prefix may mean.
 func ambiguous(what, prefix string, found []candidate) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "prefix %q matches several %ss; give more characters:", prefix, what)
+	fmt.Fprintf(&b, "prefix %q matches several %ss; give more characters of the id:", prefix, what)
 	for i, c := range found {
 		if i == shownCandidates {
 			fmt.Fprintf(&b, "\n  and %d more", len(found)-i)
@@ -40,7 +40,7 @@ func wholeID(ctx context.Context, what, prefix string, list func(ctx context.Con
 		return prefix, nil
 	}
 	if len(prefix) < 2 {
-		return "", fmt.Errorf("%q is too short to find a %s; give at least two characters of its id", prefix, what)
+		return "", fmt.Errorf("%q is too short to identify a %s; give at least two characters of its id", prefix, what)
 	}
 	query := prefix
 	if len(query)%2 == 1 { // servers take whole bytes
@@ -145,7 +145,7 @@ func (s *session) ownNode(ctx context.Context) (string, error) {
 	}
 	id := self.Stats["client"]["node_id"]
 	if id == "" {
-		return "", errors.New("the agent runs no node; name one of: drover node status")
+		return "", errors.New("the agent does not run a node; name one with -node, from: drover node status")
 	}
 	return id, nil
 }

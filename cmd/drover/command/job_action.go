@@ -17,7 +17,7 @@ import (
 func jobAction() spec {
 	return spec{
 		usage: "job action [options] -job <job> <action>", synopsis: "Runs an action of a job in one of its tasks", min: 1, max: 1,
-		help: "Without -alloc a running allocation of the job that has the action is used.\nThe exit code is that of the action's command.",
+		help: "Without -alloc the action runs in one of the job's running allocations that has it.\nThe exit code is the exit code of the action's command.",
 		setup: func(fs *flag.FlagSet) run {
 			x := &execFlags{}
 			x.declare(fs)
@@ -66,9 +66,9 @@ func (s *session) placeOfAction(ctx context.Context, job *model.Job, name, group
 	})
 	switch {
 	case len(known) == 0:
-		return "", "", fmt.Errorf("job %q has no actions; they are `action` blocks of its tasks", job.ID)
+		return "", "", fmt.Errorf("job %q has no actions; add `action` blocks to its tasks", job.ID)
 	case len(actions) == 0:
-		return "", "", fmt.Errorf("job %q has no such action %q; it has: %v", job.ID, name, known)
+		return "", "", fmt.Errorf("job %q has no action %q; it has: %v", job.ID, name, known)
 	case len(actions) > 1:
 		return "", "", fmt.Errorf("several tasks of job %q have an action %q; name one with -group and -task", job.ID, name)
 	}

@@ -19,13 +19,13 @@ import (
 func jobStop() spec {
 	return spec{
 		usage: "job stop [options] <job> [<job>...]", synopsis: "Stops jobs", min: 1, max: -1, takes: "jobs",
-		help: "A prefix of a job's id is asked about before the job is stopped.",
+		help: "If a job is given by a prefix of its id, the command asks for confirmation before it stops the job.",
 		setup: func(fs *flag.FlagSet) run {
-			detach, yes := detachFlag(fs), yesFlag(fs, "the question whether a prefix means the right job")
-			purge := fs.Bool("purge", false, "Forgets the job, too.")
-			global := fs.Bool("global", false, "Stops the job in all of its regions.")
-			noDelay := fs.Bool("no-shutdown-delay", false, "Ignores shutdown_delay of groups and tasks.")
-			priority := fs.Int("eval-priority", 0, "Priority of the evaluation, if other than the job's.")
+			detach, yes := detachFlag(fs), yesFlag(fs, "the prompt that confirms a job given by prefix")
+			purge := fs.Bool("purge", false, "Also removes the job from state instead of keeping it as stopped.")
+			global := fs.Bool("global", false, "Stops the job in all its regions.")
+			noDelay := fs.Bool("no-shutdown-delay", false, "Ignores the shutdown_delay of groups and tasks.")
+			priority := fs.Int("eval-priority", 0, "Priority of the evaluation; the job's priority by default.")
 			return func(ctx context.Context, s *session, args []string) error {
 				for _, id := range args {
 					job, err := s.findJob(ctx, id)
@@ -58,7 +58,7 @@ func jobStop() spec {
 
 func jobStart() spec {
 	return spec{
-		usage: "job start [options] <job>", synopsis: "Starts a stopped job again as it last was", min: 1, max: 1, takes: "jobs",
+		usage: "job start [options] <job>", synopsis: "Starts a stopped job again, with its last specification", min: 1, max: 1, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
 			detach := detachFlag(fs)
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
@@ -108,11 +108,11 @@ func jobScale() spec {
 		usage: "job scale [options] <job> [<group>] <count>", synopsis: "Changes the count of a group", min: 2, max: 3, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
 			detach := detachFlag(fs)
-			check := fs.String("check-index", "", "Scales only if the job is at this index.")
+			check := fs.String("check-index", "", "Scales the job only if its modify index is this.")
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, rest []string) error {
 				count, err := strconv.ParseInt(rest[len(rest)-1], 10, 64)
 				if err != nil {
-					return fmt.Errorf("count %q is no number: %w", rest[len(rest)-1], err)
+					return fmt.Errorf("count %q is not a number: %w", rest[len(rest)-1], err)
 				}
 				group := ""
 				switch {
@@ -140,10 +140,10 @@ func jobScale() spec {
 
 func jobEval() spec {
 	return spec{
-		usage: "job eval [options] <job>", synopsis: "Asks the scheduler to look at a job again", min: 1, max: 1, takes: "jobs",
+		usage: "job eval [options] <job>", synopsis: "Creates an evaluation that makes the scheduler process a job again", min: 1, max: 1, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
 			detach := detachFlag(fs)
-			force := fs.Bool("force-reschedule", false, "Replaces failed allocations even if their policy says later or never.")
+			force := fs.Bool("force-reschedule", false, "Reschedules failed allocations now, even if their reschedule policy says later or never.")
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				res, err := s.client.EvaluateJob(ctx, job.ID, *force)
 				if err != nil {
@@ -180,7 +180,7 @@ func jobPromote() spec {
 
 func jobRevert() spec {
 	return spec{
-		usage: "job revert [options] <job> <version|tag>", synopsis: "Registers an earlier version of a job again", min: 2, max: 2, takes: "jobs",
+		usage: "job revert [options] <job> <version|tag>", synopsis: "Reverts a job to an earlier version", min: 2, max: 2, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
 			detach := detachFlag(fs)
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, rest []string) error {
@@ -201,10 +201,10 @@ func jobRevert() spec {
 
 func jobTagApply() spec {
 	return spec{
-		usage: "job tag apply [options] -name <tag> <job>", synopsis: "Names a version of a job: it is kept, and can be compared with and reverted to by name", min: 1, max: 1, takes: "jobs",
+		usage: "job tag apply [options] -name <tag> <job>", synopsis: "Tags a version of a job, so that it is kept and can be named in history and revert", min: 1, max: 1, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			name := fs.String("name", "", "The name. Required.")
-			description := fs.String("description", "", "What the version is about.")
+			name := fs.String("name", "", "Name of the tag. Required.")
+			description := fs.String("description", "", "Description of the version.")
 			version := fs.String("version", "", "The version; the newest by default.")
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				if *name == "" {
@@ -214,7 +214,7 @@ func jobTagApply() spec {
 				if *version != "" {
 					var err error
 					if number, err = strconv.ParseUint(*version, 10, 64); err != nil {
-						return fmt.Errorf("-version %q is no number: %w", *version, err)
+						return fmt.Errorf("-version %q is not a number: %w", *version, err)
 					}
 				}
 				if err := s.client.TagJobVersion(ctx, job.ID, *name, &number, *description); err != nil {
@@ -229,9 +229,9 @@ func jobTagApply() spec {
 
 func jobTagUnset() spec {
 	return spec{
-		usage: "job tag unset [options] -name <tag> <job>", synopsis: "Takes the name from a version of a job", min: 1, max: 1, takes: "jobs",
+		usage: "job tag unset [options] -name <tag> <job>", synopsis: "Removes a tag from a version of a job", min: 1, max: 1, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			name := fs.String("name", "", "The name. Required.")
+			name := fs.String("name", "", "Name of the tag. Required.")
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				if *name == "" {
 					return errors.New("give the name of the tag with -name")

@@ -25,15 +25,15 @@ const maxPayload = 1 << 20
 func jobDispatch() spec {
 	return spec{
 		usage: "job dispatch [options] <parameterized job> [<input source>]", synopsis: "Starts an instance of a parameterized job", min: 1, max: 2, takes: "jobs",
-		help: "The payload comes from the file that is named, or from standard input if that is -.",
+		help: "The payload is read from the input source: a file, or - for standard input.",
 		setup: func(fs *flag.FlagSet) run {
 			meta := keyValues{}
 			fs.Var(meta, "meta", "KEY=VALUE of the instance's metadata. May be given several times.")
 			var (
 				detach = detachFlag(fs)
 				token  = fs.String("idempotency-token", "", "Dispatches only if no instance with this token exists.")
-				prefix = fs.String("id-prefix-template", "", "What the id of the instance has before its random part.")
-				wait   = fs.Bool("wait", false, "Waits until the instance has ended; its failure is an error.")
+				prefix = fs.String("id-prefix-template", "", "Template for the prefix of the instance's id.")
+				wait   = fs.Bool("wait", false, "Waits until the instance has ended; exits with an error if it failed.")
 				show   = uiFlag(fs)
 			)
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, rest []string) error {
@@ -78,7 +78,7 @@ func readPayload(path string, stdin io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("cannot read the payload: %w", err)
 	}
 	if len(b) > maxPayload {
-		return nil, fmt.Errorf("the payload is larger than %d bytes; pass where it lies instead of what it is", maxPayload)
+		return nil, fmt.Errorf("the payload is larger than %d bytes; store it elsewhere and pass its address", maxPayload)
 	}
 	return b, nil
 }
@@ -132,7 +132,7 @@ func jobPeriodicForce() spec {
 
 func jobScalingEvents() spec {
 	return spec{
-		usage: "job scaling-events [options] <job>", synopsis: "Lists how and why the counts of a job's groups were changed", min: 1, max: 1, takes: "jobs",
+		usage: "job scaling-events [options] <job>", synopsis: "Lists the changes of the counts of a job's groups, and their reasons", min: 1, max: 1, takes: "jobs",
 		setup: func(*flag.FlagSet) run {
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				st, err := s.client.JobScaling(ctx, job.ID)

@@ -69,7 +69,7 @@ func (r *driverReport) err() error {
 	var notes []jobspec.Note
 	for i, f := range r.Problems {
 		if i == maxPlaced {
-			notes[i-1].Detail += fmt.Sprintf("\n\nThere are %d more.", len(r.Problems)-i)
+			notes[i-1].Detail += fmt.Sprintf("\n\n%d more errors are not shown.", len(r.Problems)-i)
 			break
 		}
 		notes = append(notes, jobspec.Note{

@@ -46,12 +46,12 @@ const templatesPath = "nomad/job-templates"
 
 func jobInit() spec {
 	return spec{
-		usage: "job init [options] [<filename>]", synopsis: "Writes an example job file, with comments", max: 1, takes: takesFiles,
-		help: "The file is example.nomad.hcl if none is named. -template takes the name of a\nbuilt-in example, or of a template that the cluster keeps as the item `template` of\nthe variable nomad/job-templates/NAME.",
+		usage: "job init [options] [<filename>]", synopsis: "Writes an example job file with comments", max: 1, takes: takesFiles,
+		help: "The file is example.nomad.hcl by default. -template takes the name of a built-in\nexample, or of a template that is stored in the cluster as the item `template` of the\nvariable nomad/job-templates/NAME.",
 		setup: func(fs *flag.FlagSet) run {
-			short := fs.Bool("short", false, "The shortest job, without comments.")
+			short := fs.Bool("short", false, "Writes a minimal job without comments.")
 			name := fs.String("template", "", "Name of the example or template.")
-			list := fs.Bool("list-templates", false, "Lists the names for -template.")
+			list := fs.Bool("list-templates", false, "Lists the names that -template accepts.")
 			refuse(fs, true, "there is no service mesh", "connect")
 			return func(ctx context.Context, s *session, args []string) error {
 				if *short && *name != "" {
@@ -88,7 +88,7 @@ func (s *session) jobTemplate(ctx context.Context, name string) (string, error) 
 	v, err := s.client.Variable(ctx, templatesPath+"/"+name)
 	switch {
 	case errdefs.IsNotFound(err):
-		return "", fmt.Errorf("there is no template %q; list them with: drover job init -list-templates", name)
+		return "", fmt.Errorf("no template is called %q; list the templates with: drover job init -list-templates", name)
 	case err != nil:
 		return "", err
 	case v.Items["template"] == "":
@@ -103,7 +103,7 @@ func (s *session) listTemplates(ctx context.Context) error {
 	}
 	list, _, err := s.client.Variables(ctx, &client.Query{Prefix: templatesPath + "/"})
 	if errdefs.IsUnavailable(err) {
-		fmt.Fprintln(s.Err, "The templates of the cluster are not listed: "+client.Text(err))
+		fmt.Fprintln(s.Err, "Cannot list the cluster's templates: "+client.Text(err))
 		return nil
 	}
 	for _, v := range list {

@@ -18,8 +18,8 @@ import (
 
 func jobPlan() spec {
 	return spec{
-		usage: "job plan [options] <path>", synopsis: "Shows what registering a job would change, without doing it",
-		help: "Exit codes: 0 no allocations created or destroyed, 1 allocations created or\ndestroyed, 255 an error.",
+		usage: "job plan [options] <path>", synopsis: "Shows what registering a job would change, without registering it",
+		help: "Exit codes: 0 if no allocations would be created or destroyed, 1 if some would be,\n255 on an error.",
 		min:  1, max: 1, failCode: exitPlanError, takes: takesFiles, template: true,
 		setup: func(fs *flag.FlagSet) run {
 			f := &jobFile{}
@@ -114,11 +114,11 @@ func (s *session) printPlan(plan *api.JobPlanResponse, path string) error {
 func diffOf(v any) (*model.JobDiff, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("the agent's difference cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the difference in the agent's answer: %w", err)
 	}
 	d := &model.JobDiff{}
 	if err := json.Unmarshal(b, d); err != nil {
-		return nil, fmt.Errorf("the agent's difference cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot read the difference in the agent's answer: %w", err)
 	}
 	return d, nil
 }

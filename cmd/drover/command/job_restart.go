@@ -31,16 +31,16 @@ type restart struct {
 func jobRestart() spec {
 	return spec{
 		usage: "job restart [options] <job>", synopsis: "Restarts the tasks of a job in batches, or moves its allocations", min: 1, max: 1, takes: "jobs",
-		help: "Tasks are restarted in place, with -reschedule allocations are stopped and\nothers take their place. The next batch begins when the last one runs.",
+		help: "Tasks are restarted in place. With -reschedule the allocations are stopped and replaced\ninstead. The next batch begins once the previous one runs.",
 		setup: func(fs *flag.FlagSet) run {
 			r := &restart{groups: lists(fs, "group", "Only this group."), tasks: lists(fs, "task", "Only this task.")}
-			fs.StringVar(&r.size, "batch-size", "1", "How many allocations at once; a number or a percentage.")
-			fs.StringVar(&r.wait, "batch-wait", "0s", "Pause between batches, or ask: a question before each batch.")
-			fs.StringVar(&r.onError, "on-error", "ask", "What an error does: ask whether to go on, or fail.")
+			fs.StringVar(&r.size, "batch-size", "1", "Number of allocations per batch, or a percentage of all.")
+			fs.StringVar(&r.wait, "batch-wait", "0s", "Pause between batches, or ask to be prompted before each batch.")
+			fs.StringVar(&r.onError, "on-error", "ask", "What to do after an error: ask whether to continue, or fail.")
 			fs.BoolVar(&r.allTasks, "all-tasks", false, "Restarts tasks that have ended, too.")
-			fs.BoolVar(&r.reschedule, "reschedule", false, "Stops allocations so that they are placed again.")
-			fs.BoolVar(&r.noShutdownDelay, "no-shutdown-delay", false, "With -reschedule: ignores shutdown_delay.")
-			fs.BoolVar(&r.answered, "yes", false, "Answers yes to all questions.")
+			fs.BoolVar(&r.reschedule, "reschedule", false, "Stops the allocations so that the scheduler replaces them.")
+			fs.BoolVar(&r.noShutdownDelay, "no-shutdown-delay", false, "With -reschedule: ignores the shutdown_delay of groups and tasks.")
+			fs.BoolVar(&r.answered, "yes", false, "Answers yes to all prompts.")
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				r.session = s
 				return r.run(ctx, job)
@@ -52,15 +52,15 @@ func jobRestart() spec {
 func (r *restart) check(job *model.Job) error {
 	switch {
 	case r.reschedule && (r.allTasks || len(*r.tasks) > 0):
-		return errors.New("-reschedule moves whole allocations; leave -task and -all-tasks out")
+		return errors.New("-reschedule replaces whole allocations; remove -task and -all-tasks")
 	case r.allTasks && len(*r.tasks) > 0:
 		return errors.New("give either -task or -all-tasks")
 	case r.noShutdownDelay && !r.reschedule:
 		return errors.New("-no-shutdown-delay needs -reschedule")
 	case r.onError != "ask" && r.onError != "fail":
-		return fmt.Errorf("-on-error %q: write ask or fail", r.onError)
+		return fmt.Errorf("-on-error %q: use ask or fail", r.onError)
 	case r.reschedule && (job.Type == model.JobTypeSystem || job.Type == model.JobTypeSysBatch):
-		return fmt.Errorf("a job of type %s is never moved; leave -reschedule out", job.Type)
+		return fmt.Errorf("jobs of type %s are not rescheduled; remove -reschedule", job.Type)
 	}
 	for _, g := range *r.groups {
 		if job.LookupTaskGroup(g) == nil {
@@ -83,7 +83,7 @@ func (r *restart) run(ctx context.Context, job *model.Job) error {
 	if r.wait != "ask" {
 		var err error
 		if pause, err = time.ParseDuration(r.wait); err != nil {
-			return fmt.Errorf("-batch-wait %q: write a duration or ask: %w", r.wait, err)
+			return fmt.Errorf("-batch-wait %q: use a duration or ask: %w", r.wait, err)
 		}
 	}
 	stubs, _, err := r.client.JobAllocations(ctx, job.ID, false, nil)
@@ -122,14 +122,14 @@ func (r *restart) run(ctx context.Context, job *model.Job) error {
 }
 
 // errStopped ends a restart that the user does not want to go on.
-var errStopped = &exitCode{code: exitError, err: errors.New("the restart was ended before all allocations had been restarted")}
+var errStopped = &exitCode{code: exitError, err: errors.New("the restart was stopped before all allocations had been restarted")}
 
 // between waits or asks before a batch that is not the first.
 func (r *restart) between(ctx context.Context, pause time.Duration, first bool) error {
 	switch {
 	case first:
 	case r.wait == "ask":
-		sure, err := r.confirm(r.answered, "Go on with the next batch?")
+		sure, err := r.confirm(r.answered, "Continue with the next batch?")
 		switch {
 		case err != nil:
 			return err
@@ -158,7 +158,7 @@ func (r *restart) decide(errs []error) error {
 	if r.onError == "fail" {
 		return errs[0]
 	}
-	sure, err := r.confirm(r.answered, "Go on after this error?")
+	sure, err := r.confirm(r.answered, "Continue after this error?")
 	switch {
 	case err != nil:
 		return errors.Join(errs[0], err)
@@ -220,7 +220,7 @@ func (r *restart) awaitRestarted(ctx context.Context, old *model.AllocListStub, 
 			return err
 		}
 		if a.TerminalStatus() {
-			return fmt.Errorf("it is %s after the restart; see: drover alloc status %s", a.ClientStatus, r.id(a.ID))
+			return fmt.Errorf("it is %s after its restart; see: drover alloc status %s", a.ClientStatus, r.id(a.ID))
 		}
 		waits := false
 		for name, was := range old.TaskStates {
@@ -249,7 +249,7 @@ func (r *restart) awaitReplacement(ctx context.Context, old *model.AllocListStub
 		return err
 	}
 	if len(eval.FailedTGAllocs) > 0 {
-		return fmt.Errorf("it was stopped, and nothing could be placed for it; see: drover eval status %s", r.id(eval.ID))
+		return fmt.Errorf("it was stopped, but no replacement could be placed; see: drover eval status %s", r.id(eval.ID))
 	}
 	q := &client.Query{}
 	for {
@@ -274,7 +274,7 @@ func batchSize(text string, total int) (int, error) {
 	number, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.Atoi(number)
 	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("-batch-size %q: write a number over 0 or a percentage", text)
+		return 0, fmt.Errorf("-batch-size %q: use a number above 0 or a percentage", text)
 	}
 	if percent {
 		n = max(total*n/100, 1)

@@ -14,18 +14,18 @@ import (
 
 func jobRun() spec {
 	return spec{
-		usage: "job run [options] <path>", synopsis: "Registers a job, or a new version of it, and follows its roll-out",
-		help: "The path - reads the job from standard input.\n\nExit codes: 0 placed and healthy, 1 an error or a failed deployment,\n2 not everything could be placed.",
+		usage: "job run [options] <path>", synopsis: "Registers a job, or a new version of it, and monitors its roll-out",
+		help: "With the path - the job is read from standard input.\n\nExit codes: 0 if the job is placed and healthy, 1 on an error or a failed deployment,\n2 if some allocations could not be placed.",
 		min:  1, max: 1, takes: takesFiles,
 		setup: func(fs *flag.FlagSet) run {
 			f := &jobFile{}
 			f.declare(fs)
 			var (
 				detach    = detachFlag(fs)
-				output    = fs.Bool("output", false, "Prints the job as JSON and does not register it.")
-				check     = fs.String("check-index", "", "Registers only if the job is at this index; 0: only if it is new.")
-				counts    = fs.Bool("preserve-counts", false, "Keeps the counts of groups that exist.")
-				resources = fs.Bool("preserve-resources", false, "Keeps the resources of tasks that exist.")
+				output    = fs.Bool("output", false, "Prints the job as JSON without registering it.")
+				check     = fs.String("check-index", "", "Registers the job only if its modify index is this; 0 means only if it is new.")
+				counts    = fs.Bool("preserve-counts", false, "Keeps the counts of the groups that are already registered.")
+				resources = fs.Bool("preserve-resources", false, "Keeps the resources of the tasks that are already registered.")
 				override  = fs.Bool("policy-override", false, "Overrides soft policies of the cluster.")
 				priority  = fs.Int("eval-priority", 0, "Priority of the evaluation, if other than the job's.")
 				show      = uiFlag(fs)
@@ -79,7 +79,7 @@ func checkIndex(text string) (enforce bool, index uint64, err error) {
 		return false, 0, nil
 	}
 	if index, err = strconv.ParseUint(text, 10, 64); err != nil {
-		return false, 0, fmt.Errorf("-check-index %q is no number; `drover job plan` names the one to use: %w", text, err)
+		return false, 0, fmt.Errorf("-check-index %q is not a number; `drover job plan` prints the index to use: %w", text, err)
 	}
 	return true, index, nil
 }

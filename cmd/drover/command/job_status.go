@@ -21,9 +21,9 @@ func jobStatus() spec {
 	return spec{
 		usage: "job status [options] [<job>]", synopsis: "Lists jobs, or shows one with its groups and allocations", max: 1, output: true, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			short := fs.Bool("short", false, "Only the job itself.")
+			short := fs.Bool("short", false, "Shows only the job itself.")
 			evals := fs.Bool("evals", false, "Shows the evaluations of the job.")
-			all := fs.Bool("all-allocs", false, "Shows allocations of earlier jobs of this id, too.")
+			all := fs.Bool("all-allocs", false, "Also shows the allocations of earlier jobs with this id.")
 			show := uiFlag(fs)
 			one := ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				if done, err := s.formatted(job); done {
@@ -54,7 +54,7 @@ func jobAllocs() spec {
 	return spec{
 		usage: "job allocs [options] <job>", synopsis: "Lists the allocations of a job", min: 1, max: 1, output: true, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			all := fs.Bool("all", false, "Also those of earlier jobs of this id.")
+			all := fs.Bool("all", false, "Also lists those of earlier jobs with this id.")
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				allocs, _, err := s.client.JobAllocations(ctx, job.ID, *all, nil)
 				return s.show(allocs, err, func() {
@@ -69,8 +69,8 @@ func jobDeployments() spec {
 	return spec{
 		usage: "job deployments [options] <job>", synopsis: "Lists the deployments of a job", min: 1, max: 1, output: true, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			all := fs.Bool("all", false, "Also those of earlier jobs of this id.")
-			latest := fs.Bool("latest", false, "Shows only the latest, with its groups.")
+			all := fs.Bool("all", false, "Also lists those of earlier jobs with this id.")
+			latest := fs.Bool("latest", false, "Shows only the latest deployment, with its groups.")
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				if *latest {
 					d, _, err := s.client.JobDeployment(ctx, job.ID, nil)

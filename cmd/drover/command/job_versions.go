@@ -19,11 +19,11 @@ import (
 
 func jobInspect() spec {
 	return spec{
-		usage: "job inspect [options] <job>", synopsis: "Prints a registered job, or the file it came from", min: 1, max: 1, output: true, takes: "jobs",
+		usage: "job inspect [options] <job>", synopsis: "Prints a registered job, or its job file", min: 1, max: 1, output: true, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			version := fs.String("version", "", "Version or tag to print; the newest by default.")
+			version := fs.String("version", "", "Version or tag of the job; the newest version by default.")
 			hcl := fs.Bool("hcl", false, "Prints the job file that was registered.")
-			withVars := fs.Bool("with-vars", false, "With -hcl: prints the variables, too.")
+			withVars := fs.Bool("with-vars", false, "With -hcl: also prints the values of its variables.")
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {
 				if *version != "" {
 					var err error
@@ -85,9 +85,9 @@ func jobHistory() spec {
 	return spec{
 		usage: "job history [options] <job>", synopsis: "Lists the versions of a job", min: 1, max: 1, output: true, takes: "jobs",
 		setup: func(fs *flag.FlagSet) run {
-			diffs := fs.Bool("p", false, "Shows what each version changed.")
+			diffs := fs.Bool("p", false, "Shows the changes of each version.")
 			only := fs.String("version", "", "Only this version or tag.")
-			full := fs.Bool("full", false, "Prints each version whole, as JSON.")
+			full := fs.Bool("full", false, "Prints the full specification of each version as JSON.")
 			baseVersion := fs.String("diff-version", "", "With -p: shows the differences to this version.")
 			baseTag := fs.String("diff-tag", "", "With -p: shows the differences to the version with this tag.")
 			return ofJob(func(ctx context.Context, s *session, job *model.Job, _ []string) error {

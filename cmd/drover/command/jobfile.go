@@ -25,10 +25,10 @@ type jobFile struct {
 }
 
 func (f *jobFile) declare(fs *flag.FlagSet) {
-	fs.BoolVar(&f.json, "json", false, "The job file is JSON, as the API takes it.")
-	fs.BoolVar(&f.strict, "hcl2-strict", true, "Whether values for variables that no block declares are an error.")
+	fs.BoolVar(&f.json, "json", false, "The job file is JSON in the form that the API accepts.")
+	fs.BoolVar(&f.strict, "hcl2-strict", true, "Treats a value for a variable that the job file does not declare as an error.")
 	f.vars = lists(fs, "var", "Sets a variable of the job file: -var 'name=value'.")
-	f.varFiles = lists(fs, "var-file", "Sets variables from a file, HCL or JSON.")
+	f.varFiles = lists(fs, "var-file", "Sets variables from an HCL or JSON file.")
 	refuse(fs, false, "there is no Vault integration", "vault-namespace")
 }
 
@@ -52,7 +52,7 @@ func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmi
 	for _, v := range *f.vars {
 		name, value, ok := strings.Cut(v, "=")
 		if !ok {
-			return nil, nil, fmt.Errorf("-var %q has no value; write -var 'name=value'", v)
+			return nil, nil, fmt.Errorf("-var %q has no value; use -var 'name=value'", v)
 		}
 		opts.Vars[name] = value
 	}

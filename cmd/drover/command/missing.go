@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	noAccessControl = "there is no access control yet, so there is nobody to log in as and nothing to allow: whoever reaches the agent may do everything; close it with tls { verify_https_client = true } or a firewall"
-	noVolumes       = "there are no volumes that outlive an allocation yet; use host_volume blocks of the agent's configuration"
-	noGossip        = "this version has one server and thus no gossip to encrypt; the keys of variables are at: drover operator root keyring list"
-	noLicence       = "there is no licence and nothing that one would switch on"
+	noAccessControl = "access control is not implemented yet: everyone who reaches the agent may do everything; restrict access with tls { verify_https_client = true } or a firewall"
+	noVolumes       = "volumes that outlive an allocation are not implemented yet; use host_volume blocks in the agent's configuration"
+	noGossip        = "this version has a single server and no gossip to encrypt; for the keys of variables see: drover operator root keyring list"
+	noLicence       = "Drover needs no licence: all features are available"
 )
 
 // missingFamilies are commands of the reference of which there is none here, by how
@@ -25,11 +25,11 @@ var missingFamilies = map[string]string{
 	"acl": noAccessControl, "login": noAccessControl, "volume": noVolumes, "license": noLicence,
 	"operator gossip keyring install": noGossip, "operator gossip keyring list": noGossip,
 	"operator gossip keyring remove": noGossip, "operator gossip keyring use": noGossip,
-	"quota":          "there are no quotas yet; bound jobs by the resources of a node pool",
-	"recommendation": "there are no recommendations; operator metrics and alloc status -stats show what tasks use",
-	"sentinel":       "there are no policies for jobs; node pools, namespaces and reject_job_registration restrict what may run",
-	"setup":          "there is no Consul and no Vault integration to set up",
-	"tls":            "certificates are not made here; make them with your own authority (openssl, step) and name them in the tls block of the agent's configuration",
+	"quota":          "quotas are not implemented yet; limit jobs by the resources of a node pool",
+	"recommendation": "recommendations are not implemented; for the resource usage of tasks see: drover operator metrics, drover alloc status -stats",
+	"sentinel":       "Sentinel policies are not implemented; node pools, namespaces and reject_job_registration restrict which jobs may run",
+	"setup":          "Consul and Vault integrations are not implemented",
+	"tls":            "Drover does not create certificates; create them with your own certificate authority (openssl, step) and name them in the tls block of the agent's configuration",
 }
 
 // Missing says why there is no command of the name that arguments begin with, and
@@ -53,5 +53,5 @@ func missing(line, name string) string {
 			return fmt.Sprintf("drover has no command %q: %s", family, missingFamilies[family])
 		}
 	}
-	return fmt.Sprintf("drover has no command %q; for those that there are: drover -help", name)
+	return fmt.Sprintf("drover has no command %q; list all commands with: drover -help", name)
 }

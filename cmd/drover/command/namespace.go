@@ -111,11 +111,11 @@ func namespaceDelete() spec {
 func namespaceApply() spec {
 	return spec{
 		usage: "namespace apply [options] <input>", synopsis: "Creates or changes a namespace", min: 1, max: 1, takes: "namespaces",
-		help: "The input is the name of the namespace, a file that describes it, or - for\nstandard input. With a name, what no flag sets stays as it is.",
+		help: "The input is the name of the namespace, a file that describes it, or - for\nstandard input. With a name, only the fields that are set by flags change.",
 		setup: func(fs *flag.FlagSet) run {
-			description := fs.String("description", "", "What the namespace is for.")
+			description := fs.String("description", "", "Description of the namespace.")
 			quota := fs.String("quota", "", "Quota of the namespace.")
-			asJSON := fs.Bool("json", false, "The file is JSON, as the API takes it.")
+			asJSON := fs.Bool("json", false, "The file is JSON in the form that the API accepts.")
 			return func(ctx context.Context, s *session, args []string) error {
 				n, err := s.namespaceOf(ctx, args[0], *asJSON)
 				if err != nil {
@@ -157,7 +157,7 @@ func (s *session) namespaceOf(ctx context.Context, input string, asJSON bool) (*
 	}
 	n := &model.Namespace{}
 	if err := json.Unmarshal(src, n); err != nil {
-		return nil, fmt.Errorf("%s is no namespace in JSON: %w", input, err)
+		return nil, fmt.Errorf("%s is not a namespace in JSON: %w", input, err)
 	}
 	return n, nil
 }

@@ -22,13 +22,13 @@ import (
 
 func nodeStatus() spec {
 	return spec{
-		usage: "node status [options] [<node>]", synopsis: "Lists nodes, or shows one", max: 1, output: true, takes: "nodes",
+		usage: "node status [options] [<node>]", synopsis: "Shows one node, or lists all", max: 1, output: true, takes: "nodes",
 		setup: func(fs *flag.FlagSet) run {
 			list := &nodeList{paging: filterFlags(fs, true)}
-			self := fs.Bool("self", false, "The agent's own node.")
-			short := fs.Bool("short", false, "Without drivers, events and attributes.")
-			stats := fs.Bool("stats", false, "Shows all that is measured of the node.")
-			fs.BoolVar(&list.allocs, "allocs", false, "In the list: counts running allocations.")
+			self := fs.Bool("self", false, "Uses the agent's own node.")
+			short := fs.Bool("short", false, "Leaves out drivers, events and attributes.")
+			stats := fs.Bool("stats", false, "Shows detailed resource usage statistics of the node.")
+			fs.BoolVar(&list.allocs, "allocs", false, "In the list: shows the number of running allocations.")
 			fs.BoolVar(&list.os, "os", false, "In the list: shows the operating system.")
 			fs.BoolVar(&list.quiet, "quiet", false, "In the list: prints only ids.")
 			show := uiFlag(fs)
@@ -285,11 +285,11 @@ func (s *session) nodeResources(n *model.Node, allocs []*client.AllocDetail) {
 
 func nodeEligibility() spec {
 	return spec{
-		usage: "node eligibility [options] <node>", synopsis: "Says whether new work may be placed on a node", max: 1, takes: "nodes",
+		usage: "node eligibility [options] <node>", synopsis: "Sets whether new allocations may be placed on a node", max: 1, takes: "nodes",
 		setup: func(fs *flag.FlagSet) run {
-			enable := fs.Bool("enable", false, "New work may be placed.")
-			disable := fs.Bool("disable", false, "No new work is placed.")
-			self := fs.Bool("self", false, "The agent's own node.")
+			enable := fs.Bool("enable", false, "Allows new allocations on the node.")
+			disable := fs.Bool("disable", false, "Allows no new allocations on the node.")
+			self := fs.Bool("self", false, "Uses the agent's own node.")
 			return func(ctx context.Context, s *session, args []string) error {
 				if *enable == *disable {
 					return errors.New("give either -enable or -disable")

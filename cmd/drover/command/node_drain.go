@@ -28,23 +28,23 @@ type drain struct {
 
 func nodeDrain() spec {
 	return spec{
-		usage: "node drain [options] <node>", synopsis: "Moves all work off a node, or ends that", max: 1, takes: "nodes",
-		help: "A prefix of a node's id is asked about first.",
+		usage: "node drain [options] <node>", synopsis: "Drains a node of its allocations, or ends the drain", max: 1, takes: "nodes",
+		help: "If the node is given by a prefix of its id, the command asks for confirmation first.",
 		setup: func(fs *flag.FlagSet) run {
 			d := &drain{meta: keyValues{}}
-			fs.BoolVar(&d.enable, "enable", false, "Begins the drain.")
-			fs.BoolVar(&d.disable, "disable", false, "Ends the drain and lets new work come.")
-			fs.BoolVar(&d.self, "self", false, "The agent's own node.")
-			fs.DurationVar(&d.deadline, "deadline", time.Hour, "When what is left is stopped, one hour by default.")
-			fs.BoolVar(&d.noDeadline, "no-deadline", false, "Nothing is stopped before its replacement runs, however long that takes.")
-			fs.BoolVar(&d.force, "force", false, "Everything is stopped at once.")
-			fs.BoolVar(&d.ignoreSystem, "ignore-system", false, "Leaves the allocations of system jobs alone.")
-			fs.BoolVar(&d.keepOff, "keep-ineligible", false, "With -disable: no new work comes.")
-			fs.StringVar(&d.message, "m", "", "Why; it is kept with the drain.")
-			fs.Var(d.meta, "meta", "KEY=VALUE that is kept with the drain. May be given several times.")
-			fs.BoolVar(&d.detach, "detach", false, "Returns at once instead of following the drain.")
-			fs.BoolVar(&d.monitorOnly, "monitor", false, "Only follows the drain that goes on.")
-			fs.BoolVar(&d.yes, "yes", false, "Answers yes to the question whether a prefix means the right node.")
+			fs.BoolVar(&d.enable, "enable", false, "Starts the drain.")
+			fs.BoolVar(&d.disable, "disable", false, "Ends the drain and makes the node eligible for new allocations.")
+			fs.BoolVar(&d.self, "self", false, "Uses the agent's own node.")
+			fs.DurationVar(&d.deadline, "deadline", time.Hour, "Time after which the remaining allocations are stopped; one hour by default.")
+			fs.BoolVar(&d.noDeadline, "no-deadline", false, "Waits for replacements without a deadline.")
+			fs.BoolVar(&d.force, "force", false, "Stops all allocations at once.")
+			fs.BoolVar(&d.ignoreSystem, "ignore-system", false, "Does not stop the allocations of system jobs.")
+			fs.BoolVar(&d.keepOff, "keep-ineligible", false, "With -disable: the node stays ineligible for new allocations.")
+			fs.StringVar(&d.message, "m", "", "Reason for the drain; stored with it.")
+			fs.Var(d.meta, "meta", "Metadata KEY=VALUE that is stored with the drain. May be given several times.")
+			fs.BoolVar(&d.detach, "detach", false, "Returns at once instead of monitoring the drain.")
+			fs.BoolVar(&d.monitorOnly, "monitor", false, "Monitors a drain that is already in progress.")
+			fs.BoolVar(&d.yes, "yes", false, "Answers yes to the prompt that confirms a node given by prefix.")
 			return func(ctx context.Context, s *session, args []string) error {
 				fs.Visit(func(f *flag.Flag) {
 					d.deadlineGiven = d.deadlineGiven || f.Name == "deadline"
@@ -82,7 +82,7 @@ func (d *drain) check() error {
 	case d.keepOff && !d.disable:
 		return errors.New("-keep-ineligible needs -disable")
 	case d.deadlineGiven && d.deadline <= 0:
-		return errors.New("-deadline has to be longer than 0; -no-deadline is without one, -force at once")
+		return errors.New("-deadline must be longer than 0; use -no-deadline to wait without a deadline, -force to stop everything at once")
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (d *drain) run(ctx context.Context, s *session, n *model.Node, exact bool) 
 
 // watchDrain shows what happens to a node's allocs until the drain is over.
 func (s *session) watchDrain(ctx context.Context, nodeID string, ignoreSystem bool) error {
-	s.step("Monitoring the drain of node %q: Ctrl-C ends this, not the drain", s.id(nodeID))
+	s.step("Monitoring the drain of node %q: Ctrl-C ends the monitoring, not the drain", s.id(nodeID))
 	said := map[string]string{}
 	q := &client.Query{}
 	for {

@@ -21,10 +21,10 @@ func (s *session) nodeID(ctx context.Context, prefix string) (string, error) {
 
 func nodeMetaApply() spec {
 	return spec{
-		usage: "node meta apply [-node-id ...] [-unset ...] [<key>=<value>...]", synopsis: "Changes the metadata of a node while it runs", max: -1,
-		help: "What is set here outlasts a restart of the agent and wins over its configuration.",
+		usage: "node meta apply [-node-id ...] [-unset ...] [<key>=<value>...]", synopsis: "Changes the metadata of a running node", max: -1,
+		help: "These values persist across restarts of the agent and override its configuration.",
 		setup: func(fs *flag.FlagSet) run {
-			node := fs.String("node-id", "", "The node; the agent's own by default.")
+			node := fs.String("node-id", "", "Node; the agent's own node by default.")
 			unset := lists(fs, "unset", "Removes this key. Keys may also be separated by commas.")
 			return func(ctx context.Context, s *session, args []string) error {
 				meta := map[string]*string{}
@@ -56,9 +56,9 @@ func nodeMetaApply() spec {
 
 func nodeMetaRead() spec {
 	return spec{
-		usage: "node meta read [-json] [-node-id ...]", synopsis: "Shows the metadata of a node and where it comes from", output: true,
+		usage: "node meta read [-json] [-node-id ...]", synopsis: "Shows the metadata of a node and the source of each value", output: true,
 		setup: func(fs *flag.FlagSet) run {
-			node := fs.String("node-id", "", "The node; the agent's own by default.")
+			node := fs.String("node-id", "", "Node; the agent's own node by default.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				id, err := s.nodeID(ctx, *node)
 				if err != nil {
@@ -87,10 +87,10 @@ func nodeMetaRead() spec {
 
 func nodeConfig() spec {
 	return spec{
-		usage: "node config [options]", synopsis: "Shows or changes the servers that the agent's node talks to",
+		usage: "node config [options]", synopsis: "Shows or changes the server list of the agent's node",
 		setup: func(fs *flag.FlagSet) run {
 			show := fs.Bool("servers", false, "Lists the servers.")
-			update := fs.Bool("update-servers", false, "Sets the servers: the arguments, HOST:PORT each.")
+			update := fs.Bool("update-servers", false, "Replaces the server list by the arguments, each HOST:PORT.")
 			return func(ctx context.Context, s *session, args []string) error {
 				switch {
 				case *show == *update:

@@ -173,10 +173,10 @@ func nodePoolDelete() spec {
 
 func nodePoolApply() spec {
 	return spec{
-		usage: "node pool apply [options] <input>", synopsis: "Creates or changes the node pools of a file", min: 1, max: 1, takes: takesFiles,
-		help: "The input is a file of node_pool blocks, see drover node pool init; - is\nstandard input.",
+		usage: "node pool apply [options] <input>", synopsis: "Creates or updates the node pools that a file describes", min: 1, max: 1, takes: takesFiles,
+		help: "The input is a file of node_pool blocks, or - for standard input. For an example\nsee: drover node pool init",
 		setup: func(fs *flag.FlagSet) run {
-			asJSON := fs.Bool("json", false, "The input is JSON: one node pool as the API takes it.")
+			asJSON := fs.Bool("json", false, "The input is JSON: one node pool in the form that the API accepts.")
 			return func(ctx context.Context, s *session, args []string) error {
 				src, err := readFile(args[0], s.In)
 				if err != nil {
@@ -186,7 +186,7 @@ func nodePoolApply() spec {
 				if *asJSON {
 					pools = []*model.NodePool{{}}
 					if err := json.Unmarshal(src, pools[0]); err != nil {
-						return fmt.Errorf("%s is no node pool in JSON: %w", args[0], err)
+						return fmt.Errorf("%s is not a node pool in JSON: %w", args[0], err)
 					}
 				} else if pools, err = jobspec.ParseNodePools(src, args[0]); err != nil {
 					return err
@@ -208,16 +208,16 @@ const examplePool = `node_pool "example" {
 
   description = "Example node pool"
 
-  # Metadata is for people and programs outside of the cluster.
+  # Metadata for people and programs outside the cluster; the scheduler ignores it.
   meta {
     environment = "prod"
     owner       = "sre"
   }
 
-  # How jobs in this pool are placed, if other than in the rest of the cluster.
+  # Scheduler settings of this pool; they override the cluster's.
   # scheduler_config {
   #
-  #   # "binpack" fills nodes one after the other, "spread" fills all evenly.
+  #   # "binpack" fills nodes one after another, "spread" fills them evenly.
   #   scheduler_algorithm = "spread"
   #
   #   # Whether tasks may use more memory than they reserve, up to memory_max.
@@ -240,9 +240,9 @@ func nodePoolInit() spec {
 // name.json what inJSON returns.
 func exampleOf(command, what, name, hcl string, inJSON func() (any, error)) spec {
 	return spec{
-		usage: command + " [options] [<filename>]", synopsis: "Writes an example of a " + what, max: 1, offline: true,
+		usage: command + " [options] [<filename>]", synopsis: "Writes an example specification of a " + what, max: 1, offline: true,
 		setup: func(fs *flag.FlagSet) run {
-			out := fs.String("out", "hcl", "Form of the example: hcl or json.")
+			out := fs.String("out", "hcl", "Format of the example: hcl or json.")
 			quiet := fs.Bool("quiet", false, "Prints nothing.")
 			return func(_ context.Context, s *session, args []string) error {
 				file, content := name+"."+*out, hcl
@@ -259,7 +259,7 @@ func exampleOf(command, what, name, hcl string, inJSON func() (any, error)) spec
 					}
 					content = string(b) + "\n"
 				default:
-					return fmt.Errorf("-out %q: write hcl or json", *out)
+					return fmt.Errorf("-out %q: use hcl or json", *out)
 				}
 				if len(args) == 1 {
 					file = args[0]
@@ -280,7 +280,7 @@ func exampleOf(command, what, name, hcl string, inJSON func() (any, error)) spec
 func writeNew(name, content string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists already; remove it or name another file", name)
+		return fmt.Errorf("%s already exists; remove it or name another file", name)
 	}
 	if err == nil {
 		_, err = f.WriteString(content)

@@ -12,16 +12,16 @@ import (
 
 func nodeTrust() spec {
 	return spec{
-		usage: "node trust [options]", synopsis: "Has a node believe servers that have lost data or are of another cluster", output: true,
-		help: `A node keeps its tasks when the servers that answer are of another cluster than its own (it does not register then), or
-  have lost what they had told it, as when an older copy of their data was put back. If the right data can be put back, do
-  that: the node believes its servers again by itself. If it cannot, this command has the node take these servers for its
-  own. Allocations that they do not know are STOPPED.
+		usage: "node trust [options]", synopsis: "Makes a node accept servers that have lost data or belong to another cluster", output: true,
+		help: `A node keeps its tasks running, and does not register, when the servers that answer belong to another cluster. It also
+  keeps them when its servers have lost data that the node has already seen, for example after an older backup was restored.
+  If the right data can be restored, restore it: the node then accepts its servers again without this command. If it cannot,
+  this command makes the node accept the servers as they are. Allocations that they do not know are STOPPED.
 
-  A node that refuses its servers cannot be reached over them: run the command on its machine, or with -address of its agent.`,
+  Servers cannot reach a node that refuses them: run the command on the node, or with -address of the node's agent.`,
 		setup: func(fs *flag.FlagSet) run {
-			node := fs.String("node-id", "", "The node; the agent's own by default.")
-			show := fs.Bool("status", false, "Shows what the node thinks of its servers and changes nothing.")
+			node := fs.String("node-id", "", "Node; the agent's own node by default.")
+			show := fs.Bool("status", false, "Shows whether the node accepts its servers, and changes nothing.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				id, err := s.nodeID(ctx, *node)
 				if err != nil {
@@ -33,7 +33,7 @@ func nodeTrust() spec {
 				}
 				c, err := s.client.TrustCluster(ctx, id)
 				return s.show(c, err, func() {
-					s.printf("The node believes the servers that answer next; within seconds it stops what they do not know.")
+					s.printf("The node will accept the next servers that answer; within seconds it stops allocations that they do not know.")
 				})
 			}
 		},
@@ -45,5 +45,5 @@ func (s *session) nodeCluster(c *client.NodeCluster) {
 	if cluster == "" {
 		cluster = "<none yet>"
 	}
-	s.pairs("Cluster", cluster, "Seen up to index", text(c.Index), "Servers", c.Standing)
+	s.pairs("Cluster", cluster, "Highest index seen", text(c.Index), "Servers", c.Standing)
 }

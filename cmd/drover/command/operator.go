@@ -22,13 +22,13 @@ import (
 func operatorAPI() spec {
 	return spec{
 		usage: "operator api [options] <path>", synopsis: "Sends a request to the HTTP API, as curl would", min: 1, max: 1,
-		help: "The path begins with /v1/; a whole URL is taken, too. Address, token, region and\nnamespace are those of the other commands. The body is -d, or standard input if\nthat is no terminal and the method is not GET. An answer of 400 and above is\nprinted and gives exit code 1.",
+		help: "The path begins with /v1/; a full URL works too. The address, token, region and namespace\nare set as for other commands. The request body is the value of -d, or standard input if\nstandard input is not a terminal and the method is not GET. If the status is 400 or above,\nthe answer is printed and the exit code is 1.",
 		setup: func(fs *flag.FlagSet) run {
 			method := fs.String("X", "", "Method; GET by default, PUT with a body.")
 			data := fs.String("d", "", "Body; @FILE reads it from a file.")
 			headers := lists(fs, "H", "Header 'NAME: VALUE'.")
-			filter := fs.String("filter", "", "Expression that the answer is filtered by.")
-			dry := fs.Bool("dryrun", false, "Prints the curl command that would do the same.")
+			filter := fs.String("filter", "", "Filter expression for the objects of the answer.")
+			dry := fs.Bool("dryrun", false, "Prints the equivalent curl command instead of sending the request.")
 			return func(ctx context.Context, s *session, args []string) error {
 				req, err := s.apiRequest(args[0], *filter, *headers)
 				if err != nil {
@@ -62,7 +62,7 @@ func (s *session) apiRequest(path, filter string, headers []string) (*client.Req
 	}
 	u, err := url.Parse(path)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no path of the API; write /v1/...: %w", path, err)
+		return nil, fmt.Errorf("%q is not a path of the API; use /v1/...: %w", path, err)
 	}
 	if u.Host != "" {
 		s.cfg.Address = u.Scheme + "://" + u.Host
@@ -77,7 +77,7 @@ func (s *session) apiRequest(path, filter string, headers []string) (*client.Req
 	for _, h := range headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
-			return nil, fmt.Errorf("-H %q: write 'NAME: VALUE'", h)
+			return nil, fmt.Errorf("-H %q: use 'NAME: VALUE'", h)
 		}
 		req.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
@@ -120,7 +120,7 @@ func (s *session) sendAPI(ctx context.Context, req *client.Request) error {
 		printHeaders(s.Err, "< ", answer.Header)
 	}
 	if _, err := io.Copy(s.Out, answer.Body); err != nil {
-		return fmt.Errorf("the answer broke off: %w", err)
+		return fmt.Errorf("the answer was cut off: %w", err)
 	}
 	if answer.Status >= 400 {
 		return &exitCode{exitError, fmt.Errorf("the agent answered with status %d", answer.Status)}
@@ -177,7 +177,7 @@ func operatorMetrics() spec {
 			return func(ctx context.Context, s *session, _ []string) error {
 				switch {
 				case *format != "json" && *format != "prometheus":
-					return fmt.Errorf("-format %q: write json or prometheus", *format)
+					return fmt.Errorf("-format %q: use json or prometheus", *format)
 				case s.json || s.template != "":
 					m, err := s.client.Metrics(ctx)
 					if err == nil {
@@ -197,7 +197,7 @@ func operatorMetrics() spec {
 				if *pretty && *format == "json" {
 					var m any
 					if err := json.NewDecoder(body).Decode(&m); err != nil {
-						return fmt.Errorf("the metrics cannot be read: %w", err)
+						return fmt.Errorf("cannot read the metrics: %w", err)
 					}
 					return s.printJSON(m)
 				}

@@ -53,26 +53,26 @@ type capture struct {
 
 func operatorDebug() spec {
 	return spec{
-		usage: "operator debug [options]", synopsis: "Collects what is needed to find a fault into an archive",
-		help: "The archive holds the cluster's state, and logs, metrics and profiles of agents over\nsome time. What could not be read is named in its index. It holds no variables;\nvalues of environments and headers, templates, payloads, what is called a secret, and what\nauthorizes in URLs are taken out. Arguments of commands and lines of logs may still tell\nsomething: look at it before you send it.",
+		usage: "operator debug [options]", synopsis: "Collects diagnostic data of the cluster into an archive",
+		help: "The archive holds the cluster's state, and logs, metrics and profiles of agents, collected\nover -duration. Its index names what could not be read. It contains no variables, and these\nare redacted: values of environment variables and headers, templates, payloads, fields whose\nname says secret, and credentials in URLs. Arguments of commands and log lines may still\ncontain secrets: review the archive before you share it.",
 		setup: func(fs *flag.FlagSet) run {
 			c := &capture{}
-			fs.DurationVar(&c.duration, "duration", 2*time.Minute, "How long to collect.")
-			fs.DurationVar(&c.interval, "interval", 30*time.Second, "How often the state is read.")
-			fs.DurationVar(&c.pprofDuration, "pprof-duration", time.Second, "How long profiles take.")
-			fs.DurationVar(&c.pprofInterval, "pprof-interval", 250*time.Millisecond, "Pause between profiles.")
-			fs.StringVar(&c.logLevel, "log-level", "TRACE", "Level of the logs that are collected.")
-			fs.BoolVar(&c.location, "log-include-location", true, "Logs carry file and line.")
-			fs.StringVar(&c.lookback, "log-lookback", "", "Reads the journal this far back, too, such as 24h.")
-			fs.BoolVar(&c.export, "log-file-export", false, "Reads the agents' log files, too.")
-			fs.IntVar(&c.maxNodes, "max-nodes", 10, "How many nodes at most; 0 is all.")
+			fs.DurationVar(&c.duration, "duration", 2*time.Minute, "How long to collect data.")
+			fs.DurationVar(&c.interval, "interval", 30*time.Second, "Interval between two captures of the state.")
+			fs.DurationVar(&c.pprofDuration, "pprof-duration", time.Second, "Duration of each CPU profile and trace.")
+			fs.DurationVar(&c.pprofInterval, "pprof-interval", 250*time.Millisecond, "Interval between two profiles.")
+			fs.StringVar(&c.logLevel, "log-level", "TRACE", "Log level of the collected logs.")
+			fs.BoolVar(&c.location, "log-include-location", true, "Includes the source file and line in logs.")
+			fs.StringVar(&c.lookback, "log-lookback", "", "Also collects the systemd journal this far back, such as 24h.")
+			fs.BoolVar(&c.export, "log-file-export", false, "Also collects the agents' log files.")
+			fs.IntVar(&c.maxNodes, "max-nodes", 10, "Maximum number of nodes; 0 means all.")
 			fs.StringVar(&c.nodes, "node-id", "all", "Nodes, separated by commas, or all.")
 			fs.StringVar(&c.class, "node-class", "", "Only nodes of this class.")
 			fs.StringVar(&c.servers, "server-id", "all", "Servers, separated by commas, all or leader.")
-			fs.BoolVar(&c.stale, "stale", false, "Any server answers, with or without a leader.")
-			c.topics = lists(fs, "event-topic", "Topics of events that are collected, such as *:* or Node:*; none: no events. Allocation, Deployment, Evaluation, Job and Node by default.")
-			fs.Uint64Var(&c.index, "event-index", 0, "Where events begin.")
-			fs.StringVar(&c.output, "output", "", "Folder that is written instead of an archive in the present one.")
+			fs.BoolVar(&c.stale, "stale", false, "Lets any server answer, even without a leader; the answer may be stale.")
+			c.topics = lists(fs, "event-topic", "Event topics to collect, such as *:* or Node:*, or none. Allocation, Deployment, Evaluation, Job and Node by default.")
+			fs.Uint64Var(&c.index, "event-index", 0, "Index from which events are collected.")
+			fs.StringVar(&c.output, "output", "", "Directory to write, instead of an archive in the current directory.")
 			refuse(fs, false, "there is no Consul integration", "consul-ca-cert", "consul-ca-path", "consul-client-cert", "consul-client-key", "consul-http-addr", "consul-token", "consul-token-file")
 			refuse(fs, false, "there is no Vault integration", "vault-address", "vault-ca-cert", "vault-ca-path", "vault-client-cert", "vault-client-key", "vault-token")
 			return func(ctx context.Context, s *session, _ []string) error {
@@ -113,9 +113,9 @@ func (c *capture) run(ctx context.Context) error {
 // complain fails if nothing at all could be read.
 func (c *capture) complain() error {
 	if len(c.problems) > 0 {
-		c.printf("%d things could not be read; index.json in it names them", len(c.problems))
+		c.printf("%d items could not be collected; index.json in the capture names them", len(c.problems))
 		if slices.ContainsFunc(c.problems, func(p string) bool { return strings.Contains(p, ".prof: ") }) {
-			c.printf("Agents give profiles only with enable_debug in their configuration")
+			c.printf("Agents serve profiles only if enable_debug is set in their configuration")
 		}
 	}
 	if c.files <= 1 {
@@ -152,7 +152,7 @@ func (c *capture) choose(ctx context.Context) error {
 		}
 	}
 	if len(c.nodeIDs) == 0 && c.nodes != "all" {
-		return fmt.Errorf("no node has an id of %q; see: drover node status", c.nodes)
+		return fmt.Errorf("no node has the id %q; see: drover node status", c.nodes)
 	}
 	members, err := c.client.Members(ctx)
 	if err != nil {

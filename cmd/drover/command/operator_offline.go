@@ -48,7 +48,7 @@ func withLog(dir string, do func(*consensus.Log) error) error {
 
 func raftInfo() spec {
 	return spec{
-		usage: "operator raft info <path to data dir>", synopsis: "Shows what the log of a stopped server holds", min: 1, max: 1, offline: true, takes: takesFiles,
+		usage: "operator raft info <path to data dir>", synopsis: "Shows a summary of a stopped server's raft log", min: 1, max: 1, offline: true, takes: takesFiles,
 		setup: func(*flag.FlagSet) run {
 			return func(_ context.Context, s *session, args []string) error {
 				return withLog(args[0], func(l *consensus.Log) error {
@@ -70,7 +70,7 @@ func raftInfo() spec {
 
 func raftLogs() spec {
 	return spec{
-		usage: "operator raft logs <path to data dir>", synopsis: "Prints the entries of the log of a stopped server as JSON, one a line", min: 1, max: 1, offline: true, takes: takesFiles,
+		usage: "operator raft logs <path to data dir>", synopsis: "Prints the entries of a stopped server's raft log as JSON, one per line", min: 1, max: 1, offline: true, takes: takesFiles,
 		setup: func(fs *flag.FlagSet) run {
 			pretty := fs.Bool("pretty", false, "Indents the JSON.")
 			return func(_ context.Context, s *session, args []string) error {
@@ -148,9 +148,9 @@ func dropSecrets(v any) {
 
 func raftState() spec {
 	return spec{
-		usage: "operator raft state <path to data dir>", synopsis: "Prints the state that the log of a stopped server leads to, as JSON", min: 1, max: 1, offline: true, takes: takesFiles,
+		usage: "operator raft state <path to data dir>", synopsis: "Prints the state of a stopped server, from its snapshot and raft log, as JSON", min: 1, max: 1, offline: true, takes: takesFiles,
 		setup: func(fs *flag.FlagSet) run {
-			last := fs.Uint64("last-index", 0, "The state after this index; the newest by default.")
+			last := fs.Uint64("last-index", 0, "Shows the state after this log index; the newest by default.")
 			return func(_ context.Context, s *session, args []string) error {
 				return withLog(args[0], func(l *consensus.Log) error {
 					store := state.New()
@@ -166,7 +166,7 @@ func raftState() spec {
 
 func snapshotInspect() spec {
 	return spec{
-		usage: "operator snapshot inspect [options] <file>", synopsis: "Checks the file of a snapshot and says what it is", min: 1, max: 1, offline: true, output: true, takes: takesFiles,
+		usage: "operator snapshot inspect [options] <file>", synopsis: "Verifies a snapshot file and shows its metadata", min: 1, max: 1, offline: true, output: true, takes: takesFiles,
 		setup: func(*flag.FlagSet) run {
 			return func(_ context.Context, s *session, args []string) error {
 				info, err := extract(args[0], io.Discard)
@@ -189,9 +189,9 @@ func extract(path string, w io.Writer) (consensus.SnapshotInfo, error) {
 
 func snapshotState() spec {
 	return spec{
-		usage: "operator snapshot state [options] <file>", synopsis: "Prints the state that a snapshot holds, as JSON", min: 1, max: 1, offline: true, takes: takesFiles,
+		usage: "operator snapshot state [options] <file>", synopsis: "Prints the state in a snapshot as JSON", min: 1, max: 1, offline: true, takes: takesFiles,
 		setup: func(fs *flag.FlagSet) run {
-			filter := fs.String("filter", "", "Shows only the objects that an expression matches.")
+			filter := fs.String("filter", "", "Shows only objects that match an expression.")
 			return func(_ context.Context, s *session, args []string) error {
 				tmp, err := os.CreateTemp("", "drover-snapshot-*")
 				if err != nil {
@@ -221,7 +221,7 @@ func (s *session) printState(v *state.View, filter string) error {
 	if filter != "" {
 		expr, err := bexpr.CreateEvaluator(filter)
 		if err != nil {
-			return fmt.Errorf("-filter has an error: %w", err)
+			return fmt.Errorf("the expression of -filter is not valid: %w", err)
 		}
 		keep = func(row any) bool {
 			ok, err := expr.Evaluate(row)
@@ -249,12 +249,12 @@ func rowsOf[T any](rows iter.Seq[T], keep func(any) bool) []T {
 
 func operatorClientState() spec {
 	return spec{
-		usage: "operator client-state <path to data dir>", synopsis: "Prints what a stopped agent's node keeps of its allocations, as JSON", min: 1, max: 1, offline: true, takes: takesFiles,
+		usage: "operator client-state <path to data dir>", synopsis: "Prints the allocation state that a stopped agent's node has stored, as JSON", min: 1, max: 1, offline: true, takes: takesFiles,
 		setup: func(*flag.FlagSet) run {
 			return func(_ context.Context, s *session, args []string) error {
 				dir := below(args[0], "client", "state")
 				if _, err := os.Stat(filepath.Join(dir, "MANIFEST")); errors.Is(err, fs.ErrNotExist) {
-					return fmt.Errorf("%s holds no state of a node; name the data_dir or the state_dir of an agent", dir)
+					return fmt.Errorf("%s holds no node state; give the data_dir or the state_dir of an agent", dir)
 				}
 				store, err := local.Open(dir, hclog.NewNullLogger())
 				if err != nil {

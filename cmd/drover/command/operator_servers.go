@@ -18,9 +18,9 @@ import (
 
 func raftListPeers() spec {
 	return spec{
-		usage: "operator raft list-peers [options]", synopsis: "Lists the servers that take part in consensus",
+		usage: "operator raft list-peers [options]", synopsis: "Lists the servers in the raft configuration",
 		setup: func(fs *flag.FlagSet) run {
-			stale := fs.Bool("stale", false, "Any server answers, with or without a leader.")
+			stale := fs.Bool("stale", false, "Lets any server answer, even without a leader; the answer may be stale.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				cfg, err := s.client.RaftConfiguration(ctx, &client.Query{Stale: *stale})
 				if err != nil {
@@ -44,9 +44,9 @@ func raftListPeers() spec {
 
 func raftRemovePeer() spec {
 	return spec{
-		usage: "operator raft remove-peer [options]", synopsis: "Takes a server that will not come back out of consensus",
+		usage: "operator raft remove-peer [options]", synopsis: "Removes a server that will not return from the raft configuration",
 		setup: func(fs *flag.FlagSet) run {
-			id := fs.String("peer-id", "", "Id of the server, as list-peers shows it.")
+			id := fs.String("peer-id", "", "ID of the server, as shown by list-peers.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				if *id == "" {
 					return errors.New("give the server with -peer-id; see: drover operator raft list-peers")
@@ -63,10 +63,10 @@ func raftRemovePeer() spec {
 
 func raftTransferLeadership() spec {
 	return spec{
-		usage: "operator raft transfer-leadership [options]", synopsis: "Makes another server the leader",
+		usage: "operator raft transfer-leadership [options]", synopsis: "Transfers leadership to another server",
 		setup: func(fs *flag.FlagSet) run {
-			id := fs.String("peer-id", "", "Id of the server, as list-peers shows it.")
-			address := fs.String("peer-address", "", "Address of the server, as list-peers shows it.")
+			id := fs.String("peer-id", "", "ID of the server, as shown by list-peers.")
+			address := fs.String("peer-address", "", "Address of the server, as shown by list-peers.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				if (*id == "") == (*address == "") {
 					return errors.New("give either -peer-id or -peer-address; see: drover operator raft list-peers")
@@ -104,7 +104,7 @@ func autopilotHealth() spec {
 
 func autopilotGet() spec {
 	return spec{
-		usage: "operator autopilot get-config [options]", synopsis: "Shows how servers are cared for", output: true,
+		usage: "operator autopilot get-config [options]", synopsis: "Shows the autopilot configuration", output: true,
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error {
 				c, err := s.client.AutopilotConfig(ctx)
@@ -120,15 +120,15 @@ func autopilotGet() spec {
 
 func autopilotSet() spec {
 	return spec{
-		usage: "operator autopilot set-config [options]", synopsis: "Changes how servers are cared for; what no flag names stays",
+		usage: "operator autopilot set-config [options]", synopsis: "Changes the autopilot configuration; settings without a flag stay as they are",
 		setup: func(fs *flag.FlagSet) run {
-			cleanup := fs.Bool("cleanup-dead-servers", false, "Takes dead servers out when new ones come.")
-			contact := fs.Duration("last-contact-threshold", 0, "How long a healthy server may be without the leader.")
-			trailing := fs.Uint64("max-trailing-logs", 0, "How many entries a healthy server may be behind.")
-			quorum := fs.Uint("min-quorum", 0, "How many servers there are at least before dead ones are taken out.")
-			stable := fs.Duration("server-stabilization-time", 0, "How long a server must be healthy before it may vote.")
-			noMigration := fs.Bool("disable-upgrade-migration", false, "Servers of a new version wait for no others.")
-			refuse(fs, false, "there are no redundancy zones and no upgrades by tags", "redundancy-zone-tag", "upgrade-version-tag")
+			cleanup := fs.Bool("cleanup-dead-servers", false, "Removes dead servers when new ones join.")
+			contact := fs.Duration("last-contact-threshold", 0, "Longest time that a healthy server may go without contact to the leader.")
+			trailing := fs.Uint64("max-trailing-logs", 0, "Number of log entries that a healthy server may be behind the leader.")
+			quorum := fs.Uint("min-quorum", 0, "Smallest number of servers that the removal of dead servers leaves.")
+			stable := fs.Duration("server-stabilization-time", 0, "Time that a new server must be healthy before it becomes a voter.")
+			noMigration := fs.Bool("disable-upgrade-migration", false, "Promotes servers of a new version at once, without waiting for others of that version.")
+			refuse(fs, false, "redundancy zones and version tags are not implemented", "redundancy-zone-tag", "upgrade-version-tag")
 			return func(ctx context.Context, s *session, _ []string) error {
 				c, err := s.client.AutopilotConfig(ctx)
 				if err != nil {
@@ -155,7 +155,7 @@ func autopilotSet() spec {
 					}
 				})
 				if changes == 0 {
-					return errors.New("no option says what to change; see: drover operator autopilot set-config -h")
+					return errors.New("no settings to change were given; see: drover operator autopilot set-config -h")
 				}
 				if err := s.client.SetAutopilotConfig(ctx, c); err != nil {
 					return err
@@ -188,28 +188,28 @@ func schedulerGet() spec {
 
 func schedulerSet() spec {
 	return spec{
-		usage: "operator scheduler set-config [options]", synopsis: "Changes the configuration of the scheduler; what no flag names stays",
+		usage: "operator scheduler set-config [options]", synopsis: "Changes the configuration of the scheduler; settings without a flag stay as they are",
 		setup: func(fs *flag.FlagSet) run {
-			check := fs.String("check-index", "", "Changes it only if it is at this index.")
+			check := fs.String("check-index", "", "Changes the configuration only if its modify index is this.")
 			var want model.SchedulerConfiguration
 			set := map[string]func(*model.SchedulerConfiguration){}
 			flagOf := func(name, usage string, field func(*model.SchedulerConfiguration) *bool) {
 				fs.BoolVar(field(&want), name, false, usage)
 				set[name] = func(c *model.SchedulerConfiguration) { *field(c) = *field(&want) }
 			}
-			fs.StringVar(&want.SchedulerAlgorithm, "scheduler-algorithm", "", "binpack fills nodes one after the other, spread fills all evenly.")
+			fs.StringVar(&want.SchedulerAlgorithm, "scheduler-algorithm", "", "Placement algorithm: binpack fills nodes one after another, spread fills them evenly.")
 			set["scheduler-algorithm"] = func(c *model.SchedulerConfiguration) { c.SchedulerAlgorithm = want.SchedulerAlgorithm }
-			fs.IntVar(&want.NodeLimitForFeasibilityChecks, "node-limit-for-feasibility-checks", 0, "Not acted on, with a warning: every feasible node is looked at.")
+			fs.IntVar(&want.NodeLimitForFeasibilityChecks, "node-limit-for-feasibility-checks", 0, "Has no effect, and warns so: the scheduler considers every feasible node.")
 			set["node-limit-for-feasibility-checks"] = func(c *model.SchedulerConfiguration) {
 				c.NodeLimitForFeasibilityChecks = want.NodeLimitForFeasibilityChecks
 			}
-			flagOf("memory-oversubscription", "Tasks may use more memory than they reserve, up to memory_max.", func(c *model.SchedulerConfiguration) *bool { return &c.MemoryOversubscriptionEnabled })
-			flagOf("reject-job-registration", "Only management tokens may register jobs.", func(c *model.SchedulerConfiguration) *bool { return &c.RejectJobRegistration })
-			flagOf("pause-eval-broker", "Evaluations wait and nothing is placed.", func(c *model.SchedulerConfiguration) *bool { return &c.PauseEvalBroker })
-			flagOf("preempt-system-scheduler", "System jobs may evict lower priorities.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled })
-			flagOf("preempt-service-scheduler", "Service jobs may evict lower priorities.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled })
-			flagOf("preempt-batch-scheduler", "Batch jobs may evict lower priorities.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled })
-			flagOf("preempt-sysbatch-scheduler", "Sysbatch jobs may evict lower priorities.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled })
+			flagOf("memory-oversubscription", "Lets tasks use more memory than they reserve, up to memory_max.", func(c *model.SchedulerConfiguration) *bool { return &c.MemoryOversubscriptionEnabled })
+			flagOf("reject-job-registration", "Lets only management tokens register jobs.", func(c *model.SchedulerConfiguration) *bool { return &c.RejectJobRegistration })
+			flagOf("pause-eval-broker", "Pauses the evaluation broker: evaluations wait and nothing is placed.", func(c *model.SchedulerConfiguration) *bool { return &c.PauseEvalBroker })
+			flagOf("preempt-system-scheduler", "Lets system jobs preempt allocations of lower priority.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled })
+			flagOf("preempt-service-scheduler", "Lets service jobs preempt allocations of lower priority.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled })
+			flagOf("preempt-batch-scheduler", "Lets batch jobs preempt allocations of lower priority.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled })
+			flagOf("preempt-sysbatch-scheduler", "Lets sysbatch jobs preempt allocations of lower priority.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled })
 			return func(ctx context.Context, s *session, _ []string) error {
 				c, err := s.client.SchedulerConfig(ctx)
 				if err != nil {
@@ -223,7 +223,7 @@ func schedulerSet() spec {
 					}
 				})
 				if changes == 0 {
-					return errors.New("no option says what to change; see: drover operator scheduler set-config -h")
+					return errors.New("no settings to change were given; see: drover operator scheduler set-config -h")
 				}
 				cas := &c.ModifyIndex // nobody else's change is undone
 				if *check != "" {
@@ -238,7 +238,7 @@ func schedulerSet() spec {
 					return err
 				}
 				if !updated {
-					return fmt.Errorf("the configuration is not at index %d any more; read it again with: drover operator scheduler get-config", *cas)
+					return fmt.Errorf("the configuration has changed since index %d; read it again with: drover operator scheduler get-config", *cas)
 				}
 				s.printf("Scheduler configuration updated!")
 				return nil
@@ -249,12 +249,12 @@ func schedulerSet() spec {
 
 func gossipGenerate() spec {
 	return spec{
-		usage: "operator gossip keyring generate", synopsis: "Makes a key for the gossip of servers", offline: true,
+		usage: "operator gossip keyring generate", synopsis: "Generates a key for gossip encryption", offline: true,
 		setup: func(*flag.FlagSet) run {
 			return func(_ context.Context, s *session, _ []string) error {
 				key := make([]byte, 32)
 				if _, err := rand.Read(key); err != nil {
-					return fmt.Errorf("this machine gives no randomness: %w", err)
+					return fmt.Errorf("cannot read random bytes from the operating system: %w", err)
 				}
 				s.printf("%s", base64.StdEncoding.EncodeToString(key))
 				return nil
@@ -277,7 +277,7 @@ func (s *session) keyTable(keys []*client.RootKey) {
 
 func keyringList() spec {
 	return spec{
-		usage: "operator root keyring list [options]", synopsis: "Lists the keys of the servers",
+		usage: "operator root keyring list [options]", synopsis: "Lists the root keys",
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error {
 				keys, err := s.client.RootKeys(ctx)
@@ -293,11 +293,11 @@ func keyringList() spec {
 
 func keyringRotate() spec {
 	return spec{
-		usage: "operator root keyring rotate [options]", synopsis: "Makes a new key for variables and identities",
+		usage: "operator root keyring rotate [options]", synopsis: "Creates a new root key, which encrypts variables and signs identities",
 		setup: func(fs *flag.FlagSet) run {
-			full := fs.Bool("full", false, "Encrypts all variables with the new key, in the background.")
-			now := fs.Bool("now", false, "The key is used at once. The default.")
-			prepublish := fs.Duration("prepublish", 0, "The key is published now, and used after this time. Verifiers may keep what was published before for an hour.")
+			full := fs.Bool("full", false, "Re-encrypts all variables with the new key, in the background.")
+			now := fs.Bool("now", false, "Activates the key at once. This is the default.")
+			prepublish := fs.Duration("prepublish", 0, "Publishes the key now and activates it after this time. Verifiers may cache the published keys for an hour.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				if *now && *prepublish > 0 {
 					return errors.New("give either -now or -prepublish")
@@ -319,9 +319,9 @@ func keyringRotate() spec {
 
 func keyringRemove() spec {
 	return spec{
-		usage: "operator root keyring remove [options] <key ID>", synopsis: "Forgets a key that nothing is encrypted with any more", min: 1, max: 1,
+		usage: "operator root keyring remove [options] <key ID>", synopsis: "Removes a root key that encrypts nothing any more", min: 1, max: 1,
 		setup: func(fs *flag.FlagSet) run {
-			refuse(fs, true, "variables that a removed key encrypted could never be read again; rotate with -full and remove the key then", "force")
+			refuse(fs, true, "variables encrypted with a removed key can never be read again; rotate with -full first, then remove the key", "force")
 			return func(ctx context.Context, s *session, args []string) error {
 				if err := s.client.RemoveRootKey(ctx, args[0]); err != nil {
 					return err

@@ -18,11 +18,11 @@ import (
 
 func snapshotSave() spec {
 	return spec{
-		usage: "operator snapshot save [options] [<file>]", synopsis: "Saves the state of the servers into a file", max: 1,
-		help: "The file is drover-STATE-TIME.snap if none is named. It is complete or not there.",
+		usage: "operator snapshot save [options] [<file>]", synopsis: "Saves a snapshot of the servers' state to a file", max: 1,
+		help: "The file is drover-STATE-TIME.snap by default. It is written completely or not at all.",
 		setup: func(fs *flag.FlagSet) run {
-			stale := fs.Bool("stale", false, "Any server answers, with or without a leader.")
-			_ = fs.Bool("redact", false, "Leaves keys out: they are only ever in a snapshot encrypted, so this is always so.")
+			stale := fs.Bool("stale", false, "Lets any server answer, even without a leader; the snapshot may be stale.")
+			_ = fs.Bool("redact", false, "Has no effect: the keys in a snapshot are always encrypted.")
 			return func(ctx context.Context, s *session, args []string) error {
 				name := "drover-state-" + time.Now().UTC().Format("20060102-150405") + ".snap"
 				if len(args) == 1 {
@@ -46,7 +46,7 @@ func snapshotSave() spec {
 // writeWhole writes a new file that appears under its name only when it is complete.
 func writeWhole(name string, r io.Reader) error {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s exists already; remove it or name another file", name)
+		return fmt.Errorf("%s already exists; remove it or name another file", name)
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.part")
 	if err != nil {
@@ -65,10 +65,10 @@ func writeWhole(name string, r io.Reader) error {
 
 func snapshotRestore() spec {
 	return spec{
-		usage: "operator snapshot restore [options] <file>", synopsis: "Replaces the state of the servers by that of a file", min: 1, max: 1, takes: takesFiles,
-		help: "All that happened since the snapshot is lost. It is for new servers after a\ndisaster, not for going back in time on servers in use.",
+		usage: "operator snapshot restore [options] <file>", synopsis: "Replaces the servers' state with a snapshot", min: 1, max: 1, takes: takesFiles,
+		help: "All changes since the snapshot are lost. This command is for new servers after a disaster,\nnot for returning servers in use to an earlier state.",
 		setup: func(fs *flag.FlagSet) run {
-			yes := yesFlag(fs, "the question whether to replace the state")
+			yes := yesFlag(fs, "the prompt before the state is replaced")
 			return func(ctx context.Context, s *session, args []string) error {
 				f, err := os.Open(args[0])
 				if err != nil {

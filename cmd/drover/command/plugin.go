@@ -26,12 +26,12 @@ const takesPluginFile = "agent-plugin and file"
 
 // onNode is the flag of commands about the plugins of one node.
 func onNode(fs *flag.FlagSet) *string {
-	return fs.String("node", "", "The node; the agent's own by default.")
+	return fs.String("node", "", "Node; the agent's own node by default.")
 }
 
 func pluginList() spec {
 	return spec{
-		usage: "plugin list [options]", synopsis: "Lists the plugins that a node runs", output: true,
+		usage: "plugin list [options]", synopsis: "Lists the plugins of a node", output: true,
 		setup: func(fs *flag.FlagSet) run {
 			node := onNode(fs)
 			return func(ctx context.Context, s *session, _ []string) error { return s.listPlugins(ctx, *node) }
@@ -41,22 +41,22 @@ func pluginList() spec {
 
 func pluginStatus() spec {
 	return spec{
-		usage: "plugin status [options] [<plugin>]", synopsis: "Shows a plugin that a node runs, or lists all; with -type csi those of storage", max: 1, output: true, takes: takesPlugins,
-		help: "Without -type it is about the processes of one node's agent: drivers, devices and the like.\nWith -type csi it is about the storage plugins that jobs of the cluster provide.",
+		usage: "plugin status [options] [<plugin>]", synopsis: "Shows one plugin of a node, or lists all; with -type csi, storage plugins of the cluster", max: 1, output: true, takes: takesPlugins,
+		help: "Without -type the command shows the plugin processes of one node's agent: drivers, devices,\ncollectors. With -type csi it shows the storage plugins that jobs of the cluster provide.",
 		setup: func(fs *flag.FlagSet) run {
 			node := onNode(fs)
-			kind := fs.String("type", "", "The type of plugin: csi.")
-			short := fs.Bool("short", false, "With -type csi: without allocations.")
+			kind := fs.String("type", "", "Type of plugin: csi.")
+			short := fs.Bool("short", false, "With -type csi: leaves out allocations.")
 			return func(ctx context.Context, s *session, args []string) error {
 				switch {
 				case *kind == "csi" && *node != "":
-					return errors.New("-node is for plugins that a node runs; those of -type csi are the cluster's: leave one of the two out")
+					return errors.New("-node cannot be combined with -type csi: CSI plugins belong to the cluster, not to a node")
 				case *kind == "csi":
 					return s.storagePlugins(ctx, args, *short)
 				case *short:
-					return errors.New("-short is for -type csi; leave it out, or give -type csi")
+					return errors.New("-short needs -type csi")
 				case *kind != "":
-					return fmt.Errorf("-type %q is unknown; the one type is csi", *kind)
+					return fmt.Errorf("-type %q is unknown; the only type is csi", *kind)
 				case len(args) == 0:
 					return s.listPlugins(ctx, *node)
 				}
@@ -124,7 +124,7 @@ func (s *session) describePlugin(p *model.AgentPlugin) {
 		}
 	}
 	if len(p.Bad) > 0 {
-		s.title("\nVersions that did not work")
+		s.title("\nVersions that failed")
 		for _, b := range p.Bad {
 			s.printf("%s: %s", b.Digest, b.Why)
 		}
@@ -185,11 +185,11 @@ func pluginAction(action, synopsis, help, said string) func() spec {
 
 func pluginRemove() spec {
 	return spec{
-		usage: "plugin remove [options] <plugin>", synopsis: "Ends a plugin of a node and deletes its file", min: 1, max: 1, takes: takesPlugins,
-		help: "A plugin whose drivers have tasks is not removed without -force. With it the tasks run on unattended,\nuntil a plugin with their driver is installed again.",
+		usage: "plugin remove [options] <plugin>", synopsis: "Stops a plugin of a node and deletes its file", min: 1, max: 1, takes: takesPlugins,
+		help: "A plugin whose drivers have tasks is removed only with -force. The tasks then keep running without supervision\nuntil a plugin with their driver is installed again.",
 		setup: func(fs *flag.FlagSet) run {
 			node := onNode(fs)
-			force := fs.Bool("force", false, "Removes it though tasks need it.")
+			force := fs.Bool("force", false, "Removes the plugin even if its drivers have tasks.")
 			return func(ctx context.Context, s *session, args []string) error {
 				id, err := s.nodeID(ctx, *node)
 				if err != nil {

@@ -21,23 +21,23 @@ const exitChecksFailed = 2
 
 func pluginCheck() spec {
 	return spec{
-		usage: "plugin check [options] <executable>", synopsis: "Puts a built plugin through the rules of its contracts", min: 1, max: 1, offline: true, takes: takesFiles, output: true,
-		help: "Launches the plugin, one of Drover's or one built for Nomad, as an agent does, and checks its handshake,\n" +
+		usage: "plugin check [options] <executable>", synopsis: "Checks a built plugin against the rules of its contracts", min: 1, max: 1, offline: true, takes: takesFiles, output: true,
+		help: "Launches the plugin (built for Drover or for Nomad) as an agent does, and checks its handshake,\n" +
 			"its schemas and every rule of the contracts that it serves, each in a fresh process. Drivers start real\n" +
 			"tasks on this machine: run it where the plugin's daemon or hardware is.\n\n" +
-			"A task config file holds what stands in a task's config block, with ${script} where a /bin/sh script goes:\n" +
+			"The file of -task-config holds the contents of a task's config block, with ${script} in place of a /bin/sh script:\n" +
 			"  command = \"/bin/sh\"\n  args    = [\"-c\", \"${script}\"]\n" +
-			"Without ${script} it is a task that runs until it is stopped, and rules that need more are skipped. Without\n" +
-			"a file the config is taken from the schema where it says enough.\n\n" +
-			"Exit codes: 0 no check failed (some may be skipped), 1 it could not be checked, 2 a check failed.",
+			"Without ${script} the config must be of a task that runs until it is stopped; rules that need a script are skipped. Without\n" +
+			"a file the config is derived from the plugin's schema if possible.\n\n" +
+			"Exit codes: 0 if no check failed (some may be skipped), 1 if the plugin could not be checked, 2 if a check failed.",
 		setup: func(fs *flag.FlagSet) run {
 			var opts plugincheck.Options
-			config := fs.String("config", "", "File with what stands in the config block of the agent's plugin block.")
-			task := fs.String("task-config", "", "File with the config block of a task; ${script} stands for a shell script.")
-			fs.StringVar(&opts.Name, "name", "", "Checks only this driver, device plugin or collector of the executable.")
-			fs.DurationVar(&opts.Timeout, "timeout", 30*time.Second, "Time that each check may take.")
-			skip := lists(fs, "skip", "Name of a check to leave out.")
-			env := lists(fs, "env", "NAME=VALUE to put into the plugin's environment.")
+			config := fs.String("config", "", "File with the contents of the config block in the agent's plugin block.")
+			task := fs.String("task-config", "", "File with the contents of a task's config block; ${script} stands for a shell script.")
+			fs.StringVar(&opts.Name, "name", "", "Checks only this driver, device plugin or collector of the plugin.")
+			fs.DurationVar(&opts.Timeout, "timeout", 30*time.Second, "Time limit of each check.")
+			skip := lists(fs, "skip", "Name of a check to skip.")
+			env := lists(fs, "env", "Environment variable NAME=VALUE for the plugin.")
 			return func(ctx context.Context, s *session, args []string) error {
 				opts.Path, opts.Skip, opts.Env, opts.LogCollector = args[0], *skip, *env, s.LogCollector
 				if err := pluginConfigs(&opts, *config, *task); err != nil {

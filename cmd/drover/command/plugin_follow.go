@@ -84,7 +84,7 @@ func (s *session) workOn(ctx context.Context, node, name string) *model.PluginWo
 // stepText says a step in words.
 func stepText(w *model.PluginWork) string {
 	if w == nil {
-		return "waiting for its turn"
+		return "waiting for another change of the node's plugins"
 	}
 	if words := map[string]string{
 		stepFetching: "fetching the file", stepVerifying: "verifying the digest", "starting": "starting the new version beside the one that runs",
@@ -92,7 +92,7 @@ func stepText(w *model.PluginWork) string {
 	}[w.Step]; words != "" {
 		return words
 	}
-	return "waiting for its turn"
+	return "waiting for another change of the node's plugins"
 }
 
 // workText says what is being done to a plugin, or was done last.
@@ -131,12 +131,12 @@ func (s *session) tellInterrupted(ctx context.Context, node, name string, before
 	case w == nil, before != nil && w.Began.Equal(before.Began):
 		fmt.Fprintf(s.Err, "Plugin %q: nothing was changed\n", name)
 	case w.Ended == nil:
-		fmt.Fprintf(s.Err, "Plugin %q: the node goes on (%s); drover plugin status %s shows the outcome\n", name, stepText(w), name)
+		fmt.Fprintf(s.Err, "Plugin %q: the node continues without this command (%s); for the outcome see: drover plugin status %s\n", name, stepText(w), name)
 	case w.Error != "" && (w.Step == stepFetching || w.Step == stepVerifying):
 		fmt.Fprintf(s.Err, "Plugin %q: nothing was changed\n", name)
 	case w.Error != "":
 		fmt.Fprintf(s.Err, "Plugin %q: nothing was changed (%s)\n", name, w.Error)
 	default:
-		fmt.Fprintf(s.Err, "Plugin %q: the change was complete already\n", name)
+		fmt.Fprintf(s.Err, "Plugin %q: the change had already completed\n", name)
 	}
 }

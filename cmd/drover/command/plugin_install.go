@@ -31,23 +31,23 @@ type pluginSource struct {
 func pluginSourceFlags(fs *flag.FlagSet) *pluginSource {
 	return &pluginSource{
 		node:    onNode(fs),
-		version: fs.String("version", "", "The version that the plugin must say it is."),
-		digest:  fs.String("digest", "", "The digest that the file must have, as sha256:HEX. Needed for a URL with plain http."),
-		config:  fs.String("config", "", "File with what stands in the config block of the agent's plugin block; it takes that one's place."),
-		onNode:  fs.Bool("on-node", false, "The file is an absolute path on the node, not here."),
-		detach:  fs.Bool("detach", false, "Returns once the node needs nothing more from here; plugin status shows the outcome."),
+		version: fs.String("version", "", "Version that the plugin must report; otherwise it is not installed."),
+		digest:  fs.String("digest", "", "Digest that the file must have, as sha256:HEX. Required for a plain http URL."),
+		config:  fs.String("config", "", "File with the plugin's configuration; it replaces the config block of the agent's plugin block."),
+		onNode:  fs.Bool("on-node", false, "The file is an absolute path on the node, not on this machine."),
+		detach:  fs.Bool("detach", false, "Returns once the node has the file and continues alone; plugin status shows the outcome."),
 	}
 }
 
 func pluginInstall() spec {
 	return spec{
-		usage: "plugin install [options] <file or URL>", synopsis: "Installs a plugin on a node, or another version of it", min: 1, max: 1, output: true, takes: takesFiles,
-		help: "A file of this machine is sent to the node; a URL is fetched by it. The new version is started beside the one that runs,\n" +
-			"recovers its tasks and takes over; if anything fails the old one stays as it is. The node must allow it:\nplugin_install = true in the client block of its configuration.\n\n" +
-			"Shows how far it has come. Ctrl-C while the file is on its way changes nothing; later the node goes on, as with -detach.",
+		usage: "plugin install [options] <file or URL>", synopsis: "Installs a plugin, or another version of it, on a node", min: 1, max: 1, output: true, takes: takesFiles,
+		help: "A file of this machine is sent to the node; a URL is fetched by the node. The new version starts beside the running one,\n" +
+			"recovers its tasks and takes over; if anything fails the old one keeps running. The node must allow this:\nplugin_install = true in the client block of its configuration.\n\n" +
+			"The command shows the progress. Ctrl-C during the upload cancels the change; after that the node continues, as with -detach.",
 		setup: func(fs *flag.FlagSet) run {
 			src := pluginSourceFlags(fs)
-			src.name = fs.String("name", "", "The plugin's name; that of the file by default.")
+			src.name = fs.String("name", "", "Name of the plugin; the name of the file by default.")
 			return func(ctx context.Context, s *session, args []string) error {
 				name := *src.name
 				if name == "" {
@@ -61,8 +61,8 @@ func pluginInstall() spec {
 
 func pluginUpgrade() spec {
 	return spec{
-		usage: "plugin upgrade [options] <plugin> <file or URL>", synopsis: "Switches a plugin of a node to another version; no task is restarted", min: 2, max: 2, output: true, takes: takesPluginFile,
-		help: "As plugin install, of a plugin that the node has.",
+		usage: "plugin upgrade [options] <plugin> <file or URL>", synopsis: "Replaces a plugin of a node with another version, without restarting tasks", min: 2, max: 2, output: true, takes: takesPluginFile,
+		help: "Works like plugin install, for a plugin that the node already has.",
 		setup: func(fs *flag.FlagSet) run {
 			src := pluginSourceFlags(fs)
 			return func(ctx context.Context, s *session, args []string) error {
@@ -117,7 +117,7 @@ func (s *session) installPlugin(ctx context.Context, src *pluginSource, name, ac
 	p, err := s.followPlugin(ctx, id, name, send)
 	return s.show(p, err, func() {
 		if *src.detach {
-			s.printf("Plugin %q is being installed; drover plugin status %s shows the outcome", name, name)
+			s.printf("Plugin %q is being installed; for the outcome see: drover plugin status %s", name, name)
 			return
 		}
 		s.printf("Plugin %q runs as version %s (%s), with %d tasks", p.Name, p.Version, p.Digest, p.Tasks)
@@ -142,7 +142,7 @@ func openPluginFile(path string) (*os.File, error) {
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		_ = f.Close() // nothing was written
-		return nil, fmt.Errorf("%s is no file; give the plugin's executable", path)
+		return nil, fmt.Errorf("%s is not a regular file; give the plugin's executable", path)
 	}
 	return f, nil
 }

@@ -17,15 +17,15 @@ var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 
 func pluginNew() spec {
 	return spec{
-		usage: "plugin new [options] <name>", synopsis: "Writes a new plugin: a Go module that builds, passes its contract's rules and runs", min: 1, max: 1, offline: true,
-		help: "The module has the plugin, a test that puts it through every rule of its contract, a Makefile, a README,\n" +
-			"an example job and the configuration of an agent. Replace what it does by what yours is to do.",
+		usage: "plugin new [options] <name>", synopsis: "Writes the skeleton of a plugin: a Go module that builds, runs and passes the checks of its contract", min: 1, max: 1, offline: true,
+		help: "The module has the plugin, a test that checks it against every rule of its contract, a Makefile, a README,\n" +
+			"an example job and an agent configuration. Replace the example's behaviour with your own.",
 		setup: func(fs *flag.FlagSet) run {
 			var o scaffold.Options
-			fs.StringVar(&o.Kind, "kind", "driver", "What the plugin is: "+strings.Join(scaffold.Kinds, ", ")+".")
-			fs.StringVar(&o.Dir, "dir", ".", "Folder in which the module's folder is made.")
-			fs.StringVar(&o.Module, "module", "", "Path of the module, as example.org/you/name; by default the name.")
-			fs.StringVar(&o.Replace, "replace", "", "Checkout of Drover to build with instead of a release.")
+			fs.StringVar(&o.Kind, "kind", "driver", "Kind of the plugin: "+strings.Join(scaffold.Kinds, ", ")+".")
+			fs.StringVar(&o.Dir, "dir", ".", "Directory in which the module's directory is created.")
+			fs.StringVar(&o.Module, "module", "", "Module path, such as example.org/you/name; the name of the plugin by default.")
+			fs.StringVar(&o.Replace, "replace", "", "Path of a Drover checkout to build with, instead of a release.")
 			return func(_ context.Context, s *session, args []string) error {
 				o.Name = args[0]
 				if released.MatchString(s.Version) {
@@ -46,7 +46,7 @@ func pluginNew() spec {
 				default:
 					s.printf("  go get github.com/drover-project/drover@latest && go mod tidy")
 				}
-				s.printf("  make test    puts it through every rule of its contract\n  make run     starts an agent that has it")
+				s.printf("  make test    checks the plugin against every rule of its contract\n  make run     starts an agent with the plugin")
 				return nil
 			}
 		},

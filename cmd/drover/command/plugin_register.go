@@ -29,28 +29,28 @@ type registration struct {
 
 func registrationFlags(fs *flag.FlagSet) *registration {
 	return &registration{
-		version:     fs.String("version", "", "The version that the plugin must say it is."),
-		digest:      fs.String("digest", "", "The digest that the file must have, as sha256:HEX. Needed unless the file is uploaded from here."),
-		config:      fs.String("config", "", "File with what stands in the config block of an agent's plugin block; it takes that one's place on all nodes."),
-		onNodes:     fs.Bool("on-nodes", false, "The file is an absolute path that all nodes have, not one of this machine."),
-		pool:        fs.String("node-pool", "", "Only nodes of this pool; all by default."),
+		version:     fs.String("version", "", "Version that the plugin must report; otherwise nodes do not install it."),
+		digest:      fs.String("digest", "", "Digest that the file must have, as sha256:HEX. Required unless this command uploads the file."),
+		config:      fs.String("config", "", "File with the plugin's configuration; it replaces the config block of the agent's plugin block on all nodes."),
+		onNodes:     fs.Bool("on-nodes", false, "The file is an absolute path on the nodes, not on this machine."),
+		pool:        fs.String("node-pool", "", "Only nodes of this node pool; all pools by default."),
 		datacenters: lists(fs, "datacenter", "Only nodes of this datacenter, a name or a pattern such as eu-*."),
-		constraints: lists(fs, "constraint", "Only nodes that meet a condition, such as '${attr.kernel.name} = linux' or '${meta.gpu} is_set'."),
-		parallel:    fs.Int("max-parallel", 0, "Nodes that change at the same time; 1 by default."),
-		deadline:    fs.Duration("healthy-deadline", 0, "How long one node may take until the roll-out stops; 5m by default."),
-		healthy:     fs.Duration("min-healthy-time", 0, "How long a node must have run the plugin before the next one changes; 10s by default."),
-		autoRevert:  fs.Bool("auto-revert", false, "A release that fails is taken back on the nodes that have it."),
-		detach:      fs.Bool("detach", false, "Returns at once instead of following the roll-out."),
-		check:       fs.Int64("check-index", -1, "Registers only if the plugin has this modify index; 0: only if there is none yet."),
+		constraints: lists(fs, "constraint", "Only nodes that meet a constraint, such as '${attr.kernel.name} = linux' or '${meta.gpu} is_set'."),
+		parallel:    fs.Int("max-parallel", 0, "Number of nodes that change at the same time; 1 by default."),
+		deadline:    fs.Duration("healthy-deadline", 0, "Time that one node may take to become healthy before the roll-out fails; 5m by default."),
+		healthy:     fs.Duration("min-healthy-time", 0, "Time that a node must run the plugin before the next node changes; 10s by default."),
+		autoRevert:  fs.Bool("auto-revert", false, "If the release fails, returns the nodes that have it to the previous release."),
+		detach:      fs.Bool("detach", false, "Returns at once instead of monitoring the roll-out."),
+		check:       fs.Int64("check-index", -1, "Registers only if the plugin's modify index is this; 0 means only if it is not registered yet."),
 	}
 }
 
 func pluginRegister() spec {
 	return spec{
-		usage: "plugin register [options] <spec.hcl> | <plugin> <file or URL>", synopsis: "Registers plugins that the nodes of the cluster shall run", min: 1, max: 2, takes: takesFiles,
-		help: "One argument is a file of plugin blocks (- is standard input); two are a plugin's name and its file. A file of this machine is\n" +
-			"uploaded to the servers; nodes fetch a URL themselves. The release is rolled out over the nodes, a few at a time, and the roll-out\n" +
-			"stops at the first node that fails. The servers must allow it: plugin_registry = true in the server block of their configuration.",
+		usage: "plugin register [options] <spec.hcl> | <plugin> <file or URL>", synopsis: "Registers plugins for the nodes of the cluster", min: 1, max: 2, takes: takesFiles,
+		help: "A single argument is a file of plugin blocks (- means standard input); two arguments are a plugin's name and its file. A file of this machine is\n" +
+			"uploaded to the servers; the nodes fetch a URL themselves. The release is rolled out to a few nodes at a time, and the roll-out\n" +
+			"stops at the first node that fails. The servers must allow this: plugin_registry = true in the server block of their configuration.",
 		setup: func(fs *flag.FlagSet) run {
 			r := registrationFlags(fs)
 			return func(ctx context.Context, s *session, args []string) error {
@@ -147,7 +147,7 @@ func (s *session) registerPlugin(ctx context.Context, p *jobspec.Plugin, cas *ui
 		}
 	}
 	if release.Digest == "" {
-		return fmt.Errorf("the digest of plugin %q is missing: nodes must know which file they are to run; give -digest, or digest in the file (sha256sum prints it)", p.Spec.Name)
+		return fmt.Errorf("plugin %q has no digest, which nodes need to verify the file; pass -digest or set digest in the file (sha256sum prints it)", p.Spec.Name)
 	}
 	r, err := s.client.RegisterPlugin(ctx, p.Spec, cas)
 	if err != nil {
@@ -178,16 +178,16 @@ func (s *session) uploadToRegistry(ctx context.Context, path string, r *model.Pl
 
 func pluginDeregister() spec {
 	return spec{
-		usage: "plugin deregister [options] <plugin>", synopsis: "Removes a plugin from the registry, and from the nodes that got it from there", min: 1, max: 1, takes: takesRegistry,
-		help: "A node removes the plugin once no task of its drivers runs there. A plugin that was on a node before the registry knew it stays.",
+		usage: "plugin deregister [options] <plugin>", synopsis: "Removes a plugin from the registry and from the nodes that installed it from the registry", min: 1, max: 1, takes: takesRegistry,
+		help: "A node removes the plugin once none of its tasks use it. A plugin that a node had before it was registered stays.",
 		setup: func(fs *flag.FlagSet) run {
-			check := fs.Int64("check-index", -1, "Deregisters only if the plugin has this modify index.")
+			check := fs.Int64("check-index", -1, "Deregisters only if the plugin's modify index is this.")
 			return func(ctx context.Context, s *session, args []string) error {
 				r := registration{check: check}
 				if err := s.client.DeregisterPlugin(ctx, args[0], r.cas()); err != nil {
 					return err
 				}
-				s.printf("Plugin %q is deregistered; nodes remove it when no task needs it", args[0])
+				s.printf("Plugin %q is deregistered; nodes remove it once no task uses it", args[0])
 				return nil
 			}
 		},

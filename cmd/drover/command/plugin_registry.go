@@ -24,9 +24,9 @@ const takesRegistry = "registry-plugins"
 
 func pluginRegistry() spec {
 	return spec{
-		usage: "plugin registry [options] [<plugin>]", synopsis: "Lists the plugins of the cluster's registry, or shows one and where its nodes stand", max: 1, output: true, takes: takesRegistry,
+		usage: "plugin registry [options] [<plugin>]", synopsis: "Lists the plugins of the cluster's registry, or shows one and the status of its nodes", max: 1, output: true, takes: takesRegistry,
 		setup: func(fs *flag.FlagSet) run {
-			reveal := fs.Bool("reveal", false, "Shows the values of the configuration, which may be secrets.")
+			reveal := fs.Bool("reveal", false, "Shows the values of the plugin's configuration, which may contain secrets.")
 			q := filterFlags(fs, true)
 			return func(ctx context.Context, s *session, args []string) error {
 				if len(args) == 1 {
@@ -135,15 +135,15 @@ func tally(nodes []*api.PluginNode) string {
 
 func pluginRollout() spec {
 	return spec{
-		usage: "plugin rollout [options] <plugin>", synopsis: "Shows, follows or steers the roll-out of a plugin's release over the nodes", min: 1, max: 1, takes: takesRegistry,
-		help: "Without options it shows how far the roll-out has come. With -monitor it follows it to its end and exits with 1 if it fails.",
+		usage: "plugin rollout [options] <plugin>", synopsis: "Shows, monitors or controls the roll-out of a plugin's release", min: 1, max: 1, takes: takesRegistry,
+		help: "Without options the command shows the progress of the roll-out. With -monitor it waits for the end and exits with 1 if the roll-out fails.",
 		setup: func(fs *flag.FlagSet) run {
 			acts := map[string]*bool{
-				model.PluginRolloutPause:  fs.Bool("pause", false, "Admits no further nodes."),
-				model.PluginRolloutResume: fs.Bool("resume", false, "Goes on with a roll-out that is paused, or tries one again that failed."),
-				model.PluginRolloutRevert: fs.Bool("revert", false, "Goes back to the release before."),
+				model.PluginRolloutPause:  fs.Bool("pause", false, "Pauses the roll-out: no further nodes change."),
+				model.PluginRolloutResume: fs.Bool("resume", false, "Resumes a paused roll-out, or retries a failed one."),
+				model.PluginRolloutRevert: fs.Bool("revert", false, "Reverts to the previous release."),
 			}
-			monitor := fs.Bool("monitor", false, "Follows the roll-out.")
+			monitor := fs.Bool("monitor", false, "Monitors the roll-out to its end.")
 			return func(ctx context.Context, s *session, args []string) error {
 				act := ""
 				for name, chosen := range acts {

@@ -60,7 +60,7 @@ func TestPluginsOfANodeAreShown(t *testing.T) {
 	if r := f.at(t, nil, "plugin", "status", "-type", "csi", "x"); r.code != 1 || !strings.Contains(r.err, "plugin not found") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
-	if r := f.at(t, nil, "plugin", "status", "-type", "exec"); r.code != 1 || !strings.Contains(r.err, "the one type is csi") {
+	if r := f.at(t, nil, "plugin", "status", "-type", "exec"); r.code != 1 || !strings.Contains(r.err, "the only type is csi") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 }
@@ -142,16 +142,16 @@ func TestAnInstallShowsHowFarItHasComeAndNothingButJSONForPrograms(t *testing.T)
 		t.Errorf("as JSON: exit code %d: %s\n%s", r.code, r.err, r.out)
 	}
 	r = f.at(t, nil, "plugin", "upgrade", "-detach", "driver-x", "https://example.com/x")
-	if r.code != 0 || !strings.Contains(r.out, "drover plugin status driver-x shows the outcome") {
+	if r.code != 0 || !strings.Contains(r.out, "for the outcome see: drover plugin status driver-x") {
 		t.Errorf("detached: exit code %d: %s\n%s", r.code, r.err, r.out)
 	}
 }
 
 func TestAnInterruptedInstallSaysWhatBecomesOfIt(t *testing.T) {
 	for work, want := range map[string]string{
-		`{"Action":"install","Step":"switching","Began":"2026-11-21T12:00:01Z"}`:                                                      "the node goes on (switching over)",
+		`{"Action":"install","Step":"switching","Began":"2026-11-21T12:00:01Z"}`:                                                      "the node continues without this command (switching over)",
 		`{"Action":"install","Step":"fetching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z","Error":"it broke off"}`: "nothing was changed\n",
-		`{"Action":"install","Step":"switching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z"}`:                       "the change was complete already",
+		`{"Action":"install","Step":"switching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z"}`:                       "the change had already completed",
 		`{"Action":"rollback","Step":"switching","Began":"2026-11-21T11:00:00Z","Ended":"2026-11-21T11:00:01Z"}`:                      "nothing was changed\n", // the one before
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())

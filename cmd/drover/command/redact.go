@@ -60,7 +60,7 @@ func redactJSON(data []byte) []byte {
 			return out.Bytes()
 		}
 		if err != nil {
-			out.WriteString(`"what follows was no whole JSON and is left out"` + "\n")
+			out.WriteString(`"the rest was not valid JSON and is left out"` + "\n")
 			return out.Bytes()
 		}
 	}

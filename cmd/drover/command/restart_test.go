@@ -61,7 +61,7 @@ func TestAnErrorEndsARestartUnlessTheUserGoesOn(t *testing.T) {
 	}{
 		"fail":        {[]string{"-on-error", "fail"}, "", false, 1, "busy"},
 		"nobody":      {nil, "", false, 1, "answer with -yes"},
-		"no":          {nil, "n\n", true, 1, "was ended before"},
+		"no":          {nil, "n\n", true, 1, "was stopped before"},
 		"yes":         {nil, "y\n", true, 3, "1 of 3 allocations could not be restarted"},
 		"yes by flag": {[]string{"-yes"}, "", false, 3, "1 of 3 allocations could not be restarted"},
 	} {

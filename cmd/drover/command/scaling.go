@@ -19,8 +19,8 @@ func scalingList() spec {
 	return spec{
 		usage: "scaling policy list [options]", synopsis: "Lists scaling policies", output: true,
 		setup: func(fs *flag.FlagSet) run {
-			kind := fs.String("type", "", "Only of this type, such as horizontal.")
-			job := fs.String("job", "", "Only of this job.")
+			kind := fs.String("type", "", "Only policies of this type, such as horizontal.")
+			job := fs.String("job", "", "Only policies of this job.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				q := &client.Query{Params: url.Values{}}
 				for name, v := range map[string]string{"type": *kind, "job": *job} {

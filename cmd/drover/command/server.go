@@ -16,7 +16,7 @@ import (
 
 func serverMembers() spec {
 	return spec{
-		usage: "server members [options]", synopsis: "Lists the servers that the agent knows", output: true,
+		usage: "server members [options]", synopsis: "Lists the known servers", output: true,
 		setup: func(fs *flag.FlagSet) run {
 			detailed := fs.Bool("detailed", false, "The same as -verbose.")
 			show := uiFlag(fs)
@@ -64,7 +64,7 @@ func serverMembers() spec {
 
 func serverJoin() spec {
 	return spec{
-		usage: "server join [options] <addr> [<addr>...]", synopsis: "Joins the agent's server to others", min: 1, max: -1,
+		usage: "server join [options] <addr> [<addr>...]", synopsis: "Joins the agent's server to a cluster", min: 1, max: -1,
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, args []string) error {
 				n, failure, err := s.client.Join(ctx, args)
@@ -83,9 +83,9 @@ func serverJoin() spec {
 
 func serverForceLeave() spec {
 	return spec{
-		usage: "server force-leave [options] <node>", synopsis: "Takes a failed server out of the list", min: 1, max: 1,
+		usage: "server force-leave [options] <node>", synopsis: "Removes a failed server from the list of members", min: 1, max: 1,
 		setup: func(fs *flag.FlagSet) run {
-			prune := fs.Bool("prune", false, "Forgets it wholly.")
+			prune := fs.Bool("prune", false, "Removes the server completely, instead of marking it as left.")
 			return func(ctx context.Context, s *session, args []string) error {
 				return s.client.ForceLeave(ctx, args[0], *prune)
 			}

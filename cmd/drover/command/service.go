@@ -41,7 +41,7 @@ func serviceList() spec {
 
 func serviceInfo() spec {
 	return spec{
-		usage: "service info [options] <service_name>", synopsis: "Lists where a service answers", min: 1, max: 1, output: true,
+		usage: "service info [options] <service_name>", synopsis: "Lists the instances of a service", min: 1, max: 1, output: true,
 		setup: func(fs *flag.FlagSet) run {
 			q := filterFlags(fs, true)
 			return func(ctx context.Context, s *session, args []string) error {
@@ -80,7 +80,7 @@ func serviceInfo() spec {
 
 func serviceDelete() spec {
 	return spec{
-		usage: "service delete [options] <service_name> <service_id>", synopsis: "Takes a place at which a service answers out of the registry", min: 2, max: 2,
+		usage: "service delete [options] <service_name> <service_id>", synopsis: "Removes an instance of a service from the built-in registry", min: 2, max: 2,
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, args []string) error {
 				if err := s.client.DeleteService(ctx, args[0], args[1]); err != nil {

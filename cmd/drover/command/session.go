@@ -168,10 +168,10 @@ func (s *session) formatted(v any) (bool, error) {
 	case s.template != "":
 		t, err := template.New("").Parse(s.template)
 		if err != nil {
-			return true, fmt.Errorf("the template of -t has an error: %w", err)
+			return true, fmt.Errorf("the template of -t is not valid: %w", err)
 		}
 		if err := t.Execute(s.Out, v); err != nil {
-			return true, fmt.Errorf("the template of -t cannot be applied: %w", err)
+			return true, fmt.Errorf("cannot execute the template of -t: %w", err)
 		}
 		s.printf("")
 		return true, nil
@@ -196,7 +196,7 @@ func (s *session) show(v any, err error, print func()) error {
 func (s *session) printJSON(v any) error {
 	b, err := json.MarshalIndent(v, "", "    ")
 	if err != nil {
-		return fmt.Errorf("the answer cannot be written as JSON: %w", err)
+		return fmt.Errorf("cannot encode the answer as JSON: %w", err)
 	}
 	s.printf("%s", b)
 	return nil
@@ -229,7 +229,7 @@ func (s *session) confirm(yes bool, format string, args ...any) (bool, error) {
 	}
 	question := fmt.Sprintf(format, args...)
 	if !s.InTerminal {
-		return false, fmt.Errorf("%s Nobody can be asked here: answer with -yes", question)
+		return false, fmt.Errorf("%s Standard input is not a terminal: answer with -yes", question)
 	}
 	fmt.Fprintf(s.Out, "%s [y/N] ", question)
 	line, err := bufio.NewReader(s.In).ReadString('\n')

@@ -139,7 +139,7 @@ func TestASnapshotIsThereWholeOrNotAtAll(t *testing.T) {
 	if r := f.at(t, nil, "operator", "snapshot", "save", "a.snap"); r.code != 0 || len(names(t)) != 1 {
 		t.Errorf("exit code %d, files %v: %s", r.code, names(t), r.err)
 	}
-	if r := f.at(t, nil, "operator", "snapshot", "save", "a.snap"); r.code != 1 || !strings.Contains(r.err, "exists already") {
+	if r := f.at(t, nil, "operator", "snapshot", "save", "a.snap"); r.code != 1 || !strings.Contains(r.err, "already exists") {
 		t.Errorf("a file is written over: exit code %d: %s", r.code, r.err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 func systemGC() spec {
 	return spec{
-		usage: "system gc [options]", synopsis: "Removes what has ended from the state",
+		usage: "system gc [options]", synopsis: "Runs garbage collection: removes ended jobs, evaluations, allocations and nodes from state",
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error { return s.client.GarbageCollect(ctx) }
 		},
@@ -19,7 +19,7 @@ func systemGC() spec {
 
 func reconcileSummaries() spec {
 	return spec{
-		usage: "system reconcile summaries [options]", synopsis: "Counts the allocations of all jobs anew",
+		usage: "system reconcile summaries [options]", synopsis: "Recounts the allocations in the summaries of all jobs",
 		setup: func(*flag.FlagSet) run {
 			return func(ctx context.Context, s *session, _ []string) error { return s.client.ReconcileSummaries(ctx) }
 		},

@@ -10,17 +10,17 @@ import (
 
 // groups are names that only have subcommands.
 var groups = map[string]string{
-	"alloc": "Work with allocations", "config": "Work with configuration files of agents", "deployment": "Work with deployments",
-	"eval": "Work with evaluations", "job": "Work with jobs", "job periodic": "Work with periodic jobs", "job tag": "Name versions of jobs",
+	"alloc": "Work with allocations", "config": "Check the configuration files of agents", "deployment": "Work with deployments",
+	"eval": "Work with evaluations", "job": "Work with jobs", "job periodic": "Work with periodic jobs", "job tag": "Tag versions of jobs",
 	"namespace": "Work with namespaces", "node": "Work with nodes", "node meta": "Work with the metadata of a node",
-	"node identity": "Work with the identity of a node", "node intro": "Let nodes join",
-	"node pool": "Work with node pools", "operator": "Tools for operators", "operator autopilot": "Work with the care for servers",
-	"operator gossip": "Work with the gossip of servers", "operator gossip keyring": "Work with the key of gossip",
-	"operator raft": "Work with the consensus of servers", "operator root": "Work with the keys of servers",
-	"operator root keyring": "Work with the keys that encrypt variables and sign identities", "operator scheduler": "Work with the scheduler",
-	"operator snapshot": "Save, inspect and restore the state of servers", "plugin": "Work with plugins", "scaling": "Work with scaling",
+	"node identity": "Work with the identities of nodes", "node intro": "Introduce nodes to the cluster",
+	"node pool": "Work with node pools", "operator": "Tools for operators", "operator autopilot": "Manage the servers of the cluster automatically (autopilot)",
+	"operator gossip": "Work with the gossip protocol of servers", "operator gossip keyring": "Work with the keys of gossip encryption",
+	"operator raft": "Work with raft, the servers' consensus", "operator root": "Work with the root keys of servers",
+	"operator root keyring": "Work with the root keys, which encrypt variables and sign identities", "operator scheduler": "Work with the scheduler",
+	"operator snapshot": "Save, inspect and restore the state of servers", "plugin": "Work with plugins", "scaling": "Work with scaling of jobs",
 	"scaling policy": "Work with scaling policies", "server": "Work with servers", "service": "Work with services",
-	"system": "Work with the system", "system reconcile": "Work out anew what is derived", "var": "Work with variables",
+	"system": "Work with the system", "system reconcile": "Recompute derived state", "var": "Work with variables",
 }
 
 // aliases are other names of commands: short ones, and those of old scripts.
@@ -85,13 +85,13 @@ func specs() map[string]func() spec {
 
 		"plugin register": pluginRegister, "plugin deregister": pluginDeregister, "plugin registry": pluginRegistry, "plugin rollout": pluginRollout,
 		"plugin list": pluginList, "plugin status": pluginStatus, "plugin install": pluginInstall, "plugin upgrade": pluginUpgrade, "plugin remove": pluginRemove,
-		"plugin rollback": pluginAction("rollback", "Returns a plugin of a node to the version before",
-			"The version before is kept on the node, and is started and proved as a new one is.", "runs as version %s again and is %s"),
-		"plugin disable": pluginAction("disable", "Has a plugin of a node take no new tasks",
-			"Its tasks go on and can be reached; its process ends with the last of them. It stays disabled over restarts of the agent.", "(version %s) is %s"),
-		"plugin enable": pluginAction("enable", "Lets a plugin of a node work again that was disabled", "", "(version %s) is %s"),
-		"plugin reload": pluginAction("reload", "Starts a plugin of a node anew, without ending its tasks",
-			"The new process starts beside the one that runs, which stays if the new one does not get ready. A plugin that waits for its next\nstart is started at once, and versions that did not work may be tried again.", "(version %s) was started anew and is %s"),
+		"plugin rollback": pluginAction("rollback", "Returns a plugin of a node to its previous version",
+			"The node keeps the previous version. It is started and checked in the same way as a new version.", "was rolled back to version %s and is %s"),
+		"plugin disable": pluginAction("disable", "Disables a plugin of a node: it accepts no new tasks",
+			"Its tasks keep running and stay manageable; its process ends with the last task. The plugin stays disabled across restarts of the agent.", "(version %s) is %s"),
+		"plugin enable": pluginAction("enable", "Enables a plugin of a node that was disabled", "", "(version %s) is %s"),
+		"plugin reload": pluginAction("reload", "Restarts the process of a plugin of a node, without ending its tasks",
+			"The new process starts beside the running one, which stays if the new process does not become ready. A plugin that waits for its\nnext start is started at once, and versions that failed may be tried again.", "(version %s) was restarted and is %s"),
 
 		"scaling policy info": scalingInfo, "scaling policy list": scalingList,
 		"service delete": serviceDelete, "service info": serviceInfo, "service list": serviceList,

@@ -238,7 +238,7 @@ func TestTheEscapeCharacterLeavesAHangingSession(t *testing.T) {
 	if _, err := x.keys.WriteString("\r~."); err != nil {
 		t.Fatal(err)
 	}
-	if r := <-done; r.code != 1 || !strings.Contains(r.err, "ended by its escape character") {
+	if r := <-done; r.code != 1 || !strings.Contains(r.err, "ended with the escape character") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 }

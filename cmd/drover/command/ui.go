@@ -14,7 +14,7 @@ import (
 )
 
 func uiFlag(fs *flag.FlagSet) *bool {
-	return fs.Bool("ui", false, "Names the page of the web UI, of which there is none yet.")
+	return fs.Bool("ui", false, "Prints the address of the page in the web UI, which does not exist yet.")
 }
 
 // Paths of the web UI.
@@ -42,17 +42,17 @@ const noUI = "there is no web UI yet"
 // maybeUI says that there is no page to show if -ui was given.
 func (s *session) maybeUI(show bool, page string) {
 	if show {
-		fmt.Fprintf(s.Err, "Note: %s; when there is, this is at %s\n", noUI, s.uiURL(page))
+		fmt.Fprintf(s.Err, "Note: %s; this page will be at %s\n", noUI, s.uiURL(page))
 	}
 }
 
 func ui() spec {
 	return spec{
-		usage: "ui [options] [<identifier>]", synopsis: "Says that there is no web UI yet", max: 1, takes: "all",
-		help: "Once there is one, it is shown in a browser.",
+		usage: "ui [options] [<identifier>]", synopsis: "Opens the web UI, which does not exist yet", max: 1, takes: "all",
+		help: "Once the web UI exists, this command opens it in a browser.",
 		setup: func(fs *flag.FlagSet) run {
-			fs.Bool("show-url", false, "Prints the address and opens nothing.")
-			fs.Bool("authenticate", false, "Logs the browser in with the own token, by a token for one use.")
+			fs.Bool("show-url", false, "Prints the address instead of opening it.")
+			fs.Bool("authenticate", false, "Logs the browser in with a one-time token made from the current token.")
 			return func(_ context.Context, _ *session, args []string) error {
 				instead := "drover status"
 				if len(args) == 1 {
@@ -84,7 +84,7 @@ func (s *session) identify(ctx context.Context, id string) (kind, whole string, 
 	}
 	switch len(all) {
 	case 0:
-		return "", "", fmt.Errorf("nothing with prefix or id %q found; give more of it, or another -namespace", id)
+		return "", "", fmt.Errorf("no object with the prefix or id %q was found; check the id and -namespace", id)
 	case 1:
 		return all[0].kind, all[0].id, nil
 	}
@@ -95,7 +95,7 @@ func status() spec {
 	shows := map[string]func() spec{"jobs": jobStatus, "allocs": allocStatus, "nodes": nodeStatus, "evals": evalStatus,
 		"deployment": deploymentStatus, "node_pools": nodePoolInfo, "namespaces": namespaceStatus, "scaling_policy": scalingInfo}
 	return spec{
-		usage: "status [options] [<identifier>]", synopsis: "Lists jobs, or shows whatever has the id", max: 1, output: true, takes: "all",
+		usage: "status [options] [<identifier>]", synopsis: "Lists jobs, or shows the object with the given id, of any kind", max: 1, output: true, takes: "all",
 		setup: func(fs *flag.FlagSet) run {
 			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, args []string) error {
@@ -111,7 +111,7 @@ func status() spec {
 				do := shows[kind]().setup(inner)
 				if *show && inner.Lookup("ui") != nil {
 					if err := inner.Set("ui", "true"); err != nil {
-						return fmt.Errorf("pass -ui on: %w", err)
+						return fmt.Errorf("pass on the -ui flag: %w", err)
 					}
 				}
 				return do(ctx, s, []string{id})

@@ -29,7 +29,7 @@ type varOutput struct {
 
 func varOutputFlags(fs *flag.FlagSet, otherwise string, forms ...string) *varOutput {
 	o := &varOutput{forms: forms}
-	fs.StringVar(&o.form, "out", otherwise, "Form of the output: "+strings.Join(forms, ", ")+".")
+	fs.StringVar(&o.form, "out", otherwise, "Format of the output: "+strings.Join(forms, ", ")+".")
 	fs.StringVar(&o.template, "template", "", "With -out go-template: the template.")
 	return o
 }
@@ -50,18 +50,18 @@ func (o *varOutput) print(s *session, v any, hcl func() string, table func()) er
 	case "go-template":
 		t, err := template.New("").Parse(o.template)
 		if err != nil {
-			return fmt.Errorf("the template has an error: %w", err)
+			return fmt.Errorf("the template is not valid: %w", err)
 		}
 		if o.template == "" {
-			return errors.New("give the template with -template")
+			return errors.New("pass the template with -template")
 		}
 		if err := t.Execute(s.Out, v); err != nil {
-			return fmt.Errorf("the template cannot be applied: %w", err)
+			return fmt.Errorf("cannot execute the template: %w", err)
 		}
 		s.printf("")
 		return nil
 	}
-	return fmt.Errorf("-out %q: write one of %s", o.form, strings.Join(o.forms, ", "))
+	return fmt.Errorf("-out %q: use one of %s", o.form, strings.Join(o.forms, ", "))
 }
 
 // variableHCL writes a variable as a file that "var put" takes.
@@ -88,11 +88,11 @@ func varGet() spec {
 		usage: "var get [options] <path>", synopsis: "Prints a variable", min: 1, max: 1, takes: "vars",
 		setup: func(fs *flag.FlagSet) run {
 			out := varOutputFlags(fs, "", "table", "json", "hcl", "go-template", "none")
-			item := fs.String("item", "", "Prints only this item, as it is.")
+			item := fs.String("item", "", "Prints only the raw value of this item.")
 			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, args []string) error {
 				if *item != "" && (out.form != "" || out.template != "") {
-					return errors.New("-item prints the item as it is; leave -out and -template out")
+					return errors.New("-item prints a raw value; remove -out and -template")
 				}
 				v, err := s.client.Variable(ctx, args[0])
 				if errdefs.IsNotFound(err) {
@@ -165,11 +165,11 @@ func varList() spec {
 func varPut() spec {
 	return spec{
 		usage: "var put [options] <path or @file or -> [<key>=<value>...]", synopsis: "Creates or changes a variable", min: 1, max: -1, takes: "vars",
-		help: "A variable comes from a path and KEY=VALUE items, from a file (@FILE) or from\nstandard input (-). Items of the command line are added to those of the file. A\nvalue of @FILE is the content of a file. A variable that exists is changed only\nwith -check-index of its present index, or with -force.",
+		help: "A variable is given as a path and KEY=VALUE items, as a file (@FILE) or on standard input\n(-). Items on the command line are added to the items of the file. A value @FILE stands for\nthe content of that file. An existing variable is changed only with -check-index set to its\nmodify index, or with -force.",
 		setup: func(fs *flag.FlagSet) run {
-			check := fs.String("check-index", "", "Writes only if the variable is at this index; 0: only if it is new.")
-			force := fs.Bool("force", false, "Writes whatever is there.")
-			form := fs.String("in", "", "Form of the file: hcl or json; by its name if not given, hcl for standard input.")
+			check := fs.String("check-index", "", "Writes only if the variable's modify index is this; 0 means only if it is new.")
+			force := fs.Bool("force", false, "Overwrites the variable, whatever its index.")
+			form := fs.String("in", "", "Format of the input: hcl or json. By default it follows from the file's name, and is hcl for standard input.")
 			out := varOutputFlags(fs, "", "table", "json", "hcl", "go-template", "none")
 			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, args []string) error {
@@ -183,7 +183,7 @@ func varPut() spec {
 				}
 				saved, err := s.client.PutVariable(ctx, v, cas)
 				if errdefs.IsConflict(err) {
-					return fmt.Errorf("variable %q has been changed or exists; see it with `drover var get %s`, write with -check-index of its index or with -force", v.Path, v.Path)
+					return fmt.Errorf("variable %q already exists or has changed; read it with `drover var get %s`, then pass its modify index with -check-index, or use -force", v.Path, v.Path)
 				}
 				if err != nil {
 					return err
@@ -264,7 +264,7 @@ func parseVariable(src []byte, name, form string) (*client.Variable, error) {
 	v := &client.Variable{}
 	if form == "json" {
 		if err := json.Unmarshal(src, v); err != nil {
-			return nil, fmt.Errorf("%s is no variable in JSON: %w", name, err)
+			return nil, fmt.Errorf("%s is not a variable in JSON: %w", name, err)
 		}
 		return v, nil
 	}
@@ -280,7 +280,7 @@ func varPurge() spec {
 	return spec{
 		usage: "var purge [options] <path>", synopsis: "Deletes a variable", min: 1, max: 1, takes: "vars",
 		setup: func(fs *flag.FlagSet) run {
-			check := fs.String("check-index", "", "Deletes only if the variable is at this index.")
+			check := fs.String("check-index", "", "Deletes only if the variable's modify index is this.")
 			return func(ctx context.Context, s *session, args []string) error {
 				given, index, err := checkIndex(*check)
 				if err != nil {
@@ -301,14 +301,14 @@ func varPurge() spec {
 }
 
 // exampleVariable is what "var init" writes.
-const exampleVariable = `# Where the variable lies. Jobs may read nomad/jobs, nomad/jobs/JOB,
+const exampleVariable = `# The path of the variable. Jobs may read nomad/jobs, nomad/jobs/JOB,
 # nomad/jobs/JOB/GROUP and nomad/jobs/JOB/GROUP/TASK without further policies.
 path = "path/to/variable"
 
 # The namespace can be set here or with -namespace.
 # namespace = "default"
 
-# Up to 64 KiB of keys and values, all of them text.
+# Keys and values are text, up to 64 KiB in total.
 items = {
   key1 = "value 1"
   key2 = "value 2"

@@ -30,13 +30,13 @@ type locker struct {
 func varLock() spec {
 	return spec{
 		usage: "var lock [options] <path> <command> [<args>...]", synopsis: "Runs a command while it holds the lock of a variable", min: 2, max: -1, raw: 2, takes: "vars",
-		help: "The variable is created if it is not there. The exit code is that of the command.\nA lock that is lost ends the command.",
+		help: "The variable is created if it does not exist. The exit code is the exit code of the command.\nIf the lock is lost, the command is ended.",
 		setup: func(fs *flag.FlagSet) run {
 			l := &locker{}
-			fs.DurationVar(&l.ttl, "ttl", 15*time.Second, "How long the lock lasts without being renewed; 10s to 24h.")
-			fs.DurationVar(&l.delay, "delay", 15*time.Second, "How long nobody gets the lock after it was lost.")
-			fs.DurationVar(&l.backoff, "backoff", time.Second, "Pause before the lock is tried again; it doubles up to a minute.")
-			fs.IntVar(&l.retries, "max-retry", 5, "How often the lock is tried again; -1 is without end.")
+			fs.DurationVar(&l.ttl, "ttl", 15*time.Second, "Time after which the lock expires unless it is renewed; 10s to 24h.")
+			fs.DurationVar(&l.delay, "delay", 15*time.Second, "Time for which nobody can acquire the lock after it was lost.")
+			fs.DurationVar(&l.backoff, "backoff", time.Second, "Pause before the next attempt to acquire the lock; it doubles up to a minute.")
+			fs.IntVar(&l.retries, "max-retry", 5, "Number of further attempts to acquire the lock; -1 means no limit.")
 			fs.BoolVar(&l.early, "early-return", false, "Exits with 0 at once if somebody else holds the lock.")
 			fs.BoolVar(&l.shell, "shell", true, "Runs the command in a shell.")
 			return func(ctx context.Context, s *session, args []string) error {
@@ -70,7 +70,7 @@ func (l *locker) run(ctx context.Context, path string, command []string) error {
 	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if _, relErr := l.client.LockVariable(release, "release", held); relErr != nil && lost == nil {
-		fmt.Fprintf(l.Err, "The lock of %q could not be released, it ends after %s: %s\n", path, l.ttl, client.Text(relErr))
+		fmt.Fprintf(l.Err, "The lock of %q could not be released; it expires after %s: %s\n", path, l.ttl, client.Text(relErr))
 	}
 	if lost != nil && !errors.Is(lost, context.Canceled) {
 		return lost

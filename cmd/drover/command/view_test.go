@@ -148,7 +148,7 @@ func TestThereIsNoWebUIYetAndNobodyIsSentToOne(t *testing.T) {
 		answers["GET /v1/job/web/summary"], answers["GET /v1/job/web/evaluations"] = "{}", "[]"
 		answers["GET /v1/client/allocation/"+allocID+"/stats"] = "{}"
 		f := newFake(t, answers)
-		if r := f.at(t, nil, strings.Fields(line)...); r.code != 0 || !strings.Contains(r.err, "there is no web UI yet; when there is, this is at "+f.URL+page) {
+		if r := f.at(t, nil, strings.Fields(line)...); r.code != 0 || !strings.Contains(r.err, "there is no web UI yet; this page will be at "+f.URL+page) {
 			t.Errorf("%s: exit code %d: %s", line, r.code, r.err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestCommandsThatAlwaysRefuseAreNotOffered(t *testing.T) {
 		if !slices.Contains(hidden, name) {
 			t.Errorf("help offers %q, which always refuses", name)
 		}
-		if r := execute(t, nil, strings.Fields(line)...); r.code != 1 || !strings.Contains(r.err, "this works once") && !strings.Contains(r.err, "there is no") {
+		if r := execute(t, nil, strings.Fields(line)...); r.code != 1 || !strings.Contains(r.err, "this needs") && !strings.Contains(r.err, "there is no") {
 			t.Errorf("%s: exit code %d: %s", line, r.code, r.err)
 		}
 	}
@@ -187,8 +187,8 @@ func TestWhatATerminalWouldActOnIsWrittenOut(t *testing.T) {
 
 func TestErrorsSayWhatToDoNext(t *testing.T) {
 	for answer, says := range map[string]string{
-		"403!Permission denied":                "Give a token that may do this",
-		"501!not here":                         "The agent's version cannot do this",
+		"403!Permission denied":                "Pass a token that allows this",
+		"501!not here":                         "The agent's version does not support this",
 		"429!too many":                         "try again later",
 		"404!":                                 "does not know this request",
 		"500!":                                 "drover monitor",

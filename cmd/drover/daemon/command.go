@@ -62,26 +62,26 @@ func text(field func(*config.Config) *string) func(*config.Config, string) error
 func newOptions() *options {
 	o := &options{flags: flag.NewFlagSet("agent", flag.ContinueOnError), set: map[string]func(*config.Config, string) error{}}
 	o.flags.SetOutput(io.Discard)
-	o.flags.BoolVar(&o.dev, "dev", false, "Server and node in one process, for trials: keeps nothing unless -data-dir is given, binds to loopback.")
-	o.flags.Var(&o.configs, "config", "File or folder of configuration files (HCL or JSON); may be given several times, later ones win.")
-	o.text("data-dir", "Directory for everything that the agent keeps.", func(c *config.Config) *string { return &c.DataDir })
+	o.flags.BoolVar(&o.dev, "dev", false, "Development mode: a server and a node in one process, on loopback; keeps no data unless -data-dir is given.")
+	o.flags.Var(&o.configs, "config", "Configuration file, or directory of such files (HCL or JSON); may be given several times, later values win.")
+	o.text("data-dir", "Directory of all persistent data of the agent.", func(c *config.Config) *string { return &c.DataDir })
 	o.text("plugin-dir", "Directory of plugins; by default plugins/ beside the executable.", func(c *config.Config) *string { return &c.PluginDir })
 	o.text("bind", "Address to listen on.", func(c *config.Config) *string { return &c.BindAddr })
 	o.text("node", "Name of this agent; by default the host name.", func(c *config.Config) *string { return &c.Name })
 	o.text("dc", "Datacenter of this agent.", func(c *config.Config) *string { return &c.Datacenter })
 	o.text("region", "Region of this agent.", func(c *config.Config) *string { return &c.Region })
 	o.text("log-level", "TRACE, DEBUG, INFO, WARN or ERROR.", func(c *config.Config) *string { return &c.LogLevel })
-	o.text("log-file", "File that the log is also written to.", func(c *config.Config) *string { return &c.LogFile })
+	o.text("log-file", "File to which the log is written too.", func(c *config.Config) *string { return &c.LogFile })
 	o.text("node-class", "Class of the node.", func(c *config.Config) *string { return &c.Client.NodeClass })
 	o.text("node-pool", "Node pool of the node.", func(c *config.Config) *string { return &c.Client.NodePool })
-	o.text("state-dir", "Directory of the node's state.", func(c *config.Config) *string { return &c.Client.StateDir })
-	o.text("alloc-dir", "Directory of the allocs.", func(c *config.Config) *string { return &c.Client.AllocDir })
+	o.text("state-dir", "Directory for the node's state.", func(c *config.Config) *string { return &c.Client.StateDir })
+	o.text("alloc-dir", "Directory for allocations.", func(c *config.Config) *string { return &c.Client.AllocDir })
 	o.text("network-interface", "Network interface of the node.", func(c *config.Config) *string { return &c.Client.NetworkInterface })
 	o.bool("client", "Run the node side.", func(c *config.Config) *bool { return &c.Client.Enabled })
 	o.bool("server", "Run the server side.", func(c *config.Config) *bool { return &c.Server.Enabled })
 	o.bool("log-json", "Write the log as JSON.", func(c *config.Config) *bool { return &c.LogJSON })
-	o.bool("log-include-location", "Write file and line of each log message.", func(c *config.Config) *bool { return &c.LogLocation })
-	o.add("bootstrap-expect", "Number of servers to wait for; this release runs one.", false, func(c *config.Config, v string) error {
+	o.bool("log-include-location", "Include the source file and line in log messages.", func(c *config.Config) *bool { return &c.LogLocation })
+	o.add("bootstrap-expect", "Number of servers to wait for; must be 1 in this release.", false, func(c *config.Config, v string) error {
 		_, err := fmt.Sscanf(v, "%d", &c.Server.BootstrapExpect)
 		return err
 	})
@@ -96,7 +96,7 @@ func newOptions() *options {
 		c.Client.Meta[key] = value
 		return nil
 	})
-	o.add("servers", "Servers of the node.", false, func(c *config.Config, v string) error {
+	o.add("servers", "Addresses of servers that the node connects to.", false, func(c *config.Config, v string) error {
 		c.Client.Servers = append(c.Client.Servers, strings.Split(v, ",")...)
 		return nil
 	})
@@ -172,9 +172,9 @@ func (c *Command) Help() string {
 	var b strings.Builder
 	b.WriteString(`Usage: drover agent [options]
 
-  Starts an agent and runs until a signal ends it. SIGINT and SIGTERM end it;
-  tasks go on and are found again at the next start (those of a -dev agent are
-  stopped). SIGHUP reads the configuration again: the log level changes at once.
+  Starts an agent and runs it until it receives SIGINT or SIGTERM. Tasks keep
+  running, and the next start of the agent recovers them (a -dev agent stops its
+  tasks). SIGHUP reloads the configuration; only the log level changes.
 
   Exit codes: 0 after a signal, 1 if the agent could not start.
 
@@ -211,7 +211,7 @@ func (c *Command) Run(args []string) int {
 		return 1
 	}
 	if o.flags.NArg() > 0 {
-		fmt.Fprintf(c.Err, "agent takes no arguments, but got %q: options start with a dash\n", o.flags.Args())
+		fmt.Fprintf(c.Err, "agent takes no arguments, but got %q; options start with a dash\n", o.flags.Args())
 		return 1
 	}
 	cfg, err := o.load()
@@ -283,7 +283,7 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 				go func() {
 					defer close(left)
 					if err := d.Leave(ctx); err != nil {
-						log.Warn("the node ends though its allocs were not all moved", "error", err)
+						log.Warn("the node stops although not all of its allocs were moved", "error", err)
 					}
 				}()
 				continue

@@ -115,7 +115,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	if d.node != nil {
 		d.work.Go(func() {
 			if err := d.comeBack(run); err != nil {
-				log.Warn("the node had left and could not be made eligible again: do so with node eligibility -enable", "error", err)
+				log.Warn("the node was drained at its last shutdown and could not be made eligible again; run: drover node eligibility -enable", "error", err)
 			}
 		})
 	}
@@ -185,7 +185,7 @@ func (d *Daemon) awaitNode(ctx context.Context) error {
 		return nil
 	}
 	if err := d.server.ReadOnly(); err != nil {
-		d.log.Error("the agent is read-only: nothing is placed, changed or registered", "error", err)
+		d.log.Error("the disk is nearly full, so the agent is read-only: nothing is placed, changed or registered", "error", err)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)

@@ -107,7 +107,7 @@ func hostFile(path string) string {
 // Reload reads the configuration again, as SIGHUP does.
 func (d *Daemon) Reload(context.Context) error {
 	if d.reload == nil {
-		return errdefs.Unimplementedf("this agent was started without configuration that could be read again")
+		return errdefs.Unimplementedf("this agent was started without configuration files, so there is nothing to reload")
 	}
 	return d.reload()
 }
@@ -222,7 +222,7 @@ func sendAll(ctx context.Context, r io.Reader, send func([]byte) error) error {
 // exportJournal asks journalctl: the journal's own format is no interface.
 func exportJournal(ctx context.Context, req *api.ExportRequest, send func([]byte) error) error {
 	if strings.HasPrefix(req.Service, "-") || strings.ContainsAny(req.Service, "*?[ \n") {
-		return errdefs.InvalidArgumentf("service_name %q is no name of a service", req.Service)
+		return errdefs.InvalidArgumentf("service_name %q is not a valid name of a systemd unit", req.Service)
 	}
 	path, err := exec.LookPath("journalctl")
 	if err != nil {

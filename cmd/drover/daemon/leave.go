@@ -57,7 +57,7 @@ func (d *Daemon) Leave(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait+config.Duration(d.cfg.Client.MaxKillTimeout, 0)+leaveGrace)
 	defer cancel()
-	d.log.Info("the node leaves: its allocs are moved first", "deadline", spec.Deadline, "ignore_system_jobs", spec.IgnoreSystemJobs)
+	d.log.Info("the node leaves; draining its allocs first", "deadline", spec.Deadline, "ignore_system_jobs", spec.IgnoreSystemJobs)
 	id := d.node.NodeID()
 	err := d.asNode(ctx, http.MethodPut, "/drain", &api.NodeDrainRequest{
 		NodeID: id, DrainSpec: &api.DrainSpec{Deadline: spec.Deadline, IgnoreSystemJobs: spec.IgnoreSystemJobs}, Meta: map[string]string{drainedBy: leftByItself},

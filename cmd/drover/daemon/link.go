@@ -62,7 +62,7 @@ func (d *Daemon) httpTLS() (*tls.Config, error) {
 func (d *Daemon) listenForNodes() error {
 	l, err := net.Listen("tcp", d.cfg.ListenRPC())
 	if err != nil && d.cfg.Dev {
-		d.log.Warn("nodes of other machines cannot join this agent: its port for them is taken; set ports { rpc = N }", "error", err)
+		d.log.Warn("nodes on other machines cannot join this agent: the rpc port is in use; set ports { rpc = N }", "error", err)
 		return nil
 	}
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *Daemon) serveNodes() error {
 	within := connlimit.New(d.rpc, connsPerClient(limits.RPCMaxConnsPerClient), nil)
 	d.work.Go(func() {
 		if err := d.sessions.Serve(within); err != nil {
-			d.log.Error("nodes of other machines are not served any more", "error", err)
+			d.log.Error("the listener for nodes on other machines has failed", "error", err)
 		}
 	})
 	return nil
@@ -147,7 +147,7 @@ func (d *Daemon) proxy(over *http.Transport, failure func(error) string) http.Ha
 		FlushInterval: -1, // streams are not held back
 		ErrorLog:      d.log.Named("forward").StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			d.log.Debug("a request could not be handed on", "method", r.Method, "path", r.URL.Path, "error", err)
+			d.log.Debug("a request could not be forwarded", "method", r.Method, "path", r.URL.Path, "error", err)
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = io.WriteString(w, failure(err)) // the client is gone if this fails

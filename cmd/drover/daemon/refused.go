@@ -25,10 +25,10 @@ var refusals = []struct{ why, texts, bools string }{
 		consul-verify-ssl dev-connect dev-consul`},
 	{"there is no Vault integration", `vault-address vault-ca-file vault-ca-path vault-cert-file vault-create-from-role
 		vault-key-file vault-tls-server-name vault-token`, "vault-allow-unauthenticated vault-enabled vault-tls-skip-verify dev-vault"},
-	{"this release runs one server, which joins nobody and gossips with nobody", "join retry-join retry-interval retry-max encrypt", "rejoin"},
-	{"there are no dynamic host volumes yet", "host-volumes-dir host-volume-plugin-dir", ""},
+	{"this release runs a single server, without joining or gossip", "join retry-join retry-interval retry-max encrypt", "rejoin"},
+	{"dynamic host volumes are not implemented yet", "host-volumes-dir host-volume-plugin-dir", ""},
 	{"the agent does not write to the event log of Windows", "eventlog-level", "eventlog"},
-	{"the address of tasks is that of -network-interface", "preferred-address-family", ""},
+	{"tasks use the address of -network-interface", "preferred-address-family", ""},
 }
 
 // refuse declares the flags that are refused.
@@ -49,15 +49,15 @@ func (o *options) refuse() {
 			o.add(name, "Refused: "+r.why+".", true, refusal(true))
 		}
 	}
-	o.add("raft-protocol", "Version of the consensus between servers: 3 is the only one.", false, func(_ *config.Config, v string) error {
+	o.add("raft-protocol", "Version of the raft protocol; must be 3.", false, func(_ *config.Config, v string) error {
 		if v != "3" {
-			return fmt.Errorf("%q is not 3, the only version; leave the flag out", v)
+			return fmt.Errorf("version %q is not supported, only 3 is; leave the flag out", v)
 		}
 		return nil
 	})
-	o.add("network-speed", "Speed of the network interface in MBit/s; not acted on yet.", false, func(c *config.Config, v string) error {
+	o.add("network-speed", "Speed of the network interface in MBit/s; has no effect yet.", false, func(c *config.Config, v string) error {
 		if n, err := strconv.Atoi(v); err != nil || n < 0 {
-			return fmt.Errorf("%q is no speed in MBit/s", v)
+			return fmt.Errorf("%q is not a speed in MBit/s", v)
 		}
 		c.Warn("-network-speed", "client.network_speed")
 		return nil

@@ -17,10 +17,10 @@ func TestFlagsThatCannotBeHonouredAreRefusedBeforeAnythingStarts(t *testing.T) {
 	for line, says := range map[string]string{
 		"-dev-consul":             "-dev-consul: there is no Consul integration",
 		"-vault-address http://x": "-vault-address: there is no Vault integration",
-		"-retry-join a":           "runs one server",
+		"-retry-join a":           "runs a single server",
 		"-acl-enabled":            "there are no ACLs yet",
-		"-raft-protocol 2":        "is not 3",
-		"-network-speed fast":     "no speed in MBit/s",
+		"-raft-protocol 2":        "only 3 is",
+		"-network-speed fast":     "not a speed in MBit/s",
 		"-nonsense":               "flag provided but not defined",
 	} {
 		var out, errOut bytes.Buffer

@@ -81,7 +81,7 @@ func Write(o Options) (dir string, files []string, err error) {
 	}
 	dir = filepath.Join(o.Dir, o.Name)
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return "", nil, errdefs.AlreadyExistsf("%s is there and not empty; choose another name or -dir", dir)
+		return "", nil, errdefs.AlreadyExistsf("%s exists and is not empty; choose another name or -dir", dir)
 	}
 	for name, body := range made {
 		to := filepath.Join(dir, filepath.FromSlash(name))
@@ -99,16 +99,16 @@ func Write(o Options) (dir string, files []string, err error) {
 
 func (o *Options) check() (data, error) {
 	if !names.MatchString(o.Name) || len(o.Name) > 60 {
-		return data{}, errdefs.InvalidArgumentf("the name %q cannot be that of a plugin; use lower case letters, digits and single - or _, a letter first", o.Name)
+		return data{}, errdefs.InvalidArgumentf("%q is not a valid plugin name; use lower case letters, digits and single - or _, beginning with a letter", o.Name)
 	}
 	if !slices.Contains(Kinds, o.Kind) {
-		return data{}, errdefs.InvalidArgumentf("there is no kind %q; known are %s", o.Kind, strings.Join(Kinds, ", "))
+		return data{}, errdefs.InvalidArgumentf("unknown kind %q; the known kinds are %s", o.Kind, strings.Join(Kinds, ", "))
 	}
 	if o.Module == "" {
 		o.Module = o.Name
 	}
 	if strings.ContainsAny(o.Module, " \t\n\"`\\") || path.Clean(o.Module) != o.Module || path.IsAbs(o.Module) {
-		return data{}, errdefs.InvalidArgumentf("%q is no path of a Go module, as example.org/you/%s is", o.Module, o.Name)
+		return data{}, errdefs.InvalidArgumentf("%q is not a Go module path, such as example.org/you/%s", o.Module, o.Name)
 	}
 	plain := strings.NewReplacer("-", "", "_", "").Replace(o.Name)
 	if token.IsKeyword(plain) || slices.Contains([]string{"main", "driver", "device", "stats", "plugin", "internal", "vendor", "testdata"}, plain) {
@@ -181,7 +181,7 @@ func (o *Options) module(d data, files map[string][]byte) error {
 	}
 	theirs, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil || !bytes.Contains(theirs, []byte("module "+sdkModule+"\n")) {
-		return errors.Join(errdefs.InvalidArgumentf("-replace: %s is no checkout of %s", root, sdkModule), err)
+		return errors.Join(errdefs.InvalidArgumentf("-replace: %s is not a checkout of %s", root, sdkModule), err)
 	}
 	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
-// Connect returns the device plugins of the process at the other end of conn. The
-// host calls it; plugins do not.
+// Connect returns the device plugins of the process at the other end of conn. Only the
+// host calls it.
 func Connect(ctx context.Context, conn grpc.ClientConnInterface) ([]Device, error) {
 	rpc := pb.NewDeviceClient(conn)
 	resp, err := rpc.Plugins(ctx, &pb.PluginsRequest{})

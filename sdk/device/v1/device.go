@@ -10,51 +10,51 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// Device offers devices of one kind of hardware. All methods may be called at
-// the same time from many goroutines. They return soon after their ctx ends.
+// Device offers the devices of one kind of hardware. All methods may be called
+// concurrently. They return soon after their ctx ends.
 type Device interface {
-	// Info says what the plugin is called and which configuration it accepts.
-	// It does no work and always answers the same.
+	// Info returns the plugin's name and the schema of its configuration. It does no
+	// work and always returns the same value.
 	Info() Info
 
-	// SetConfig hands over the agent's plugin "NAME" { config { } } block: a JSON
-	// object that Info().ConfigSchema has accepted, with defaults filled in. It
-	// is called once before the first Fingerprint and again when the block
-	// changes. InvalidArgument: it cannot work as it is.
+	// SetConfig passes the contents of the agent's plugin "NAME" { config { } } block:
+	// a JSON object that was validated against Info().ConfigSchema, with defaults
+	// filled in. It is called once before the first Fingerprint and again whenever the
+	// block changes. InvalidArgument: the plugin cannot work with this configuration.
 	SetConfig(ctx context.Context, config []byte) error
 
-	// Fingerprint reports all devices: once at once, then whenever something
-	// changes, each time all of them. The plugin closes the channel when ctx ends.
+	// Fingerprint reports all devices at once when it is called, and again all devices
+	// whenever something changes. The plugin closes the channel when ctx ends.
 	Fingerprint(ctx context.Context) (<-chan Fingerprint, error)
 
-	// Reserve says how a task gets at devices of one group. It changes nothing
-	// on the machine that a second call for the same ids would not repeat, and
-	// there is no call that gives them back. NotFound: an id that is not there.
-	// FailedPrecondition: a device that cannot be used, as it is unhealthy.
+	// Reserve returns what a task needs to use devices of one group. It must be
+	// idempotent: a second call for the same ids changes nothing more on the machine.
+	// There is no call that releases devices. NotFound: an id does not exist.
+	// FailedPrecondition: a device is unhealthy and cannot be used.
 	Reserve(ctx context.Context, ids []string) (*Reservation, error)
 
-	// Stats measures all devices every interval, the first time at once. Nothing
-	// is measured while nobody listens. The plugin closes the channel when ctx
-	// ends; a slow reader gets fewer samples, never old ones: Every does all that.
-	// Unimplemented: the devices cannot be measured, now or later.
+	// Stats measures all devices once when it is called and then at every interval.
+	// The plugin must not measure while no stream is open. It closes the channel when
+	// ctx ends. A slow reader must receive fewer samples, never outdated ones. Every
+	// implements all of this. Unimplemented: the devices cannot be measured at all.
 	Stats(ctx context.Context, interval time.Duration) (<-chan []GroupStats, error)
 }
 
 // Info describes a device plugin.
 type Info struct {
-	// Name is what the agent's configuration calls it, as "nvidia".
+	// Name is the plugin's name in the agent's configuration, such as "nvidia".
 	Name         string
 	ConfigSchema schema.Schema
 }
 
-// Fingerprint is what a plugin found. Problem says why there is nothing, or not
-// all: "libnvidia-ml.so.1 is not installed".
+// Fingerprint is the set of devices that a plugin found. Problem says why devices are
+// missing, such as "libnvidia-ml.so.1 is not installed".
 type Fingerprint struct {
 	Groups  []Group
 	Problem string
 }
 
-// Group is devices that are alike.
+// Group is a set of identical devices.
 type Group struct {
 	Vendor     string
 	Type       string
@@ -68,12 +68,12 @@ type Instance struct {
 	ID                string
 	Healthy           bool
 	HealthDescription string // why it is not healthy
-	PCIBusID          string // "" where it sits on no such bus
+	PCIBusID          string // empty if the device is not on a PCI bus
 }
 
-// Attribute is a value of one of the four types, with the unit of a number: one
-// of B, kB, KiB, MB, MiB, GB, GiB, TB, TiB, their rates per second as MB/s, kHz,
-// MHz, GHz, mW, W, kW, MW, GW, or none. Constraints of jobs compare across units.
+// Attribute is a value of one of four types. A number may have a unit: B, kB, KiB, MB,
+// MiB, GB, GiB, TB, TiB, their rates per second such as MB/s, kHz, MHz, GHz, mW, W,
+// kW, MW or GW. Constraints of jobs convert between units of one dimension.
 type Attribute struct {
 	Int   *int64
 	Float *float64
@@ -82,51 +82,51 @@ type Attribute struct {
 	Unit  string
 }
 
-// Units are those that an Attribute may have.
+// Units lists the units that an Attribute may have.
 var Units = []string{
 	"", "B", "kB", "KiB", "MB", "MiB", "GB", "GiB", "TB", "TiB", "B/s", "kB/s", "KiB/s", "MB/s", "MiB/s", "GB/s", "GiB/s", "TB/s", "TiB/s",
 	"Hz", "kHz", "MHz", "GHz", "mW", "W", "kW", "MW", "GW",
 }
 
-// Int returns a whole number with a unit.
+// Int returns an integer attribute with a unit.
 func Int(v int64, unit string) Attribute { return Attribute{Int: &v, Unit: unit} }
 
-// Float returns a number with a unit.
+// Float returns a floating-point attribute with a unit.
 func Float(v float64, unit string) Attribute { return Attribute{Float: &v, Unit: unit} }
 
-// Text returns a text.
+// Text returns a string attribute.
 func Text(v string) Attribute { return Attribute{Text: &v} }
 
-// Bool returns a truth value.
+// Bool returns a boolean attribute.
 func Bool(v bool) Attribute { return Attribute{Bool: &v} }
 
-// Reservation is what a task needs to use devices. Paths are absolute.
+// Reservation describes how a task accesses its devices. Paths are absolute.
 type Reservation struct {
 	Env    map[string]string
 	Mounts []Mount
 	Nodes  []Node
-	// CDIDevices are qualified names of the Container Device Interface, as
-	// "nvidia.com/gpu=0", for drivers whose runtime knows them. They say the same
-	// as Env, Mounts and Nodes do, which a driver without CDI uses.
+	// CDIDevices are qualified names of the Container Device Interface, such as
+	// "nvidia.com/gpu=0", for drivers whose runtime supports CDI. They are equivalent
+	// to Env, Mounts and Nodes, which drivers without CDI use.
 	CDIDevices []string
 }
 
-// Mount is a path of the machine to show inside the task.
+// Mount is a path of the machine to mount into the task.
 type Mount struct {
 	HostPath string
 	TaskPath string
 	ReadOnly bool
 }
 
-// Node is a device node to show inside the task; Permissions are of "rwm" and are
-// also what the task's cgroup allows.
+// Node is a device node to create inside the task. Permissions is a combination of
+// "r", "w" and "m"; the task's cgroup allows the same access.
 type Node struct {
 	HostPath    string
 	TaskPath    string
 	Permissions string
 }
 
-// GroupStats is one sample of a group, by instance id.
+// GroupStats is one sample of a group; its instances are keyed by id.
 type GroupStats struct {
 	Vendor    string
 	Type      string
@@ -134,16 +134,15 @@ type GroupStats struct {
 	Instances map[string]Stats
 }
 
-// Stats is one sample of an instance. Summary names the value that a user looks
-// at first, as "Memory".
+// Stats is one sample of an instance. Summary names the value that a user wants to see
+// first, such as "Memory".
 type Stats struct {
 	Summary string
 	Values  map[string]Value
 	Time    time.Time
 }
 
-// Value is a measured value; Of is what it is at most, where there is a limit, as
-// in 40 of 80 GiB.
+// Value is a measured value. Of is its upper limit if it has one, as in 40 of 80 GiB.
 type Value struct {
 	Int         *int64
 	Float       *float64

@@ -10,8 +10,9 @@ import (
 	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
-// Every is what most plugins answer to Stats with: it calls measure at once and
-// each interval, keeps nothing for a reader that is slow, and ends with ctx.
+// Every is an implementation of Stats for most plugins: it calls measure once and then
+// at every interval, drops samples that a slow reader does not take, and closes the
+// channel when ctx ends.
 func Every(ctx context.Context, interval time.Duration, measure func(context.Context) []GroupStats) (<-chan []GroupStats, error) {
 	return stream.Every(ctx, interval, measure)
 }

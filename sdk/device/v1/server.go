@@ -16,10 +16,10 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Kind is this contract's name and version.
+// Kind is the name and version of this contract.
 var Kind = plugin.Kind{Name: "device", Version: 1}
 
-// Service makes device plugins ready for plugin.Serve. Their names must differ.
+// Service prepares device plugins for plugin.Serve. Their names must differ.
 func Service(devices ...Device) plugin.Service {
 	return plugin.Service{Kind: Kind, Register: func(r grpc.ServiceRegistrar) {
 		s := &server{devices: make(map[string]Device, len(devices))}

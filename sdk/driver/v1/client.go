@@ -18,9 +18,9 @@ import (
 	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
-// Connect returns the drivers of the plugin at the other end of conn, in the
-// plugin's order. They live as long as conn: once the process is gone, calls and
-// waits return Unavailable and channels are closed.
+// Connect returns the drivers of the plugin process at the other end of conn, in the
+// plugin's order. They stop working when the process is gone: calls and waits then
+// return Unavailable, and channels are closed.
 func Connect(ctx context.Context, conn grpc.ClientConnInterface) ([]Driver, error) {
 	rpc := driverv1.NewDriverClient(conn)
 	resp, err := rpc.Drivers(ctx, &driverv1.DriversRequest{})
@@ -152,7 +152,7 @@ func (c *client) ExecTask(ctx context.Context, taskID string, opts ExecOptions, 
 	if opts.Size != (TerminalSize{}) {
 		start.Size = sizeToPB(opts.Size)
 	}
-	// A failed send says only EOF; the reason comes with Recv.
+	// A failed Send returns only io.EOF; Recv returns the cause.
 	err = s.Send(&driverv1.ExecTaskRequest{Message: &driverv1.ExecTaskRequest_Start{Start: start}})
 	if err != nil && !errors.Is(err, io.EOF) {
 		return ExitResult{}, errdefs.FromGRPC(err)

@@ -12,7 +12,8 @@ import (
 	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
 )
 
-// execSender sends input and resizes of one exec; gRPC allows one Send at a time.
+// execSender sends input and terminal sizes of one exec. It serializes them, because
+// gRPC allows only one Send at a time.
 type execSender struct {
 	mu sync.Mutex
 	s  execClient
@@ -20,15 +21,15 @@ type execSender struct {
 
 func newExecSender(s execClient) *execSender { return &execSender{s: s} }
 
-// send returns false once the stream takes no more.
+// send returns false once the stream is closed.
 func (e *execSender) send(m *driverv1.ExecTaskRequest) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.s.Send(m) == nil
 }
 
-// stdin sends the input. It may outlive the exec in a Read that the caller's
-// reader does not end; it then ends with that Read.
+// stdin sends the input. Its goroutine may outlive the exec while it is blocked in a
+// Read of the caller's reader; it ends when that Read returns.
 func (e *execSender) stdin(r io.Reader) {
 	buf := make([]byte, 32<<10)
 	for r != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// The conversions between the types of the contract and those of the wire.
+// Conversions between the types of the contract and the types of the wire form.
 
 func infoToPB(in Info) (*driverv1.Info, error) {
 	config, err := json.Marshal(in.ConfigSchema)
@@ -249,7 +249,7 @@ func sizeFromPB(s *driverv1.TerminalSize) TerminalSize {
 	return TerminalSize{Height: int(s.GetHeight()), Width: int(s.GetWidth())}
 }
 
-// timeToPB keeps the zero time zero, which timestamppb alone would not.
+// timeToPB maps the zero time to nil, which timestamppb alone would not.
 func timeToPB(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

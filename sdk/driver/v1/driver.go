@@ -9,102 +9,99 @@ import (
 	"time"
 )
 
-// Driver runs tasks of one driver name. Several drivers may live in one plugin
-// process. All methods may be called at the same time from many goroutines.
+// Driver runs the tasks of one driver name. A plugin process may serve several
+// drivers. All methods may be called concurrently.
 //
-// Errors carry a class of sdk/errdefs; each method names the classes that
-// callers act on. Any method may also return DeadlineExceeded or Canceled when
-// its ctx ends. See the package documentation for the rules that hold for all.
+// Errors carry a class of sdk/errdefs; each method lists the classes that callers act
+// on. Any method may also return DeadlineExceeded or Canceled when its ctx ends. The
+// package documentation has the rules that apply to all methods.
 type Driver interface {
-	// Info says what the driver is called, what it can do and which
-	// configuration it accepts. It is asked once per process, before anything
-	// else, does no work and always answers the same.
+	// Info returns the driver's name, its capabilities and the schemas of its
+	// configuration. It is called once per process, before anything else. It does no
+	// work and always returns the same value.
 	Info() Info
 
-	// SetConfig hands over the driver's agent configuration: the JSON object of
-	// a block that Info().ConfigSchema has accepted, with defaults filled in.
-	// It is called once before the first Fingerprint, also when the block is
-	// empty ("{}"), and again when the configuration changes; running tasks are
-	// not affected. InvalidArgument: the configuration cannot work as it is.
+	// SetConfig passes the driver's agent configuration: a JSON object that was
+	// validated against Info().ConfigSchema, with defaults filled in. It is called
+	// once before the first Fingerprint, even if the block is empty ("{}"), and again
+	// whenever the configuration changes; running tasks are not affected.
+	// InvalidArgument: the driver cannot work with this configuration.
 	SetConfig(ctx context.Context, config []byte) error
 
-	// Fingerprint reports what the driver found on this machine: once at once,
-	// then whenever something changes. The driver closes the channel when ctx
-	// ends. It must not block on a daemon that is away: it reports that instead.
+	// Fingerprint reports what the driver found on this machine, once when it is
+	// called and then whenever something changes. The driver closes the channel when
+	// ctx ends. It must not block while its daemon is unreachable, but report that.
 	Fingerprint(ctx context.Context) (<-chan Fingerprint, error)
 
-	// StartTask starts a task and returns when it runs, with the handle by which
-	// RecoverTask finds it again in another process. ctx bounds the start only,
-	// never the life of the task. A start that fails leaves nothing behind; where
-	// ctx ends first, a DestroyTask with force follows, and nothing may come up
-	// after that.
-	// AlreadyExists: a task of that ID is known (running or not yet destroyed).
-	// InvalidArgument: the task's config can never start; not retried.
-	// Anything else may be retried according to the restart policy, unless
-	// errdefs.WithRetryable says otherwise.
+	// StartTask starts a task and returns once it runs, with the handle by which
+	// RecoverTask in another process finds it. ctx limits the start only, never the
+	// life of the task. A failed start leaves nothing behind. If ctx ends during the
+	// start, the caller calls DestroyTask with force, and nothing of the task may
+	// start after that. AlreadyExists: a task with this ID is known, running or not
+	// yet destroyed. InvalidArgument: the task can never start with this config; the
+	// start is not retried. All other errors may be retried according to the restart
+	// policy, unless errdefs.WithRetryable says otherwise.
 	StartTask(ctx context.Context, task *TaskConfig) (*Handle, *NetworkOverride, error)
 
-	// RecoverTask makes a task known again that another process of this driver
-	// started, whether it still runs or has ended meanwhile. A task that is
-	// already known is no error. NotFound: it is certain that the task is gone
-	// without a trace; the caller takes it as lost. Unavailable: it cannot be
-	// said yet; the caller tries again and does not take the task as dead.
+	// RecoverTask takes over a task that another process of this driver started,
+	// whether it still runs or has ended since. It is not an error if the task is
+	// already known. NotFound: it is certain that nothing of the task is left; the
+	// caller treats it as lost. Unavailable: the driver cannot tell yet; the caller
+	// retries and does not treat the task as dead.
 	RecoverTask(ctx context.Context, handle *Handle) error
 
-	// WaitTask returns when the task has ended, at once if it has. It may be
-	// called any number of times until the task is destroyed. ctx carries no
-	// deadline. NotFound: no such task. Unavailable: the result cannot be known
-	// now; the caller recovers the task and waits again.
+	// WaitTask returns when the task has ended, or at once if it already has. It may
+	// be called any number of times until the task is destroyed. Its ctx has no
+	// deadline. NotFound: there is no such task. Unavailable: the result cannot be
+	// determined now; the caller recovers the task and waits again.
 	WaitTask(ctx context.Context, taskID string) (ExitResult, error)
 
-	// StopTask sends signal (the driver's own choice if empty), and kills the
-	// task when timeout passes and it still runs. It returns when the task has
-	// ended with all processes that it started, those killed if need be. A task
-	// that has already ended is no error. ctx may end earlier than timeout: the
-	// kill is then still carried out. NotFound: no such task. InvalidArgument:
-	// unknown signal.
+	// StopTask sends signal (the driver's default if empty) and kills the task if it
+	// still runs after timeout. It returns once the task and all processes that it
+	// started have ended; those that are left are killed. It is not an error if the
+	// task has already ended. ctx may end before timeout: the driver must still carry
+	// out the kill. NotFound: there is no such task. InvalidArgument: unknown signal.
 	StopTask(ctx context.Context, taskID string, timeout time.Duration, signal string) error
 
-	// DestroyTask forgets a task that has ended and frees what it held; it keeps
-	// log files. With force a running task is killed first. A task that is not
-	// known is no error. FailedPrecondition: it still runs and force is false.
+	// DestroyTask forgets a task that has ended and frees its resources, except its
+	// log files. With force it first kills a running task. It is not an error if the
+	// task is unknown. FailedPrecondition: the task still runs and force is false.
 	DestroyTask(ctx context.Context, taskID string, force bool) error
 
-	// InspectTask says how a task is. NotFound: no such task.
+	// InspectTask returns the status of a task. NotFound: there is no such task.
 	InspectTask(ctx context.Context, taskID string) (*TaskStatus, error)
 
-	// TaskStats samples the use of resources of all running tasks every
-	// interval, the first time at once. One call serves all tasks of the
-	// driver, and nothing is sampled while nobody listens. The driver closes the
-	// channel when ctx ends. A slow reader gets fewer samples, never old ones.
-	// Every does all that. InvalidArgument: an interval that is not above zero.
+	// TaskStats samples the resource usage of all running tasks once when it is called
+	// and then at every interval. One call serves all tasks of the driver, and the
+	// driver must not sample while no stream is open. It closes the channel when ctx
+	// ends. A slow reader must receive fewer samples, never outdated ones. Every
+	// implements all of this. InvalidArgument: interval is not positive.
 	TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error)
 
-	// SignalTask sends a signal to the task's main process. NotFound: no such
-	// task. FailedPrecondition: it has ended. InvalidArgument: unknown signal.
+	// SignalTask sends a signal to the main process of the task. NotFound: there is no
+	// such task. FailedPrecondition: it has ended. InvalidArgument: unknown signal.
 	// Unimplemented: see Capabilities.SendSignals.
 	SignalTask(ctx context.Context, taskID string, signal string) error
 
-	// ExecTask runs a command inside the task and returns its result when it
-	// has ended and all its output is written. When ctx ends the command is
-	// killed. NotFound: no such task. FailedPrecondition: it does not run.
-	// InvalidArgument: there is no such command. Unimplemented: see
-	// Capabilities.Exec.
+	// ExecTask runs a command inside the task. It returns the result once the command
+	// has ended and all its output is written. When ctx ends the command is killed.
+	// NotFound: there is no such task. FailedPrecondition: it is not running.
+	// InvalidArgument: there is no such command. Unimplemented: see Capabilities.Exec.
 	ExecTask(ctx context.Context, taskID string, opts ExecOptions, stream ExecStream) (ExitResult, error)
 
-	// TaskEvents reports what happens inside the driver that a user should see
-	// in the events of a task, as "downloading image". Events that nobody reads
-	// are dropped. The driver closes the channel when ctx ends.
+	// TaskEvents reports events inside the driver that belong in the events of a task,
+	// such as "downloading image". Events are dropped while nobody reads them. The
+	// driver closes the channel when ctx ends.
 	TaskEvents(ctx context.Context) (<-chan TaskEvent, error)
 }
 
-// ExecOptions says what ExecTask runs.
+// ExecOptions describes the command that ExecTask runs.
 type ExecOptions struct {
-	// Command is the program and its arguments; the program is looked up as
-	// the task's own command is.
+	// Command is the program and its arguments. The program is looked up in the same
+	// way as the task's own command.
 	Command []string
-	// TTY asks for a terminal. Everything the command writes then comes on
-	// Stdout, and Size is the terminal's first size if it is set.
+	// TTY requests a terminal. All output of the command is then written to Stdout.
+	// Size is the initial size of the terminal, if it is set.
 	TTY  bool
 	Size TerminalSize
 }
@@ -115,28 +112,29 @@ type TerminalSize struct {
 	Width  int
 }
 
-// ExecStream is the input and output of a command that ExecTask runs. The caller
-// owns the ends; the driver closes none of them. Stdin ends with io.EOF when the
-// user closes it; the driver then closes the command's own input. A driver must
-// not wait for a Read of Stdin before it returns: the command may end first.
+// ExecStream is the input and output of a command that ExecTask runs. The caller owns
+// the readers and writers; the driver closes none of them. Stdin returns io.EOF when
+// the user closes it; the driver then closes the command's input. ExecTask must not
+// wait for a Read of Stdin before it returns, since the command may end first.
 type ExecStream struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// Resize delivers new sizes of the terminal. It is nil or never closed.
+	// Resize delivers new sizes of the terminal. It may be nil, and is never closed.
 	Resize <-chan TerminalSize
 }
 
-// Lister is a Driver that can say which tasks it has on this machine. Tasks that
-// outlive their driver's process can become nobody's: their start was interrupted,
-// or the agent lost its state. The agent asks now and then and has those that no
-// allocation owns destroyed. A driver whose tasks end with its process needs none.
+// Lister is implemented by drivers that can list their tasks on this machine. A task
+// that outlives the driver's process can lose its owner: its start was interrupted, or
+// the agent lost its state. The agent lists the tasks at intervals and destroys those
+// that belong to no alloc. Drivers whose tasks end with the process need not implement
+// it.
 type Lister interface {
-	// ListTasks returns the handles of all tasks of this driver that are there,
-	// running or not yet destroyed, also of those that this process was never told
-	// of. It lists nothing that is not this agent's. DestroyTask with force ends each
-	// of them, and RecoverTask takes it over, as after a start whose answer was lost;
-	// a handle without State is of a task that can only be destroyed. Unavailable: it
-	// cannot be said now.
+	// ListTasks returns the handles of all existing tasks of this driver, running or
+	// not yet destroyed, including those that this process has not been told about. It
+	// lists only tasks of this agent. The caller may destroy each with DestroyTask and
+	// force, or take it over with RecoverTask, as after a start whose answer was lost.
+	// A handle without State belongs to a task that can only be destroyed.
+	// Unavailable: the tasks cannot be listed now.
 	ListTasks(ctx context.Context) ([]*Handle, error)
 }

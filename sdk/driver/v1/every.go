@@ -10,8 +10,9 @@ import (
 	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
-// Every is what most drivers answer to TaskStats with: it calls sample at once and
-// each interval, keeps nothing for a reader that is slow, and ends with ctx.
+// Every is an implementation of TaskStats for most drivers: it calls sample once and
+// then at every interval, drops samples that a slow reader does not take, and closes
+// the channel when ctx ends.
 func Every(ctx context.Context, interval time.Duration, sample func(context.Context) []TaskStats) (<-chan []TaskStats, error) {
 	return stream.Every(ctx, interval, sample)
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Kind is this contract's name and version.
+// Kind is the name and version of this contract.
 var Kind = plugin.Kind{Name: "driver", Version: 1}
 
-// Service makes drivers ready for plugin.Serve. Their names must differ.
+// Service prepares drivers for plugin.Serve. Their names must differ.
 func Service(drivers ...Driver) plugin.Service {
 	return plugin.Service{Kind: Kind, Register: func(r grpc.ServiceRegistrar) {
 		s := &server{drivers: make(map[string]Driver, len(drivers))}

@@ -18,7 +18,8 @@ import (
 
 type execServer = grpc.BidiStreamingServer[driverv1.ExecTaskRequest, driverv1.ExecTaskResponse]
 
-// ExecTask joins a stream of messages to the readers and writers of the contract.
+// ExecTask connects the messages of the stream to the readers and writers of the
+// contract.
 func (s *server) ExecTask(out execServer) error {
 	first, err := out.Recv()
 	if err != nil {
@@ -65,13 +66,13 @@ func (s *server) ExecTask(out execServer) error {
 	return out.Send(&driverv1.ExecTaskResponse{Message: &driverv1.ExecTaskResponse_Result{Result: exitToPB(result)}})
 }
 
-// receiveExec hands on the user's input until the stream ends, and kills the
-// command by cancel if it ends before the user closed the input.
+// receiveExec passes on the user's input until the stream ends. If the stream ends
+// before the user closed the input, it kills the command by calling cancel.
 func receiveExec(ctx context.Context, cancel context.CancelFunc, in execServer, stdin *io.PipeWriter, resize chan TerminalSize) {
 	for {
 		msg, err := in.Recv()
 		if errors.Is(err, io.EOF) {
-			_ = stdin.Close() // a pipe's Close has no error
+			_ = stdin.Close() // Close of a pipe returns no error
 			return
 		}
 		if err != nil {
@@ -81,7 +82,7 @@ func receiveExec(ctx context.Context, cancel context.CancelFunc, in execServer, 
 		}
 		switch m := msg.GetMessage().(type) {
 		case *driverv1.ExecTaskRequest_Stdin:
-			// An error means that the command reads no more: the rest is dropped.
+			// An error means that the command no longer reads: drop the rest.
 			_, _ = stdin.Write(m.Stdin)
 		case *driverv1.ExecTaskRequest_StdinClosed:
 			_ = stdin.Close()
@@ -94,7 +95,8 @@ func receiveExec(ctx context.Context, cancel context.CancelFunc, in execServer, 
 	}
 }
 
-// replaceSize puts size into the channel of one place, over one not read yet.
+// replaceSize puts size into a channel with capacity one and replaces a size that was
+// not read yet.
 func replaceSize(ch chan TerminalSize, size TerminalSize) {
 	for {
 		select {
@@ -109,10 +111,10 @@ func replaceSize(ch chan TerminalSize, size TerminalSize) {
 	}
 }
 
-// sendWriter is an io.Writer over a function that may keep no p.
+// sendWriter is an io.Writer over a function that must not retain p.
 type sendWriter func(p []byte) error
 
-// chunk bounds one message of output.
+// chunk limits the size of one message of output.
 const chunk = 64 << 10
 
 func (w sendWriter) Write(p []byte) (int, error) {

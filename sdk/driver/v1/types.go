@@ -11,11 +11,11 @@ import (
 
 // Info describes a driver.
 type Info struct {
-	// Name is what a job file says in driver = "NAME".
+	// Name is the driver's name in a job file: driver = "NAME".
 	Name         string
 	Capabilities Capabilities
-	// ConfigSchema is that of the agent's plugin "NAME" { config { } } block,
-	// TaskConfigSchema that of a task's config block.
+	// ConfigSchema is the schema of the agent's plugin "NAME" { config { } } block,
+	// TaskConfigSchema the schema of a task's config block.
 	ConfigSchema     schema.Schema
 	TaskConfigSchema schema.Schema
 }
@@ -25,12 +25,12 @@ type FSIsolation string
 
 // The kinds of file system isolation.
 const (
-	FSIsolationNone   FSIsolation = "none"   // the machine's own
-	FSIsolationChroot FSIsolation = "chroot" // a root built in the task's directory
-	FSIsolationImage  FSIsolation = "image"  // an image
+	FSIsolationNone   FSIsolation = "none"   // the file system of the machine
+	FSIsolationChroot FSIsolation = "chroot" // a root file system that is built in the task's directory
+	FSIsolationImage  FSIsolation = "image"  // a container image
 )
 
-// NetworkMode is a mode of a group's network that a driver can join.
+// NetworkMode is a network mode of a group that a driver supports.
 type NetworkMode string
 
 // The network modes.
@@ -41,31 +41,31 @@ const (
 	NetworkNone  NetworkMode = "none"
 )
 
-// Capabilities says what a driver can do. What it cannot do, the agent refuses
-// before it calls the driver.
+// Capabilities says what a driver supports. The agent refuses everything else before
+// it calls the driver.
 type Capabilities struct {
 	SendSignals  bool
 	Exec         bool
 	FSIsolation  FSIsolation
 	NetworkModes []NetworkMode
-	// MountConfigs: the driver carries out TaskConfig.Mounts.
+	// MountConfigs means that the driver handles TaskConfig.Mounts.
 	MountConfigs bool
-	// DisableLogCollection: the driver writes no log files for its tasks.
+	// DisableLogCollection means that the driver writes no log files for its tasks.
 	DisableLogCollection bool
-	// DynamicUsers: tasks may run as users that exist in no password file.
+	// DynamicUsers means that tasks may run as users without an entry in a password
+	// file.
 	DynamicUsers bool
-	// OnDemand: the driver has nothing to follow while it has no tasks, so its
-	// process may be ended then. It is started again at the next call, which waits
-	// for that (some tens of milliseconds), and from time to time to be
-	// fingerprinted.
+	// OnDemand means that the process has nothing to watch while it has no tasks, so
+	// the host may end it then. The host starts it again at the next call, which waits
+	// for the start (some tens of milliseconds), and at intervals for a fingerprint.
 	OnDemand bool
-	// Ignores lists what of a task the driver does not act on although its
-	// contract has it: the Ignores constants. Who submits a job that asks for one
-	// of them is warned. Words that the servers do not know are skipped.
+	// Ignores lists the features of a task on which the driver does not act although
+	// its contract has them: the Ignores constants. Users are warned when their job
+	// uses one. Servers skip values that they do not know.
 	Ignores []string
 }
 
-// What a driver may list in Capabilities.Ignores, in the words of a job file.
+// Values for Capabilities.Ignores, in the words of a job file.
 const (
 	IgnoresUser       = "user"
 	IgnoresKillSignal = "kill_signal"
@@ -75,29 +75,29 @@ const (
 	IgnoresDNS        = "network.dns" // TaskConfig.DNS
 )
 
-// Health is what a driver thinks of itself.
+// Health is a driver's own view of its health.
 type Health string
 
-// The healths. An undetected driver is not offered to the scheduler at all.
+// The health states. A driver that is undetected is not offered to the scheduler.
 const (
 	HealthUndetected Health = "undetected"
 	HealthUnhealthy  Health = "unhealthy"
 	HealthHealthy    Health = "healthy"
 )
 
-// Fingerprint is what a driver found on the machine. Attributes are full names,
-// as "driver.raw_exec": "1", and take the place of those of the report before.
+// Fingerprint is what a driver found on the machine. Attributes have full names, as in
+// "driver.raw_exec": "1", and replace those of the previous report.
 type Fingerprint struct {
 	Attributes        map[string]string
 	Health            Health
 	HealthDescription string
 }
 
-// TaskConfig is everything a driver needs to start one task. Paths are absolute
-// and on the machine; all interpolation is done.
+// TaskConfig is everything that a driver needs to start one task. Paths are absolute
+// paths on the machine; interpolation is complete.
 type TaskConfig struct {
-	// ID names this run of the task on this node and nothing else ever: a
-	// restart has a new one. Drivers must not take it apart.
+	// ID identifies this run of the task on this node and is never reused: a restart
+	// has a new one. Drivers must not parse it.
 	ID        string
 	Name      string
 	Namespace string
@@ -109,15 +109,15 @@ type TaskConfig struct {
 	NodeID    string
 	NodeName  string
 
-	// DriverConfig is the task's config block as a JSON object that the
-	// driver's TaskConfigSchema has accepted, with defaults filled in.
-	// schema.Unmarshal reads it into a struct.
+	// DriverConfig is the task's config block: a JSON object that was validated
+	// against the driver's TaskConfigSchema, with defaults filled in. schema.Unmarshal
+	// decodes it into a struct.
 	DriverConfig []byte
 
 	Env map[string]string
-	// DeviceEnv are those of Env that device plugins set, as
-	// NVIDIA_VISIBLE_DEVICES: unlike a variable that the job itself sets, they say
-	// which devices the task really has.
+	// DeviceEnv is the part of Env that device plugins set, such as
+	// NVIDIA_VISIBLE_DEVICES. Unlike a variable that the job sets, it says which
+	// devices the task really has.
 	DeviceEnv map[string]string
 	// User is the user to run as; empty means the driver's default.
 	User string
@@ -125,38 +125,38 @@ type TaskConfig struct {
 	Resources Resources
 	Mounts    []Mount
 	Devices   []Device
-	// CDIDevices are the task's devices as names of the Container Device
-	// Interface, as "nvidia.com/gpu=0". A driver whose runtime resolves them may
-	// use them; Env, Mounts and Devices are there for one that does not.
+	// CDIDevices are the task's devices as names of the Container Device Interface,
+	// such as "nvidia.com/gpu=0". A driver whose runtime supports CDI may use them;
+	// all others use Env, Mounts and Devices.
 	CDIDevices []string
 	// Ports are all ports of the group, for drivers that map them.
 	Ports   []Port
 	Network *NetworkIsolation
 	DNS     *DNSConfig
 
-	// AllocDir is the alloc's directory and TaskDir the task's own in it; "alloc" in
-	// AllocDir is the folder that the tasks share.
+	// AllocDir is the alloc's directory and TaskDir the task's directory in it. The
+	// folder "alloc" in AllocDir is shared by the tasks.
 	AllocDir string
 	TaskDir  string
 
 	Logs LogConfig
 
-	// KillSignal and KillTimeout are those of the job; StopTask is given them
-	// again and counts.
+	// KillSignal and KillTimeout are the job's settings. StopTask receives them again;
+	// its arguments take precedence.
 	KillSignal  string
 	KillTimeout time.Duration
 }
 
-// Resources is what the scheduler gave to a task.
+// Resources are the resources that the scheduler assigned to a task.
 type Resources struct {
-	CPUMHz      int64   // the share of the cpu, in MHz
+	CPUMHz      int64   // share of the cpu, in MHz
 	CPUPercent  float64 // the same as a percentage of the whole node
-	Cores       []int   // the cores reserved for this task alone
+	Cores       []int   // cores that are reserved for this task alone
 	MemoryMB    int64
-	MemoryMaxMB int64 // 0: no more than MemoryMB
+	MemoryMaxMB int64 // 0 means MemoryMB
 }
 
-// Mount is a path of the machine to show inside the task.
+// Mount is a path of the machine to mount into the task.
 type Mount struct {
 	HostPath        string
 	TaskPath        string
@@ -165,14 +165,15 @@ type Mount struct {
 	SELinuxLabel    string
 }
 
-// Device is a device file to show inside the task.
+// Device is a device file to create inside the task.
 type Device struct {
 	HostPath    string
 	TaskPath    string
-	Permissions string // of "rwm"
+	Permissions string // combination of "r", "w" and "m"
 }
 
-// Port is one port of the group. To is the port inside the task, 0 for the same.
+// Port is one port of the group. To is the port inside the task; 0 means the same
+// port.
 type Port struct {
 	Label  string
 	Value  int
@@ -188,48 +189,50 @@ type NetworkIsolation struct {
 	Hostname string
 }
 
-// DNSConfig is what a task's resolver uses.
+// DNSConfig is the configuration of a task's resolver.
 type DNSConfig struct {
 	Servers  []string
 	Searches []string
 	Options  []string
 }
 
-// LogConfig says where a task's output goes. The driver writes StdoutPath.0,
-// StdoutPath.1 and so on (as .../server.stdout.0), starts the next file when one
-// has MaxFileSizeMB, keeps the last MaxFiles, goes on with the highest number
-// after a restart, and creates files so that a link that the task placed there is
-// not followed. A task never blocks or dies because its output cannot be kept.
+// LogConfig says where a task's output goes. The driver writes to the files
+// StdoutPath.0, StdoutPath.1 and so on (such as .../server.stdout.0). It starts the
+// next file when one has reached MaxFileSizeMB, keeps the last MaxFiles, and continues
+// with the highest number after a restart. It must not follow a link that the task
+// created in place of a file. A task must never block or end because its output cannot
+// be stored.
 type LogConfig struct {
 	StdoutPath    string
 	StderrPath    string
 	MaxFiles      int
 	MaxFileSizeMB int
-	// Disabled: the output is thrown away and no file is written.
+	// Disabled means that the output is discarded and no file is written.
 	Disabled bool
 }
 
-// Handle is how a driver finds a running task again. State is the driver's own
-// and small; the agent keeps it on disk. Version is the driver's number for the
-// form of State: a newer driver must read the handles of older ones.
+// Handle is the data by which a driver finds a running task again. State is opaque to
+// the agent, which stores it on disk, and should be small. Version is the driver's
+// version of the format of State: a newer driver must be able to read handles of older
+// versions.
 type Handle struct {
 	TaskID  string
 	Version int
 	State   []byte
 }
 
-// NetworkOverride is the address of a task that the driver itself gave a network.
+// NetworkOverride is the address of a task whose network the driver created itself.
 type NetworkOverride struct {
 	IP      string
 	PortMap map[string]int
-	// AutoAdvertise: services use this address unless they ask for another.
+	// AutoAdvertise means that services use this address unless they specify another.
 	AutoAdvertise bool
 }
 
-// ExitResult is how a task or a command ended. A task that a signal ended has
-// its number in Signal and 128 more than that in ExitCode. Err says what the
-// driver cannot put in numbers, as "exit code unknown: ..."; it is empty for an
-// ordinary end, and if it is set the task counts as failed.
+// ExitResult says how a task or a command ended. If a signal ended it, Signal is the
+// number of the signal and ExitCode is 128 plus that number. Err is set if the driver
+// cannot express the result in numbers, such as "exit code unknown: ..."; the task
+// then counts as failed.
 type ExitResult struct {
 	ExitCode  int
 	Signal    int
@@ -237,7 +240,7 @@ type ExitResult struct {
 	Err       string
 }
 
-// Successful reports whether the end counts as success.
+// Successful reports whether the task or command succeeded.
 func (r ExitResult) Successful() bool {
 	return r.ExitCode == 0 && r.Signal == 0 && !r.OOMKilled && r.Err == ""
 }
@@ -252,34 +255,35 @@ const (
 	TaskUnknown TaskState = "unknown"
 )
 
-// TaskStatus is how a task is. ExitedAt and Exit are set once it has ended.
+// TaskStatus is the status of a task. ExitedAt and Exit are set once it has ended.
 type TaskStatus struct {
 	ID         string
 	State      TaskState
 	StartedAt  time.Time
 	ExitedAt   time.Time
 	Exit       *ExitResult
-	Attributes map[string]string // for the user: pid, container id and so on
+	Attributes map[string]string // information for the user, such as the pid or the container id
 }
 
-// The names that Measured may have.
+// The names of values that Measured may contain.
 var (
 	CPUMeasures    = []string{"Percent", "System Mode", "User Mode", "Total Ticks", "Throttled Periods", "Throttled Time"}
 	MemoryMeasures = []string{"RSS", "Cache", "Swap", "Mapped File", "Usage", "Max Usage", "Kernel Usage", "Kernel Max Usage"}
 )
 
-// TaskStats is one sample of one task. A value that the driver does not measure
-// is absent from Measured and zero. Percent is of one core, so 200 is two cores.
+// TaskStats is one sample of one task. A value that the driver does not measure is
+// zero and not listed in Measured. Percent is relative to one core, so 200 means two
+// cores.
 type TaskStats struct {
 	TaskID string
 	Time   time.Time
 	CPU    CPUStats
 	Memory MemoryStats
-	// Pids has the use by process id where a driver can tell it apart.
+	// Pids has the usage per process id, if the driver can distinguish processes.
 	Pids map[string]PidStats
 }
 
-// CPUStats is use of the cpu since the sample before.
+// CPUStats is the usage of the cpu since the previous sample.
 type CPUStats struct {
 	Percent          float64
 	SystemMode       float64
@@ -290,7 +294,7 @@ type CPUStats struct {
 	Measured         []string
 }
 
-// MemoryStats is use of memory in bytes.
+// MemoryStats is the usage of memory in bytes.
 type MemoryStats struct {
 	RSS            uint64
 	Cache          uint64
@@ -303,13 +307,13 @@ type MemoryStats struct {
 	Measured       []string
 }
 
-// PidStats is what one process of a task uses.
+// PidStats is the resource usage of one process of a task.
 type PidStats struct {
 	CPU    CPUStats
 	Memory MemoryStats
 }
 
-// TaskEvent is news of a task for its user.
+// TaskEvent is an event of a task, for its user.
 type TaskEvent struct {
 	TaskID      string
 	Time        time.Time

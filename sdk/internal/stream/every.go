@@ -10,9 +10,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Every delivers what measure returns, at once and each interval, and closes the
-// channel when ctx ends. It keeps nothing for a reader that is slow: what nobody
-// has taken when the next is due is measured anew.
+// Every sends the result of measure once and then at every interval, and closes the
+// channel when ctx ends. It does not queue: a value that nobody has taken when the
+// next one is due is replaced by a new measurement.
 func Every[T any](ctx context.Context, interval time.Duration, measure func(context.Context) T) (<-chan T, error) {
 	if interval <= 0 {
 		return nil, errdefs.InvalidArgumentf("an interval of %s cannot be kept; it must be above zero", interval)
@@ -31,7 +31,7 @@ func Every[T any](ctx context.Context, interval time.Duration, measure func(cont
 				case <-ctx.Done():
 					return
 				}
-			case <-tick.C: // nobody took it, and the next is due
+			case <-tick.C: // nobody took the value, and the next one is due
 			case <-ctx.Done():
 				return
 			}

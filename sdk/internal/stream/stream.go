@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package stream carries the channels that plugins report on over gRPC streams.
-// It owns the header by which a host tells a stream that was refused from one
-// that has no news yet. The contracts of the sdk import it.
+// Package stream carries the channels on which plugins report over gRPC streams. It
+// owns the header that lets a host distinguish a refused stream from one without data
+// yet. The contracts of the sdk import it.
 package stream
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// openKey is in the header of a stream that the plugin has opened.
+// openKey is the header key of a stream that the plugin has accepted.
 const openKey = "drover-stream"
 
-// Serve sends what a plugin's channel delivers until it is closed. The plugin
-// owns the channel, so after a failed send it is drained until then.
+// Serve sends what a plugin's channel delivers until the channel is closed. The plugin
+// owns the channel, so after a failed send Serve drains it until it is closed.
 func Serve[T, M any](out grpc.ServerStreamingServer[M], open func(context.Context) (<-chan T, error), convert func(T) *M) error {
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
@@ -35,14 +35,14 @@ func Serve[T, M any](out grpc.ServerStreamingServer[M], open func(context.Contex
 			err = out.Send(convert(v))
 		}
 		if err != nil {
-			cancel() // and go on reading until the plugin closes the channel
+			cancel() // keep reading until the plugin closes the channel
 		}
 	}
 	return err
 }
 
-// Receive waits until the plugin has opened the stream or refused it, and then
-// delivers what it sends until it ends.
+// Receive waits until the plugin has accepted or refused the stream. It then delivers
+// the messages of the stream until it ends.
 func Receive[M, T any](ctx context.Context, s grpc.ServerStreamingClient[M], convert func(*M) T) (<-chan T, error) {
 	header, err := s.Header()
 	if err != nil {

@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package wirecompat says what of a contract's wire form has been broken: what old
-// plugins or old hosts, in binary or in JSON form, would no longer understand. It
-// owns the rules; the released forms lie in sdk/proto/released. Only tests import it.
+// Package wirecompat finds changes of a contract's wire form that old plugins or old
+// hosts would not understand, in its binary or JSON form. It owns the rules; the
+// released forms are in sdk/proto/released. Only tests import it.
 package wirecompat
 
 import (
@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// Breaks returns what of the released file the current one no longer keeps, in
-// words. Additions that an old side can ignore are no break.
+// Breaks describes the incompatible changes between the released file and the current
+// one. Additions that an old side can ignore are compatible.
 func Breaks(released, current *descriptorpb.FileDescriptorProto) []string {
 	c := &comparison{}
 	c.same("the package", released.GetPackage(), current.GetPackage())
@@ -118,8 +118,8 @@ func typeOf(f *descriptorpb.FieldDescriptorProto) string {
 	return f.GetType().String()
 }
 
-// oneof is the name of the oneof that the file has written; an optional field has
-// one that the compiler makes.
+// oneof returns the name of the oneof that the file declares for the field. It ignores
+// the synthetic oneof that the compiler creates for an optional field.
 func oneof(m *descriptorpb.DescriptorProto, f *descriptorpb.FieldDescriptorProto) string {
 	if f.OneofIndex == nil || f.GetProto3Optional() {
 		return "none"
@@ -155,7 +155,7 @@ func (c *comparison) enums(in string, released, current []*descriptorpb.EnumDesc
 	}
 }
 
-// find returns the element of that name, or nil.
+// find returns the element with the given name, or nil.
 func find[T interface {
 	comparable
 	GetName() string

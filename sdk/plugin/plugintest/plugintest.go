@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package plugintest connects tests to plugins the way that a host does: over
-// gRPC in one process, or to a real plugin process that can be killed. It owns
-// no check of any contract: drivertest and devicetest do. Only tests import it.
+// Package plugintest connects tests to plugins as a host does: over gRPC in one
+// process, or to a real plugin process that can be killed. It owns no checks of
+// contracts: drivertest, devicetest and statstest do. Only tests import it.
 package plugintest
 
 import (
@@ -24,32 +24,32 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Serve serves the services in this process and returns a connection to them.
-// die ends both, as the death of a process would; the end of the test does too.
+// Serve serves the services in this process and returns a connection to them. die
+// closes both, as the death of a process would; the end of the test does too.
 func Serve(t *testing.T, services ...plugin.Service) (conn *grpc.ClientConn, die func()) {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
 	plugin.Register(server, plugin.Info{Name: "test", Version: "0"}, services...)
-	go func() { _ = server.Serve(listener) }() // ends with Stop
+	go func() { _ = server.Serve(listener) }() // returns after Stop
 	conn, err := grpc.NewClient("passthrough:///plugin", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
 	die = func() {
-		_ = conn.Close() // a second close is its only error
+		_ = conn.Close() // the only possible error is a second close
 		server.Stop()
 	}
 	t.Cleanup(die)
 	return conn, die
 }
 
-// Launch starts a plugin's process as a host does and returns a connection to
-// it. die ends it with SIGKILL; the end of the test ends it too.
+// Launch starts a plugin's process as a host does and returns a connection to it. die
+// kills it with SIGKILL; the end of the test does too.
 func Launch(t testing.TB, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
 	t.Helper()
-	if race, ok := os.LookupEnv("GORACE"); ok && cmd.Env != nil { // of a test binary that is its own plugin
+	if race, ok := os.LookupEnv("GORACE"); ok && cmd.Env != nil { // for a test binary that is its own plugin
 		cmd.Env = append(cmd.Env, "GORACE="+race)
 	}
 	client := goplugin.NewClient(&goplugin.ClientConfig{
@@ -77,7 +77,7 @@ func Launch(t testing.TB, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
 	}
 }
 
-// Report makes what came of a check what comes of the test.
+// Report reports the result of a check as the result of the test.
 func Report(t testing.TB, r conformance.Result) {
 	t.Helper()
 	for _, p := range r.Problems {

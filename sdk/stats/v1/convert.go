@@ -48,7 +48,7 @@ func infoFromPB(m *pb.Info) (Info, error) {
 	return i, nil
 }
 
-// each converts a list; an empty one stays nil.
+// each converts the elements of a list; an empty list becomes nil.
 func each[A, B any](in []A, convert func(A) B) []B {
 	if len(in) == 0 {
 		return nil
@@ -99,7 +99,7 @@ func sampleFromPB(m *pb.Sample) Sample {
 	return out
 }
 
-// where converts a message that is there.
+// where converts a message, or returns nil if there is none.
 func where[M, T any](m *M, convert func(*M) T) *T {
 	if m == nil {
 		return nil

@@ -10,8 +10,9 @@ import (
 	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
-// Every is what most collectors answer to Collect with: it calls measure at once
-// and each interval, keeps nothing for a reader that is slow, and ends with ctx.
+// Every is an implementation of Collect for most collectors: it calls measure once and
+// then at every interval, drops samples that a slow reader does not take, and closes
+// the channel when ctx ends.
 func Every(ctx context.Context, interval time.Duration, measure func(context.Context) Sample) (<-chan Sample, error) {
 	return stream.Every(ctx, interval, measure)
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Kind is this contract's name and version.
+// Kind is the name and version of this contract.
 var Kind = plugin.Kind{Name: "stats", Version: 1}
 
-// Service makes collectors ready for plugin.Serve. Their names must differ.
+// Service prepares collectors for plugin.Serve. Their names must differ.
 func Service(collectors ...Collector) plugin.Service {
 	return plugin.Service{Kind: Kind, Register: func(r grpc.ServiceRegistrar) {
 		s := &server{collectors: make(map[string]Collector, len(collectors))}

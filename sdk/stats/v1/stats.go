@@ -10,37 +10,37 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// Collector measures the machine. All methods may be called at the same time from
-// many goroutines. They return soon after their ctx ends.
+// Collector measures the machine. All methods may be called concurrently. They return
+// soon after their ctx ends.
 type Collector interface {
-	// Info says what the collector is called, what it measures and which
-	// configuration it accepts. It does no work and always answers the same.
+	// Info returns the collector's name, what it measures and the schema of its
+	// configuration. It does no work and always returns the same value.
 	Info() Info
 
-	// SetConfig hands over the agent's plugin "NAME" { config { } } block: a JSON
-	// object that Info().ConfigSchema has accepted, with defaults filled in. It
-	// is called once before the first Collect and again when the block changes;
-	// streams that are open go on under the new one. InvalidArgument: it cannot
-	// work as it is.
+	// SetConfig passes the contents of the agent's plugin "NAME" { config { } } block:
+	// a JSON object that was validated against Info().ConfigSchema, with defaults
+	// filled in. It is called once before the first Collect and again whenever the
+	// block changes; open streams continue with the new configuration.
+	// InvalidArgument: the collector cannot work with this configuration.
 	SetConfig(ctx context.Context, config []byte) error
 
-	// Collect measures every interval, the first time at once. The collector
-	// closes the channel when ctx ends, and only then. InvalidArgument: an
-	// interval that is not above zero. Unimplemented: it can measure nothing on
-	// this kind of machine, now or later; it is then not asked again.
+	// Collect measures once when it is called and then at every interval. The
+	// collector closes the channel when ctx ends, and only then. InvalidArgument:
+	// interval is not positive. Unimplemented: the collector can never measure
+	// anything on this kind of machine; it is not asked again.
 	Collect(ctx context.Context, interval time.Duration) (<-chan Sample, error)
 }
 
 // Info describes a collector.
 type Info struct {
-	// Name is what the agent's configuration calls it, as "host".
+	// Name is the collector's name in the agent's configuration, such as "host".
 	Name         string
 	ConfigSchema schema.Schema
 	Parts        []Part
 	Series       []Series
 }
 
-// Part is something that every machine has; it names the field of Sample.
+// Part is something that every machine has. It names a field of Sample.
 type Part string
 
 // The parts.
@@ -56,22 +56,23 @@ const (
 	PartUptime       Part = "uptime"
 )
 
-// Parts are all of them.
+// Parts lists all parts.
 var Parts = []Part{PartCPU, PartMemory, PartSwap, PartFileSystems, PartDisks, PartNetworks, PartTemperatures, PartLoad, PartUptime}
 
-// SeriesKind says how the values of a series are to be read.
+// SeriesKind says how the values of a series are to be interpreted.
 type SeriesKind int
 
-// The kinds of series. A counter only grows; when its source starts anew it may
-// begin again at zero.
+// The kinds of series. A counter only grows; it may restart from zero when its source
+// restarts.
 const (
 	Gauge SeriesKind = iota + 1
 	Counter
 )
 
-// Series is something that only this collector measures. Name is of lower case
-// letters, digits, "_" and ".", as "coolant.pressure". Labels name what tells its
-// values apart, each of lower case letters, digits and "_".
+// Series is a measurement that only this collector has. Name consists of lower case
+// letters, digits, "_" and ".", such as "coolant.pressure". Labels are the names of
+// the labels that distinguish its values; each consists of lower case letters, digits
+// and "_".
 type Series struct {
 	Name        string
 	Unit        string // one of Units
@@ -80,11 +81,11 @@ type Series struct {
 	Labels      []string
 }
 
-// Units are those that a Series may have: base units, so that readers need not
-// convert, and "" for plain numbers. A ratio is from 0 to 1.
+// Units lists the units that a Series may have: base units, so that consumers need not
+// convert, and "" for plain numbers. A ratio is between 0 and 1.
 var Units = []string{"", "seconds", "bytes", "bytes/second", "hertz", "celsius", "percent", "ratio", "watts", "joules", "volts", "amperes", "pascals", "rpm", "metres/second"}
 
-// Sample is one measurement. A field whose part Info does not name is zero.
+// Sample is one measurement. Fields of parts that Info does not name are zero.
 type Sample struct {
 	Time         time.Time
 	CPU          *CPU
@@ -97,8 +98,8 @@ type Sample struct {
 	Load         *Load
 	Uptime       time.Duration // since the machine started
 	Values       []Value
-	// Problems say what is missing and why, each beginning with the name of the
-	// part or series: "temperatures: this machine has no sensors".
+	// Problems say what is missing and why. Each begins with the name of the part or
+	// series: "temperatures: this machine has no sensors".
 	Problems []string
 }
 
@@ -108,11 +109,11 @@ type CPU struct {
 	Cores []CPUTimes
 }
 
-// CPUTimes are seconds, apart from each other: their sum is the time that has
-// passed for the core. Name is "cpu0" or, for all cores, "cpu".
+// CPUTimes are times in seconds that do not overlap: their sum is the time that has
+// passed for the core. Name is "cpu0", or "cpu" for all cores together.
 type CPUTimes struct {
 	Name    string
-	User    float64 // guests included
+	User    float64 // includes guests
 	Nice    float64
 	System  float64
 	Idle    float64
@@ -122,13 +123,13 @@ type CPUTimes struct {
 	Steal   float64
 }
 
-// Sum is the time that has passed for the core.
+// Sum returns the time that has passed for the core, in seconds.
 func (t CPUTimes) Sum() float64 {
 	return t.User + t.Nice + t.System + t.Idle + t.IOWait + t.IRQ + t.SoftIRQ + t.Steal
 }
 
-// Memory is in bytes. Available is what could be given to programs without
-// swapping; Used is Total less Available unless the system says otherwise.
+// Memory is in bytes. Available is the memory that programs could get without
+// swapping. Used is Total minus Available unless the system reports otherwise.
 type Memory struct {
 	Total     uint64
 	Available uint64
@@ -139,8 +140,8 @@ type Memory struct {
 	Shared    uint64
 }
 
-// Swap is in bytes; In and Out since the machine started. All is zero on a machine
-// without swap.
+// Swap is in bytes. In and Out count since the machine started. All fields are zero on
+// a machine without swap.
 type Swap struct {
 	Total uint64
 	Used  uint64
@@ -149,8 +150,8 @@ type Swap struct {
 	Out   uint64
 }
 
-// FileSystem is one that is mounted. Sizes are in bytes; Available is what users
-// other than root may still write. Inodes is 0 where there is no limit.
+// FileSystem is a mounted file system. Sizes are in bytes. Available is what users
+// other than root may still write. Inodes is 0 if there is no limit.
 type FileSystem struct {
 	Device     string
 	Mountpoint string
@@ -163,8 +164,9 @@ type FileSystem struct {
 	InodesUsed uint64
 }
 
-// Disk is a block device: counts since the machine started. BusyTime is how long
-// it had something to do; ReadTime and WriteTime count requests that overlap twice.
+// Disk is a block device. Its values count since the machine started. BusyTime is the
+// time during which it had requests in flight; ReadTime and WriteTime are sums over
+// requests, so overlapping requests count twice.
 type Disk struct {
 	Device       string
 	Reads        uint64
@@ -174,10 +176,10 @@ type Disk struct {
 	ReadTime     time.Duration
 	WriteTime    time.Duration
 	BusyTime     time.Duration
-	InFlight     uint64 // requests now
+	InFlight     uint64 // requests in flight now
 }
 
-// Network is a network interface: counts since it came up.
+// Network is a network interface. Its values count since the interface came up.
 type Network struct {
 	Interface       string
 	ReceivedBytes   uint64
@@ -190,7 +192,8 @@ type Network struct {
 	SentDrops       uint64
 }
 
-// Temperature is what a sensor says; High and Critical are its limits, if it has any.
+// Temperature is the reading of a sensor. High and Critical are its limits, if it has
+// any.
 type Temperature struct {
 	Sensor   string
 	Celsius  float64
@@ -198,15 +201,15 @@ type Temperature struct {
 	Critical *float64
 }
 
-// Load is how many processes want to run, over one, five and fifteen minutes.
+// Load is the load average over one, five and fifteen minutes.
 type Load struct {
 	One     float64
 	Five    float64
 	Fifteen float64
 }
 
-// Value is one value of a series. Labels has a value for each label of the series
-// and no others.
+// Value is one value of a series. Labels has a value for each label of the series, and
+// no others.
 type Value struct {
 	Series string
 	Labels map[string]string

@@ -1,65 +1,67 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package volume is the DRAFT of version 1 of the contract between Drover and a
-// plugin that offers storage, and of the manual of its author. It owns the interface
-// Volume and its types; their wire form is sdk/proto/volume/v1. No host uses it yet:
-// it may change in any way until the storage that does is there, and then it is
-// released as the other contracts are. Nothing imports it.
+// Package volume is the DRAFT of version 1 of the contract between Drover and storage
+// plugins, and of the manual for their authors. It owns the interface Volume and its
+// types; their wire form is sdk/proto/volume/v1. No host uses it yet: it may change in
+// any way until Drover has storage, and is then released like the other contracts.
+// Nothing imports it.
 //
 // # What a volume plugin does
 //
-// It makes volumes in a storage system and brings them to where tasks use them. The
-// model is that of the Container Storage Interface (CSI), so that one plugin can
-// carry any CSI driver, and a plugin of its own needs no more than it has. A volume
-// passes these states; each step is a call, and each has its reverse:
+// It creates volumes in a storage system and makes them available where tasks use
+// them. The model is that of the Container Storage Interface (CSI), so that one plugin
+// can wrap any CSI driver, while a simpler plugin implements only what it needs. A
+// volume passes through these states; each step is a call, and each has a reverse:
 //
 //	            Create              ControllerPublish       NodeStage             NodePublish
 //	(nothing) ---------> created ---------------> on a node -----------> staged ------------> published
 //	          <---------         <---------------           <-----------        <------------
 //	            Delete             ControllerUnpublish      NodeUnstage           NodeUnpublish
 //
-// Controller calls talk to the storage system and run on any one node; node calls
-// run on the node of the task. A plugin lists the steps that it has in
-// Info.Capabilities; the host leaves out the others. A plugin for folders of one
-// machine has Create, Delete and NodePublish, and nothing in between.
+// Controller calls talk to the storage system and may run on any node; node calls run
+// on the node of the task. A plugin lists its steps in Info.Capabilities, and the host
+// skips the others. A plugin for folders of one machine has only Create, Delete and
+// NodePublish.
 //
 // # Repeating calls
 //
-// Every call may be repeated, with the same arguments, after any failure, from
-// another host or another process: the caller may not have seen the answer to the
-// first. What is asked for and already so is no error. So:
+// Every call is idempotent. It may be repeated with the same arguments after any
+// failure, from another host or another process, since the caller may have missed the
+// first answer. It is not an error if the requested state already holds. Therefore:
 //
-//   - Create and CreateSnapshot go by name: the same name with what fits returns what
-//     is there. The same name with what does not fit is AlreadyExists.
-//   - Delete, Unpublish and Unstage of what is not there succeed.
-//   - Publish and Stage of what is published or staged alike succeed; if it is so in
-//     another way (mode, read only, another path) they are AlreadyExists.
-//   - A call that fails leaves the volume in the state before, or in one that the
-//     repeated call goes on from. Nothing is half mounted without saying so.
-//   - A second call for a volume that another is busy with is Aborted; the caller
-//     repeats it later.
+//   - Create and CreateSnapshot identify objects by name: if an object of the name
+//     exists and is compatible with the request, they return it; if it is not
+//     compatible, they return AlreadyExists.
+//   - Delete, Unpublish and Unstage succeed if the object does not exist.
+//   - Publish and Stage succeed if the volume is already published or staged in the
+//     same way; if the way differs (mode, read only, path), they return AlreadyExists.
+//   - A failed call leaves the volume in its previous state, or in one from which the
+//     repeated call continues. A volume must never be left half mounted silently.
+//   - A call for a volume on which another call is working returns Aborted; the
+//     caller repeats it later.
 //
 // # The life of the process
 //
-// It may be ended, killed or replaced at any time while tasks use volumes: a mount
-// belongs to the kernel and not to the process. A process starts without knowledge.
-// Whoever holds a volume is derived by the servers from their allocs; a plugin keeps
-// no claims and counts nothing.
+// The process may be ended, killed or replaced at any time while tasks use volumes: a
+// mount belongs to the kernel and not to the process. A new process starts without any
+// state. The servers derive from their allocs who uses a volume; a plugin keeps no
+// claims and no counts.
 //
 // # Topology
 //
-// Where a volume can be used is said by segments, as {"zone": "a"}. A node says in its
-// fingerprint where it is; Create is told where the volume is needed and answers where
-// it is reachable from. A volume without topology is reachable from everywhere.
+// Topology says where a volume can be used, as segments such as {"zone": "a"}. A node
+// reports its location in its fingerprint. Create receives the locations where the
+// volume is needed and returns those from which it can be reached. A volume without
+// topology can be reached from everywhere.
 //
 // # Secrets
 //
-// They come with the calls that need them, from the servers' store, are never logged,
-// never part of an error's text, and never kept in contexts.
+// Secrets are passed with the calls that need them, from the servers' store. They must
+// never be logged, appear in the text of an error, or be stored in contexts.
 //
 // # Errors
 //
-// They carry a class of sdk/errdefs; see each method. ResourceExhausted: the storage
-// system is full, or the node has as many volumes as it can.
+// Errors carry a class of sdk/errdefs; see each method. ResourceExhausted: the storage
+// system is full, or the node has reached its maximum number of volumes.
 package volume

@@ -12,23 +12,24 @@ import (
 
 // Info describes a volume plugin.
 type Info struct {
-	// Name is what a volume's specification and the agent's configuration call it.
+	// Name is the plugin's name in volume specifications and in the agent's
+	// configuration.
 	Name         string
 	Capabilities []Capability
 	ConfigSchema schema.Schema
 }
 
-// Capability is something that a plugin can do beside NodePublish and NodeUnpublish,
-// which all can.
+// Capability is an optional feature of a plugin. NodePublish and NodeUnpublish are not
+// optional.
 type Capability string
 
-// The capabilities, each with the methods that it stands for.
+// The capabilities, each with the methods that it covers.
 const (
 	CanCreate       Capability = "create"        // Create, Delete
 	CanList         Capability = "list"          // List
 	CanCapacity     Capability = "capacity"      // Capacity
 	CanExpand       Capability = "expand"        // Expand of volumes that are not published
-	CanExpandOnline Capability = "expand_online" // Expand while they are
+	CanExpandOnline Capability = "expand_online" // Expand of published volumes
 	CanSnapshot     Capability = "snapshot"      // CreateSnapshot, DeleteSnapshot
 	CanListSnapshot Capability = "list_snapshot" // ListSnapshots
 	CanClone        Capability = "clone"         // Create with SourceVolume
@@ -36,21 +37,22 @@ const (
 	CanStage        Capability = "stage"         // NodeStage, NodeUnstage
 	CanNodeExpand   Capability = "node_expand"   // NodeExpand
 	CanNodeStats    Capability = "node_stats"    // NodeStats
-	HasTopology     Capability = "topology"      // Fingerprint and Create say where
+	HasTopology     Capability = "topology"      // Fingerprint and Create report locations
 )
 
-// Health is what a plugin thinks of itself on this node.
+// Health is a plugin's own view of its health on this node.
 type Health string
 
-// The healths. An undetected plugin is not offered to the scheduler at all.
+// The health states. A plugin that is undetected is not offered to the scheduler.
 const (
 	HealthUndetected Health = "undetected"
 	HealthUnhealthy  Health = "unhealthy"
 	HealthHealthy    Health = "healthy"
 )
 
-// Fingerprint is how the plugin is on a node. NodeID is the node's name in the storage
-// system; MaxVolumes is how many it can have at once, 0 for no bound.
+// Fingerprint is the state of the plugin on a node. NodeID is the node's name in the
+// storage system. MaxVolumes is the maximum number of volumes on the node; 0 means no
+// limit.
 type Fingerprint struct {
 	Health            Health
 	HealthDescription string
@@ -59,11 +61,11 @@ type Fingerprint struct {
 	MaxVolumes        int64
 }
 
-// Topology is where something is or can be reached from, as {"zone": "a"}.
+// Topology is a location, such as {"zone": "a"}.
 type Topology map[string]string
 
-// TopologyRequirement is where a volume is needed: it must be reachable from one of
-// Required, and the first of Preferred that can be is the best.
+// TopologyRequirement says where a volume is needed: it must be reachable from one of
+// Required. Preferred lists locations in order of preference.
 type TopologyRequirement struct {
 	Required  []Topology
 	Preferred []Topology
@@ -81,7 +83,7 @@ const (
 	MultiNodeMulti   AccessMode = "multi-node-multi-writer"
 )
 
-// Attachment says as what a task sees a volume.
+// Attachment says in which form a task sees a volume.
 type Attachment string
 
 // The attachments.
@@ -90,8 +92,8 @@ const (
 	AttachmentBlockDevice Attachment = "block-device"
 )
 
-// Access is how a volume is to be used. FSType and MountFlags are for file systems;
-// an empty FSType is the plugin's choice.
+// Access says how a volume is used. FSType and MountFlags apply to file systems; an
+// empty FSType leaves the choice to the plugin.
 type Access struct {
 	Mode       AccessMode
 	Attachment Attachment
@@ -99,7 +101,7 @@ type Access struct {
 	MountFlags []string
 }
 
-// Secrets are for one call. They do not show when they are printed.
+// Secrets are the secrets for one call. They are hidden when printed.
 type Secrets map[string]string
 
 // String hides the values from logs and errors.
@@ -111,14 +113,14 @@ func (Secrets) GoString() string { return "(secrets)" }
 // LogValue hides the values as String does.
 func (Secrets) LogValue() slog.Value { return slog.StringValue("(secrets)") }
 
-// CapacityRange is what size is asked for, in bytes; a Limit of 0 is none.
+// CapacityRange is the requested size in bytes; a Limit of 0 means no limit.
 type CapacityRange struct {
 	RequiredBytes int64
 	LimitBytes    int64
 }
 
-// CreateRequest is what Create makes. Of the sources one at most is set. Access is
-// every way in which the volume will be used.
+// CreateRequest describes the volume to create. At most one of the sources is set.
+// Access lists every way in which the volume will be used.
 type CreateRequest struct {
 	Name           string
 	Capacity       CapacityRange
@@ -130,8 +132,9 @@ type CreateRequest struct {
 	SourceVolume   string
 }
 
-// Description is a volume in the storage system. Context is the plugin's own, of no
-// secrets, and is given to the calls that follow. Problem says what is wrong with it.
+// Description describes a volume in the storage system. Context is opaque to the host,
+// contains no secrets, and is passed to the calls that follow. Problem says what is
+// wrong with the volume.
 type Description struct {
 	ID             string
 	CapacityBytes  int64
@@ -143,20 +146,21 @@ type Description struct {
 	Problem        string
 }
 
-// CapacityRequest is what kind of volumes Capacity is asked for; Topology nil: anywhere.
+// CapacityRequest says for which kind of volumes the capacity is requested; a nil
+// Topology means anywhere.
 type CapacityRequest struct {
 	Access     []Access
 	Parameters map[string]string
 	Topology   Topology
 }
 
-// Capacity is how much room there is; MaxVolumeBytes is nil where that is not known.
+// Capacity is the available space; MaxVolumeBytes is nil if it is not known.
 type Capacity struct {
 	AvailableBytes int64
 	MaxVolumeBytes *int64
 }
 
-// ExpandRequest is how large a volume is to be.
+// ExpandRequest is the requested size of a volume.
 type ExpandRequest struct {
 	ID       string
 	Capacity CapacityRange
@@ -164,13 +168,14 @@ type ExpandRequest struct {
 	Secrets  Secrets
 }
 
-// Expansion is what came of it; NodeExpansionRequired: the node has to follow.
+// Expansion is the result of Expand. NodeExpansionRequired means that NodeExpand must
+// follow on the node.
 type Expansion struct {
 	CapacityBytes         int64
 	NodeExpansionRequired bool
 }
 
-// SnapshotRequest is what CreateSnapshot makes.
+// SnapshotRequest describes the snapshot to create.
 type SnapshotRequest struct {
 	Name       string
 	VolumeID   string
@@ -178,7 +183,8 @@ type SnapshotRequest struct {
 	Secrets    Secrets
 }
 
-// Snapshot is a snapshot in the storage system; it can be a source once it is Ready.
+// Snapshot is a snapshot in the storage system. It can be used as a source once it is
+// Ready.
 type Snapshot struct {
 	ID        string
 	VolumeID  string
@@ -187,18 +193,18 @@ type Snapshot struct {
 	Ready     bool
 }
 
-// ControllerPublishRequest is which node is to use a volume, and how.
+// ControllerPublishRequest says which node is to use a volume, and how.
 type ControllerPublishRequest struct {
 	ID       string
-	NodeID   string // Fingerprint.NodeID of that node
+	NodeID   string // Fingerprint.NodeID of the node
 	Access   Access
 	ReadOnly bool
 	Context  map[string]string
 	Secrets  Secrets
 }
 
-// NodeStageRequest is what is staged where. PublishContext is what ControllerPublish
-// answered, nil without it.
+// NodeStageRequest says what to stage where. PublishContext is the result of
+// ControllerPublish, nil if the plugin does not have that step.
 type NodeStageRequest struct {
 	ID             string
 	StagingPath    string
@@ -208,7 +214,8 @@ type NodeStageRequest struct {
 	Secrets        Secrets
 }
 
-// NodePublishRequest is what a task is shown where. StagingPath is "" without staging.
+// NodePublishRequest says what to mount where for a task. StagingPath is "" for
+// plugins without staging.
 type NodePublishRequest struct {
 	ID             string
 	StagingPath    string
@@ -220,7 +227,7 @@ type NodePublishRequest struct {
 	Secrets        Secrets
 }
 
-// NodeExpandRequest is which file system is to grow.
+// NodeExpandRequest says which file system to grow.
 type NodeExpandRequest struct {
 	ID          string
 	TargetPath  string
@@ -229,7 +236,7 @@ type NodeExpandRequest struct {
 	Access      Access
 }
 
-// Stats is how full a volume is. Inodes are 0 where they have no bound.
+// Stats is the usage of a volume. The inode fields are 0 if there is no limit.
 type Stats struct {
 	TotalBytes     int64
 	UsedBytes      int64

@@ -9,104 +9,111 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Kind is this contract's name and version.
+// Kind is the name and version of this contract.
 var Kind = plugin.Kind{Name: "volume", Version: 1}
 
-// Volume offers the volumes of one storage system. All methods may be called at the
-// same time from many goroutines. They return soon after their ctx ends; what they
-// have begun by then is finished or undone by the call's repetition. A method whose
-// capability the plugin does not list is never called, and returns Unimplemented.
+// Volume offers the volumes of one storage system. All methods may be called
+// concurrently. They return soon after their ctx ends; a repetition of the call then
+// finishes or undoes what they have begun. A method whose capability the plugin does
+// not list is never called and returns Unimplemented.
 type Volume interface {
 	Identity
 	Controller
 	Node
 }
 
-// Identity is what every volume plugin has.
+// Identity has the methods that every volume plugin implements.
 type Identity interface {
-	// Info says what the plugin is called, what it can do and which configuration
-	// it accepts. It does no work and always answers the same.
+	// Info returns the plugin's name, its capabilities and the schema of its
+	// configuration. It does no work and always returns the same value.
 	Info() Info
 
-	// SetConfig hands over the agent's plugin "NAME" { config { } } block: a JSON
-	// object that Info().ConfigSchema has accepted, with defaults filled in. It is
-	// called once before anything else and again when the block changes.
-	// InvalidArgument: it cannot work as it is.
+	// SetConfig passes the contents of the agent's plugin "NAME" { config { } } block:
+	// a JSON object that was validated against Info().ConfigSchema, with defaults
+	// filled in. It is called once before anything else and again whenever the block
+	// changes. InvalidArgument: the plugin cannot work with this configuration.
 	SetConfig(ctx context.Context, config []byte) error
 
-	// Fingerprint says how the plugin is on this node and where the node is: once at
-	// once, then whenever something changes. The plugin closes the channel when ctx
-	// ends. It must not block on a storage system that is away: it reports that.
+	// Fingerprint reports the state of the plugin and the location of this node, once
+	// when it is called and then whenever something changes. The plugin closes the
+	// channel when ctx ends. It must not block while its storage system is
+	// unreachable, but report that.
 	Fingerprint(ctx context.Context) (<-chan Fingerprint, error)
 }
 
-// Controller is what is done in the storage system, from any node.
+// Controller has the methods that act on the storage system, from any node.
 type Controller interface {
-	// Create makes a volume, or returns the one of that name that fits.
-	// AlreadyExists: one of that name does not fit. InvalidArgument: parameters,
-	// access or source that cannot be. ResourceExhausted: no room, or not there
-	// where topology asks for it. NotFound: the source is not there.
+	// Create creates a volume, or returns the existing volume of that name if it is
+	// compatible. AlreadyExists: a volume of that name is not compatible.
+	// InvalidArgument: invalid parameters, access or source. ResourceExhausted: no
+	// space, or none at the requested topology. NotFound: the source does not exist.
 	Create(ctx context.Context, r CreateRequest) (*Description, error)
 
-	// Delete removes a volume with its data. One that is not there is no error.
-	// FailedPrecondition: it is in use, or snapshots depend on it.
+	// Delete removes a volume and its data. It is not an error if the volume does not
+	// exist. FailedPrecondition: it is in use, or snapshots depend on it.
 	Delete(ctx context.Context, id string, secrets Secrets) error
 
-	// List returns volumes by id, at most limit (0: the plugin's own bound), those
-	// that follow after first; next is "" at the end.
+	// List returns at most limit volumes (0: the plugin's own limit) in the order of
+	// their ids, starting after the id after. next is "" at the end.
 	List(ctx context.Context, limit int, after string) (volumes []Description, next string, err error)
 
-	// Capacity says how much room there is for volumes of that kind, at a place if
-	// one is given.
+	// Capacity returns the available space for volumes of the requested kind, at a
+	// location if one is given.
 	Capacity(ctx context.Context, r CapacityRequest) (Capacity, error)
 
-	// Expand makes a volume larger, at least to what is required, never smaller. It
-	// may be published meanwhile only with the capability expand_online; else it is
-	// FailedPrecondition. NotFound: no such volume.
+	// Expand grows a volume to at least the required size, never shrinks it. A
+	// published volume can be expanded only with the capability expand_online;
+	// otherwise FailedPrecondition is returned. NotFound: there is no such volume.
 	Expand(ctx context.Context, r ExpandRequest) (Expansion, error)
 
-	// CreateSnapshot makes a snapshot, or returns the one of that name. It returns
-	// when the snapshot is cut; Ready may come later, and is seen by the repeated
-	// call. AlreadyExists: one of that name is of another volume.
+	// CreateSnapshot creates a snapshot, or returns the existing one of that name. It
+	// returns once the snapshot is cut. The snapshot may become Ready later, which a
+	// repeated call reports. AlreadyExists: the existing snapshot is of another
+	// volume.
 	CreateSnapshot(ctx context.Context, r SnapshotRequest) (*Snapshot, error)
 
-	// DeleteSnapshot removes a snapshot. One that is not there is no error.
+	// DeleteSnapshot removes a snapshot. It is not an error if the snapshot does not
+	// exist.
 	DeleteSnapshot(ctx context.Context, id string, secrets Secrets) error
 
-	// ListSnapshots returns those of a volume, or all if volumeID is "", as List.
+	// ListSnapshots returns the snapshots of a volume, or all if volumeID is "". It
+	// pages like List.
 	ListSnapshots(ctx context.Context, volumeID string, limit int, after string) (snapshots []Snapshot, next string, err error)
 
-	// ControllerPublish lets a node use the volume, as by attaching a disk. Its
-	// answer is given to the node calls. NotFound: no such volume or node.
-	// FailedPrecondition: it is on another node and cannot be on both.
-	// ResourceExhausted: the node has as many volumes as it can.
+	// ControllerPublish makes the volume available to a node, for example by attaching
+	// a disk. Its result is passed to the node calls. NotFound: there is no such
+	// volume or node. FailedPrecondition: it is on another node and cannot be on both.
+	// ResourceExhausted: the node has reached its maximum number of volumes.
 	ControllerPublish(ctx context.Context, r ControllerPublishRequest) (publishContext map[string]string, err error)
 
-	// ControllerUnpublish takes the volume from a node, or from all if nodeID is "". A
-	// node or volume that is gone is no error: what was there is gone with it.
+	// ControllerUnpublish removes the volume from a node, or from all nodes if nodeID
+	// is "". It is not an error if the node or the volume no longer exists.
 	ControllerUnpublish(ctx context.Context, id, nodeID string, secrets Secrets) error
 }
 
-// Node is what is done on the node of the task. Paths are absolute; their folders are
-// the agent's and are there.
+// Node has the methods that act on the node of the task. Paths are absolute; the agent
+// has created their parent folders.
 type Node interface {
-	// NodeStage prepares the volume once for all tasks of the node, as by making
-	// and mounting its file system at stagingPath.
+	// NodeStage prepares the volume once for all tasks of the node, for example by
+	// formatting it and mounting it at stagingPath.
 	NodeStage(ctx context.Context, r NodeStageRequest) error
 
-	// NodeUnstage undoes it. What is not staged is no error.
+	// NodeUnstage reverses NodeStage. It is not an error if the volume is not staged.
 	NodeUnstage(ctx context.Context, id, stagingPath string) error
 
-	// NodePublish shows the volume to one task at targetPath: a folder, or for
-	// AttachmentBlockDevice a device file. FailedPrecondition: it is not staged.
+	// NodePublish makes the volume available to one task at targetPath: a directory,
+	// or a device file for AttachmentBlockDevice. FailedPrecondition: it is not
+	// staged.
 	NodePublish(ctx context.Context, r NodePublishRequest) error
 
-	// NodeUnpublish undoes it and removes targetPath. What is not there is no error.
+	// NodeUnpublish reverses NodePublish and removes targetPath. It is not an error if
+	// the volume is not published there.
 	NodeUnpublish(ctx context.Context, id, targetPath string) error
 
-	// NodeExpand lets a file system use what Expand has added. It returns the size.
+	// NodeExpand grows the file system to the size of the expanded volume. It returns
+	// the new size in bytes.
 	NodeExpand(ctx context.Context, r NodeExpandRequest) (capacityBytes int64, err error)
 
-	// NodeStats says how full a published volume is, and what is wrong with it.
+	// NodeStats returns the usage of a published volume and any problem with it.
 	NodeStats(ctx context.Context, id, targetPath string) (Stats, error)
 }

@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package devicecheck has the rules of sdk/device/v1 as named checks that any
-// device plugin can be put through, wherever it runs. It owns the checks and does
-// not link package testing: devicetest runs them in an author's tests, and
-// core/pluginhost/plugincheck for `drover plugin check`. Nobody else imports it.
+// Package devicecheck holds the rules of sdk/device/v1 as named checks that can run
+// against any device plugin. It owns the checks and does not link package testing.
+// Only devicetest, for authors' tests, and core/pluginhost/plugincheck, for `drover
+// plugin check`, import it.
 package devicecheck
 
 import (
@@ -16,34 +16,34 @@ import (
 	device "github.com/drover-project/drover/sdk/device/v1"
 )
 
-// Subject is the device plugin to check.
+// Subject is the device plugin under test.
 type Subject struct {
-	// Connect returns the plugin as a fresh process has it. die ends the process,
-	// or what stands for it, without a farewell.
+	// Connect returns the plugin as a freshly started process offers it. die kills the
+	// process, or what simulates it, without a shutdown.
 	Connect func(*conformance.T) (d device.Device, die func())
 	// Config is the agent config; nil means empty.
 	Config map[string]any
 	// Timeout bounds each check; 0 means 30 s.
 	Timeout time.Duration
-	// MayBeAbsent allows that there is no device on this machine: then the plugin
-	// has to say so and the checks of devices are skipped.
+	// MayBeAbsent allows a machine without devices: the plugin must then report a
+	// Problem, and the checks that need a device are skipped.
 	MayBeAbsent bool
-	// Foreign: the plugin was built for Nomad, whose protocol has no error
-	// classes: that there is an error is then all that is asked for.
+	// Foreign marks a plugin that was built for Nomad. Nomad's protocol has no error
+	// classes, so the checks accept any error where the contract requires a class.
 	Foreign bool
 }
 
 // Check is one rule of the contract.
 type Check struct {
-	Name string // short; it stays the same from version to version
-	Rule string // in words
+	Name string // short identifier; never changes between versions
+	Rule string // the rule in words
 	run  func(*bench)
 }
 
 // Checks returns all checks.
 func Checks() []Check { return append([]Check(nil), checks...) }
 
-// Run puts the subject through the check.
+// Run runs the check against the subject.
 func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	limit := s.Timeout
 	if limit == 0 {
@@ -56,7 +56,7 @@ func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	})
 }
 
-// bench is what one check works with.
+// bench is the state of one running check.
 type bench struct {
 	t       *conformance.T
 	ctx     context.Context
@@ -82,7 +82,7 @@ func (b *bench) open() {
 	}
 }
 
-// groups returns what the plugin finds first.
+// groups returns the groups in the plugin's first fingerprint.
 func (b *bench) groups() []device.Group {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package devicetest checks in tests that a device plugin keeps the contract of
-// sdk/device/v1: it runs the checks of devicecheck in three ways: in process,
-// over gRPC, and in a real plugin process that is killed. It owns no check and no
+// sdk/device/v1. It runs the checks of devicecheck in three ways: in process, over
+// gRPC, and against a real plugin process that is killed. It owns no checks and no
 // plugin. Only tests import it:
 //
 //	func TestContract(t *testing.T) {
@@ -22,14 +22,14 @@ import (
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
-// Options says what is checked and how.
+// Options selects the plugin to check and the ways in which it is checked.
 type Options struct {
-	// New makes the plugin as a fresh process would. If nil, the checks in
-	// process and over gRPC are left out.
+	// New returns a plugin in the state of a freshly started process. If New is nil,
+	// the checks in process and over gRPC are left out.
 	New func(t *testing.T) device.Device
-	// Binary is the path of a built plugin, Env its environment and Name the
-	// device plugin in it; if Binary is empty, the checks in a real process are
-	// left out.
+	// Binary is the path of a built plugin, Env its environment, and Name the device
+	// plugin in it. If Binary is empty, the checks against a real process are left
+	// out.
 	Binary string
 	Env    []string
 	Name   string
@@ -37,12 +37,12 @@ type Options struct {
 	Config map[string]any
 	// Timeout bounds each check; 0 means 30 s.
 	Timeout time.Duration
-	// MayBeAbsent allows that there is no device on this machine: then the plugin
-	// has to say so and the checks of devices are skipped.
+	// MayBeAbsent allows a machine without devices: the plugin must then report a
+	// Problem, and the checks that need a device are skipped.
 	MayBeAbsent bool
 }
 
-// Run runs all checks in all ways that opts allows.
+// Run runs all checks in every way that opts selects.
 func Run(t *testing.T, opts Options) {
 	t.Helper()
 	if opts.New == nil && opts.Binary == "" {
@@ -57,10 +57,10 @@ func Run(t *testing.T, opts Options) {
 	}
 }
 
-// connect returns a fresh plugin and what ends its process.
+// connect returns a fresh plugin and a function that kills its process.
 type connect func(t *testing.T, opts Options) (device.Device, func())
 
-// all runs each check as a test of its name.
+// all runs each check as a subtest with the check's name.
 func all(t *testing.T, opts Options, connect connect) {
 	for _, c := range devicecheck.Checks() {
 		t.Run(c.Name, func(t *testing.T) {

@@ -26,7 +26,7 @@ var execChecks = []Check{
 	{"exec-ended", "exec in a task that has ended is refused", canExec, checkExecEnded},
 }
 
-// buffer is a bytes.Buffer that may be read while it is written.
+// buffer is a bytes.Buffer that may be read concurrently with writes.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -61,7 +61,7 @@ func checkExec(b *bench) {
 
 func checkExecOutput(b *bench) {
 	config, _ := b.start(forever)
-	const bytes = 3 << 20 // more than any pipe on the way holds
+	const bytes = 3 << 20 // more than any pipe in between can hold
 	var stdout buffer
 	r, err := b.d.ExecTask(b.ctx, config.ID, driver.ExecOptions{Command: []string{"/bin/sh", "-c", fmt.Sprintf("head -c %d /dev/zero; echo last", bytes)}},
 		driver.ExecStream{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: io.Discard})
@@ -90,7 +90,7 @@ func checkExecMissing(b *bench) {
 	r, err := b.d.ExecTask(b.ctx, config.ID, driver.ExecOptions{Command: []string{"/no/such/command"}},
 		driver.ExecStream{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
 	if b.subject.Foreign && err == nil && r.ExitCode != 0 {
-		return // its protocol cannot tell a command that is missing from one that fails
+		return // Nomad's protocol cannot distinguish a missing command from one that fails
 	}
 	b.refused("an exec of a command that does not exist", err, errdefs.InvalidArgument)
 }
@@ -112,8 +112,8 @@ func checkExecTTY(b *bench) {
 	if len(done) == 0 {
 		resize <- driver.TerminalSize{Height: 44, Width: 120}
 		b.eventually("the new size was taken", func() bool { return len(resize) == 0 })
-		// Nothing says when the resize was carried out, so the command, which
-		// looks again at each line, gets lines until it sees it.
+		// Nothing reports when the resize took effect, so the command checks the size
+		// for each input line, and the test sends lines until it sees the new size.
 		go func() {
 			tick := time.NewTicker(50 * time.Millisecond)
 			defer tick.Stop()

@@ -42,7 +42,7 @@ func checkStartContext(b *bench) {
 	cancel()
 	short, done := context.WithTimeout(b.ctx, 200*time.Millisecond)
 	defer done()
-	// The task gets some time to be ended by what it must not depend on.
+	// Give the task time to be ended, wrongly, by the end of the start's context.
 	if r, err := b.d.WaitTask(short, config.ID); err == nil {
 		b.t.Errorf("the task ended with the context of its start: %+v", r)
 	}
@@ -83,7 +83,7 @@ func checkWait(b *bench) {
 	}
 }
 
-// clockSlack is how far the clock of a file system or a daemon may be off.
+// clockSlack is how far the clock of a file system or daemon may differ from ours.
 const clockSlack = 2 * time.Second
 
 func checkInspect(b *bench) {
@@ -110,8 +110,8 @@ func checkInspect(b *bench) {
 	}
 }
 
-// many is how many tasks are started at the same time: enough to meet a lock
-// that is missing, few enough for drivers whose tasks are large.
+// many is the number of tasks that are started concurrently: enough to reveal a
+// missing lock, few enough for drivers whose tasks are large.
 const many = 5
 
 func checkMany(b *bench) {
@@ -184,7 +184,7 @@ func checkDestroy(b *bench) {
 	}
 	_, err := b.d.InspectTask(b.ctx, config.ID)
 	b.refused("inspecting a destroyed task", err, errdefs.NotFound)
-	// The ID is free again, as after a failed start.
+	// The ID may be used again, as after a failed start.
 	if _, _, err := b.d.StartTask(b.ctx, config); err != nil {
 		b.t.Errorf("starting a destroyed task: %v", err)
 	}

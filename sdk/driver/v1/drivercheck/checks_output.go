@@ -21,7 +21,7 @@ var outputChecks = []Check{
 	{"log-rotation", "log files rotate", canLog, checkRotation},
 }
 
-// printed returns whether the log file has the text.
+// printed returns a condition that is true once the log file contains the text.
 func printed(path, text string) func() bool {
 	return func() bool {
 		body, err := os.ReadFile(path)
@@ -90,7 +90,8 @@ func checkLogsDisabled(b *bench) {
 	}
 }
 
-// checkLogsAgain starts a task where another one was before, as a restart does.
+// checkLogsAgain starts a task with the log files of an earlier one, as a restart
+// does.
 func checkLogsAgain(b *bench) {
 	first := b.task("echo first run")
 	b.startConfig(b.ctx, first)
@@ -107,7 +108,8 @@ func checkLogsAgain(b *bench) {
 	}
 }
 
-// checkLogsLink places a link where the log is to be, as a task could.
+// checkLogsLink puts a symbolic link in place of the log file, as a malicious task
+// could.
 func checkLogsLink(b *bench) {
 	config := b.task("echo to-out")
 	target := filepath.Join(b.t.TempDir(), "target")
@@ -118,7 +120,7 @@ func checkLogsLink(b *bench) {
 		b.t.Fatalf("place the link: %v", err)
 	}
 	b.started = append(b.started, config.ID)
-	if _, _, err := b.d.StartTask(b.ctx, config); err == nil { // it may be refused, too
+	if _, _, err := b.d.StartTask(b.ctx, config); err == nil { // refusing the task is correct, too
 		b.wait(config.ID)
 	}
 	b.destroy(config.ID)
@@ -127,8 +129,8 @@ func checkLogsLink(b *bench) {
 	}
 }
 
-// checkLogsAlone has a task print more than a pipe holds while no plugin runs. Its
-// output may reach the files when the next one does.
+// checkLogsAlone makes a task write more than a pipe can hold while no plugin process
+// runs. The output may reach the log files only when the next process runs.
 func checkLogsAlone(b *bench) {
 	config, handle := b.start(`echo up; sleep 0.3; head -c 524288 /dev/zero; echo last; cd local 2>/dev/null || cd "$NOMAD_TASK_DIR"; echo x > beat; exit 5`)
 	b.up(config)
@@ -145,7 +147,7 @@ func checkLogsAlone(b *bench) {
 	b.eventually("what the task printed while no plugin ran is in its file", logged(b, config, "last\n"))
 }
 
-// logFiles are those of a stream.
+// logFiles returns the log files of one stream.
 func logFiles(b *bench, base string) []string {
 	files, err := filepath.Glob(base + ".*")
 	if err != nil {
@@ -154,7 +156,8 @@ func logFiles(b *bench, base string) []string {
 	return files
 }
 
-// logged returns whether one of the files of standard output has the text.
+// logged returns a condition that is true once one of the files of standard output
+// contains the text.
 func logged(b *bench, config *driver.TaskConfig, text string) func() bool {
 	return func() bool {
 		for _, path := range logFiles(b, config.Logs.StdoutPath) {

@@ -38,9 +38,9 @@ func checkRecoverRunning(b *bench) {
 	if err != nil {
 		b.t.Fatalf("InspectTask: %v", err)
 	}
-	for range 2 { // a task lives through more than one process
+	for range 2 { // a task survives more than one process
 		b.reborn()
-		for range 2 { // a second time is no error
+		for range 2 { // recovering twice is not an error
 			if err := b.d.RecoverTask(b.ctx, handle); err != nil {
 				b.t.Fatalf("RecoverTask: %v; the task (%s) may still run on this machine", err, config.ID)
 			}
@@ -79,7 +79,7 @@ func checkForeignHandle(b *bench) {
 		"recovering a handle of a version that does not exist": {TaskID: config.ID, Version: 1 << 20, State: own.State},
 	} {
 		if b.subject.Foreign && h.TaskID == config.ID {
-			continue // its adapter keeps the version inside of the state
+			continue // the adapter for Nomad's protocol keeps the version inside the state
 		}
 		b.refused(what, b.d.RecoverTask(b.ctx, h), errdefs.InvalidArgument, errdefs.NotFound)
 	}
@@ -88,7 +88,8 @@ func checkForeignHandle(b *bench) {
 	}
 }
 
-// maxHandle bounds a handle's state: the agent keeps one of each task on its disk.
+// maxHandle limits the size of a handle's state: the agent stores one per task on
+// disk.
 const maxHandle = 64 << 10
 
 func checkSmallHandle(b *bench) {

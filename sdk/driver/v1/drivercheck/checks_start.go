@@ -23,7 +23,7 @@ var startChecks = []Check{
 	{"mounts", "what TaskConfig.Mounts names is shown inside the task, read-only where it says so", canMount, checkMounts},
 }
 
-// canMount is false where a task has no root of its own: there is nothing to mount into.
+// canMount is false if tasks have no root file system of their own to mount into.
 func canMount(c driver.Capabilities) bool {
 	return c.MountConfigs && c.FSIsolation != driver.FSIsolationNone
 }
@@ -51,11 +51,11 @@ func checkStartRace(b *bench) {
 	b.running(config.ID, "after several starts at the same time")
 }
 
-// beat is the script of a task that writes to a file of its local directory for as
-// long as it lives.
+// beat is the script of a task that appends to a file in its local directory until it
+// ends.
 const beat = `cd local 2>/dev/null || cd "$NOMAD_TASK_DIR"; while :; do echo x >> beat; sleep 0.02; done`
 
-// beats is how much a task has written there.
+// beats returns how many bytes a task has written to that file.
 func beats(config *driver.TaskConfig) int64 {
 	info, err := os.Stat(filepath.Join(config.TaskDir, "local", "beat"))
 	if err != nil {
@@ -64,16 +64,16 @@ func beats(config *driver.TaskConfig) int64 {
 	return info.Size()
 }
 
-// silent tells whether nothing is written for many periods of a beat: a machine may
-// be busy.
+// silent reports whether the task writes nothing for many periods of beat, which
+// allows for a busy machine.
 func silent(config *driver.TaskConfig) bool {
 	before := beats(config)
 	<-time.After(500 * time.Millisecond)
 	return beats(config) == before
 }
 
-// checkStartCancelled cancels starts at several points and destroys the task then,
-// as the host does: it cannot know how far the start was.
+// checkStartCancelled cancels starts at several points and then destroys the task, as
+// the host does: it cannot know how far the start got.
 func checkStartCancelled(b *bench) {
 	for _, after := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 125 * time.Millisecond} {
 		config := b.task(beat)
@@ -82,7 +82,7 @@ func checkStartCancelled(b *bench) {
 		_, _, err := b.d.StartTask(ctx, config)
 		cancel()
 		if err == nil {
-			continue // it was faster
+			continue // the start finished first
 		}
 		b.refused("a start whose context ended", err, errdefs.DeadlineExceeded, errdefs.Canceled, errdefs.Unavailable)
 		b.eventually(fmt.Sprintf("nothing is left of a start that was cancelled after %s", after), func() bool {
@@ -112,7 +112,7 @@ func checkUser(b *bench) {
 		if errdefs.IsRetryable(err) && errdefs.IsInvalidArgument(err) {
 			b.t.Errorf("the refusal of a user counts as retryable: %v", err)
 		}
-		return // it is refused, or there is no such user where the task runs
+		return // the driver refused it, or the task's image has no such user
 	}
 	if r := b.wait(config.ID); r.ExitCode == 1 {
 		b.t.Errorf("a task of the user nobody runs as the user of the plugin; act on TaskConfig.User, refuse it, or list it in Capabilities.Ignores")

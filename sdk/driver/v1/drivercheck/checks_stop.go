@@ -31,7 +31,7 @@ func checkSignal(b *bench) {
 	}
 	number := 2
 	if !onMachine(b.d.Info().Capabilities) && b.goesOn(config.ID) {
-		number = 9 // process 1 of its own world takes the others only if it asks for them
+		number = 9 // process 1 of a PID namespace ignores signals that it does not handle
 		if err := b.d.SignalTask(b.ctx, config.ID, "SIGKILL"); err != nil {
 			b.t.Fatalf("SignalTask: %v", err)
 		}
@@ -42,7 +42,7 @@ func checkSignal(b *bench) {
 	b.refused("signalling a task that has ended", b.d.SignalTask(b.ctx, config.ID, "SIGINT"), errdefs.FailedPrecondition)
 }
 
-// goesOn tells whether the task has not ended within a second.
+// goesOn reports whether the task still runs after a second.
 func (b *bench) goesOn(id string) bool {
 	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
 	defer cancel()
@@ -50,7 +50,8 @@ func (b *bench) goesOn(id string) bool {
 	return errdefs.IsDeadlineExceeded(err)
 }
 
-// up waits until a task has printed up; where there are no logs it is not awaited.
+// up waits until the task has printed "up". It does not wait if the driver collects no
+// logs.
 func (b *bench) up(config *driver.TaskConfig) {
 	if canLog(b.d.Info().Capabilities) {
 		b.eventually("the task prints up", printed(config.Logs.StdoutPath+".0", "up"))
@@ -109,7 +110,7 @@ func checkStopSignal(b *bench) {
 	b.running(config.ID, "after a stop that was refused")
 }
 
-// family is the script of a task whose child ignores the signal and beats.
+// family is the script of a task whose child ignores the signal and keeps writing.
 const family = "(trap '' TERM; " + beat + ") & echo up; wait"
 
 func checkStopTree(b *bench) {
@@ -120,7 +121,8 @@ func checkStopTree(b *bench) {
 		b.t.Fatalf("StopTask: %v", err)
 	}
 	b.wait(config.ID)
-	// A kill may reach the child just after the stop, so it gets the check's time.
+	// The child may receive the kill shortly after StopTask returns, so wait up to the
+	// check's limit.
 	b.eventually("the child of the stopped task is gone", func() bool { return silent(config) })
 }
 

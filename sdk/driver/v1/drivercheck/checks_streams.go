@@ -52,7 +52,7 @@ func checkFingerprint(b *bench) {
 	conformance.Ended(b.t, prints, "the fingerprints")
 }
 
-// samples opens a stream of stats; a driver may have none.
+// samples opens a stream of stats, or skips the check if the driver has none.
 func (b *bench) samples(ctx context.Context) <-chan []driver.TaskStats {
 	samples, err := b.d.TaskStats(ctx, 20*time.Millisecond)
 	if errdefs.IsUnimplemented(err) {
@@ -83,7 +83,7 @@ func checkStats(b *bench) {
 	if err := b.d.StopTask(b.ctx, one.ID, time.Second, ""); err != nil {
 		b.t.Fatalf("StopTask: %v", err)
 	}
-	// What was under way when the task ended may still name it.
+	// A sample that was being taken when the task ended may still contain it.
 	for named := true; named; {
 		sample, ok := conformance.Receive(b.t, samples, "a sample without the task that has ended")
 		if !ok {
@@ -163,8 +163,8 @@ func checkStatsInterval(b *bench) {
 	}
 }
 
-// checkStatsSlowReader looks at the channel itself: what a wire holds back is not
-// the driver's.
+// checkStatsSlowReader reads the driver's channel directly, since a connection buffers
+// samples itself.
 func checkStatsSlowReader(b *bench) {
 	if !b.subject.InProcess {
 		b.t.Skipf("checked in process only: a connection buffers")

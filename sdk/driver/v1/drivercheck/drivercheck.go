@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package drivercheck has the rules of sdk/driver/v1 as named checks that any
-// driver can be put through, wherever it runs. It owns the checks and does not
-// link package testing: drivertest runs them in an author's tests, and
-// core/pluginhost/plugincheck for `drover plugin check`. Nobody else imports it.
+// Package drivercheck holds the rules of sdk/driver/v1 as named checks that can run
+// against any driver. It owns the checks and does not link package testing. Only
+// drivertest, for authors' tests, and core/pluginhost/plugincheck, for `drover plugin
+// check`, import it.
 package drivercheck
 
 import (
@@ -21,49 +21,50 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// SecretVariable is to be in the environment of the plugin under test, with any
-// value: a check looks that tasks do not get it.
+// SecretVariable must be set in the environment of the plugin under test, to any
+// value: a check verifies that tasks do not inherit it.
 const SecretVariable = "DRIVERTEST_SECRET"
 
-// Subject is the driver to check.
+// Subject is the driver under test.
 type Subject struct {
-	// Connect returns the driver as a fresh plugin process has it: tasks that an
-	// earlier one started are unknown to it until they are recovered. die ends
-	// the process, or what stands for it, without a farewell.
+	// Connect returns the driver as a freshly started process offers it: tasks of an
+	// earlier process are unknown to it until they are recovered. die kills the
+	// process, or what simulates it, without a shutdown.
 	Connect func(*conformance.T) (d driver.Driver, die func())
 	// Config is the agent config; nil means empty.
 	Config map[string]any
-	// Script returns the task config that runs a /bin/sh script. Where it is nil,
-	// Forever may be the config of a task that runs until it is stopped; checks
-	// that need more are skipped. Where both are nil no task is started, because
-	// of NoTask.
+	// Script returns the task config that runs a /bin/sh script. If it is nil, Forever
+	// may be the config of a task that runs until it is stopped; checks that need a
+	// script are skipped. If both are nil, no task is started, for the reason in
+	// NoTask.
 	Script  func(script string) map[string]any
 	Forever map[string]any
 	NoTask  string
-	// Task changes each task's config before it starts, if set.
+	// Task, if set, changes each task's config before it starts.
 	Task func(*driver.TaskConfig)
 	// Timeout bounds each check; 0 means 30 s.
 	Timeout time.Duration
-	// InProcess: the driver is in this process, so that what a connection would
-	// hide can be seen.
+	// InProcess is true if the driver runs in this process, where checks can see what
+	// a connection would hide.
 	InProcess bool
 	// NoRotation leaves out the check that log files rotate.
 	NoRotation bool
-	// Foreign: the driver was built for Nomad, whose protocol has no error
-	// classes: that there is an error is then all that is asked for.
+	// Foreign marks a driver that was built for Nomad. Nomad's protocol has no error
+	// classes, so the checks accept any error where the contract requires a class.
 	Foreign bool
 }
 
 // Check is one rule of the contract.
 type Check struct {
-	Name string // short; it stays the same from version to version
-	Rule string // in words
-	// needs reports whether the driver claims to be able to do it; nil: all must.
+	Name string // short identifier; never changes between versions
+	Rule string // the rule in words
+	// needs reports whether the rule applies to a driver with these capabilities; nil
+	// means to all.
 	needs func(driver.Capabilities) bool
 	run   func(*bench)
 }
 
-// Checks returns all checks, in the order in which they tell most.
+// Checks returns all checks, most informative first.
 func Checks() []Check {
 	var out []Check
 	for _, group := range [][]Check{describeChecks, lifeChecks, startChecks, stopChecks, recoverChecks, streamChecks, outputChecks, execChecks} {
@@ -72,7 +73,7 @@ func Checks() []Check {
 	return out
 }
 
-// Run puts the subject through the check.
+// Run runs the check against the subject.
 func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	limit := s.Timeout
 	if limit == 0 {
@@ -96,11 +97,11 @@ func canLog(c driver.Capabilities) bool { return !c.DisableLogCollection }
 
 func canExec(c driver.Capabilities) bool { return c.Exec }
 
-// onMachine is false where a task is process 1 of its own world, to which the
-// kernel applies no default action of a signal.
+// onMachine is false if a task is process 1 of its own PID namespace, to which the
+// kernel applies no default actions of signals.
 func onMachine(c driver.Capabilities) bool { return c.FSIsolation == driver.FSIsolationNone }
 
-// bench is what one check works with.
+// bench is the state of one running check.
 type bench struct {
 	t       *conformance.T
 	ctx     context.Context
@@ -112,7 +113,7 @@ type bench struct {
 
 func (b *bench) connect() { b.d, b.die = b.subject.Connect(b.t) }
 
-// configure gives the driver its agent config, as the host does.
+// configure passes the agent config to the driver, as the host does.
 func (b *bench) configure() {
 	info := b.d.Info()
 	full, err := info.ConfigSchema.Apply(b.subject.Config)
@@ -128,14 +129,15 @@ func (b *bench) configure() {
 	}
 }
 
-// reborn lets the plugin die and connects to a new one.
+// reborn kills the plugin and connects to a new process.
 func (b *bench) reborn() {
 	b.die()
 	b.connect()
 	b.configure()
 }
 
-// refused notes it as a problem if err is not of the class that the contract names.
+// refused records a problem if err is not of one of the classes that the contract
+// requires.
 func (b *bench) refused(what string, err error, classes ...errdefs.Class) {
 	if err == nil {
 		b.t.Errorf("%s: there was no error, want one of class %v", what, classes)
@@ -167,10 +169,10 @@ func (b *bench) config(script string) map[string]any {
 	return nil
 }
 
-// sequence makes task IDs that no run before had: a driver may outlive the checks.
+// sequence makes task IDs unique across runs, since a driver may outlive the checks.
 var sequence atomic.Int64
 
-// task makes the config of a task that runs the script.
+// task returns the config of a task that runs the script.
 func (b *bench) task(script string) *driver.TaskConfig {
 	info := b.d.Info()
 	applied, err := info.TaskConfigSchema.Apply(b.config(script))
@@ -211,13 +213,13 @@ func (b *bench) task(script string) *driver.TaskConfig {
 	return config
 }
 
-// start starts the script and sees to its end.
+// start starts a task with the script and registers its cleanup.
 func (b *bench) start(script string) (*driver.TaskConfig, *driver.Handle) {
 	config := b.task(script)
 	return config, b.startConfig(b.ctx, config)
 }
 
-// startConfig starts the task and sees to its end.
+// startConfig starts the task and registers its cleanup.
 func (b *bench) startConfig(ctx context.Context, config *driver.TaskConfig) *driver.Handle {
 	b.started = append(b.started, config.ID)
 	handle, _, err := b.d.StartTask(ctx, config)
@@ -230,7 +232,7 @@ func (b *bench) startConfig(ctx context.Context, config *driver.TaskConfig) *dri
 	return handle
 }
 
-// end destroys what the check started, before its directories go.
+// end destroys the tasks of the check before their directories are removed.
 func (b *bench) end() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), 10*time.Second)
 	defer cancel()
@@ -241,7 +243,7 @@ func (b *bench) end() {
 	}
 }
 
-// wait returns how the task ended.
+// wait returns the task's exit result.
 func (b *bench) wait(id string) driver.ExitResult {
 	r, err := b.d.WaitTask(b.ctx, id)
 	if err != nil {
@@ -250,7 +252,7 @@ func (b *bench) wait(id string) driver.ExitResult {
 	return r
 }
 
-// running says as a problem if the task does not run.
+// running records a problem if the task is not running.
 func (b *bench) running(id, when string) {
 	status, err := b.d.InspectTask(b.ctx, id)
 	if err != nil || status.State != driver.TaskRunning {
@@ -258,7 +260,7 @@ func (b *bench) running(id, when string) {
 	}
 }
 
-// eventually waits for cond until the check's time is up.
+// eventually waits until cond is true, or fails when the check's time is up.
 func (b *bench) eventually(what string, cond func() bool) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

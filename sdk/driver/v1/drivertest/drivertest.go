@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package drivertest checks in tests that a task driver keeps the contract of
-// sdk/driver/v1: it runs the checks of drivercheck in three ways: in process,
-// over gRPC, and in a real plugin process that is killed. It owns no check and no
+// sdk/driver/v1. It runs the checks of drivercheck in three ways: in process, over
+// gRPC, and against a real plugin process that is killed. It owns no checks and no
 // driver. Only tests import it:
 //
 //	func TestContract(t *testing.T) {
@@ -26,14 +26,14 @@ import (
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
-// Options says what is checked and how.
+// Options selects the driver to check and the ways in which it is checked.
 type Options struct {
-	// New makes the driver as a fresh plugin process would: tasks that an
-	// earlier one started are unknown to it until they are recovered. If nil,
-	// the checks in process and over gRPC are left out.
+	// New returns a driver in the state of a freshly started process: tasks of an
+	// earlier one are unknown to it until they are recovered. If New is nil, the
+	// checks in process and over gRPC are left out.
 	New func(t *testing.T) driver.Driver
-	// Binary is the path of a built plugin, Env its environment and Name the
-	// driver in it; if Binary is empty, the checks in a real process are left out.
+	// Binary is the path of a built plugin, Env its environment, and Name the driver
+	// in it. If Binary is empty, the checks against a real process are left out.
 	Binary string
 	Env    []string
 	Name   string
@@ -41,15 +41,15 @@ type Options struct {
 	Script func(script string) map[string]any
 	// Config is the agent config; nil means empty.
 	Config map[string]any
-	// Task changes each task's config before it starts, if set.
+	// Task, if set, changes each task's config before it starts.
 	Task func(*driver.TaskConfig)
-	// Timeout bounds each check; 0 means 30 s. Images may need longer.
+	// Timeout limits each check; 0 means 30 s. Drivers that pull images may need more.
 	Timeout time.Duration
 	// NoRotation leaves out the check that log files rotate.
 	NoRotation bool
 }
 
-// Run runs all checks in all ways that opts allows.
+// Run runs all checks in every way that opts selects.
 func Run(t *testing.T, opts Options) {
 	t.Helper()
 	if opts.New == nil && opts.Binary == "" {
@@ -64,10 +64,10 @@ func Run(t *testing.T, opts Options) {
 	}
 }
 
-// connect returns a fresh driver and what ends its process.
+// connect returns a fresh driver and a function that kills its process.
 type connect func(t *testing.T, opts Options) (driver.Driver, func())
 
-// all runs each check as a test of its name.
+// all runs each check as a subtest with the check's name.
 func all(t *testing.T, opts Options, connect connect, here bool) {
 	for _, c := range drivercheck.Checks() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -94,7 +94,8 @@ func overGRPC(t *testing.T, opts Options) (driver.Driver, func()) {
 	return drivers[0], die
 }
 
-// asProcess launches the plugin as a host does; it dies by SIGKILL.
+// asProcess launches the plugin as a host does. The returned function kills it with
+// SIGKILL.
 func asProcess(t *testing.T, opts Options) (driver.Driver, func()) {
 	t.Helper()
 	cmd := exec.Command(opts.Binary)

@@ -141,8 +141,8 @@ func checkStreamsApart(b *bench) {
 	}
 }
 
-// checkSlowReader looks at the channel itself: what a wire holds back is not the
-// collector's.
+// checkSlowReader reads the collector's channel directly, since a connection buffers
+// samples itself.
 func checkSlowReader(b *bench) {
 	if !b.subject.InProcess {
 		b.t.Skipf("checked in process only: a connection buffers")
@@ -157,7 +157,7 @@ func checkSlowReader(b *bench) {
 	case <-b.ctx.Done():
 	}
 	read := time.Now()
-	b.next(samples) // one may have been on its way
+	b.next(samples) // one sample may have been in flight
 	if s := b.next(samples); s.Time.Before(read.Add(-2 * b.subject.Interval)) {
 		b.t.Errorf("the second sample after a pause of %s was measured %s before its end: samples are queued", pause, read.Sub(s.Time))
 	}
@@ -182,7 +182,8 @@ func checkNothingBehind(b *bench) {
 	for _, s := range open {
 		conformance.Ended(b.t, s, "a stream")
 	}
-	// Others come and go meanwhile, so half of the streams is where a leak begins.
+	// Other goroutines come and go meanwhile, so only half as many as there were
+	// streams counts as a leak.
 	for runtime.NumGoroutine() >= before+streams/2 {
 		select {
 		case <-b.ctx.Done():

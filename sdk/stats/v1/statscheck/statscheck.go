@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package statscheck has the rules of sdk/stats/v1 as named checks that any
-// collector can be put through, wherever it runs. It owns the checks and does not
-// link package testing: statstest runs them in an author's tests, and
-// core/pluginhost/plugincheck for `drover plugin check`. Nobody else imports it.
+// Package statscheck holds the rules of sdk/stats/v1 as named checks that can run
+// against any collector. It owns the checks and does not link package testing. Only
+// statstest, for authors' tests, and core/pluginhost/plugincheck, for `drover plugin
+// check`, import it.
 package statscheck
 
 import (
@@ -16,33 +16,33 @@ import (
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 )
 
-// Subject is the collector to check.
+// Subject is the collector under test.
 type Subject struct {
-	// Connect returns the collector as a fresh process has it. die ends the
-	// process, or what stands for it, without a farewell.
+	// Connect returns the collector as a freshly started process offers it. die kills
+	// the process, or what simulates it, without a shutdown.
 	Connect func(*conformance.T) (c stats.Collector, die func())
 	// Config is the agent config; nil means empty.
 	Config map[string]any
 	// Timeout bounds each check; 0 means 30 s.
 	Timeout time.Duration
-	// Interval is how often the checks have it measure; 0 means 50 ms.
+	// Interval is the interval at which the checks make it measure; 0 means 50 ms.
 	Interval time.Duration
-	// InProcess: the collector runs in this process, so that what it leaves
-	// behind can be seen, and no wire is between its channel and the check.
+	// InProcess is true if the collector runs in this process, where checks can see
+	// leaked goroutines and read its channel without a connection in between.
 	InProcess bool
 }
 
 // Check is one rule of the contract.
 type Check struct {
-	Name string // short; it stays the same from version to version
-	Rule string // in words
+	Name string // short identifier; never changes between versions
+	Rule string // the rule in words
 	run  func(*bench)
 }
 
 // Checks returns all checks.
 func Checks() []Check { return append([]Check(nil), checks...) }
 
-// Run puts the subject through the check.
+// Run runs the check against the subject.
 func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	if s.Timeout == 0 {
 		s.Timeout = 30 * time.Second
@@ -57,7 +57,7 @@ func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	})
 }
 
-// bench is what one check works with.
+// bench is the state of one running check.
 type bench struct {
 	t       *conformance.T
 	ctx     context.Context
@@ -101,7 +101,7 @@ func (b *bench) next(samples <-chan stats.Sample) stats.Sample {
 	return s
 }
 
-// two returns two samples of one stream, one after the other.
+// two returns two consecutive samples of one stream.
 func (b *bench) two() (first, second stats.Sample) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()

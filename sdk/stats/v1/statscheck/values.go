@@ -13,7 +13,7 @@ import (
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 )
 
-// present tells which parts a sample has.
+// present returns the parts that a sample contains.
 func present(s stats.Sample) map[stats.Part]bool {
 	return map[stats.Part]bool{
 		stats.PartCPU: s.CPU != nil, stats.PartMemory: s.Memory != nil, stats.PartSwap: s.Swap != nil, stats.PartFileSystems: len(s.FileSystems) > 0,
@@ -57,14 +57,14 @@ func checkComplete(b *bench) {
 	}
 }
 
-// sound notes a number that no measurement has.
+// sound records a problem if v cannot be a measurement.
 func (b *bench) sound(what string, v float64) {
 	if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
 		b.t.Errorf("%s is %v", what, v)
 	}
 }
 
-// within notes a part that is larger than its whole.
+// within records a problem if a part is larger than its whole.
 func (b *bench) within(what string, part, whole uint64) {
 	if part > whole {
 		b.t.Errorf("%s is %d of %d", what, part, whole)
@@ -120,7 +120,7 @@ func checkValues(b *bench) {
 	b.sound("uptime", s.Uptime.Seconds())
 }
 
-// names are what a sample tells something of.
+// names returns the names of the parts and series in a sample.
 func names(s stats.Sample) []string {
 	var out []string
 	if s.CPU != nil {
@@ -159,7 +159,7 @@ func checkNamedOnce(b *bench) {
 	}
 }
 
-// counted are all counters of a sample by name.
+// counted returns all counters of a sample by name.
 func counted(info stats.Info, s stats.Sample) map[string]float64 {
 	out := map[string]float64{"uptime": s.Uptime.Seconds()}
 	if s.CPU != nil {
@@ -185,8 +185,8 @@ func counted(info stats.Info, s stats.Sample) map[string]float64 {
 	return out
 }
 
-// tick is by how much the sum of a core's times may seem to go back: the kernel
-// tells them apart, and not all at the same moment.
+// tick is how far the sum of a core's times may seem to go back: the kernel reports
+// them separately and not all at the same moment.
 const tick = 0.05
 
 func checkCounters(b *bench) {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package statstest checks in tests that a collector keeps the contract of
-// sdk/stats/v1: it runs the checks of statscheck in three ways: in process, over
-// gRPC, and in a real plugin process that is killed. It owns no check and no
+// sdk/stats/v1. It runs the checks of statscheck in three ways: in process, over gRPC,
+// and against a real plugin process that is killed. It owns no checks and no
 // collector. Only tests import it:
 //
 //	func TestContract(t *testing.T) {
@@ -22,27 +22,27 @@ import (
 	"github.com/drover-project/drover/sdk/stats/v1/statscheck"
 )
 
-// Options says what is checked and how.
+// Options selects the collector to check and the ways in which it is checked.
 type Options struct {
-	// New makes the collector as a fresh process would. If nil, the checks in
-	// process and over gRPC are left out.
+	// New returns a collector in the state of a freshly started process. If New is
+	// nil, the checks in process and over gRPC are left out.
 	New func(t *testing.T) stats.Collector
 	// Binary is the path of a built plugin, Args and Env its arguments and
-	// environment and Name the collector in it; if Binary is empty, the checks in
-	// a real process are left out.
+	// environment, and Name the collector in it. If Binary is empty, the checks
+	// against a real process are left out.
 	Binary string
 	Args   []string
 	Env    []string
 	Name   string
 	// Config is the agent config; nil means empty.
 	Config map[string]any
-	// Timeout bounds each check; 0 means 30 s. Interval is how often it has to
-	// measure; 0 means 50 ms.
+	// Timeout limits each check; 0 means 30 s. Interval is the interval at which the
+	// collector has to measure; 0 means 50 ms.
 	Timeout  time.Duration
 	Interval time.Duration
 }
 
-// Run runs all checks in all ways that opts allows.
+// Run runs all checks in every way that opts selects.
 func Run(t *testing.T, opts Options) {
 	t.Helper()
 	if opts.New == nil && opts.Binary == "" {
@@ -57,10 +57,10 @@ func Run(t *testing.T, opts Options) {
 	}
 }
 
-// connect returns a fresh collector and what ends its process.
+// connect returns a fresh collector and a function that kills its process.
 type connect func(t *testing.T, opts Options) (stats.Collector, func())
 
-// all runs each check as a test of its name.
+// all runs each check as a subtest with the check's name.
 func all(t *testing.T, opts Options, connect connect, here bool) {
 	for _, c := range statscheck.Checks() {
 		t.Run(c.Name, func(t *testing.T) {

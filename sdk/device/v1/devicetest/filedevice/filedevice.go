@@ -1,8 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package filedevice is a whole device plugin to start from: every file of a
-// directory is a device, its size is what it has room for, and a file called
+// Package filedevice is a complete example of a device plugin: every file of a
+// directory is a device, its size is the device's capacity, and a file named
 // NAME.broken makes the device NAME unhealthy. Tests of hosts use it too.
 package filedevice
 
@@ -22,7 +22,7 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// Device offers the files of a directory.
+// Device offers the files of a directory as devices.
 type Device struct {
 	name string
 
@@ -32,10 +32,10 @@ type Device struct {
 
 var _ device.Device = (*Device)(nil)
 
-// New returns a plugin of that name.
+// New returns a plugin with the given name.
 func New(name string) *Device { return &Device{name: name} }
 
-// poll is how often the directory is looked at.
+// poll is the interval at which the directory is scanned.
 const poll = 50 * time.Millisecond
 
 // Info implements device.Device.
@@ -68,7 +68,7 @@ func (d *Device) directory() string {
 	return d.dir
 }
 
-// scan returns the devices in groups of equal size.
+// scan returns the devices, grouped by size.
 func (d *Device) scan() device.Fingerprint {
 	dir := d.directory()
 	entries, err := os.ReadDir(dir)

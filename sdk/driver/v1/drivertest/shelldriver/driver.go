@@ -3,11 +3,11 @@
 
 //go:build unix
 
-// Package shelldriver is a small but whole task driver: each task is a shell
-// script that outlives the driver's process. It owns nothing of the contract; it
-// is the subject of drivertest's own test, what core/pluginhost tests with, and
-// an example for authors. It keeps no log rotation and no isolation, so tests
-// and examples are all that may import it.
+// Package shelldriver is a small but complete task driver: each task is a shell script
+// that outlives the driver's process. It owns no part of the contract. It is the
+// subject of drivertest's own tests and of tests of core/pluginhost, and an example
+// for authors. It has no log rotation and no isolation, so only tests and examples may
+// import it.
 package shelldriver
 
 import (
@@ -36,7 +36,7 @@ type Driver struct {
 	tasks map[string]*task
 }
 
-// task is one script: its process group and where its exit code appears.
+// task is one script: its process group, and the file that receives its exit code.
 type task struct {
 	PID       int
 	ExitFile  string
@@ -45,7 +45,7 @@ type task struct {
 	Dir       string
 }
 
-// New returns a driver of that name with no tasks.
+// New returns a driver with the given name and no tasks.
 func New(name string) *Driver { return &Driver{name: name, tasks: map[string]*task{}} }
 
 // Info implements driver.Driver.
@@ -84,8 +84,8 @@ func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, er
 	return out, nil
 }
 
-// wrapper runs the script in $1 and leaves its exit code in the file $2. The
-// signals that end the script do not end the wrapper, which must tell of it.
+// wrapper runs the script in $1 and writes its exit code to the file $2. It survives
+// the signals that end the script, so that it can write the code.
 const wrapper = `trap : TERM INT HUP QUIT USR1 USR2
 /bin/sh -c "$1"
 code=$?
@@ -119,8 +119,8 @@ func (d *Driver) StartTask(_ context.Context, config *driver.TaskConfig) (*drive
 	if err := cmd.Start(); err != nil {
 		return nil, nil, errdefs.FailedPreconditionf("start the shell: %w", err)
 	}
-	// Reaps the process; the exit code is taken from the file, as it must be
-	// when another process of this driver started the task.
+	// Reap the process. The exit code is read from the file, since another process of
+	// this driver may have started the task.
 	go func() { _ = cmd.Wait() }()
 	t.PID = cmd.Process.Pid
 	state, err := json.Marshal(t)
@@ -179,7 +179,7 @@ func (d *Driver) task(id string) (*task, error) {
 	return nil, errdefs.NotFoundf("task %q is unknown; start or recover it first", id)
 }
 
-// result tells how the task ended, if it has.
+// result returns the task's exit result, and false while it runs.
 func (t *task) result() (driver.ExitResult, bool) {
 	alive := syscall.Kill(t.PID, 0) == nil
 	body, err := os.ReadFile(t.ExitFile)
@@ -201,7 +201,7 @@ func (t *task) result() (driver.ExitResult, bool) {
 	return driver.ExitResult{ExitCode: 128 + int(syscall.SIGKILL), Signal: int(syscall.SIGKILL)}, true
 }
 
-// poll is how often a task is looked at: fine for an example.
+// poll is the interval at which a task is checked: good enough for an example.
 const poll = 10 * time.Millisecond
 
 func (t *task) wait(ctx context.Context) (driver.ExitResult, error) {
@@ -240,16 +240,16 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 	if err := t.signal(signal); err != nil && !errdefs.IsFailedPrecondition(err) {
 		return err
 	}
-	// The kill is carried out also when ctx ends.
+	// Carry out the kill even if ctx ends.
 	killed := make(chan struct{})
 	go func() {
 		defer close(killed)
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
-		// The script may end and leave children behind, so the group is killed in
-		// any case once the script has ended or its time is up.
+		// The script may end and leave children behind, so kill the process group in
+		// any case, once the script has ended or its time is up.
 		_, _ = t.wait(grace)
-		_ = syscall.Kill(-t.PID, syscall.SIGKILL) // an error means that nothing is left
+		_ = syscall.Kill(-t.PID, syscall.SIGKILL) // an error means that no process is left
 	}()
 	select {
 	case <-killed:
@@ -292,18 +292,18 @@ func (d *Driver) SignalTask(_ context.Context, id string, signal string) error {
 func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
 	t, err := d.task(id)
 	if err != nil {
-		return nil // nothing is left of it
+		return nil // nothing is left of the task
 	}
 	if _, ended := t.result(); !ended {
 		if !force {
 			return errdefs.FailedPreconditionf("task %q still runs; stop it first or use force", id)
 		}
-		_ = syscall.Kill(-t.PID, syscall.SIGKILL) // an error means that it has just ended
+		_ = syscall.Kill(-t.PID, syscall.SIGKILL) // an error means that the task has just ended
 		if _, err := t.wait(ctx); err != nil {
 			return err
 		}
 	}
-	_ = syscall.Kill(-t.PID, syscall.SIGKILL) // children that the script left behind
+	_ = syscall.Kill(-t.PID, syscall.SIGKILL) // kills children that the script left behind
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.tasks, id)

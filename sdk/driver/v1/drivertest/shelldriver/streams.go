@@ -21,7 +21,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// TaskStats implements driver.Driver; it measures resident memory.
+// TaskStats implements driver.Driver; it measures only resident memory.
 func (d *Driver) TaskStats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
 	return driver.Every(ctx, interval, d.sample)
 }
@@ -37,7 +37,7 @@ func (d *Driver) sample(context.Context) []driver.TaskStats {
 		s := driver.TaskStats{TaskID: id, Time: time.Now()}
 		if body, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", t.PID)); err == nil {
 			if fields := strings.Fields(string(body)); len(fields) > 1 {
-				pages, _ := strconv.ParseUint(fields[1], 10, 64) // the kernel writes digits
+				pages, _ := strconv.ParseUint(fields[1], 10, 64) // the kernel writes only digits
 				s.Memory.RSS, s.Memory.Measured = pages*uint64(os.Getpagesize()), []string{"RSS"}
 			}
 		}
@@ -46,7 +46,7 @@ func (d *Driver) sample(context.Context) []driver.TaskStats {
 	return out
 }
 
-// TaskEvents implements driver.Driver; a shell has none.
+// TaskEvents implements driver.Driver; this driver has no events.
 func (d *Driver) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
 	out := make(chan driver.TaskEvent)
 	go func() {
@@ -56,7 +56,7 @@ func (d *Driver) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error
 	return out, nil
 }
 
-// ExecTask implements driver.Driver; it has no terminals.
+// ExecTask implements driver.Driver; it does not support terminals.
 func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
 	t, err := d.task(id)
 	if err != nil {
@@ -73,12 +73,12 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 	}
 	cmd := exec.CommandContext(ctx, opts.Command[0], opts.Command[1:]...)
 	cmd.Env, cmd.Dir = t.Env, t.Dir
-	// Its children end with it, too.
+	// A session of its own, so that its children can be killed with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stderr
-	// Not cmd.Stdin: Wait would wait for a Read that may never end.
+	// Not cmd.Stdin: Wait would wait for a Read that may never return.
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return driver.ExitResult{}, fmt.Errorf("make the input: %w", err)
@@ -88,7 +88,7 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 	}
 	go func() {
 		if stream.Stdin != nil {
-			_, _ = io.Copy(stdin, stream.Stdin) // the command may end before its input
+			_, _ = io.Copy(stdin, stream.Stdin) // the command may end before its input does
 		}
 		_ = stdin.Close()
 	}()
@@ -97,7 +97,7 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 		return driver.ExitResult{}, ctx.Err()
 	}
 	var failed *exec.ExitError
-	if err != nil && !errors.As(err, &failed) && !errors.Is(err, exec.ErrWaitDelay) { // a child of it may hold its output open
+	if err != nil && !errors.As(err, &failed) && !errors.Is(err, exec.ErrWaitDelay) { // a child of the command may keep its output open
 		return driver.ExitResult{}, fmt.Errorf("run %q: %w", opts.Command[0], err)
 	}
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)

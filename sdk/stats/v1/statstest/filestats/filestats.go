@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package filestats is a whole collector to start from: every file of a directory
-// holds a number, which is a value of a series with the file's name as its label.
-// Scripts can so add what they measure. Tests of hosts use it too.
+// Package filestats is a complete example of a collector: every file of a directory
+// holds a number, which becomes a value of a series, with the name of the file as its
+// label. Scripts can add measurements by writing files. Tests of hosts use it too.
 package filestats
 
 import (
@@ -22,10 +22,10 @@ import (
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 )
 
-// maxFiles bounds how many series a directory can make.
+// maxFiles limits the number of values that a directory can produce.
 const maxFiles = 1000
 
-// Collector reads the files of a directory.
+// Collector reads its values from the files of a directory.
 type Collector struct {
 	name  string
 	reads atomic.Uint64
@@ -36,7 +36,7 @@ type Collector struct {
 
 var _ stats.Collector = (*Collector)(nil)
 
-// New returns a collector of that name.
+// New returns a collector with the given name.
 func New(name string) *Collector { return &Collector{name: name} }
 
 // Info implements stats.Collector.

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command device-file is the example of a device plugin as a process.
+// Command device-file runs the example device plugin as a process.
 package main
 
 import (

@@ -1,7 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command driver-shell is a whole plugin: this is all that a main needs.
+// Command driver-shell is a complete plugin, which shows that a main function needs no
+// more than this.
 package main
 
 import (

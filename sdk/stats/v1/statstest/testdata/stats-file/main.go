@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command stats-file is the example collector as a plugin.
+// Command stats-file runs the example collector as a plugin.
 package main
 
 import (
