@@ -110,10 +110,7 @@ func used(b []byte) []byte {
 }
 
 func TestHostileDamageOfAnyFileIsSurvivedOrRefusedAndNothingIsLostWithoutAWord(t *testing.T) {
-	rounds := 1
-	if n, err := strconv.Atoi(os.Getenv("DROVER_HOSTILE_ROUNDS")); err == nil {
-		rounds = n
-	}
+	rounds := testkit.HostileRounds(t, 1)
 	seed := uint64(time.Now().UnixNano())
 	if n, err := strconv.ParseUint(os.Getenv("DROVER_HOSTILE_SEED"), 10, 64); err == nil {
 		seed = n

@@ -24,7 +24,7 @@ import (
 
 // patient is a context for commands that wait for tasks, on a machine with much to do.
 func (a *agent) patient() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	a.t.Cleanup(cancel)
 	return ctx
 }
@@ -108,9 +108,9 @@ func TestCLIOfJobsAndAllocations(t *testing.T) {
 	a.shows([]string{"Latest Deployment", id[:8]}, "status", "we")
 	a.shows([]string{`Task "t" is "running"`, "Task started by client"}, "alloc", "status", id[:8])
 	a.eventually(10*time.Second, "the task has written", func() bool { return strings.Contains(a.output("logs", id[:6]), "said-one") })
-	if out := a.output("alloc", "logs", "-stderr", "-job", "web", "t"); out != "oops\n" {
-		t.Errorf("standard error is %q", out)
-	}
+	a.eventually(patience, "its standard error is there, too", func() bool {
+		return a.output("alloc", "logs", "-stderr", "-job", "web", "t") == "oops\n"
+	})
 	a.shows([]string{"alloc/", "t/"}, "alloc", "fs", id)
 	if out := a.output("alloc", "fs", "-tail", "-n", "1", id, "alloc/logs/t.stdout.0"); out != "said-one\n" {
 		t.Errorf("the last line is %q", out)
@@ -383,7 +383,7 @@ func TestFollowingEndsWithTheInterrupt(t *testing.T) {
 func TestOperatorDebugMakesAnArchive(t *testing.T) {
 	a := newAgent(t).start()
 	a.run(strings.Replace(shell("web", "service", 1, "", "exec sleep 600"), "driver ", "env {\n        DB = \"postgres://me:hunter2@db\"\n      }\n      driver ", 1))
-	out := a.script("bash", "cd ~ && drover operator debug -duration 2s -interval 1s -pprof-duration 1s -event-index 1 && tar -xzf drover-debug-*.tar.gz && cd drover-debug-*Z && find . -type f -size +0 | sort; "+
+	out := a.script("bash", "cd ~ && drover operator debug -duration 6s -interval 1s -pprof-duration 1s -event-index 1 && tar -xzf drover-debug-*.tar.gz && cd drover-debug-*Z && find . -type f -size +0 | sort; "+
 		`grep -q '"DB":"<redacted>' cluster/eventstream.json && echo job seen; grep -rl hunter2 . | sed s/^/leak:/`)
 	if strings.Contains(out, "leak:") || !strings.Contains(out, "job seen") {
 		t.Errorf("the archive shows a secret, or not the job: %s", out)

@@ -17,8 +17,8 @@ func TestARegistryRollsAPluginOutOverMachinesOneByOneAndStopsAtAFailure(t *testi
 	m := newMachines(t, "a", "b", "c")
 	a := m.nodes["a"] // all of it through a node, uploads included
 	register := func(version string, more ...string) (string, int) {
-		args := append([]string{"plugin", "register", "-max-parallel", "1", "-min-healthy-time", "100ms", "-healthy-deadline", "30s"}, more...)
-		return a.cliWithin(time.Minute, append(args, "driver-shell", shellPlugin(t, version))...)
+		args := append([]string{"plugin", "register", "-max-parallel", "1", "-min-healthy-time", "100ms", "-healthy-deadline", "2m"}, more...)
+		return a.cliWithin(5*time.Minute, append(args, "driver-shell", shellPlugin(t, version))...)
 	}
 	if out, code := register("1.0.0", "-version", "1.0.0"); code != 0 || !strings.Contains(out, "is complete: 3 done") {
 		t.Fatalf("the first version: exit code %d\n%s", code, out)

@@ -104,7 +104,7 @@ func (m *machines) liveRoutes(t *testing.T, x *model.AllocListStub, asked map[st
 
 // monitors reads the log of the alloc's node as it is written.
 func (m *machines) monitors(t *testing.T, name string, a *agent, x *model.AllocListStub) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", a.addr+"/v1/agent/monitor?plain=true&log_level=debug&node_id="+x.NodeID, nil)
 	if err != nil {

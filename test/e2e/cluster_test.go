@@ -142,6 +142,7 @@ func TestNodesOnOtherMachinesRunWhatTheServerAssignsAndAnyAgentAnswersForAll(t *
 func (m *machines) answersForAll(allocs []*model.AllocListStub) {
 	t := m.t
 	for _, x := range allocs {
+		signals := 0
 		for _, asked := range []*agent{m.server, m.nodes["a"], m.nodes["b"]} {
 			if out := asked.must("alloc", "logs", x.ID, "t"); !strings.Contains(out, "I am "+x.ID) {
 				t.Errorf("logs: %s", out)
@@ -153,10 +154,11 @@ func (m *machines) answersForAll(allocs []*model.AllocListStub) {
 				t.Errorf("exec: exit code %d, %s", code, out)
 			}
 			asked.must("alloc", "signal", "-s", "SIGHUP", x.ID, "t")
+			signals++ // one by one: the shell sees two at once as one
+			m.server.eventually(patience, "the signal arrives", func() bool {
+				return strings.Count(m.server.must("alloc", "logs", x.ID, "t"), "got hup") == signals
+			})
 		}
-		m.server.eventually(10*time.Second, "the signals arrive", func() bool {
-			return strings.Count(m.server.must("alloc", "logs", x.ID, "t"), "got hup") >= 1
-		})
 	}
 	a := m.nodes["a"]
 	if out := a.must("node", "status"); strings.Count(out, "ready") != 3 {
@@ -169,7 +171,7 @@ func (m *machines) answersForAll(allocs []*model.AllocListStub) {
 	}
 	changed := make(chan error, 1)
 	go func() {
-		_, _, err := a.Jobs(a.ctx(), &client.Query{WaitIndex: meta.Index, WaitTime: time.Minute})
+		_, _, err := a.Jobs(a.ctx(), &client.Query{WaitIndex: meta.Index, WaitTime: 5 * time.Minute})
 		changed <- err
 	}()
 	m.server.run(shell("other", "batch", 1, "", "true"))
@@ -178,7 +180,7 @@ func (m *machines) answersForAll(allocs []*model.AllocListStub) {
 		if err != nil {
 			t.Errorf("the long poll: %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("the long poll does not end")
 	}
 	m.server.await("other", "complete", 1)
@@ -210,9 +212,10 @@ func (m *machines) answersForItself() {
 	if code, body := m.server.get("/v1/client/stats"); code != 400 || !strings.Contains(body, "this agent is no node") {
 		t.Errorf("stats of a server: %d %s", code, body)
 	}
-	if code, body := m.nodes["b"].get("/v1/metrics"); code != 200 || !strings.Contains(body, `"nomad.client.allocations.running","Value":1`) || strings.Contains(body, "nomad.nomad.broker") {
-		t.Errorf("metrics of a node: %d %s", code, body)
-	}
+	m.nodes["b"].eventually(patience, "a node counts its alloc, and nothing of servers", func() bool {
+		code, body := m.nodes["b"].get("/v1/metrics")
+		return code == 200 && strings.Contains(body, `"nomad.client.allocations.running","Value":1`) && !strings.Contains(body, "nomad.nomad.broker")
+	})
 }
 
 func (m *machines) serverDies(pids map[string]int, allocs []*model.AllocListStub) {

@@ -149,10 +149,11 @@ func killHelper(t *testing.T, a *agent, find func() int) {
 	t.Helper()
 	a.run(shell("web", "service", 3, "", "exec sleep 600"))
 	before := a.pids(a.await("web", model.AllocClientStatusRunning, 3))
-	victim := find()
-	if victim == 0 {
-		t.Fatal("there is no process to kill")
-	}
+	victim := 0
+	a.eventually(patience, "there is a process to kill", func() bool {
+		victim = find()
+		return victim != 0
+	})
 	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func cutOffAfter(id, limit string) string {
 
 func TestANodeThatIsCutOffStopsWhatMustNotRunOnWithoutServers(t *testing.T) {
 	m := newMachines(t, "a")
-	pids := m.begin(map[string]string{"soon": cutOffAfter("soon", "10s"), "later": cutOffAfter("later", "20s"), "never": cutOffAfter("never", "")})
+	pids := m.begin(map[string]string{"soon": cutOffAfter("soon", "10s"), "later": cutOffAfter("later", "35s"), "never": cutOffAfter("never", "")})
 	m.network.link(m.nodes["a"], "down")
 	m.server.eventually(40*time.Second, "the first job is stopped on the node", func() bool { return !running(pids["soon"]) })
 	if !running(pids["later"]) || !running(pids["never"]) {
@@ -46,7 +46,7 @@ func TestANodeThatIsCutOffStopsWhatMustNotRunOnWithoutServers(t *testing.T) {
 	}
 	m.nodes["a"].kill()
 	m.nodes["a"].launch() // without a network: it has only what was written down
-	m.server.eventually(40*time.Second, "the second job is stopped, too, by an agent that has heard of no server", func() bool { return !running(pids["later"]) })
+	m.server.eventually(90*time.Second, "the second job is stopped, too, by an agent that has heard of no server", func() bool { return !running(pids["later"]) })
 	if !running(pids["never"]) {
 		t.Error("a job without a limit was stopped")
 	}

@@ -91,7 +91,7 @@ func TestAServerWithANearlyFullDiskStartsReadOnlyAndSaysSo(t *testing.T) {
 	a.launch()
 	select {
 	case <-a.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("it runs on a disk without any room")
 	}
 	if log := a.log(); !strings.Contains(log, "free some space and start again") {

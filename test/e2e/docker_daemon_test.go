@@ -72,7 +72,7 @@ func TestADockerdThatIsKilledEndsOnlyWhatItsOperatorHasItEnd(t *testing.T) {
 
 	// And all of it, as when the machine is started again.
 	c.kill()
-	for _, pid := range c.pluginProcesses() {
+	for _, pid := range c.pluginProcesses("driver-docker") {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 	}
 	if err := c.docker.Stop(); err != nil {

@@ -251,9 +251,9 @@ func TestContainersOutliveKillsOfTheAgentAndThePluginInTheMiddleOfUpgrades(t *te
 	one, two := dockerPlugin(t, "1.0.0"), dockerPlugin(t, "2.0.0")
 	c := count(t, one, 5)
 	for i := range 3 {
-		said := c.amidUpgrade(one, two)
+		said := c.amidUpgrade("driver-docker", one, two)
 		if i == 1 { // the plugin, both of it
-			for _, pid := range c.pluginProcesses() {
+			for _, pid := range c.pluginProcesses("driver-docker") {
 				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 			}
 		}
@@ -262,7 +262,7 @@ func TestContainersOutliveKillsOfTheAgentAndThePluginInTheMiddleOfUpgrades(t *te
 		t.Log(<-said)
 		c.start()
 		c.managed()
-		c.eventually(15*time.Second, "one plugin process is left", func() bool { return len(c.pluginProcesses()) == 1 })
+		c.eventually(15*time.Second, "one plugin process is left", func() bool { return len(c.pluginProcesses("driver-docker")) == 1 })
 		c.same("after a kill of the agent")
 	}
 	pid := c.plugin().PID
@@ -276,43 +276,6 @@ func TestContainersOutliveKillsOfTheAgentAndThePluginInTheMiddleOfUpgrades(t *te
 	c.managed()
 	c.same("after a kill of the plugin")
 	c.noLineLost()
-}
-
-// amidUpgrade begins upgrades, from one version to the other and back, until one
-// is seen while both processes are there: a quick one may be over before anybody
-// looked. What the command says in the end arrives in the channel.
-func (c *counters) amidUpgrade(one, two string) <-chan string {
-	c.t.Helper()
-	for range 10 {
-		file := two
-		if c.plugin().Version == "2.0.0" {
-			file = one
-		}
-		said := make(chan string, 1)
-		go func() {
-			out, _ := c.slow("plugin", "upgrade", "driver-docker", file) // it may be cut off
-			said <- out
-		}()
-		both := func() bool { return len(c.pluginProcesses()) == 2 }
-		c.eventually(30*time.Second, "the new process is there", func() bool { return both() || len(said) > 0 })
-		if len(said) == 0 {
-			return said
-		}
-		c.t.Logf("an upgrade was over before it was seen: %s", <-said)
-		c.eventually(30*time.Second, "the process before has ended", func() bool { return !both() })
-	}
-	c.t.Fatal("no upgrade was seen in ten")
-	return nil
-}
-
-// pluginProcesses are the processes of driver-docker.
-func (c *counters) pluginProcesses() (out []int) {
-	for _, pid := range c.processes("driver-docker") {
-		if args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); err == nil && strings.HasSuffix(string(args), "/driver-docker\x00") && strings.Count(string(args), "\x00") == 1 {
-			out = append(out, pid)
-		}
-	}
-	return out
 }
 
 // The process before goes on for as long as somebody works in it, and knows

@@ -129,7 +129,7 @@ func (a *agent) awaitOne(job, status string) (out *model.AllocListStub) {
 	a.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-tick.C {
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
 		if got := a.allocs(job, status); len(got) == 1 {
 			return got[0]
 		}

@@ -155,10 +155,11 @@ func TestIsolatedTasksLiveOverKillsOfAgentPluginAndSupervisor(t *testing.T) {
 		return 0
 	}
 	for what, find := range map[string]func() int{"plugin": a.child, "supervisor": supervisor} {
-		victim := find()
-		if victim == 0 {
-			t.Fatalf("there is no %s", what)
-		}
+		victim := 0
+		a.eventually(patience, "there is one "+what, func() bool {
+			victim = find()
+			return victim != 0
+		})
 		if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

@@ -93,6 +93,7 @@ func TestHostileASupervisorThatIsStoppedWhileJobsStartCostsNoAllocAndLeavesNoGho
 	}
 	a.run(job("base", "raw_exec"))
 	a.await("base", model.AllocClientStatusRunning, 1)
+	a.eventually(patience, "its task sleeps", func() bool { return len(sleepers("87004")) == 1 }) // what starts it is another program first
 	base := sleepers("87004")
 	for _, driver := range []string{"raw_exec", "exec"} {
 		for _, pid := range a.processes("__drover-supervise loop") {
@@ -104,6 +105,7 @@ func TestHostileASupervisorThatIsStoppedWhileJobsStartCostsNoAllocAndLeavesNoGho
 		a.run(job(name, driver))
 		a.await(name, model.AllocClientStatusRunning, 1)
 		sleeps := func() int { return len(sleepers(fmt.Sprintf("8700%d", len(name)))) }
+		a.eventually(patience, "its task sleeps", func() bool { return sleeps() > 0 })
 		if n := sleeps(); n != 1 {
 			t.Errorf("%s: %d processes of one task", driver, n)
 		}

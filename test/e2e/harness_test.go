@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +30,10 @@ import (
 
 // bin is the folder of the binaries, built once per run.
 var bin string
+
+// patience is how long a test waits at least for what has to come. It ends a test
+// that hangs, and says nothing of how fast a machine is.
+const patience = time.Minute
 
 // slots bounds the agents that run at the same time.
 var slots = make(chan struct{}, 2)
@@ -153,17 +158,30 @@ func (a *agent) configure(text string) {
 	a.write("agent.hcl", 0o600, string(body)+text)
 }
 
+// nextPort is where the search for a free port goes on.
+var nextPort atomic.Int64
+
+// freePorts returns ports that nothing listens on and that stay free while an agent
+// is down: they lie below what Linux gives to connections and to listeners without a
+// port (from 32768), and below what jobs get (from 20000).
 func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	const first, count = 10000, 10000
+	nextPort.CompareAndSwap(0, int64(os.Getpid()*37)) // another process of tests begins elsewhere
 	var out []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range count {
+		port := first + int(nextPort.Add(1)%count)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			t.Fatal(err)
+			continue // somebody has it
 		}
-		defer l.Close()
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
+		_ = l.Close() // nothing was sent
+		if out = append(out, port); len(out) == n {
+			return out
+		}
 	}
-	return out
+	t.Fatalf("fewer than %d ports from %d on are free", n, first)
+	return nil
 }
 
 // launch starts the agent's process without waiting for it.
@@ -192,7 +210,7 @@ func (a *agent) launch() {
 func (a *agent) start() *agent {
 	a.t.Helper()
 	a.launch()
-	a.eventually(15*time.Second, "the node is ready", func() bool {
+	a.eventually(patience, "the node is ready", func() bool {
 		nodes, _, err := a.Nodes(a.ctx(), nil)
 		if err != nil || len(nodes) != 1 || nodes[0].Status != model.NodeStatusReady {
 			return false
@@ -298,14 +316,16 @@ func running(pid int) bool {
 }
 
 func (a *agent) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	a.t.Cleanup(cancel)
 	return ctx
 }
 
-// eventually waits for a condition by asking again; it fails the test when limit is over.
+// eventually waits for a condition by asking again. It fails the test when limit is
+// over, but not before patience is: limit is for what takes longer than that.
 func (a *agent) eventually(limit time.Duration, what string, ok func() bool) {
 	a.t.Helper()
+	limit = max(limit, patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(limit); !ok(); <-tick.C {
@@ -318,7 +338,7 @@ func (a *agent) eventually(limit time.Duration, what string, ok func() bool) {
 // cli runs a command of the command line.
 func (a *agent) cli(args ...string) (out string, code int) {
 	a.t.Helper()
-	return a.cliWithin(10*time.Second, args...)
+	return a.cliWithin(patience, args...)
 }
 
 // cliWithin is cli for commands that take longer.
@@ -396,8 +416,8 @@ func shell(id, kind string, count int, group, script string) string {
 // quick is an update block for tests.
 const quick = `update {
   min_healthy_time  = "100ms"
-  healthy_deadline  = "10s"
-  progress_deadline = "15s"
+  healthy_deadline  = "60s"
+  progress_deadline = "75s"
 }
 `
 

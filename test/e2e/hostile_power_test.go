@@ -22,6 +22,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/internal/testkit"
 )
 
 // disk is a file system of its own for an agent's data, which can lose its power.
@@ -102,7 +103,7 @@ func TestHostilePowerCutsLoseNothingThatWasAcknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	acked, lost := map[string]bool{}, 0
-	rounds := min(hostileRounds(t, 2), 20)
+	rounds := min(testkit.HostileRounds(t, 2), 20)
 	for round := range rounds {
 		var (
 			mu   sync.Mutex

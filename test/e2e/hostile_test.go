@@ -8,29 +8,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/internal/testkit"
 )
-
-// hostileRounds is how many rounds of faults are played: DROVER_HOSTILE_ROUNDS,
-// which `make hostile` sets, or a few.
-func hostileRounds(t *testing.T, few int) int {
-	t.Helper()
-	text := os.Getenv("DROVER_HOSTILE_ROUNDS")
-	if text == "" {
-		return few
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("DROVER_HOSTILE_ROUNDS=%q is not a number of rounds", text)
-	}
-	return n
-}
 
 // chaos is an agent with live tasks whose processes are killed and paused.
 type chaos struct {
@@ -150,14 +135,6 @@ func events(x *model.AllocListStub) string {
 	return strings.Join(out, ", ")
 }
 
-// sleeping are the processes on the machine that sleep for the agent's services.
-func (c *chaos) sleeping() []int {
-	return slices.DeleteFunc(c.processes("sleep 601"), func(pid int) bool {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // gone: not one
-		return !strings.HasPrefix(string(line), "sleep\x00601")
-	})
-}
-
 // TestHostileChaosOfAllProcessesOfANode kills and pauses agent, plugin,
 // supervisor and keeper in all combinations while 20 tasks live and batch work
 // comes and goes: no task is lost, none runs twice, none that no alloc owns.
@@ -171,11 +148,10 @@ func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 	c.agent.run(c.isolated("isolated", "service", 8, "exec sleep 601"))
 	raw := c.await("raw", model.AllocClientStatusRunning, 12)
 	isolated := c.await("isolated", model.AllocClientStatusRunning, 8)
-	c.eventually(10*time.Second, "20 tasks live", func() bool { return len(c.sleeping()) == 20 })
-	before := c.sleeping()
-	slices.Sort(before)
+	c.eventually(10*time.Second, "20 tasks live", func() bool { return len(c.sleepers()) == 20 })
+	before := c.sleepers()
 
-	rounds, count := hostileRounds(t, 6), map[string]int{}
+	rounds, count := testkit.HostileRounds(t, 6), map[string]int{}
 	for round := range rounds {
 		first := len(c.work)
 		for n := range 3 {
@@ -205,8 +181,7 @@ func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 				t.Logf("round %d (%s): %s: %s", round, strings.Join(names, ", "), verdict, detail)
 			}
 		}
-		now := c.sleeping()
-		slices.Sort(now)
+		now := c.sleepers()
 		if !slices.Equal(now, before) {
 			t.Fatalf("round %d (%s): the tasks were %v and are %v", round, strings.Join(names, ", "), before, now)
 		}
@@ -236,5 +211,5 @@ func (c *chaos) noGhosts(count map[string]int) {
 	for _, job := range []string{"raw", "isolated"} {
 		c.must("job", "stop", "-detach", job)
 	}
-	c.eventually(30*time.Second, "no task outlives its job", func() bool { return len(c.sleeping()) == 0 })
+	c.eventually(30*time.Second, "no task outlives its job", func() bool { return len(c.sleepers()) == 0 })
 }

@@ -102,9 +102,14 @@ func TestFilesOfAnAllocCanBeReadButNothingElse(t *testing.T) {
 		out, _ := a.cli("alloc", "logs", id)
 		return strings.Contains(out, "hello out")
 	})
-	if out := a.must("alloc", "logs", "-stderr", id); !strings.Contains(out, "hello err") {
-		t.Errorf("stderr: %q", out)
-	}
+	a.eventually(patience, "alloc logs prints stderr", func() bool {
+		out, _ := a.cli("alloc", "logs", "-stderr", id)
+		return strings.Contains(out, "hello err")
+	})
+	a.eventually(patience, "the task has written all its files", func() bool {
+		_, err := os.Stat(a.path(id, "t/secrets/s"))
+		return err == nil
+	})
 	if out := a.must("alloc", "fs", id, "t/local/"); !strings.Contains(out, "pid") {
 		t.Errorf("fs: %q", out)
 	}
@@ -126,7 +131,7 @@ func TestFilesOfAnAllocCanBeReadButNothingElse(t *testing.T) {
 
 // follow checks that alloc logs -f prints what is written later.
 func follow(t *testing.T, a *agent, id string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "drover"), "alloc", "logs", "-f", id)
 	cmd.Env = append(os.Environ(), "DROVER_ADDR="+a.addr)

@@ -114,7 +114,7 @@ func TestAFailingUpdateGoesBackToTheStableVersion(t *testing.T) {
 
 func TestAVersionThatFailedIsTriedAgainWhenItIsRegisteredAgain(t *testing.T) {
 	a := newAgent(t).start()
-	update := strings.Replace(strings.Replace(quick, `"15s"`, `"0s"`, 1), "{\n", "{\n  auto_revert = true\n", 1) + onlyOnce
+	update := strings.Replace(strings.Replace(quick, `"75s"`, `"0s"`, 1), "{\n", "{\n  auto_revert = true\n", 1) + onlyOnce
 	good, bad := shell("web", "service", 1, update, "exec sleep 600"), shell("web", "service", 1, update, "exit 1")
 	a.run(good)
 	a.deployed("web", 0, model.DeploymentStatusSuccessful)

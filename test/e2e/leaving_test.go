@@ -37,7 +37,7 @@ func TestANodeThatLeavesIsDrainedFirstAndTakesWorkAgainWhenItIsBack(t *testing.T
 	}
 	select {
 	case <-a.done:
-	case <-time.After(45 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("the agent does not end\n%s", a.log())
 	}
 	for _, p := range pid {
@@ -54,7 +54,7 @@ func TestANodeThatLeavesIsDrainedFirstAndTakesWorkAgainWhenItIsBack(t *testing.T
 	}
 	select {
 	case <-a.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("the agent does not end\n%s", a.log())
 	}
 	if strings.Count(a.log(), "the node leaves") != 1 {
@@ -86,7 +86,7 @@ func TestANodeBeginsIneligibleAndRefusesCommandsIfItsOperatorSaysSo(t *testing.T
 
 func TestAnAllocEndsWhenItHasRunForItsTimeThoughItsAgentWasKilled(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(shell("batch", "batch", 1, "max_run_duration = \"6s\"\nreschedule {\n  attempts = 0\n  unlimited = false\n}\n", "exec sleep 1000"))
+	a.run(shell("batch", "batch", 1, "max_run_duration = \"12s\"\nreschedule {\n  attempts = 0\n  unlimited = false\n}\n", "exec sleep 1000"))
 	pid := a.pids(a.await("batch", "running", 1))
 	a.kill()
 	a.start()
@@ -95,7 +95,7 @@ func TestAnAllocEndsWhenItHasRunForItsTimeThoughItsAgentWasKilled(t *testing.T) 
 		if running(p) {
 			t.Error("the task runs on")
 		}
-		if out := a.must("alloc", "status", id); !strings.Contains(out, "max_run_duration of 6s") {
+		if out := a.must("alloc", "status", id); !strings.Contains(out, "max_run_duration of 12s") {
 			t.Error(out)
 		}
 	}

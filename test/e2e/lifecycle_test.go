@@ -60,12 +60,16 @@ func TestTasksOfAGroupRunInTheOrderOfTheirLifecycle(t *testing.T) {
 	stays := func(name string) string {
 		return "trap '" + says(name+"-end") + "exit 0' INT TERM; " + says(name) + "while :; do sleep 0.05; done"
 	}
-	// Each begins when what it must follow has had time to write its line.
+	// What begins beside another task writes its line when that one has.
+	after := func(name, own string) string {
+		lines := func(of string) string { return "$(grep -cx " + of + " $NOMAD_ALLOC_DIR/data/log)" }
+		return "until [ " + lines(name) + " -gt " + lines(own) + " ]; do sleep 0.05; done; " + says(own)
+	}
 	a.run(job("life", "service", quick,
 		part("main", stays("main"), ""),
-		part("init", "sleep 0.3; "+says("init"), lifecycle("prestart", false)),
+		part("init", after("proxy", "init"), lifecycle("prestart", false)),
 		part("proxy", stays("proxy"), lifecycle("prestart", true)),
-		part("hello", "sleep 0.3; "+says("hello"), lifecycle("poststart", false)),
+		part("hello", after("main", "hello"), lifecycle("poststart", false)),
 		part("bye", says("bye"), lifecycle("poststop", false))))
 	id := a.await("life", model.AllocClientStatusRunning, 1)[0].ID
 	first := []string{"proxy", "init", "main", "hello"}
@@ -188,7 +192,7 @@ func (a *agent) terminate() {
 	}
 	select {
 	case <-a.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		a.t.Fatal("the agent does not end")
 	}
 }

@@ -70,7 +70,7 @@ func (a *agent) install(name, dir, executable string) {
 func TestANewDriverPassesItsRulesAndRunsAJob(t *testing.T) {
 	a := newAgent(t)
 	dir, executable := newPlugin(t, a, "driver")
-	if out, code := a.cliWithin(time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") {
+	if out, code := a.cliWithin(5*time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") {
 		t.Errorf("plugin check: exit code %d\n%s", code, out)
 	}
 	a.install("my-driver", dir, executable)
@@ -86,7 +86,7 @@ func TestANewDriverPassesItsRulesAndRunsAJob(t *testing.T) {
 func TestANewDevicePluginPassesItsRulesAndGivesATaskItsDevice(t *testing.T) {
 	a := newAgent(t)
 	dir, executable := newPlugin(t, a, "device")
-	if out, code := a.cliWithin(time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") {
+	if out, code := a.cliWithin(5*time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") {
 		t.Errorf("plugin check: exit code %d\n%s", code, out)
 	}
 	a.install("my-device", dir, executable)
@@ -102,7 +102,7 @@ func TestANewDevicePluginPassesItsRulesAndGivesATaskItsDevice(t *testing.T) {
 func TestANewCollectorPassesItsRules(t *testing.T) {
 	a := newAgent(t)
 	_, executable := newPlugin(t, a, "stats")
-	if out, code := a.cliWithin(time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") || !strings.Contains(out, `Collector "my-stats"`) {
+	if out, code := a.cliWithin(5*time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") || !strings.Contains(out, `Collector "my-stats"`) {
 		t.Errorf("plugin check: exit code %d\n%s", code, out)
 	}
 }
@@ -119,11 +119,11 @@ func TestPluginCheckSaysByItsExitCodeWhatCameOfIt(t *testing.T) {
 	task := a.write("task.hcl", 0o600, "command = \"/bin/sh\"\nargs = [\"-c\", \"${script}\"]\n")
 	config := a.write("raw.hcl", 0o600, "enabled = true\n")
 	// JSON for machines; the whole of exec's and raw_exec's suites is in their own tests.
-	args := []string{"plugin", "check", "-json", "-name", "raw_exec", "-config", config, "-task-config", task, "-timeout", "20s"}
+	args := []string{"plugin", "check", "-json", "-name", "raw_exec", "-config", config, "-task-config", task, "-timeout", "1m"}
 	for _, env := range []string{"DROVER_PLUGIN_STATE_DIR=" + a.dir + "/state", "DROVER_SUPERVISOR_IDLE=2s"} {
 		args = append(args, "-env", env)
 	}
-	out, code := a.cliWithin(time.Minute, append(args, filepath.Join(bin, "driver-exec"))...)
+	out, code := a.cliWithin(5*time.Minute, append(args, filepath.Join(bin, "driver-exec"))...)
 	if code != 0 || !strings.Contains(out, `"Failed": 0`) || !strings.Contains(out, `"Name": "recover-ended"`) || !strings.Contains(out, `"BuiltFor": "drover"`) {
 		t.Errorf("of raw_exec: exit code %d\n%s", code, out)
 	}

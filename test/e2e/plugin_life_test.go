@@ -5,7 +5,6 @@ package e2e_test
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"os"
 	"os/exec"
@@ -145,10 +144,11 @@ func TestADriverIsUpgradedUnder200TasksAndABadVersionChangesNothing(t *testing.T
 	same("after the upgrade")
 	a.eventually(10*time.Second, "the old process has ended", func() bool { return !running(first.PID) })
 	same("after the end of the old process")
-	a.eventually(10*time.Second, "there are newer stats", func() bool {
-		_, body := a.get("/v1/client/allocation/" + allocs[0].ID + "/stats")
+	since := time.Now().UnixNano()
+	a.eventually(patience, "there are newer stats", func() bool {
 		var usage struct{ Timestamp int64 }
-		return json.Unmarshal([]byte(body), &usage) == nil && time.Since(time.Unix(0, usage.Timestamp)) < time.Second
+		err := a.AllocationStats(a.ctx(), allocs[0].ID, &usage)
+		return err == nil && usage.Timestamp > since
 	})
 	close(stop)
 	var gap time.Duration
@@ -179,16 +179,7 @@ func TestAnAgentThatIsKilledInAnUpgradeGoesOnWithItsTasks(t *testing.T) {
 	a.run(shell("held", "service", 5, quick, "exec sleep 100000"))
 	pids := a.pids(a.await("held", "running", 5))
 	for i := range 3 {
-		file := two
-		if a.execStatus().Version == "2.0.0" {
-			file = one
-		}
-		said := make(chan string, 1)
-		go func() {
-			out, _ := a.slow("plugin", "upgrade", "driver-exec", file) // it may be cut off
-			said <- out
-		}()
-		a.eventually(30*time.Second, "the new process is there", func() bool { return a.execProcesses() == 2 })
+		said := a.amidUpgrade("driver-exec", one, two)
 		<-time.After(time.Duration(i) * 40 * time.Millisecond) // a little later each time
 		a.kill()
 		t.Log(<-said)
@@ -199,21 +190,52 @@ func TestAnAgentThatIsKilledInAnUpgradeGoesOnWithItsTasks(t *testing.T) {
 		}
 		a.eventually(15*time.Second, "one plugin process is left, with all tasks", func() bool {
 			st, err := a.AgentPlugin(a.ctx(), "", "driver-exec")
-			return err == nil && a.execProcesses() == 1 && running(st.PID) && st.Tasks == 5
+			return err == nil && len(a.pluginProcesses("driver-exec")) == 1 && running(st.PID) && st.Tasks == 5
 		})
 		t.Logf("it goes on as version %s", a.execStatus().Version)
 	}
 }
 
-// execProcesses counts the processes of the plugin; its supervisor has arguments.
-func (a *agent) execProcesses() (n int) {
-	for _, pid := range a.processes("") {
+// amidUpgrade begins upgrades of a plugin, from one version to the other and back,
+// until one is seen while both processes are there: a quick one may be over before
+// anybody looked. What the command says in the end arrives in the channel.
+func (a *agent) amidUpgrade(plugin, one, two string) <-chan string {
+	a.t.Helper()
+	for range 10 {
+		p, err := a.AgentPlugin(a.ctx(), "", plugin)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		file := two
+		if p.Version == "2.0.0" {
+			file = one
+		}
+		said := make(chan string, 1)
+		go func() {
+			out, _ := a.slow("plugin", "upgrade", plugin, file) // it may be cut off
+			said <- out
+		}()
+		both := func() bool { return len(a.pluginProcesses(plugin)) == 2 }
+		a.eventually(patience, "the new process is there", func() bool { return both() || len(said) > 0 })
+		if len(said) == 0 {
+			return said
+		}
+		a.t.Logf("an upgrade was over before it was seen: %s", <-said)
+		a.eventually(patience, "the process before has ended", func() bool { return !both() })
+	}
+	a.t.Fatal("no upgrade was seen in ten")
+	return nil
+}
+
+// pluginProcesses are the processes of a plugin; a supervisor of its tasks has arguments.
+func (a *agent) pluginProcesses(plugin string) (out []int) {
+	for _, pid := range a.processes(plugin) {
 		args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-		if err == nil && strings.HasSuffix(string(args), "/driver-exec\x00") && strings.Count(string(args), "\x00") == 1 {
-			n++
+		if err == nil && strings.HasSuffix(string(args), "/"+plugin+"\x00") && strings.Count(string(args), "\x00") == 1 {
+			out = append(out, pid)
 		}
 	}
-	return n
+	return out
 }
 
 func TestPluginsAreChangedOverTheCommandLine(t *testing.T) {

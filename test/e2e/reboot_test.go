@@ -34,20 +34,23 @@ func (a *agent) boot(id string) {
 	a.start()
 }
 
-// saidToRun waits until done holds and returns, of the allocs of which an
-// event after the index tells, whether one shows a live task.
-func (a *agent) saidToRun(after uint64, done func() bool) map[string]bool {
+// saidToRun reads events after the index until all of the allocs have failed, and
+// returns those of which one has shown a live task.
+func (a *agent) saidToRun(after uint64, allocs []*model.AllocListStub) map[string]bool {
 	a.t.Helper()
-	a.eventually(30*time.Second, "the allocs are over", done)
-	ctx, cancel := context.WithTimeout(a.ctx(), 2*time.Second) // a stream has no end
+	ctx, cancel := context.WithCancel(a.ctx()) // a stream has no end
 	defer cancel()
-	out := map[string]bool{}
+	out, left := map[string]bool{}, map[string]bool{}
+	for _, x := range allocs {
+		left[x.ID] = true
+	}
 	err := a.Events(ctx, []string{"Allocation:*"}, 1, func(b *api.EventBatch) error {
 		for _, e := range b.Events {
 			var p struct {
 				Allocation struct {
-					ID         string
-					TaskStates map[string]*model.TaskState
+					ID           string
+					ClientStatus string
+					TaskStates   map[string]*model.TaskState
 				}
 			}
 			body, err := json.Marshal(e.Payload)
@@ -57,17 +60,24 @@ func (a *agent) saidToRun(after uint64, done func() bool) map[string]bool {
 			if err := json.Unmarshal(body, &p); err != nil {
 				return err
 			}
-			for _, s := range p.Allocation.TaskStates {
-				if b.Index <= after { // from before: servers read their log again
-					continue
-				}
-				out[p.Allocation.ID] = out[p.Allocation.ID] || s.State == model.TaskStateRunning
+			if b.Index <= after { // from before: servers read their log again
+				continue
 			}
+			x := p.Allocation
+			for _, s := range x.TaskStates {
+				out[x.ID] = out[x.ID] || s.State == model.TaskStateRunning
+			}
+			if x.ClientStatus == model.AllocClientStatusFailed {
+				delete(left, x.ID)
+			}
+		}
+		if len(left) == 0 {
+			cancel()
 		}
 		return nil
 	})
-	if err != nil && ctx.Err() == nil {
-		a.t.Fatal(err)
+	if len(left) != 0 {
+		a.t.Fatalf("no event says that %v have failed: %v", left, err)
 	}
 	return out
 }
@@ -94,12 +104,12 @@ func TestAfterARebootNothingIsSaidToRunThatDoesNot(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.boot(next)
-			said := a.saidToRun(meta.Index, func() bool { return len(a.allocs("work", model.AllocClientStatusFailed)) == 2 })
-			for _, x := range work {
-				if ran, told := said[x.ID]; !told || ran {
-					t.Errorf("alloc %s of a task that was gone: told %t, said to run %t", x.ID, told, ran)
+			for id, ran := range a.saidToRun(meta.Index, work) {
+				if ran {
+					t.Errorf("alloc %s of a task that was gone is said to run", id)
 				}
 			}
+			a.await("work", model.AllocClientStatusFailed, 2)
 			a.eventually(20*time.Second, "the services run again", func() bool { return len(a.processes("sleep 601")) == 3 })
 			again := a.await("web", model.AllocClientStatusRunning, 3)
 			for _, x := range again {

@@ -46,7 +46,7 @@ func newFleet(t *testing.T, names ...string) *fleet {
 	}
 	f := &fleet{
 		t: t, dir: dir, nodes: map[string]*nodeside.Agent{}, links: map[string]*rpc.Client{},
-		Cluster: testkit.StartWith(t, server.Config{DataDir: t.TempDir(), PluginRegistry: true, HeartbeatTTL: 2 * time.Second}),
+		Cluster: testkit.StartWith(t, server.Config{DataDir: t.TempDir(), PluginRegistry: true, HeartbeatTTL: 8 * time.Second}),
 	}
 	t.Cleanup(func() {
 		for _, name := range slices.Collect(maps.Keys(f.nodes)) {

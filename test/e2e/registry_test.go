@@ -65,8 +65,8 @@ func TestARegisteredPluginServesJobsIsUpgradedUnderThemAndABadVersionGoesBack(t 
 	a.write("agent.hcl", 0o600, strings.Replace(string(body), "server { enabled = true }", "server {\n  enabled = true\n  plugin_registry = true\n}", 1))
 	a.start()
 	register := func(version string, more ...string) (string, int) {
-		args := append([]string{"plugin", "register", "-min-healthy-time", "100ms", "-healthy-deadline", "30s"}, more...)
-		return a.cliWithin(time.Minute, append(args, "driver-shell", shellPlugin(t, version))...)
+		args := append([]string{"plugin", "register", "-min-healthy-time", "100ms", "-healthy-deadline", "2m"}, more...)
+		return a.cliWithin(5*time.Minute, append(args, "driver-shell", shellPlugin(t, version))...)
 	}
 	if out, code := register("1.0.0", "-version", "1.0.0"); code != 0 || !strings.Contains(out, "is complete: 1 done") {
 		t.Fatalf("the first version: exit code %d\n%s", code, out)
@@ -89,7 +89,7 @@ func TestARegisteredPluginServesJobsIsUpgradedUnderThemAndABadVersionGoesBack(t 
   }
 }
 `, shellPlugin(t, "2.0.0")))
-	if out, code := a.cliWithin(time.Minute, "plugin", "register", spec); code != 0 {
+	if out, code := a.cliWithin(5*time.Minute, "plugin", "register", spec); code != 0 {
 		t.Fatalf("the second version: exit code %d\n%s", code, out)
 	}
 	if v := a.pluginVersion(); v != "2.0.0" {

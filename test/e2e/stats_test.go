@@ -63,9 +63,10 @@ collection_interval = "200ms"`)
 		t.Errorf("alloc status -stats says\n%s", out)
 	}
 	for name, value := range map[string]string{"start": "1", "restart": "0", "oom_killed": "0", "complete": "0", "failed": "0", "running": "1"} {
-		if got := a.metrics(append(of, "nomad_client_allocs_"+name+"{")...); len(got) != 1 || !strings.HasSuffix(got[0], " "+value) {
-			t.Errorf("%s: %v, want %s", name, got, value)
-		}
+		a.eventually(patience, "the metric "+name+" is "+value, func() bool {
+			got := a.metrics(append(of, "nomad_client_allocs_"+name+"{")...)
+			return len(got) == 1 && strings.HasSuffix(got[0], " "+value)
+		})
 	}
 	a.must("job", "stop", "busy")
 	a.eventually(20*time.Second, "its measurements are gone, and that it has ended is counted", func() bool {

@@ -39,7 +39,7 @@ telemetry {
 }
 `, statsd.LocalAddr(), collector.URL))
 	a.start()
-	if err := statsd.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := statsd.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 65536)

@@ -33,7 +33,7 @@ func TestAnAgentWhoseLogHasAnEntryOfANewerVersionStopsAndSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for !<-n.Leadership() {
 	}

@@ -40,8 +40,8 @@ type Daemon struct {
 const BusyBox = "busybox:drover"
 
 const (
-	startLimit = 40 * time.Second
-	stopLimit  = 20 * time.Second
+	startLimit = 2 * time.Minute
+	stopLimit  = time.Minute
 )
 
 // Start starts a daemon; the error says what is missing on this machine.
@@ -86,18 +86,29 @@ func Start() (*Daemon, error) {
 // bridges counts the networks of this process.
 var bridges atomic.Int64
 
-// makeBridge makes a network of its own, so that daemons of several tests share no addresses.
+// makeBridge makes a network of its own, so that daemons of several tests share no
+// addresses. The name of the link claims it, over processes.
 func (d *Daemon) makeBridge() error {
-	n := (os.Getpid()*7 + int(bridges.Add(1))) % 4000
-	d.bridge = fmt.Sprintf("dvr%d", n)
-	for _, args := range [][]string{
-		{"link", "add", "name", d.bridge, "type", "bridge"},
-		{"addr", "add", fmt.Sprintf("10.%d.%d.1/24", 210+n/250, n%250), "dev", d.bridge},
-		{"link", "set", d.bridge, "up"},
-	} {
-		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("no private dockerd: ip %s: %s", strings.Join(args, " "), bytes.TrimSpace(out))
+	const networks, tries = 4000, 50
+	var why error
+	for range tries {
+		n := (os.Getpid()*7 + int(bridges.Add(1))) % networks
+		name := fmt.Sprintf("dvr%d", n)
+		if why = ip("link", "add", "name", name, "type", "bridge"); why != nil {
+			continue // another process has it
 		}
+		d.bridge = name
+		if err := ip("addr", "add", fmt.Sprintf("10.%d.%d.1/24", 210+n/250, n%250), "dev", name); err != nil {
+			return err
+		}
+		return ip("link", "set", name, "up")
+	}
+	return why
+}
+
+func ip(args ...string) error {
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("no private dockerd: ip %s: %s", strings.Join(args, " "), bytes.TrimSpace(out))
 	}
 	return nil
 }
