@@ -124,8 +124,9 @@ func (c *Client) learn(told []string) {
 // Close ends the connection and everything on it.
 func (c *Client) Close() error { return c.conn.Close() }
 
-func (c *Client) ask(ctx context.Context, method string, request, reply any) error {
-	if err := c.conn.Invoke(ctx, path(method), request, reply); err != nil {
+// ask makes one call as the node id.
+func (c *Client) ask(ctx context.Context, id Identity, method string, request, reply any) error {
+	if err := c.conn.Invoke(withIdentity(ctx, id), path(method), request, reply); err != nil {
 		return fmt.Errorf("ask the servers at %s: %w", strings.Join(c.Known(), ", "), errdefs.FromGRPC(err))
 	}
 	return nil
@@ -133,7 +134,7 @@ func (c *Client) ask(ctx context.Context, method string, request, reply any) err
 
 // Register registers the node: see Servers.
 func (c *Client) Register(ctx context.Context, node *model.Node) (lease Lease, err error) {
-	if err = c.ask(withIdentity(ctx, Identity{NodeID: node.ID, SecretID: node.SecretID}), methodRegister, node, &lease); err == nil {
+	if err = c.ask(ctx, Identity{NodeID: node.ID, SecretID: node.SecretID}, methodRegister, node, &lease); err == nil {
 		c.learn(lease.Servers)
 	}
 	return lease, err
@@ -141,7 +142,7 @@ func (c *Client) Register(ctx context.Context, node *model.Node) (lease Lease, e
 
 // Beat renews the lease: see Servers.
 func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error) {
-	if err = c.ask(withIdentity(ctx, id), methodBeat, &id, &lease); err == nil {
+	if err = c.ask(ctx, id, methodBeat, &id, &lease); err == nil {
 		c.learn(lease.Servers)
 	}
 	return lease, err
@@ -149,19 +150,19 @@ func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error)
 
 // Away says that the node will be back soon: see Servers.
 func (c *Client) Away(ctx context.Context, id Identity) error {
-	return c.ask(withIdentity(ctx, id), methodAway, &id, &struct{}{})
+	return c.ask(ctx, id, methodAway, &id, &struct{}{})
 }
 
 // UpdateAllocs reports what became of allocs: see Servers.
 func (c *Client) UpdateAllocs(ctx context.Context, id Identity, reports []*model.AllocReport) (answer UpdateAnswer, err error) {
-	err = c.ask(withIdentity(ctx, id), methodUpdateAllocs, &updateMessage{ID: id, Reports: reports}, &answer)
+	err = c.ask(ctx, id, methodUpdateAllocs, &updateMessage{ID: id, Reports: reports}, &answer)
 	return answer, err
 }
 
 // FetchAllocs returns allocs with their jobs: see Servers.
 func (c *Client) FetchAllocs(ctx context.Context, id Identity, allocIDs []string) ([]*model.Allocation, error) {
 	var reply fetchReply
-	if err := c.ask(withIdentity(ctx, id), methodFetchAllocs, &fetchMessage{ID: id, AllocIDs: allocIDs}, &reply); err != nil {
+	if err := c.ask(ctx, id, methodFetchAllocs, &fetchMessage{ID: id, AllocIDs: allocIDs}, &reply); err != nil {
 		return nil, err
 	}
 	return reply.unpack()

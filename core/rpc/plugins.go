@@ -64,7 +64,7 @@ func pluginFileStream() grpc.StreamDesc {
 
 // Plugins asks what the registry wants of the node: see Servers.
 func (c *Client) Plugins(ctx context.Context, id Identity) (answer PluginAnswer, err error) {
-	err = c.ask(withIdentity(ctx, id), methodPlugins, &id, &answer)
+	err = c.ask(ctx, id, methodPlugins, &id, &answer)
 	return answer, err
 }
 

@@ -26,5 +26,5 @@ func schemasMethod() grpc.MethodDesc {
 
 // PutDriverSchemas brings what drivers publish: see Servers.
 func (c *Client) PutDriverSchemas(ctx context.Context, id Identity, bodies [][]byte) error {
-	return c.ask(withIdentity(ctx, id), methodSchemas, &schemasMessage{ID: id, Bodies: bodies}, &schemasReply{})
+	return c.ask(ctx, id, methodSchemas, &schemasMessage{ID: id, Bodies: bodies}, &schemasReply{})
 }

@@ -57,6 +57,6 @@ func variablesMethod() grpc.MethodDesc {
 
 // Variables reads variables: see Servers.
 func (c *Client) Variables(ctx context.Context, id Identity, q VariableQuery) (answer VariableAnswer, err error) {
-	err = c.ask(withIdentity(ctx, id), methodVariables, &variablesMessage{ID: id, Query: q}, &answer)
+	err = c.ask(ctx, id, methodVariables, &variablesMessage{ID: id, Query: q}, &answer)
 	return answer, err
 }

@@ -81,10 +81,7 @@ func (r *Runner) script(name string, s *model.ChangeScript) ([]string, error) {
 }
 
 func (r *Runner) execScript(ctx context.Context, name string, run uint64, command []string) (int, string, error) {
-	r.mu.Lock()
-	driverName := r.tasks[name].job.Driver
-	r.mu.Unlock()
-	drv, err := r.cfg.Drivers.Driver(driverName)
+	drv, err := r.driverOf(name)
 	if err != nil {
 		return 0, "", err
 	}

@@ -22,29 +22,31 @@ func (r *Runner) goOn(ctx context.Context, name string, e task.Start) (driver.Dr
 	if !e.Again {
 		return nil, nil
 	}
-	r.mu.Lock()
-	driverName := r.tasks[name].job.Driver
-	r.mu.Unlock()
 	id := taskID(r.id, name, e.Run)
 	if r.takeOver(ctx, name, id) {
-		return r.cfg.Drivers.Driver(driverName)
+		return r.driverOf(name)
 	}
-	if drv, err := r.cfg.Drivers.Driver(driverName); err == nil {
+	if drv, err := r.driverOf(name); err == nil {
 		r.cleanUp(drv, id)
 	}
 	return nil, ctx.Err()
 }
 
-// takeOver asks the driver whether it has a task whose start was interrupted, and
-// makes it ours if so. It asks until the driver can say, for a time.
-func (r *Runner) takeOver(ctx context.Context, name, id string) bool {
+// driverOf returns the driver of a task: see Drivers.
+func (r *Runner) driverOf(name string) (driver.Driver, error) {
 	r.mu.Lock()
 	driverName := r.tasks[name].job.Driver
 	r.mu.Unlock()
+	return r.cfg.Drivers.Driver(driverName)
+}
+
+// takeOver asks the driver whether it has a task whose start was interrupted, and
+// makes it ours if so. It asks until the driver can say, for a time.
+func (r *Runner) takeOver(ctx context.Context, name, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, takeOverLimit)
 	defer cancel()
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
-		drv, err := r.cfg.Drivers.Driver(driverName)
+		drv, err := r.driverOf(name)
 		if err == nil {
 			var handle *driver.Handle
 			if handle, err = find(ctx, drv, id); err == nil && handle != nil {
