@@ -94,7 +94,8 @@ dist: ## release archives for linux/amd64 and linux/arm64 under dist/
 	  tar -C dist -czf $$d.tar.gz $$(basename $$d); done; ls -lh dist/*.tar.gz
 
 .PHONY: lint
-lint: ## golangci-lint where it is installed, else what the toolchain has
+lint: ## functions that nothing calls, and golangci-lint where it is installed, else what the toolchain has
+	@dead=$$($(GO) run golang.org/x/tools/cmd/deadcode@v0.52.0 -test ./...) && { [ -z "$$dead" ] || { echo "$$dead"; exit 1; }; }
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
 	else echo "golangci-lint is not installed; running go vet and staticcheck"; $(GO) vet ./... && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...; fi
 

@@ -8,34 +8,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 )
 
 // waitJitter is the part of the wait by which answers of equal waits spread.
 const waitJitter = 16
-
-type tokenKey struct{}
-
-// withToken puts the request's secret into its context.
-func withToken(r *http.Request) context.Context {
-	tok := r.Header.Get("X-Nomad-Token")
-	if tok == "" {
-		if scheme, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-			tok = strings.TrimSpace(rest)
-		}
-	}
-	if tok == "" {
-		return r.Context()
-	}
-	return context.WithValue(r.Context(), tokenKey{}, tok)
-}
-
-// TokenFromContext returns the secret that came with the request, or "".
-func TokenFromContext(ctx context.Context) string {
-	tok, _ := ctx.Value(tokenKey{}).(string)
-	return tok
-}
 
 // query is what the parameters of a read say.
 type query struct {

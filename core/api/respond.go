@@ -103,7 +103,7 @@ func (s *Server) serveUpTo(limit int64, h handler) http.HandlerFunc {
 		if r.Body != nil {
 			r.Body = http.MaxBytesReader(w, r.Body, limit)
 		}
-		ctx, notes := withNotes(withToken(r))
+		ctx, notes := withNotes(r.Context())
 		v, err := h(w, r.WithContext(ctx))
 		for _, text := range notes.texts {
 			s.warn(w, r.Method+" "+r.URL.Path, text)

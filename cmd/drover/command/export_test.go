@@ -60,15 +60,6 @@ func GeneralFlags() []*flag.Flag {
 // GroupSynopsis says what a group of commands is about.
 func GroupSynopsis(name string) string { return groups[name] }
 
-// BuiltinJobs are the names of the built-in job files and their texts.
-func BuiltinJobs() map[string]string {
-	out := map[string]string{}
-	for _, name := range builtinNames() {
-		out[name] = builtin(name)
-	}
-	return out
-}
-
 // NewEscapeReader reads from in until the escape character ends it, which calls leave.
 func NewEscapeReader(in io.Reader, escape byte, leave func()) io.Reader {
 	return &escapeReader{in: in, escape: escape, lineStart: true, leave: leave}
@@ -82,17 +73,6 @@ func LastLines(data []byte, n int) []byte {
 
 // BatchSize reads the -batch-size of job restart.
 var BatchSize = batchSize
-
-// KnownContexts are what arguments can be completed from.
-func KnownContexts() []string {
-	var out []string
-	for _, make := range specs() {
-		if t := make().takes; !slices.Contains(out, t) {
-			out = append(out, t)
-		}
-	}
-	return out
-}
 
 // RedactFile is redactFile.
 var RedactFile = redactFile
