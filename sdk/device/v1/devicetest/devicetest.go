@@ -35,7 +35,7 @@ type Options struct {
 	Name   string
 	// Config is the agent config; nil means empty.
 	Config map[string]any
-	// Timeout bounds each check; 0 means 30 s.
+	// Timeout bounds each check; 0 means 2 min.
 	Timeout time.Duration
 	// MayBeAbsent allows that there is no device on this machine: then the plugin
 	// has to say so and the checks of devices are skipped.

@@ -43,7 +43,7 @@ type Options struct {
 	Config map[string]any
 	// Task changes each task's config before it starts, if set.
 	Task func(*driver.TaskConfig)
-	// Timeout bounds each check; 0 means 30 s. Images may need longer.
+	// Timeout bounds each check; 0 means 2 min. Images may need longer.
 	Timeout time.Duration
 	// NoRotation leaves out the check that log files rotate.
 	NoRotation bool
