@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/drover-project/drover/internal/testkit"
 )
 
 // BenchmarkAgent measures a dev agent made of the real binaries in the
@@ -154,15 +156,22 @@ func startAgent(b *testing.B, bin string) *agent {
 // startAgentWith adds to the agent's configuration.
 func startAgentWith(b *testing.B, bin, config string) *agent {
 	b.Helper()
+	return launch(b, bin, config, "-dev")
+}
+
+// launch starts an agent with flags beside its configuration and waits until its
+// node is ready.
+func launch(b *testing.B, bin, config string, flags ...string) *agent {
+	b.Helper()
 	dir := b.TempDir()
-	ports := freePorts(b, 3)
+	ports := testkit.FreePorts(b, 3)
 	conf := filepath.Join(dir, "ports.hcl")
 	text := fmt.Sprintf("ports {\n  http = %d\n  rpc = %d\n  serf = %d\n}\nlog_level = \"WARN\"\n", ports[0], ports[1], ports[2]) + config
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	a := &agent{bin: bin, url: fmt.Sprintf("http://127.0.0.1:%d", ports[0])}
-	a.cmd = exec.Command(filepath.Join(bin, "drover"), "agent", "-dev", "-config", conf)
+	a.cmd = exec.Command(filepath.Join(bin, "drover"), append([]string{"agent", "-config", conf}, flags...)...)
 	a.cmd.Stderr = os.Stderr
 	start := time.Now()
 	if err := a.cmd.Start(); err != nil {
@@ -175,20 +184,6 @@ func startAgentWith(b *testing.B, bin, config string) *agent {
 	})
 	a.ready = time.Since(start)
 	return a
-}
-
-func freePorts(b *testing.B, n int) []int {
-	b.Helper()
-	out := make([]int, 0, n)
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer l.Close()
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-	}
-	return out
 }
 
 // stop ends the agent, its tasks and, some time later, its supervisor.
@@ -205,11 +200,23 @@ func (a *agent) stop() {
 	}
 }
 
+// wait waits for what a benchmark times: it is looked for all the time.
 func (a *agent) wait(b *testing.B, what string, done func() bool) {
 	b.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(2 * time.Millisecond) {
+	waitFor(b, time.Minute, 2*time.Millisecond, what, done)
+}
+
+// waitLong waits for what is not timed: looking for it takes little of the machine.
+func (a *agent) waitLong(b *testing.B, what string, done func() bool) {
+	b.Helper()
+	waitFor(b, 10*time.Minute, 200*time.Millisecond, what, done)
+}
+
+func waitFor(b *testing.B, limit, every time.Duration, what string, done func() bool) {
+	b.Helper()
+	for end := time.Now().Add(limit); !done(); time.Sleep(every) {
 		if time.Now().After(end) {
-			b.Fatalf("waited a minute for %s", what)
+			b.Fatalf("waited %s for %s", limit, what)
 		}
 	}
 }
@@ -224,6 +231,32 @@ func (a *agent) get(path string, out any) error {
 		return fmt.Errorf("GET %s: %s", path, r.Status)
 	}
 	return json.NewDecoder(r.Body).Decode(out)
+}
+
+// post sends what is asked for.
+func (a *agent) post(path string, body any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	r, err := http.Post(a.url+path, "application/json", bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	answer, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("POST %s: %s: %s", path, r.Status, answer)
+	}
+	return err
+}
+
+// mustPost is post of what has to be accepted.
+func (a *agent) mustPost(b *testing.B, path string, body any) {
+	b.Helper()
+	if err := a.post(path, body); err != nil {
+		b.Fatal(err)
+	}
 }
 
 func (a *agent) summary(job string) map[string]int {
@@ -258,19 +291,8 @@ func (a *agent) runJob(b *testing.B, id string, n int, task map[string]any, upda
 		group["Update"] = map[string]any{"MaxParallel": 0}
 	}
 	job := map[string]any{"Job": map[string]any{"ID": id, "Name": id, "Type": "service", "Datacenters": []string{"*"}, "TaskGroups": []any{group}}}
-	body, err := json.Marshal(job)
-	if err != nil {
-		b.Fatal(err)
-	}
 	start := time.Now()
-	r, err := http.Post(a.url+"/v1/jobs", "application/json", bytes.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
-	r.Body.Close()
-	if r.StatusCode != http.StatusOK {
-		b.Fatalf("register: %s", r.Status)
-	}
+	a.mustPost(b, "/v1/jobs", job)
 	a.wait(b, fmt.Sprintf("%d running tasks", n), func() bool { return a.summary(id)["Running"] == n })
 	return time.Since(start)
 }

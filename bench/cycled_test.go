@@ -4,8 +4,6 @@
 package bench_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -62,7 +60,9 @@ func (a *agent) cycle(b *testing.B, n int) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range ids {
-				a.registerBatch(b, fmt.Sprintf("cycled-%d", i))
+				if err := a.post("/v1/jobs", batchJob(fmt.Sprintf("cycled-%d", i), 1, map[string]any{"true": "true"}, nil)); err != nil {
+					b.Error(err)
+				}
 			}
 		})
 	}
@@ -71,48 +71,13 @@ func (a *agent) cycle(b *testing.B, n int) {
 	}
 	close(ids)
 	wg.Wait()
-	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	a.waitLong(b, "the end of all jobs", func() bool {
 		var jobs []struct{ Status string }
 		if err := a.get("/v1/jobs", &jobs); err != nil {
 			b.Fatal(err)
 		}
-		live := 0
-		for _, j := range jobs {
-			if j.Status != "dead" {
-				live++
-			}
-		}
-		if live == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			b.Fatalf("%d of %d jobs have not ended", live, n)
-		}
-	}
-}
-
-func (a *agent) registerBatch(b *testing.B, id string) {
-	task := map[string]any{
-		"Name": "true", "Driver": "raw_exec", "Config": map[string]any{"command": "/bin/true"},
-		"Resources": map[string]any{"CPU": 2, "MemoryMB": 10}, "LogConfig": map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1},
-	}
-	group := map[string]any{"Name": "g", "Count": 1, "EphemeralDisk": map[string]any{"SizeMB": 10}, "Tasks": []any{task}}
-	body, err := json.Marshal(map[string]any{"Job": map[string]any{
-		"ID": id, "Name": id, "Type": "batch", "Datacenters": []string{"*"}, "TaskGroups": []any{group},
-	}})
-	if err != nil {
-		b.Error(err)
-		return
-	}
-	r, err := http.Post(a.url+"/v1/jobs", "application/json", bytes.NewReader(body))
-	if err != nil {
-		b.Error(err)
-		return
-	}
-	defer r.Body.Close()
-	if r.StatusCode != http.StatusOK {
-		b.Errorf("register: %s", r.Status)
-	}
+		return !slices.ContainsFunc(jobs, func(j struct{ Status string }) bool { return j.Status != "dead" })
+	})
 }
 
 // collect removes what is over, on the server and on the node, and waits until it is gone.

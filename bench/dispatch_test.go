@@ -5,13 +5,10 @@ package bench_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,39 +62,15 @@ func benchmarkDispatch(b *testing.B, start func() *agent) {
 // startDurable starts an agent whose log is on disk.
 func startDurable(b *testing.B, bin string) *agent {
 	b.Helper()
-	dir := b.TempDir()
-	ports := freePorts(b, 3)
-	conf := filepath.Join(dir, "agent.hcl")
-	text := fmt.Sprintf(`
+	return launch(b, bin, fmt.Sprintf(`
 bind_addr = "127.0.0.1"
 data_dir  = %q
-log_level = "WARN"
-ports {
-  http = %d
-  rpc  = %d
-  serf = %d
-}
 client {
   enabled           = true
   network_interface = "lo"
 }
 server { enabled = true }
-`, filepath.Join(dir, "data"), ports[0], ports[1], ports[2])
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	a := &agent{bin: bin, url: fmt.Sprintf("http://127.0.0.1:%d", ports[0])}
-	a.cmd = exec.Command(filepath.Join(bin, "drover"), "agent", "-config", conf)
-	a.cmd.Stderr = os.Stderr
-	if err := a.cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(a.stop)
-	a.wait(b, "a ready node", func() bool {
-		var nodes []struct{ Status string }
-		return a.get("/v1/nodes", &nodes) == nil && len(nodes) == 1 && nodes[0].Status == "ready"
-	})
-	return a
+`, b.TempDir()))
 }
 
 // registerHook registers the parameterized job.
@@ -110,19 +83,7 @@ func (a *agent) registerHook(b *testing.B) {
 			"Name": "t", "Driver": "raw_exec", "Config": map[string]any{"command": "/bin/true"},
 		}}}},
 	}}
-	body, err := json.Marshal(job)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r, err := http.Post(a.url+"/v1/jobs", "application/json", bytes.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer r.Body.Close()
-	if r.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(r.Body)
-		b.Fatalf("register: %s: %s", r.Status, text)
-	}
+	a.mustPost(b, "/v1/jobs", job)
 }
 
 // dispatchAll makes all dispatches and returns the time of each call and of all.

@@ -4,11 +4,8 @@
 package bench_test
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -39,16 +36,16 @@ func BenchmarkLogBytes(b *testing.B) {
 		work   func(a *agent, b *testing.B)
 	}{
 		{"200-short-batch-allocs", 200, func(a *agent, b *testing.B) {
-			a.post(b, "/v1/jobs", batchJob("short", 200, map[string]any{"t": "true"}, nil), nil)
+			a.mustPost(b, "/v1/jobs", batchJob("short", 200, map[string]any{"t": "true"}, nil))
 		}},
 		{"200-dispatches", 200, func(a *agent, b *testing.B) {
-			a.post(b, "/v1/jobs", batchJob("hook", 1, map[string]any{"t": "true"}, map[string]any{"ParameterizedJob": map[string]any{}}), nil)
+			a.mustPost(b, "/v1/jobs", batchJob("hook", 1, map[string]any{"t": "true"}, map[string]any{"ParameterizedJob": map[string]any{}}))
 			for range 200 {
-				a.post(b, "/v1/job/hook/dispatch", map[string]any{}, nil)
+				a.mustPost(b, "/v1/job/hook/dispatch", map[string]any{})
 			}
 		}},
 		{"50-allocs-3-tasks-3-restarts", 50, func(a *agent, b *testing.B) {
-			a.post(b, "/v1/jobs", batchJob("restarts", 50, map[string]any{"one": restarts, "two": restarts, "three": restarts}, nil), nil)
+			a.mustPost(b, "/v1/jobs", batchJob("restarts", 50, map[string]any{"one": restarts, "two": restarts, "three": restarts}, nil))
 		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -86,23 +83,6 @@ func batchJob(id string, count int, scripts, more map[string]any) map[string]any
 	return map[string]any{"Job": job}
 }
 
-func (a *agent) post(b *testing.B, path string, body, out any) {
-	b.Helper()
-	text, err := json.Marshal(body)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r, err := http.Post(a.url+path, "application/json", bytes.NewReader(text))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer r.Body.Close()
-	answer, _ := io.ReadAll(r.Body)
-	if r.StatusCode != http.StatusOK {
-		b.Fatalf("POST %s: %s: %s", path, r.Status, answer)
-	}
-}
-
 // index is the newest index of the state's tables that the work below changes.
 func (a *agent) index(b *testing.B) uint64 {
 	b.Helper()
@@ -119,9 +99,10 @@ func (a *agent) index(b *testing.B) uint64 {
 	return newest
 }
 
+// waitComplete waits until n allocs are complete.
 func (a *agent) waitComplete(b *testing.B, n int) {
 	b.Helper()
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	a.waitLong(b, fmt.Sprintf("%d complete allocs", n), func() bool {
 		var allocs []struct{ ClientStatus string }
 		if err := a.get("/v1/allocations?task_states=false", &allocs); err != nil {
 			b.Fatal(err)
@@ -132,13 +113,8 @@ func (a *agent) waitComplete(b *testing.B, n int) {
 				done++
 			}
 		}
-		if done == n {
-			return
-		}
-		if time.Now().After(end) {
-			b.Fatalf("%d of %d allocs are complete", done, n)
-		}
-	}
+		return done == n
+	})
 }
 
 // unmount takes the memory file systems of secrets away that allocs leave until they

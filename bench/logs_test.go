@@ -5,8 +5,6 @@ package bench_test
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"os"
 	"slices"
@@ -51,18 +49,7 @@ func (a *agent) runScript(b *testing.B, id, script string) string {
 			"Resources": map[string]any{"CPU": 50, "MemoryMB": 32},
 		}},
 	}}}}
-	body, err := json.Marshal(job)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r, err := http.Post(a.url+"/v1/jobs", "application/json", bytes.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
-	r.Body.Close()
-	if r.StatusCode != http.StatusOK {
-		b.Fatalf("register: %s", r.Status)
-	}
+	a.mustPost(b, "/v1/jobs", job)
 	var allocs []struct{ ID, ClientStatus string }
 	a.wait(b, "a running task", func() bool {
 		return a.get("/v1/job/"+id+"/allocations", &allocs) == nil && len(allocs) == 1 && allocs[0].ClientStatus == "running"

@@ -88,7 +88,7 @@ func (b *bed) close() {
 
 func (b *bed) eventually(what string, cond func() bool) {
 	b.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
@@ -118,7 +118,7 @@ func hooked(name, hook string, sidecar bool) *model.Task {
 
 func newAlloc(id string, tasks ...*model.Task) *model.Allocation {
 	job := &model.Job{ID: "j", Name: "j", Namespace: "default", Type: "service", TaskGroups: []*model.TaskGroup{{Name: "g", Tasks: tasks,
-		Update: &model.UpdateStrategy{HealthCheck: "task_states", MinHealthyTime: 50 * time.Millisecond, HealthyDeadline: 5 * time.Second}}}}
+		Update: &model.UpdateStrategy{HealthCheck: "task_states", MinHealthyTime: 50 * time.Millisecond, HealthyDeadline: time.Minute}}}}
 	return &model.Allocation{ID: id, Name: "j.g[0]", Namespace: "default", JobID: "j", TaskGroup: "g", Job: job, DesiredStatus: "run", DeploymentID: "d1"}
 }
 
@@ -239,18 +239,33 @@ func TestATaskThatIsGoneWithoutATraceFollowsItsRestartPolicy(t *testing.T) {
 	})
 }
 
-func TestAnAllocThatServersHeldForUnknownIsReportedAtOnceWithAnEvent(t *testing.T) {
+func TestAnAllocThatServersHeldForUnknownIsReportedAtOnceWithOneEventOfEachTime(t *testing.T) {
 	b := newBed(t)
 	a := newAlloc("a1", newTask("web"))
 	b.servers.assign(a)
 	b.status("a1", "running")
 	unknown := a.Copy()
-	unknown.ClientStatus = model.AllocClientStatusUnknown
-	b.servers.assign(unknown)
-	b.eventually("its task says that the node is back", func() bool {
-		return strings.Contains(displays(b.servers.report("a1"), "web"), "Client reconnected")
-	})
-	if n := len(b.driver.started()); n != 1 {
+	returns := func(n int) func() bool {
+		return func() bool { return strings.Count(displays(b.servers.report("a1"), "web"), "Client reconnected") == n }
+	}
+	// A report of the node may have come before it fetches what is assigned to it.
+	for i, status := range []string{model.AllocClientStatusUnknown, model.AllocClientStatusRunning} {
+		unknown = unknown.Copy()
+		unknown.ClientStatus = status
+		unknown.AllocStates = append(unknown.AllocStates, &model.AllocState{Field: "ClientStatus", Value: model.AllocClientStatusUnknown, Time: time.Unix(int64(i+1), 0)},
+			&model.AllocState{Field: "ClientStatus", Value: model.AllocClientStatusRunning, Time: time.Unix(int64(i+1), 1)})
+		b.servers.assign(unknown)
+		b.eventually("its task says that the node is back", returns(i+1))
+	}
+	again := unknown.Copy()
+	again.DesiredTransition.Migrate = new(bool) // another change
+	b.servers.assign(again)
+	b.servers.assign(newAlloc("a2", newTask("web")))
+	b.status("a2", "running") // what was assigned before is known
+	if !returns(2)() {
+		t.Errorf("its events are %s", displays(b.servers.report("a1"), "web"))
+	}
+	if n := len(b.driver.started()); n != 2 {
 		t.Errorf("%d starts", n)
 	}
 }

@@ -152,7 +152,6 @@ func (a *Agent) run(x *model.Allocation) {
 		r.Update(x)
 		a.contact.lookAgain() // its group may say something else now
 		if unknown {
-			r.Reconnected()
 			a.tell(r)
 		}
 	case x.ClientTerminalStatus():

@@ -102,7 +102,7 @@ func stopping(id string, after time.Duration) *model.Allocation {
 
 func TestANodeThatHasLostItsServersStopsAllocsOfGroupsThatSaySo(t *testing.T) {
 	b, servers := remoteBed(t)
-	servers.assign(stopping("a1", time.Second))
+	servers.assign(stopping("a1", 3*time.Second))
 	servers.assign(newAlloc("a2", newTask("t2")))
 	b.status("a1", "running")
 	b.status("a2", "running")
@@ -110,7 +110,7 @@ func TestANodeThatHasLostItsServersStopsAllocsOfGroupsThatSaySo(t *testing.T) {
 	b.eventually("a1 to end", func() bool { return b.driver.running() == 1 })
 	servers.gone.Store(false)
 	b.status("a1", "failed")
-	if got := displays(servers.report("a1"), "t-a1"); !strings.Contains(got, "The node has lost its servers for the stop_on_client_after of 1s") {
+	if got := displays(servers.report("a1"), "t-a1"); !strings.Contains(got, "The node has lost its servers for the stop_on_client_after of 3s") {
 		t.Errorf("events of the task: %s", got)
 	}
 	if got := servers.report("a2").ClientStatus; got != "running" {

@@ -4,7 +4,6 @@
 package api_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -14,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
@@ -52,25 +49,10 @@ func eventsOf(t *testing.T, query string, n int, changes ...api.Change) (got []s
 func eventsWith(t *testing.T, cfg api.Config, query string, n int, changes ...api.Change) (got []string) {
 	t.Helper()
 	b := newBackend(oneAlloc())
-	s := api.New(b, hclog.NewNullLogger(), cfg)
-	srv := httptest.NewServer(s.Handler())
-	defer srv.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	fed := make(chan struct{})
-	go func() { defer close(fed); s.Feed(ctx) }()
-	defer func() { cancel(); <-fed }()
+	srv := serveAPI(t, fed(t, b, cfg))
 	b.changes <- changes
 	b.changes <- nil
-	req, err := http.NewRequestWithContext(ctx, "GET", srv.URL+"/v1/event/stream?"+query, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := srv.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	for lines := bufio.NewScanner(resp.Body); len(got) < n && lines.Scan(); {
+	for lines := events(t, srv, query); len(got) < n && lines.Scan(); {
 		var batch api.EventBatch
 		if err := json.Unmarshal(lines.Bytes(), &batch); err != nil {
 			t.Fatal(err)
@@ -154,23 +136,7 @@ func TestAFilterOfTheEventStreamChoosesEvents(t *testing.T) {
 
 func TestSubscribersAreToldWhenChangesWereLostOnTheWayToTheServerOfEvents(t *testing.T) {
 	b := newBackend(oneAlloc())
-	s := api.New(b, hclog.NewNullLogger(), api.Config{})
-	srv := httptest.NewServer(s.Handler())
-	defer srv.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	fed := make(chan struct{})
-	go func() { defer close(fed); s.Feed(ctx) }()
-	defer func() { cancel(); <-fed }()
-	req, err := http.NewRequestWithContext(ctx, "GET", srv.URL+"/v1/event/stream?index=0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := srv.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
+	lines := events(t, serveAPI(t, fed(t, b, api.Config{})), "index=0")
 	b.changes <- []api.Change{{Table: api.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}}}
 	for lines.Scan() && !strings.Contains(lines.Text(), `"p"`) {
 	}
@@ -196,16 +162,12 @@ func TestSubscribersAreToldWhenChangesWereLostOnTheWayToTheServerOfEvents(t *tes
 func TestOfWhatHappenedLongAgoOnlyTheNewestIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend(oneAlloc())
-		s := api.New(b, hclog.NewNullLogger(), api.Config{})
-		ctx, cancel := context.WithCancel(t.Context())
-		fed := make(chan struct{})
-		go func() { defer close(fed); s.Feed(ctx) }()
-		defer func() { cancel(); <-fed }()
+		s := fed(t, b, api.Config{})
 		for i := range uint64(1000) {
 			b.changes <- []api.Change{{Table: api.TableNodePools, Index: 11 + i, New: &model.NodePool{Name: "p"}}}
 		}
 		read := func(index string) string {
-			ask, done := context.WithTimeout(ctx, time.Second)
+			ask, done := context.WithTimeout(t.Context(), time.Second)
 			defer done()
 			w := httptest.NewRecorder()
 			s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ask, "GET", "http://127.0.0.1/v1/event/stream?index="+index, nil))

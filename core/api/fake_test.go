@@ -4,6 +4,7 @@
 package api_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -254,10 +256,48 @@ func (b *fakeBackend) Next(ctx context.Context) ([]api.Change, error) {
 
 func serve(t *testing.T, b *fakeBackend) *httptest.Server {
 	t.Helper()
-	s := api.New(b, hclog.NewNullLogger(), api.Config{})
+	return serveAPI(t, api.New(b, hclog.NewNullLogger(), api.Config{}))
+}
+
+func serveAPI(t *testing.T, s *api.Server) *httptest.Server {
+	t.Helper()
 	srv := httptest.NewServer(s.Handler())
 	t.Cleanup(srv.Close)
 	return srv
+}
+
+// fed is the API over a backend whose changes become events until the test ends.
+func fed(t *testing.T, b *fakeBackend, cfg api.Config) *api.Server {
+	t.Helper()
+	s := api.New(b, hclog.NewNullLogger(), cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Feed(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return s
+}
+
+// limited ends after a minute: a stream that tells nothing ends by itself never.
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// events opens a stream of events.
+func events(t *testing.T, srv *httptest.Server, query string) *bufio.Scanner {
+	t.Helper()
+	req, err := http.NewRequestWithContext(limited(t), "GET", srv.URL+"/v1/event/stream?"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return bufio.NewScanner(resp.Body)
 }
 
 // ask sends a request and returns the answer with its whole body.

@@ -199,13 +199,9 @@ func TestFiltersThatAreExpensiveAreRefusedAndPlainOnesAreNot(t *testing.T) {
 
 func TestASubscriberThatFallsBehindIsToldAndCutOff(t *testing.T) {
 	b := newBackend(oneAlloc())
-	s := api.New(b, hclog.NewNullLogger(), api.Config{})
-	ctx, cancel := context.WithCancel(t.Context())
-	fed := make(chan struct{})
-	go func() { defer close(fed); s.Feed(ctx) }()
-	defer func() { cancel(); <-fed }()
+	s := fed(t, b, api.Config{})
 	slow := newSlowWriter()
-	req, err := http.NewRequestWithContext(ctx, "GET", "/v1/event/stream?index=1", nil)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", "/v1/event/stream?index=1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

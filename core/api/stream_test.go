@@ -5,16 +5,12 @@ package api_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"golang.org/x/net/websocket"
 
 	"github.com/drover-project/drover/core/api"
@@ -245,13 +241,7 @@ func TestClientErrorsHaveTheClassOfTheStatus(t *testing.T) {
 
 func TestTheEventStreamSendsWhatWasAskedForAndNothingElse(t *testing.T) {
 	b := newBackend(oneAlloc())
-	s := api.New(b, hclog.NewNullLogger(), api.Config{})
-	srv := httptest.NewServer(s.Handler())
-	defer srv.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	fed := make(chan struct{})
-	go func() { defer close(fed); s.Feed(ctx) }()
+	srv := serveAPI(t, fed(t, b, api.Config{}))
 	b.changes <- []api.Change{
 		{Table: api.TableNodes, Index: 20, New: &model.Node{ID: "n1", SecretID: "hush"}},
 		{Table: api.TableJobs, Index: 21, New: &model.Job{Namespace: "default", ID: "web"}},
@@ -264,7 +254,7 @@ func TestTheEventStreamSendsWhatWasAskedForAndNothingElse(t *testing.T) {
 	}
 	var got []string
 	stop := errors.New("enough")
-	err = c.Events(ctx, []string{"Job"}, 1, func(batch *api.EventBatch) error {
+	err = c.Events(limited(t), []string{"Job"}, 1, func(batch *api.EventBatch) error {
 		for _, e := range batch.Events {
 			got = append(got, e.Type+" "+e.Namespace+"/"+e.Key)
 		}
@@ -276,8 +266,6 @@ func TestTheEventStreamSendsWhatWasAskedForAndNothingElse(t *testing.T) {
 	if !errors.Is(err, stop) || got[0] != "JobRegistered default/web" || got[1] != "JobDeregistered default/web" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	cancel()
-	<-fed
 }
 
 func TestStreamsAreNotHeldBackByCompression(t *testing.T) {

@@ -4,6 +4,7 @@
 package model
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -248,6 +249,17 @@ func (a *Allocation) ClientTerminalStatus() bool {
 // TerminalStatus reports whether the alloc has ended or shall end.
 func (a *Allocation) TerminalStatus() bool {
 	return a.ServerTerminalStatus() || a.ClientTerminalStatus()
+}
+
+// UnknownSince is when its node was found out of reach the last time; zero if it
+// never was.
+func (a *Allocation) UnknownSince() time.Time {
+	for _, s := range slices.Backward(a.AllocStates) {
+		if s.Field == "ClientStatus" && s.Value == AllocClientStatusUnknown {
+			return s.Time
+		}
+	}
+	return time.Time{}
 }
 
 // Serves reports whether the alloc does what it is there for, as its node says:

@@ -70,7 +70,6 @@ func TestWhatIsNoPluginOrLiesIsRefusedWithATypedError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(t, name)
-			cfg.StartTimeout = 3 * time.Second
 			h := beside(t, cfg)
 			var st pluginhost.PluginStatus
 			eventually(t, "its error", func() bool { st = pluginOf(t, h, name); return st.LastFailure != nil })
@@ -85,8 +84,6 @@ func TestWhatIsNoPluginOrLiesIsRefusedWithATypedError(t *testing.T) {
 }
 
 func TestADriverThatMisbehavesHarmsNobodyElse(t *testing.T) {
-	limits := driver.DefaultLimits()
-	limits.Call = 300 * time.Millisecond
 	inspect := func(t *testing.T, h *pluginhost.Host, name string) (*driver.TaskStatus, error) {
 		t.Helper()
 		d, err := h.Driver(name)
@@ -155,19 +152,20 @@ func TestADriverThatMisbehavesHarmsNobodyElse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
+			ctx, cancel := context.WithCancel(t.Context())
+			began := time.Now()
 			events, err := d.TaskEvents(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
+			for _, stream := range []string{"events", "fingerprint"} {
+				eventually(t, "it is opened again", func() bool { return f.count(stream) >= 2 })
+				if n, took := f.count(stream), time.Since(began); n > 3+int(took/time.Second) {
+					t.Errorf("its %s were opened %d times in %s", stream, n, took)
+				}
+			}
+			cancel()
 			for range events {
-			}
-			if n := f.count("events"); n < 2 || n > 5 {
-				t.Errorf("its events were opened %d times in 2 s", n)
-			}
-			if n := f.count("fingerprint"); n < 2 || n > 5 {
-				t.Errorf("its fingerprints were opened %d times in 2 s", n)
 			}
 		},
 		"floods": func(t *testing.T, h *pluginhost.Host, _ flags) {
@@ -206,7 +204,10 @@ func TestADriverThatMisbehavesHarmsNobodyElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(t, name)
-			cfg.Limits = limits
+			if name == "never-ends" || name == "stuck" { // the others answer
+				cfg.Limits = driver.DefaultLimits()
+				cfg.Limits.Call = time.Second
+			}
 			f := withFlags(t, &cfg)
 			check(t, beside(t, cfg), f)
 		})

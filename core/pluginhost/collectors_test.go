@@ -158,7 +158,7 @@ func TestACollectorIsUpgradedWithItsPluginAndStaysWhereTheNewVersionDoesNotMeasu
 		t.Fatal(err)
 	}
 	cfg.DriverConfig = map[string]map[string]any{"file": {"dir": dir}}
-	cfg.StatsInterval = 20 * time.Millisecond
+	cfg.StatsInterval, cfg.UpgradeTimeout = 20*time.Millisecond, 10*time.Second // the version that stalls takes all of it
 	h := start(t, cfg)
 	measured := func(version string) func() bool {
 		return func() bool {

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/drover-project/drover/core/pluginhost"
 )
@@ -32,7 +31,6 @@ func foreignELF() []byte {
 
 func TestWhyAFileDoesNotRunIsSaidInOneLineWithItsFacts(t *testing.T) {
 	cfg := config(t)
-	cfg.StartTimeout = 5 * time.Second
 	for name, body := range map[string]string{
 		"elsewhere":      string(foreignELF()),
 		"half":           "\x7fELF half",

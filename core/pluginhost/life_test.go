@@ -99,6 +99,7 @@ func TestARemovedFilesPluginEndsWithItsLastTask(t *testing.T) {
 
 func TestAHalfWrittenFileIsNotLaunched(t *testing.T) {
 	cfg := quick(t)
+	cfg.SettleTime = time.Second // longer than a machine with much to do stands still
 	h := start(t, cfg)
 	source, _ := release(t, "1.0.0", "")
 	body, err := os.ReadFile(source)
@@ -114,7 +115,7 @@ func TestAHalfWrittenFileIsNotLaunched(t *testing.T) {
 		if _, err := f.Write(chunk); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(cfg.SettleTime / 2)
+		<-time.After(cfg.SettleTime / 4)
 		if st := status(h, "versioned"); st.LastError != nil {
 			t.Fatalf("it was launched: %v", st.LastError)
 		}

@@ -130,7 +130,7 @@ func TestATaskOfAPluginBuiltForNomadCanBeUsed(t *testing.T) {
 	}
 	eventually(t, "it got the signal", logHas(logs.StdoutPath, "usr1"))
 
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	stats, err := d.TaskStats(ctx, 10*time.Millisecond)
 	if err != nil {

@@ -28,6 +28,7 @@ type process struct {
 	cmd        *exec.Cmd // nil if reattached
 	stderr     *tail
 	client     *goplugin.Client
+	dials      *dials
 	conn       *grpc.ClientConn
 	pid        int
 	socket     string // its path; "" if it has none
@@ -90,7 +91,7 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 	cmd, oomKills := exec.Command(f.binary(), h.cfg.Args[f.name]...), h.limiter.kills(f.name)
 	cmd.Env = h.environment()
 	detach(cmd)
-	stderr := &tail{}
+	stderr, dials := &tail{}, &dials{}
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  plugin.Handshake(),
 		VersionedPlugins: plugin.ClientSet(nomadProtocol),
@@ -99,16 +100,16 @@ func (h *Host) launch(ctx context.Context, f file) (*process, error) {
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		StartTimeout:     h.cfg.StartTimeout,
 		Stderr:           stderr,
-		GRPCDialOptions:  plugin.DialOptions(),
+		GRPCDialOptions:  append(plugin.DialOptions(), dials.option()),
 		Logger:           h.clientLogger(f.name),
 	})
 	begin, id := time.Now(), identity(f.binary())
 	if _, err := client.Start(); err != nil {
 		took := time.Since(begin)
-		return nil, h.launchError(f, cmd, endLaunch(client, cmd), stderr, took, err)
+		return nil, h.launchError(f, cmd, endLaunch(client, dials, cmd), stderr, took, err)
 	}
 	p := &process{
-		host: h, file: f, cmd: cmd, stderr: stderr, client: client, version: client.NegotiatedVersion(), identity: id, oomKills: oomKills,
+		host: h, file: f, cmd: cmd, stderr: stderr, client: client, dials: dials, version: client.NegotiatedVersion(), identity: id, oomKills: oomKills,
 	}
 	if err := h.connect(ctx, p); err != nil {
 		p.kill()
@@ -215,12 +216,13 @@ func (h *Host) recorded(ctx context.Context, name string) (*record, error) {
 
 // adopt connects to a process that a host before us left; nil if it is gone.
 func (h *Host) adopt(ctx context.Context, f file, rec record) (*process, error) {
+	dials := &dials{}
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  plugin.Handshake(),
 		Plugins:          plugin.ClientSet(rec.Version)[rec.Version],
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		Logger:           h.clientLogger(f.name),
-		GRPCDialOptions:  plugin.DialOptions(),
+		GRPCDialOptions:  append(plugin.DialOptions(), dials.option()),
 		Reattach: &goplugin.ReattachConfig{
 			Protocol: goplugin.ProtocolGRPC, ProtocolVersion: rec.Version, Pid: rec.PID, Addr: address(rec),
 		},
@@ -229,7 +231,7 @@ func (h *Host) adopt(ctx context.Context, f file, rec record) (*process, error) 
 		h.endUnreachable(f.name, rec) // after a reboot there is none
 		return nil, nil
 	}
-	p := &process{host: h, file: f, stderr: &tail{}, client: client, reattached: true, version: rec.Version, identity: rec.Identity}
+	p := &process{host: h, file: f, stderr: &tail{}, client: client, dials: dials, reattached: true, version: rec.Version, identity: rec.Identity}
 	if err := h.connect(ctx, p); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("reattach: %w", err)
@@ -292,14 +294,14 @@ func (p *process) stop() {
 	// go-plugin asks without a deadline.
 	timer := time.AfterFunc(plugin.ShutdownGrace, p.signalKill)
 	defer timer.Stop()
-	end(p.client, plugin.ShutdownGrace+endLimit)
+	end(p.client, p.dials, plugin.ShutdownGrace+endLimit)
 	p.removeSocket()
 }
 
 // kill ends the process at once; one that is hung answers no request to end.
 func (p *process) kill() {
 	p.signalKill()
-	end(p.client, endLimit)
+	end(p.client, p.dials, endLimit)
 	p.removeSocket()
 }
 
@@ -309,7 +311,8 @@ const endLimit = 2 * time.Second
 // end has go-plugin end a process, and reports whether it has ended within the
 // limit. go-plugin waits until nobody has the process's outputs open any more,
 // which may be the plugin's tasks: it goes on to wait behind us.
-func end(client *goplugin.Client, limit time.Duration) bool {
+func end(client *goplugin.Client, dials *dials, limit time.Duration) bool {
+	defer dials.close()
 	ended := make(chan struct{})
 	go func() { client.Kill(); close(ended) }()
 	late := time.NewTimer(limit)
@@ -324,11 +327,11 @@ func end(client *goplugin.Client, limit time.Duration) bool {
 
 // endLaunch ends a process that did not come up, with what it started, and returns
 // how it ended; nil if that is not known.
-func endLaunch(client *goplugin.Client, cmd *exec.Cmd) *os.ProcessState {
+func endLaunch(client *goplugin.Client, dials *dials, cmd *exec.Cmd) *os.ProcessState {
 	if cmd.Process != nil {
 		killSession(cmd.Process.Pid)
 	}
-	if !end(client, endLimit) {
+	if !end(client, dials, endLimit) {
 		return nil
 	}
 	return cmd.ProcessState

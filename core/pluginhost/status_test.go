@@ -23,7 +23,7 @@ import (
 // await reads the plugins after each change until cond is true of the only one.
 func await(t *testing.T, h *pluginhost.Host, what string, cond func(pluginhost.PluginStatus) bool) pluginhost.PluginStatus {
 	t.Helper()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(patience)
 	for {
 		plugins, changed := h.Plugins()
 		if len(plugins) == 1 && cond(plugins[0]) {

@@ -59,7 +59,7 @@ func release(t *testing.T, version, fault string, drivers ...string) (path, dige
 func quick(t *testing.T) pluginhost.Config {
 	cfg := config(t)
 	cfg.SettleTime, cfg.RescanInterval = 50*time.Millisecond, time.Second
-	cfg.StartTimeout, cfg.UpgradeTimeout = 2*time.Second, 5*time.Second
+	cfg.UpgradeTimeout = patience
 	return cfg
 }
 
@@ -218,6 +218,12 @@ func TestAVersionThatDoesNotWorkLeavesTheOldOneAndItsTasksAlone(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			cfg := quick(t)
+			switch fault { // only these take all of their time
+			case "hangs":
+				cfg.StartTimeout = 5 * time.Second
+			case "stalls":
+				cfg.UpgradeTimeout = 10 * time.Second
+			}
 			h := start(t, cfg)
 			first, err := install(t, h, "1.0.0", "")
 			if err != nil {

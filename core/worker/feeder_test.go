@@ -16,14 +16,13 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// flood commits more changes at once than a feed holds, of evaluations that are over.
-func (l *leader) flood() {
-	l.t.Helper()
+// flood is more changes than a feed holds, of evaluations that are over.
+func flood() fsm.Command {
 	evals := make([]*model.Evaluation, state.FeedLimit+1)
 	for i := range evals {
 		evals[i] = &model.Evaluation{ID: fmt.Sprint("flood-", i), Status: model.EvalStatusComplete}
 	}
-	l.propose(&fsm.UpsertEvals{Evals: evals})
+	return &fsm.UpsertEvals{Evals: evals}
 }
 
 // gate is an applier that holds the first plan until it is opened.
@@ -32,6 +31,10 @@ type gate struct {
 	once    sync.Once
 	reached chan struct{}
 	open    chan struct{}
+}
+
+func newGate(l *leader) *gate {
+	return &gate{leader: l, reached: make(chan struct{}), open: make(chan struct{})}
 }
 
 func (g *gate) Submit(ctx context.Context, p *model.Plan) (*model.PlanResult, error) {
@@ -47,18 +50,12 @@ func (g *gate) Submit(ctx context.Context, p *model.Plan) (*model.PlanResult, er
 func TestWhatAWorkerHoldsIsNotGivenToAnotherWhenTheFeedStartsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t, 0)
-		g := &gate{leader: l, reached: make(chan struct{}), open: make(chan struct{})}
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer cancel()
-		for range 2 {
-			wg.Go(func() { l.worker(g).Run(ctx, ctx) })
-		}
+		g := newGate(l)
+		l.work(2, g)
 		l.node("n1", 1000)
 		e := l.register("j", 4)
 		<-g.reached
-		l.flood()
+		l.propose(flood())
 		synctest.Wait() // the other worker has nothing to do
 		close(g.open)
 		synctest.Wait()
@@ -75,14 +72,8 @@ func TestWhatAWorkerHoldsIsNotGivenToAnotherWhenTheFeedStartsAnew(t *testing.T) 
 func TestAPausedBrokerKeepsWhatWorkersHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t, 0)
-		g := &gate{leader: l, reached: make(chan struct{}), open: make(chan struct{})}
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer cancel()
-		for range 2 {
-			wg.Go(func() { l.worker(g).Run(ctx, ctx) })
-		}
+		g := newGate(l)
+		l.work(2, g)
 		l.node("n1", 1000)
 		l.register("j", 4)
 		<-g.reached
@@ -106,7 +97,7 @@ func TestAPausedBrokerKeepsWhatWorkersHold(t *testing.T) {
 func TestAWorkerThatIsDismissedFinishesWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t, 0)
-		g := &gate{leader: l, reached: make(chan struct{}), open: make(chan struct{})}
+		g := newGate(l)
 		taking, dismiss := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); l.worker(g).Run(t.Context(), taking) }()
@@ -139,11 +130,7 @@ func TestRoomThatCameWhileTheFeedWasLostIsFound(t *testing.T) {
 		// One batch: the node and more changes than the feed holds.
 		n := l.store.View().NodeByID("n1").Copy()
 		n.ID, n.Name = "n2", "n2"
-		evals := make([]*model.Evaluation, state.FeedLimit+1)
-		for i := range evals {
-			evals[i] = &model.Evaluation{ID: fmt.Sprint("flood-", i), Status: model.EvalStatusComplete}
-		}
-		l.propose(&fsm.Batch{Commands: []fsm.Command{&fsm.RegisterNode{Node: n}, &fsm.UpsertEvals{Evals: evals}}})
+		l.propose(&fsm.Batch{Commands: []fsm.Command{&fsm.RegisterNode{Node: n}, flood()}})
 		synctest.Wait()
 		if got := len(l.store.View().AllocsByJob("default", "j")); got != 2 {
 			t.Errorf("%d allocs of 2 where there is room for both", got)
@@ -198,11 +185,7 @@ func TestConflictsAreTriedAgainAfterATimeThatGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t, 0)
 		r := &refusing{leader: l, left: 15}
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer cancel()
-		wg.Go(func() { l.worker(r).Run(ctx, ctx) })
+		l.work(1, r)
 		l.node("n1", 1000)
 		l.register("j", 2)
 		synctest.Wait()

@@ -68,12 +68,19 @@ func newLeader(t *testing.T, workers int) *leader {
 	wg.Go(func() { l.applier.Run(ctx) })
 	wg.Go(func() { l.broker.Run(ctx) })
 	wg.Go(func() { feeder.Run(ctx) })
-	for range workers {
-		w := l.worker(l.applier)
-		wg.Go(func() { w.Run(ctx, ctx) })
-	}
 	t.Cleanup(func() { cancel(); wg.Wait() })
+	l.work(workers, l.applier)
 	return l
+}
+
+// work has n workers submit their plans to an applier until the test ends.
+func (l *leader) work(n int, a worker.Applier) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() { l.worker(a).Run(ctx, ctx) })
+	}
+	l.t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
 func (l *leader) worker(applier worker.Applier) *worker.Worker {

@@ -58,7 +58,7 @@ type T struct {
 }
 
 // overtime is how long a check may take to clean up after its time limit.
-const overtime = 20 * time.Second
+const overtime = 45 * time.Second
 
 // Run runs one check. The check's context ends after limit.
 func Run(ctx context.Context, name, rule string, limit time.Duration, check func(*T)) Result {

@@ -202,7 +202,7 @@ func blocking(t *testing.T, c *api.Client, _ *api.Job) {
 	}
 	got := make(chan result, 1)
 	go func() {
-		list, m, err := c.Namespaces().List(&api.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: 20 * time.Second})
+		list, m, err := c.Namespaces().List(&api.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: 2 * time.Minute})
 		r := result{n: len(list), err: err}
 		if m != nil {
 			r.index = m.LastIndex
@@ -289,7 +289,7 @@ func logsAndFiles(t *testing.T, c *api.Client, _ *api.Job) {
 
 func execute(t *testing.T, c *api.Client, _ *api.Job) {
 	a := firstAlloc(t, c)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	code, err := c.Allocations().Exec(ctx, a, "server", false, []string{"/bin/sh", "-c", "cat; exit 7"}, strings.NewReader("ping"), &stdout, &stderr, nil, nil)
@@ -435,7 +435,7 @@ func operator(t *testing.T, c *api.Client, _ *api.Job) {
 }
 
 func events(t *testing.T, c *api.Client, _ *api.Job) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	stream, err := c.EventStream().Stream(ctx, map[api.Topic][]string{api.TopicNodePool: {"*"}}, 0, nil)
 	if err != nil {

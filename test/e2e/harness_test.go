@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +24,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/internal/testkit"
 )
 
 // bin is the folder of the binaries, built once per run.
@@ -99,7 +98,7 @@ func anotherAgent(t *testing.T) *agent {
 	}
 	a := &agent{t: t, dir: dir, data: filepath.Join(dir, "data")}
 	t.Cleanup(a.cleanup)
-	ports := freePorts(t, 3)
+	ports := testkit.FreePorts(t, 3)
 	a.addr = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
 	if a.Client, err = client.New(client.Config{Address: a.addr}); err != nil {
 		t.Fatal(err)
@@ -158,32 +157,6 @@ func (a *agent) configure(text string) {
 	a.write("agent.hcl", 0o600, string(body)+text)
 }
 
-// nextPort is where the search for a free port goes on.
-var nextPort atomic.Int64
-
-// freePorts returns ports that nothing listens on and that stay free while an agent
-// is down: they lie below what Linux gives to connections and to listeners without a
-// port (from 32768), and below what jobs get (from 20000).
-func freePorts(t *testing.T, n int) []int {
-	t.Helper()
-	const first, count = 10000, 10000
-	nextPort.CompareAndSwap(0, int64(os.Getpid()*37)) // another process of tests begins elsewhere
-	var out []int
-	for range count {
-		port := first + int(nextPort.Add(1)%count)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue // somebody has it
-		}
-		_ = l.Close() // nothing was sent
-		if out = append(out, port); len(out) == n {
-			return out
-		}
-	}
-	t.Fatalf("fewer than %d ports from %d on are free", n, first)
-	return nil
-}
-
 // launch starts the agent's process without waiting for it.
 func (a *agent) launch() {
 	a.t.Helper()
@@ -211,6 +184,9 @@ func (a *agent) start() *agent {
 	a.t.Helper()
 	a.launch()
 	a.eventually(patience, "the node is ready", func() bool {
+		if !a.alive() {
+			a.t.Fatal("the agent has ended at its start")
+		}
 		nodes, _, err := a.Nodes(a.ctx(), nil)
 		if err != nil || len(nodes) != 1 || nodes[0].Status != model.NodeStatusReady {
 			return false

@@ -103,7 +103,9 @@ func TestAFailingUpdateGoesBackToTheStableVersion(t *testing.T) {
 	update := strings.Replace(quick, "{\n", "{\n  auto_revert = true\n", 1) + "restart {\n attempts = 0\n mode = \"fail\"\n}\n"
 	a.run(shell("web", "service", 2, update, "exec sleep 600"))
 	a.deployed("web", 0, model.DeploymentStatusSuccessful)
-	a.run(shell("web", "service", 2, update, "exit 1"))
+	// Its allocs are replaced again and again: it is over when it has made no progress for so long.
+	soon := strings.NewReplacer(`"60s"`, `"10s"`, `"75s"`, `"15s"`).Replace(update)
+	a.run(shell("web", "service", 2, soon, "exit 1"))
 	a.deployed("web", 1, model.DeploymentStatusFailed)
 	a.deployed("web", 2, model.DeploymentStatusSuccessful)
 	j, _, err := a.Job(a.ctx(), "web", nil)

@@ -70,20 +70,6 @@ func (r *Runner) Report() (*model.Allocation, bool) {
 	return r.view(), true
 }
 
-// Reconnected notes with every task that runs that the servers, who held the
-// alloc for out of reach, have heard of its node again.
-func (r *Runner) Reconnected() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var e effects
-	for name, t := range r.tasks {
-		if t.state.Phase == task.Running {
-			r.step(name, task.Note{Event: model.TaskEvent{Type: model.TaskClientReconnected, DisplayMessage: "Client reconnected"}}, &e)
-		}
-	}
-	r.settle(&e)
-}
-
 // LastError is the last thing that went wrong apart from the tasks themselves.
 func (r *Runner) LastError() error {
 	r.mu.Lock()

@@ -133,6 +133,7 @@ func (r *Runner) Update(a *model.Allocation) {
 	if a.DeploymentID != r.alloc.DeploymentID {
 		r.health, r.received, r.probing.passed = nil, r.cfg.Now(), false // a new deployment asks anew
 	}
+	back := a.UnknownSince().After(r.alloc.UnknownSince())
 	r.alloc, r.group = a, tg
 	for _, t := range tg.Tasks {
 		if run := r.tasks[t.Name]; run != nil { // in-place updates never add tasks
@@ -141,7 +142,22 @@ func (r *Runner) Update(a *model.Allocation) {
 	}
 	r.want(a)
 	r.saveAlloc()
-	r.settle(&effects{})
+	var e effects
+	if back {
+		r.noteReturn(&e)
+	}
+	r.settle(&e)
+}
+
+// noteReturn notes with every task that runs that servers, who held the alloc for out
+// of reach, have heard of its node again. They may have heard how it is, too, before
+// the node hears that they had held it so.
+func (r *Runner) noteReturn(e *effects) {
+	for name, t := range r.tasks {
+		if t.state.Phase == task.Running {
+			r.step(name, task.Note{Event: model.TaskEvent{Type: model.TaskClientReconnected, DisplayMessage: "Client reconnected"}}, e)
+		}
+	}
 }
 
 func (r *Runner) want(a *model.Allocation) {

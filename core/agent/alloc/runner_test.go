@@ -253,7 +253,9 @@ func TestARestoredRunnerTellsOnlyWhatItsDriverHasConfirmed(t *testing.T) {
 					b.driver.away = errdefs.Unavailablef("the plugin is not there yet")
 					told = nil
 				})
-				b.r.Reconnected()
+				back := b.r.Alloc().Copy()
+				back.AllocStates = []*model.AllocState{{Field: "ClientStatus", Value: model.AllocClientStatusUnknown, Time: time.Now()}}
+				b.r.Update(back)
 				time.Sleep(3 * time.Second)
 				synctest.Wait()
 				if _, ok := b.r.Report(); ok || len(told) > 0 {

@@ -4,7 +4,6 @@
 package reconcile
 
 import (
-	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -34,7 +33,7 @@ func (r *run) reachOf(tg *model.TaskGroup, a *model.Allocation) reach {
 		return lost
 	case !unknown:
 		return p.onDisconnect(a, n)
-	case p.wait > 0 && !r.Now.Before(unknownSince(a).Add(p.wait)), out && !p.tolerant():
+	case p.wait > 0 && !r.Now.Before(a.UnknownSince().Add(p.wait)), out && !p.tolerant():
 		return lost
 	case out:
 		return away
@@ -87,16 +86,6 @@ func (r *run) part(tg *model.TaskGroup, a *model.Allocation) {
 	}
 	r.res.Changed = append(r.res.Changed, c)
 	r.counts(a.TaskGroup).Disconnect++
-}
-
-// unknownSince is when the alloc became unknown the last time; zero if it never did.
-func unknownSince(a *model.Allocation) time.Time {
-	for _, s := range slices.Backward(a.AllocStates) {
-		if s.Field == "ClientStatus" && s.Value == model.AllocClientStatusUnknown {
-			return s.Time
-		}
-	}
-	return time.Time{}
 }
 
 // sortSilent decides about an alloc that its node does not speak for now. What

@@ -241,7 +241,7 @@ func TestIsolatedTasksOutliveSupervisorAndKeeperAndAreStoppedAsAWhole(t *testing
 
 func TestIsolatedTasksOutliveAnUpgradeOfTheSupervisor(t *testing.T) {
 	c := newCell(t, nil)
-	task := c.task("a", sh(`echo up; trap 'exit 5' TERM; while :; do sleep 0.01; done`))
+	task := c.task("a", sh(`trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done`))
 	c.start(task)
 	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up\n") })
 	exe, err := os.Executable()

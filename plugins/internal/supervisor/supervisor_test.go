@@ -45,7 +45,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	r := &rig{t: t, ctx: ctx, dir: filepath.Join(t.TempDir(), "supervisor"), root: t.TempDir()}
 	r.must(os.MkdirAll(filepath.Join(r.root, "alloc/logs"), 0o777))
 	r.reopen()

@@ -47,6 +47,10 @@ var notPlugins = map[string]func(){
 		fmt.Println(strings.ReplaceAll(string(junk), "\n", " "))
 		select {}
 	},
+	// It ends while it is greeted.
+	"ends-at-once": func() {
+		fmt.Printf("1|%d|unix|%s|grpc\n", plugin.ProtocolVersion, filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), "gone"))
+	},
 	"garbage-socket": func() {
 		path := filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), "junk"+strconv.Itoa(os.Getpid()))
 		l, err := net.Listen("unix", path)

@@ -33,7 +33,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "no such daemon")
 		os.Exit(7)
 	case "hangs":
-		select {}
+		<-time.After(time.Hour) // not for ever: the runtime would notice
 	case "wrong-version":
 		goplugin.Serve(&goplugin.ServeConfig{
 			HandshakeConfig:  plugin.Handshake(),

@@ -23,7 +23,7 @@ type Subject struct {
 	Connect func(*conformance.T) (d device.Device, die func())
 	// Config is the agent config; nil means empty.
 	Config map[string]any
-	// Timeout bounds each check; 0 means 30 s.
+	// Timeout bounds each check; 0 means 2 min.
 	Timeout time.Duration
 	// MayBeAbsent allows a machine without devices: the plugin must then report a
 	// Problem, and the checks that need a device are skipped.
@@ -47,7 +47,7 @@ func Checks() []Check { return append([]Check(nil), checks...) }
 func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	limit := s.Timeout
 	if limit == 0 {
-		limit = 30 * time.Second
+		limit = 2 * time.Minute
 	}
 	return conformance.Run(ctx, c.Name, c.Rule, limit, func(t *conformance.T) {
 		b := &bench{t: t, ctx: t.Context(), subject: s}

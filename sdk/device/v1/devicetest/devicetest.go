@@ -35,7 +35,7 @@ type Options struct {
 	Name   string
 	// Config is the agent config; nil means empty.
 	Config map[string]any
-	// Timeout bounds each check; 0 means 30 s.
+	// Timeout bounds each check; 0 means 2 min.
 	Timeout time.Duration
 	// MayBeAbsent allows a machine without devices: the plugin must then report a
 	// Problem, and the checks that need a device are skipped.

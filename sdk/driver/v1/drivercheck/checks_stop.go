@@ -83,7 +83,7 @@ func checkStopAtOnce(b *bench) {
 	if err := b.d.StopTask(b.ctx, config.ID, 0, "SIGTERM"); err != nil {
 		b.t.Fatalf("StopTask: %v", err)
 	}
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > 30*time.Second { // half of the task's kill timeout
 		b.t.Errorf("a stop with a timeout of 0 took %s", took)
 	}
 	if r := b.wait(config.ID); r.Successful() {

@@ -42,7 +42,7 @@ type Subject struct {
 	NoTask  string
 	// Task, if set, changes each task's config before it starts.
 	Task func(*driver.TaskConfig)
-	// Timeout bounds each check; 0 means 30 s.
+	// Timeout bounds each check; 0 means 2 min.
 	Timeout time.Duration
 	// InProcess is true if the driver runs in this process, where checks can see what
 	// a connection would hide.
@@ -77,7 +77,7 @@ func Checks() []Check {
 func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	limit := s.Timeout
 	if limit == 0 {
-		limit = 30 * time.Second
+		limit = 2 * time.Minute
 	}
 	return conformance.Run(ctx, c.Name, c.Rule, limit, func(t *conformance.T) {
 		b := &bench{t: t, ctx: t.Context(), subject: s}
@@ -205,7 +205,7 @@ func (b *bench) task(script string) *driver.TaskConfig {
 			StdoutPath: filepath.Join(logDir, "web.stdout"), StderrPath: filepath.Join(logDir, "web.stderr"),
 			MaxFiles: 3, MaxFileSizeMB: 1,
 		},
-		KillTimeout: 5 * time.Second,
+		KillTimeout: time.Minute,
 	}
 	if b.subject.Task != nil {
 		b.subject.Task(config)
@@ -234,7 +234,7 @@ func (b *bench) startConfig(ctx context.Context, config *driver.TaskConfig) *dri
 
 // end destroys the tasks of the check before their directories are removed.
 func (b *bench) end() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), 30*time.Second)
 	defer cancel()
 	for _, id := range b.started {
 		if err := b.d.DestroyTask(ctx, id, true); err != nil {

@@ -43,7 +43,7 @@ type Options struct {
 	Config map[string]any
 	// Task, if set, changes each task's config before it starts.
 	Task func(*driver.TaskConfig)
-	// Timeout limits each check; 0 means 30 s. Drivers that pull images may need more.
+	// Timeout limits each check; 0 means 2 min. Drivers that pull images may need more.
 	Timeout time.Duration
 	// NoRotation leaves out the check that log files rotate.
 	NoRotation bool

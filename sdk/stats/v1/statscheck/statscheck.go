@@ -23,7 +23,7 @@ type Subject struct {
 	Connect func(*conformance.T) (c stats.Collector, die func())
 	// Config is the agent config; nil means empty.
 	Config map[string]any
-	// Timeout bounds each check; 0 means 30 s.
+	// Timeout bounds each check; 0 means 2 min.
 	Timeout time.Duration
 	// Interval is the interval at which the checks make it measure; 0 means 50 ms.
 	Interval time.Duration
@@ -45,7 +45,7 @@ func Checks() []Check { return append([]Check(nil), checks...) }
 // Run runs the check against the subject.
 func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	if s.Timeout == 0 {
-		s.Timeout = 30 * time.Second
+		s.Timeout = 2 * time.Minute
 	}
 	if s.Interval == 0 {
 		s.Interval = 50 * time.Millisecond

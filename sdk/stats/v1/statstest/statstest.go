@@ -36,7 +36,7 @@ type Options struct {
 	Name   string
 	// Config is the agent config; nil means empty.
 	Config map[string]any
-	// Timeout limits each check; 0 means 30 s. Interval is the interval at which the
+	// Timeout limits each check; 0 means 2 min. Interval is the interval at which the
 	// collector has to measure; 0 means 50 ms.
 	Timeout  time.Duration
 	Interval time.Duration
