@@ -20,7 +20,8 @@ func (s *Server) agentServers(http.ResponseWriter, *http.Request) (any, error) {
 	return orEmpty(s.local.Servers()), nil
 }
 
-// agentHealth answers 500 with the same body if a side that was asked for is not well.
+// agentHealth answers with status 500 and the same body if a requested side of the
+// agent is unhealthy.
 func (s *Server) agentHealth(w http.ResponseWriter, r *http.Request) (any, error) {
 	h := *s.local.Health()
 	switch paramsOf(r).get("type") {
@@ -83,8 +84,8 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) (any, error) {
 	}{c, []MetricGauge{}}, nil
 }
 
-// recent are those that saw something in the newest interval, which is all that
-// the JSON tells of them.
+// recent returns the samples with values in the newest interval; the JSON contains
+// only those.
 func recent(list []MetricSample) []MetricSample {
 	out := make([]MetricSample, 0, len(list))
 	for _, s := range list {

@@ -10,8 +10,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// allocDetail is an alloc as it is read back: with its job and, for older
-// readers, its resources in the shape of what was asked for.
+// allocDetail is an alloc in answers: with its job and, for older clients, its
+// resources in the form of a request.
 type allocDetail struct {
 	*model.Allocation
 	Resources       *model.Resources
@@ -111,7 +111,7 @@ func (s *Server) listAllocs(w http.ResponseWriter, r *http.Request) (any, error)
 	})
 }
 
-// checkUUID refuses what cannot be an id, in the words of the reference.
+// checkUUID rejects text that cannot be an id, with the reference's error text.
 func checkUUID(kind, id string) error {
 	if len(id) != 36 {
 		return fail(http.StatusInternalServerError, kind+" lookup failed: index error: UUID must be 36 characters")

@@ -12,17 +12,18 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// View is a snapshot of the state. *state.View satisfies it. What it returns is
-// shared and never changed. A missing object is nil.
+// View is a snapshot of the state. *state.View implements it. Objects that it returns
+// are shared and never changed. A missing object is nil.
 type View interface {
 	Index() uint64
-	// TableIndex is the last index that changed one of the tables; see the Table constants.
+	// TableIndex returns the last index that changed one of the tables; see the Table
+	// constants.
 	TableIndex(tables ...string) uint64
-	// RemovalIndex is the last index that removed a row of the table.
+	// RemovalIndex returns the last index that removed a row of the table.
 	RemovalIndex(table string) uint64
 
 	JobByID(ns, id string) *model.Job
-	JobOf(a *model.Allocation) *model.Job // the version that it runs
+	JobOf(a *model.Allocation) *model.Job // the version that the alloc runs
 	JobVersions(ns, id string) []*model.Job
 	Jobs(ns string) iter.Seq[*model.Job] // "" is every namespace
 	JobSummary(ns, id string) *model.JobSummary
@@ -55,7 +56,8 @@ type View interface {
 	SchedulerConfig() *model.SchedulerConfiguration
 
 	VariableByPath(ns, path string) *model.Variable
-	// Variables are those of a namespace ("" is all) whose path begins with prefix.
+	// Variables returns the variables of a namespace ("" is all) whose path begins
+	// with prefix.
 	Variables(ns, prefix string) iter.Seq[*model.Variable]
 	RootKeys() iter.Seq[*model.RootKey]
 
@@ -85,43 +87,44 @@ const (
 	TableScalingEvents   = "scaling_events"
 )
 
-// What rows can be watched by beside their id.
+// Indexes by which rows can be watched, besides their id.
 const (
-	ByJob        = "job" // allocs, evals and deployments; the key is that of JobWatchKey
+	ByJob        = "job" // allocs, evals and deployments; the key is JobWatchKey
 	ByNode       = "node"
 	ByEval       = "eval"
 	ByDeployment = "deployment"
 )
 
-// WatchKey names what a blocking query waits for: a table (Key ""), one row by
-// its id (By ""), or the rows that belong to something (one of the By constants).
+// WatchKey names what a blocking query waits for: a table (Key is ""), one row by its
+// id (By is ""), or the rows that have a value in an index (By is one of the By
+// constants).
 type WatchKey struct {
 	Table string
 	By    string
 	Key   string
 }
 
-// JobWatchKey is the id of a job in a WatchKey.
+// JobWatchKey returns the id of a job in a WatchKey.
 func JobWatchKey(namespace, id string) string { return namespace + "\x00" + id }
 
-// ReadMode is how fresh a read must be.
+// ReadMode says how fresh a read must be.
 type ReadMode int
 
 // Read modes.
 const (
-	ReadDefault    ReadMode = iota // the leader answers, or a server that caught up with it
-	ReadStale                      // any server answers from what it has
-	ReadConsistent                 // the leader confirms its leadership first
+	ReadDefault    ReadMode = iota // the leader answers, or a server that has caught up with it
+	ReadStale                      // any server answers from its own state
+	ReadConsistent                 // the leader answers after it has confirmed its leadership
 )
 
-// ReadMeta goes into the headers of a read.
+// ReadMeta is the metadata of a read, for headers.
 type ReadMeta struct {
 	KnownLeader   bool
 	LastContactMS int64
 }
 
-// Backend is everything that the HTTP layer needs. Errors are classed
-// (sdk/errdefs) and their text is shown to the user as it is.
+// Backend is everything that the HTTP layer needs. Errors are classed (sdk/errdefs)
+// and their text is returned to the user.
 type Backend interface {
 	Reads
 	Jobs
@@ -140,33 +143,34 @@ type Backend interface {
 	Snapshots
 }
 
-// Local is what an agent answers itself, whether it is a server or only a node.
+// Local is what every agent answers itself, even if it is not a server.
 type Local interface {
 	Agent
 	Client
 	Inspection
 }
 
-// Reads gives snapshots and says when they are out of date.
+// Reads returns snapshots and reports when they are out of date.
 type Reads interface {
-	// Ready returns once this agent may answer a read of the mode from its own View.
+	// Ready returns once this agent may answer a read of the given mode from its own
+	// View.
 	Ready(ctx context.Context, mode ReadMode) (ReadMeta, error)
 	View() View
-	// Watch returns a channel that is closed at the next change of any of the
-	// keys after the call. It must be taken before the View that is compared.
+	// Watch returns a channel that is closed at the next change of any of the keys
+	// after the call. Call it before you take the View.
 	Watch(ctx context.Context, keys ...WatchKey) <-chan struct{}
 	// Changes starts a feed of committed changes. It ends with ctx.
 	Changes(ctx context.Context) (ChangeFeed, error)
 }
 
-// ChangeFeed is read by one goroutine. After a *LostChangesError it goes on with what
-// came behind the gap.
+// ChangeFeed may be used by one goroutine. After a *LostChangesError it continues with
+// the changes after the gap.
 type ChangeFeed interface {
 	Next(ctx context.Context) ([]Change, error)
 }
 
-// LostChangesError says that changes up to an index are missing in a feed: its
-// reader was too slow, or a snapshot was restored.
+// LostChangesError means that a feed has lost the changes up to an index: its reader
+// was too slow, or a snapshot was restored.
 type LostChangesError struct{ Index uint64 }
 
 func (e *LostChangesError) Error() string {
@@ -182,9 +186,9 @@ type Change struct {
 	New   any
 }
 
-// Jobs is what can be done to jobs.
+// Jobs are the operations on jobs.
 type Jobs interface {
-	ParseJob(ctx context.Context, req *JobParseRequest) (any, error) // the draft as JSON value: null where unset
+	ParseJob(ctx context.Context, req *JobParseRequest) (any, error) // returns the draft as a JSON value; unset fields are null
 	ValidateJob(ctx context.Context, req *JobValidateRequest) (*JobValidateResponse, error)
 	PlanJob(ctx context.Context, req *JobPlanRequest) (*JobPlanResponse, error)
 	RegisterJob(ctx context.Context, req *JobRegisterRequest) (*JobRegisterResponse, error)
@@ -196,16 +200,16 @@ type Jobs interface {
 	DispatchJob(ctx context.Context, req *JobDispatchRequest) (*JobDispatchResponse, error)
 	ForcePeriodic(ctx context.Context, ns, jobID string) (*EvalResponse, error)
 	TagJobVersion(ctx context.Context, req *JobTagRequest) (*IndexResponse, error)
-	// DiffJobs compares two versions; its result is read as JSON.
+	// DiffJobs compares two versions; its result is encoded as JSON.
 	DiffJobs(older, newer *model.Job) (any, error)
 }
 
-// Allocs is what can be done to allocs by servers.
+// Allocs are the operations of servers on allocs.
 type Allocs interface {
 	StopAlloc(ctx context.Context, allocID string, noShutdownDelay, reschedule bool) (*AllocStopResponse, error)
 }
 
-// Nodes is what can be done to nodes.
+// Nodes are the operations on nodes.
 type Nodes interface {
 	SetNodeEligibility(ctx context.Context, req *NodeEligibilityRequest) (*NodeEligibilityResponse, error)
 	DrainNode(ctx context.Context, req *NodeDrainRequest) (*NodeDrainResponse, error)
@@ -213,7 +217,7 @@ type Nodes interface {
 	EvaluateNode(ctx context.Context, nodeID string) (*NodeUpdateResponse, error)
 }
 
-// Deployments is what can be done to deployments.
+// Deployments are the operations on deployments.
 type Deployments interface {
 	FailDeployment(ctx context.Context, id string) (*DeploymentUpdateResponse, error)
 	PauseDeployment(ctx context.Context, id string, pause bool) (*DeploymentUpdateResponse, error)
@@ -222,12 +226,12 @@ type Deployments interface {
 	UnblockDeployment(ctx context.Context, id string) (*DeploymentUpdateResponse, error)
 }
 
-// Evals is what can be done to evaluations.
+// Evals are the operations on evaluations.
 type Evals interface {
 	DeleteEvals(ctx context.Context, evalIDs []string) (*EvalDeleteResponse, error)
 }
 
-// System is housekeeping and the objects around jobs.
+// System are operations on the whole state, namespaces and node pools.
 type System interface {
 	ForceGC(ctx context.Context) error
 	ReconcileSummaries(ctx context.Context) error
@@ -237,7 +241,7 @@ type System interface {
 	DeleteNodePool(ctx context.Context, name string) (index uint64, err error)
 }
 
-// Operator is what operators read and set about the servers.
+// Operator are the operations of operators on servers.
 type Operator interface {
 	SetSchedulerConfig(ctx context.Context, cfg *model.SchedulerConfiguration, cas *uint64) (updated bool, index uint64, err error)
 	RaftConfiguration(ctx context.Context) (*RaftConfiguration, error)
@@ -249,38 +253,39 @@ type Operator interface {
 	Regions() []string
 }
 
-// Agent is what an agent says about itself.
+// Agent is an agent's information about itself.
 type Agent interface {
 	Region() string
 	Self() *AgentSelf
-	Servers() []string // RPC addresses that the node side knows
+	Servers() []string // RPC addresses of servers that the node side knows
 	Health() *AgentHealth
 	Metrics(ctx context.Context) *MetricsSummary
 	Identity() Identity
 }
 
-// Membership is which servers there are.
+// Membership are the operations on the list of servers.
 type Membership interface {
 	Members() *AgentMembers
 	JoinServers(ctx context.Context, addrs []string) (joined int, err error)
 	ForceLeave(ctx context.Context, name string) error
 }
 
-// Client is what a node answers. The implementation finds the alloc's node and
-// forwards. Errors: NotFound for a missing alloc, task or file; InvalidArgument
-// for a path that escapes.
+// Client are the requests that a node answers. The implementation finds the alloc's
+// node and forwards the request. Errors: NotFound for a missing alloc, task or file;
+// InvalidArgument for a path that leaves the alloc directory.
 type Client interface {
-	NodeStats(ctx context.Context, nodeID string) (any, error) // "" is this agent's node
+	NodeStats(ctx context.Context, nodeID string) (any, error) // "" means this agent's node
 	NodeGC(ctx context.Context, nodeID string) error
-	// NodeMeta and ApplyNodeMeta answer with all metadata of a node, and which of it
-	// is of its configuration and which was applied. A nil value takes a key away.
+	// NodeMeta and ApplyNodeMeta return the metadata of a node, and which of it comes
+	// from its configuration and which was applied at run time. A nil value removes a
+	// key.
 	NodeMeta(ctx context.Context, nodeID string) (any, error)
 	ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (any, error)
-	// NodeCluster tells which cluster a node belongs to and whether it believes its
-	// servers; with trust it does from now on, whoever they are.
+	// NodeCluster returns the cluster of a node and whether it trusts its servers.
+	// With trust, the node accepts its current servers, whoever they are.
 	NodeCluster(ctx context.Context, nodeID string, trust bool) (any, error)
-	// NodePlugins, NodePlugin and ChangeNodePlugin are about the plugins that a
-	// node's agent runs. The answer to a removal is nil.
+	// NodePlugins, NodePlugin and ChangeNodePlugin read and change the plugins of a
+	// node. The answer to a removal is nil.
 	NodePlugins(ctx context.Context, nodeID string) ([]*model.AgentPlugin, error)
 	NodePlugin(ctx context.Context, nodeID, name string) (*model.AgentPlugin, error)
 	ChangeNodePlugin(ctx context.Context, req *PluginChange, body io.Reader) (*model.AgentPlugin, error)
@@ -291,12 +296,13 @@ type Client interface {
 	SignalAlloc(ctx context.Context, allocID, task, signal string) error
 	ListFiles(ctx context.Context, allocID, path string) ([]*AllocFileInfo, error)
 	StatFile(ctx context.Context, allocID, path string) (*AllocFileInfo, error)
-	// ReadFile streams a file from offset; limit < 0 is to its end.
+	// ReadFile streams a file from offset. A limit below 0 means up to the end.
 	ReadFile(ctx context.Context, allocID, path string, offset, limit int64) (io.ReadCloser, error)
-	// StreamFile and StreamLogs call send for each frame, heartbeats included, until
-	// the file ends (or, with Follow, until ctx ends).
+	// StreamFile and StreamLogs call send for each frame, including heartbeats, until
+	// the file ends or, with Follow, until ctx ends.
 	StreamFile(ctx context.Context, req *FileStreamRequest, send func(*StreamFrame) error) error
 	StreamLogs(ctx context.Context, req *LogStreamRequest, send func(*StreamFrame) error) error
-	// Exec runs req.Cmd (that of the action, where one is asked for) in a task. It reads in until it is closed and calls send for each output.
+	// Exec runs req.Cmd, or the command of the action if one is requested, in a task.
+	// It reads in until in is closed and calls send for each output.
 	Exec(ctx context.Context, req *ExecRequest, in <-chan *ExecInput, send func(*ExecOutput) error) error
 }

@@ -18,45 +18,46 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// What the bodies of requests may cost.
+// Limits of request bodies.
 const (
-	// bodyTimeout is how long one that is kept in memory may take. None may bring
-	// nothing for half as long.
+	// bodyTimeout is the time limit of a body that is kept in memory. Any body fails
+	// if no data arrives for half of that time.
 	bodyTimeout = time.Minute
-	// bodiesInFlight bounds the bytes of all bodies in memory, of each without its
-	// first smallBody: small requests are answered whatever large ones hold.
+	// bodiesInFlight limits the bytes of all bodies in memory, not counting the first
+	// smallBody of each, so that small requests are served even if large ones use the
+	// whole limit.
 	bodiesInFlight = 128 << 20
 	smallBody      = 64 << 10
-	// lingering is how long the rest of a body that nobody wants may take.
+	// lingering is how long the server waits for the rest of a body that it does not
+	// read.
 	lingering = 5 * time.Second
 )
 
-// The bounds of a JSON body: more than any job has, and less than what the log and
-// its readers can hold.
+// Limits of a JSON body: more than any job needs, and less than the log and its
+// readers can hold.
 const (
 	maxJSONDepth   = 128
-	maxJSONObjects = 100_000 // objects and lists
+	maxJSONObjects = 100_000 // objects and arrays
 	maxJSONValues  = 2_000_000
 )
 
-// body is the body of a request as it arrives. It ends with an error if its client
-// is too slow.
+// body is the body of a request. Reading it fails if the client is too slow.
 type body struct {
 	io.ReadCloser
 	conn    *http.ResponseController
 	timeout time.Duration
 	held    *atomic.Int64 // bytes of all bodies in memory
-	end     time.Time     // of a body that is kept in memory
+	end     time.Time     // deadline of a body that is kept in memory
 	read    int64
-	took    int64       // of held
-	over    atomic.Bool // all of it was read, or no more can be
-	left    atomic.Bool // the request is over: who hands it on may not know yet
+	took    int64       // this body's share of held
+	over    atomic.Bool // all of it was read, or no more can be read
+	left    atomic.Bool // the request has ended, which a forwarding goroutine may not know yet
 }
 
 type bodyKey struct{}
 
-// timed gives bodies their deadlines. Requests without a body, streams and
-// websockets among them, have none.
+// timed sets deadlines for bodies. Requests without a body, which include streams and
+// websockets, have none.
 func (s *Server) timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
@@ -64,7 +65,7 @@ func (s *Server) timed(next http.Handler) http.Handler {
 			return
 		}
 		b := &body{ReadCloser: r.Body, conn: http.NewResponseController(w), timeout: cmp.Or(s.cfg.BodyTimeout, bodyTimeout), held: &s.bodies}
-		b.readUntil(time.Now().Add(b.timeout)) // the server itself reads what a handler does not
+		b.readUntil(time.Now().Add(b.timeout)) // the server itself reads what a handler leaves
 		defer b.leave()
 		r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, b))
 		r.Body = b
@@ -72,14 +73,14 @@ func (s *Server) timed(next http.Handler) http.Handler {
 	})
 }
 
-// inMemory says that the body of a request is kept whole: from now on it counts.
+// inMemory marks the body of a request as kept in memory, so that its size counts.
 func inMemory(r *http.Request) {
 	if b, ok := r.Context().Value(bodyKey{}).(*body); ok && b.end.IsZero() {
 		b.end = time.Now().Add(b.timeout)
 	}
 }
 
-// Read reads what has come, or fails when nothing comes in time.
+// Read reads available data, or fails if nothing arrives in time.
 func (b *body) Read(p []byte) (int, error) {
 	if b.left.Load() {
 		return 0, http.ErrBodyReadAfterClose
@@ -94,7 +95,7 @@ func (b *body) Read(p []byte) (int, error) {
 		b.over.Store(true)
 	}
 	if errors.Is(err, io.EOF) {
-		b.readUntil(time.Time{}) // whether the client leaves is watched without an end
+		b.readUntil(time.Time{}) // no deadline while the connection is watched for a disconnect
 	}
 	b.read += int64(n)
 	if err == nil || errors.Is(err, io.EOF) {
@@ -105,11 +106,11 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readUntil says until when the connection is read; whatever reads it then fails. A
-// connection that has no deadlines is one of a test.
+// readUntil sets the read deadline of the connection. Connections in tests may not
+// support deadlines.
 func (b *body) readUntil(at time.Time) { _ = b.conn.SetReadDeadline(at) }
 
-// count takes what a body in memory has of the room for all.
+// count adds the read bytes of a body in memory to the total.
 func (b *body) count() error {
 	more := b.read - smallBody - b.took
 	if b.end.IsZero() || more <= 0 {
@@ -122,7 +123,8 @@ func (b *body) count() error {
 	return nil
 }
 
-// leave gives the room back, and has the server wait only shortly for a rest.
+// leave subtracts the body from the total, and limits how long the server waits for
+// unread data.
 func (b *body) leave() {
 	b.held.Add(-b.took)
 	b.left.Store(true)
@@ -131,9 +133,9 @@ func (b *body) leave() {
 	}
 }
 
-// decodeBody reads the JSON body into v. An empty body is an error unless optional.
-// A field that v does not have is refused where it conditions the write; any other
-// is named in the answer's warnings.
+// decodeBody decodes the JSON body into v. An empty body is an error unless optional.
+// A field that v does not have is an error if it makes the write conditional;
+// otherwise it is named in the warnings of the answer.
 func decodeBody(r *http.Request, v any, optional bool) error {
 	inMemory(r)
 	text, err := io.ReadAll(r.Body)
@@ -162,8 +164,8 @@ func decodeBody(r *http.Request, v any, optional bool) error {
 	return fail(http.StatusBadRequest, err.Error())
 }
 
-// tooMuch refuses JSON that is nested too deeply or holds too much, before anything
-// is built of it: two bytes of it can become an object of a hundred.
+// tooMuch rejects JSON that is nested too deeply or has too many values, before it is
+// decoded: two bytes of JSON can become an object of a hundred bytes.
 func tooMuch(body []byte) error {
 	depth, objects, values, quoted, escaped := 0, 0, 0, false, false
 	for _, c := range body {

@@ -15,10 +15,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// knownAlloc finds the alloc of a request in state, if this agent has state.
+// knownAlloc looks up the alloc of a request, if this agent has the state.
 func (s *Server) knownAlloc(id string) (*model.Allocation, error) {
 	if s.backend == nil {
-		return nil, nil // the node says so if it does not have it
+		return nil, nil // the node returns an error if it does not have the alloc
 	}
 	v := s.backend.View()
 	a := v.AllocByID(id)
@@ -68,7 +68,7 @@ func (s *Server) readFileAt(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	if limit <= 0 {
-		limit = -1 // clients ask so for all that follows
+		limit = -1 // clients use this value for "up to the end"
 	}
 	return s.sendFile(w, r, offset, limit)
 }
@@ -85,9 +85,9 @@ func intParam(r *http.Request, name string, missing int64) (int64, error) {
 	return n, nil
 }
 
-// sendFile sends a file as it is, locked down so that a browser runs nothing of
-// it. The reference answers 200 with the text of the error if the file cannot
-// be read; clients know it so.
+// sendFile sends the contents of a file with headers that prevent a browser from
+// executing it. If the file cannot be read, it answers 200 with the error text like
+// the reference, because clients expect that.
 func (s *Server) sendFile(w http.ResponseWriter, r *http.Request, offset, limit int64) (any, error) {
 	path := paramsOf(r).get("path")
 	if path == "" {
@@ -116,7 +116,7 @@ func (s *Server) sendFile(w http.ResponseWriter, r *http.Request, offset, limit 
 	h.Set("X-XSS-Protection", "1; mode=block")
 	h.Set("Content-Type", http.DetectContentType(head))
 	if _, err := io.Copy(w, buf); err != nil {
-		panic(http.ErrAbortHandler) // a cut file must not look whole
+		panic(http.ErrAbortHandler) // a truncated file must not look complete
 	}
 	return done, nil
 }
@@ -196,7 +196,8 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) (any, error)
 	return done, out.end(s.local.StreamLogs(r.Context(), req, out.frame))
 }
 
-// hasTask reports whether the alloc may have the task; without state nothing is known.
+// hasTask reports whether the alloc has the task; it returns true if this agent has no
+// state.
 func hasTask(a *model.Allocation, task string) bool {
 	if a == nil || a.Job == nil {
 		return true

@@ -67,7 +67,7 @@ func (s *Server) unblockDeployment(w http.ResponseWriter, r *http.Request) (any,
 	return deploymentChanged(w, resp, err)
 }
 
-// sameDeployment refuses a body that names another deployment than the path.
+// sameDeployment rejects a body that names another deployment than the path.
 func sameDeployment(r *http.Request, id string) error {
 	switch id {
 	case "":

@@ -70,7 +70,8 @@ func (s *Server) evalByID(w http.ResponseWriter, r *http.Request) (any, error) {
 	})
 }
 
-// relatedEvals walks what an eval came from and led to.
+// relatedEvals collects the evaluations that led to root and those that followed from
+// it.
 func relatedEvals(v View, root *model.Evaluation) []*model.EvaluationStub {
 	var out []*model.EvaluationStub
 	seen := map[string]bool{"": true, root.ID: true}

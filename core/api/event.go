@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	eventHistory   = 4096 // changes kept for subscribers that are slow, by default
-	eventLookBack  = 256  // changes kept for those that come late, once there is rest
+	eventHistory   = 4096 // changes kept for slow subscribers, by default
+	eventLookBack  = 256  // changes kept for late subscribers when there is no traffic
 	eventRest      = 30 * time.Second
 	eventHeartbeat = 10 * time.Second
 	eventRetry     = time.Second
@@ -37,17 +37,17 @@ type EventBatch struct {
 	Events []Event
 }
 
-// changeBatch is the changes of one index that make events. They become events only
-// for subscribers: without any, the log costs next to nothing.
+// changeBatch holds the changes of one index that make events. They are converted to
+// events only for subscribers, so that the log costs almost nothing without any.
 type changeBatch struct {
 	index   uint64
 	changes []keptChange
 }
 
-// keptChange is what events need of a change. The value before is not kept: it would
-// only hold memory.
+// keptChange is the part of a change that events need. The old value is not kept, to
+// save memory.
 type keptChange struct {
-	kind   string // the type of the event
+	kind   string // type of the event
 	object any
 	gone   bool
 }
@@ -56,18 +56,19 @@ type keptChange struct {
 type eventLog struct {
 	mu      sync.Mutex
 	batches []changeBatch
-	size    int    // changes in batches
-	dropped uint64 // index of the newest batch that was forgotten
+	size    int    // number of changes in batches
+	dropped uint64 // index of the newest dropped batch
 	changed chan struct{}
-	most    int // changes that are kept
+	most    int // maximum number of kept changes
 }
 
-// newEventLog returns a log that keeps so many changes, 0 for the default.
+// newEventLog returns a log that keeps the given number of changes; 0 means the
+// default.
 func newEventLog(most int) *eventLog {
 	return &eventLog{changed: make(chan struct{}), most: cmp.Or(most, eventHistory)}
 }
 
-// add appends a batch and forgets the oldest ones.
+// add appends a batch and drops the oldest ones beyond the limit.
 func (l *eventLog) add(b changeBatch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,8 +79,8 @@ func (l *eventLog) add(b changeBatch) {
 	l.changed = make(chan struct{})
 }
 
-// rest forgets what only a subscriber that is slow would still need: objects that
-// are gone long ago would otherwise hold memory until others take their places.
+// rest drops changes that only a slow subscriber would need; otherwise deleted objects
+// would hold memory until newer changes replace them.
 func (l *eventLog) rest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +90,8 @@ func (l *eventLog) rest() {
 	}
 }
 
-// shorten forgets the oldest batches beyond a number of changes, never the newest.
+// shorten drops the oldest batches until at most the given number of changes is left.
+// It never drops the newest batch.
 func (l *eventLog) shorten(most int) {
 	old := 0
 	for l.size > most && old < len(l.batches)-1 {
@@ -100,7 +102,7 @@ func (l *eventLog) shorten(most int) {
 	l.batches = slices.Delete(l.batches, 0, old)
 }
 
-// lose forgets everything up to an index: changes before it have not been seen.
+// lose drops everything up to an index, after changes were lost.
 func (l *eventLog) lose(index uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +111,8 @@ func (l *eventLog) lose(index uint64) {
 	l.changed = make(chan struct{})
 }
 
-// after returns the batches newer than index and a channel that is closed at the
-// next one, and whether batches between them have been forgotten.
+// after returns the batches newer than index, a channel that is closed at the next
+// batch, and whether batches after index have been dropped.
 func (l *eventLog) after(index uint64) (newer []changeBatch, changed <-chan struct{}, lost bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +124,7 @@ func (l *eventLog) after(index uint64) (newer []changeBatch, changed <-chan stru
 	return slices.Clone(l.batches[i:]), l.changed, lost
 }
 
-// Feed keeps the event stream filled from committed changes until ctx ends.
+// Feed fills the event stream with committed changes until ctx ends.
 func (s *Server) Feed(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.feedOnce(ctx); err != nil && ctx.Err() == nil {
@@ -165,7 +167,7 @@ func (s *Server) feedOnce(ctx context.Context) error {
 	}
 }
 
-// keep adds changes to the log of events, a batch for each index.
+// keep adds changes to the event log, in one batch per index.
 func (s *Server) keep(changes []Change) {
 	for len(changes) > 0 {
 		b := changeBatch{index: changes[0].Index}

@@ -9,15 +9,15 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// eventTopics are the topics that can be asked for. Of those without objects in this
-// version no event comes.
+// eventTopics are the topics that clients may request. Topics of objects that this
+// version does not have never have events.
 var eventTopics = []string{
 	"*", "Job", "Evaluation", "Allocation", "Deployment", "Node", "NodePool", "Namespace", "Service",
 	"ACLToken", "ACLPolicy", "ACLRole", "ACLAuthMethod", "ACLBindingRule", "CSIPlugin", "CSIVolume", "HostVolume", "Operator",
 }
 
-// eventType names what a change means, "" if it makes no event. It looks at both
-// sides of the change.
+// eventType returns the type of event that a change makes, "" for none. It considers
+// both sides of the change.
 func eventType(c *Change) string {
 	if isNil(c.New) {
 		return goneType(c.Old)
@@ -25,7 +25,7 @@ func eventType(c *Change) string {
 	switch o := c.New.(type) {
 	case *model.Job:
 		if c.Table != TableJobs {
-			return "" // of a version: the job's own change is told
+			return "" // a change of a version; the change of the job itself makes the event
 		}
 		if o.Stop {
 			return "JobDeregistered"
@@ -50,8 +50,8 @@ func eventType(c *Change) string {
 	return ""
 }
 
-// goneType names the removal of an object. That of evaluations, allocs and
-// deployments is housekeeping and no event.
+// goneType returns the event type for the removal of an object. The removal of
+// evaluations, allocs and deployments is housekeeping and makes no event.
 func goneType(old any) string {
 	switch old.(type) {
 	case *model.Job:
@@ -149,7 +149,7 @@ func eventOf(c *keptChange, index uint64) Event {
 	return e
 }
 
-// isNil reports whether a change has no such side: no value, or a nil pointer of a table's type.
+// isNil reports whether one side of a change is missing: no value, or a nil pointer.
 func isNil(v any) bool {
 	switch o := v.(type) {
 	case nil:

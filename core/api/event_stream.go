@@ -15,7 +15,8 @@ import (
 	"github.com/hashicorp/go-bexpr"
 )
 
-// topicFilter is what a subscriber wants: topic -> keys; "*" is everything.
+// topicFilter is a subscriber's selection: topics with their keys; "*" selects
+// everything.
 type topicFilter map[string][]string
 
 func parseTopics(list []string) (topicFilter, error) {
@@ -48,7 +49,7 @@ func (f topicFilter) wants(e *Event) bool {
 	return false
 }
 
-// eventStream sends batches as lines of JSON, and {} when nothing happens.
+// eventStream sends batches as lines of JSON, and {} while there are none.
 func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := paramsOf(r)
 	topics, err := parseTopics(p.all("topic"))
@@ -69,7 +70,7 @@ func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error
 		from = v.Index()
 	}
 	if from > 0 && p.get("index") != "" {
-		from-- // the index itself is included
+		from-- // include the index itself
 	}
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("Content-Type", "application/json")
@@ -78,11 +79,11 @@ func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error
 
 func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *subscription, from uint64) error {
 	ctl := http.NewResponseController(w)
-	defer func() { _ = ctl.SetWriteDeadline(time.Time{}) }() // the connection may serve other requests
+	defer func() { _ = ctl.SetWriteDeadline(time.Time{}) }() // the connection may serve further requests
 	beat := time.NewTicker(eventHeartbeat)
 	defer beat.Stop()
 	send := func(b []byte) bool {
-		_ = ctl.SetWriteDeadline(time.Now().Add(streamPatience)) // where there is none the connection's own end ends it
+		_ = ctl.SetWriteDeadline(time.Now().Add(streamPatience)) // if deadlines are not supported, the end of the connection ends the stream
 		_, err := w.Write(append(b, '\n'))
 		return err == nil && ctl.Flush() == nil
 	}
@@ -92,8 +93,9 @@ func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *su
 	for first := true; ; first = false {
 		batches, changed, lost := s.events.after(from)
 		if lost && !first {
-			// Who comes with an old index gets what is kept; who was here and fell
-			// behind must know that something is missing.
+			// A subscriber that begins with an old index gets the batches that are
+			// kept. A connected subscriber that fell behind must learn that it has
+			// missed events.
 			send([]byte(`{"Error":"the subscriber was too slow and missed events; connect again and read what it follows anew"}`))
 			panic(http.ErrAbortHandler)
 		}
@@ -101,7 +103,7 @@ func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *su
 			from = b.index
 			line, err := want.line(b)
 			if err != nil {
-				panic(http.ErrAbortHandler) // the answer has begun; cutting it is the only sign left
+				panic(http.ErrAbortHandler) // the answer has begun, so closing the connection is the only way to signal the error
 			}
 			if line != nil && !send(line) {
 				return nil
@@ -119,14 +121,14 @@ func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *su
 	}
 }
 
-// subscription is what a subscriber wants to hear of.
+// subscription is the selection of a subscriber.
 type subscription struct {
 	topics    topicFilter
 	namespace string
-	filter    *bexpr.Evaluator // of an Event; nil takes all
+	filter    *bexpr.Evaluator // applied to each Event; nil selects all
 }
 
-// line is a batch as JSON with only what the subscriber wants, nil if that is nothing.
+// line returns the selected events of a batch as JSON, nil if there are none.
 func (w *subscription) line(b changeBatch) ([]byte, error) {
 	out := EventBatch{Index: b.index}
 	for i := range b.changes {
@@ -136,7 +138,7 @@ func (w *subscription) line(b changeBatch) ([]byte, error) {
 		}
 		if w.filter != nil {
 			if ok, err := w.filter.Evaluate(e); err != nil || !ok {
-				continue // an event that has no such field is not what the filter asks for
+				continue // an event without the field does not match the filter
 			}
 		}
 		out.Events = append(out.Events, e)

@@ -24,7 +24,7 @@ import (
 const (
 	closeNormal   = 1000
 	closeInternal = 1011
-	closeRefused  = 4000 // and the status that a plain request would get
+	closeRefused  = 4000 // plus the HTTP status that a plain request would get
 	maxCloseText  = 123  // bytes
 )
 
@@ -57,8 +57,8 @@ func (s *Server) jobAction(w http.ResponseWriter, r *http.Request, id string) (a
 	return s.execIn(w, r, req)
 }
 
-// execIn talks over a websocket of JSON messages: ExecInput from the client,
-// ExecOutput to it.
+// execIn exchanges JSON messages over a websocket: ExecInput from the client,
+// ExecOutput to the client.
 func (s *Server) execIn(w http.ResponseWriter, r *http.Request, req *ExecRequest) (any, error) {
 	var err error
 	if req.Tty, err = boolParam(r, "tty"); err != nil {
@@ -77,7 +77,7 @@ func (s *Server) execIn(w http.ResponseWriter, r *http.Request, req *ExecRequest
 	}
 	ctx := r.Context()
 	websocket.Server{
-		Handshake: func(*websocket.Config, *http.Request) error { return nil }, // refusal has looked at who calls
+		Handshake: func(*websocket.Config, *http.Request) error { return nil }, // guarded has already checked the origin
 		Handler: func(ws *websocket.Conn) {
 			if refusal != nil {
 				closeExec(ws, refusal)
@@ -89,10 +89,10 @@ func (s *Server) execIn(w http.ResponseWriter, r *http.Request, req *ExecRequest
 	return done, nil
 }
 
-// closeExec ends a connection with the reason, which clients of the reference
-// print as it is: they look for it in the close itself, ours in a message.
+// closeExec closes a connection with a reason. Clients of the reference read the
+// reason from the close frame and print it; our client reads it from a message.
 func closeExec(ws *websocket.Conn, reason error) {
-	_ = ws.SetWriteDeadline(time.Now().Add(streamPatience)) // for the last words, of which none must be heard
+	_ = ws.SetWriteDeadline(time.Now().Add(streamPatience)) // for the final messages, which the client may not read
 	if reason == nil {
 		_ = ws.WriteClose(closeNormal)
 		return
@@ -107,7 +107,7 @@ func closeExec(ws *websocket.Conn, reason error) {
 	_, _ = ws.Write(append(binary.BigEndian.AppendUint16(nil, uint16(code)), cutText(text, maxCloseText)...))
 }
 
-// cutText cuts text to so many bytes at the end of a character.
+// cutText cuts text to at most limit bytes at the end of a character.
 func cutText(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -118,7 +118,7 @@ func cutText(text string, limit int) string {
 	return text[:limit]
 }
 
-// expandAction puts the command of an action into the request.
+// expandAction sets the command of the requested action in the request.
 func expandAction(req *ExecRequest, a *model.Allocation) error {
 	if req.Action == "" || a == nil {
 		return nil
@@ -149,7 +149,7 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 			Version int `json:"version"`
 		}
 		if err := websocket.JSON.Receive(ws, &hello); err != nil || hello.Version != 1 {
-			_ = ws.WriteClose(closeInternal) // the client is told by the close itself
+			_ = ws.WriteClose(closeInternal) // the close frame tells the client
 			return
 		}
 		if err := ws.SetReadDeadline(time.Time{}); err != nil {
@@ -158,7 +158,7 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 	}
 	in := make(chan *ExecInput)
 	go func() {
-		defer cancel() // a client that is gone ends its command
+		defer cancel() // if the client disconnects, its command is ended
 		defer close(in)
 		s.readInput(ctx, ws, in)
 	}()
@@ -169,12 +169,12 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 		return websocket.JSON.Send(ws, o)
 	})
 	if ctx.Err() != nil {
-		err = nil // nobody is left to tell
+		err = nil // the client has disconnected
 	}
 	closeExec(ws, err)
 }
 
-// readInput passes the client's messages on until it closes or breaks off.
+// readInput forwards the client's messages until the connection closes.
 func (s *Server) readInput(ctx context.Context, ws *websocket.Conn, in chan<- *ExecInput) {
 	for {
 		msg := &ExecInput{}

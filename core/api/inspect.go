@@ -15,13 +15,14 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// HostReport is what an agent's machine is: for who looks for a fault.
+// HostReport describes an agent's machine, for debugging.
 type HostReport struct {
 	AgentID  string
 	HostData HostData
 }
 
-// HostData is one machine. Values of the environment that may be secrets are masked.
+// HostData describes one machine. Values of the environment that may be secrets are
+// masked.
 type HostData struct {
 	OS          string
 	Network     []map[string]string
@@ -50,29 +51,30 @@ type SchedulerWorker struct {
 type SchedulerWorkers struct {
 	ServerID   string            `json:"server_id"`
 	Schedulers []SchedulerWorker `json:"schedulers"`
-	Wanted     int               `json:"-"` // how many are to run while this server leads
+	Wanted     int               `json:"-"` // number of workers that run while this server is the leader
 }
 
-// SchedulerWorkersConfig is how many workers a server runs and what for.
+// SchedulerWorkersConfig is the configuration of a server's workers.
 type SchedulerWorkersConfig struct {
 	ServerID          string   `json:"server_id"`
 	NumSchedulers     int      `json:"num_schedulers"`
 	EnabledSchedulers []string `json:"enabled_schedulers"`
 }
 
-// EnabledSchedulers is what every worker schedules.
+// EnabledSchedulers are the job types that every worker processes.
 var EnabledSchedulers = []string{model.JobTypeService, model.JobTypeBatch, model.JobTypeSystem, model.JobTypeSysBatch, "_core"}
 
-// maxSchedulers bounds what can be asked for: more than any machine has use for.
+// maxSchedulers limits the number of workers that can be requested; no machine has use
+// for more.
 const maxSchedulers = 1024
 
-// Inspection is what an agent tells and does for who looks for a fault.
+// Inspection are the operations for debugging an agent.
 type Inspection interface {
 	Host(ctx context.Context) (*HostReport, error)
 	Reload(ctx context.Context) error
 	// Monitor streams log lines until ctx ends.
 	Monitor(ctx context.Context, req *MonitorRequest, line func([]byte) error) error
-	// ExportLogs streams what was logged.
+	// ExportLogs streams an agent's past log.
 	ExportLogs(ctx context.Context, req *ExportRequest, send func([]byte) error) error
 }
 
@@ -82,19 +84,19 @@ type Schedulers interface {
 	SetSchedulers(ctx context.Context, count int) error
 }
 
-// MonitorRequest asks for log lines of at least a level.
+// MonitorRequest requests log lines of at least a level.
 type MonitorRequest struct {
 	Level           string
 	JSON            bool
 	IncludeLocation bool
 }
 
-// ExportRequest asks for what was logged: of the agent's log file (OnDisk), or
-// of a service of the system's journal.
+// ExportRequest requests an agent's past log: its log file (OnDisk), or a unit of the
+// systemd journal.
 type ExportRequest struct {
 	OnDisk  bool
 	Service string
-	Since   time.Duration // 0 is all
+	Since   time.Duration // 0 means all
 	Follow  bool
 }
 
@@ -111,8 +113,8 @@ func (s *Server) schedulerRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/agent/schedulers/config", verbs{get: s.schedulersConfig, put: s.putSchedulersConfig})
 }
 
-// debugOnly refuses what tells of the inside of the process unless the operator
-// has switched it on.
+// debugOnly rejects requests for internals of the process unless the operator has
+// enabled them.
 func (s *Server) debugOnly(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
 		if !s.cfg.EnableDebug {
@@ -122,7 +124,7 @@ func (s *Server) debugOnly(h handler) handler {
 	}
 }
 
-// thatAgent hands a request on that names another node.
+// thatAgent forwards a request that names another node.
 func (s *Server) thatAgent(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
 		q := paramsOf(r)
@@ -139,7 +141,7 @@ func (s *Server) thatAgent(h handler) handler {
 	}
 }
 
-// isHere refuses a request for another agent than this one.
+// isHere rejects a request for another agent.
 func (s *Server) isHere(r *http.Request) error {
 	p := paramsOf(r)
 	node, server := p.get("node_id"), p.get("server_id")
@@ -201,10 +203,10 @@ func (s *Server) putSchedulersConfig(w http.ResponseWriter, r *http.Request) (an
 	return s.schedulersConfig(w, r)
 }
 
-// maxProfileSeconds bounds how long a profile may run.
+// maxProfileSeconds is the maximum duration of a profile.
 const maxProfileSeconds = 300
 
-// agentProfile answers with a profile of the process, as net/http/pprof has them.
+// agentProfile answers with a profile of the process in the format of net/http/pprof.
 func (s *Server) agentProfile(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := s.isHere(r); err != nil {
 		return nil, err
@@ -245,7 +247,7 @@ func (s *Server) agentProfile(w http.ResponseWriter, r *http.Request) (any, erro
 
 var logLevels = []string{"trace", "debug", "info", "warn", "error"}
 
-// agentMonitor streams log lines: as frames, or as they are with plain=true.
+// agentMonitor streams log lines: as frames, or as plain text with plain=true.
 func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, error) {
 	req := &MonitorRequest{Level: cmp.Or(paramsOf(r).get("log_level"), "INFO")}
 	var err error
@@ -266,7 +268,7 @@ func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, erro
 		return nil, fail(http.StatusBadRequest, "Unknown log level: "+req.Level)
 	}
 	out := newStream(r.Context(), w, plain)
-	out.start() // clients wait for the head of the answer, lines may be long in coming
+	out.start() // clients wait for the header of the answer, and the first line may take long
 	if err := out.flush(); err != nil {
 		return done, nil
 	}
@@ -305,14 +307,14 @@ func (s *Server) exportLogs(w http.ResponseWriter, r *http.Request) (any, error)
 	return done, out.end(err)
 }
 
-// Identity is who this agent is; an id is "" for a side that does not run here.
+// Identity says which agent this is. An id is "" for a side that does not run here.
 type Identity struct {
 	NodeID     string
 	ServerID   string
 	ServerName string
 }
 
-// nodeMetaRequest changes the metadata of a node: a null value takes a key away.
+// nodeMetaRequest changes the metadata of a node. A null value removes a key.
 type nodeMetaRequest struct {
 	NodeID string
 	Meta   map[string]*string
@@ -333,12 +335,12 @@ func (s *Server) putNodeMeta(_ http.ResponseWriter, r *http.Request) (any, error
 	return s.local.ApplyNodeMeta(r.Context(), cmp.Or(req.NodeID, paramsOf(r).get("node_id")), req.Meta)
 }
 
-// nodeCluster tells which cluster a node belongs to.
+// nodeCluster returns the cluster of a node.
 func (s *Server) nodeCluster(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return s.local.NodeCluster(r.Context(), paramsOf(r).get("node_id"), false)
 }
 
-// trustCluster has a node believe its servers, whoever they are.
+// trustCluster makes a node accept its current servers.
 func (s *Server) trustCluster(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return s.local.NodeCluster(r.Context(), paramsOf(r).get("node_id"), true)
 }

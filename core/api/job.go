@@ -14,8 +14,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// jobVerbs is what can stand behind a job's id in a path. Ids may hold slashes,
-// so the path is cut from its end.
+// jobVerbs are the handlers of the path elements that can follow a job's id. Ids may
+// contain slashes, so a path is parsed from its end.
 func (s *Server) jobVerbs() map[string]func(id string) verbs {
 	get := func(h func(http.ResponseWriter, *http.Request, string) (any, error)) func(string) verbs {
 		return func(id string) verbs { return verbs{get: bind(h, id)} }
@@ -66,14 +66,15 @@ func (s *Server) jobByPath(w http.ResponseWriter, r *http.Request) (any, error) 
 	return h(w, r)
 }
 
-// Paths of a job, and of the tag of one of its versions, as routeParams has them.
+// Paths of a job, and of a tag of one of its versions, as in routeParams.
 const (
 	jobPattern = "/v1/job/{id}"
 	tagPattern = jobPattern + "/versions/{name}/tag"
 )
 
-// verbsOfJob reads what follows /v1/job/ and says which path it is. It is cut while
-// it is escaped: the job a%2Fplan is no plan of the job a.
+// verbsOfJob parses what follows /v1/job/ and returns the handlers and the pattern of
+// the path. It parses the escaped path, so that a%2Fplan is the job "a/plan" and not
+// the plan of the job "a".
 func (s *Server) verbsOfJob(rest string) (v verbs, pattern string, err error) {
 	if escaped, tag, ok := cutVersionTag(rest); ok {
 		id, err := url.PathUnescape(escaped)
@@ -99,8 +100,8 @@ func (s *Server) verbsOfJob(rest string) (v verbs, pattern string, err error) {
 	return of(id), jobPattern + longest, err
 }
 
-// jobPayload is what a dispatched job was given: base64 in JSON, null for a
-// dispatch without a payload.
+// jobPayload returns the payload of a dispatched job: base64 in JSON, null if there is
+// none.
 func (s *Server) jobPayload(w http.ResponseWriter, r *http.Request, id string) (any, error) {
 	return s.read(w, r, rowsOfJob(r, id), func(v View, q *query) answer {
 		j := v.JobByID(q.namespace, id)
@@ -172,7 +173,8 @@ func (s *Server) listJobs(w http.ResponseWriter, r *http.Request) (any, error) {
 	})
 }
 
-// ofJob reads something about one job; look gets the job, which is not nil.
+// ofJob reads an object that belongs to a job. look receives the job, which is not
+// nil.
 func (s *Server) ofJob(w http.ResponseWriter, r *http.Request, id string, names []string, look func(View, *query, *model.Job) answer) (any, error) {
 	return s.read(w, r, rowsOfJob(r, id, names...), func(v View, q *query) answer {
 		j := v.JobByID(q.namespace, id)
@@ -227,7 +229,8 @@ func (s *Server) jobVersions(w http.ResponseWriter, r *http.Request, id string) 
 	})
 }
 
-// versionDiffs compares each version with the one before it, or with the version or tag that the request names.
+// versionDiffs compares each version with the previous one, or with the version or tag
+// that the request names.
 func (s *Server) versionDiffs(versions []*model.Job, r *http.Request) ([]any, error) {
 	number, tag := paramsOf(r).get("diff_version"), paramsOf(r).get("diff_tag")
 	base := findVersion(versions, number, tag)
@@ -285,7 +288,7 @@ func (s *Server) jobAllocs(w http.ResponseWriter, r *http.Request, id string) (a
 	return s.read(w, r, rowsOfJob(r, id, TableAllocs), func(v View, q *query) answer {
 		allocs := slices.Clone(v.AllocsByJob(q.namespace, id))
 		if j := v.JobByID(q.namespace, id); j != nil && !all {
-			// Allocs of an earlier job of the same name belong to nobody who asks now.
+			// Allocs of an earlier job with the same name are not shown.
 			allocs = slices.DeleteFunc(allocs, func(a *model.Allocation) bool { return !j.Owns(a) })
 		}
 		newestFirst(allocs, func(a *model.Allocation) order { return order{a.CreateIndex, a.ID} })

@@ -13,7 +13,8 @@ import (
 // missing reports whether a JSON value is absent or null.
 func missing(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// requestNamespace is the namespace that the request names, "" if it names none.
+// requestNamespace returns the namespace in the request's parameters, "" if there is
+// none.
 func requestNamespace(r *http.Request) string { return paramsOf(r).get("namespace") }
 
 func (s *Server) parseJob(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -72,14 +73,15 @@ func (s *Server) planJob(w http.ResponseWriter, r *http.Request, id string) (any
 	return resp, nil
 }
 
-// notePolicyOverride says that a wish to override policies met none.
+// notePolicyOverride adds a warning if the request asks to override policies, which do
+// not exist.
 func notePolicyOverride(r *http.Request, asked bool) {
 	if asked {
 		note(r, "PolicyOverride is not acted on: this cluster has no policies for jobs that could be overridden")
 	}
 }
 
-// sameJobID refuses a job whose id is not the one of the path.
+// sameJobID rejects a job whose id differs from the path.
 func sameJobID(job json.RawMessage, id string) error {
 	var j struct{ ID *string }
 	if err := json.Unmarshal(job, &j); err != nil {
@@ -147,7 +149,8 @@ func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, id string) (a
 	return resp, nil
 }
 
-// registered answers a change of a job whose reply is that of a registration.
+// registered writes the answer to a registration or another change with the same form
+// of answer.
 func registered(w http.ResponseWriter, resp *JobRegisterResponse, err error) (any, error) {
 	if err != nil {
 		return plain500(nil, err)

@@ -11,23 +11,23 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Keyring is what can be done to the keys of the cluster.
+// Keyring are the operations on the cluster's keys.
 type Keyring interface {
-	// SigningKeys returns the public keys that verify what the cluster signs; the
-	// first request makes the first of them.
+	// SigningKeys returns the public keys that verify the cluster's signatures. The
+	// first call creates the first key.
 	SigningKeys(ctx context.Context) ([]*JWK, error)
-	// RotateKey makes a new key.
+	// RotateKey creates a new key.
 	RotateKey(ctx context.Context, req *RotateKeyRequest) (*model.RootKey, error)
 	RemoveKey(ctx context.Context, id string) (index uint64, err error)
 }
 
-// RotateKeyRequest says what becomes of a new key.
+// RotateKeyRequest describes a new key.
 type RotateKeyRequest struct {
-	Full        bool  // everything is sealed anew with it
-	PublishTime int64 // when it becomes active (Unix ns), 0 for at once
+	Full        bool  // re-encrypt all variables with it
+	PublishTime int64 // when it becomes active (Unix ns); 0 means at once
 }
 
-// JWK is a public key as RFC 7517 writes it.
+// JWK is a public key in the format of RFC 7517.
 type JWK struct {
 	Use string `json:"use"`
 	Kty string `json:"kty"`
@@ -37,7 +37,7 @@ type JWK struct {
 	E   string `json:"e"`
 }
 
-// RootKeyMeta is what is public of a root key.
+// RootKeyMeta is the public part of a root key.
 type RootKeyMeta struct {
 	KeyID       string
 	Algorithm   string
@@ -55,7 +55,7 @@ func metaOfKey(k *model.RootKey) *RootKeyMeta {
 	}
 }
 
-// keysMaxAge is how long, in seconds, verifiers may keep the public keys.
+// keysMaxAge is how long, in seconds, verifiers may cache the public keys.
 const keysMaxAge = 3600
 
 func (s *Server) keyringRoutes(mux *http.ServeMux) {
@@ -97,7 +97,7 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) (any, error) 
 	if req.PublishTime < 0 {
 		return nil, fail(http.StatusBadRequest, "publish_time is a time in nanoseconds since 1970")
 	}
-	for _, name := range []string{"algo", "algorithm"} { // the reference's client sends one and its documentation names the other
+	for _, name := range []string{"algo", "algorithm"} { // the reference's client sends one, its documentation names the other
 		if v := paramsOf(r).get(name); v != "" && v != model.RootKeyAlgorithm {
 			return nil, fail(http.StatusBadRequest, "unknown algorithm "+strconv.Quote(v)+"; keys are "+model.RootKeyAlgorithm)
 		}

@@ -15,8 +15,7 @@ import (
 	"github.com/hashicorp/go-bexpr"
 )
 
-// order is the position of an item in a list: lists are sorted by it and page
-// tokens name it.
+// order is the sort key of an item in a list, and the content of page tokens.
 type order struct {
 	created uint64
 	id      string
@@ -45,25 +44,25 @@ func parseToken(s string, byTime bool) order {
 	return order{created: n, id: rest}
 }
 
-// page selects, sorts, filters and cuts a list.
+// page describes how a list is selected, sorted, filtered and cut.
 type page[T any] struct {
 	items  iter.Seq[T]
 	keep   func(T) bool
 	order  func(T) order
 	byTime bool // order.created is set
-	// newestFirst is a list that is so without being reversed.
+	// newestFirst lists are sorted from new to old even without reverse.
 	newestFirst bool
 }
 
-// paging is which part of a list is asked for.
+// paging are the parameters of a page.
 type paging struct {
 	filter    string
-	perPage   int // 0 is all
+	perPage   int // 0 means all
 	nextToken string
 	reverse   bool
 }
 
-// paging reads the parameters that all lists have.
+// paging reads the parameters that all lists accept.
 func (q *query) paging() (paging, error) {
 	p := paramsOf(q.r)
 	pg := paging{filter: p.get("filter"), nextToken: p.get("next_token")}
@@ -77,7 +76,7 @@ func (q *query) paging() (paging, error) {
 	return pg, err
 }
 
-// run returns the items of the page that pg asks for and the token of the next one.
+// run returns the items of the requested page and the token of the next one.
 func (p page[T]) run(ctx context.Context, pg paging) (items []T, next string, err error) {
 	pg.reverse = pg.reverse != p.newestFirst
 	expr, err := readFilter(pg.filter)
@@ -109,14 +108,14 @@ func (p page[T]) run(ctx context.Context, pg paging) (items []T, next string, er
 	return items, next, nil
 }
 
-// Bounds of a filter expression. Reading one takes steps that grow much faster
-// than its length where it is nested: these bound it to some 100 ms.
+// Limits of a filter expression. Parsing takes exponentially many steps for nested
+// expressions; these limits bound it to about 100 ms.
 const (
 	maxFilterBytes = 4 << 10
 	maxFilterSteps = 50_000
 )
 
-// readFilter reads a filter expression; nil is none.
+// readFilter parses a filter expression; it returns nil for an empty one.
 func readFilter(text string) (*bexpr.Evaluator, error) {
 	if text == "" {
 		return nil, nil
@@ -146,7 +145,7 @@ func filtered[T any](ctx context.Context, expr *bexpr.Evaluator, items []T) ([]T
 	out := items[:0]
 	for i, it := range items {
 		if i%1024 == 0 && ctx.Err() != nil {
-			return nil, ctx.Err() // nobody waits for the rest of a long list
+			return nil, ctx.Err() // the client has gone
 		}
 		ok, err := expr.Evaluate(it)
 		if err != nil {
@@ -159,7 +158,7 @@ func filtered[T any](ctx context.Context, expr *bexpr.Evaluator, items []T) ([]T
 	return out, nil
 }
 
-// listOf answers a list: items of the page, each turned into what is shown.
+// listOf returns a page of a list, each item converted by show.
 func listOf[T, S any](q *query, index uint64, p page[T], show func(T) S) answer {
 	pg, err := q.paging()
 	if err != nil {

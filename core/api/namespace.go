@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// contentHash identifies what an object says, without its indexes.
+// contentHash returns a hash of an object without its indexes.
 func contentHash(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -23,7 +23,7 @@ func contentHash(v any) []byte {
 	return sum[:]
 }
 
-// namespaceView is a namespace as it is read back.
+// namespaceView is a namespace in answers.
 type namespaceView struct {
 	*model.Namespace
 	Hash                []byte
@@ -84,7 +84,7 @@ func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) (any, e
 	return done, nil
 }
 
-// nodePoolView is a node pool as it is read back. Built-in pools have no hash.
+// nodePoolView is a node pool in answers. Built-in pools have no hash.
 type nodePoolView struct {
 	*model.NodePool
 	Hash []byte
@@ -144,7 +144,7 @@ func (s *Server) nodePoolJobs(w http.ResponseWriter, r *http.Request) (any, erro
 }
 
 func (s *Server) putNodePool(w http.ResponseWriter, r *http.Request) (any, error) {
-	// The lifetime comes as nanoseconds or as text ("24h").
+	// The lifetime is given as nanoseconds or as text ("24h").
 	var body struct {
 		model.NodePool
 		NodeIdentityTTL flexDuration

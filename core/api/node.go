@@ -12,7 +12,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// nodeStub is the short form of a node. full adds resources, os the name of the operating system.
+// nodeStub returns the short form of a node. full adds resources, osName the name of
+// the operating system.
 func nodeStub(n *model.Node, full, osName bool) *NodeListStub {
 	addr, _, err := net.SplitHostPort(n.HTTPAddr)
 	if err != nil {
@@ -41,7 +42,7 @@ func orEmptyMap[V any](m map[string]V) map[string]V {
 	return m
 }
 
-// publicNode is a node as it is read back: without its secret.
+// publicNode returns a node without its secret.
 func publicNode(n *model.Node) *model.Node {
 	c := *n
 	c.SecretID = ""
@@ -93,7 +94,7 @@ func (s *Server) nodeByID(w http.ResponseWriter, r *http.Request) (any, error) {
 	})
 }
 
-// sameNode refuses a body that names another node than the path.
+// sameNode rejects a body that names another node than the path.
 func sameNode(r *http.Request, id string) error {
 	if id != "" && id != r.PathValue("id") {
 		return fail(http.StatusBadRequest, "NodeID not same as in request")
@@ -149,7 +150,7 @@ func (s *Server) drainNode(w http.ResponseWriter, r *http.Request) (any, error) 
 // flexDuration is a duration as nanoseconds or as text ("10s").
 type flexDuration time.Duration
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON accepts either form.
 func (d *flexDuration) UnmarshalJSON(b []byte) error {
 	s := strings.Trim(string(b), `"`)
 	if s == "" || s == "null" {

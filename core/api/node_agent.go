@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// NewNode returns the API of an agent that is only a node. It answers itself what
-// is about this agent, its node and the allocs that hasAlloc knows; all else is
-// the servers'.
+// NewNode returns the API of an agent that is only a node. It answers requests about
+// this agent, its node and the allocs for which hasAlloc is true, and passes all
+// others to servers.
 func NewNode(local Local, hasAlloc func(id string) bool, servers http.Handler, log hclog.Logger, cfg Config) *Server {
 	s := &Server{local: local, cfg: cfg, log: log.Named("http")}
 	mux := http.NewServeMux()
@@ -35,7 +35,7 @@ func NewNode(local Local, hasAlloc func(id string) bool, servers http.Handler, l
 	return s
 }
 
-// isMine says whether a request to an agent that is only a node is for itself.
+// isMine reports whether an agent that is only a node answers a request itself.
 func (s *Server) isMine(r *http.Request, hasAlloc func(id string) bool) bool {
 	path := r.URL.Path
 	switch path {
@@ -60,8 +60,8 @@ func (s *Server) isMine(r *http.Request, hasAlloc func(id string) bool) bool {
 	return false
 }
 
-// isMyNode says whether a request names this node (in its body, or as a
-// parameter) or nobody.
+// isMyNode reports whether a request names this node (in its body or parameters) or no
+// node.
 func (s *Server) isMyNode(r *http.Request, named string) bool {
 	q := paramsOf(r)
 	if q.get("server_id") != "" {
@@ -74,8 +74,8 @@ func (s *Server) isMyNode(r *http.Request, named string) bool {
 	return named == "" || named == self || len(named) >= 4 && strings.HasPrefix(self, named)
 }
 
-// metaTarget is the node that the body of a change of metadata names. Who handles
-// the request reads the body again.
+// metaTarget returns the node that the body of a metadata change names. The handler
+// reads the body again.
 func metaTarget(r *http.Request) string {
 	if r.Body == nil || r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return ""
@@ -88,7 +88,7 @@ func metaTarget(r *http.Request) string {
 	}{io.MultiReader(bytes.NewReader(head), r.Body), r.Body}
 	var body struct{ NodeID string }
 	if err != nil || json.Unmarshal(head, &body) != nil {
-		return "" // whoever reads it whole says what is wrong
+		return "" // the handler reports the error
 	}
 	return body.NodeID
 }

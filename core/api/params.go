@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// warningHeader carries what of a request was not acted on, one value each. The
-// reference's clients leave unknown headers alone.
+// warningHeader carries the warnings about parts of a request that have no effect, one
+// per value. The reference's clients ignore unknown headers.
 const warningHeader = "X-Drover-Warning"
 
-// conditions are parameters that narrow, widen or condition a write. A route that
-// has no such parameter refuses it: the client would take for done, or for not done,
-// what is not.
+// conditions are parameters that make a write conditional or change its extent. A
+// route that does not support one rejects it; otherwise the client would be wrong
+// about what was done.
 var conditions = []string{"all", "cas", "check_index", "detach", "dry-run", "dry_run", "enforce_index", "force", "full", "global",
 	"lock-acquire", "lock-id", "lock-release", "lock-renew", "no_shutdown_delay", "prune", "publish_time", "purge", "reschedule"}
 
-// params are the parameters of a request. All of core/api reads them here.
+// params are the parameters of a request. All code in core/api reads parameters here.
 type params struct {
 	r      *http.Request
 	values url.Values
@@ -29,8 +29,8 @@ type params struct {
 
 func paramsOf(r *http.Request) params { return params{r: r, values: r.URL.Query()} }
 
-// readKey is the key of a func(string) in a request's context that is told which
-// parameters are read: a test compares them with those that the route declares.
+// readKey is the context key of a func(string) that is called with each parameter that
+// is read: a test compares these with the parameters that the route declares.
 type readKey struct{}
 
 func (p params) all(name string) []string {
@@ -49,14 +49,14 @@ func (p params) get(name string) string {
 
 func (p params) has(name string) bool { return p.all(name) != nil }
 
-// route is one method of one path, and what its requests may say.
+// route is one method of one path, and the parameters that it accepts.
 type route struct {
 	name  string // "GET /v1/jobs"
 	takes map[string]bool
-	any   bool // it refuses everything, so it need not look
+	any   bool // accepts any parameters because it rejects every request
 }
 
-// allRoutes is routeParams as requests are compared with it.
+// allRoutes is routeParams in parsed form.
 var allRoutes = readRoutes(routeParams)
 
 func readRoutes(rows map[string]string) map[string]*route {
@@ -71,7 +71,7 @@ func readRoutes(rows map[string]string) map[string]*route {
 	return out
 }
 
-// taking puts the look at the parameters before the handlers of a path.
+// taking adds the check of parameters to the handlers of a path.
 func (s *Server) taking(pattern string, v verbs) verbs {
 	return verbs{get: s.checked(http.MethodGet, pattern, v.get), put: s.checked(http.MethodPut, pattern, v.put), del: s.checked(http.MethodDelete, pattern, v.del)}
 }
@@ -104,8 +104,8 @@ func (s *Server) warn(w http.ResponseWriter, route, text string) {
 	w.Header().Add(warningHeader, text)
 }
 
-// settle compares the parameters of a request with those of its route. The request
-// that it returns has no others: what is not declared cannot be read.
+// settle compares the parameters of a request with those of its route. The returned
+// request contains only declared parameters, so handlers cannot read others.
 func (rt *route) settle(r *http.Request) (*http.Request, []string, error) {
 	given, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -138,13 +138,13 @@ func (rt *route) settle(r *http.Request) (*http.Request, []string, error) {
 	return r, warnings[:min(len(warnings), maxWarnings)], nil
 }
 
-// Bounds of what is said about a request.
+// Limits of the warnings about a request.
 const (
 	maxWarnings   = 16
 	maxQuotedName = 64 // bytes
 )
 
-// quoteName makes a name that a client made up fit for a header.
+// quoteName makes a name that a client chose safe for a header.
 func quoteName(name string) string {
 	if len(name) > maxQuotedName {
 		name = cutText(name, maxQuotedName) + "..."
@@ -152,11 +152,11 @@ func quoteName(name string) string {
 	return strings.Trim(url.QueryEscape(name), " ")
 }
 
-// notesKey is the key of the notes of a request in its context.
+// notesKey is the context key of a request's notes.
 type notesKey struct{}
 
-// notes are what a handler has to say about the parts of a request that are not
-// acted on. One goroutine serves a request.
+// notes collects warnings about parts of a request that have no effect. It is used by
+// one goroutine.
 type notes struct{ texts []string }
 
 func withNotes(ctx context.Context) (context.Context, *notes) {
@@ -164,7 +164,7 @@ func withNotes(ctx context.Context) (context.Context, *notes) {
 	return context.WithValue(ctx, notesKey{}, n), n
 }
 
-// note says in the answer that a part of the request is not acted on.
+// note adds a warning to the answer.
 func note(r *http.Request, text string) {
 	if n, ok := r.Context().Value(notesKey{}).(*notes); ok && len(n.texts) < maxWarnings {
 		n.texts = append(n.texts, text)

@@ -3,25 +3,25 @@
 
 package api
 
-// The parameters that a route takes, by name. A name with ~ before it is taken and
-// needs nothing to be done: the answer is the same with and without it, for the
-// reason that stands beside the row.
+// The parameters that a route accepts, by name. A parameter marked with ~ is accepted
+// although nothing reads it, because the answer is correct with and without it; the
+// comment beside the row says why.
 const (
 	everywhere = "region namespace pretty"
 	reads      = "index wait stale consistent"
 	pages      = reads + " filter per_page next_token reverse"
 	lists      = pages + " prefix"
 	agents     = "node_id server_id"
-	anything   = "*" // the route refuses every request
+	anything   = "*" // the route rejects every request
 	nothing    = ""
 )
 
 // manyTimes are the parameters that may be given more than once.
 var manyTimes = []string{"address", "topic"}
 
-// routeParams is every route with its parameters. A parameter that is not here is
-// answered with a warning, or refused where it conditions a write; a test proves
-// that each of these is read.
+// routeParams lists every route with its parameters. A parameter that is not listed
+// causes a warning, or an error if it makes a write conditional. A test checks that
+// the listed parameters are read.
 var routeParams = map[string]string{
 	"GET /v1/jobs":                                           lists + " meta",
 	"PUT /v1/jobs":                                           nothing,
@@ -31,7 +31,7 @@ var routeParams = map[string]string{
 	"PUT /v1/validate/job":                                   nothing,
 	"GET /v1/job/{id}":                                       reads,
 	"PUT /v1/job/{id}":                                       nothing,
-	"DELETE /v1/job/{id}":                                    "purge ~global no_shutdown_delay eval_priority", // one region is all there is
+	"DELETE /v1/job/{id}":                                    "purge ~global no_shutdown_delay eval_priority", // there is only one region
 	"PUT /v1/job/{id}/evaluate":                              nothing,
 	"GET /v1/job/{id}/allocations":                           reads + " all",
 	"GET /v1/job/{id}/evaluations":                           reads,
@@ -66,7 +66,7 @@ var routeParams = map[string]string{
 	"GET /v1/allocation/{id}/services":                       pages,
 	"GET /v1/evaluations":                                    lists + " job status",
 	"DELETE /v1/evaluations":                                 nothing,
-	"GET /v1/evaluations/count":                              reads + " prefix filter job status ~per_page ~next_token ~reverse", // all are counted
+	"GET /v1/evaluations/count":                              reads + " prefix filter job status ~per_page ~next_token ~reverse", // the count includes all pages
 	"GET /v1/evaluation/{id}":                                reads + " related",
 	"GET /v1/evaluation/{id}/allocations":                    reads,
 	"GET /v1/deployments":                                    lists,
@@ -98,10 +98,10 @@ var routeParams = map[string]string{
 	"DELETE /v1/namespace/{name}":                            nothing,
 	"PUT /v1/system/gc":                                      nothing,
 	"PUT /v1/system/reconcile/summaries":                     nothing,
-	"GET /v1/status/leader":                                  "~stale", // the one server knows who leads
+	"GET /v1/status/leader":                                  "~stale", // the only server knows the leader
 	"GET /v1/status/peers":                                   "~stale",
 	"GET /v1/regions":                                        "~stale",
-	"GET /v1/operator/raft/configuration":                    "~stale", // it is always what raft has now
+	"GET /v1/operator/raft/configuration":                    "~stale", // always the current configuration of raft
 	"DELETE /v1/operator/raft/peer":                          "id address",
 	"PUT /v1/operator/raft/transfer-leadership":              "id address",
 	"GET /v1/operator/autopilot/configuration":               "~stale",
@@ -109,7 +109,7 @@ var routeParams = map[string]string{
 	"GET /v1/operator/autopilot/health":                      "~stale",
 	"GET /v1/operator/scheduler/configuration":               reads,
 	"PUT /v1/operator/scheduler/configuration":               "cas",
-	"GET /v1/operator/snapshot":                              "~stale", // the one server saves the newest state
+	"GET /v1/operator/snapshot":                              "~stale", // the only server saves the newest state
 	"PUT /v1/operator/snapshot":                              nothing,
 	"GET /v1/operator/keyring/keys":                          pages,
 	"PUT /v1/operator/keyring/rotate":                        "full algo algorithm publish_time",
@@ -133,7 +133,7 @@ var routeParams = map[string]string{
 	"GET /v1/agent/servers":                                  nothing,
 	"GET /v1/agent/members":                                  nothing,
 	"PUT /v1/agent/join":                                     "address",
-	"PUT /v1/agent/force-leave":                              "node ~prune", // no server is ever kept as left
+	"PUT /v1/agent/force-leave":                              "node ~prune", // no server is kept as left
 	"GET /v1/agent/health":                                   "type",
 	"GET /v1/agent/host":                                     agents,
 	"PUT /v1/agent/reload":                                   nothing,
@@ -168,7 +168,7 @@ var routeParams = map[string]string{
 	"GET /v1/client/fs/readat/{id}":                          "path offset limit",
 	"GET /v1/client/fs/stream/{id}":                          "path offset origin follow plain",
 	"GET /v1/client/fs/logs/{id}":                            "task type offset origin follow plain",
-	"GET /v1/volumes":                                        reads + " ~type ~node_id ~plugin_id ~node_pool ~prefix ~filter ~per_page ~next_token ~reverse", // there are none to choose from
+	"GET /v1/volumes":                                        reads + " ~type ~node_id ~plugin_id ~node_pool ~prefix ~filter ~per_page ~next_token ~reverse", // there are no volumes
 	"GET /v1/plugins":                                        reads + " ~type ~prefix ~filter ~per_page ~next_token ~reverse",
 	"GET /v1/operator/upgrade-check/vault-workload-identity": reads,
 }

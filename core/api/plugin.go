@@ -14,22 +14,22 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// maxPluginBytes bounds the file of a plugin.
+// maxPluginBytes is the maximum size of a plugin's file.
 const maxPluginBytes = 1 << 30
 
-// pluginActions are what can be done to a plugin of a node, by the last part of
-// the path.
+// pluginActions are the actions on a plugin of a node, as the last element of the
+// path.
 var pluginActions = []string{"install", "upgrade", "rollback", "disable", "enable", "reload"}
 
-// PluginChange is what is asked for of a plugin of a node.
+// PluginChange is a requested change of a plugin of a node.
 type PluginChange struct {
 	NodeID  string
 	Name    string
-	Action  string // one of the path's, or remove
-	Force   bool   // of remove
+	Action  string // one of pluginActions, or remove
+	Force   bool   // for remove
 	Release model.PluginRelease
-	Size    int64 // of the file that is sent; 0: not known
-	Detach  bool  // of install and upgrade: the outcome is not waited for
+	Size    int64 // size of the file that follows; 0 means unknown
+	Detach  bool  // for install and upgrade: do not wait for the outcome
 }
 
 func (s *Server) agentPlugins(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -59,8 +59,8 @@ func (s *Server) removeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any,
 	return done, pluginError(err)
 }
 
-// changeAgentPlugin takes a release as JSON, or its file as the body with the rest
-// as parameters.
+// changeAgentPlugin accepts a release as JSON, or the file as body with the rest as
+// parameters.
 func (s *Server) changeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q := paramsOf(r)
 	change := &PluginChange{NodeID: q.get("node_id"), Name: r.PathValue("name"), Action: r.PathValue("action")}
@@ -96,7 +96,7 @@ func (s *Server) changeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any,
 	return p, nil
 }
 
-// pluginError gives refusals that depend on the plugin's state a status of their own.
+// pluginError sets status codes for errors that depend on the plugin's state.
 func pluginError(err error) error {
 	if err == nil {
 		return nil
@@ -104,7 +104,7 @@ func pluginError(err error) error {
 	switch errdefs.ClassOf(err) {
 	case errdefs.FailedPrecondition, errdefs.Aborted, errdefs.AlreadyExists:
 		return fail(http.StatusConflict, err.Error())
-	case errdefs.ResourceExhausted: // of the disk, or more than a file may have: to try again as it is does not help
+	case errdefs.ResourceExhausted: // the disk is full or the file is too large: a retry does not help
 		return fail(http.StatusInsufficientStorage, err.Error())
 	case errdefs.Unavailable:
 		return fail(http.StatusServiceUnavailable, err.Error())

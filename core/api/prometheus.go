@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// writePrometheus writes metrics in the text format of Prometheus: what counts is
-// told as a total, of which Prometheus makes rates itself.
+// writePrometheus writes metrics in the text format of Prometheus. Counters are
+// written as totals, from which Prometheus computes rates.
 func writePrometheus(w io.Writer, m *MetricsSummary) error {
 	out := bufio.NewWriter(w)
 	seen := map[string]bool{}

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// waitJitter is the part of the wait by which answers of equal waits spread.
+// waitJitter is the fraction of a wait by which equal waits are spread at random.
 const waitJitter = 16
 
-// query is what the parameters of a read say.
+// query holds the parsed parameters of a read.
 type query struct {
 	r         *http.Request
-	namespace string // "*" is every namespace
+	namespace string // "*" means all namespaces
 	minIndex  uint64
 	wait      time.Duration
 	mode      ReadMode
@@ -56,13 +56,13 @@ func parseQuery(r *http.Request) (*query, error) {
 	return q, nil
 }
 
-// prefix is what the names or ids of a list begin with.
+// prefix returns the prefix parameter of a list.
 func (q *query) prefix() string { return paramsOf(q.r).get("prefix") }
 
 // inNamespace reports whether the read covers the namespace.
 func (q *query) inNamespace(ns string) bool { return q.namespace == "*" || q.namespace == ns }
 
-// stateNamespace is the namespace as the View's lists take it.
+// stateNamespace returns the namespace in the form that View's lists take.
 func (q *query) stateNamespace() string {
 	if q.namespace == "*" {
 		return ""
@@ -70,8 +70,8 @@ func (q *query) stateNamespace() string {
 	return q.namespace
 }
 
-// answer is one evaluation of a read. Index is that of the newest change to
-// what was read; a blocking query waits until it passes the client's.
+// answer is the result of one evaluation of a read. Index is the index of the newest
+// change in it; a blocking query waits until it exceeds the client's.
 type answer struct {
 	index     uint64
 	value     any
@@ -79,7 +79,8 @@ type answer struct {
 	err       error
 }
 
-// read answers a read from a View, waiting for a change if the client asks to.
+// read answers a read from a View, and blocks until a change if the client asks for
+// it.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []WatchKey, look func(View, *query) answer) (any, error) {
 	q, err := parseQuery(r)
 	if err != nil {
@@ -104,8 +105,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []WatchKey, l
 	}
 }
 
-// lookOnce looks, and waits for a change if the client knows already what is
-// there. It reports whether there was one: then it is time to look again.
+// lookOnce evaluates the read once, and waits for a change if the client already has
+// the result. It returns true after a change, so that the caller evaluates again.
 func (s *Server) lookOnce(ctx context.Context, q *query, keys []WatchKey, look func(View, *query) answer, timeout <-chan time.Time) (answer, bool) {
 	if q.minIndex == 0 {
 		a := look(s.backend.View(), q)
@@ -148,10 +149,11 @@ func tables(names ...string) []WatchKey {
 	return keys
 }
 
-// rows is the key of what belongs to something.
+// rows returns the watch key of the rows that belong to an object.
 func rows(table, by, key string) []WatchKey { return []WatchKey{{Table: table, By: by, Key: key}} }
 
-// rowsOfJob is the keys of what belongs to a job in some tables, and of the job itself.
+// rowsOfJob returns the watch keys of the rows in some tables that belong to a job,
+// and of the job itself.
 func rowsOfJob(r *http.Request, id string, names ...string) []WatchKey {
 	key := JobWatchKey(namespaceOf(r), id)
 	keys := []WatchKey{{Table: TableJobs, Key: key}}
@@ -161,7 +163,7 @@ func rowsOfJob(r *http.Request, id string, names ...string) []WatchKey {
 	return keys
 }
 
-// notFound is the answer for an object that is not there.
+// notFound returns the answer for an object that does not exist.
 func notFound(v View, table, text string) answer {
 	return answer{index: v.TableIndex(table), err: fail(http.StatusNotFound, text)}
 }

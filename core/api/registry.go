@@ -17,16 +17,17 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// PluginRegistry is what can be done to the cluster's registry of plugins.
+// PluginRegistry are the operations on the cluster's registry of plugins.
 type PluginRegistry interface {
-	// RegisterPlugin stores a plugin; with cas only over that modify index.
+	// RegisterPlugin stores a plugin. If cas is set, the plugin must have that modify
+	// index.
 	RegisterPlugin(ctx context.Context, p *model.PluginSpec, cas *uint64) (*model.PluginSpec, uint64, error)
 	DeregisterPlugin(ctx context.Context, name string, cas *uint64) (index uint64, err error)
 	// SteerPluginRollout pauses, resumes or reverts a roll-out.
 	SteerPluginRollout(ctx context.Context, name, act string) (*model.PluginSpec, uint64, error)
-	// UploadPluginFile stores a file that has the digest for nodes to fetch.
+	// UploadPluginFile stores a file with the given digest, from where nodes fetch it.
 	UploadPluginFile(ctx context.Context, digest string, body io.Reader) (*PluginFile, error)
-	// PluginFile tells of an uploaded file. NotFound: this server has none.
+	// PluginFile describes an uploaded file. NotFound: this server does not have it.
 	PluginFile(digest string) (*PluginFile, error)
 }
 
@@ -36,10 +37,10 @@ const (
 	pluginUploadTime   = time.Hour
 )
 
-// RedactedValue stands in answers for each value of a plugin's configuration.
+// RedactedValue replaces each value of a plugin's configuration in answers.
 const RedactedValue = "<redacted>"
 
-// PluginFile is a plugin's file that a server keeps.
+// PluginFile is an uploaded file of a plugin.
 type PluginFile struct {
 	Digest string
 	Size   int64
@@ -60,7 +61,7 @@ type PluginStub struct {
 	ModifyIndex       uint64
 }
 
-// PluginNode is where a node stands with a plugin of the registry.
+// PluginNode is the status of a node for a plugin of the registry.
 type PluginNode struct {
 	ID          string
 	Name        string
@@ -68,16 +69,16 @@ type PluginNode struct {
 	NodePool    string
 	Standing    string // done, in flight, waiting, failed, down or not targeted
 	Description string
-	Version     string // what the node runs under the plugin's name
+	Version     string // version that the node runs
 	Digest      string
 	State       string
-	Deadline    time.Time // of a node in flight, else zero
+	Deadline    time.Time // for a node in flight, otherwise zero
 }
 
-// PluginRegisterResponse says what a registration led to.
+// PluginRegisterResponse is the result of a registration.
 type PluginRegisterResponse struct {
 	Index    uint64
-	Revision uint64 // of the release that is rolled out
+	Revision uint64 // revision of the release that is rolled out
 	Status   string
 }
 
@@ -132,8 +133,8 @@ func (s *Server) pluginSpec(w http.ResponseWriter, r *http.Request) (any, error)
 	})
 }
 
-// redacted returns the plugin without the values of its configuration, which may
-// be secrets.
+// redacted returns the plugin without the values of its configuration, which may be
+// secrets.
 func redacted(p *model.PluginSpec) *model.PluginSpec {
 	c := *p
 	c.Release, c.Previous = redactedRelease(p.Release), redactedRelease(p.Previous)
@@ -184,7 +185,7 @@ func (s *Server) pluginSpecNodes(w http.ResponseWriter, r *http.Request) (any, e
 	})
 }
 
-// standings yields the nodes that a plugin is for or that have it.
+// standings yields the nodes that a plugin targets or that have it.
 func standings(v View, p *model.PluginSpec) iter.Seq[*PluginNode] {
 	target := registry.NewTarget(p)
 	return func(yield func(*PluginNode) bool) {
@@ -207,7 +208,7 @@ func standings(v View, p *model.PluginSpec) iter.Seq[*PluginNode] {
 	}
 }
 
-// casOf reads the parameter cas.
+// casOf parses the parameter cas.
 func casOf(r *http.Request) (*uint64, error) {
 	text := paramsOf(r).get("cas")
 	if text == "" {
@@ -253,8 +254,8 @@ func changedPlugin(w http.ResponseWriter, p *model.PluginSpec, index uint64, err
 	return &PluginRegisterResponse{Index: index, Revision: p.Release.Revision, Status: p.Rollout.Status}, nil
 }
 
-// refusedPlugin answers what stands in the way with 409: it is neither the
-// request's form nor the server that is wrong.
+// refusedPlugin answers with 409 if the current state prevents the request: neither
+// the request nor the server is at fault.
 func refusedPlugin(err error) error {
 	switch errdefs.ClassOf(err) {
 	case errdefs.Conflict, errdefs.FailedPrecondition:

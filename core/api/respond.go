@@ -16,11 +16,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// handler answers one request. A nil value is an empty body. An error that is
-// not coded gets its status from its class.
+// handler answers one request. A nil value means an empty body. An error without a
+// status gets one from its class.
 type handler func(w http.ResponseWriter, r *http.Request) (any, error)
 
-// statusError is an error whose status is decided.
+// statusError is an error with an explicit status.
 type statusError struct {
 	status int
 	text   string
@@ -32,7 +32,7 @@ func fail(status int, text string) error { return &statusError{status: status, t
 
 var errMethod = fail(http.StatusMethodNotAllowed, "Invalid method")
 
-// statusOf maps an error to a status.
+// statusOf returns the HTTP status for an error.
 func statusOf(err error) int {
 	var coded *statusError
 	if errors.As(err, &coded) {
@@ -57,17 +57,17 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// ShapeError says that a body is JSON but not of the shape that was asked for.
+// ShapeError means that a body is valid JSON but of the wrong shape.
 type ShapeError struct{ Err error }
 
-// Error is the text of the cause.
+// Error returns the text of the cause.
 func (e *ShapeError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *ShapeError) Unwrap() error { return e.Err }
 
-// plain500 answers a backend's refusal as the reference does on this route:
-// status 500, whatever the class, but for denials.
+// plain500 converts a backend error as the reference does on this route: status 500
+// for all classes except PermissionDenied.
 func plain500(v any, err error) (any, error) {
 	if err == nil || errdefs.IsPermissionDenied(err) {
 		return v, err
@@ -87,13 +87,13 @@ func writeError(w http.ResponseWriter, status int, text string) {
 	}
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // the client is gone if this fails
+	_, _ = io.WriteString(w, text) // an error means that the client has gone
 }
 
-// serve runs a handler and writes what it returns.
+// serve runs a handler and writes its result.
 func (s *Server) serve(h handler) http.HandlerFunc { return s.serveUpTo(maxBodyBytes, h) }
 
-// serveUpTo is serve for requests whose body may have so many bytes.
+// serveUpTo is serve with another limit for the size of the body.
 func (s *Server) serveUpTo(limit int64, h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if region := r.URL.Query().Get("region"); region != "" && region != s.local.Region() {
@@ -122,7 +122,7 @@ func (s *Server) serveUpTo(limit int64, h handler) http.HandlerFunc {
 	}
 }
 
-// done is returned by handlers that wrote their answer themselves.
+// done is the result of handlers that wrote their answer themselves.
 var done any
 
 func (s *Server) writeJSON(w http.ResponseWriter, r *http.Request, v any) {
@@ -140,7 +140,7 @@ func (s *Server) writeJSON(w http.ResponseWriter, r *http.Request, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // the client is gone if this fails
+	_, _ = w.Write(body) // an error means that the client has gone
 }
 
 func pretty(r *http.Request) bool {
@@ -148,14 +148,14 @@ func pretty(r *http.Request) bool {
 	return ok && (len(v) == 0 || v[0] != "false")
 }
 
-// buffers are kept for answers: a list of 1,000 allocs is some 3 MB of JSON.
+// buffers are reused, because a list of 1,000 allocs is about 3 MB of JSON.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 const maxKeptBuffer = 8 << 20
 
 func encodeJSON(v any, indent bool) ([]byte, error) { return encodeInto(new(bytes.Buffer), v, indent) }
 
-// encodeInto writes v into the empty buffer and returns its bytes.
+// encodeInto encodes v into the empty buffer and returns its bytes.
 func encodeInto(buf *bytes.Buffer, v any, indent bool) ([]byte, error) {
 	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
@@ -178,7 +178,7 @@ func setReadMeta(w http.ResponseWriter, index uint64, m ReadMeta) {
 	w.Header().Set("X-Nomad-LastContact", strconv.FormatInt(m.LastContactMS, 10))
 }
 
-// orEmpty makes an empty list [] instead of null.
+// orEmpty returns a list that is encoded as [] instead of null if it is empty.
 func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// verbs are the handlers of one path by what they do: a nil one is refused
-// with 405. PUT and POST mean the same, as they always did for clients.
+// verbs are the handlers of one path by method. A method with a nil handler is
+// answered with 405. PUT and POST are equivalent, as clients expect.
 type verbs struct {
 	get, put, del handler
 }
@@ -31,7 +31,7 @@ func (s *Server) mount(mux *http.ServeMux, pattern string, v verbs) {
 	s.mountUpTo(mux, pattern, maxBodyBytes, v)
 }
 
-// mountUpTo mounts a path whose requests may have a body of so many bytes.
+// mountUpTo mounts a path with another limit for the size of the body.
 func (s *Server) mountUpTo(mux *http.ServeMux, pattern string, limit int64, v verbs) {
 	v = s.taking(pattern, v)
 	mux.HandleFunc(pattern, s.serveUpTo(limit, func(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -43,7 +43,7 @@ func (s *Server) mountUpTo(mux *http.ServeMux, pattern string, limit int64, v ve
 	}))
 }
 
-// routes is the whole surface, area by area.
+// routes mounts all routes of a server, area by area.
 func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("/", unknownRoute)
 	s.jobRoutes(mux)
@@ -61,7 +61,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	s.absentRoutes(mux)
 }
 
-// localRoutes are those that an agent answers itself, whatever it is.
+// localRoutes mounts the routes that every agent answers itself.
 func (s *Server) localRoutes(mux *http.ServeMux) {
 	s.agentRoutes(mux)
 	s.clientRoutes(mux)
@@ -77,7 +77,7 @@ func (s *Server) jobRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/validate/job", verbs{put: s.validateJob})
 	mux.HandleFunc("/v1/job/{rest...}", s.serve(s.jobByPath))
 	for suffix, of := range s.jobVerbs() {
-		s.taking(jobPattern+suffix, of("")) // a path without a row is found now and not by its first request
+		s.taking(jobPattern+suffix, of("")) // panics now, not at the first request, if a path has no row
 	}
 	s.mount(mux, "/v1/scaling/policies", verbs{get: s.listScalingPolicies})
 	s.mount(mux, "/v1/scaling/policy/{id}", verbs{get: s.scalingPolicy})
@@ -110,7 +110,8 @@ func (s *Server) allocRoutes(mux *http.ServeMux) {
 func (s *Server) nodeRoutes(mux *http.ServeMux) {
 	s.mount(mux, "/v1/nodes", verbs{get: s.listNodes})
 	s.mount(mux, "/v1/node/pools", verbs{get: s.listNodePools, put: s.putNodePool})
-	// A node could be called "pool", says the mux; here it cannot.
+	// The mux sees a conflict with a node called "pool". Node ids are UUIDs, so there
+	// is none.
 	pools := http.NewServeMux()
 	pools.HandleFunc("/", unknownRoute)
 	s.mount(pools, "/v1/node/pool/{name}", verbs{get: s.nodePoolByName, put: s.putNodePool, del: s.deleteNodePool})
@@ -190,15 +191,15 @@ func oneServerOnly(http.ResponseWriter, *http.Request) (any, error) {
 	return nil, fail(http.StatusNotImplemented, "this version of drover has one server: there is nothing for autopilot to do, and nothing of it to set")
 }
 
-// errSoldSeparately is what clients take for "this server has no such feature":
-// they look for this text, so Drover says it too until it has the feature.
+// errSoldSeparately is the text by which clients recognize that a server lacks a
+// feature, so Drover uses it too until it has the feature.
 const errSoldSeparately = "Nomad Enterprise only endpoint"
 
-// absentRoutes answer for what this cluster has switched off or has none of.
+// absentRoutes mounts routes of features that this cluster does not have.
 func (s *Server) absentRoutes(mux *http.ServeMux) {
 	refuse := func(status int, text string, paths ...string) {
 		h := func(http.ResponseWriter, *http.Request) (any, error) { return nil, fail(status, text) }
-		for _, path := range paths { // whatever a request says: its answer is the same
+		for _, path := range paths { // the answer does not depend on the request
 			mux.HandleFunc(path, s.serve(h))
 		}
 	}

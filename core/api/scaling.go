@@ -20,7 +20,7 @@ type ScalingPolicyStub struct {
 	ModifyIndex uint64
 }
 
-// policies lists the scaling policies of the jobs that are not stopped.
+// policies yields the scaling policies of the jobs that are not stopped.
 func policies(jobs iter.Seq[*model.Job]) iter.Seq[*model.ScalingPolicy] {
 	return func(yield func(*model.ScalingPolicy) bool) {
 		for j := range jobs {

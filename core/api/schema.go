@@ -13,23 +13,24 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// DriverSchemas is what a cluster knows of a driver. It is an addition of Drover
-// to the API.
+// DriverSchemas are the known schemas of a driver. This is an addition of Drover to
+// the API.
 type DriverSchemas struct {
 	Driver string
-	Nodes  int // that offer the driver
-	// Schemas are in use or remembered, the newest first.
+	Nodes  int // nodes that have the driver
+	// Schemas in use or kept from earlier use, newest first.
 	Schemas []*DriverSchema
 }
 
-// DriverSchema is what some versions of a driver publish about its tasks.
+// DriverSchema is the schema that some versions of a driver publish.
 type DriverSchema struct {
 	Driver   string
 	Hash     string
-	Versions []string // of the plugins that publish it
-	Nodes    int      // that have the driver with it
+	Versions []string // versions of the plugins that publish it
+	Nodes    int      // nodes that have the driver with it
 	Uses     []*model.DriverUse
-	// UnusedSince is set where no node has it any more; some time later it is forgotten.
+	// UnusedSince is set if no node has the schema any more; it is removed some time
+	// later.
 	UnusedSince *time.Time `json:",omitempty"`
 	// Schema is the body: the capabilities and the schema of a task's config.
 	Schema      json.RawMessage `json:",omitempty"`
@@ -77,7 +78,8 @@ func (s *Server) driverSchemas(w http.ResponseWriter, r *http.Request) (any, err
 	})
 }
 
-// driverSchema is a schema as it is shown; uses are all of its driver.
+// driverSchema returns a schema in the form of the API. uses are all uses of its
+// driver.
 func driverSchema(row *model.DriverSchema, uses []*model.DriverUse) *DriverSchema {
 	out := &DriverSchema{
 		Driver: row.Driver, Hash: row.Hash, Schema: row.Body, Versions: []string{}, Uses: []*model.DriverUse{},

@@ -19,37 +19,39 @@ const (
 	fuzzyMinTermSize = 2
 )
 
-// SearchRequest finds objects by the start of their id.
+// SearchRequest finds objects by a prefix of their id.
 type SearchRequest struct {
 	Prefix  string
 	Context string
 }
 
-// SearchResponse is what was found, by context. Truncations says where more is.
+// SearchResponse contains the found ids by context. Truncations says which contexts
+// have more.
 type SearchResponse struct {
 	Matches     map[string][]string
 	Truncations map[string]bool
 	QueryMeta
 }
 
-// FuzzyMatch is a find of a fuzzy search: Scope leads to it from the outside in.
+// FuzzyMatch is a match of a fuzzy search. Scope leads to the matched object, from the
+// outermost object inwards.
 type FuzzyMatch struct {
 	ID    string
 	Scope []string `json:",omitempty"`
 }
 
-// FuzzyResponse is what a fuzzy search found, by context.
+// FuzzyResponse contains the matches of a fuzzy search by context.
 type FuzzyResponse struct {
 	Matches     map[string][]FuzzyMatch
 	Truncations map[string]bool
 	QueryMeta
 }
 
-// searchContexts are the contexts of a search for everything.
+// searchContexts are the contexts of a search in "all".
 var searchContexts = []string{"allocs", "jobs", "nodes", "node_pools", "evals", "deployment", "plugins",
 	"volumes", "host_volumes", "scaling_policy", "vars", "namespaces"}
 
-// names lists the ids of a context in order.
+// names yields the ids of a context in order.
 func names(v View, q *query, kind string) iter.Seq[string] {
 	switch kind {
 	case "jobs":
@@ -82,8 +84,8 @@ func mapSeq[T any](in iter.Seq[T], f func(T) (string, bool)) iter.Seq[string] {
 	}
 }
 
-// contextsOf checks the context of a request. "deployments" and "policies" are
-// other names for what answers call "deployment" and "scaling_policy".
+// contextsOf returns the contexts of a request. "deployments" and "policies" are
+// aliases of "deployment" and "scaling_policy".
 func contextsOf(kind string) ([]string, error) {
 	switch kind {
 	case "", "all":
@@ -161,7 +163,7 @@ func (s *Server) searchFuzzy(w http.ResponseWriter, r *http.Request) (any, error
 	})
 }
 
-// fuzzy collects the finds of a fuzzy search.
+// fuzzy collects the matches of a fuzzy search.
 type fuzzy struct {
 	text string
 	out  *FuzzyResponse
@@ -178,7 +180,8 @@ func (f *fuzzy) add(kind, name string, scope ...string) {
 	f.out.Matches[kind] = append(f.out.Matches[kind], FuzzyMatch{ID: name, Scope: scope})
 }
 
-// look searches one context: what has names by any part of the name, the rest by the start of the id.
+// look searches one context: objects with names by any part of the name, others by a
+// prefix of the id.
 func (f *fuzzy) look(v View, q *query, kind, text string) {
 	f.out.Truncations[kind] = false
 	switch kind {

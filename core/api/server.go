@@ -31,49 +31,48 @@ const (
 	maxWait           = 10 * time.Minute
 )
 
-// Config is what a Server needs besides its Backend.
+// Config is the configuration of a Server.
 type Config struct {
 	EnableDebug bool              // serve /debug/pprof
 	Prometheus  bool              // serve /v1/metrics?format=prometheus
-	Headers     map[string]string // added to every answer; an origin that they allow by name may ask for everything
-	// Hosts are the names by which clients call this agent, beside addresses and
-	// localhost: "*.x" is every name below x, "*" any.
+	Headers     map[string]string // added to every answer; an origin that they allow by name may send all requests
+	// Hosts are the names under which clients call this agent, besides addresses and
+	// localhost. "*.x" means every name below x, "*" any name.
 	Hosts []string
-	// ConnsPerClient is how many connections one address may hold; 0 is the
-	// default, below 0 is without a limit.
+	// ConnsPerClient is the maximum number of connections of one address; 0 means the
+	// default, a negative value no limit.
 	ConnsPerClient int
-	// EventBuffer is how many changes are kept for subscribers of the event stream that
-	// are slow or come late; 0 is 4096.
+	// EventBuffer is the number of changes that are kept for slow or late subscribers
+	// of the event stream; 0 means 4096.
 	EventBuffer int
-	// HeaderTimeout is how long a connection may take to send the head of a
-	// request; 0 is 10 seconds.
+	// HeaderTimeout is the time limit for the header of a request; 0 means 10 seconds.
 	HeaderTimeout time.Duration
-	// BodyTimeout is how long the body of a request may take that is kept in memory;
-	// 0 is a minute. The file of a plugin or a snapshot may take as long as it brings
-	// something twice in that time.
+	// BodyTimeout is the time limit for a body that is kept in memory; 0 means a
+	// minute. The file of a plugin or a snapshot may take longer as long as data
+	// arrives at least twice in that time.
 	BodyTimeout time.Duration
-	// TLS is what the port speaks; nil is plain HTTP. Inner listeners are as secure
-	// as what they are in.
+	// TLS is the TLS configuration of the port; nil means plain HTTP. Inner listeners
+	// use the security of the connection that carries them.
 	TLS *tls.Config
-	// AgentOf hands requests on to the agent of another node; nil where none can be
-	// reached.
+	// AgentOf returns a handler that forwards requests to the agent of another node;
+	// nil if there is no way to reach agents.
 	AgentOf func(nodeID string) (http.Handler, error)
 }
 
 // Server answers the public HTTP API.
 type Server struct {
 	local   Local
-	backend Backend // nil where the agent is no server
+	backend Backend // nil if the agent is not a server
 	cfg     Config
 	log     hclog.Logger
-	handler http.Handler // of requests that the agents of the cluster hand on
-	outer   http.Handler // of requests from elsewhere
+	handler http.Handler // for requests that agents of the cluster forward
+	outer   http.Handler // for all other requests
 	events  *eventLog
-	bodies  atomic.Int64 // bytes of all requests in memory
+	bodies  atomic.Int64 // bytes of all bodies in memory
 }
 
-// New returns a Server over the backend. Serve also feeds the event stream; who
-// uses Handler alone runs Feed.
+// New returns a Server for the backend. Serve also feeds the event stream; a caller
+// that uses only Handler must run Feed.
 func New(backend Backend, log hclog.Logger, cfg Config) *Server {
 	s := &Server{local: backend, backend: backend, cfg: cfg, log: log.Named("http"), events: newEventLog(cfg.EventBuffer)}
 	mux := http.NewServeMux()
@@ -85,7 +84,7 @@ func New(backend Backend, log hclog.Logger, cfg Config) *Server {
 	return s
 }
 
-// wrapped is a mux with what all its answers have in common.
+// wrapped adds what all answers have in common to a mux.
 func (s *Server) wrapped(mux *http.ServeMux) http.Handler {
 	zip, err := gzhttp.NewWrapper(gzhttp.MinSize(1400))
 	if err != nil {
@@ -94,18 +93,17 @@ func (s *Server) wrapped(mux *http.ServeMux) http.Handler {
 	return withHeaders(s.cfg.Headers, split(mux, zip(mux)))
 }
 
-// answerWith sets what answers requests.
+// answerWith sets the handler of requests.
 func (s *Server) answerWith(h http.Handler) {
 	s.handler, s.outer = s.recovered(s.timed(h)), s.recovered(s.guarded(s.timed(h)))
 }
 
-// Handler is the API as an http.Handler, for requests from anywhere.
+// Handler returns the API as an http.Handler, for requests from outside the cluster.
 func (s *Server) Handler() http.Handler { return s.outer }
 
-// Serve answers on the listener until ctx ends, then waits a moment for
-// requests that are under way. Connections of inner listeners count for no
-// client's limit, and their requests were let in already: they come from machines
-// of the cluster, which have their own limit and looked at who asks.
+// Serve serves the listeners until ctx ends, and then waits a moment for running
+// requests. Connections of inner listeners come from machines of the cluster, which
+// apply the connection limit and check origins themselves, so neither applies here.
 func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listener) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -156,13 +154,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listene
 
 const refusal = "Your IP is issuing too many concurrent connections, please rate limit your calls\n"
 
-// tooMany is the answer to a connection that is one too many.
+// tooMany returns the answer to a connection above the limit.
 func tooMany() []byte {
 	return []byte("HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: " + strconv.Itoa(len(refusal)) + "\r\nConnection: close\r\n\r\n" + refusal)
 }
 
-// recovered turns a panic of a handler into status 500 and a log line, and says
-// in the log what was asked for. The query is left out: it may hold secrets.
+// recovered turns a panic of a handler into status 500 and a log line with the
+// request. It leaves out the query, which may contain secrets.
 func (s *Server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -182,7 +180,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// withHeaders adds configured headers to every answer.
+// withHeaders adds the configured headers to every answer.
 func withHeaders(headers map[string]string, next http.Handler) http.Handler {
 	if len(headers) == 0 {
 		return next
@@ -195,11 +193,11 @@ func withHeaders(headers map[string]string, next http.Handler) http.Handler {
 	})
 }
 
-// uncompressed are the paths whose answers come piece by piece, or not as HTTP:
-// a compressor would hold small pieces back.
+// uncompressed are the paths whose answers are streams or not HTTP: a compressor would
+// delay small pieces.
 var uncompressed = []string{"/v1/client/fs/logs/", "/v1/client/fs/stream/", "/v1/agent/monitor", "/v1/event/stream", "/v1/operator/snapshot", "/v1/agent/pprof/"}
 
-// split keeps streams and protocol upgrades away from the compressing wrapper.
+// split routes streams and protocol upgrades around the compressing wrapper.
 func split(plain, zipped http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := zipped
@@ -208,7 +206,7 @@ func split(plain, zipped http.Handler) http.Handler {
 		}
 		for _, p := range uncompressed {
 			if strings.HasPrefix(r.URL.Path, p) {
-				w.Header().Set("Vary", "Accept-Encoding") // as everywhere else
+				w.Header().Set("Vary", "Accept-Encoding") // as for compressed answers
 				h = plain
 			}
 		}

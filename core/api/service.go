@@ -15,8 +15,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// ServiceRegistration is one place at which a service answers. It is derived
-// from the allocs that run, so it can neither be missed nor be left behind.
+// ServiceRegistration is one instance of a service. It is derived from the running
+// allocs, so it can be neither missed nor left behind.
 type ServiceRegistration struct {
 	ID          string
 	ServiceName string
@@ -38,7 +38,7 @@ type ServiceStub struct {
 	Tags        []string
 }
 
-// NamespaceServices is the services of a namespace.
+// NamespaceServices are the services of a namespace.
 type NamespaceServices struct {
 	Namespace string
 	Services  []*ServiceStub
@@ -46,7 +46,7 @@ type NamespaceServices struct {
 
 const providerNomad = "nomad"
 
-// registrations lists the places of the built-in registry at which an alloc serves.
+// registrations returns the service instances of an alloc.
 func registrations(v View, a *model.Allocation) []*ServiceRegistration {
 	if a.TerminalStatus() || a.ClientStatus != model.AllocClientStatusRunning {
 		return nil
@@ -102,7 +102,7 @@ func appendRegistration(out []*ServiceRegistration, v View, a *model.Allocation,
 	return append(out, r)
 }
 
-// portOf finds a port by label among those given to the alloc.
+// portOf finds a port of the alloc by its label.
 func portOf(a *model.Allocation, label string) (string, int) {
 	number, err := strconv.Atoi(label)
 	literal := err == nil
@@ -168,7 +168,8 @@ func sortedSet(list []string) []string {
 	return slices.Compact(out)
 }
 
-// registrationsIn lists the registrations of allocs that keep takes; nil takes all.
+// registrationsIn returns the registrations of allocs that keep accepts; a nil keep
+// accepts all.
 func registrationsIn(v View, allocs iter.Seq[*model.Allocation], keep func(*ServiceRegistration) bool) []*ServiceRegistration {
 	var out []*ServiceRegistration
 	for a := range allocs {
@@ -181,7 +182,7 @@ func registrationsIn(v View, allocs iter.Seq[*model.Allocation], keep func(*Serv
 	return out
 }
 
-// pageOfRegistrations answers a list of registrations, oldest first.
+// pageOfRegistrations returns a page of registrations, oldest first.
 func pageOfRegistrations(q *query, v View, list []*ServiceRegistration) answer {
 	p := page[*ServiceRegistration]{
 		items:  slices.Values(list),
@@ -203,10 +204,10 @@ func (s *Server) serviceByName(w http.ResponseWriter, r *http.Request) (any, err
 	})
 }
 
-// choice asks for a few places of a service: the same ones for the same key as long
-// as they are there, so that clients with different keys spread over all of them.
+// choice selects a few instances of a service: the same ones for the same key as long
+// as they exist, so that clients with different keys are spread over all instances.
 type choice struct {
-	number int // 0 is all
+	number int // 0 means all
 	key    string
 }
 
@@ -222,8 +223,8 @@ func parseChoice(text string) (choice, error) {
 	return choice{number: n, key: key}, nil
 }
 
-// of is rendezvous hashing: a place that comes or goes changes only the choices that
-// it is in.
+// of uses rendezvous hashing: an instance that comes or goes affects only the choices
+// that contain it.
 func (c choice) of(list []*ServiceRegistration) []*ServiceRegistration {
 	if c.number == 0 || len(list) <= c.number {
 		return list

@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// sites tells requests of this agent's users from those that a browser makes
-// because a page of somebody else asks it to. Who may post a job runs code on the
-// nodes, and a browser on the agent's machine reaches its loopback address: so any
-// page that such a browser shows could do that.
+// sites distinguishes requests of this agent's users from requests that a foreign web
+// page makes through a user's browser. Whoever may register a job can run code on the
+// nodes, and a browser on the agent's machine can reach its loopback address, so every
+// page in such a browser could do so (CSRF and DNS rebinding).
 type sites struct {
-	hosts  []string // names of this agent in lower case; "*" is any, "*.x" all below x
-	origin string   // of the one other site that is allowed by name, "" is none
+	hosts  []string // names of this agent in lower case; "*" is any name, "*.x" all names below x
+	origin string   // the one other origin that is allowed by name, "" for none
 }
 
-// newSites returns the rule for an agent of these names that adds these headers to
-// its answers.
+// newSites returns the rules for an agent with the given host names and answer
+// headers.
 func newSites(hosts []string, headers map[string]string) sites {
 	s := sites{}
 	for _, h := range hosts {
@@ -38,12 +38,12 @@ func newSites(hosts []string, headers map[string]string) sites {
 	return s
 }
 
-// caller is what a request tells of who makes it.
+// caller is what a request says about its sender.
 type caller struct {
 	method    string
 	path      string
 	host      string // the Host header
-	bound     bool   // the name of the host is proven otherwise: by TLS, or as the socket is a file
+	bound     bool   // the host name is proven by TLS or by the use of a unix socket
 	origin    string // Origin header
 	site      string // Sec-Fetch-Site header
 	mode      string // Sec-Fetch-Mode header
@@ -51,11 +51,11 @@ type caller struct {
 	userAgent string
 }
 
-// refusal says why a request is not answered, or returns "".
+// refusal returns why a request must be rejected, or "".
 //
-// Browsers say truly where a request comes from: pages cannot change Sec-Fetch-*,
-// Origin and Host. They send Sec-Fetch-* to HTTPS and loopback addresses only, and
-// Origin with everything but plain GETs.
+// Browsers report the source of a request truthfully: pages cannot change Sec-Fetch-*,
+// Origin and Host. Browsers send Sec-Fetch-* only to HTTPS and loopback addresses, and
+// Origin with all requests except plain GETs.
 func (s sites) refusal(c caller) string {
 	if !c.bound && !s.isOurs(hostName(c.host)) {
 		return "the request is for the host " + quoteHost(c.host) + ", which is no name of this agent: any web page could reach the agent by a name of its own; " +
@@ -78,13 +78,14 @@ func (s sites) refusal(c caller) string {
 		case c.origin != "" && !sameHost(c.origin, c.host):
 			return crossSite(c.origin)
 		case c.origin == "" && acts && readMethod(c.method) && strings.HasPrefix(c.userAgent, "Mozilla/"):
-			// An image or a link of a page: nothing else tells it from a client.
+			// An image or a link of a page: nothing else distinguishes it from a
+			// client.
 			return "browsers cannot ask for what acts with GET: send PUT"
 		}
 		return ""
 	}
 	if !acts && c.mode == "navigate" && c.dest == "document" {
-		return "" // a link to here that somebody follows: the page that has it reads nothing
+		return "" // a user follows a link to this agent: the linking page cannot read the answer
 	}
 	return crossSite(c.origin)
 }
@@ -99,8 +100,8 @@ func crossSite(origin string) string {
 
 func readMethod(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// acts reports whether the request does something: by its method, or as one of the
-// few that act on GET because clients of the reference ask so.
+// acts reports whether the request changes something: by its method, or as one of the
+// few GET requests that do, for clients of the reference.
 func (c caller) acts() bool {
 	if !readMethod(c.method) {
 		return true
@@ -116,8 +117,8 @@ func (c caller) acts() bool {
 	return false
 }
 
-// isOurs reports whether a host is one of this agent's. An address is: a page that
-// was loaded from it came from here.
+// isOurs reports whether a host is one of this agent's. Every IP address is: a page
+// with it as origin was loaded from this agent.
 func (s sites) isOurs(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
@@ -132,7 +133,7 @@ func (s sites) isOurs(host string) bool {
 	})
 }
 
-// hostName is a Host header without its port and brackets.
+// hostName returns a Host header without its port and brackets.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
@@ -140,8 +141,8 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
-// sameHost reports whether a page of the origin was loaded from the host. The
-// scheme does not count: TLS may end before the agent.
+// sameHost reports whether a page of the origin was loaded from the host. It ignores
+// the scheme, since TLS may end at a proxy in front of the agent.
 func sameHost(origin, host string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" {
@@ -151,7 +152,7 @@ func sameHost(origin, host string) bool {
 	return strings.EqualFold(strings.TrimSuffix(u.Host, port), strings.TrimSuffix(host, port))
 }
 
-// quoteHost writes text of a header so that an answer can hold it.
+// quoteHost makes the text of a header safe for an answer.
 func quoteHost(text string) string {
 	return `"` + strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' || strings.ContainsRune(`"'\<>&`, r) {
@@ -161,8 +162,8 @@ func quoteHost(text string) string {
 	}, text[:min(len(text), 256)]) + `"`
 }
 
-// guarded answers what browsers ask for other sites with 403, and lets the pages
-// of a site that is allowed by name ask for everything.
+// guarded answers requests that browsers make for foreign pages with 403. Pages of an
+// origin that is allowed by name may send all requests.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	rule := newSites(s.cfg.Hosts, s.cfg.Headers)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ type Snapshots interface {
 	RestoreSnapshot(ctx context.Context, r io.Reader) error
 }
 
-// Snapshot is a saved state. The reader must be closed.
+// Snapshot is a saved state. The caller closes the reader.
 type Snapshot struct {
 	io.ReadCloser
 	Size   int64
@@ -25,7 +25,7 @@ type Snapshot struct {
 	Index  uint64
 }
 
-// Limits of what one request about a snapshot may take.
+// Limits of snapshot requests.
 const (
 	maxSnapshotBytes = 16 << 30
 	snapshotTime     = 30 * time.Minute
@@ -49,7 +49,7 @@ func (s *Server) saveSnapshot(w http.ResponseWriter, r *http.Request) (any, erro
 	h.Set("Digest", snap.Digest)
 	setReadMeta(w, snap.Index, ReadMeta{KnownLeader: true})
 	if _, err := io.Copy(w, snap); err != nil {
-		panic(http.ErrAbortHandler) // a cut snapshot must not look whole
+		panic(http.ErrAbortHandler) // a truncated snapshot must not look complete
 	}
 	return done, nil
 }
@@ -64,7 +64,7 @@ func (s *Server) restoreSnapshot(w http.ResponseWriter, r *http.Request) (any, e
 	return struct{}{}, nil
 }
 
-// AutopilotConfiguration is how servers that fail are dealt with.
+// AutopilotConfiguration is the configuration of autopilot.
 type AutopilotConfiguration struct {
 	CleanupDeadServers      bool
 	LastContactThreshold    string
@@ -78,16 +78,15 @@ type AutopilotConfiguration struct {
 	ModifyIndex             uint64
 }
 
-// autopilotConfiguration answers what holds: there is one server, so nothing of
-// it can be set yet.
+// autopilotConfiguration returns fixed values: with one server nothing can be
+// configured.
 func (s *Server) autopilotConfiguration(http.ResponseWriter, *http.Request) (any, error) {
 	return &AutopilotConfiguration{
 		CleanupDeadServers: true, LastContactThreshold: "200ms", MaxTrailingLogs: 250, ServerStabilizationTime: "10s",
 	}, nil
 }
 
-// UpgradeCheck is what would have to change before the old way of giving tasks
-// access to Vault goes.
+// UpgradeCheck lists what must change before the legacy Vault workflow is removed.
 type UpgradeCheck struct {
 	JobsWithoutVaultIdentity []JobListStub
 	OutdatedNodes            []*NodeListStub
@@ -95,7 +94,7 @@ type UpgradeCheck struct {
 	QueryMeta
 }
 
-// vaultUpgradeCheck: Drover never had the old way, so nothing has to change.
+// vaultUpgradeCheck returns an empty result: Drover never had the legacy workflow.
 func (s *Server) vaultUpgradeCheck(w http.ResponseWriter, r *http.Request) (any, error) {
 	return s.read(w, r, tables(TableJobs), func(v View, _ *query) answer {
 		index := v.TableIndex(TableJobs)

@@ -10,7 +10,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// JobStatus is what a jobs page shows of a job.
+// JobStatus is a job on the jobs page of a UI.
 type JobStatus struct {
 	ID               string
 	Name             string

@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// streamPatience is how long a client of a stream may leave it unread.
+// streamPatience is how long a client of a stream may read nothing.
 const streamPatience = 30 * time.Second
 
-// stream writes frames to a client as they come: as JSON objects one after
-// another, or their data alone.
+// stream writes frames to a client: as consecutive JSON objects, or only their data.
 type stream struct {
-	ctx     context.Context // of the client
+	ctx     context.Context // of the client's request
 	w       http.ResponseWriter
 	ctl     *http.ResponseController
 	plain   bool
@@ -50,8 +49,8 @@ func (s *stream) frame(f *StreamFrame) error {
 			return err
 		}
 	}
-	// A client that reads nothing for so long is taken for gone.
-	_ = s.ctl.SetWriteDeadline(time.Now().Add(streamPatience)) // where there is none the connection's own end ends it
+	// A client that reads nothing for this long is considered gone.
+	_ = s.ctl.SetWriteDeadline(time.Now().Add(streamPatience)) // if deadlines are not supported, the end of the connection ends the stream
 	if len(data) > 0 {
 		if _, err := s.w.Write(data); err != nil {
 			return err
@@ -60,7 +59,7 @@ func (s *stream) frame(f *StreamFrame) error {
 	return s.flush()
 }
 
-// flush sends what is written.
+// flush sends what was written.
 func (s *stream) flush() error {
 	if err := s.ctl.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
@@ -68,10 +67,10 @@ func (s *stream) flush() error {
 	return nil
 }
 
-// end closes the stream. An error after the first frame cannot change the
-// status any more: the connection is cut so that the client sees it.
+// end ends the stream. After the first frame an error cannot change the status any
+// more, so the connection is closed to signal it.
 func (s *stream) end(err error) error {
-	_ = s.ctl.SetWriteDeadline(time.Time{}) // the connection may serve other requests
+	_ = s.ctl.SetWriteDeadline(time.Time{}) // the connection may serve further requests
 	switch {
 	case err == nil, s.ctx.Err() != nil:
 		s.start()

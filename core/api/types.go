@@ -15,13 +15,13 @@ type AllocStopResponse struct {
 	Index  uint64
 }
 
-// NodeEligibilityRequest says whether new allocs may be placed on a node.
+// NodeEligibilityRequest sets whether new allocs may be placed on a node.
 type NodeEligibilityRequest struct {
 	NodeID      string
 	Eligibility string
 }
 
-// NodeEligibilityResponse names the evals that the change made.
+// NodeEligibilityResponse lists the evals that the change created.
 type NodeEligibilityResponse struct {
 	NodeModifyIndex uint64
 	EvalIDs         []string
@@ -29,7 +29,7 @@ type NodeEligibilityResponse struct {
 	Index           uint64
 }
 
-// DrainSpec is how long a drain may take.
+// DrainSpec describes a drain.
 type DrainSpec struct {
 	Deadline         time.Duration
 	IgnoreSystemJobs bool
@@ -46,7 +46,7 @@ type NodeDrainRequest struct {
 // NodeDrainResponse is the answer to NodeDrainRequest.
 type NodeDrainResponse = NodeEligibilityResponse
 
-// NodeServerInfo is a server that nodes may talk to.
+// NodeServerInfo is a server to which nodes may connect.
 type NodeServerInfo struct {
 	RPCAdvertiseAddr string
 	RPCMajorVersion  int32
@@ -99,7 +99,7 @@ type DeploymentPromoteRequest struct {
 	Groups       []string
 }
 
-// DeploymentAllocHealthRequest sets the health of allocs by hand.
+// DeploymentAllocHealthRequest sets the health of allocs manually.
 type DeploymentAllocHealthRequest struct {
 	DeploymentID           string
 	HealthyAllocationIDs   []string
@@ -115,13 +115,13 @@ type DeploymentUpdateResponse struct {
 	Index                 uint64
 }
 
-// EvalDeleteResponse counts deleted evals.
+// EvalDeleteResponse is the number of deleted evals.
 type EvalDeleteResponse struct {
 	Count int
 	Index uint64
 }
 
-// RaftServer is one member of the consensus group.
+// RaftServer is one server in the raft configuration.
 type RaftServer struct {
 	ID           string
 	Node         string
@@ -131,7 +131,7 @@ type RaftServer struct {
 	RaftProtocol string
 }
 
-// RaftConfiguration is the consensus group.
+// RaftConfiguration is the raft configuration.
 type RaftConfiguration struct {
 	Servers []*RaftServer
 	Index   uint64
@@ -162,7 +162,7 @@ type AutopilotHealth struct {
 	Servers          []*AutopilotServer
 }
 
-// AgentMember is one server as the gossip of the reference shows it.
+// AgentMember is one server in the form of the reference's gossip members.
 type AgentMember struct {
 	Name        string
 	Addr        string
@@ -177,7 +177,7 @@ type AgentMember struct {
 	DelegateCur uint8
 }
 
-// AgentMembers is all servers.
+// AgentMembers are all servers.
 type AgentMembers struct {
 	ServerName   string
 	ServerRegion string
@@ -185,18 +185,20 @@ type AgentMembers struct {
 	Members      []*AgentMember
 }
 
-// AgentSelf is what an agent says about itself. Member is nil on a node-only agent.
+// AgentSelf is an agent's information about itself. Member is nil if the agent is only
+// a node.
 type AgentSelf struct {
 	Config map[string]any               `json:"config"`
 	Member *AgentMember                 `json:"member,omitempty"`
 	Stats  map[string]map[string]string `json:"stats"`
 }
 
-// StatsDoors is the group of AgentSelf.Stats that says which ports are open beyond
-// the machine to who has no certificate, by name; it is absent where none is.
+// StatsDoors is the group of AgentSelf.Stats that lists, by name, the ports that
+// accept connections from outside the machine without a certificate. It is absent if
+// there are none.
 const StatsDoors = "doors"
 
-// AgentHealth is nil for a side that does not run here.
+// AgentHealth is the health of an agent. A side that does not run here is nil.
 type AgentHealth struct {
 	Client *HealthStatus `json:"client,omitempty"`
 	Server *HealthStatus `json:"server,omitempty"`
@@ -208,7 +210,7 @@ type HealthStatus struct {
 	Ok      bool   `json:"ok"`
 }
 
-// MetricsSummary is the agent's metrics of the last interval.
+// MetricsSummary are the agent's metrics of the last interval.
 type MetricsSummary struct {
 	Timestamp string
 	Gauges    []MetricGauge
@@ -241,8 +243,8 @@ type MetricSample struct {
 	Mean   float64
 	Stddev float64
 	Labels map[string]string
-	// Total and TotalCount are since the process began, for formats that want
-	// them; Count to Stddev are of the newest interval.
+	// Total and TotalCount count since the process started, for formats that need
+	// totals; Count to Stddev cover the newest interval.
 	Total      float64 `json:"-"`
 	TotalCount uint64  `json:"-"`
 }
@@ -279,7 +281,8 @@ type FileStreamRequest struct {
 	Follow  bool
 }
 
-// LogStreamRequest streams a task's log over its rotated files. Type is "stdout" or "stderr".
+// LogStreamRequest streams a task's log across its rotated files. Type is "stdout" or
+// "stderr".
 type LogStreamRequest struct {
 	AllocID string
 	Task    string
@@ -305,7 +308,7 @@ type ExecInput struct {
 	TTYSize *TermSize `json:"tty_size,omitempty"`
 }
 
-// ExecIO is a piece of a stream or its end.
+// ExecIO is a piece of a stream, or its end.
 type ExecIO struct {
 	Data  []byte `json:"data,omitempty"`
 	Close bool   `json:"close,omitempty"`
@@ -323,12 +326,13 @@ type ExecOutput struct {
 	Stderr *ExecIO     `json:"stderr,omitempty"`
 	Exited bool        `json:"exited,omitempty"`
 	Result *ExecResult `json:"result,omitempty"`
-	// Error is why a command was not run, or not to its end, in the last message. The
-	// reference has no such field: for its clients the close that follows says the same.
+	// Error says why a command was not run or did not complete; it is set in the last
+	// message. The reference has no such field; for its clients the close frame has
+	// the same text.
 	Error string `json:"error,omitempty"`
 }
 
-// ExecResult is how a command ended.
+// ExecResult is the result of a command.
 type ExecResult struct {
 	ExitCode int `json:"exit_code"`
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// QueryMeta is the part of some answers that repeats the headers.
+// QueryMeta is the part of some answers that repeats the values of headers.
 type QueryMeta struct {
 	Index       uint64
 	KnownLeader bool
@@ -18,19 +18,19 @@ type QueryMeta struct {
 	NextToken   string
 }
 
-// IndexResponse is the answer to a write that only has an index.
+// IndexResponse is the answer to a write without further results.
 type IndexResponse struct {
 	Index uint64
 }
 
-// EvalResponse is the answer to a write that made an evaluation.
+// EvalResponse is the answer to a write that created an evaluation.
 type EvalResponse struct {
 	EvalCreateIndex uint64
 	EvalID          string
 	Index           uint64
 }
 
-// JobParseRequest asks for the draft of a job file. Canonicalize fills in defaults.
+// JobParseRequest converts a job file to a draft. Canonicalize fills in defaults.
 type JobParseRequest struct {
 	JobHCL       string
 	HCLv1        bool   `json:"hclv1,omitempty"`
@@ -39,14 +39,14 @@ type JobParseRequest struct {
 	Namespace    string `json:"-"`
 }
 
-// JobValidateRequest asks whether a job may be registered. Job is the draft as
-// JSON: what is unset is null or absent (core/jobspec reads it).
+// JobValidateRequest validates a job. Job is the draft as JSON: unset fields are null
+// or absent (core/jobspec reads it).
 type JobValidateRequest struct {
 	Job       json.RawMessage
 	Namespace string `json:"-"`
 }
 
-// JobValidateResponse says what is wrong with a job.
+// JobValidateResponse lists the errors of a job.
 type JobValidateResponse struct {
 	DriverConfigValidated bool
 	ValidationErrors      []string
@@ -54,40 +54,41 @@ type JobValidateResponse struct {
 	Warnings              string
 }
 
-// JobPlanRequest asks what a registration would do.
+// JobPlanRequest asks what registering a job would change.
 type JobPlanRequest struct {
 	Job            json.RawMessage
 	Diff           bool
 	PolicyOverride bool
-	JobID          string `json:"-"` // of the path
+	JobID          string `json:"-"` // from the path
 	Namespace      string `json:"-"`
 }
 
-// JobPlanResponse says what a registration would do.
+// JobPlanResponse says what registering a job would change.
 type JobPlanResponse struct {
 	Annotations        *model.PlanAnnotations
 	FailedTGAllocs     map[string]*model.AllocMetric
 	JobModifyIndex     uint64
 	CreatedEvals       []*model.Evaluation
-	Diff               *model.JobDiff // nil if not asked for
+	Diff               *model.JobDiff // nil if not requested
 	NextPeriodicLaunch *time.Time
 	Warnings           string
 	Index              uint64
 }
 
-// JobRegisterRequest registers a job. JobModifyIndex matters with EnforceIndex.
+// JobRegisterRequest registers a job. JobModifyIndex is checked if EnforceIndex is
+// set.
 type JobRegisterRequest struct {
 	Job            json.RawMessage
 	EnforceIndex   bool
 	JobModifyIndex uint64
 	PolicyOverride bool
 	PreserveCounts bool
-	// PreserveResources keeps the resources of tasks that the registered job has, too.
+	// PreserveResources keeps the resources of tasks that are already registered.
 	PreserveResources bool
 	EvalPriority      int
 	Submission        *model.JobSubmission
-	JobID             string `json:"-"` // of the path, "" for /v1/jobs
-	Namespace         string `json:"-"` // of the request, "" if it names none
+	JobID             string `json:"-"` // from the path, "" for /v1/jobs
+	Namespace         string `json:"-"` // from the parameters, "" if not given
 	Region            string `json:"-"`
 }
 
@@ -100,7 +101,7 @@ type JobRegisterResponse struct {
 	QueryMeta
 }
 
-// JobDeregisterRequest stops a job; Purge also forgets it.
+// JobDeregisterRequest stops a job; Purge also removes it from state.
 type JobDeregisterRequest struct {
 	JobID           string
 	Namespace       string
@@ -110,8 +111,8 @@ type JobDeregisterRequest struct {
 	NoShutdownDelay bool
 }
 
-// JobDeregisterResponse is the answer to JobDeregisterRequest. Stopping a
-// missing job is no error: all fields are zero.
+// JobDeregisterResponse is the answer to JobDeregisterRequest. Stopping a missing job
+// is not an error; all fields are then zero.
 type JobDeregisterResponse struct {
 	EvalID          string
 	EvalCreateIndex uint64
@@ -121,14 +122,14 @@ type JobDeregisterResponse struct {
 	QueryMeta
 }
 
-// JobEvaluateRequest asks the scheduler to look at a job.
+// JobEvaluateRequest creates an evaluation of a job.
 type JobEvaluateRequest struct {
 	JobID       string
 	Namespace   string `json:"-"`
 	EvalOptions struct{ ForceReschedule bool }
 }
 
-// JobRevertRequest registers an older version again.
+// JobRevertRequest reverts a job to an earlier version.
 type JobRevertRequest struct {
 	JobID               string
 	Namespace           string `json:"-"`
@@ -179,7 +180,7 @@ type JobDispatchResponse struct {
 	Index           uint64
 }
 
-// JobTagRequest gives a version a name, or takes it away (Delete).
+// JobTagRequest adds a tag to a version, or removes it (Delete).
 type JobTagRequest struct {
 	JobID       string `json:"-"`
 	Namespace   string `json:"-"`
@@ -220,7 +221,7 @@ type JobVersionsResponse struct {
 	QueryMeta
 }
 
-// JobScaleStatus is what an autoscaler reads about a job.
+// JobScaleStatus is the information about a job for autoscalers.
 type JobScaleStatus struct {
 	JobID          string
 	Namespace      string
@@ -230,7 +231,7 @@ type JobScaleStatus struct {
 	TaskGroups     map[string]*GroupScaleStatus
 }
 
-// GroupScaleStatus is what an autoscaler reads about a group.
+// GroupScaleStatus is the information about a group for autoscalers.
 type GroupScaleStatus struct {
 	Desired   int
 	Placed    int
@@ -249,5 +250,5 @@ type JobAction struct {
 	TaskGroupName string
 }
 
-// JobPayload is what a dispatched job was given.
+// JobPayload is the payload of a dispatched job.
 type JobPayload struct{ Payload []byte }

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// decodeOne reads one JSON value and refuses what follows it.
+// decodeOne decodes one JSON value and rejects data after it.
 func decodeOne(body []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if err := dec.Decode(v); err != nil {
@@ -40,8 +40,8 @@ func noteUnread(r *http.Request, body []byte, v any) error {
 	return nil
 }
 
-// conditionsBody reports whether a field of a body says what a parameter of the same
-// name would: DryRun is dry_run.
+// conditionsBody reports whether a body field corresponds to a parameter that makes a
+// write conditional, as DryRun corresponds to dry_run.
 func conditionsBody(field string) bool {
 	name := field[strings.LastIndex(field, ".")+1:]
 	return slices.ContainsFunc(conditions, func(c string) bool {

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Variables is what can be done to variables.
+// Variables are the operations on variables.
 type Variables interface {
 	PutVariable(ctx context.Context, req *VariableRequest) (v *Variable, index uint64, err error)
 	DeleteVariable(ctx context.Context, req *VariableRequest) (index uint64, err error)
@@ -23,7 +23,7 @@ type Variables interface {
 	OpenVariable(row *model.Variable) (*Variable, error)
 }
 
-// VariableMeta is what is known of a variable without opening it.
+// VariableMeta is a variable without its items.
 type VariableMeta struct {
 	Namespace   string
 	Path        string
@@ -40,20 +40,21 @@ type Variable struct {
 	Items map[string]string
 }
 
-// VariableLock is the lock of a variable, as requests and answers have it.
+// VariableLock is the lock of a variable in requests and answers.
 type VariableLock struct {
 	ID        string
 	TTL       LockTime
 	LockDelay LockTime
 }
 
-// LockTime is a duration that is written as text ("15s") and read as text or nanoseconds.
+// LockTime is a duration that is encoded as text ("15s") and decoded from text or
+// nanoseconds.
 type LockTime time.Duration
 
-// MarshalJSON writes the text.
+// MarshalJSON encodes the duration as text.
 func (d LockTime) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
-// UnmarshalJSON reads text or nanoseconds.
+// UnmarshalJSON decodes text or nanoseconds.
 func (d *LockTime) UnmarshalJSON(b []byte) error {
 	var text string
 	if err := json.Unmarshal(b, &text); err != nil {
@@ -72,24 +73,24 @@ func (d *LockTime) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// What a VariableRequest does to the lock.
+// Operations of a VariableRequest on the lock.
 const (
 	LockAcquire = "acquire"
 	LockRelease = "release"
 	LockRenew   = "renew"
 )
 
-// VariableRequest writes or deletes a variable. CAS nil writes whatever is there.
+// VariableRequest writes or deletes a variable. A nil CAS writes unconditionally.
 type VariableRequest struct {
 	Namespace string
 	Path      string
 	Items     map[string]string
-	Lock      *VariableLock // with LockAcquire what to take, otherwise its ID is what the caller holds
+	Lock      *VariableLock // with LockAcquire the lock to acquire, otherwise its ID identifies the caller as holder
 	Operation string        // "", or one of the Lock constants
 	CAS       *uint64
 }
 
-// MetaOfVariable returns what lists show. A lock that has run out is not shown.
+// MetaOfVariable returns a variable without its items. It leaves out an expired lock.
 func MetaOfVariable(v *model.Variable, now time.Time) VariableMeta {
 	m := VariableMeta{
 		Namespace: v.Namespace, Path: v.Path, CreateIndex: v.CreateIndex, CreateTime: v.CreateTime,
@@ -133,7 +134,7 @@ func (s *Server) getVariable(w http.ResponseWriter, r *http.Request) (any, error
 	})
 }
 
-// variableRequest reads what the parameters and the body of a write say.
+// variableRequest parses the parameters and the body of a write.
 func variableRequest(r *http.Request, body *Variable) (*VariableRequest, error) {
 	p := paramsOf(r)
 	req := &VariableRequest{Namespace: namespaceOf(r), Path: r.PathValue("path"), Items: body.Items, Lock: body.Lock}
@@ -185,7 +186,7 @@ func (s *Server) putVariable(w http.ResponseWriter, r *http.Request) (any, error
 	switch req.Operation {
 	case LockRenew:
 		return &v.VariableMeta, nil
-	case LockRelease: // the items are what the request gave
+	case LockRelease: // the answer has the items of the request
 		return &Variable{VariableMeta: v.VariableMeta, Items: req.Items}, nil
 	}
 	return v, nil
@@ -208,8 +209,8 @@ func (s *Server) deleteVariable(w http.ResponseWriter, r *http.Request) (any, er
 	return done, nil
 }
 
-// refusedWrite answers a conflict with what is stored, and other refusals with
-// the words that clients know.
+// refusedWrite answers a conflict with the stored variable, and other errors with the
+// texts that clients expect.
 func (s *Server) refusedWrite(w http.ResponseWriter, req *VariableRequest, err error) (any, error) {
 	switch {
 	case errdefs.IsInvalidArgument(err):

@@ -12,13 +12,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// adapter is raft's view of our StateMachine.
+// adapter implements raft's FSM interfaces with our StateMachine.
 type adapter struct {
 	machine StateMachine
-	// closing ends when the Node closes, so that a long snapshot does not hold
-	// it up.
+	// closing ends when the Node closes, which aborts a running snapshot.
 	closing context.Context
-	// fatal is told when the machine cannot go on.
+	// fatal is called when the state machine cannot continue.
 	fatal func(error)
 }
 
@@ -28,8 +27,8 @@ func (a adapter) Apply(log *raft.Log) any {
 	return a.ApplyBatch([]*raft.Log{log})[0]
 }
 
-// ApplyBatch hands the commands of the batch on, and answers nil for entries
-// that are not commands.
+// ApplyBatch applies the commands of the batch, and returns nil for entries that are
+// not commands.
 func (a adapter) ApplyBatch(logs []*raft.Log) []any {
 	entries := make([]Entry, 0, len(logs))
 	for _, log := range logs {

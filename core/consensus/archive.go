@@ -23,31 +23,31 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// The files of an archive: a gzipped tar that `tar xzf` and sha256sum can read.
+// The files of an archive, a gzipped tar that `tar xzf` and sha256sum can read.
 const (
 	archiveMeta  = "meta.json"
 	archiveState = "state.bin"
 	archiveSums  = "SHA256SUMS"
 )
 
-// Bounds of what an archive may hold.
+// Limits of the contents of an archive.
 const (
 	maxArchiveMeta  = 1 << 20
 	maxArchiveState = 64 << 30
 )
 
-// Archive is a snapshot in a file of its own. Close removes it.
+// Archive is a snapshot in a temporary file. Close removes the file.
 type Archive struct {
 	*os.File
 	Info   SnapshotInfo
-	Digest string // "sha-256=BASE64" of the file, as the header Digest has it
+	Digest string // "sha-256=BASE64" of the file, in the format of the Digest header
 	Size   int64
 }
 
 // Close closes and removes the file.
 func (a *Archive) Close() error { return errors.Join(a.File.Close(), os.Remove(a.Name())) }
 
-// SaveArchive writes a snapshot of the present state into an archive in dir.
+// SaveArchive writes a snapshot of the current state to an archive in dir.
 func (n *Node) SaveArchive(ctx context.Context, dir string) (_ *Archive, err error) {
 	info, state, err := n.TakeSnapshot(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func addFile(out *tar.Writer, name string, size int64, r io.Reader, sum hash.Has
 	return err
 }
 
-// cancelReader ends with its context.
+// cancelReader fails when its context ends.
 type cancelReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -122,15 +122,15 @@ func (c *cancelReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// RestoreArchive replaces the state of the whole cluster by an archive. Nothing
-// is touched before all of it has come and its sums are right; until then it
-// lies in dir.
+// RestoreArchive replaces the state of the whole cluster by an archive. It first
+// stores the whole archive in dir and verifies its checksums, before it changes
+// anything.
 func (n *Node) RestoreArchive(ctx context.Context, dir string, r io.Reader) error {
 	f, err := os.CreateTemp(dir, "restore-*.bin")
 	if err != nil {
 		return fmt.Errorf("make the file of the snapshot: %w", err)
 	}
-	defer func() { _ = errors.Join(f.Close(), os.Remove(f.Name())) }() // a rest that stays does no harm
+	defer func() { _ = errors.Join(f.Close(), os.Remove(f.Name())) }() // a file that could not be removed does no harm
 	info, err := readArchive(&cancelReader{ctx, r}, f)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (n *Node) RestoreArchive(ctx context.Context, dir string, r io.Reader) erro
 	return n.RestoreSnapshot(ctx, info, f)
 }
 
-// readArchive writes the state of an archive to w and returns what it says of itself.
+// readArchive writes the state in an archive to w and returns its metadata.
 func readArchive(r io.Reader, w io.Writer) (info SnapshotInfo, err error) {
 	zip, err := gzip.NewReader(bufio.NewReaderSize(r, 256<<10))
 	if err != nil {
@@ -191,5 +191,5 @@ func damaged(err error) error {
 	return errdefs.InvalidArgumentf("this is no whole snapshot of Drover, nothing was restored: %w", err)
 }
 
-// InspectArchive checks an archive and returns what it says of itself.
+// InspectArchive verifies an archive and returns its metadata.
 func InspectArchive(r io.Reader) (SnapshotInfo, error) { return readArchive(r, io.Discard) }

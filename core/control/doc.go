@@ -1,14 +1,14 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package control owns the kernel of the level-triggered controllers and their
-// supervisor. A Controller says what it reads and writes, which objects a
-// change concerns, and decides (purely) what to do about one object now and
-// when to look again. The Supervisor runs each controller while this server
-// leads: one goroutine, one queue of dirty keys without duplicates and one
-// timer heap per controller, whatever the number of objects. A panic or an
-// error in a decision costs that key a backoff, nothing else.
+// Package control owns the framework of the level-triggered controllers and their
+// Supervisor. A Controller declares what it reads and writes, maps a change to the
+// keys of objects, and decides (purely) what to do about one object now and when to
+// decide again. While this server is the leader, the Supervisor runs each controller
+// with one goroutine, one queue of dirty keys without duplicates and one timer heap,
+// regardless of the number of objects. A panic or error in a decision delays only that
+// key, by a backoff.
 //
-// The packages below hold one controller each. core/server constructs them;
-// nothing else imports them.
+// Each package below holds one controller. core/server constructs them; nothing else
+// imports them.
 package control

@@ -17,19 +17,20 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// Proposer commits a command. core/consensus satisfies it.
+// Proposer commits a command. core/consensus implements it.
 type Proposer interface {
 	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
 }
 
-// Backoff of a key whose decision failed, and the time a proposal may take.
+// Backoff of a key whose decision failed, and the time limit of a proposal.
 const (
 	minBackoff     = 250 * time.Millisecond
 	maxBackoff     = 30 * time.Second
 	proposeTimeout = 30 * time.Second
 )
 
-// together bounds the keys of an Independent controller that are decided about at once.
+// together is the maximum number of keys of an Independent controller in one log
+// entry.
 const together = 256
 
 // Supervisor runs controllers.
@@ -43,7 +44,7 @@ type Supervisor struct {
 	stats map[string]*Stats
 }
 
-// Stats counts what a controller did since the process started.
+// Stats are a controller's counters since the process started.
 type Stats struct {
 	Decisions uint64 // decisions taken
 	Commands  uint64 // commands committed
@@ -51,7 +52,7 @@ type Stats struct {
 	LastError string
 }
 
-// NewSupervisor returns a Supervisor; newID mints UUIDs for commands.
+// NewSupervisor returns a Supervisor; newID generates UUIDs.
 func NewSupervisor(store *state.Store, proposer Proposer, newID func() string, logger hclog.Logger) *Supervisor {
 	return &Supervisor{store: store, proposer: proposer, newID: newID, logger: logger, stats: map[string]*Stats{}}
 }
@@ -81,8 +82,8 @@ func (s *Supervisor) Run(ctx context.Context, controllers ...Controller) {
 	wg.Wait()
 }
 
-// loop is one controller: it takes changes as they come, and decides about
-// dirty and due keys between them.
+// loop runs one controller: it receives changes and decides about keys that are dirty
+// or due.
 func (s *Supervisor) loop(ctx context.Context, c Controller) {
 	feed := s.store.Subscribe(c.Reads()...)
 	defer feed.Close()
@@ -97,7 +98,7 @@ func (s *Supervisor) loop(ctx context.Context, c Controller) {
 			r.decide(ctx, keys)
 			continue
 		}
-		// The only error is the end of the wait: a timer, or ctx.
+		// The only errors are the end of the wait by a timer or by ctx.
 		if batch, err := r.next(ctx, feed); err == nil {
 			r.take(batch)
 		}
@@ -105,7 +106,7 @@ func (s *Supervisor) loop(ctx context.Context, c Controller) {
 	}
 }
 
-// run is the state of one controller's loop; only its goroutine touches it.
+// run is the state of one controller's loop. Only the loop's goroutine uses it.
 type run struct {
 	*Supervisor
 	c        Controller
@@ -125,7 +126,7 @@ func (r *run) next(ctx context.Context, feed *state.Feed) (state.Batch, error) {
 	return feed.Next(ctx)
 }
 
-// take makes the keys of a batch dirty; after a loss, every key.
+// take marks the keys of a batch as dirty; after lost changes, all keys.
 func (r *run) take(batch state.Batch) {
 	if batch.Resync {
 		r.queue.addAll(r.c.All(r.store.View()))
@@ -136,7 +137,7 @@ func (r *run) take(batch state.Batch) {
 	}
 }
 
-// decide decides about keys and proposes what that leads to as one entry.
+// decide decides about keys and proposes the commands as one entry.
 func (r *run) decide(ctx context.Context, keys []string) {
 	in := Input{View: r.store.View(), Now: time.Now(), NewID: r.newID}
 	decisions, errs := make([]Decision, len(keys)), make([]error, len(keys))
@@ -158,7 +159,7 @@ func (r *run) decide(ctx context.Context, keys []string) {
 	}
 }
 
-// settle counts what became of a decision and says when to decide again.
+// settle counts the result of a decision and sets when to decide again.
 func (r *run) settle(ctx context.Context, key string, now time.Time, d Decision, err error) {
 	r.count(len(d.Commands), err)
 	if err != nil {
@@ -175,7 +176,7 @@ func (r *run) settle(ctx context.Context, key string, now time.Time, d Decision,
 	r.timers.set(key, d.Wake)
 }
 
-// safeDecide turns a panic into an error.
+// safeDecide converts a panic to an error.
 func (r *run) safeDecide(in Input, key string) (d Decision, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -5,50 +5,49 @@ package model
 
 import "time"
 
-// AgentPlugin is one plugin of a node's agent, as the agent itself knows it. What
-// servers know of it is NodePlugin.
+// AgentPlugin is a plugin of a node as its agent sees it. NodePlugin is what servers
+// know of it.
 type AgentPlugin struct {
 	Name       string
-	Version    string // what the running process says of itself
+	Version    string // the version that the running process reports
 	Path       string
-	Digest     string // "sha256:HEX" of the file that runs
-	PID        int    // 0: no process runs
+	Digest     string // "sha256:HEX" of the running file
+	PID        int    // 0 if no process runs
 	State      string
 	Restarts   int
-	Reattached bool // the process was there before the agent
+	Reattached bool // the process was started by an earlier agent process
 	Drivers    []string
 	Devices    []string
 	Collectors []string // those that measure the machine
-	Tasks      int      // tasks of its drivers that the agent knows
-	// LastError is why the plugin does not work, UpgradeError why the newest
+	Tasks      int      // number of tasks of its drivers that the agent knows
+	// LastError says why the plugin does not work. UpgradeError says why the newest
 	// version that was tried does not run.
 	LastError    string
 	UpgradeError string
-	// Previous is the digest of the version that a rollback returns to.
+	// Previous is the digest of the version to which a rollback returns.
 	Previous string
-	// Bad are versions that were tried, did not work, and are not tried again by
-	// themselves.
+	// Bad lists versions that failed. They are not tried again automatically.
 	Bad []BadPluginVersion
-	// Work is what is being done to the plugin, or was done to it last since the
-	// agent began; nil for nothing.
+	// Work is the current operation on the plugin, or the last one since the agent
+	// started; nil if there was none.
 	Work *PluginWork
 }
 
-// PluginWork is how far a change of a plugin has come.
+// PluginWork is the progress of an operation on a plugin.
 type PluginWork struct {
-	Action string // install, rollback, reload; follow, of a file that was replaced in plugin_dir
-	// Step is the one that the work is in, or ended in: fetching, verifying, starting,
-	// recovering, probing, switching.
+	Action string // install, rollback, reload; "follow" for a file that was replaced in plugin_dir
+	// Step is the current step of the operation, or the step in which it ended:
+	// fetching, verifying, starting, recovering, probing, switching.
 	Step string
-	// Done and Total are bytes while fetching and tasks while recovering; a Total of
-	// 0 is not known.
+	// Done and Total count bytes while fetching and tasks while recovering. A Total of
+	// 0 means unknown.
 	Done, Total int64
 	Began       time.Time
-	Ended       *time.Time `json:",omitempty"` // nil while it is under way
-	Error       string     // why it came to nothing
+	Ended       *time.Time `json:",omitempty"` // nil while the operation is in progress
+	Error       string     // why the operation failed
 }
 
-// BadPluginVersion is a version of a plugin that did not work.
+// BadPluginVersion is a version of a plugin that failed.
 type BadPluginVersion struct {
 	Digest string
 	Why    string

@@ -27,8 +27,8 @@ const (
 	AllocClientStatusUnknown  = "unknown"
 )
 
-// Allocation is one instance of a group on one node. In state it refers to its
-// job by JobVersion; Job is filled in where a reader needs it and nil in state.
+// Allocation is one instance of a group on one node. In state it refers to its job by
+// JobVersion, and Job is nil; Job is filled in for readers that need it.
 type Allocation struct {
 	ID         string
 	Namespace  string
@@ -37,7 +37,7 @@ type Allocation struct {
 	NodeID     string
 	NodeName   string
 	JobID      string
-	Job        *Job   `json:",omitempty"` // the version that it runs; shared, never changed
+	Job        *Job   `json:",omitempty"` // the version that it runs; shared, so never changed
 	JobVersion uint64 `json:"-"`
 	TaskGroup  string
 
@@ -51,7 +51,7 @@ type Allocation struct {
 	ClientStatus      string
 	ClientDescription string
 	TaskStates        map[string]*TaskState
-	AllocStates       []*AllocState `json:",omitempty"` // history of client status changes that later decisions need
+	AllocStates       []*AllocState `json:",omitempty"` // history of client status changes, which later decisions need
 
 	PreviousAllocation    string                 `json:",omitempty"`
 	NextAllocation        string                 `json:",omitempty"`
@@ -66,12 +66,12 @@ type Allocation struct {
 
 	CreateIndex      uint64
 	ModifyIndex      uint64 // any change
-	AllocModifyIndex uint64 // changes by servers: what a node must act upon
+	AllocModifyIndex uint64 // changes by servers, on which the node must act
 	CreateTime       int64  // Unix ns
 	ModifyTime       int64  // Unix ns
 }
 
-// DesiredTransition is what an operator or a controller asks of the scheduler.
+// DesiredTransition is a request of an operator or a controller to the scheduler.
 type DesiredTransition struct {
 	Migrate                 *bool
 	Reschedule              *bool
@@ -80,10 +80,10 @@ type DesiredTransition struct {
 	MigrateDisablePlacement *bool
 }
 
-// ShouldMigrate reports whether the alloc shall move to another node.
+// ShouldMigrate reports whether the alloc should move to another node.
 func (d DesiredTransition) ShouldMigrate() bool { return d.Migrate != nil && *d.Migrate }
 
-// ShouldForceReschedule reports whether the alloc shall be replaced now.
+// ShouldForceReschedule reports whether the alloc should be replaced now.
 func (d DesiredTransition) ShouldForceReschedule() bool {
 	return d.ForceReschedule != nil && *d.ForceReschedule
 }
@@ -91,7 +91,7 @@ func (d DesiredTransition) ShouldForceReschedule() bool {
 // ShouldReschedule reports whether the alloc is eligible to be replaced within a deployment.
 func (d DesiredTransition) ShouldReschedule() bool { return d.Reschedule != nil && *d.Reschedule }
 
-// AllocState is a change of one field of an alloc at a time.
+// AllocState is a change of one field of an alloc at a point in time.
 type AllocState struct {
 	Field string // "ClientStatus"
 	Value string
@@ -131,7 +131,7 @@ type RescheduleEvent struct {
 	Delay          time.Duration
 }
 
-// AllocNetworkStatus is what a node found out about an alloc's network.
+// AllocNetworkStatus is the network of an alloc as its node reports it.
 type AllocNetworkStatus struct {
 	InterfaceName string
 	Address       string
@@ -158,7 +158,8 @@ type TaskState struct {
 	Events      []*TaskEvent // the newest MaxTaskEvents, oldest first
 	Paused      string
 	TaskHandle  []byte `json:"-"`
-	// LastEvent is the number of the newest event that the node noted, from 1.
+	// LastEvent is the sequence number of the newest event that the node recorded; the
+	// first is 1.
 	LastEvent uint64 `json:"-"`
 }
 
@@ -200,8 +201,8 @@ const (
 	AllocHealthy                 = "Alloc Unhealthy"
 )
 
-// TaskEvent is something that happened to a task. DisplayMessage and Details
-// say everything; the other fields repeat parts of it for older readers.
+// TaskEvent is an event of a task. DisplayMessage and Details contain all information;
+// the other fields repeat parts of it for older clients.
 type TaskEvent struct {
 	Type             string
 	Time             int64 // Unix ns
@@ -246,13 +247,12 @@ func (a *Allocation) ClientTerminalStatus() bool {
 	return false
 }
 
-// TerminalStatus reports whether the alloc has ended or shall end.
+// TerminalStatus reports whether the alloc has ended, or servers want it to end.
 func (a *Allocation) TerminalStatus() bool {
 	return a.ServerTerminalStatus() || a.ClientTerminalStatus()
 }
 
-// UnknownSince is when its node was found out of reach the last time; zero if it
-// never was.
+// UnknownSince returns when the alloc last became unknown; zero if it never did.
 func (a *Allocation) UnknownSince() time.Time {
 	for _, s := range slices.Backward(a.AllocStates) {
 		if s.Field == "ClientStatus" && s.Value == AllocClientStatusUnknown {
@@ -262,8 +262,8 @@ func (a *Allocation) UnknownSince() time.Time {
 	return time.Time{}
 }
 
-// Serves reports whether the alloc does what it is there for, as its node says:
-// all tasks of its group that run for long do, or have ended well.
+// Serves reports whether, according to its node, the alloc does its job: every
+// long-running task of its group is running, or has ended successfully.
 func (a *Allocation) Serves(tg *TaskGroup) bool {
 	if a.ClientStatus != AllocClientStatusRunning {
 		return false
@@ -297,8 +297,8 @@ func AllocName(jobID, group string, index int) string {
 	return jobID + "." + group + "[" + strconv.Itoa(index) + "]"
 }
 
-// Copy returns an alloc whose fields may be replaced without changing a. Task
-// states are copied one level deep; job, resources and metrics are shared.
+// Copy returns a copy whose fields may be replaced without changing a. Task states are
+// copied one level deep; job, resources and metrics are shared.
 func (a *Allocation) Copy() *Allocation {
 	c := *a
 	if a.TaskStates != nil {

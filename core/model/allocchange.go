@@ -8,41 +8,42 @@ import (
 	"time"
 )
 
-// AllocChangeKind is what a plan may do to an alloc that exists.
+// AllocChangeKind is a kind of change that a plan may make to an existing alloc.
 type AllocChangeKind uint8
 
-// Kinds of changes. Their numbers are stored.
+// Kinds of changes. Their numbers are stored in the log.
 const (
-	// AllocStop ends the alloc. With a ClientStatus servers say how it ended or
-	// that nobody knows, since its node cannot.
+	// AllocStop stops the alloc. A ClientStatus is set if the node cannot report how
+	// the alloc ended (lost), or cannot be reached (unknown).
 	AllocStop AllocChangeKind = 1
-	// AllocUpdateInPlace lets the alloc run on under another version of its job.
+	// AllocUpdateInPlace keeps the alloc running, with another version of its job.
 	AllocUpdateInPlace AllocChangeKind = 2
-	// AllocMarkUnknown says that the alloc's node is out of reach.
+	// AllocMarkUnknown marks an alloc whose node is unreachable.
 	AllocMarkUnknown AllocChangeKind = 3
-	// AllocSetFollowUp names the evaluation that looks at the alloc again; "" is none.
+	// AllocSetFollowUp sets the evaluation that will process the alloc again; ""
+	// removes it.
 	AllocSetFollowUp AllocChangeKind = 4
 )
 
-// AllocChange is what a plan changes of one alloc that exists: only what its
-// kind needs is set. Refused says when it may be applied, Make what it does; the
-// scheduler, the applier and the log all use these two.
+// AllocChange is a plan's change of one existing alloc. Only the fields that its kind
+// needs are set. Refused decides whether it may be applied, and Make applies it; the
+// scheduler, the plan applier and the log all use these two methods.
 type AllocChange struct {
 	Kind    AllocChangeKind
 	AllocID string
 
 	Description       string // AllocStop: why
-	ClientStatus      string // AllocStop: lost or unknown; "": left to the node
+	ClientStatus      string // lost or unknown; "" if the node will report the status
 	ClientDescription string // AllocStop with a ClientStatus, AllocMarkUnknown
 	JobVersion        uint64 // AllocUpdateInPlace
-	DeploymentID      string // AllocUpdateInPlace: the one that it joins; "": it stays in its own
+	DeploymentID      string // the deployment that it joins; "" keeps its deployment
 	FollowupEvalID    string // AllocMarkUnknown, AllocSetFollowUp
 	At                int64  // AllocMarkUnknown: since when, Unix ns
 }
 
-// Refused says why the change, planned on the state at index planned, may not be
-// made to the alloc as it is now (nil: gone), or "". n is the alloc's node, nil
-// if that is gone.
+// Refused returns why the change, which was planned on the state at index planned,
+// must not be applied to the alloc in its current state (nil if it no longer exists),
+// or "" if it may. n is the alloc's node, nil if that no longer exists.
 func (c *AllocChange) Refused(a *Allocation, n *Node, planned uint64) string {
 	silent := c.Kind == AllocMarkUnknown || c.Kind == AllocStop && c.ClientStatus != ""
 	switch {
@@ -55,13 +56,13 @@ func (c *AllocChange) Refused(a *Allocation, n *Node, planned uint64) string {
 	case silent:
 		return heardOf(a, n, planned)
 	case c.Kind == AllocStop, c.Kind == AllocUpdateInPlace, c.Kind == AllocSetFollowUp:
-		return "" // an end is always right, whatever the node says meanwhile
+		return "" // a stop is always valid, whatever the node has reported meanwhile
 	}
 	return "unknown change of an alloc"
 }
 
-// heardOf says that an alloc whose node was out of reach when a plan was made,
-// or the node, has been heard of since.
+// heardOf returns a reason if the alloc, whose node was unreachable when the plan was
+// made, or the node, has reported since; otherwise "".
 func heardOf(a *Allocation, n *Node, planned uint64) string {
 	switch {
 	case a.ClientTerminalStatus() && a.ClientStatus != AllocClientStatusLost:
@@ -74,7 +75,7 @@ func heardOf(a *Allocation, n *Node, planned uint64) string {
 	return ""
 }
 
-// Make returns the alloc as the change leaves it; a stays as it is. now is in Unix ns.
+// Make returns the alloc after the change; a is not modified. now is in Unix ns.
 func (c *AllocChange) Make(a *Allocation, evalID string, now int64) *Allocation {
 	n := *a
 	n.EvalID, n.ModifyTime = evalID, now

@@ -13,53 +13,54 @@ import (
 	"time"
 )
 
-// MaxTaskEvents is how many events of a task are kept and reported.
+// MaxTaskEvents is the number of events that are kept and reported per task.
 const MaxTaskEvents = 10
 
-// AllocReport is what a node says of one of its allocs: what is new since the
-// servers last took its word. It may come twice or late, see Allocation.News.
+// AllocReport is a node's report on one of its allocs: the differences since the last
+// report that servers acknowledged. It may arrive twice or late, see Allocation.News.
 type AllocReport struct {
 	ID string
-	// ClientStatus and ClientDescription come together. A node always says them;
-	// in the log both are empty if they are as before.
+	// ClientStatus and ClientDescription belong together. A node always sets them; in
+	// the log both are empty if they have not changed.
 	ClientStatus      string
 	ClientDescription string
-	Tasks             map[string]*TaskReport // those that have changed
-	Network           *AllocNetworkStatus    // nil: as before
-	Health            *HealthReport          // nil: as before
+	Tasks             map[string]*TaskReport // tasks that have changed
+	Network           *AllocNetworkStatus    // nil if unchanged
+	Health            *HealthReport          // nil if unchanged
 }
 
-// HealthReport is a node's verdict on an alloc, which holds for one deployment.
+// HealthReport is a node's verdict on the health of an alloc. It is valid for one
+// deployment.
 type HealthReport struct {
-	DeploymentID string // "" where the alloc has none
+	DeploymentID string // "" if the alloc has none
 	Healthy      bool
 }
 
-// TaskReport is what is new of a task.
+// TaskReport is the difference in the state of a task.
 type TaskReport struct {
 	State    string
 	Failed   bool
 	Restarts uint64
 	Paused   string
 
-	// Times are in Unix ns. A nil one is as before, 0 is none.
+	// Times are in Unix ns. nil means unchanged, 0 means not set.
 	LastRestart *int64
 	StartedAt   *int64
 	FinishedAt  *int64
 
-	// Whole says that nothing of what was known before holds.
+	// Whole means that the report replaces everything that was known of the task.
 	Whole bool
 	// Before is the number of events that came before Events.
 	Before uint64
-	Events []*TaskEvent // the new ones, oldest first
+	Events []*TaskEvent // the new events, oldest first
 }
 
-// lastEvent is the number of the newest event that r tells of.
+// lastEvent returns the sequence number of the newest event in r.
 func (r *TaskReport) lastEvent() uint64 { return r.Before + uint64(len(r.Events)) }
 
-// ReportSince returns what a node has to say of a: what differs from acked, the
-// state that servers have acknowledged, nil if they have acknowledged none. It
-// is nil if nothing differs.
+// ReportSince returns the report that a node must send for a: the difference between a
+// and acked, the state that servers have acknowledged (nil if none). It returns nil if
+// nothing differs.
 func (a *Allocation) ReportSince(acked *Allocation) *AllocReport {
 	r := &AllocReport{ID: a.ID, ClientStatus: a.ClientStatus, ClientDescription: a.ClientDescription}
 	news := acked == nil || acked.ClientStatus != a.ClientStatus || acked.ClientDescription != a.ClientDescription
@@ -96,11 +97,11 @@ func (a *Allocation) health() *HealthReport {
 	return &HealthReport{DeploymentID: a.DeploymentID, Healthy: *a.DeploymentStatus.Healthy}
 }
 
-// News returns what of a report is new to servers that know a, as it is stored in
-// the log; nil if nothing is. A report that is older than what is known says
-// nothing new, nor does one that has an ended alloc live. missing says that the
-// report builds on events which the servers do not have: the node must send the
-// alloc whole.
+// News returns the part of a report that is new to servers that know a, in the form
+// that the log stores; nil if nothing is new. A report that is older than the known
+// state contains nothing new, nor does a report that would revive an ended alloc.
+// missing is true if the report continues from events that the servers do not have;
+// the node must then send the full state of the alloc.
 func (a *Allocation) News(r *AllocReport) (news *AllocReport, missing bool) {
 	status := &Allocation{ClientStatus: r.ClientStatus}
 	if a.ClientTerminalStatus() && r.ClientStatus != "" && !status.ClientTerminalStatus() {
@@ -131,8 +132,8 @@ func (a *Allocation) News(r *AllocReport) (news *AllocReport, missing bool) {
 	if r.Network != nil && !reflect.DeepEqual(r.Network, a.NetworkStatus) {
 		out.Network = r.Network
 	}
-	// A node judges once in a deployment; what it said of an earlier one is void,
-	// and what an operator has said meanwhile stands.
+	// A node reports health once per deployment. A verdict for an earlier deployment
+	// is void, and a verdict that an operator has set meanwhile takes precedence.
 	if h := r.Health; h != nil && h.DeploymentID == a.DeploymentID && a.health() == nil {
 		out.Health = h
 	}
@@ -142,8 +143,8 @@ func (a *Allocation) News(r *AllocReport) (news *AllocReport, missing bool) {
 	return &out, false
 }
 
-// WithNews returns a copy of a that has taken in what News returned, except for
-// the health, which servers stamp.
+// WithNews returns a copy of a with the changes that News returned, except for the
+// health, to which servers add a timestamp.
 func (a *Allocation) WithNews(news *AllocReport) *Allocation {
 	c := *a
 	if news.ClientStatus != "" {
@@ -162,7 +163,7 @@ func (a *Allocation) WithNews(news *AllocReport) *Allocation {
 	return &c
 }
 
-// lastEvent is LastEvent; 0 of a task that nothing is known of.
+// lastEvent returns LastEvent, or 0 if s is nil.
 func (s *TaskState) lastEvent() uint64 {
 	if s == nil {
 		return 0
@@ -170,8 +171,8 @@ func (s *TaskState) lastEvent() uint64 {
 	return s.LastEvent
 }
 
-// With returns the state after a report; s may be nil and stays as it is. Events
-// that s has already are not taken twice.
+// With returns the state after a report. s may be nil and is not modified. Events that
+// s already has are not added again.
 func (s *TaskState) With(r *TaskReport) *TaskState {
 	out := &TaskState{}
 	if s != nil && !r.Whole {
@@ -204,8 +205,8 @@ func setTime(dst **time.Time, ns *int64) {
 	}
 }
 
-// reportSince returns what differs between known, which may be nil, and s; nil if
-// nothing does.
+// reportSince returns the difference between known, which may be nil, and s; nil if
+// there is none.
 func (s *TaskState) reportSince(known *TaskState) *TaskReport {
 	r := &TaskReport{State: s.State, Failed: s.Failed, Restarts: s.Restarts, Paused: s.Paused}
 	fresh, continues := s.since(known)
@@ -225,8 +226,8 @@ func (s *TaskState) reportSince(known *TaskState) *TaskReport {
 	return r
 }
 
-// since returns the events of s that known does not have. ok is false if s does
-// not go on from known: its node began anew, or too much came in between.
+// since returns the events of s that known does not have. ok is false if s does not
+// continue known: the node started over, or too many events came in between.
 func (s *TaskState) since(known *TaskState) (fresh []*TaskEvent, ok bool) {
 	last := known.lastEvent()
 	if last == 0 {
@@ -257,8 +258,8 @@ func newTime(old, now *time.Time) *int64 {
 	return &ns
 }
 
-// ReportDigest stands for everything that a node reports of an alloc: if what
-// servers know and what the node would say have one digest, they say the same.
+// ReportDigest returns a hash of everything that a node reports of an alloc. Servers
+// and node agree on the alloc if their digests are equal.
 func (a *Allocation) ReportDigest() uint64 {
 	d := digest{fnv.New64a()}
 	d.text(a.ClientStatus)

@@ -5,15 +5,15 @@ package model
 
 import "reflect"
 
-// Cap is how many of something one list or map of a job may hold.
+// Cap is the maximum number of elements of one list or map of a job.
 type Cap struct {
 	What string
 	Most int
-	of   reflect.Type // of the elements
+	of   reflect.Type // type of the elements
 }
 
-// Caps are generous: what is over them is not written by people. Every list that is
-// not named here may have JobBounds.Entries. docs/limits.md has the table.
+// Caps are far above what people write. Every list that is not named here may have
+// JobBounds.Entries. docs/limits.md has the table.
 var Caps = []Cap{
 	{"groups of a job", 2_000, reflect.TypeFor[*TaskGroup]()},
 	{"tasks of a group", 500, reflect.TypeFor[*Task]()},
@@ -37,7 +37,7 @@ var Caps = []Cap{
 	{"links of a job", 100, reflect.TypeFor[*JobUILink]()},
 }
 
-// JobBounds are how large a job may be as a whole.
+// JobBounds limits the total size of a job.
 var JobBounds = Bounds{Text: 2 << 20, Entries: 10_000, Total: 16 << 20}
 
 var capOf = func() map[reflect.Type]int {
@@ -48,8 +48,8 @@ var capOf = func() map[reflect.Type]int {
 	return out
 }()
 
-// checkSize refuses a job that is too large, or in which something is missing, before
-// anything else looks at it.
+// checkSize rejects a job that is too large or has null entries, before any other
+// check reads it.
 func (j *Job) checkSize() error {
 	return (&walk{bounds: &JobBounds, caps: capOf}).of("Job", j)
 }

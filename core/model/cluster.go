@@ -3,30 +3,30 @@
 
 package model
 
-// MaxClusterTerms is how many terms of leaders a Cluster remembers.
+// MaxClusterTerms is the number of leader terms that a Cluster keeps.
 const MaxClusterTerms = 256
 
-// Cluster says which cluster a state belongs to, and by which leaders it was
-// written. Every leader begins its term with an id of its own, so two states that
-// have the same term have the same history up to the end of that term. It is
-// shared and must not be changed.
+// Cluster identifies the cluster to which a state belongs, and the leaders that wrote
+// it. Every leader begins its term with a random id, so two states that contain the
+// same term have the same history up to the end of that term. A Cluster is shared and
+// must not be changed.
 type Cluster struct {
-	// ID is made once, by the first leader. Snapshots carry it.
+	// ID is created once, by the first leader. Snapshots contain it.
 	ID string
-	// Terms are the newest terms, the oldest of them first.
+	// Terms are the newest terms, oldest first.
 	Terms []ClusterTerm
 }
 
-// ClusterTerm is the time of one leader.
+// ClusterTerm is the term of one leader.
 type ClusterTerm struct {
 	ID string
-	// Index is that of the log entry which began the term.
+	// Index is the index of the log entry that began the term.
 	Index uint64
-	// After is the index of the entry before it: there the term before ended.
+	// After is the index of the previous log entry, at which the previous term ended.
 	After uint64
 }
 
-// ClusterPoint is a place in the history of a cluster. The zero point is before
+// ClusterPoint is a position in the history of a cluster. The zero point precedes
 // every history.
 type ClusterPoint struct {
 	ClusterID string
@@ -34,8 +34,8 @@ type ClusterPoint struct {
 	Index     uint64
 }
 
-// Begin returns the cluster with a further term. The id of the cluster is used
-// only if c is nil.
+// Begin returns the cluster with an additional term. clusterID is used only if c is
+// nil.
 func (c *Cluster) Begin(clusterID string, term ClusterTerm) *Cluster {
 	out := &Cluster{ID: clusterID}
 	if c != nil {
@@ -46,7 +46,7 @@ func (c *Cluster) Begin(clusterID string, term ClusterTerm) *Cluster {
 	return out
 }
 
-// At returns the point of a state at an index.
+// At returns the position of a state at an index.
 func (c *Cluster) At(index uint64) ClusterPoint {
 	if c == nil {
 		return ClusterPoint{Index: index}
@@ -54,7 +54,7 @@ func (c *Cluster) At(index uint64) ClusterPoint {
 	return ClusterPoint{ClusterID: c.ID, TermID: c.TermID(), Index: index}
 }
 
-// TermID is the id of the newest term, "" if there is none.
+// TermID returns the id of the newest term, "" if there is none.
 func (c *Cluster) TermID() string {
 	if c == nil || len(c.Terms) == 0 {
 		return ""
@@ -62,10 +62,10 @@ func (c *Cluster) TermID() string {
 	return c.Terms[len(c.Terms)-1].ID
 }
 
-// Lacks reports whether the history has lost a point that was once in it: the
-// term of the point is unknown, or ended before it. It holds for a state that has
-// everything of its newest term; of an older one it only says "not yet". A point
-// of another cluster is lost, too.
+// Lacks reports whether the history has lost a position that it once contained: the
+// term of the position is unknown, or ended before it. The result is final only for a
+// state that contains all of its newest term; an older state may not have the position
+// yet. A position in another cluster counts as lost.
 func (c *Cluster) Lacks(p ClusterPoint) bool {
 	if p.ClusterID == "" {
 		return false
@@ -74,7 +74,7 @@ func (c *Cluster) Lacks(p ClusterPoint) bool {
 		return true
 	}
 	if p.TermID == "" {
-		return false // nothing was seen of it yet
+		return false // the client has seen nothing yet
 	}
 	for i, t := range c.Terms {
 		if t.ID == p.TermID {

@@ -10,33 +10,33 @@ import (
 	"strings"
 )
 
-// NodeTraits is everything of a node that decides, whatever its load, which
-// groups may run there, except what is unique to it. It is the one list of these
-// inputs: checks that are made once for a class of nodes see nothing else
-// (schedule/feasible), and the class is the hash of all of it.
+// NodeTraits are all properties of a node that decide which groups may run there,
+// regardless of its load and without properties unique to it. This is the only list of
+// these inputs: checks that run once per class of nodes see nothing else
+// (schedule/feasible), and the class is a hash of NodeTraits.
 type NodeTraits struct {
 	Datacenter   string
 	NodePool     string
 	NodeClass    string
 	Attributes   map[string]string // without unique.*
 	Meta         map[string]string // without unique.*
-	Drivers      map[string]bool   // whether it is detected and healthy
-	HostVolumes  map[string]bool   // whether it is read-only
+	Drivers      map[string]bool   // whether the driver is detected and healthy
+	HostVolumes  map[string]bool   // whether the volume is read-only
 	NetworkModes []string
-	HostNetworks []string // those on which the node has an address
+	HostNetworks []string // the networks in which the node has an address
 	Devices      []DeviceTraits
 }
 
-// DeviceTraits is a group of like devices of a node.
+// DeviceTraits is a group of identical devices of a node.
 type DeviceTraits struct {
 	Vendor     string
 	Type       string
 	Name       string
 	Attributes map[string]*Attribute
-	Healthy    uint64 // instances
+	Healthy    uint64 // number of healthy instances
 }
 
-// Traits returns what class checks see of the node.
+// Traits returns the properties of the node that checks per class see.
 func (n *Node) Traits() *NodeTraits {
 	t := &NodeTraits{
 		Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass,
@@ -59,7 +59,7 @@ func (n *Node) Traits() *NodeTraits {
 	return t
 }
 
-// common returns the values whose keys do not say that they are unique to a node.
+// common returns the entries whose keys are not marked as unique to a node.
 func common(m map[string]string) map[string]string {
 	out := make(map[string]string, len(m))
 	for k, v := range m {
@@ -94,23 +94,23 @@ func (t *NodeTraits) addResources(r *NodeResources) {
 	}
 }
 
-// ComputeClass returns the hash of the node's traits: nodes of one class answer
-// every check that is not about unique values alike, so the scheduler asks one
-// of them. Whoever registers a node stores it in Node.ComputedClass.
+// ComputeClass returns a hash of the node's traits. Nodes of one class give the same
+// answer to every check that does not use unique values, so the scheduler checks only
+// one of them. Whoever registers a node stores the class in Node.ComputedClass.
 func (n *Node) ComputeClass() string {
 	h := fnv.New64a()
-	// The keys of maps come sorted, so equal traits have equal bytes. What JSON
-	// cannot say is a device's attribute that is infinite or not a number.
+	// json sorts the keys of maps, so equal traits have equal bytes. Encoding fails
+	// only for a device attribute that is infinite or not a number.
 	if err := json.NewEncoder(h).Encode(n.Traits()); err != nil {
 		return "v2:" + n.ID // a class of its own
 	}
 	return fmt.Sprintf("v2:%d", h.Sum64())
 }
 
-// DefaultHostNetwork is the host network of ports that name none.
+// DefaultHostNetwork is the host network of ports that do not name one.
 const DefaultHostNetwork = "default"
 
-// String returns the attribute's value with its unit, as job files write it.
+// String returns the value with its unit, in the notation of job files.
 func (a *Attribute) String() string {
 	var v any
 	switch {

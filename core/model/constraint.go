@@ -24,10 +24,11 @@ type Constraint struct {
 	Operand string
 }
 
-// String returns the constraint as people write it; scheduling metrics use it as key.
+// String returns the constraint in readable form. Scheduling metrics use it as key.
 func (c *Constraint) String() string { return c.LTarget + " " + c.Operand + " " + c.RTarget }
 
-// Affinity is a wish: Weight (-100..100) is added to the score of nodes that meet it.
+// Affinity is a soft constraint: Weight (-100..100) is added to the score of nodes
+// that meet it.
 type Affinity struct {
 	LTarget string
 	RTarget string

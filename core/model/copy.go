@@ -23,8 +23,8 @@ func deepCopy[T any](v *T) *T {
 	return out
 }
 
-// copyValue works for what model types are made of: exported fields, pointers,
-// slices, maps and values of free content.
+// copyValue supports the types that models are made of: exported fields, pointers,
+// slices, maps and interface values with free content.
 func copyValue(dst, src reflect.Value) {
 	switch src.Kind() {
 	case reflect.Pointer:
@@ -65,8 +65,8 @@ func copyValue(dst, src reflect.Value) {
 	}
 }
 
-// SpecChanged reports whether two versions of a job differ in what a user
-// wrote; indexes, status, times and the like do not count.
+// SpecChanged reports whether two versions of a job differ in what a user wrote.
+// Indexes, status and times do not count.
 func SpecChanged(a, b *Job) bool {
 	if a == nil || b == nil {
 		return a != b
@@ -74,7 +74,7 @@ func SpecChanged(a, b *Job) bool {
 	return !sameValue(reflect.ValueOf(specOf(a)), reflect.ValueOf(specOf(b)))
 }
 
-// specOf returns a shallow copy of j without what servers set.
+// specOf returns a shallow copy of j without the fields that servers set.
 func specOf(j *Job) Job {
 	s := *j
 	s.Status, s.StatusDescription, s.Stable, s.Version, s.SubmitTime, s.VersionTag = "", "", false, 0, 0, nil
@@ -82,12 +82,12 @@ func specOf(j *Job) Job {
 	return s
 }
 
-// ignoredInSpec are fields that servers set inside the parts of a job.
+// ignoredInSpec are the fields that servers set inside the parts of a job.
 var ignoredInSpec = map[string]bool{"CreateIndex": true, "ModifyIndex": true}
 
-// sameValue is reflect.DeepEqual in which nil and empty are the same, numbers
-// of free content are compared by value, and ignoredInSpec is left out. A
-// scaling policy's ID is minted by servers, too.
+// sameValue is reflect.DeepEqual with these exceptions: nil and empty are equal,
+// numbers in free content are compared by value, and ignoredInSpec and the ID of a
+// scaling policy, which servers set too, are skipped.
 func sameValue(a, b reflect.Value) bool {
 	if !a.IsValid() || !b.IsValid() {
 		return a.IsValid() == b.IsValid()
@@ -138,8 +138,8 @@ func sameValue(a, b reflect.Value) bool {
 	return a.Equal(b)
 }
 
-// numbersEqual compares free numbers that came once as int and once, through
-// JSON, as float64.
+// numbersEqual compares numbers in free content, of which one may be an int and the
+// other a float64 from JSON.
 func numbersEqual(a, b reflect.Value) bool {
 	return (a.CanInt() || a.CanFloat()) && (b.CanInt() || b.CanFloat()) && asFloat(a) == asFloat(b)
 }

@@ -18,7 +18,7 @@ const (
 	DeploymentStatusUnblocking   = "unblocking"
 )
 
-// Status descriptions of deployments, as the reference words them.
+// Status descriptions of deployments, with the reference's wording.
 const (
 	DeploymentStatusDescriptionRunning               = "Deployment is running"
 	DeploymentStatusDescriptionRunningNeedsPromotion = "Deployment is running but requires manual promotion"
@@ -32,7 +32,7 @@ const (
 	DeploymentStatusDescriptionFailedByUser          = "Deployment marked as failed"
 )
 
-// Deployment rolls one version of a job out.
+// Deployment is the roll-out of one version of a job.
 type Deployment struct {
 	ID                 string
 	Namespace          string
@@ -57,7 +57,7 @@ type DeploymentState struct {
 	AutoRevert        bool
 	AutoPromote       bool
 	ProgressDeadline  time.Duration
-	RequireProgressBy time.Time // absolute: the deployment fails then
+	RequireProgressBy time.Time // absolute; the deployment fails if it makes no progress until then
 	Promoted          bool
 	PlacedCanaries    []string
 	DesiredCanaries   int
@@ -67,7 +67,7 @@ type DeploymentState struct {
 	UnhealthyAllocs   int
 }
 
-// Active reports whether the deployment is not over.
+// Active reports whether the deployment has not ended.
 func (d *Deployment) Active() bool {
 	if d == nil {
 		return false
@@ -79,7 +79,7 @@ func (d *Deployment) Active() bool {
 	return true
 }
 
-// RequiresPromotion reports whether canaries wait for promotion.
+// RequiresPromotion reports whether the deployment has canaries that must be promoted.
 func (d *Deployment) RequiresPromotion() bool {
 	if d == nil || d.Status != DeploymentStatusRunning {
 		return false

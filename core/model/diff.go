@@ -69,8 +69,8 @@ type FieldDiff struct {
 	Annotations []string
 }
 
-// DiffJobs compares two versions of a job. Either may be nil: all is added or
-// deleted then.
+// DiffJobs compares two versions of a job. If one is nil, everything is added or
+// deleted.
 func DiffJobs(older, newer *Job) (*JobDiff, error) {
 	if older != nil && newer != nil && older.ID != newer.ID {
 		return nil, errdefs.InvalidArgumentf("can not diff jobs with different IDs: %q and %q", older.ID, newer.ID)
@@ -110,8 +110,8 @@ func diffGroups(older, newer *TaskGroup) *TaskGroupDiff {
 		return nil
 	}
 	if a.Scaling != nil && b.Scaling != nil && !hasObject(out.Objects, "Scaling") {
-		// Clients of the reference see the scaling block of every edited group: what
-		// servers keep in it differs between versions.
+		// Clients of the reference expect the scaling block of every edited group,
+		// since the fields that servers keep in it differ between versions.
 		out.Objects = append(out.Objects, &ObjectDiff{Type: DiffTypeEdited, Name: "Scaling"})
 	}
 	return out
@@ -170,15 +170,15 @@ func pairUp[T any](older, newer []*T, name func(*T) string) [][2]*T {
 	return out
 }
 
-// differ compares two structs of one type. With context, fields without a
-// change are shown too, as None.
+// differ compares two structs of one type. With context, unchanged fields are included
+// as None.
 type differ struct {
 	hasOld, hasNew bool
 	context        bool
 }
 
-// notCompared are the fields of a struct type that servers set, that name the
-// thing itself, or that are compared elsewhere.
+// notCompared are the fields of a struct type that servers set, that identify the
+// object, or that are compared elsewhere.
 var notCompared = map[string][]string{
 	"Job": {"ID", "Status", "StatusDescription", "Stable", "Version", "SubmitTime", "VersionTag", "NomadTokenID",
 		"CreateIndex", "ModifyIndex", "JobModifyIndex", "Update", "TaskGroups", "Payload", "DispatchIdempotencyToken"},
@@ -189,7 +189,7 @@ var notCompared = map[string][]string{
 	"NetworkResource": {"MBits", "Device", "CIDR", "IP"},
 }
 
-// objectNames are the names of blocks where they differ from the field's.
+// objectNames are the names of blocks whose name in a diff differs from the field's.
 var objectNames = map[string]string{
 	"Constraints": "Constraint", "Affinities": "Affinity", "Spreads": "Spread", "Networks": "Network", "Services": "Service",
 	"Checks": "Check", "ReservedPorts": "Static Port", "DynamicPorts": "Dynamic Port", "Templates": "Template", "Artifacts": "Artifact",
@@ -197,7 +197,7 @@ var objectNames = map[string]string{
 	"Secrets": "Secret", "ScalingPolicies": "Scaling", "Links": "Link", "Regions": "Region", "Upstreams": "ConsulUpstreams",
 }
 
-// withContext are the blocks that are shown whole.
+// withContext are the blocks that are shown with all their fields.
 var withContext = map[string]bool{"Service": true, "Check": true, "Network": true, "Template": true, "Identity": true}
 
 func (d differ) fields(a, b reflect.Value) ([]*FieldDiff, []*ObjectDiff) {
@@ -274,7 +274,7 @@ func scalar(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// field compares two printed values; unset says that neither side has one.
+// field compares two printed values. unset means that neither side has a value.
 func (d differ) field(name, older, newer string, unset bool) *FieldDiff {
 	if !d.hasOld {
 		older = ""
@@ -323,7 +323,7 @@ func (d differ) stringMap(name string, a, b reflect.Value) []*FieldDiff {
 	return out
 }
 
-// stringSet compares lists of plain values as sets, as the reference shows them.
+// stringSet compares lists of plain values as sets, in the form of the reference.
 func (d differ) stringSet(name string, a, b reflect.Value) []*FieldDiff {
 	count := map[string]int{}
 	var order []string
@@ -394,7 +394,7 @@ func flatten(path string, v reflect.Value, into map[string]string) {
 	}
 }
 
-// structs compares two blocks of which each may be absent.
+// structs compares two blocks, either of which may be absent.
 func (d differ) structs(name string, a, b reflect.Value) []*ObjectDiff {
 	hasOld, hasNew := d.hasOld, d.hasNew
 	if a.Kind() == reflect.Pointer {

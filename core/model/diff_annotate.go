@@ -3,7 +3,7 @@
 
 package model
 
-// Annotate adds to the diff what the scheduler would do about it.
+// Annotate adds to the diff what the scheduler would do.
 func (d *JobDiff) Annotate(a *PlanAnnotations) {
 	for _, g := range d.TaskGroups {
 		var desired *DesiredUpdates

@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// element is one of several blocks with what it is recognized by.
+// element is one of several blocks, with the key that identifies it.
 type element struct {
 	key   string
 	value reflect.Value
 }
 
-// elements compares lists of blocks: matched by name where they have one, else
-// by their whole content, so that order does not matter.
+// elements compares lists of blocks, independent of order: it matches them by name if
+// they have one, otherwise by their content.
 func (d differ) elements(name string, olds, news []element) []*ObjectDiff {
 	var out []*ObjectDiff
 	byKey := map[string][]reflect.Value{}
@@ -58,7 +58,7 @@ func mapElements(v reflect.Value) []element {
 	return out
 }
 
-// keyOf is the name, label or destination of a block, else its whole content.
+// keyOf returns the name, label or destination of a block, or else its whole content.
 func keyOf(v reflect.Value) string {
 	e := reflect.Indirect(v)
 	if !e.IsValid() {

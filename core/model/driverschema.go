@@ -3,26 +3,26 @@
 
 package model
 
-// DriverSchema is what a driver publishes about its tasks, kept once however many
-// nodes have it. core/driverschema reads Body.
+// DriverSchema is the schema and capabilities that a driver publishes, stored once
+// regardless of the number of nodes. core/driverschema decodes Body.
 type DriverSchema struct {
-	Hash   string // of Body
+	Hash   string // hash of Body
 	Driver string
 	Body   []byte
-	// UnusedSince is when it was first seen that no node has it, in Unix ns; 0
-	// while one does, or nobody has looked yet.
+	// UnusedSince is the time, in Unix ns, at which it was first observed that no node
+	// uses the schema; 0 while a node does, or if nobody has checked yet.
 	UnusedSince int64
 	CreateIndex uint64
 	ModifyIndex uint64
 }
 
-// DriverUse says how many nodes of a datacenter and pool have a driver in one
-// version with one schema. Hash is "" for nodes that told none; Detected says
-// whether it found what it needs on them.
+// DriverUse is the number of nodes of a datacenter and pool that have a driver in one
+// version with one schema. Hash is "" for nodes that reported no schema. Detected says
+// whether the driver found what it needs on them.
 type DriverUse struct {
 	Driver     string
 	Hash       string
-	Version    string // of the plugin
+	Version    string // version of the plugin
 	Datacenter string
 	NodePool   string
 	Detected   bool

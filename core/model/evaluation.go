@@ -14,7 +14,7 @@ const (
 	EvalStatusCancelled = "canceled"
 )
 
-// What caused an evaluation.
+// Triggers of an evaluation.
 const (
 	EvalTriggerJobRegister          = "job-register"
 	EvalTriggerJobDeregister        = "job-deregister"
@@ -36,7 +36,7 @@ const (
 	EvalTriggerReconnect            = "reconnect"
 )
 
-// Evaluation asks the scheduler to look at one job.
+// Evaluation is a request to the scheduler to process one job.
 type Evaluation struct {
 	ID              string
 	Namespace       string
@@ -44,19 +44,19 @@ type Evaluation struct {
 	Type            string // the job's type
 	TriggeredBy     string
 	JobID           string
-	JobModifyIndex  uint64 `json:",omitempty"` // the job's JobModifyIndex when the eval was made
+	JobModifyIndex  uint64 `json:",omitempty"` // the job's JobModifyIndex when the eval was created
 	NodeID          string `json:",omitempty"` // the node that caused it
 	NodeModifyIndex uint64 `json:",omitempty"`
 	DeploymentID    string `json:",omitempty"`
 
 	Status            string
 	StatusDescription string        `json:",omitempty"`
-	Wait              time.Duration `json:",omitempty"` // deprecated by WaitUntil, kept for readers
+	Wait              time.Duration `json:",omitempty"` // deprecated by WaitUntil, kept for clients
 	WaitUntil         time.Time     `json:",omitzero"`  // pending until then
 
 	NextEval     string            `json:",omitempty"`
 	PreviousEval string            `json:",omitempty"`
-	BlockedEval  string            `json:",omitempty"` // the eval that was made for what could not be placed
+	BlockedEval  string            `json:",omitempty"` // the eval that was created for what could not be placed
 	RelatedEvals []*EvaluationStub `json:",omitempty"`
 
 	FailedTGAllocs       map[string]*AllocMetric `json:",omitempty"` // per group: why it was not placed
@@ -66,9 +66,9 @@ type Evaluation struct {
 	QuotaLimitReached    string                  `json:",omitempty"`
 	AnnotatePlan         bool                    `json:",omitempty"` // dry run: fill PlanAnnotations
 	QueuedAllocations    map[string]int          `json:",omitempty"` // per group: not placed yet
-	SnapshotIndex        uint64                  `json:",omitempty"` // state index that was looked at
+	SnapshotIndex        uint64                  `json:",omitempty"` // index of the state on which the scheduler worked
 
-	CreateIndex uint64 `json:",omitempty"` // 0: planned, not stored
+	CreateIndex uint64 `json:",omitempty"` // 0 if planned but not stored
 	ModifyIndex uint64 `json:",omitempty"`
 	CreateTime  int64  // Unix ns
 	ModifyTime  int64  // Unix ns
@@ -96,7 +96,7 @@ type EvaluationStub struct {
 	ModifyTime        int64
 }
 
-// TerminalStatus reports whether nothing will happen to the eval any more.
+// TerminalStatus reports whether the eval will not change any more.
 func (e *Evaluation) TerminalStatus() bool {
 	switch e.Status {
 	case EvalStatusComplete, EvalStatusFailed, EvalStatusCancelled:

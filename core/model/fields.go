@@ -11,54 +11,55 @@ import (
 	"strings"
 )
 
-// What becomes of a field that no package acts on, and that needs no warning.
+// Values of Field.By for fields on which no package acts and which need no warning.
 const (
-	ReadBack = "(read back)" // data for people and for other programs, which the API shows
-	Servers  = "(servers)"   // the servers set it; what a client sends is not looked at
-	Around   = "(around)"    // the warning of the block around it covers it
+	ReadBack = "(read back)" // data for people and other programs, which the API returns
+	Servers  = "(servers)"   // set by servers; a client's value is ignored
+	Around   = "(around)"    // covered by the warning of the enclosing block
 )
 
-// Field says what becomes of one field of a job. The table of all of them is
-// JobFields; a test in internal/repotest holds it against the types and against
-// the code.
+// Field says how one field of a job is used. JobFields is the table of all of them; a
+// test in internal/repotest checks it against the types and the code.
 type Field struct {
-	// Name is the field as "Type.Field".
+	// Name is the field, as "Type.Field".
 	Name string
-	// By is who acts on it: a package as "core/agent/alloc", a function of this
-	// package as "core/model.IsEmpty", ReadBack, Servers or Around. It is empty where
-	// nobody does: then Warn or Refuse says so, and fields below need no rows.
+	// By names the code that acts on the field: a package such as "core/agent/alloc",
+	// a function of this package such as "core/model.IsEmpty", ReadBack, Servers or
+	// Around. It is empty if no code does; then Warn or Refuse is set, and fields
+	// below it need no rows.
 	By string
-	// Warn names what is not acted on, in the words of a job file; a %v in it is
-	// the value. Jobs that have it are accepted with a warning.
+	// Warn names the unsupported feature, in the words of a job file; %v in it stands
+	// for the value. Jobs that use it are accepted with a warning.
 	Warn string
-	// Refuse is why a job that has it is refused, and what to do. It needs Warn.
+	// Refuse says why a job that uses the feature is rejected, and what to do. It
+	// requires Warn.
 	Refuse string
-	// When is asked before Warn and Refuse; nil is whenever the field is set.
+	// When is a condition for Warn and Refuse; nil means whenever the field is set.
 	When func(Place) bool
 }
 
-// Place is a field of a job that is set.
+// Place is a field of a job that is set, with the group and task around it.
 type Place struct {
 	Job   *Job
 	Group *TaskGroup // nil for a field of the job
 	Task  *Task      // nil for a field of the group
-	Value any        // of the field; pointers are followed
+	Value any        // value of the field; pointers are dereferenced
 }
 
-// NotActedOn returns a warning for each thing that the job asks for and that no
-// part of Drover does yet, in the order of the job.
+// NotActedOn returns a warning for each feature that the job uses and that Drover does
+// not support yet, in the order of the job.
 func (j *Job) NotActedOn() []string {
 	warnings, _ := j.unsupported()
 	return warnings
 }
 
-// validateFields refuses what nobody acts on and what must not be ignored.
+// validateFields rejects unsupported features that must not be ignored.
 func (j *Job) validateFields(p *ValidationError) {
 	_, refusals := j.unsupported()
 	*p = append(*p, refusals...)
 }
 
-// unsupported goes through the fields that are set.
+// unsupported visits the fields that are set.
 func (j *Job) unsupported() (warnings []string, refusals ValidationError) {
 	w := &fieldWalk{rows: fieldRows, places: map[string][]string{}}
 	w.structure(reflect.ValueOf(j).Elem(), Place{Job: j}, nil)
@@ -78,16 +79,16 @@ var fieldRows = func() map[string]*Field {
 	return out
 }()
 
-// fieldWalk collects what is not acted on.
+// fieldWalk collects unsupported features.
 type fieldWalk struct {
 	rows     map[string]*Field
-	order    []string            // what, each once
-	places   map[string][]string // by what
+	order    []string            // features, each once
+	places   map[string][]string // by feature
 	refusals ValidationError
 }
 
-// structure visits the fields of a struct that have rows; names are those of the
-// parts of the job around it.
+// structure visits the fields of a struct that have rows. names are the names of the
+// enclosing parts of the job.
 func (w *fieldWalk) structure(v reflect.Value, at Place, names []string) {
 	name := ""
 	switch x := v.Addr().Interface().(type) {
@@ -118,7 +119,7 @@ func (w *fieldWalk) structure(v reflect.Value, at Place, names []string) {
 	}
 }
 
-// unset reports whether a value says nothing.
+// unset reports whether a value is empty.
 func unset(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Map:
@@ -156,7 +157,7 @@ func (w *fieldWalk) below(v reflect.Value, at Place, names []string) {
 	}
 }
 
-// say notes what a row has to say about a field.
+// say records the warning or refusal of a row for a field.
 func (w *fieldWalk) say(row *Field, at Place, names []string) {
 	if row.Warn == "" || row.When != nil && !row.When(at) {
 		return
@@ -175,8 +176,8 @@ func (w *fieldWalk) say(row *Field, at Place, names []string) {
 	w.places[what] = append(w.places[what], elements(at.Value, place)...)
 }
 
-// elements are the places of the parts of a field, by their
-// names where they have some: those of services are web/http and web/admin.
+// elements returns the places of the elements of a field, by their names if they have
+// some: for services, web/http and web/admin.
 func elements(value any, place string) []string {
 	v := reflect.ValueOf(value)
 	if v.Kind() != reflect.Slice {
@@ -193,10 +194,10 @@ func elements(value any, place string) []string {
 	return out
 }
 
-// maxPlaces bounds how many places one warning names.
+// maxPlaces limits the number of places that one warning names.
 const maxPlaces = 5
 
-// inPlaces says where something is, as " of web/server, web/proxy".
+// inPlaces returns where something is used, such as " of web/server, web/proxy".
 func inPlaces(places []string) string {
 	places = slices.Compact(slices.Clone(places))
 	if len(places) == 1 && places[0] == "" {

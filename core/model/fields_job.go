@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// JobFields is what becomes of each field of a job. Whoever makes a field work
-// changes its row in the same commit.
+// JobFields says how each field of a job is used. A commit that makes a field work
+// must change its row.
 func JobFields() []Field {
 	return slices.Concat(fieldsOfJob(), fieldsOfPlacement(), fieldsOfGroup(), fieldsOfRollout(), fieldsOfTask(), fieldsOfResources(), fieldsOfFiles(), fieldsOfServices())
 }
@@ -61,7 +61,7 @@ func fieldsOfJob() []Field {
 		{Name: "PeriodicConfig.Enabled", By: "core/model.IsPeriodicActive"},
 		{Name: "PeriodicConfig.Spec", By: "core/model.Schedule"},
 		{Name: "PeriodicConfig.Specs", By: "core/model.Schedule"},
-		{Name: "PeriodicConfig.SpecType", By: "core/model.validateRules"}, // there is one
+		{Name: "PeriodicConfig.SpecType", By: "core/model.validateRules"}, // only one value is valid
 		{Name: "PeriodicConfig.ProhibitOverlap", By: "core/control/periodic"},
 		{Name: "PeriodicConfig.TimeZone", By: "core/model.Schedule"},
 		{Name: "ParameterizedJobConfig.Payload", By: "core/endpoint"},
@@ -178,5 +178,5 @@ func fieldsOfRollout() []Field {
 	}
 }
 
-// defaultStagger is that of update blocks that say nothing.
+// defaultStagger is the stagger of update blocks that do not set one.
 const defaultStagger = 30 * time.Second

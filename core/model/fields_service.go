@@ -3,8 +3,8 @@
 
 package model
 
-// partOfServices is what services do not do yet. Their tcp and http checks decide
-// whether an alloc of a deployment is healthy.
+// partOfServices describes what services do not support yet. Their tcp and http checks
+// decide whether an alloc of a deployment is healthy.
 const partOfServices = "services (they are not registered; their checks are asked until an alloc is healthy, and not afterwards)"
 
 func fieldsOfServices() []Field {

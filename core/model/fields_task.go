@@ -30,10 +30,10 @@ func fieldsOfTask() []Field {
 		{Name: "Task.Leader", By: "core/agent/task"},
 		{Name: "Task.ShutdownDelay", By: "core/agent/alloc"},
 		{Name: "Task.VolumeMounts", By: "core/agent/alloc"},
-		{Name: "Task.ScalingPolicies", By: "core/api"}, // lists them for autoscalers
+		{Name: "Task.ScalingPolicies", By: "core/api"}, // listed for autoscalers
 		{Name: "Task.Kind", Warn: "kind"},
 		{Name: "Task.CSIPluginConfig", Warn: "csi_plugin"},
-		{Name: "Task.Identity", By: "core/jobspec"}, // its parts below
+		{Name: "Task.Identity", By: "core/jobspec"}, // see the rows of its parts
 		{Name: "Task.Identities", Warn: "identity"},
 		{Name: "Task.Actions", By: "core/agent"},
 		{Name: "Task.Schedule", Warn: "schedule"},
@@ -82,7 +82,7 @@ func fieldsOfResources() []Field {
 		{Name: "Resources.SecretsMB", By: "core/agent/alloc"},
 		{Name: "Resources.Networks", By: "core/schedule/feasible"},
 		{Name: "Resources.Devices", By: "core/schedule/feasible"},
-		{Name: "Resources.NUMA", By: "core/model.validateResources"}, // whose word is checked
+		{Name: "Resources.NUMA", By: "core/model.validateResources"}, // only its value is validated
 		{Name: "NUMA.Affinity", Warn: "numa affinity %v", When: func(p Place) bool { return p.Value != "none" }},
 		{Name: "NUMA.Devices", Warn: "devices of numa"},
 		{Name: "RequestedDevice.Name", By: "core/schedule/feasible"},
@@ -113,8 +113,8 @@ func fieldsOfResources() []Field {
 
 func inTask(p Place) bool { return p.Task != nil }
 
-// ofItsOwn reports whether a network is apart from the node's, which is what no
-// node builds yet. Some drivers have "none" themselves: driverschema asks them.
+// ofItsOwn reports whether a network is separate from the node's. Nodes cannot create
+// such networks yet. Some drivers support "none" themselves; driverschema asks them.
 func ofItsOwn(p Place) bool {
 	mode, _ := p.Value.(string)
 	return mode != "host" && (mode != "none" || p.Task != nil)

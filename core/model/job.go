@@ -14,12 +14,12 @@ const (
 
 // Job statuses, derived from the job's allocs and evals (see state.JobStatus).
 const (
-	JobStatusPending = "pending" // nothing of it runs yet
+	JobStatusPending = "pending" // nothing of the job runs yet
 	JobStatusRunning = "running" // has an alloc that is not terminal, or is periodic or parameterized
-	JobStatusDead    = "dead"    // stopped, or everything of it has ended
+	JobStatusDead    = "dead"    // stopped, or all of its allocs have ended
 )
 
-// Bounds and defaults of a job's priority.
+// Limits and defaults of a job's priority.
 const (
 	JobMinPriority     = 1
 	JobDefaultPriority = 50
@@ -27,15 +27,14 @@ const (
 	CoreJobPriority    = 200
 )
 
-// Names that a fresh cluster starts with.
+// Names of objects that a new cluster contains.
 const (
 	DefaultNamespace = "default"
 	DefaultRegion    = "global"
 )
 
-// Job is what a user asks to be run: groups of tasks with the rules of their
-// placement and of their life. A job is stored once per version; allocs refer
-// to it.
+// Job is a user's request: groups of tasks with rules for their placement and their
+// life. A job is stored once per version; allocs refer to it.
 type Job struct {
 	Region    string // region that runs the job
 	Namespace string // namespace that owns ID
@@ -53,15 +52,15 @@ type Job struct {
 	Affinities  []*Affinity
 	Spreads     []*Spread
 	TaskGroups  []*TaskGroup
-	Update      UpdateStrategy // template for groups without their own; kept for read back
+	Update      UpdateStrategy // template for groups without their own; kept for the API
 
 	Multiregion      *Multiregion
 	Periodic         *PeriodicConfig
 	ParameterizedJob *ParameterizedJobConfig
 
-	Dispatched               bool   // a child made by dispatching a parameterized job
-	DispatchIdempotencyToken string // dedupes dispatches
-	Payload                  []byte // dispatch payload, snappy free
+	Dispatched               bool   // a child that was created by dispatching a parameterized job
+	DispatchIdempotencyToken string // deduplicates dispatches
+	Payload                  []byte // dispatch payload, not compressed
 
 	Meta            map[string]string
 	ConsulNamespace string
@@ -82,7 +81,7 @@ type Job struct {
 	JobModifyIndex uint64 // raft index of the last change of the specification
 }
 
-// JobVersionTag names one version of a job so that people can find it again.
+// JobVersionTag is a user's name for one version of a job.
 type JobVersionTag struct {
 	Name        string
 	Description string
@@ -165,13 +164,14 @@ func (j *Job) LookupTaskGroup(name string) *TaskGroup {
 // that was purged before this one was registered.
 func (j *Job) Owns(a *Allocation) bool { return a.CreateIndex == 0 || a.CreateIndex >= j.CreateIndex }
 
-// Stopped reports whether nothing of the job shall run: it is gone or a user stopped it.
+// Stopped reports whether the job should not run: it does not exist or a user stopped
+// it.
 func (j *Job) Stopped() bool { return j == nil || j.Stop }
 
 // IsPeriodic reports whether the job launches children by time.
 func (j *Job) IsPeriodic() bool { return j.Periodic != nil }
 
-// IsPeriodicActive reports whether children are launched now.
+// IsPeriodicActive reports whether the job currently launches children.
 func (j *Job) IsPeriodicActive() bool {
 	return j.IsPeriodic() && j.Periodic.Enabled && !j.Stopped() && !j.IsParameterized()
 }

@@ -25,7 +25,8 @@ type AllocMetric struct {
 	CoalescedFailures  int
 }
 
-// NodeScoreMeta is the score of one node: each part by the name of its rule.
+// NodeScoreMeta is the score of one node. Scores has each part of it by the name of
+// its rule.
 type NodeScoreMeta struct {
 	NodeID    string
 	Scores    map[string]float64

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// The rules of a namespace are checked when a job is registered: what runs
-// already goes on. A namespace without a rule allows everything.
+// The rules of a namespace are checked when a job is registered; running jobs are not
+// affected. A namespace without rules allows everything.
 
-// AllowsDriver reports whether jobs of the namespace may use a task driver. What
-// is disabled is refused even if it is enabled, too.
+// AllowsDriver reports whether jobs of the namespace may use a task driver. A driver
+// that is both enabled and disabled is not allowed.
 func (n *Namespace) AllowsDriver(name string) bool {
 	c := n.Capabilities
 	return c == nil || listed(name, c.EnabledTaskDrivers, c.DisabledTaskDrivers)
 }
 
-// AllowsNetworkMode reports whether groups of the namespace's jobs may have a
-// network block of the mode, "host" for a block that names none.
+// AllowsNetworkMode reports whether groups of the namespace's jobs may have a network
+// block with the mode. A block without a mode has mode "host".
 func (n *Namespace) AllowsNetworkMode(mode string) bool {
 	c := n.Capabilities
 	return c == nil || listed(mode, c.EnabledNetworkModes, c.DisabledNetworkModes)
@@ -31,7 +31,7 @@ func listed(name string, enabled, disabled []string) bool {
 	return (len(enabled) == 0 || slices.Contains(enabled, name)) && !slices.Contains(disabled, name)
 }
 
-// DefaultNodePool is the pool of jobs that name none.
+// DefaultNodePool returns the pool of jobs that do not name one.
 func (n *Namespace) DefaultNodePool() string {
 	if c := n.NodePoolConfiguration; c != nil && c.Default != "" {
 		return c.Default
@@ -39,10 +39,9 @@ func (n *Namespace) DefaultNodePool() string {
 	return NodePoolDefault
 }
 
-// AllowsNodePool reports whether jobs of the namespace may be placed in a node
-// pool. The namespace's default pool is always allowed; names in the lists may
-// hold * for any text. A list of allowed pools that is empty but not nil allows
-// only the default.
+// AllowsNodePool reports whether jobs of the namespace may be placed in a node pool.
+// The namespace's default pool is always allowed. In the lists, * matches any text. A
+// list of allowed pools that is empty but not nil allows only the default.
 func (n *Namespace) AllowsNodePool(pool string) bool {
 	c := n.NodePoolConfiguration
 	switch {
@@ -58,7 +57,7 @@ func anyMatch(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
 }
 
-// matches reports whether a name fits a pattern in which * stands for any text.
+// matches reports whether a name matches a pattern in which * stands for any text.
 func matches(pattern, name string) bool {
 	parts := strings.Split(pattern, "*")
 	rest, ok := strings.CutPrefix(name, parts[0])
@@ -76,7 +75,8 @@ func matches(pattern, name string) bool {
 	return strings.HasSuffix(rest, parts[last])
 }
 
-// CheckJob says which rules of the namespace a job breaks, each once; nil if none.
+// CheckJob returns an error that lists the rules of the namespace that a job breaks,
+// or nil.
 func (n *Namespace) CheckJob(job *Job) error {
 	var broken []string
 	if !n.AllowsNodePool(job.NodePool) {
@@ -105,7 +105,7 @@ func (n *Namespace) CheckJob(job *Job) error {
 	return errors.New(strings.Join(broken, "; "))
 }
 
-// Validate says what is wrong with the rules of the namespace themselves.
+// Validate returns an error if the namespace's rules themselves are invalid.
 func (n *Namespace) Validate() error {
 	c := n.NodePoolConfiguration
 	if c == nil {

@@ -22,7 +22,7 @@ const (
 // Node is a machine that runs allocs.
 type Node struct {
 	ID           string
-	SecretID     string // proves to servers that somebody is this node; never read back
+	SecretID     string // proves the node's identity to servers; never returned by the API
 	Name         string
 	Datacenter   string
 	NodeClass    string
@@ -36,7 +36,7 @@ type Node struct {
 	Links                map[string]string
 	NodeResources        *NodeResources
 	ReservedResources    *NodeReservedResources
-	ComputedClass        string // hash of what constraints can see but unique.*; see ComputeClass
+	ComputedClass        string // hash of what constraints can see except unique.*; see ComputeClass
 	Drivers              map[string]*DriverInfo
 	HostVolumes          map[string]*HostVolumeConfig
 	HostNetworks         map[string]*HostNetworkConfig
@@ -50,7 +50,7 @@ type Node struct {
 	Drain                 bool
 	DrainStrategy         *DrainStrategy
 	LastDrain             *DrainMetadata
-	Events                []*NodeEvent // the newest; of a node that registers: what it has to report
+	Events                []*NodeEvent // the newest events; in a registration, the events to report
 	NodeMaxAllocs         int
 	GCVolumesOnNodeGC     bool
 	IdentitySigningKeyID  string
@@ -60,17 +60,18 @@ type Node struct {
 	CreateIndex              uint64
 	ModifyIndex              uint64
 
-	// Plugins are the plugins of the node by the name of their file.
+	// Plugins are the node's plugins, by the names of their files.
 	Plugins map[string]*NodePlugin `json:",omitempty"`
-	// PluginReleases is, by name, what the cluster's registry of plugins gave it.
+	// PluginReleases are the node's releases from the cluster's registry of plugins,
+	// by name.
 	PluginReleases map[string]*NodeRelease `json:",omitempty"`
-	// Region is said by a node that registers, so that servers of another one refuse
-	// it; it is not stored.
+	// Region is set in registrations, so that servers of another region can refuse the
+	// node. It is not stored.
 	Region string `json:"-"`
-	// Instance is said by a node that registers, see rpc.Identity; it is not stored.
+	// Instance is set in registrations, see rpc.Identity. It is not stored.
 	Instance string `json:"-"`
-	// ClusterID is said by a node that registers and belongs to a cluster, so that
-	// servers of another one refuse it; it is not stored.
+	// ClusterID is set in registrations of a node that belongs to a cluster, so that
+	// servers of another cluster can refuse it. It is not stored.
 	ClusterID string `json:"-"`
 }
 
@@ -82,13 +83,14 @@ func (n *Node) Ready() bool {
 // TerminalStatus reports whether the node is gone.
 func (n *Node) TerminalStatus() bool { return n.Status == NodeStatusDown }
 
-// Copy returns a node whose fields may be replaced without changing n; maps are shared.
+// Copy returns a copy whose fields may be replaced without changing n; maps are
+// shared.
 func (n *Node) Copy() *Node {
 	c := *n
 	return &c
 }
 
-// DriverInfo is what a node says about one of its task drivers.
+// DriverInfo is a node's report on one of its task drivers.
 type DriverInfo struct {
 	Attributes        map[string]string
 	Detected          bool
@@ -96,27 +98,27 @@ type DriverInfo struct {
 	HealthDescription string
 	UpdateTime        time.Time
 
-	// SchemaHash names the DriverSchema that the driver publishes, "" for none.
-	// The API shows both by driver, at /v1/schemas.
+	// SchemaHash is the hash of the DriverSchema that the driver publishes, "" for
+	// none. The API returns schemas at /v1/schemas.
 	SchemaHash    string `json:"-"`
 	PluginVersion string `json:"-"`
 }
 
-// NodePlugin is what a node says about one of its plugins. No rule of placement
-// looks at it: that is what DriverInfo and NodeDeviceResource are for.
+// NodePlugin is a node's report on one of its plugins. Placement does not use it: it
+// uses DriverInfo and NodeDeviceResource.
 type NodePlugin struct {
 	Version  string
-	Digest   string // "sha256:HEX" of its file, "" while it is not known
-	State    string // in the words of the node's plugin host
+	Digest   string // "sha256:HEX" of its file, "" if not known yet
+	State    string // in the terms of the node's plugin host
 	Error    string // why it does not run
 	Restarts int    // since the agent started
 	Drivers  []string
 	Devices  []string
-	// Collectors are those that measure the node's machine.
+	// Collectors are the plugin's stats collectors.
 	Collectors []string `json:",omitempty"`
 }
 
-// DrainStrategy says how a node drains.
+// DrainStrategy describes a node's drain.
 type DrainStrategy struct {
 	Deadline         time.Duration // relative; negative: force at once; 0: no deadline
 	IgnoreSystemJobs bool
@@ -133,10 +135,10 @@ type DrainMetadata struct {
 	Meta       map[string]string
 }
 
-// MaxNodeEvents is how many of a node's events are kept, the newest.
+// MaxNodeEvents is the number of newest events that are kept per node.
 const MaxNodeEvents = 10
 
-// NodeEvent is something that happened to a node.
+// NodeEvent is an event of a node.
 type NodeEvent struct {
 	Message     string
 	Subsystem   string
@@ -161,7 +163,7 @@ type HostNetworkConfig struct {
 	ReservedPorts string
 }
 
-// CSIInfo is what a node says about a CSI plugin.
+// CSIInfo is a node's report on a CSI plugin.
 type CSIInfo struct {
 	PluginID          string
 	AllocID           string
@@ -170,7 +172,7 @@ type CSIInfo struct {
 	UpdateTime        time.Time
 }
 
-// NodeResources is what a node has.
+// NodeResources are the resources of a node.
 type NodeResources struct {
 	Cpu            NodeCpuResources
 	Memory         NodeMemoryResources
@@ -197,7 +199,7 @@ type Topology struct {
 	OverrideWitholdCompute uint64
 }
 
-// Core is one logical processor. Grade true is a performance core.
+// Core is one logical processor. Grade is true for a performance core.
 type Core struct {
 	SocketID   uint8
 	NodeID     uint8
@@ -244,7 +246,7 @@ type NodeNetworkAddress struct {
 	Gateway       string
 }
 
-// NodeDeviceResource is a group of equal devices.
+// NodeDeviceResource is a group of identical devices.
 type NodeDeviceResource struct {
 	Vendor     string
 	Type       string
@@ -261,7 +263,7 @@ type NodeDevice struct {
 	Locality          *NodeDeviceLocality
 }
 
-// NodeDeviceLocality is where a device sits.
+// NodeDeviceLocality is the location of a device on the machine.
 type NodeDeviceLocality struct {
 	PciBusID string
 }
@@ -275,7 +277,7 @@ type Attribute struct {
 	Unit      string   `json:",omitempty"`
 }
 
-// NodeReservedResources is what of a node is not for allocs.
+// NodeReservedResources are the resources of a node that allocs may not use.
 type NodeReservedResources struct {
 	Cpu      NodeReservedCpuResources
 	Memory   NodeReservedMemoryResources
@@ -283,23 +285,24 @@ type NodeReservedResources struct {
 	Networks NodeReservedNetworkResources
 }
 
-// NodeReservedCpuResources is the compute that is held back.
+// NodeReservedCpuResources is the compute that allocs may not use.
 type NodeReservedCpuResources struct {
 	CpuShares        uint64
 	ReservedCpuCores []uint16
 }
 
-// NodeReservedMemoryResources is the memory that is held back.
+// NodeReservedMemoryResources is the memory that allocs may not use.
 type NodeReservedMemoryResources struct {
 	MemoryMB uint64
 }
 
-// NodeReservedDiskResources is the disk that is held back.
+// NodeReservedDiskResources is the disk space that allocs may not use.
 type NodeReservedDiskResources struct {
 	DiskMB uint64
 }
 
-// NodeReservedNetworkResources is the ports that are held back: "22,80,8500-8600".
+// NodeReservedNetworkResources are the ports that allocs may not use, such as
+// "22,80,8500-8600".
 type NodeReservedNetworkResources struct {
 	ReservedHostPorts string
 }

@@ -9,23 +9,24 @@ import (
 	"github.com/drover-project/drover/core/cron"
 )
 
-// PeriodicLaunch says when a periodic job was launched last. It is what a new
-// leader, or a server that was down, goes on from.
+// PeriodicLaunch is the last launch of a periodic job. A new leader, or a server that
+// was down, continues from it.
 type PeriodicLaunch struct {
 	Namespace   string
 	ID          string // of the periodic job
-	Launch      int64  // Unix ns of the last time that is dealt with: launched or skipped
-	Skipped     string // why that time was not launched; empty if it was
+	Launch      int64  // Unix ns of the last scheduled time that was handled, launched or skipped
+	Skipped     string // why that time was skipped; empty if it was launched
 	CreateIndex uint64
 	ModifyIndex uint64
 }
 
-// PeriodicChildID is the id of the child that a periodic job launches at a time (Unix s).
+// PeriodicChildID returns the id of the child that a periodic job launches at a time
+// (Unix s).
 func PeriodicChildID(parentID string, at int64) string {
 	return parentID + "/periodic-" + strconv.FormatInt(at, 10)
 }
 
-// DispatchedChildID is the id of a child that is dispatched at a time (Unix s).
+// DispatchedChildID returns the id of a child that is dispatched at a time (Unix s).
 // prefix may be empty; suffix makes the id unique.
 func DispatchedChildID(parentID, prefix string, at int64, suffix string) string {
 	id := parentID + "/dispatch-"
@@ -35,9 +36,9 @@ func DispatchedChildID(parentID, prefix string, at int64, suffix string) string 
 	return id + strconv.FormatInt(at, 10) + "-" + suffix
 }
 
-// Child returns a job that a periodic or parameterized parent makes: the parent
-// as it is, under an id of its own. It shares what does not differ with the
-// parent; neither is changed once it is stored.
+// Child returns a child of a periodic or parameterized job: a copy of the parent with
+// its own id. It shares unchanged parts with the parent; neither may be changed once
+// it is stored.
 func (j *Job) Child(id string) *Job {
 	c := *j
 	c.ID, c.Name, c.ParentID = id, id, j.ID
@@ -48,7 +49,7 @@ func (j *Job) Child(id string) *Job {
 	return &c
 }
 
-// Schedule returns when children are launched.
+// Schedule returns the times at which children are launched.
 func (p *PeriodicConfig) Schedule() (*cron.Schedule, error) {
 	specs := p.Specs
 	if p.Spec != "" {

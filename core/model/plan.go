@@ -3,21 +3,20 @@
 
 package model
 
-// Plan is what the scheduler proposes for one evaluation, planned on the state
-// at SnapshotIndex. It carries what it changes and nothing else, so that what
-// others have written since stays. Whoever applies it asks of each part whether
-// it still holds.
+// Plan is the scheduler's proposal for one evaluation, planned on the state at
+// SnapshotIndex. It contains only its changes, so it does not overwrite what others
+// have written since. The applier checks each part against the newest state.
 type Plan struct {
 	EvalID        string
 	Priority      int
 	AllAtOnce     bool // everything or nothing
 	Namespace     string
 	JobID         string
-	Job           *Job   // the newest version as planned on; nil: purged
-	SnapshotIndex uint64 // state that was planned on
+	Job           *Job   // newest version at planning time; nil if purged
+	SnapshotIndex uint64 // index of the state that was planned on
 
 	Place  []*Allocation // new allocs
-	Change []AllocChange // what becomes of allocs that exist
+	Change []AllocChange // changes of existing allocs
 
 	Deployment        *Deployment               // a deployment to create
 	DeploymentUpdates []*DeploymentStatusUpdate // existing ones to change
@@ -29,14 +28,14 @@ func (p *Plan) IsNoOp() bool {
 	return len(p.Place) == 0 && len(p.Change) == 0 && p.Deployment == nil && len(p.DeploymentUpdates) == 0
 }
 
-// PlanResult is what of a plan was accepted.
+// PlanResult is the accepted part of a plan.
 type PlanResult struct {
 	Place             []*Allocation
 	Change            []AllocChange
 	Deployment        *Deployment
 	DeploymentUpdates []*DeploymentStatusUpdate
 	Rejections        []PlanRejection // the parts that were refused
-	RefreshIndex      uint64          // not 0: look at state of at least this index before planning again
+	RefreshIndex      uint64          // if not 0, the worker must wait for state of this index before it plans again
 	AllocIndex        uint64          // index at which the result was committed
 }
 
@@ -45,11 +44,11 @@ func (r *PlanResult) IsNoOp() bool {
 	return len(r.Place) == 0 && len(r.Change) == 0 && r.Deployment == nil && len(r.DeploymentUpdates) == 0
 }
 
-// PlanRejection is why a part of a plan was refused: all of it, a node's new
-// allocs, or what it does to one alloc.
+// PlanRejection says why a part of a plan was rejected: the whole plan, the new allocs
+// of a node, or the change of one alloc.
 type PlanRejection struct {
-	NodeID  string // "" unless it is about one node
-	AllocID string // "" unless it is about one alloc
+	NodeID  string // "" unless it concerns one node
+	AllocID string // "" unless it concerns one alloc
 	Reason  string // e.g. "node is down", "cpu", "alloc has ended meanwhile"
 }
 

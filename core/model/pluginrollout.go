@@ -13,40 +13,40 @@ import (
 // Statuses of the roll-out of a plugin's release.
 const (
 	PluginRolloutRunning  = "running"
-	PluginRolloutPaused   = "paused" // nodes that were admitted finish, no other is admitted
+	PluginRolloutPaused   = "paused" // admitted nodes finish; no further node is admitted
 	PluginRolloutComplete = "complete"
-	PluginRolloutFailed   = "failed" // stopped for good; nodes keep what they have
+	PluginRolloutFailed   = "failed" // ended; nodes keep what they have
 )
 
-// What an operator may do to a roll-out.
+// Actions of an operator on a roll-out.
 const (
 	PluginRolloutPause  = "pause"
 	PluginRolloutResume = "resume"
 	PluginRolloutRevert = "revert"
 )
 
-// PluginRollout is how far a release has come. Which nodes have it is not stored
-// here: nodes say so themselves (Node.PluginReleases).
+// PluginRollout is the progress of a release. The nodes that have the release are not
+// stored here: nodes report it themselves (Node.PluginReleases).
 type PluginRollout struct {
 	Status      string
 	Description string
-	// InFlight are the nodes that were admitted and have not settled, by id.
+	// InFlight are the nodes that were admitted and have not finished, sorted by id.
 	InFlight []*PluginAdmission
-	// Cursor is where the walk over the nodes goes on: those with smaller ids were
-	// looked at.
+	// Cursor is where the iteration over nodes continues: nodes with smaller ids were
+	// already considered.
 	Cursor string
-	// GivenUp is the release from which this roll-out goes back, nil for one forward.
+	// GivenUp is the release that this roll-out reverts, nil if it is not a revert.
 	GivenUp *PluginGivenUp
 }
 
-// PluginAdmission lets one node change to the release until a deadline.
+// PluginAdmission allows one node to change to the release until a deadline.
 type PluginAdmission struct {
 	NodeID      string
-	Deadline    int64 // unix nanoseconds, as is HealthyFrom
-	HealthyFrom int64 // since when the node has run it; 0: it does not yet
+	Deadline    int64 // Unix nanoseconds, like HealthyFrom
+	HealthyFrom int64 // time since which the node runs the release; 0 if it does not yet
 }
 
-// PluginGivenUp is a release that was taken back.
+// PluginGivenUp is a release that was reverted.
 type PluginGivenUp struct {
 	Revision uint64
 	Version  string
@@ -54,7 +54,7 @@ type PluginGivenUp struct {
 	Reason   string
 }
 
-// Active reports whether the roll-out may still admit nodes by itself.
+// Active reports whether the roll-out may still admit nodes without an operator.
 func (r *PluginRollout) Active() bool { return r != nil && r.Status == PluginRolloutRunning }
 
 // Admits returns the admission of a node, nil if it has none.
@@ -69,16 +69,16 @@ func (r *PluginRollout) Admits(nodeID string) *PluginAdmission {
 	return r.InFlight[i]
 }
 
-// NodeRelease is what a node says about a plugin that the registry gave it.
+// NodeRelease is a node's report on a plugin from the registry.
 type NodeRelease struct {
-	Revision uint64 // of the release that the node runs, 0 without one
-	Failed   uint64 // the newest revision that could not be installed or did not last
-	Error    string // why, or what the node waits for
+	Revision uint64 // revision of the release that the node runs, 0 if none
+	Failed   uint64 // newest revision that could not be installed or stopped working
+	Error    string // why it failed, or what the node waits for
 }
 
-// Register returns the spec that is stored when asked is registered over p (nil:
-// there is none) at a log index. Registering what is there already changes
-// nothing of a roll-out; over one that failed it tries again.
+// Register returns the spec to store when asked is registered over p (nil if there is
+// none) at a log index. Registering an identical release does not change its roll-out,
+// except that a failed roll-out is retried.
 func (p *PluginSpec) Register(asked *PluginSpec, index uint64) *PluginSpec {
 	next := *asked
 	release := *asked.Release
@@ -107,7 +107,8 @@ func (p *PluginSpec) Register(asked *PluginSpec, index uint64) *PluginSpec {
 	return &next
 }
 
-// newestComplete is what nodes can go back to from the release after p's.
+// newestComplete returns the release to which nodes can revert from the release after
+// p's.
 func (p *PluginSpec) newestComplete() *PluginRelease {
 	if p.Rollout.Status == PluginRolloutComplete {
 		return p.Release
@@ -115,7 +116,7 @@ func (p *PluginSpec) newestComplete() *PluginRelease {
 	return p.Previous
 }
 
-// Steer returns the spec after an operator's act on its roll-out.
+// Steer returns the spec after an operator's action on its roll-out.
 func (p *PluginSpec) Steer(act string, index uint64) (*PluginSpec, error) {
 	next, rollout := *p, *p.Rollout
 	next.Rollout = &rollout
@@ -129,7 +130,7 @@ func (p *PluginSpec) Steer(act string, index uint64) (*PluginSpec, error) {
 		switch status {
 		case PluginRolloutPaused:
 			rollout.Status, rollout.Description = PluginRolloutRunning, ""
-		case PluginRolloutFailed: // nodes that failed may try again: a revision of its own
+		case PluginRolloutFailed: // a new revision, so that nodes that failed may try again
 			release := *p.Release
 			release.Revision = index
 			next.Release, next.Rollout = &release, &PluginRollout{Status: PluginRolloutRunning}
@@ -144,7 +145,7 @@ func (p *PluginSpec) Steer(act string, index uint64) (*PluginSpec, error) {
 	return &next, nil
 }
 
-// Revert returns the spec as it goes back to the previous release.
+// Revert returns the spec with its release replaced by the previous one.
 func (p *PluginSpec) Revert(reason string) (*PluginSpec, error) {
 	if !p.CanRevert() {
 		return nil, errdefs.FailedPreconditionf("plugin %q has no release before %s to go back to", p.Name, p.Release.Label())
@@ -158,7 +159,7 @@ func (p *PluginSpec) Revert(reason string) (*PluginSpec, error) {
 	return &next, nil
 }
 
-// CanRevert reports whether there is a release to go back to.
+// CanRevert reports whether there is a previous release.
 func (p *PluginSpec) CanRevert() bool {
 	return p.Previous != nil && p.Previous.Revision != p.Release.Revision
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Limits and defaults of a plugin of the registry.
+// Limits and defaults of a registered plugin.
 const (
 	DefaultPluginMaxParallel     = 1
-	MaxPluginMaxParallel         = 500 // bounds what a step of a roll-out stores
+	MaxPluginMaxParallel         = 500 // limits what one step of a roll-out stores
 	DefaultPluginHealthyDeadline = 5 * time.Minute
 	DefaultPluginMinHealthyTime  = 10 * time.Second
 	MinPluginHealthyDeadline     = 10 * time.Second
@@ -26,26 +26,26 @@ const (
 	maxPluginConstraints         = 64
 )
 
-// PluginSourceUploaded is the Source of a file that the servers keep.
+// PluginSourceUploaded is the Source of a file that was uploaded to the servers.
 const PluginSourceUploaded = "uploaded"
 
-// PluginSpec is a plugin of the cluster's registry: what nodes fetch, check and
-// run, and how far the newest release of it has come.
+// PluginSpec is a plugin of the cluster's registry: the file that nodes fetch, verify
+// and run, and the progress of its newest release.
 type PluginSpec struct {
-	Name string // of the file in the nodes' plugin directories
-	// Release is what all nodes shall have; Previous is the newest release before
-	// it that they all had, nil if there is none.
+	Name string // name of the file in the nodes' plugin directories
+	// Release is the release that all nodes should have. Previous is the newest
+	// earlier release that all nodes had, nil if there is none.
 	Release  *PluginRelease
 	Previous *PluginRelease
 
-	Datacenters []string // globs; none is all
-	NodePool    string   // "" and "all" are all
+	Datacenters []string // globs; empty means all
+	NodePool    string   // "" and "all" mean all
 	Constraints []*Constraint
 
-	MaxParallel     int           // nodes that change at the same time
-	HealthyDeadline time.Duration // for one node, from its admission on
-	MinHealthyTime  time.Duration // that a node must have run it until the next takes its place
-	AutoRevert      bool          // a release that fails is given up for Previous
+	MaxParallel     int           // number of nodes that may change at the same time
+	HealthyDeadline time.Duration // per node, from its admission
+	MinHealthyTime  time.Duration // time that a node must run the release before it counts as done
+	AutoRevert      bool          // revert to Previous if the release fails
 
 	Rollout     *PluginRollout
 	CreateIndex uint64
@@ -54,24 +54,24 @@ type PluginSpec struct {
 
 // PluginRelease is one file and its configuration.
 type PluginRelease struct {
-	// Revision is the index at which it was registered: the same file registered
-	// again after a failure is another release.
+	// Revision is the index at which it was registered. If the same file is registered
+	// again after a failure, it is a new release.
 	Revision uint64
-	Version  string // what the plugin must say of itself; "" is any
+	Version  string // version that the plugin must report; "" means any
 	Digest   string // "sha256:HEX" of the file
 	Source   string // http(s) URL, an absolute path on each node, or PluginSourceUploaded
-	// Config is in place of the plugin block in the nodes' agent configuration if it
-	// is not nil.
+	// Config, if not nil, replaces the config of the plugin block in the nodes' agent
+	// configuration.
 	Config map[string]any
 }
 
-// Same reports whether two releases are the same file with the same configuration.
+// Same reports whether two releases have the same file and configuration.
 func (r *PluginRelease) Same(o *PluginRelease) bool {
 	return r != nil && o != nil && r.Version == o.Version && r.Digest == o.Digest && r.Source == o.Source && sameConfig(r.Config, o.Config)
 }
 
-// sameConfig compares the JSON of two configurations: the log's codec does not
-// keep the width of numbers.
+// sameConfig compares two configurations as JSON, because the log's codec does not
+// preserve the types of numbers.
 func sameConfig(a, b map[string]any) bool {
 	if (a == nil) != (b == nil) {
 		return false
@@ -81,7 +81,7 @@ func sameConfig(a, b map[string]any) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// Label is what people call the release.
+// Label returns the name of the release for users.
 func (r *PluginRelease) Label() string {
 	if r.Version != "" {
 		return r.Version
@@ -93,7 +93,7 @@ func (r *PluginRelease) Label() string {
 // Copy returns a spec that shares nothing with p.
 func (p *PluginSpec) Copy() *PluginSpec { return deepCopy(p) }
 
-// Canonicalize fills in what was left open.
+// Canonicalize fills in defaults.
 func (p *PluginSpec) Canonicalize() {
 	if p.MaxParallel == 0 {
 		p.MaxParallel = DefaultPluginMaxParallel
@@ -111,7 +111,7 @@ var (
 	pluginDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// ValidatePluginDigest returns why a text is not the digest of a file, or nil.
+// ValidatePluginDigest returns an error if digest is not a valid file digest.
 func ValidatePluginDigest(digest string) error {
 	if !pluginDigest.MatchString(digest) {
 		return errdefs.InvalidArgumentf("digest %q is not of the form sha256:HEX with 64 lower-case digits; sha256sum prints the digits", digest)
@@ -119,7 +119,7 @@ func ValidatePluginDigest(digest string) error {
 	return nil
 }
 
-// Validate returns what is wrong with a canonical spec that somebody registers.
+// Validate returns an error if a canonical spec that a client registers is invalid.
 func (p *PluginSpec) Validate() error {
 	var problems ValidationError
 	if !pluginName.MatchString(p.Name) {
@@ -179,13 +179,13 @@ func (r *PluginRelease) validate(problems *ValidationError) {
 	}
 }
 
-// sameTarget reports whether two specs are for the same nodes.
+// sameTarget reports whether two specs select the same nodes.
 func (p *PluginSpec) sameTarget(o *PluginSpec) bool {
 	return reflect.DeepEqual(orNone(p.Datacenters), orNone(o.Datacenters)) && p.NodePool == o.NodePool &&
 		reflect.DeepEqual(orNone(p.Constraints), orNone(o.Constraints))
 }
 
-// orNone makes empty and nil lists equal.
+// orNone makes empty and nil lists compare as equal.
 func orNone[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil

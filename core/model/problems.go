@@ -11,11 +11,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// ValidationError is everything that is wrong with a value, in the order in which it
-// was found. Its class is InvalidArgument.
+// ValidationError lists all problems of a value, in the order in which they were
+// found. Its class is InvalidArgument.
 type ValidationError []error
 
-// Error lists the problems in the form that users of the reference know.
+// Error lists the problems in the reference's format.
 func (p ValidationError) Error() string {
 	noun := "errors"
 	if len(p) == 1 {
@@ -31,7 +31,7 @@ func (p ValidationError) Error() string {
 // Unwrap makes the problems visible to errors.Is and errors.As.
 func (p ValidationError) Unwrap() []error { return append([]error{errdefs.InvalidArgument}, p...) }
 
-// Problems returns the outermost problems of an error of Validate, one text each.
+// Problems returns the outermost problems of an error of Validate, one string each.
 func Problems(err error) []string {
 	var p ValidationError
 	if err == nil {
@@ -52,14 +52,14 @@ func (p *ValidationError) addf(format string, args ...any) {
 	*p = append(*p, fmt.Errorf(format, args...))
 }
 
-// under adds the problems of a part under a title.
+// under adds the problems of a part below a title.
 func (p *ValidationError) under(title string, part ValidationError) {
 	if len(part) > 0 {
 		*p = append(*p, fmt.Errorf("%s: %w", title, part))
 	}
 }
 
-// err returns nil for no problems.
+// err returns nil if there are no problems.
 func (p ValidationError) err() error {
 	if len(p) == 0 {
 		return nil

@@ -3,12 +3,12 @@
 
 package model
 
-// Resources is what a task asks for.
+// Resources are the resources that a task requests.
 type Resources struct {
 	CPU         int // MHz
 	Cores       int // whole cores; excludes CPU
 	MemoryMB    int // reserved
-	MemoryMaxMB int // ceiling; 0: same as MemoryMB
+	MemoryMaxMB int // upper limit; 0 means MemoryMB
 	DiskMB      int
 	IOPS        int
 	SecretsMB   int // size of the secrets file system
@@ -17,13 +17,13 @@ type Resources struct {
 	NUMA        *NUMA
 }
 
-// NUMA is a wish for memory locality of cores and devices.
+// NUMA requests memory locality of cores and devices.
 type NUMA struct {
 	Affinity string // "none", "prefer" or "require"
 	Devices  []string
 }
 
-// RequestedDevice asks for device instances: Name is "type", "vendor/type" or
+// RequestedDevice requests device instances. Name is "type", "vendor/type" or
 // "vendor/type/model".
 type RequestedDevice struct {
 	Name        string
@@ -32,7 +32,7 @@ type RequestedDevice struct {
 	Affinities  []*Affinity
 }
 
-// NetworkResource is a network that is asked for or given.
+// NetworkResource is a network that is requested or assigned.
 type NetworkResource struct {
 	Mode          string     `json:",omitempty"` // "", "host", "bridge", "none", "cni/NAME"
 	Device        string     `json:",omitempty"`
@@ -49,8 +49,8 @@ type NetworkResource struct {
 // Port is a labelled port.
 type Port struct {
 	Label           string
-	Value           int    `json:",omitempty"` // port on the host; 0: to be chosen
-	To              int    `json:",omitempty"` // port inside the task's network; -1: same as Value
+	Value           int    `json:",omitempty"` // port on the host; 0 means a dynamic port
+	To              int    `json:",omitempty"` // port inside the task's network; -1 means the same as Value
 	HostNetwork     string `json:",omitempty"`
 	IgnoreCollision bool   `json:",omitempty"`
 }
@@ -67,14 +67,14 @@ type CNIConfig struct {
 	Args map[string]string
 }
 
-// AllocatedResources is what the scheduler gave to an alloc.
+// AllocatedResources are the resources that the scheduler assigned to an alloc.
 type AllocatedResources struct {
 	Tasks          map[string]*AllocatedTaskResources
 	TaskLifecycles map[string]*TaskLifecycleConfig
 	Shared         AllocatedSharedResources
 }
 
-// AllocatedTaskResources is what one task got.
+// AllocatedTaskResources are the resources of one task.
 type AllocatedTaskResources struct {
 	Cpu      AllocatedCpuResources
 	Memory   AllocatedMemoryResources
@@ -94,7 +94,7 @@ type AllocatedMemoryResources struct {
 	MemoryMaxMB int64
 }
 
-// AllocatedDeviceResource is a set of device instances given to a task.
+// AllocatedDeviceResource is a set of device instances assigned to a task.
 type AllocatedDeviceResource struct {
 	Vendor    string
 	Type      string
@@ -102,7 +102,7 @@ type AllocatedDeviceResource struct {
 	DeviceIDs []string
 }
 
-// AllocatedSharedResources is what the tasks of an alloc share.
+// AllocatedSharedResources are the resources that the tasks of an alloc share.
 type AllocatedSharedResources struct {
 	DiskMB   int64
 	Networks []*NetworkResource
@@ -118,8 +118,8 @@ type AllocatedPortMapping struct {
 	IgnoreCollision bool `json:",omitempty"`
 }
 
-// ComparableResources is the sum that placement compares: what an alloc uses
-// of a node.
+// ComparableResources is the sum of an alloc's resources that placement compares with
+// a node.
 type ComparableResources struct {
 	CPUShares int64 // MHz
 	MemoryMB  int64
@@ -127,16 +127,16 @@ type ComparableResources struct {
 	Cores     []uint16
 }
 
-// NodeUse is what allocs use of a node.
+// NodeUse is the resource usage of allocs on a node.
 type NodeUse struct {
 	CPU      int64 // MHz
 	MemoryMB int64
 	DiskMB   int64
 }
 
-// Comparable sums what the alloc uses of its node, all tasks at their peak
-// over the lifecycle: prestart tasks that end before the main ones start share
-// their room with them.
+// Comparable sums the resources that the alloc uses of its node, at the peak of its
+// lifecycle: prestart tasks that end before the main tasks start share resources with
+// them.
 func (a *AllocatedResources) Comparable() ComparableResources {
 	out := ComparableResources{DiskMB: a.Shared.DiskMB}
 	var prestart, main, poststop ComparableResources

@@ -3,15 +3,15 @@
 
 package model
 
-// ScalingEvent is a change of a group's count that was asked for, or a message
-// about one that was not.
+// ScalingEvent is a requested change of a group's count, or a message without a
+// change.
 type ScalingEvent struct {
 	Time          int64  // Unix ns
-	Count         *int64 // nil: a message only
+	Count         *int64 // nil for a message
 	PreviousCount int64
-	Error         bool // what the message says went wrong
+	Error         bool // whether the message reports an error
 	Message       string
 	Meta          map[string]any
-	EvalID        *string // of the change; nil: a message only
+	EvalID        *string // evaluation of the change; nil for a message
 	CreateIndex   uint64
 }

@@ -21,7 +21,7 @@ type SchedulerConfiguration struct {
 	ModifyIndex                   uint64
 }
 
-// PreemptionConfig says which schedulers may evict lower priorities.
+// PreemptionConfig says which schedulers may preempt allocs of lower priority.
 type PreemptionConfig struct {
 	SystemSchedulerEnabled   bool
 	SysBatchSchedulerEnabled bool
@@ -29,8 +29,8 @@ type PreemptionConfig struct {
 	ServiceSchedulerEnabled  bool
 }
 
-// MemoryOversubscription reports whether memory_max counts for jobs of a node pool:
-// the pool's word, or that of the configuration. Both may be nil.
+// MemoryOversubscription reports whether memory_max is used for jobs of a node pool.
+// The pool's setting takes precedence over the configuration's. Both may be nil.
 func (c *SchedulerConfiguration) MemoryOversubscription(pool *NodePool) bool {
 	if pool != nil && pool.SchedulerConfiguration != nil && pool.SchedulerConfiguration.MemoryOversubscriptionEnabled != nil {
 		return *pool.SchedulerConfiguration.MemoryOversubscriptionEnabled

@@ -3,8 +3,8 @@
 
 package model
 
-// JobSubmission is the job file that a version of a job was made from, kept so
-// that people can read back and edit what they wrote.
+// JobSubmission is the job file of a version of a job, stored so that users can read
+// and edit what they wrote.
 type JobSubmission struct {
 	Source         string            // text of the job file
 	Format         string            // "hcl2" or "json"

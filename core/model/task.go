@@ -17,7 +17,7 @@ type Task struct {
 	Name   string
 	Driver string
 	User   string
-	Config map[string]any // the driver's own block, checked against its schema
+	Config map[string]any // the driver's own block, validated against its schema
 
 	Env             map[string]string
 	Services        []*Service
@@ -42,7 +42,7 @@ type Task struct {
 	Kind            string
 	CSIPluginConfig *TaskCSIPluginConfig
 	Identity        *WorkloadIdentity   // the default identity
-	Identities      []*WorkloadIdentity // further ones
+	Identities      []*WorkloadIdentity // additional identities
 	Actions         []*Action
 	Schedule        *TaskSchedule
 	Secrets         []*Secret
@@ -54,19 +54,19 @@ type TaskLifecycleConfig struct {
 	Sidecar bool
 }
 
-// DispatchPayloadConfig is where a dispatch payload is written.
+// DispatchPayloadConfig says where the dispatch payload is written.
 type DispatchPayloadConfig struct {
 	File string
 }
 
-// LogConfig bounds the log files of a task.
+// LogConfig limits the log files of a task.
 type LogConfig struct {
 	MaxFiles      int
 	MaxFileSizeMB int
 	Disabled      bool
 }
 
-// Action is a command that a user can run inside a task by name.
+// Action is a named command that a user can run inside a task.
 type Action struct {
 	Name    string
 	Command string
@@ -82,7 +82,7 @@ type Secret struct {
 	Env      map[string]string
 }
 
-// TaskSchedule pauses and resumes a task by time.
+// TaskSchedule pauses and resumes a task at given times.
 type TaskSchedule struct {
 	Cron *TaskScheduleCron
 }
@@ -112,7 +112,7 @@ type TaskCSIPluginConfig struct {
 	HealthTimeout       time.Duration
 }
 
-// TaskArtifact is something fetched before a task starts.
+// TaskArtifact is a file, archive or repository that is fetched before a task starts.
 type TaskArtifact struct {
 	GetterSource   string
 	GetterOptions  map[string]string
@@ -144,7 +144,7 @@ type Template struct {
 	ErrMissingKey bool
 }
 
-// ChangeScript is run inside the task when a template changes.
+// ChangeScript is a script that runs inside the task when a template changes.
 type ChangeScript struct {
 	Command          string
 	Args             []string
@@ -153,7 +153,7 @@ type ChangeScript struct {
 	RunOnFirstRender bool
 }
 
-// WaitConfig delays rendering until its inputs are quiet.
+// WaitConfig delays rendering until the inputs have stopped changing.
 type WaitConfig struct {
 	Min *time.Duration
 	Max *time.Duration
@@ -172,11 +172,11 @@ type Vault struct {
 	AllowTokenExpiration bool
 }
 
-// DefaultAudience is the audience of identities that name none: what existing
-// verifiers expect.
+// DefaultAudience is the audience of identities that do not name one; existing
+// verifiers expect it.
 const DefaultAudience = "nomadproject.io"
 
-// WorkloadIdentity is a signed statement of which workload somebody is.
+// WorkloadIdentity requests a signed token that identifies a workload.
 type WorkloadIdentity struct {
 	Name         string
 	Audience     []string

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// The events that tasks have every day, without their time. Nodes note them, and
-// the log holds only what they are made of (core/fsm): who changes the words of
-// one changes what is read from an old log, so the log needs a new form for it.
+// The most common task events, without their time. Nodes record them, and the log
+// stores only their parameters (core/fsm). To change the text of one changes what is
+// read from old logs, so the log then needs a new encoding for it.
 
-// EventReceived says that the node has the task.
+// EventReceived says that the node has received the task.
 func EventReceived() TaskEvent {
 	return TaskEvent{Type: TaskReceived, DisplayMessage: "Task received by client"}
 }
 
-// EventSetup says that the task's turn has come.
+// EventSetup says that the setup of the task has begun.
 func EventSetup() TaskEvent {
 	const text = "Building Task Directory"
 	return TaskEvent{Type: TaskSetup, Message: text, DisplayMessage: text, Details: map[string]string{"message": text}}
@@ -34,8 +34,8 @@ func EventStarted() TaskEvent {
 	return TaskEvent{Type: TaskStarted, DisplayMessage: "Task started by client"}
 }
 
-// EventTerminated says how the task has ended; message is "" where the numbers
-// say everything.
+// EventTerminated says how the task ended. message is "" if the numbers describe it
+// completely.
 func EventTerminated(exitCode, signal int, oomKilled bool, message string) TaskEvent {
 	text := "Exit Code: " + strconv.Itoa(exitCode)
 	if signal != 0 {
@@ -59,14 +59,14 @@ func EventTerminated(exitCode, signal int, oomKilled bool, message string) TaskE
 	return e
 }
 
-// RestartWithinPolicy is the ordinary reason of a restart.
+// RestartWithinPolicy is the usual reason for a restart.
 const RestartWithinPolicy = "Restart within policy"
 
 // EventRestarting says why and when the task starts again.
 func EventRestarting(reason string, delay time.Duration) TaskEvent {
 	text := "Task restarting in " + delay.String()
 	if reason != "" && reason != RestartWithinPolicy {
-		text = reason + " - " + text // the ordinary reason is not repeated, as in the reference
+		text = reason + " - " + text // the usual reason is not repeated, as in the reference
 	}
 	return TaskEvent{
 		Type: TaskRestarting, RestartReason: reason, StartDelay: int64(delay), DisplayMessage: text,
@@ -82,7 +82,7 @@ func EventNotRestarting(reason string) TaskEvent {
 	}
 }
 
-// EventRestartSignaled says that somebody asked for a restart.
+// EventRestartSignaled says that a restart was requested.
 func EventRestartSignaled(reason string) TaskEvent {
 	return TaskEvent{
 		Type: TaskRestartSignal, RestartReason: reason, DisplayMessage: reason,
@@ -90,7 +90,7 @@ func EventRestartSignaled(reason string) TaskEvent {
 	}
 }
 
-// EventKilling says that the task was told to end.
+// EventKilling says that the task was asked to end.
 func EventKilling(timeout time.Duration) TaskEvent {
 	return TaskEvent{
 		Type: TaskKilling, KillTimeout: timeout,
@@ -99,7 +99,7 @@ func EventKilling(timeout time.Duration) TaskEvent {
 	}
 }
 
-// EventKilled says that the task has ended because it was told to.
+// EventKilled says that the task has ended after it was asked to.
 func EventKilled() TaskEvent {
 	return TaskEvent{Type: TaskKilled, DisplayMessage: "Task successfully killed"}
 }
@@ -112,7 +112,7 @@ func EventSiblingFailed(name string) TaskEvent {
 	}
 }
 
-// EventLeaderDead says that the group ends with its leader.
+// EventLeaderDead says that the group ends because its leader has.
 func EventLeaderDead() TaskEvent {
 	return TaskEvent{Type: TaskLeaderDead, DisplayMessage: "Leader Task in Group dead"}
 }
@@ -122,12 +122,12 @@ func EventMainDead() TaskEvent {
 	return TaskEvent{Type: TaskMainDead, DisplayMessage: "Main tasks in the group died"}
 }
 
-// EventDriverFailure says that the driver refused a start.
+// EventDriverFailure says that the driver could not start the task.
 func EventDriverFailure(why string) TaskEvent {
 	return TaskEvent{Type: TaskDriverFailure, DriverError: why, DisplayMessage: why, Details: map[string]string{"driver_error": why}}
 }
 
-// EventSetupFailure says what failed before the driver was asked.
+// EventSetupFailure says which step before the driver's start failed.
 func EventSetupFailure(why string) TaskEvent {
 	return TaskEvent{Type: TaskSetupFailure, SetupError: why, DisplayMessage: why, Details: map[string]string{"setup_error": why}}
 }
@@ -137,17 +137,17 @@ func EventArtifactFailed(why string) TaskEvent {
 	return TaskEvent{Type: TaskArtifactDownloadFailed, DownloadError: why, DisplayMessage: why, Details: map[string]string{"download_error": why}}
 }
 
-// EventMessage is an event of any type that says only its message.
+// EventMessage returns an event of any type with only a message.
 func EventMessage(typ, text string) TaskEvent {
 	return TaskEvent{Type: typ, Message: text, DisplayMessage: text, Details: map[string]string{"message": text}}
 }
 
-// maxEventText is the most bytes of one text of an event: drivers say what they
-// like, and servers refuse reports that are too large.
+// maxEventText limits one text of an event, in bytes: drivers may send texts of any
+// length, and servers refuse reports that are too large.
 const maxEventText = 8192
 
-// CutTexts cuts the texts that drivers and others say to a size that servers take.
-// Details is replaced, and there afterwards.
+// CutTexts shortens the event's texts to the size that servers accept. It replaces
+// Details.
 func (e *TaskEvent) CutTexts() {
 	for _, text := range []*string{
 		&e.Message, &e.DisplayMessage, &e.RestartReason, &e.SetupError, &e.DriverError, &e.KillError, &e.KillReason,

@@ -5,13 +5,13 @@ package model
 
 import "time"
 
-// TaskGroup is a set of tasks that run together on one node. Count allocs of
-// it are placed.
+// TaskGroup is a set of tasks that run together on one node. Count is the number of
+// allocs of the group.
 type TaskGroup struct {
 	Name  string
 	Count int
 
-	Update                    *UpdateStrategy  // nil: changes do not make a deployment
+	Update                    *UpdateStrategy  // nil: changes create no deployment
 	Migrate                   *MigrateStrategy // nil for types that do not migrate
 	Constraints               []*Constraint
 	Affinities                []*Affinity
@@ -51,13 +51,13 @@ type UpdateStrategy struct {
 	HealthCheck      string        // "checks", "task_states" or "manual"
 	MinHealthyTime   time.Duration // how long an alloc must stay healthy to count
 	HealthyDeadline  time.Duration // an alloc not healthy by then is unhealthy
-	ProgressDeadline time.Duration // a deployment without progress for this long fails; 0: fails at the first unhealthy alloc
+	ProgressDeadline time.Duration // a deployment fails after this time without progress; 0: at the first unhealthy alloc
 	AutoRevert       bool
 	AutoPromote      bool
 	Canary           int
 }
 
-// IsEmpty reports whether u makes no deployment.
+// IsEmpty reports whether u creates no deployment.
 func (u *UpdateStrategy) IsEmpty() bool { return u == nil || u.MaxParallel == 0 }
 
 // MigrateStrategy says how allocs leave a node that drains.
@@ -70,8 +70,8 @@ type MigrateStrategy struct {
 
 // Restart modes of RestartPolicy.
 const (
-	RestartPolicyModeDelay = "delay" // over the limit: wait for the next interval
-	RestartPolicyModeFail  = "fail"  // over the limit: the task has failed
+	RestartPolicyModeDelay = "delay" // above the limit, wait for the next interval
+	RestartPolicyModeFail  = "fail"  // above the limit, the task fails
 )
 
 // RestartPolicy says how a node restarts a task that has ended.
@@ -103,15 +103,16 @@ type ReschedulePolicy struct {
 // Enabled reports whether p ever replaces an alloc.
 func (p *ReschedulePolicy) Enabled() bool { return p != nil && (p.Attempts > 0 || p.Unlimited) }
 
-// Which alloc stays when a node is back whose alloc was replaced meanwhile.
+// Strategies that decide which alloc is kept when a node reconnects whose alloc was
+// replaced.
 const (
 	ReconcileBestScore       = "best_score"       // the one on the better node
-	ReconcileKeepOriginal    = "keep_original"    // the one that was out of reach
-	ReconcileKeepReplacement = "keep_replacement" // the one that took its place
-	ReconcileLongestRunning  = "longest_running"  // the one whose tasks run longer
+	ReconcileKeepOriginal    = "keep_original"    // the alloc on the reconnected node
+	ReconcileKeepReplacement = "keep_replacement" // its replacement
+	ReconcileLongestRunning  = "longest_running"  // the alloc whose tasks have run longer
 )
 
-// DisconnectStrategy says what happens to allocs on a node that is out of reach.
+// DisconnectStrategy says what happens to allocs on an unreachable node.
 type DisconnectStrategy struct {
 	LostAfter         time.Duration
 	StopOnClientAfter *time.Duration
@@ -119,14 +120,15 @@ type DisconnectStrategy struct {
 	Reconcile         string
 }
 
-// EphemeralDisk is the alloc directory's disk.
+// EphemeralDisk is the disk of the alloc directory.
 type EphemeralDisk struct {
-	Sticky  bool // place the successor on the same node and keep its data
+	Sticky  bool // prefer the same node for the successor, and keep the data
 	Migrate bool // copy the data to the successor's node
 	SizeMB  int
 }
 
-// ScalingPolicy is what an autoscaler reads and the bounds that scaling keeps.
+// ScalingPolicy is the configuration of an autoscaler, with the limits that scaling
+// requests must respect.
 type ScalingPolicy struct {
 	ID          string
 	Type        string            // "horizontal", "vertical_cpu", "vertical_mem"
@@ -139,7 +141,7 @@ type ScalingPolicy struct {
 	ModifyIndex uint64
 }
 
-// VolumeRequest asks for a volume for the tasks of a group.
+// VolumeRequest requests a volume for the tasks of a group.
 type VolumeRequest struct {
 	Name           string
 	Type           string // "host" or "csi"
@@ -152,7 +154,7 @@ type VolumeRequest struct {
 	PerAlloc       bool
 }
 
-// CSIMountOptions is how a CSI volume is mounted.
+// CSIMountOptions are the mount options of a CSI volume.
 type CSIMountOptions struct {
 	FSType     string
 	MountFlags []string

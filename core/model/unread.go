@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// UnreadFields lists, sorted, the fields of a JSON value that say something and for
-// which t has no place, so that encoding/json leaves them out in silence:
-// "TaskGroups[0].Cuont". Zero values say nothing: clients send them for what was not
-// set. Neither do the indexes and times that answers add to objects.
+// UnreadFields returns, sorted, the names of the fields of a JSON value that are set
+// but not part of t, which encoding/json would silently drop: "TaskGroups[0].Cuont".
+// Zero values do not count, since clients send them for everything that is not set.
+// Neither do the indexes and times that answers add to objects.
 func UnreadFields(raw []byte, t reflect.Type) []string {
 	u := unread{places: map[reflect.Type]map[string]reflect.Type{}}
 	u.walk(raw, t, "")
@@ -23,11 +23,11 @@ func UnreadFields(raw []byte, t reflect.Type) []string {
 }
 
 type unread struct {
-	places map[reflect.Type]map[string]reflect.Type // of structs: the types of their fields by name in lower case
+	places map[reflect.Type]map[string]reflect.Type // of structs: the types of their fields by lower case name
 	found  []string
 }
 
-// echoed are fields that answers add to an object: clients send them back.
+// echoed are fields that answers add to objects; clients send them back.
 var echoed = []string{"Hash", "CreateIndex", "ModifyIndex", "CreateTime", "ModifyTime"}
 
 var jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
@@ -43,7 +43,7 @@ func (u *unread) walk(raw json.RawMessage, t reflect.Type, path string) {
 	case reflect.Struct, reflect.Map:
 		var object map[string]json.RawMessage
 		if json.Unmarshal(raw, &object) != nil {
-			return // whoever decodes it says what is wrong
+			return // decoding reports the error
 		}
 		for key, value := range object {
 			u.field(key, value, t, strings.TrimPrefix(path+"."+key, "."))
@@ -85,14 +85,14 @@ func (u *unread) fieldsOf(t reflect.Type) map[string]reflect.Type {
 			name = f.Name
 		}
 		if key := strings.ToLower(name); out[key] == nil || len(f.Index) == 1 {
-			out[key] = f.Type // what is declared outside hides what is embedded
+			out[key] = f.Type // an outer field hides an embedded one
 		}
 	}
 	u.places[t] = out
 	return out
 }
 
-// saysSomething reports whether a value is other than the zero value of its kind.
+// saysSomething reports whether a value is not the zero value of its kind.
 func saysSomething(raw json.RawMessage) bool {
 	switch strings.TrimSpace(string(raw)) {
 	case "null", "false", "0", `""`, "[]", "{}":

@@ -34,7 +34,7 @@ func (tg *TaskGroup) validate(j *Job) ValidationError {
 	return p
 }
 
-// validateCount checks all numbers by which allocs are made.
+// validateCount checks all numbers that determine how many allocs are created.
 func (tg *TaskGroup) validateCount(p *ValidationError) {
 	if tg.Count < 0 {
 		p.addf("Task group count can't be negative")
@@ -113,8 +113,8 @@ func (tg *TaskGroup) validatePolicies(p *ValidationError, j *Job) {
 	tg.validateDisconnect(p, j)
 }
 
-// validateKillTimeouts: a deployment that waits for the end of an old task must
-// not run into its progress deadline by that alone.
+// validateKillTimeouts checks that a deployment cannot miss its progress deadline only
+// because it waits for old tasks to end.
 func (tg *TaskGroup) validateKillTimeouts(p *ValidationError) {
 	for _, t := range tg.Tasks {
 		if d := tg.Update.ProgressDeadline; t != nil && d > 0 && t.KillTimeout > d {
@@ -123,7 +123,8 @@ func (tg *TaskGroup) validateKillTimeouts(p *ValidationError) {
 	}
 }
 
-// validateDisconnect checks the disconnect block and what it replaces.
+// validateDisconnect checks the disconnect block and the older fields that it
+// replaces.
 func (tg *TaskGroup) validateDisconnect(p *ValidationError, j *Job) {
 	if tg.MaxClientDisconnect != nil && tg.StopAfterClientDisconnect != nil {
 		p.addf("Task group cannot be configured with both max_client_disconnect and stop_after_client_disconnect")
@@ -213,7 +214,7 @@ func (r *ReschedulePolicy) validate(p *ValidationError) {
 	r.validateAttempts(p)
 }
 
-// validateAttempts checks that all attempts fit into the interval: the last
+// validateAttempts checks that all attempts fit into the interval; otherwise the last
 // ones would never be made.
 func (r *ReschedulePolicy) validateAttempts(p *ValidationError) {
 	if r.Attempts <= 0 || r.Interval <= 0 || r.Delay <= 0 {
@@ -238,7 +239,7 @@ func (r *ReschedulePolicy) maxDelayText() string {
 	return fmt.Sprintf(", and max delay %v", r.MaxDelay)
 }
 
-// next returns the delay behind a delay, and what came before that.
+// next returns the delay that follows delay; before is the delay that preceded it.
 func (r *ReschedulePolicy) next(delay, before time.Duration) (time.Duration, time.Duration) {
 	after := delay
 	switch r.DelayFunction {
@@ -253,8 +254,9 @@ func (r *ReschedulePolicy) next(delay, before time.Duration) (time.Duration, tim
 	return after, delay
 }
 
-// span is how long all attempts take, rounded up to minutes where that is more
-// than one. The count is bounded: whoever asks for more does not mean it.
+// span returns how long all attempts take, rounded up to minutes if it is more than
+// one minute. The number of attempts that it considers is limited, which only
+// unreasonable policies reach.
 func (r *ReschedulePolicy) span() time.Duration {
 	var sum time.Duration
 	delay, before := r.Delay, time.Duration(0)
@@ -399,7 +401,7 @@ func (tg *TaskGroup) validateVolumes(p *ValidationError) {
 	}
 }
 
-// portLabels is the set of labels of the ports of the group and of a task.
+// portLabels returns the labels of the ports of the group and of a task.
 func (tg *TaskGroup) portLabels(t *Task) map[string]bool {
 	out := map[string]bool{}
 	networks := tg.Networks

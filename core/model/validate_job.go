@@ -11,19 +11,18 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Bounds on what a job may ask for.
+// Limits of a job.
 const (
 	maxNameLength = 128 // of jobs, groups and tasks
 	maxGroupCount = 1_000_000
 )
 
-// DefaultMaxCount is how many allocs all groups of a job may ask for together,
-// unless operators say otherwise.
+// DefaultMaxCount is the default limit of the number of allocs in all groups of a job.
 const DefaultMaxCount = 50_000
 
-// CheckCount refuses, with an error of class InvalidArgument, a job that asks for more
-// allocs than a limit, or for more in a group than any job may. Groups of system jobs
-// run once on each node.
+// CheckCount returns an error of class InvalidArgument if a job requests more allocs
+// than limit, or more in a group than any job may. It ignores groups of system jobs,
+// which run once on each node.
 func (j *Job) CheckCount(limit int) error {
 	if j.Type == JobTypeSystem || j.Type == JobTypeSysBatch {
 		return nil
@@ -34,7 +33,7 @@ func (j *Job) CheckCount(limit int) error {
 		if tg.validateCount(&p); len(p) > 0 {
 			return errdefs.InvalidArgumentf("Task group %s: %w", tg.Name, p[0])
 		}
-		total += tg.Count // each is at most maxGroupCount, and a job in memory has no 10^12 groups
+		total += tg.Count // no overflow: each count is at most maxGroupCount, and no job in memory has 10^12 groups
 	}
 	if total > limit {
 		return errdefs.InvalidArgumentf("total count was greater than configured job_max_count: %d > %d", total, limit)
@@ -45,7 +44,7 @@ func (j *Job) CheckCount(limit int) error {
 // Validate returns all problems of the job as a ValidationError, or nil.
 func (j *Job) Validate() error { return j.ValidateUpTo(JobMaxPriority) }
 
-// ValidateUpTo is Validate for a cluster with another greatest priority.
+// ValidateUpTo is Validate with another maximum priority.
 func (j *Job) ValidateUpTo(maxPriority int) error {
 	var p ValidationError
 	if err := j.checkSize(); err != nil {
@@ -165,7 +164,7 @@ func (j *Job) validateRules(p *ValidationError) {
 	}
 }
 
-// validateTimes checks the cron expressions and their zone.
+// validateTimes checks the cron expressions and their time zone.
 func (c *PeriodicConfig) validateTimes(p *ValidationError) {
 	if !c.Enabled && c.Spec == "" && len(c.Specs) == 0 {
 		return

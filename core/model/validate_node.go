@@ -13,20 +13,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// NodeBounds are how much a node may say about itself: many times what a machine
-// with thousands of cores and devices says.
+// NodeBounds limits the size of a registration, to many times what a machine with
+// thousands of cores and devices sends.
 var NodeBounds = Bounds{Text: 64 << 10, Entries: 8192, Total: 4 << 20}
 
-// MaxNodeKey is the most bytes of a name or key that a node says of itself.
+// MaxNodeKey is the maximum length of a name or key in a registration, in bytes.
 const MaxNodeKey = 512
 
-// What the texts and numbers of a registration may be.
+// Limits of texts and numbers in a registration.
 const (
-	maxNodeAmount   = 1 << 50   // MHz, MiB, and what else is counted
-	maxNodeAddrs    = 1024      // addresses of all networks
+	maxNodeAmount   = 1 << 50   // MHz, MiB and other amounts
+	maxNodeAddrs    = 1024      // addresses in all networks
 	maxReserveText  = 4096      // bytes of "22,80,8500-8600"
 	maxSecretLength = 128       // bytes
-	maxPort         = 1<<16 - 1 // the greatest port
+	maxPort         = 1<<16 - 1 // highest port number
 )
 
 var (
@@ -34,8 +34,8 @@ var (
 	nodePoolRule = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
 )
 
-// ValidateNodeID refuses, with an error of class InvalidArgument, what cannot be a
-// node's id.
+// ValidateNodeID returns an error of class InvalidArgument if id cannot be a node's
+// id.
 func ValidateNodeID(id string) error {
 	if !uuidRule.MatchString(id) {
 		return errdefs.InvalidArgumentf("%.80q is no id of a node: it must be a UUID", id)
@@ -43,9 +43,9 @@ func ValidateNodeID(id string) error {
 	return nil
 }
 
-// ValidateRegistration refuses, with an error of class InvalidArgument that names
-// the field, what no node may say about itself: objects that are missing in lists
-// and maps, ids that are none, amounts that cannot be, and more than NodeBounds.
+// ValidateRegistration returns an error of class InvalidArgument that names the field
+// if a registration is invalid: null entries in lists and maps, malformed ids,
+// impossible amounts, or more data than NodeBounds.
 func (n *Node) ValidateRegistration() error {
 	if n == nil {
 		return errdefs.InvalidArgumentf("the registration is empty; send the node")
@@ -99,8 +99,8 @@ func (n *Node) validateNames(p *ValidationError) {
 
 func keys[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
 
-// CheckReservedPorts says what is wrong with a list of ports such as
-// "22,80,8500-8600", or nil. Its class is InvalidArgument.
+// CheckReservedPorts returns an error of class InvalidArgument if text is not a list
+// of ports such as "22,80,8500-8600".
 func CheckReservedPorts(name, text string) error {
 	var p ValidationError
 	validateReserved(&p, name, text)
@@ -139,15 +139,15 @@ func (r *NodeReservedResources) validate(p *ValidationError) {
 	validateReserved(p, "ReservedResources.Networks.ReservedHostPorts", r.Networks.ReservedHostPorts)
 }
 
-// amount refuses what is negative or more than any machine has.
+// amount rejects a value that is negative or more than any machine has.
 func amount[N int64 | uint64](p *ValidationError, field string, n N) {
 	if n < 0 || n > maxNodeAmount {
 		p.addf("%s is %d; it must be 0 to %d", field, n, int64(maxNodeAmount))
 	}
 }
 
-// validateReserved refuses what is no list of ports, or names more ports than there
-// are.
+// validateReserved rejects a text that is not a list of ports, or has invalid port
+// numbers.
 func validateReserved(p *ValidationError, field, text string) {
 	if text == "" {
 		return

@@ -44,7 +44,7 @@ func validateAffinities(p *ValidationError, as []*Affinity) {
 	}
 }
 
-// validateComparison checks operator and operands of constraints and affinities.
+// validateComparison checks the operator and operands of constraints and affinities.
 func validateComparison(p *ValidationError, what, left, right, operand string) {
 	needsLeft := true
 	switch operand {

@@ -5,18 +5,18 @@ package model
 
 import "github.com/drover-project/drover/sdk/errdefs"
 
-// ReportBounds are how much a node may say of one alloc at a time.
+// ReportBounds limits the size of a node's report on one alloc.
 var ReportBounds = Bounds{Text: 64 << 10, Entries: 4096, Total: 1 << 20}
 
 const (
-	// maxReportedID is the most bytes of an alloc's id in a report.
+	// maxReportedID is the maximum length of an alloc id in a report, in bytes.
 	maxReportedID = 64
-	// maxReportedEvents bounds the number of an event.
+	// maxReportedEvents is the maximum sequence number of an event.
 	maxReportedEvents = 1 << 40
 )
 
-// Validate refuses, with an error of class InvalidArgument, a report that no node
-// of ours sends.
+// Validate returns an error of class InvalidArgument if the report cannot come from a
+// correct node.
 func (r *AllocReport) Validate() error {
 	if r == nil {
 		return errdefs.InvalidArgumentf("an alloc's report is empty; send its id and what is new of it")

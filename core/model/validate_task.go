@@ -127,7 +127,8 @@ func (t *Task) validateLifecycle(p *ValidationError) {
 	}
 }
 
-// validatePaths keeps files that the task names inside its own directory.
+// validatePaths checks that the files that the task names are inside its own
+// directory.
 func (t *Task) validatePaths(p *ValidationError) {
 	if d := t.DispatchPayload; d != nil {
 		if d.File == "" {
@@ -205,8 +206,8 @@ func (t *Task) validateTemplate(p *ValidationError, n int, tmpl *Template) {
 	}
 }
 
-// escapes reports whether rel, taken from dir within an alloc, leaves the
-// alloc's directory. Interpolated parts are checked on the node.
+// escapes reports whether rel, relative to dir within an alloc, leaves the alloc's
+// directory. Interpolated parts are checked on the node.
 func escapes(dir, rel string) bool {
 	joined := path.Join("/alloc-root", dir, rel)
 	return joined != "/alloc-root" && !strings.HasPrefix(joined, "/alloc-root/")

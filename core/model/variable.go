@@ -13,45 +13,45 @@ import (
 
 // Limits of a variable.
 const (
-	MaxVariableBytes = 64 << 10 // names and values of all items together
+	MaxVariableBytes = 64 << 10 // names and values of all items in total
 	MinLockTTL       = 10 * time.Second
 	MaxLockTTL       = 24 * time.Hour
 )
 
-// Variable is a stored variable. Its items are encrypted: who has the state or a
-// snapshot of it, but not the key file of a server, cannot read them.
+// Variable is a stored variable. Its items are encrypted: state and snapshots do not
+// contain the key file of a server, without which they cannot be read.
 type Variable struct {
 	Namespace   string
 	Path        string
-	KeyID       string // root key that Data is sealed with
+	KeyID       string // root key that encrypts Data
 	Data        []byte // nonce and ciphertext of the items; bound to Namespace and Path
 	Lock        *VariableLock
 	CreateIndex uint64
-	CreateTime  int64 // unix nanoseconds, as is ModifyTime
+	CreateTime  int64 // Unix nanoseconds, like ModifyTime
 	ModifyIndex uint64
 	ModifyTime  int64
 }
 
-// VariableLock is who holds a variable, and until when.
+// VariableLock is the holder of a variable's lock and its expiry.
 type VariableLock struct {
 	ID        string
 	TTL       time.Duration
-	LockDelay time.Duration // after a lock that was not released, nobody gets it for so long
-	Deadline  int64         // unix nanoseconds; renewing moves it
+	LockDelay time.Duration // after the lock expires without a release, nobody can acquire it for this long
+	Deadline  int64         // Unix nanoseconds; renewal extends it
 }
 
-// HeldAt reports whether the lock holds at a time.
+// HeldAt reports whether the lock is held at a time.
 func (l *VariableLock) HeldAt(now int64) bool { return l != nil && now < l.Deadline }
 
-// DelayedAt reports whether the lock ended without a release so shortly before
-// that nobody may take it yet.
+// DelayedAt reports whether the lock expired without a release and its lock delay has
+// not passed.
 func (l *VariableLock) DelayedAt(now int64) bool {
 	return l != nil && now >= l.Deadline && now < l.Deadline+int64(l.LockDelay)
 }
 
 var variablePath = regexp.MustCompile(`^[a-zA-Z0-9-_~/]{1,128}$`)
 
-// ValidateVariablePath returns why a variable cannot have the path, or nil.
+// ValidateVariablePath returns an error if path is not a valid variable path.
 func ValidateVariablePath(path string) error {
 	if !variablePath.MatchString(path) {
 		return errdefs.InvalidArgumentf("invalid path %q", path)
@@ -69,7 +69,7 @@ func ValidateVariablePath(path string) error {
 	return nil
 }
 
-// ValidateVariableItems returns why a variable cannot hold the items, or nil.
+// ValidateVariableItems returns an error if the items are not valid or too large.
 func ValidateVariableItems(items map[string]string) error {
 	if len(items) == 0 {
 		return errdefs.InvalidArgumentf("variable missing required Items object")
@@ -87,7 +87,7 @@ func ValidateVariableItems(items map[string]string) error {
 	return nil
 }
 
-// ValidateVariableLock returns why a lock cannot be taken so, or nil.
+// ValidateVariableLock returns an error if the lock's parameters are not valid.
 func ValidateVariableLock(l *VariableLock) error {
 	switch {
 	case l.TTL < MinLockTTL || l.TTL > MaxLockTTL:

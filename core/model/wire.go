@@ -13,37 +13,39 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Bounds says how large a value from another machine may be.
+// Bounds limits the size of a value from another machine.
 type Bounds struct {
-	Text    int // bytes of one text or list of bytes
-	Entries int // of one list or map
-	Total   int // bytes of all texts, and entryCost for each entry
+	Text    int // bytes of one string or byte slice
+	Entries int // entries of one list or map
+	Total   int // bytes of all texts, plus entryCost for each entry
 }
 
-// entryCost is what an entry of a list or map counts beside its texts.
+// entryCost is the fixed cost of an entry of a list or map, in bytes.
 const entryCost = 16
 
-// NoNulls refuses, with an error of class InvalidArgument that names the place, a
-// value in which a list or a map holds null in place of an object. name is what the
-// value is called.
+// NoNulls returns an error of class InvalidArgument that names the place if a list or
+// map in the value contains null instead of an object. name is the name of the value
+// in the error.
 func NoNulls(name string, v any) error {
 	return (&walk{}).of(name, v)
 }
 
-// Check refuses what NoNulls refuses, what is larger than the bounds, and numbers and
-// times that JSON cannot say: nobody could read the value back.
+// Check returns an error for everything that NoNulls rejects, for values beyond the
+// bounds, and for numbers and times that JSON cannot represent, since nobody could
+// read the value back.
 func (b Bounds) Check(name string, v any) error {
 	return (&walk{bounds: &b}).of(name, v)
 }
 
-// walk is one look at a value and everything in it.
+// walk is one traversal of a value.
 type walk struct {
-	bounds *Bounds              // nil: sizes do not matter
-	caps   map[reflect.Type]int // entries of lists and maps of some types, in place of bounds.Entries
+	bounds *Bounds              // nil: sizes are not checked
+	caps   map[reflect.Type]int // limits for lists and maps of certain types, in place of bounds.Entries
 	spent  int
 }
 
-// flaw is what is wrong at a place. The place grows on the way back from it.
+// flaw is a problem at a place in the value. The path of the place is built while the
+// recursion returns.
 type flaw struct{ place, text string }
 
 func (f *flaw) in(format string, a any) *flaw {
@@ -139,7 +141,7 @@ func (w *walk) entries(v reflect.Value) *flaw {
 	return nil
 }
 
-// entry refuses null where an object must be.
+// entry rejects null in place of an object.
 func (w *walk) entry(v reflect.Value) *flaw {
 	if v.Kind() == reflect.Pointer && v.IsNil() && v.Type().Elem().Kind() == reflect.Struct {
 		return &flaw{text: "is null; remove it"}
@@ -175,7 +177,7 @@ func (w *walk) spend(n int) *flaw {
 	return nil
 }
 
-// CutText returns a text, or its beginning where it has more than so many bytes.
+// CutText returns s, shortened to at most limit bytes.
 func CutText(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -183,7 +185,7 @@ func CutText(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + "..."
 }
 
-// plain reports whether values of a type hold no texts and no other values.
+// plain reports whether values of a type contain no texts and no other values.
 func plain(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Struct, reflect.String, reflect.Slice, reflect.Array, reflect.Map, reflect.Float32, reflect.Float64:

@@ -17,16 +17,16 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Proposer writes a command to the log and returns once it is applied here.
+// Proposer proposes a command and returns once it is applied on this server.
 type Proposer interface {
 	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
 }
 
-// maxGroup is how many plans are committed as one entry of the log.
+// maxGroup is the number of plans that are committed as one log entry.
 const maxGroup = 64
 
-// Applier verifies plans and commits what fits. While one group is on its way
-// through the log the next is verified against it.
+// Applier verifies plans and commits what fits. While one group is being committed,
+// the next is verified on top of it.
 type Applier struct {
 	view     func() View
 	proposer Proposer
@@ -47,19 +47,20 @@ type request struct {
 // group is plans that are committed together.
 type group struct {
 	reqs    []*request
-	results []*model.PlanResult // what the next group is verified against
-	index   uint64              // state that it was verified on
-	done    chan struct{}       // closed when the log has answered
+	results []*model.PlanResult // the next group is verified on top of these
+	index   uint64              // index of the state on which it was verified
+	done    chan struct{}       // closed when the commit has ended
 	err     error
 	cut     bool // the log applied less than was accepted
 }
 
-// NewApplier returns an applier; Run makes it work. view returns the newest state.
+// NewApplier returns an applier, which works while Run runs. view returns the newest
+// state.
 func NewApplier(view func() View, proposer Proposer, now func() time.Time) *Applier {
 	return &Applier{view: view, proposer: proposer, now: now, wake: make(chan struct{}, 1)}
 }
 
-// Submit waits until the plan was looked at and what fits of it is committed.
+// Submit waits until the plan is verified and its accepted part is committed.
 func (a *Applier) Submit(ctx context.Context, p *model.Plan) (*model.PlanResult, error) {
 	r := &request{plan: p, done: make(chan struct{})}
 	a.mu.Lock()
@@ -76,12 +77,12 @@ func (a *Applier) Submit(ctx context.Context, p *model.Plan) (*model.PlanResult,
 		if a.withdraw(r) {
 			return nil, ctx.Err()
 		}
-		<-r.done // it is being committed: what is answered must be what happened
+		<-r.done // it is being committed: wait for the real outcome
 		return r.result, r.err
 	}
 }
 
-// withdraw takes a request back that nobody has looked at.
+// withdraw removes a request that has not been verified yet.
 func (a *Applier) withdraw(r *request) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,7 +91,7 @@ func (a *Applier) withdraw(r *request) bool {
 	return len(a.pending) < n
 }
 
-// next takes the most urgent plans.
+// next removes the most urgent plans from the queue.
 func (a *Applier) next() []*request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,7 +102,8 @@ func (a *Applier) next() []*request {
 	return out
 }
 
-// Run verifies and commits until ctx ends; what waits then is answered with Unavailable.
+// Run verifies and commits until ctx ends; waiting plans are then answered with
+// Unavailable.
 func (a *Applier) Run(ctx context.Context) {
 	var flying *group
 	defer func() {
@@ -126,12 +128,12 @@ func (a *Applier) Run(ctx context.Context) {
 			continue
 		}
 		if flying != nil && flying.applied() {
-			flying = nil // the state holds it
+			flying = nil // the state contains it
 		}
 		g := a.verify(reqs, flying)
 		if flying != nil {
 			<-flying.done
-			if flying.err != nil || flying.cut { // what g was verified against did not happen
+			if flying.err != nil || flying.cut { // the group on top of which g was verified was not committed
 				g = a.verify(g.reqs, nil)
 			}
 		}
@@ -139,15 +141,15 @@ func (a *Applier) Run(ctx context.Context) {
 	}
 }
 
-// verify looks at every plan in turn, each on top of the ones before. A plan on
-// which the look panics is refused alone; the group holds the others.
+// verify verifies the plans one after another, each on top of the previous ones. If a
+// plan causes a panic, only that plan is rejected.
 func (a *Applier) verify(reqs []*request, flying *group) *group {
 	for {
 		g, bad, panicked := a.tryVerify(reqs, flying)
 		switch {
 		case panicked == nil:
 			return g
-		case bad == nil: // on top of what was accepted before: wait until the state holds it
+		case bad == nil: // on top of accepted plans: wait until the state contains them
 			<-flying.done
 			flying = nil
 		default:
@@ -158,7 +160,7 @@ func (a *Applier) verify(reqs []*request, flying *group) *group {
 	}
 }
 
-// tryVerify is one look at all plans, until one panics.
+// tryVerify verifies all plans, until one panics.
 func (a *Applier) tryVerify(reqs []*request, flying *group) (g *group, at *request, panicked error) {
 	defer recovered(&panicked)
 	o := newOverlay(a.view())
@@ -176,20 +178,20 @@ func (a *Applier) tryVerify(reqs []*request, flying *group) (g *group, at *reque
 	return g, nil, nil
 }
 
-// recovered turns a panic into an error that holds where it happened.
+// recovered converts a panic to an error with its location.
 func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = errdefs.Internalf("the look at a plan %w: %v\n%s", fsm.ErrPanicked, p, debug.Stack())
 	}
 }
 
-// command is what commits the accepted part of a plan.
+// command returns the command that commits the accepted part of a plan.
 func (g *group) command(r *request, now int64) (cmd *fsm.ApplyPlan, err error) {
 	defer recovered(&err)
 	return fsm.NewApplyPlan(r.plan, r.result, g.index, now), nil
 }
 
-// commit sends a group to the log without waiting for it.
+// commit proposes a group without waiting for it.
 func (a *Applier) commit(ctx context.Context, g *group) *group {
 	now := a.now().UnixNano()
 	batch := &fsm.Batch{}
@@ -220,14 +222,14 @@ func (a *Applier) commit(ctx context.Context, g *group) *group {
 	go func() {
 		index, answer, err := a.proposer.Propose(ctx, data)
 		if errors.Is(err, fsm.ErrPanicked) && len(batch.Commands) > 1 {
-			err = errdefs.Abortedf("plans were not committed since one beside them cannot be: %s", err) // without its cause: they are tried again
+			err = errdefs.Abortedf("plans were not committed since one beside them cannot be: %s", err) // without wrapping the cause: these plans are retried
 		}
 		g.answer(index, answer, err)
 	}()
 	return g
 }
 
-// applied reports whether the log has applied the group, so that a new view holds it.
+// applied reports whether the group is applied, so that a new view contains it.
 func (g *group) applied() bool {
 	select {
 	case <-g.done:
@@ -237,8 +239,8 @@ func (g *group) applied() bool {
 	}
 }
 
-// answer tells everybody what became of the group. answer is that of the log's
-// entry: what it refused of each plan that it holds.
+// answer returns the results to all waiting workers. answer is the result of the log
+// entry: what it rejected of each plan.
 func (g *group) answer(index uint64, answer any, err error) {
 	g.err = err
 	each, many := answer.([]any)

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-project/drover/core/schedule/feasible"
 )
 
-// View is what of the state the Applier reads; *state.View satisfies it.
+// View is the part of the state that the Applier reads. *state.View implements it.
 type View interface {
 	feasible.NodeView
 	fsm.PlanView
@@ -19,14 +19,14 @@ type View interface {
 	JobAllocs(namespace, id string) iter.Seq[*model.Allocation]
 }
 
-// overlay is a View with results on top that were accepted but are not applied yet.
+// overlay is a View with the results on top that are accepted but not applied yet.
 type overlay struct {
 	View
 	allocs map[string]*model.Allocation
 	added  map[string][]*model.Allocation // new ones by node
 	used   map[string][3]int64
-	dirty  map[string]bool       // nodes on which an existing alloc has changed
-	jobs   map[model.JobKey]bool // what the results are about
+	dirty  map[string]bool       // nodes with a changed existing alloc
+	jobs   map[model.JobKey]bool // jobs of the results
 }
 
 func newOverlay(v View) *overlay {
@@ -36,7 +36,7 @@ func newOverlay(v View) *overlay {
 	}
 }
 
-// apply puts what was accepted of a plan on top, as the state will hold it.
+// apply adds the accepted part of a plan, as the state will contain it.
 func (o *overlay) apply(p *model.Plan, r *model.PlanResult) {
 	if !r.IsNoOp() {
 		o.jobs[model.JobKey{Namespace: p.Namespace, ID: p.JobID}] = true
@@ -47,7 +47,7 @@ func (o *overlay) apply(p *model.Plan, r *model.PlanResult) {
 		}
 	}
 	for _, a := range r.Place {
-		if o.AllocByID(a.ID) == nil { // else the log has just applied it
+		if o.AllocByID(a.ID) == nil { // otherwise it was applied meanwhile
 			o.put(nil, a)
 		}
 	}

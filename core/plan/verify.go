@@ -9,7 +9,7 @@ import (
 	"github.com/drover-project/drover/core/schedule/feasible"
 )
 
-// verify returns what of a plan the view accepts. It is pure.
+// verify returns the part of a plan that the view accepts. It is pure.
 func verify(o *overlay, p *model.Plan) *model.PlanResult {
 	r := &model.PlanResult{Rejections: []model.PlanRejection{{Reason: "another plan of the job came first"}}}
 	if !o.planned(p) {
@@ -23,8 +23,8 @@ func verify(o *overlay, p *model.Plan) *model.PlanResult {
 	return r
 }
 
-// planned reports whether another plan of the job was accepted since p was made:
-// two plans that knew nothing of each other would do the same work twice.
+// planned reports whether another plan of the job was accepted since p was made: two
+// plans that were made independently would do the same work twice.
 func (o *overlay) planned(p *model.Plan) bool {
 	if o.jobs[model.JobKey{Namespace: p.Namespace, ID: p.JobID}] {
 		return true

@@ -11,9 +11,9 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Blocked keeps evaluations that wait for room. It remembers at which index room of which
-// class came last, so an evaluation that was planned on older state and
-// arrives late is not missed.
+// Blocked holds evaluations that wait for resources. For each node class it stores the
+// index at which resources last became available, so that an evaluation which was
+// planned on older state and arrives late is not missed.
 type Blocked struct {
 	enqueue func(...*model.Evaluation)
 
@@ -21,12 +21,13 @@ type Blocked struct {
 	enabled bool
 	evals   map[string]*model.Evaluation // by id
 	byJob   map[model.JobKey]string
-	seen    map[string]uint64 // class -> index of its last change
-	any     uint64            // index of the last change of a class nobody had seen
+	seen    map[string]uint64 // class -> index at which it last gained resources
+	any     uint64            // index of the last UnblockAll
 	stale   []*model.Evaluation
 }
 
-// NewBlocked returns a Blocked that gives what may succeed to enqueue (a Broker's Enqueue).
+// NewBlocked returns a Blocked that passes evaluations which may now succeed to
+// enqueue (a Broker's Enqueue).
 func NewBlocked(enqueue func(...*model.Evaluation)) *Blocked {
 	b := &Blocked{enqueue: enqueue}
 	b.reset()
@@ -37,7 +38,7 @@ func (b *Blocked) reset() {
 	b.evals, b.byJob, b.seen, b.any, b.stale = map[string]*model.Evaluation{}, map[model.JobKey]string{}, map[string]uint64{}, 0, nil
 }
 
-// SetEnabled starts or stops keeping; disabling forgets everything.
+// SetEnabled enables or disables the queue. Disabling drops all evaluations.
 func (b *Blocked) SetEnabled(on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,8 +48,9 @@ func (b *Blocked) SetEnabled(on bool) {
 	}
 }
 
-// Block keeps an evaluation, or hands it out at once if room came after the
-// state that it was planned on. An older one of the same job is superseded.
+// Block holds an evaluation, or enqueues it at once if resources became available
+// after the state on which it was planned. An older evaluation of the same job is
+// superseded.
 func (b *Blocked) Block(e *model.Evaluation) {
 	b.mu.Lock()
 	if !b.enabled {
@@ -75,7 +77,8 @@ func (b *Blocked) Block(e *model.Evaluation) {
 	b.mu.Unlock()
 }
 
-// missed reports whether room that could help came after the evaluation's snapshot.
+// missed reports whether resources that may help became available after the
+// evaluation's snapshot.
 func (b *Blocked) missed(e *model.Evaluation) bool {
 	if b.any > e.SnapshotIndex {
 		return true
@@ -88,15 +91,16 @@ func (b *Blocked) missed(e *model.Evaluation) bool {
 	return false
 }
 
-// helps reports whether room on a node of the class may let the evaluation succeed.
+// helps reports whether resources on a node of the class may let the evaluation
+// succeed.
 func helps(e *model.Evaluation, class string) bool {
 	ok, known := e.ClassEligibility[class]
 	return e.EscapedComputedClass || ok || !known
 }
 
-// Unblock hands out what room on a node of the class may help. index is the
-// state's index at which the room came; who was planned on that state or a newer
-// one has seen it.
+// Unblock enqueues the evaluations that resources on a node of the class may help.
+// index is the state's index at which they became available; evaluations that were
+// planned on that state or a newer one have seen them.
 func (b *Blocked) Unblock(class string, index uint64) {
 	b.mu.Lock()
 	if !b.enabled {
@@ -109,7 +113,7 @@ func (b *Blocked) Unblock(class string, index uint64) {
 	b.enqueue(out...)
 }
 
-// UnblockNode hands out the evaluations that wait for one node (system jobs).
+// UnblockNode enqueues the evaluations that wait for one node (system jobs).
 func (b *Blocked) UnblockNode(nodeID string, index uint64) {
 	b.mu.Lock()
 	out := b.take(func(e *model.Evaluation) bool { return e.SnapshotIndex < index && e.NodeID == nodeID })
@@ -117,8 +121,8 @@ func (b *Blocked) UnblockNode(nodeID string, index uint64) {
 	b.enqueue(out...)
 }
 
-// UnblockAll hands out everything that was planned on a state before index: the
-// scheduler's configuration or a quota has changed, or nobody knows what has.
+// UnblockAll enqueues all evaluations that were planned on a state before index: the
+// scheduler configuration or a quota has changed, or changes were lost.
 func (b *Blocked) UnblockAll(index uint64) {
 	b.mu.Lock()
 	b.any = max(b.any, index)
@@ -127,9 +131,9 @@ func (b *Blocked) UnblockAll(index uint64) {
 	b.enqueue(out...)
 }
 
-// Untrack drops the blocked evaluation of a job that was stopped or changed at
-// the index: its next evaluation decides anew. One that was planned on the changed
-// job stays.
+// Untrack drops the blocked evaluation of a job that was stopped or changed at the
+// index, because the job's next evaluation replaces it. An evaluation that was planned
+// on the changed job is kept.
 func (b *Blocked) Untrack(namespace, jobID string, index uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,7 +145,7 @@ func (b *Blocked) Untrack(namespace, jobID string, index uint64) {
 	}
 }
 
-// Forget drops an evaluation that waits for room no more: the state says so.
+// Forget drops an evaluation that is no longer blocked in state.
 func (b *Blocked) Forget(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,7 +157,7 @@ func (b *Blocked) Forget(id string) {
 	delete(b.byJob, model.JobKey{Namespace: e.Namespace, ID: e.JobID})
 }
 
-// Known returns the ids of all evaluations that are kept.
+// Known returns the ids of all held evaluations.
 func (b *Blocked) Known() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,7 +176,8 @@ func (b *Blocked) take(which func(*model.Evaluation) bool) []*model.Evaluation {
 	return out
 }
 
-// Cancelled returns the superseded evaluations since the last call; somebody marks them canceled.
+// Cancelled returns and clears the list of superseded evaluations, which the caller
+// must mark as canceled.
 func (b *Blocked) Cancelled() []*model.Evaluation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -181,7 +186,7 @@ func (b *Blocked) Cancelled() []*model.Evaluation {
 	return out
 }
 
-// Len returns how many evaluations are kept.
+// Len returns the number of held evaluations.
 func (b *Blocked) Len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,20 +15,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Config says how a Broker treats workers that fail.
+// Config configures retries of a Broker.
 type Config struct {
-	NackTimeout   time.Duration // a worker that holds an eval for longer has lost it; 60 s by default
-	RetryDelay    time.Duration // wait before the first retry; 1 s by default, doubled each time up to 1 min
-	DeliveryLimit int           // deliveries before the eval is given to the "failed" lane; 3 by default
+	NackTimeout   time.Duration // a worker that holds an eval longer loses it; 60 s by default
+	RetryDelay    time.Duration // delay before the first retry; 1 s by default, doubled each time up to 1 min
+	DeliveryLimit int           // deliveries before the eval moves to the "failed" lane; 3 by default
 	Clock         Clock
 }
 
-// TypeFailed is the lane of evaluations that were delivered too often.
+// TypeFailed is the lane of evaluations that reached the delivery limit.
 const TypeFailed = "_failed"
 
-// Broker hands pending evaluations to workers. Of one job only one evaluation
-// is out at a time; of those that wait behind it, all but the newest are
-// superseded (see Cancelled). Safe for use by many goroutines.
+// Broker delivers pending evaluations to workers. At most one evaluation of a job is
+// being processed at a time; of those that wait behind it, all but the newest are
+// superseded (see Cancelled). It is safe for concurrent use.
 type Broker struct {
 	cfg Config
 
@@ -37,12 +37,12 @@ type Broker struct {
 	paused  bool
 	ready   map[string]*lane          // by type
 	known   map[string]*entry         // by eval id
-	busy    map[model.JobKey]string   // job -> eval that is ready or out
-	waiting map[model.JobKey][]*entry // behind a busy one, oldest first
+	busy    map[model.JobKey]string   // job -> eval that is ready or being processed
+	waiting map[model.JobKey][]*entry // evals behind a busy job, oldest first
 	delayed delayHeap                 // until a time: WaitUntil, retries and nack timeouts
 	stale   []*model.Evaluation       // superseded ones
 	wake    chan struct{}             // closed when something becomes ready
-	timer   chan struct{}             // kicks the timer loop
+	timer   chan struct{}             // wakes the timer loop
 	seq     uint64
 }
 
@@ -51,13 +51,13 @@ type entry struct {
 	seq        uint64
 	token      string // set while a worker has it
 	deliveries int
-	due        time.Time // in delayed: when it acts
-	lane       *lane     // where it is ready, nil: it is not
-	index      int       // place in lane or else in delayed, -1: in neither
+	due        time.Time // for delayed entries: when to act
+	lane       *lane     // the lane in which it is ready, or nil
+	index      int       // position in lane or delayed, -1 in neither
 	again      *model.Evaluation
 }
 
-// NewBroker returns a broker that hands out nothing until SetEnabled and Run.
+// NewBroker returns a broker that delivers nothing until SetEnabled and Run.
 func NewBroker(cfg Config) *Broker {
 	if cfg.NackTimeout == 0 {
 		cfg.NackTimeout = time.Minute
@@ -97,8 +97,8 @@ func (b *Broker) SetEnabled(on bool) {
 	}
 }
 
-// Enqueue takes a pending evaluation (or a blocked one to be tried again).
-// One that is known already is taken once; a newer value of it replaces the old.
+// Enqueue adds a pending evaluation (or a blocked one that should be retried). A known
+// evaluation is not added again, but replaced by the newer value.
 func (b *Broker) Enqueue(evals ...*model.Evaluation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,7 +116,7 @@ func (b *Broker) enqueue(e *model.Evaluation) {
 		case old.token == "":
 			old.eval = e
 		case e.ModifyIndex > old.eval.ModifyIndex:
-			old.again = e // changed while a worker has it: look again after the ack
+			old.again = e // changed while a worker has it: process again after the ack
 		}
 		return
 	}
@@ -130,7 +130,7 @@ func (b *Broker) enqueue(e *model.Evaluation) {
 	b.makeReady(en)
 }
 
-// makeReady lets workers have the entry unless its job is busy.
+// makeReady makes an entry available to workers unless its job is busy.
 func (b *Broker) makeReady(en *entry) {
 	key := model.JobKey{Namespace: en.eval.Namespace, ID: en.eval.JobID}
 	if holder := b.busy[key]; holder != "" && holder != en.eval.ID {
@@ -152,8 +152,8 @@ func (b *Broker) makeReady(en *entry) {
 	b.wake = make(chan struct{})
 }
 
-// Dequeue waits for an evaluation of one of the types: highest priority first,
-// then first come. The token proves to Ack and Nack who holds it.
+// Dequeue waits for an evaluation of one of the types: highest priority first, then
+// oldest first. Ack and Nack need the token.
 func (b *Broker) Dequeue(ctx context.Context, types ...string) (*model.Evaluation, string, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -195,7 +195,7 @@ func (b *Broker) next(types []string) (*model.Evaluation, string) {
 	return en.eval, en.token
 }
 
-// held returns the entry that token holds.
+// held returns the entry for which token is valid.
 func (b *Broker) held(id, token string) (*entry, error) {
 	en := b.known[id]
 	if en == nil || en.token != token || token == "" {
@@ -204,7 +204,7 @@ func (b *Broker) held(id, token string) (*entry, error) {
 	return en, nil
 }
 
-// Extend gives a worker that is still busy another nack timeout, from now.
+// Extend restarts the nack timeout of an evaluation that is still being processed.
 func (b *Broker) Extend(id, token string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,7 +216,7 @@ func (b *Broker) Extend(id, token string) error {
 	return err
 }
 
-// Ack says that the evaluation is done; the next one of its job becomes ready.
+// Ack completes the evaluation; the next one of its job becomes ready.
 func (b *Broker) Ack(id, token string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,7 +233,7 @@ func (b *Broker) Ack(id, token string) error {
 	return nil
 }
 
-// release frees the entry's job and readies the newest of what waited behind it.
+// release frees the entry's job and makes the newest waiting evaluation ready.
 func (b *Broker) release(en *entry) {
 	key := model.JobKey{Namespace: en.eval.Namespace, ID: en.eval.JobID}
 	delete(b.busy, key)
@@ -252,8 +252,8 @@ func (b *Broker) release(en *entry) {
 	b.makeReady(last)
 }
 
-// Cancelled returns the evaluations that a newer one of the same job has made
-// needless since the last call; the worker marks them canceled.
+// Cancelled returns and clears the list of superseded evaluations, which the worker
+// marks as canceled.
 func (b *Broker) Cancelled() []*model.Evaluation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -262,7 +262,7 @@ func (b *Broker) Cancelled() []*model.Evaluation {
 	return out
 }
 
-// CancelLater takes back what Cancelled returned and could not be marked.
+// CancelLater returns evaluations that could not be marked to the list.
 func (b *Broker) CancelLater(evals []*model.Evaluation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -271,7 +271,7 @@ func (b *Broker) CancelLater(evals []*model.Evaluation) {
 	}
 }
 
-// Nack says that a worker has failed; the evaluation is tried again after a delay.
+// Nack reports that a worker failed; the evaluation is retried after a delay.
 func (b *Broker) Nack(id, token string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -289,10 +289,10 @@ func (b *Broker) retry(en *entry) {
 	b.delay(en, b.cfg.Clock.Now().Add(min(wait, time.Minute)))
 }
 
-// Stats counts what a broker holds.
+// Stats are the sizes of a broker's queues.
 type Stats struct{ Ready, Unacked, Waiting, Delayed int }
 
-// Stats returns the present counts, derived from what is held.
+// Stats returns the current sizes.
 func (b *Broker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()

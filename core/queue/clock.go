@@ -5,14 +5,14 @@ package queue
 
 import "time"
 
-// Clock is the time that a Broker lives by.
+// Clock is the source of time of a Broker.
 type Clock interface {
 	Now() time.Time
-	// After returns a channel that gets the time once d has passed.
+	// After returns a channel that receives the time once d has passed.
 	After(d time.Duration) <-chan time.Time
 }
 
-// WallClock is the machine's clock.
+// WallClock is the system clock.
 type WallClock struct{}
 
 // Now returns the current time.

@@ -37,7 +37,7 @@ func (l *lane) Pop() any {
 	return x
 }
 
-// delayHeap holds entries by when they act.
+// delayHeap is a heap of entries by the time at which to act.
 type delayHeap []*entry
 
 func (h delayHeap) Len() int           { return len(h) }
@@ -76,8 +76,8 @@ func (b *Broker) undelay(en *entry) {
 	}
 }
 
-// Run is the one timer loop: it readies delayed evaluations and takes back
-// those that a worker holds for too long. It ends with ctx.
+// Run is the timer loop: it makes delayed evaluations ready and takes evaluations back
+// whose nack timeout has passed. It ends with ctx.
 func (b *Broker) Run(ctx context.Context) {
 	for {
 		var timer <-chan time.Time
@@ -93,7 +93,7 @@ func (b *Broker) Run(ctx context.Context) {
 	}
 }
 
-// expire acts on everything that is due and returns how long until the next is.
+// expire handles everything that is due and returns the time until the next entry.
 func (b *Broker) expire() (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Pause stops handing out, or goes on with it. What workers hold stays theirs,
-// and the broker takes what comes meanwhile.
+// Pause stops or resumes delivery. Outstanding evaluations stay with their workers,
+// and Enqueue still works.
 func (b *Broker) Pause(on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -21,8 +21,8 @@ func (b *Broker) Pause(on bool) {
 	b.wake = make(chan struct{})
 }
 
-// Forget drops an evaluation that is over. One that a worker holds stays with it
-// until its ack, and is not looked at again after that.
+// Forget drops an evaluation that has ended. If a worker holds it, it stays there
+// until its ack and is not processed again.
 func (b *Broker) Forget(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +36,7 @@ func (b *Broker) Forget(id string) {
 	}
 }
 
-// drop takes away an entry that no worker holds.
+// drop removes an entry that no worker holds.
 func (b *Broker) drop(en *entry) {
 	delete(b.known, en.eval.ID)
 	if en.lane != nil {
@@ -46,7 +46,7 @@ func (b *Broker) drop(en *entry) {
 	}
 	b.undelay(en)
 	key := model.JobKey{Namespace: en.eval.Namespace, ID: en.eval.JobID}
-	if b.busy[key] == en.eval.ID { // it was nacked and waits for its next try
+	if b.busy[key] == en.eval.ID { // it was nacked and waits for its retry
 		b.release(en)
 		return
 	}
@@ -57,7 +57,7 @@ func (b *Broker) drop(en *entry) {
 	}
 }
 
-// Has reports whether the broker has this value of an evaluation or a newer one.
+// Has reports whether the broker has this version of an evaluation or a newer one.
 func (b *Broker) Has(e *model.Evaluation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +65,7 @@ func (b *Broker) Has(e *model.Evaluation) bool {
 	return en != nil && (en.eval.ModifyIndex >= e.ModifyIndex || en.again != nil && en.again.ModifyIndex >= e.ModifyIndex)
 }
 
-// Known returns the ids of all evaluations that the broker has.
+// Known returns the ids of all evaluations in the broker.
 func (b *Broker) Known() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package registry owns the rules of the cluster's registry of plugins: which
-// nodes a plugin is for, what one node should do about it, where it stands, and
-// what the next step of a roll-out is. All of it is derived from the spec and
-// from what nodes say of themselves; nothing is counted.
+// Package registry owns the rules of the cluster's registry of plugins: which nodes a
+// plugin targets, what a node should do about it, the status of each node, and the
+// next step of a roll-out. All of this is derived from the spec and from the nodes'
+// reports; nothing is counted.
 //
-// It is pure. core/control/plugins acts by it, core/dispatch tells nodes by it,
-// core/api shows it. It fetches and installs nothing: that is core/agent.
+// It is pure. core/control/plugins, core/dispatch and core/api use it. It does not
+// fetch or install anything: core/agent does.
 package registry

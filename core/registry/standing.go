@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Target says which nodes a plugin is for. It remembers answers by class of
-// node: make one per look at many nodes.
+// Target decides which nodes a plugin targets. It caches answers per class of nodes;
+// make one per pass over nodes.
 type Target struct {
 	spec    *model.PluginSpec
 	checker *feasible.Checker
@@ -21,7 +21,7 @@ func NewTarget(p *model.PluginSpec) *Target {
 	return &Target{spec: p, checker: feasible.NewChecker(&model.Job{Constraints: p.Constraints}, &model.TaskGroup{})}
 }
 
-// Missing returns "" if the plugin is for the node, else why not.
+// Missing returns "" if the plugin targets the node, otherwise the reason why not.
 func (t *Target) Missing(n *model.Node) string {
 	switch p := t.spec; {
 	case len(p.Datacenters) > 0 && !feasible.InDatacenters(n.Datacenter, p.Datacenters):
@@ -32,13 +32,13 @@ func (t *Target) Missing(n *model.Node) string {
 	return t.checker.Check(n)
 }
 
-// Covers reports whether the plugin is for the node.
+// Covers reports whether the plugin targets the node.
 func (t *Target) Covers(n *model.Node) bool { return t.Missing(n) == "" }
 
-// Standing is where a node stands with a plugin.
+// Standing is the status of a node for a plugin.
 type Standing string
 
-// The standings. Elsewhere is a node that the plugin is not for.
+// The standings. Elsewhere means that the plugin does not target the node.
 const (
 	Done      Standing = "done"
 	InFlight  Standing = "in flight"
@@ -48,7 +48,7 @@ const (
 	Elsewhere Standing = "not targeted"
 )
 
-// Of returns where a node stands, and in words why if there is more to say.
+// Of returns the status of a node, with an explanation if there is one.
 func (t *Target) Of(n *model.Node) (Standing, string) {
 	if missing := t.Missing(n); missing != "" {
 		return Elsewhere, missing
@@ -76,8 +76,8 @@ func reason(said *model.NodeRelease) string {
 	return said.Error
 }
 
-// runs reports whether the node runs the release. A plugin that finds no
-// device is right where its node has none: that it is not kept running is no failure.
+// runs reports whether the node runs the release. A plugin that finds no device on its
+// node counts as running, although it is not kept running.
 func runs(p *model.PluginSpec, n *model.Node) bool {
 	said := n.PluginReleases[p.Name]
 	if said == nil || said.Revision != p.Release.Revision {
@@ -87,23 +87,23 @@ func runs(p *model.PluginSpec, n *model.Node) bool {
 	return plugin != nil && plugin.Digest == p.Release.Digest && slices.Contains(statesOfUse, plugin.State)
 }
 
-// statesOfUse are those of a plugin that does what it is for, in the words of the
-// nodes' plugin host: it runs, or nobody there needs it to.
+// statesOfUse are the states, in the terms of the nodes' plugin host, of a plugin that
+// works: it runs, or the node does not need it to run.
 var statesOfUse = []string{"running", "undetected", "resting"}
 
-// Act is what a node should do about a plugin.
+// Act is an action of a node on a plugin.
 type Act int
 
-// The acts.
+// The actions.
 const (
-	Keep    Act = iota // leave it as it is
-	Install            // have the release
-	Remove             // not have what the registry gave it
+	Keep    Act = iota // change nothing
+	Install            // install the release
+	Remove             // remove what the registry installed
 )
 
-// For returns what a node should do about the plugin, with the release to
-// install. A node that was not admitted keeps what it has; one that has nothing
-// gets the newest release that all nodes have had.
+// For returns what a node should do about the plugin, with the release to install. A
+// node that was not admitted keeps what it has; a node without the plugin gets the
+// newest release that all nodes have had.
 func (t *Target) For(n *model.Node) (Act, *model.PluginRelease) {
 	if !t.Covers(n) {
 		return Remove, nil

@@ -13,24 +13,24 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Nodes is what a step reads.
+// Nodes is the part of the state that a step reads.
 type Nodes interface {
 	NodeByID(id string) *model.Node
 	// NodesFrom yields the nodes whose id is not smaller than from, ordered by id.
 	NodesFrom(from string) iter.Seq[*model.Node]
 }
 
-// Move is the next step of a roll-out: how it stands then, or why the release is
-// given up for the one before.
+// Move is the next step of a roll-out: its new status, or the reason to revert to the
+// previous release.
 type Move struct {
 	Rollout *model.PluginRollout
 	Revert  string
 }
 
-// Step returns the next step of a plugin's roll-out, nil if there is none, and
-// when to look again although no node says anything new (zero: never). A roll-out walks over the nodes in the order of their ids, with at most
-// MaxParallel of them in flight, and looks at all of them once more at its end:
-// for those that came back or joined behind it.
+// Step returns the next step of a plugin's roll-out, nil if there is none, and when to
+// check again without a change (zero: never). A roll-out visits the nodes in the order
+// of their ids, with at most MaxParallel of them in flight. At its end it visits all
+// nodes again, for those that returned or joined meanwhile.
 func Step(p *model.PluginSpec, nodes Nodes, now time.Time) (next *Move, wake time.Time) {
 	if p.Rollout.Status != model.PluginRolloutRunning && p.Rollout.Status != model.PluginRolloutPaused {
 		return nil, time.Time{}
@@ -50,7 +50,7 @@ func Step(p *model.PluginSpec, nodes Nodes, now time.Time) (next *Move, wake tim
 	return next, w.wake()
 }
 
-// atEnd is a cursor behind all nodes.
+// atEnd is a cursor after all nodes.
 const atEnd = "~"
 
 type walk struct {
@@ -63,7 +63,7 @@ type walk struct {
 	failure string
 }
 
-// settle keeps in flight what is neither done nor gone.
+// settle removes nodes from flight that are done or no longer exist.
 func (w *walk) settle() {
 	for _, a := range w.spec.Rollout.InFlight {
 		n := w.nodes.NodeByID(a.NodeID)
@@ -104,7 +104,7 @@ func (w *walk) watch(n *model.Node, a *model.PluginAdmission, why string) {
 	w.rollout.InFlight = append(w.rollout.InFlight, a)
 }
 
-// late says why a node missed its deadline.
+// late returns why a node missed its deadline.
 func (w *walk) late(n *model.Node, why string) string {
 	text := "it did not run " + w.spec.Release.Label() + " healthily within " + w.spec.HealthyDeadline.String()
 	if plugin := n.Plugins[w.spec.Name]; why == "" && plugin != nil {
@@ -129,15 +129,15 @@ func (w *walk) failed(n *model.Node, why string) {
 	w.failure = fmt.Sprintf("node %s (%s): %s", name, n.ID[:min(len(n.ID), 8)], why)
 }
 
-// admit fills the free places, from the cursor on. At the end of the nodes, with
-// none in flight, it looks at all of them again: then it has found one that came
-// later, or the roll-out is complete.
+// admit admits further nodes from the cursor on. At the end, with none in flight, it
+// visits all nodes again: it either finds one that joined later, or the roll-out is
+// complete.
 func (w *walk) admit() {
 	w.walkFrom(w.rollout.Cursor)
 	if w.failure != "" || len(w.rollout.InFlight) > 0 {
 		return
 	}
-	if w.spec.Rollout.Cursor != "" { // else that was all of them
+	if w.spec.Rollout.Cursor != "" { // otherwise that was the pass over all nodes
 		w.walkFrom("")
 	}
 	if w.failure == "" && len(w.rollout.InFlight) == 0 {
@@ -154,7 +154,7 @@ func (w *walk) walkFrom(from string) {
 	cursor := atEnd
 	for n := range w.nodes.NodesFrom(from) {
 		standing, why := w.target.Of(n)
-		if standing == Failed { // it had been done
+		if standing == Failed { // it had been done before
 			w.failed(n, why)
 			return
 		}
@@ -183,7 +183,7 @@ func (w *walk) complete() {
 	}
 }
 
-// fail stops the roll-out, or turns it back.
+// fail ends the roll-out as failed, or reverts it.
 func (w *walk) fail() *Move {
 	givenUp := w.spec.Rollout.GivenUp
 	if w.spec.AutoRevert && givenUp == nil && w.spec.CanRevert() {
@@ -192,7 +192,8 @@ func (w *walk) fail() *Move {
 	return &Move{Rollout: &model.PluginRollout{Status: model.PluginRolloutFailed, Description: "stopped: " + w.failure, GivenUp: givenUp}}
 }
 
-// wake is when the first of those in flight is late, or has run for long enough.
+// wake returns when the first node in flight misses its deadline or has run for long
+// enough.
 func (w *walk) wake() time.Time {
 	var first int64
 	for _, a := range w.rollout.InFlight {

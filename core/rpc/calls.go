@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// The methods of a Node, with the type of the request and of the answer. An
-// answer is JSON unless it says bytes.
+// The methods of a Node, with the types of request and answer. Answers are JSON unless
+// they are bytes.
 const (
 	MethodHostStats   = "host.stats"         // no request; the body of /v1/client/stats
 	MethodCollect     = "host.gc"            // no request; no answer
@@ -28,63 +28,63 @@ const (
 	MethodSignal      = "alloc.signal"
 	MethodListFiles   = "fs.ls"     // FileRequest; []FileInfo
 	MethodStatFile    = "fs.stat"   // FileRequest; FileInfo
-	MethodReadFile    = "fs.read"   // FileRequest; pieces of bytes
-	MethodStreamFile  = "fs.stream" // FileRequest; a StreamFrame each
-	MethodStreamLogs  = "fs.logs"   // LogRequest; a StreamFrame each
+	MethodReadFile    = "fs.read"   // FileRequest; chunks of bytes
+	MethodStreamFile  = "fs.stream" // FileRequest; stream of StreamFrame
+	MethodStreamLogs  = "fs.logs"   // LogRequest; stream of StreamFrame
 	MethodExec        = "exec"      // ExecRequest; input and output messages as JSON
 	MethodHTTP        = "http"      // no request; a connection to the agent's HTTP API, bytes both ways
 
 	MethodPlugins       = "plugin.list"    // no request; []*model.AgentPlugin
 	MethodPlugin        = "plugin.read"    // PluginRequest with a Name; *model.AgentPlugin
-	MethodChangePlugin  = "plugin.change"  // PluginRequest; *model.AgentPlugin, none of a removed one
-	MethodInstallPlugin = "plugin.install" // PluginRequest, and the file's bytes as input if it is Streamed; *model.AgentPlugin
+	MethodChangePlugin  = "plugin.change"  // PluginRequest; *model.AgentPlugin, or nothing after a removal
+	MethodInstallPlugin = "plugin.install" // PluginRequest, with the file as input if it is Streamed; *model.AgentPlugin
 )
 
-// AllocRequest names an alloc and, where it applies, one task of it.
+// AllocRequest names an alloc and, if the method needs it, one of its tasks.
 type AllocRequest struct {
 	AllocID string
 	Task    string `json:",omitempty"`
 }
 
-// NodeMeta is a node's metadata: all of it, what was applied while the node ran
-// (nil hides a configured key), and what its configuration says.
+// NodeMeta is a node's metadata: the effective values, the values applied at run time
+// (nil removes a configured key), and the configured values.
 type NodeMeta struct {
 	Meta    map[string]string
 	Dynamic map[string]*string
 	Static  map[string]string
 }
 
-// What a node thinks of its servers.
+// A node's trust in its servers.
 const (
-	ClusterBelieved = "believed" // what they do not have is stopped
-	ClusterDoubted  = "doubted"  // they have lost what they had told: what they do not have runs on
-	ClusterRefused  = "refused"  // they are of another cluster: the node does not register
+	ClusterBelieved = "believed" // allocs that they do not have are stopped
+	ClusterDoubted  = "doubted"  // they have lost data that the node has seen: allocs that they do not have keep running
+	ClusterRefused  = "refused"  // they belong to another cluster: the node does not register
 )
 
-// NodeCluster is which cluster a node belongs to ("" for none yet), up to which index
-// it has seen its history, and what it thinks of the servers that answer.
+// NodeCluster is the cluster of a node ("" if none yet), the highest index of its
+// history that the node has seen, and the node's trust in the servers that answer.
 type NodeCluster struct {
 	ClusterID string
 	Index     uint64
 	Standing  string
 }
 
-// RestartRequest restarts one task, all that run (Task empty), or all tasks of
-// the alloc, those that ended included (AllTasks).
+// RestartRequest restarts one task, all running tasks (Task is empty), or all tasks of
+// the alloc including those that have ended (AllTasks).
 type RestartRequest struct {
 	AllocID  string
 	Task     string
 	AllTasks bool
 }
 
-// SignalRequest sends a signal to one task or, with Task empty, to all.
+// SignalRequest sends a signal to one task, or to all if Task is empty.
 type SignalRequest struct {
 	AllocID string
 	Task    string
 	Signal  string
 }
 
-// FileRequest asks about a file of an alloc. Limit below 0 is to the end. Origin
+// FileRequest requests a file of an alloc. A Limit below 0 means up to the end. Origin
 // is "start" or "end".
 type FileRequest struct {
 	AllocID string
@@ -95,8 +95,8 @@ type FileRequest struct {
 	Follow  bool
 }
 
-// LogRequest asks for the log of a task over its rotated files. Type is "stdout"
-// or "stderr".
+// LogRequest requests the log of a task across its rotated files. Type is "stdout" or
+// "stderr".
 type LogRequest struct {
 	AllocID string
 	Task    string
@@ -116,10 +116,10 @@ type ExecRequest struct {
 	Cmd     []string
 }
 
-// What a PluginRequest does.
+// Actions of a PluginRequest.
 const (
 	PluginInstall  = "install"
-	PluginUpgrade  = "upgrade" // as install, of a plugin that there is
+	PluginUpgrade  = "upgrade" // like install, for an existing plugin
 	PluginRollback = "rollback"
 	PluginDisable  = "disable"
 	PluginEnable   = "enable"
@@ -127,19 +127,19 @@ const (
 	PluginRemove   = "remove"
 )
 
-// PluginRequest changes a plugin of the node. The input of a Streamed one is the
-// file; it is whole when it is closed.
+// PluginRequest changes a plugin of the node. If it is Streamed, its input is the
+// file, which is complete when the input is closed.
 type PluginRequest struct {
 	Name     string
 	Action   string              `json:",omitempty"`
-	Force    bool                `json:",omitempty"` // of remove
-	Release  model.PluginRelease // of install and upgrade
+	Force    bool                `json:",omitempty"` // for remove
+	Release  model.PluginRelease // for install and upgrade
 	Streamed bool                `json:",omitempty"`
-	Size     int64               `json:",omitempty"` // of the Streamed file, where it is known
-	Detach   bool                `json:",omitempty"` // of install and upgrade: answer before the outcome is known
+	Size     int64               `json:",omitempty"` // size of the Streamed file, if known
+	Detach   bool                `json:",omitempty"` // for install and upgrade: answer before the outcome is known
 }
 
-// FileInfo describes a file of an alloc; its JSON is that of the public API.
+// FileInfo describes a file of an alloc. Its JSON is the one of the public API.
 type FileInfo struct {
 	Name        string
 	IsDir       bool
@@ -149,8 +149,7 @@ type FileInfo struct {
 	ContentType string `json:",omitempty"`
 }
 
-// StreamFrame is a piece of a file or of a log; its JSON is that of the public
-// API.
+// StreamFrame is a piece of a file or a log. Its JSON is the one of the public API.
 type StreamFrame struct {
 	Offset    int64  `json:",omitempty"`
 	Data      []byte `json:",omitempty"`
@@ -158,7 +157,7 @@ type StreamFrame struct {
 	FileEvent string `json:",omitempty"`
 }
 
-// NewCall returns the call of a method; request may be nil.
+// NewCall returns a call of a method. request may be nil.
 func NewCall(method string, request any) (Call, error) {
 	if request == nil {
 		return Call{Method: method}, nil
@@ -170,8 +169,8 @@ func NewCall(method string, request any) (Call, error) {
 	return Call{Method: method, Body: body}, nil
 }
 
-// Ask makes a call whose answer is one JSON value and returns it; a node that
-// answers nothing gives the zero value.
+// Ask makes a call whose answer is one JSON value and returns it. If there is no
+// answer, it returns the zero value.
 func Ask[T any](ctx context.Context, node Node, method string, request any) (T, error) {
 	var answer T
 	call, err := NewCall(method, request)

@@ -25,34 +25,34 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Client is the Servers behind one or several addresses.
+// Client implements Servers over a connection to one of several addresses.
 type Client struct {
 	conn     *grpc.ClientConn
 	resolver *manual.Resolver
 
 	mu         sync.Mutex
 	configured []string
-	known      []string // configured, then what servers told
+	known      []string // configured addresses, then those learned from servers
 }
 
 var _ Servers = (*Client)(nil)
 
-// The pauses between attempts to connect. A node must be back well within a lease
-// after a server was away: it asks at a pace of its own.
+// The pauses between attempts to connect. They are short, because a node must
+// reconnect well within a lease after a server was away.
 const (
 	dialPause    = 100 * time.Millisecond
 	dialPauseMax = time.Second
 	dialTimeout  = 5 * time.Second
 )
 
-// Dial returns the servers behind an address, "HOST:PORT": see DialAny.
+// Dial returns a client for one address, "HOST:PORT": see DialAny.
 func Dial(address string, config *tls.Config) (*Client, error) {
 	return DialAny([]string{address}, config)
 }
 
-// DialAny returns the servers behind addresses, "HOST:PORT" each. It connects to
-// the first that answers with the first request, and again whenever the connection
-// is lost; further servers that a lease names come after the given ones. A nil
+// DialAny returns a client for several addresses, each "HOST:PORT". It connects at the
+// first request to the first address that answers, and reconnects whenever the
+// connection is lost. It tries servers learned from leases after the given ones. A nil
 // config means no TLS.
 func DialAny(addresses []string, config *tls.Config) (*Client, error) {
 	for _, a := range addresses {
@@ -79,7 +79,7 @@ func DialAny(addresses []string, config *tls.Config) (*Client, error) {
 			grpc.MaxCallSendMsgSize(largestMessage),
 		),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: dialTimeout}),
-		grpc.WithIdleTimeout(0), // a node keeps its connection
+		grpc.WithIdleTimeout(0), // keep the connection open
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: aliveEvery, Timeout: aliveWithin, PermitWithoutStream: true}),
 	)
 	if err != nil {
@@ -96,15 +96,15 @@ func endpoints(addresses []string) []resolver.Address {
 	return out
 }
 
-// Known are the addresses at which servers are looked for.
+// Known returns the addresses of all known servers.
 func (c *Client) Known() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.known)
 }
 
-// learn adds the servers that a lease names, but for loopback addresses: those are
-// of the server's machine.
+// learn adds the servers in a lease, except loopback addresses, which refer to the
+// server's machine.
 func (c *Client) learn(told []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *Client) learn(told []string) {
 	}
 }
 
-// Close ends the connection and everything on it.
+// Close closes the connection and ends everything on it.
 func (c *Client) Close() error { return c.conn.Close() }
 
 // ask makes one call as the node id.
@@ -132,7 +132,7 @@ func (c *Client) ask(ctx context.Context, id Identity, method string, request, r
 	return nil
 }
 
-// Register registers the node: see Servers.
+// Register implements Servers.
 func (c *Client) Register(ctx context.Context, node *model.Node) (lease Lease, err error) {
 	if err = c.ask(ctx, Identity{NodeID: node.ID, SecretID: node.SecretID}, methodRegister, node, &lease); err == nil {
 		c.learn(lease.Servers)
@@ -140,7 +140,7 @@ func (c *Client) Register(ctx context.Context, node *model.Node) (lease Lease, e
 	return lease, err
 }
 
-// Beat renews the lease: see Servers.
+// Beat implements Servers.
 func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error) {
 	if err = c.ask(ctx, id, methodBeat, &id, &lease); err == nil {
 		c.learn(lease.Servers)
@@ -148,18 +148,18 @@ func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error)
 	return lease, err
 }
 
-// Away says that the node will be back soon: see Servers.
+// Away implements Servers.
 func (c *Client) Away(ctx context.Context, id Identity) error {
 	return c.ask(ctx, id, methodAway, &id, &struct{}{})
 }
 
-// UpdateAllocs reports what became of allocs: see Servers.
+// UpdateAllocs implements Servers.
 func (c *Client) UpdateAllocs(ctx context.Context, id Identity, reports []*model.AllocReport) (answer UpdateAnswer, err error) {
 	err = c.ask(ctx, id, methodUpdateAllocs, &updateMessage{ID: id, Reports: reports}, &answer)
 	return answer, err
 }
 
-// FetchAllocs returns allocs with their jobs: see Servers.
+// FetchAllocs implements Servers.
 func (c *Client) FetchAllocs(ctx context.Context, id Identity, allocIDs []string) ([]*model.Allocation, error) {
 	var reply fetchReply
 	if err := c.ask(ctx, id, methodFetchAllocs, &fetchMessage{ID: id, AllocIDs: allocIDs}, &reply); err != nil {
@@ -173,7 +173,7 @@ func (c *Client) stream(ctx context.Context, method string) (grpc.ClientStream, 
 	return c.conn.NewStream(ctx, &desc, path(method))
 }
 
-// Attach is the session: see Servers.
+// Attach implements Servers.
 func (c *Client) Attach(ctx context.Context, id Identity, node Node, push func(*Assignments) error) error {
 	ctx, cancel := context.WithCancel(withIdentity(ctx, id))
 	var calls sync.WaitGroup
@@ -204,7 +204,7 @@ func (c *Client) Attach(ctx context.Context, id Identity, node Node, push func(*
 	}
 }
 
-// recvError returns why a stream ended: sending only says that it did.
+// recvError returns why a stream ended: a failed send returns only io.EOF.
 func recvError(stream grpc.ClientStream, sent error) error {
 	if err := stream.RecvMsg(&toNode{}); err != nil {
 		return err
@@ -216,8 +216,8 @@ func brokenSession(err error) error {
 	return fmt.Errorf("the session with the servers ended: %w", errdefs.FromGRPC(err))
 }
 
-// answer carries out one call on a stream of its own. If the stream breaks
-// nobody waits for the answer, so errors of sending end here.
+// answer executes one call on a stream of its own. If the stream breaks, nobody waits
+// for the answer, so errors of sending are dropped.
 func (c *Client) answer(ctx context.Context, node Node, m *toNode) {
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
@@ -239,13 +239,13 @@ func (c *Client) answer(ctx context.Context, node Node, m *toNode) {
 		return stream.SendMsg(&answerMessage{Data: data})
 	})
 	if stream.SendMsg(endOf(err)) == nil && stream.CloseSend() == nil {
-		<-ctx.Done() // the server has read it all when it closes the stream
+		<-ctx.Done() // the server has read everything when it closes the stream
 	}
 }
 
-// readInput passes input on until the stream ends. in may be nil. Nobody waits for
-// the call any more then, so it is ended, and that before its input: what a stream
-// that broke off has brought is not taken for all there is.
+// readInput passes input on until the stream ends. in may be nil. If the stream
+// breaks, nobody waits for the call any more: it cancels the call before it closes the
+// input, so that truncated input is not taken as complete.
 func readInput(ctx context.Context, cancel context.CancelFunc, stream grpc.ClientStream, in chan<- []byte) {
 	open := in != nil
 	defer func() {

@@ -12,16 +12,15 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// wireCodec is how messages become bytes: MessagePack, fields by name, so that
-// servers and nodes of neighbouring versions understand each other.
+// wireCodec encodes messages as MessagePack with field names, so that servers and
+// nodes of adjacent versions understand each other.
 type wireCodec struct {
 	handle *codec.MsgpackHandle
-	limits *limits // of messages that are not bounded themselves; nil: none
+	limits *limits // for messages without limits of their own; nil means no limits
 }
 
-// bounded is what a message is to be decoded into, within limits of its own. err
-// says why it could not be: gRPC would make an internal error of what the codec
-// returns.
+// bounded is a target for decoding with limits of its own. err receives the error,
+// because gRPC would turn an error returned by the codec into an internal one.
 type bounded struct {
 	into   any
 	limits limits
@@ -37,7 +36,7 @@ func newWireCodec() wireCodec {
 	return wireCodec{handle: h}
 }
 
-// serverCodec is the codec of who reads what strangers send.
+// serverCodec returns the codec for messages from untrusted peers.
 func serverCodec() wireCodec {
 	c := newWireCodec()
 	c.limits = &knownLimits
@@ -54,8 +53,8 @@ func (c wireCodec) Marshal(v any) ([]byte, error) {
 	return out, nil
 }
 
-// Unmarshal refuses what it cannot read with an error, whatever it is: the bytes
-// come from another machine.
+// Unmarshal returns an error for anything that it cannot decode, and never panics: the
+// bytes come from another machine.
 func (c wireCodec) Unmarshal(data []byte, v any) error {
 	if b, ok := v.(*bounded); ok {
 		b.err = c.decode(data, b.into, &b.limits)

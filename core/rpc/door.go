@@ -14,33 +14,33 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Doorkeeper is a Servers that tells, at no cost, whether somebody is a node. Where
-// it stands before the servers, nothing of a call is read before who calls is known.
+// Doorkeeper is a Servers that can check an identity cheaply. If Servers implements
+// it, nothing of a call is read before its caller is known.
 type Doorkeeper interface {
-	// Identify returns an error, as the calls of Servers do, if id is not that of a
-	// registered node.
+	// Identify returns an error, like the calls of Servers, if id is not the identity
+	// of a registered node.
 	Identify(id Identity) error
 }
 
-// Who calls travels in the head of each call.
+// The caller's identity is sent in the metadata of each call.
 const (
 	headNode   = "drover-node"
 	headSecret = "drover-secret-bin"
 )
 
 const (
-	// maxStrangers is how many nodes may register for the first time at the same
-	// moment, and strangerTimeout how long each may take.
+	// maxStrangers is the number of nodes that may register for the first time at the
+	// same moment, and strangerTimeout is the time limit for each.
 	maxStrangers    = 32
 	strangerTimeout = 30 * time.Second
 )
 
-// withIdentity has the calls of ctx say who calls.
+// withIdentity adds the caller's identity to the calls of ctx.
 func withIdentity(ctx context.Context, id Identity) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, headNode, id.NodeID, headSecret, id.SecretID)
 }
 
-// identityIn is who a call's head says that it is.
+// identityIn returns the identity in the metadata of a call.
 func identityIn(head metadata.MD) Identity {
 	first := func(key string) string {
 		if v := head.Get(key); len(v) > 0 {
@@ -51,20 +51,21 @@ func identityIn(head metadata.MD) Identity {
 	return Identity{NodeID: first(headNode), SecretID: first(headSecret)}
 }
 
-// strangerKey marks the calls of who is no node yet.
+// strangerKey marks the calls of nodes that are not registered yet.
 type strangerKey struct{}
 
 func isStranger(ctx context.Context) bool { return ctx.Value(strangerKey{}) != nil }
 
-// door lets calls in by their heads.
+// door admits calls by their metadata.
 type door struct {
-	keeper    Doorkeeper // nil lets everybody in
+	keeper    Doorkeeper // nil admits all calls
 	strangers atomic.Int32
 }
 
-// enter is called before anything but the head of a call is read. It must not wait.
+// enter is called before anything but the metadata of a call is read. It must not
+// block.
 func (d *door) enter(ctx context.Context, call *tap.Info) (context.Context, error) {
-	if d.keeper == nil || call.FullMethodName == path(methodHTTP) { // which guards itself
+	if d.keeper == nil || call.FullMethodName == path(methodHTTP) { // methodHTTP checks its callers itself
 		return ctx, nil
 	}
 	err := d.keeper.Identify(identityIn(call.Header))
@@ -80,6 +81,6 @@ func (d *door) enter(ctx context.Context, call *tap.Info) (context.Context, erro
 	}
 	context.AfterFunc(ctx, func() { d.strangers.Add(-1) })
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, strangerKey{}, true), strangerTimeout)
-	context.AfterFunc(ctx, cancel) // the end of the call frees the timer
+	context.AfterFunc(ctx, cancel) // releases the timer at the end of the call
 	return ctx, nil
 }

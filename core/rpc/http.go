@@ -20,18 +20,18 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// An agent that is only a node hands requests for the public API on to a server.
-// They travel as they are, HTTP/1.1 on a stream of the connection that the node
-// has anyway: what guards that guards them, and long polls, streams and
-// websockets need nothing of their own. docs/adr/0016 says why.
+// An agent that is only a node forwards requests for the public API to a server. They
+// are sent as HTTP/1.1 over a stream of the node's existing connection, which also
+// secures them, so that long polls, streams and websockets need no further support.
+// See docs/adr/0016.
 
-// methodHTTP is a stream of bytes in both directions: one connection.
+// methodHTTP is a bidirectional stream of bytes that carries one connection.
 const methodHTTP = "HTTP"
 
 const (
-	// httpPiece bounds one message of such a stream.
+	// httpPiece is the maximum size of one message of such a stream.
 	httpPiece = 64 << 10
-	// openTimeout bounds the wait for a server when one is opened.
+	// openTimeout limits the wait for a server when a stream is opened.
 	openTimeout = 10 * time.Second
 )
 
@@ -39,19 +39,19 @@ func httpStream() grpc.StreamDesc {
 	return bothWays(methodHTTP, func(s *Server, stream grpc.ServerStream) error { return s.http.serve(stream) })
 }
 
-// HTTP is the listener whose connections are those that nodes open with DialHTTP.
-// Without somebody who accepts, they are refused.
+// HTTP returns a listener for the connections that nodes open with DialHTTP. They are
+// refused while nobody accepts.
 func (s *Server) HTTP() net.Listener {
 	return s.http.Open()
 }
 
-// DialHTTP opens a connection to the HTTP API of the servers. It ends with Close,
-// not with ctx.
+// DialHTTP opens a connection to the HTTP API of the servers. It ends with Close, not
+// with ctx.
 func (c *Client) DialHTTP(ctx context.Context) (net.Conn, error) {
 	ctx, done := context.WithTimeout(ctx, openTimeout)
 	defer done()
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	// Opening waits for the connection to a server: for so long ctx counts.
+	// ctx limits only the wait for the connection to a server.
 	stop := context.AfterFunc(ctx, cancel)
 	stream, err := c.stream(life, methodHTTP)
 	if !stop() || err != nil {
@@ -63,7 +63,7 @@ func (c *Client) DialHTTP(ctx context.Context) (net.Conn, error) {
 	}
 	ours, theirs := net.Pipe()
 	go func() {
-		defer cancel() // the other side hears of it so
+		defer cancel() // notifies the other side
 		carry(theirs, receiver(stream), sender(stream))
 	}()
 	return ours, nil
@@ -82,9 +82,8 @@ func sender(stream interface{ SendMsg(any) error }) func([]byte) error {
 	return func(b []byte) error { return stream.SendMsg(&filePiece{Data: b}) }
 }
 
-// carry moves bytes between a connection and what stands for its other end until
-// one of them ends. send must not keep what it gets; receive ends soon after carry
-// has returned.
+// carry copies bytes between a connection and a stream until one of them ends. send
+// must not keep its argument; receive must return soon after carry has returned.
 func carry(conn net.Conn, receive func() ([]byte, error), send func([]byte) error) {
 	defer conn.Close()
 	received := make(chan struct{})
@@ -105,7 +104,7 @@ func carry(conn net.Conn, receive func() ([]byte, error), send func([]byte) erro
 	for {
 		n, err := conn.Read(buf)
 		if n > 0 && send(buf[:n]) != nil {
-			<-received // the other end is gone; what it has said until then counts
+			<-received // the other end has closed; deliver what it sent before
 			return
 		}
 		if err != nil {
@@ -114,8 +113,8 @@ func carry(conn net.Conn, receive func() ([]byte, error), send func([]byte) erro
 	}
 }
 
-// DialNode opens a connection to the HTTP API of a node's agent, over its session.
-// It ends with Close.
+// DialNode opens a connection to the HTTP API of a node's agent, over the node's
+// session. It ends with Close.
 func DialNode(node Node) net.Conn {
 	ours, theirs := net.Pipe()
 	conn := &toAgent{Conn: ours}
@@ -150,7 +149,7 @@ func DialNode(node Node) net.Conn {
 	return conn
 }
 
-// from receives from a channel.
+// from returns a function that receives from a channel.
 func from(ctx context.Context, in <-chan []byte) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		select {
@@ -165,7 +164,8 @@ func from(ctx context.Context, in <-chan []byte) func() ([]byte, error) {
 	}
 }
 
-// toAgent is a connection to a node's agent. Why there is none is told by Read.
+// toAgent is a connection to a node's agent. If it cannot be opened, Read returns the
+// reason.
 type toAgent struct {
 	net.Conn
 	failure atomic.Pointer[error]
@@ -179,8 +179,8 @@ func (c *toAgent) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// HTTPListener hands connections that came over others to who serves the HTTP API.
-// Without somebody who accepts, they are refused.
+// HTTPListener passes connections that arrive over other connections to an HTTP
+// server. They are refused while nobody accepts.
 type HTTPListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -190,12 +190,12 @@ type HTTPListener struct {
 	serving bool
 }
 
-// NewHTTPListener returns a listener; nobody accepts yet.
+// NewHTTPListener returns a listener that refuses connections until Open.
 func NewHTTPListener() *HTTPListener {
 	return &HTTPListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Open says that somebody accepts from now on.
+// Open makes the listener accept connections.
 func (l *HTTPListener) Open() net.Listener {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,20 +253,20 @@ func (l *HTTPListener) Close() error {
 	return nil
 }
 
-// Addr is no address that can be dialed.
+// Addr returns an address that cannot be dialed.
 func (l *HTTPListener) Addr() net.Addr { return elsewhere{} }
 
-// elsewhere is the address of who is known by another connection.
+// elsewhere is the address of a peer behind another connection.
 type elsewhere struct{}
 
 func (elsewhere) Network() string { return "rpc" }
 func (elsewhere) String() string  { return "another machine of the cluster" }
 
-// inner is a connection within another, with the address of that one's other end.
+// inner is a connection within another one, with that one's remote address.
 type inner struct {
 	net.Conn
 	peer net.Addr
 }
 
-// RemoteAddr is the other machine's address.
+// RemoteAddr returns the address of the other machine.
 func (c *inner) RemoteAddr() net.Addr { return c.peer }

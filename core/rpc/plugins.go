@@ -15,17 +15,17 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// PluginAnswer is what the cluster's registry of plugins wants of a node. A
-// plugin that is not in it is not for the node.
+// PluginAnswer lists the plugins that the registry assigns to a node. A plugin that is
+// not in it is not for the node.
 type PluginAnswer struct {
 	Index uint64
-	// Confirmed says that a leader vouched for it: only then may a node remove
-	// plugins because they are missing.
+	// Confirmed means that a leader has confirmed the answer: only then may a node
+	// remove plugins that are missing from it.
 	Confirmed bool
 	Plugins   []WantedPlugin
 }
 
-// WantedPlugin is one of them. Without a release the node keeps what it has.
+// WantedPlugin is one assigned plugin. Without a release the node keeps what it has.
 type WantedPlugin struct {
 	Name    string
 	Release *model.PluginRelease
@@ -62,16 +62,16 @@ func pluginFileStream() grpc.StreamDesc {
 	})
 }
 
-// Plugins asks what the registry wants of the node: see Servers.
+// Plugins implements Servers.
 func (c *Client) Plugins(ctx context.Context, id Identity) (answer PluginAnswer, err error) {
 	err = c.ask(ctx, id, methodPlugins, &id, &answer)
 	return answer, err
 }
 
-// PluginFile reads a plugin's file: see Servers.
+// PluginFile implements Servers.
 func (c *Client) PluginFile(ctx context.Context, id Identity, digest string, take func([]byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // frees the stream if take fails
+	defer cancel() // releases the stream if take fails
 	stream, err := c.stream(withIdentity(ctx, id), methodPluginFile)
 	if err != nil {
 		return brokenFile(err)

@@ -24,7 +24,7 @@ func schemasMethod() grpc.MethodDesc {
 	})
 }
 
-// PutDriverSchemas brings what drivers publish: see Servers.
+// PutDriverSchemas implements Servers.
 func (c *Client) PutDriverSchemas(ctx context.Context, id Identity, bodies [][]byte) error {
 	return c.ask(ctx, id, methodSchemas, &schemasMessage{ID: id, Bodies: bodies}, &schemasReply{})
 }

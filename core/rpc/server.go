@@ -32,25 +32,25 @@ type Server struct {
 	door    door
 
 	mu    sync.Mutex
-	calls map[string]*remoteCall // that wait for the node to answer, by id
+	calls map[string]*remoteCall // calls that wait for the node's answer, by id
 }
 
-// DefaultHandshake is how long a connection may take until it can be used.
+// DefaultHandshake is the default time limit of a connection's handshake.
 const DefaultHandshake = 5 * time.Second
 
-// maxStreams is how many streams one connection may have at a time: the requests that a
-// node hands on (512 at most), what it answers, and its session. A client waits with
-// what is more.
+// maxStreams is the maximum number of concurrent streams of one connection: the
+// requests that a node forwards (512 at most), its answers to calls, and its session.
+// A client waits when it has reached the limit.
 const maxStreams = 1024
 
-// NewServer returns a server in front of servers, which should be a Doorkeeper. A nil
+// NewServer returns a gRPC server for servers, which should be a Doorkeeper. A nil
 // config means no TLS.
 func NewServer(servers Servers, config *tls.Config, logger hclog.Logger) *Server {
 	return NewServerWithin(servers, config, logger, DefaultHandshake)
 }
 
-// NewServerWithin is NewServer with another time that a connection may take until it
-// can be used: TLS and the greeting of HTTP/2.
+// NewServerWithin is NewServer with another time limit for the handshake, which
+// includes TLS and the HTTP/2 preface.
 func NewServerWithin(servers Servers, config *tls.Config, logger hclog.Logger, handshake time.Duration) *Server {
 	secure := insecure.NewCredentials()
 	if config != nil {
@@ -73,7 +73,7 @@ func NewServerWithin(servers Servers, config *tls.Config, logger hclog.Logger, h
 	return s
 }
 
-// Serve accepts nodes until Close.
+// Serve accepts connections of nodes until Close.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve nodes at %s: %w", l.Addr(), err)
@@ -81,7 +81,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// survive runs what a call asks for. A panic fails the call alone.
+// survive runs the handler of a call. A panic fails only that call.
 func (s *Server) survive(call string, do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -114,7 +114,7 @@ func (s *Server) attach(stream grpc.ServerStream) error {
 type remoteNode struct {
 	server *Server
 
-	mu      sync.Mutex // a stream takes one message at a time
+	mu      sync.Mutex // serializes Send on the stream
 	session grpc.ServerStream
 }
 
@@ -124,19 +124,19 @@ func (n *remoteNode) send(m *toNode) error {
 	return n.session.SendMsg(m)
 }
 
-// remoteCall is a call that a node is to answer.
+// remoteCall is a call that a node has yet to answer.
 type remoteCall struct {
 	server *Server
 	ctx    context.Context
 	in     <-chan []byte
-	result chan error // of size 1
+	result chan error // capacity 1
 
 	mu    sync.Mutex
 	send  func([]byte) error
 	ended bool
 }
 
-// Call carries out a call: see Node.
+// Call implements Node.
 func (n *remoteNode) Call(ctx context.Context, call Call, in <-chan []byte, send func([]byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -166,7 +166,7 @@ func lostNode(cause error) error {
 	return errdefs.Unavailablef("the session of the node broke off during the call; retry when the node is back: %w", cause)
 }
 
-// take removes a call that waits; nil if the node answers it already.
+// take removes a waiting call; nil if the node is already answering it.
 func (s *Server) take(id string) *remoteCall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,15 +175,15 @@ func (s *Server) take(id string) *remoteCall {
 	return c
 }
 
-// abandon returns when nothing is sent to the caller any more.
+// abandon returns once nothing more is sent to the caller.
 func (s *Server) abandon(id string, c *remoteCall) {
 	if s.take(id) == nil {
 		<-c.result
 	}
 }
 
-// answer serves the stream on which a node answers one call. Whoever knows the
-// id got it over the node's session.
+// answer serves the stream on which a node answers one call. The id authenticates the
+// stream, since it was sent over the node's session.
 func (s *Server) answer(stream grpc.ServerStream) error {
 	var first answerMessage
 	if err := stream.RecvMsg(&first); err != nil {
@@ -198,7 +198,7 @@ func (s *Server) answer(stream grpc.ServerStream) error {
 	return nil
 }
 
-// run moves input and output until the call ends on either side.
+// run copies input and output until either side ends the call.
 func (c *remoteCall) run(stream grpc.ServerStream) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -215,7 +215,7 @@ func (c *remoteCall) run(stream grpc.ServerStream) error {
 	}
 }
 
-// receive passes the node's data on until it says the end.
+// receive passes on the node's data until the node ends the call.
 func (c *remoteCall) receive(stream grpc.ServerStream) error {
 	for {
 		var m answerMessage
@@ -248,7 +248,8 @@ func (c *remoteCall) finish(err error) {
 	c.result <- err
 }
 
-// feed sends input to the node. If that fails receive notices it too.
+// feed sends input to the node. Its errors are dropped, because receive notices them
+// too.
 func (c *remoteCall) feed(stream grpc.ServerStream) {
 	for {
 		select {

@@ -11,63 +11,62 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Servers is what a node asks of the servers. An error of class Unavailable
-// means: try again, perhaps elsewhere; NotFound: register first;
-// FailedPrecondition: the node is not ready, beat first; PermissionDenied: the
-// secret is not the node's; AlreadyExists: another agent acts as the node;
-// Conflict: the node belongs to another cluster;
-// InvalidArgument: the request makes no sense, and repeating it does not help.
+// Servers has the requests of a node to the servers. Classes of errors: Unavailable:
+// retry, perhaps with another server; NotFound: the node must register first;
+// FailedPrecondition: the node is not ready and must beat first; PermissionDenied: the
+// secret is not the node's; AlreadyExists: another agent acts as the node; Conflict:
+// the node belongs to another cluster; InvalidArgument: the request is invalid, and a
+// retry does not help.
 type Servers interface {
-	// Register tells everything about the node, at the start and after each
-	// change. It also counts as a beat.
+	// Register sends all properties of the node, at its start and after each change.
+	// It also counts as a heartbeat.
 	Register(ctx context.Context, node *model.Node) (Lease, error)
-	// Beat says that the node is alive. It is due before the lease ends.
+	// Beat is the heartbeat. It is due before the lease ends.
 	Beat(ctx context.Context, id Identity) (Lease, error)
-	// Away says that the agent ends in good order and that the node's tasks go on: it
-	// will be back soon. The servers wait longer for it than for one that broke off.
+	// Away announces a clean shutdown of the agent during which tasks keep running.
+	// Servers wait longer for such an agent than for one that disappeared.
 	Away(ctx context.Context, id Identity) error
-	// PutDriverSchemas brings bodies that a lease asked for: see Lease.Missing. One
-	// that no driver of the node publishes is refused.
+	// PutDriverSchemas sends the schemas that a lease requested: see Lease.Missing. A
+	// schema that no driver of the node publishes is rejected.
 	PutDriverSchemas(ctx context.Context, id Identity, bodies [][]byte) error
-	// UpdateAllocs reports what became of allocs. The batch is accepted or refused
-	// as a whole, except for allocs that the answer names. It may be repeated.
+	// UpdateAllocs reports the status of allocs. The batch is accepted or rejected as
+	// a whole, except for allocs that the answer names. It may be repeated.
 	UpdateAllocs(ctx context.Context, id Identity, reports []*model.AllocReport) (UpdateAnswer, error)
-	// FetchAllocs returns allocs of the node as a whole, each with its Job. Ids
-	// that are gone are left out.
+	// FetchAllocs returns complete allocs of the node, each with its Job. It leaves
+	// out ids that no longer exist.
 	FetchAllocs(ctx context.Context, id Identity, allocIDs []string) ([]*model.Allocation, error)
-	// Variables reads variables on behalf of a job that runs on the node. It may
-	// wait for a change, see VariableQuery.
+	// Variables reads variables on behalf of a job that runs on the node. It may wait
+	// for a change, see VariableQuery.
 	Variables(ctx context.Context, id Identity, q VariableQuery) (VariableAnswer, error)
-	// Plugins tells what the cluster's registry of plugins wants of the node.
+	// Plugins returns the plugins that the registry assigns to the node.
 	Plugins(ctx context.Context, id Identity) (PluginAnswer, error)
-	// PluginFile reads a file that was uploaded to the servers, by its digest, and
-	// calls take with each piece. The reader checks the digest.
+	// PluginFile reads an uploaded file by its digest and calls take with each chunk.
+	// The caller verifies the digest.
 	PluginFile(ctx context.Context, id Identity, digest string, take func([]byte) error) error
-	// Attach is the session: it calls push with what the node shall run, first
-	// with everything, then with what changes, and passes calls to node. It
-	// returns when ctx ends, when push fails, when the servers lose the node, or
-	// when another session of the node takes its place. push is called by one
-	// goroutine at a time.
+	// Attach runs the node's session. It calls push with the assignments, first with
+	// all of them and then with changes, and passes calls to node. It returns when ctx
+	// ends, when push fails, when the servers lose the node, or when another session
+	// of the node replaces it. push is called by one goroutine at a time.
 	Attach(ctx context.Context, id Identity, node Node, push func(*Assignments) error) error
 }
 
-// Identity is by which a node proves to be itself.
+// Identity identifies and authenticates a node.
 type Identity struct {
 	NodeID   string
 	SecretID string
-	// Instance is of the agent's process: it tells two agents with one identity
-	// apart. "" is not checked.
+	// Instance identifies the agent's process: it distinguishes two agents with the
+	// same identity. "" is not checked.
 	Instance string
-	// Seen is the newest state of its cluster that the node has acted upon, zero if
-	// it belongs to none yet. Servers of another cluster refuse it: see OtherCluster.
+	// Seen is the newest position in its cluster's history on which the node has
+	// acted, zero if it belongs to no cluster yet. Servers of another cluster refuse
+	// it: see OtherCluster.
 	Seen model.ClusterPoint
 }
 
-// identityBounds are how long the texts of an identity may be.
+// identityBounds limits the texts of an identity.
 var identityBounds = model.Bounds{Text: 128, Total: 512}
 
-// Validate refuses, with an error of class InvalidArgument, what no node is
-// identified by.
+// Validate returns an error of class InvalidArgument if no node can have the identity.
 func (id Identity) Validate() error {
 	if err := model.ValidateNodeID(id.NodeID); err != nil {
 		return err
@@ -75,86 +74,88 @@ func (id Identity) Validate() error {
 	return identityBounds.Check("the identity of node "+id.NodeID+": Identity", id)
 }
 
-// UpdateAnswer is the answer to reports that were accepted.
+// UpdateAnswer is the answer to accepted reports.
 type UpdateAnswer struct {
 	Index uint64
-	// Whole are allocs whose report was not taken, since the servers lack what it
-	// builds on: the node sends them whole.
+	// Whole lists allocs whose report was not accepted, because the servers lack what
+	// it builds on: the node must send their full state.
 	Whole []string
 }
 
-// OtherCluster is the error, of class Conflict, by which servers and node tell each
-// other that the node belongs to another cluster.
+// OtherCluster returns the error, of class Conflict, which says that the node belongs
+// to another cluster than the servers.
 func OtherCluster(nodes, servers string) error {
 	return errdefs.Conflictf("the servers are of cluster %q and this node is of cluster %q: they were set up anew, or the node asks the wrong ones. "+
 		"If the servers have lost their data, restore it; if the node shall join this cluster, run `drover node trust` on its machine: "+
 		"what this cluster does not know is stopped then", servers, nodes)
 }
 
-// Lease is how long the servers take a node for alive without another word.
+// Lease is how long the servers consider a node alive without a further heartbeat.
 type Lease struct {
 	TTL time.Duration
-	// Index is that of the state when the lease was given.
+	// Index is the index of the state when the lease was granted.
 	Index uint64
-	// Servers are the addresses of all servers, for a node that must change.
+	// Servers are the addresses of all servers, in case the node must change to
+	// another.
 	Servers []string
-	// Missing are the hashes of schemas that the node's drivers publish and that the
-	// servers do not have yet.
+	// Missing are the hashes of schemas of the node's drivers that the servers do not
+	// have yet.
 	Missing []string
-	// ClusterID is that of the servers' cluster.
+	// ClusterID is the id of the servers' cluster.
 	ClusterID string
 }
 
-// Assignments is what a node shall run. A node drops one whose Index is below
-// what it has seen.
+// Assignments are the allocs that a node should run. A node drops a message whose
+// Index is lower than what it has seen.
 type Assignments struct {
 	Index uint64
-	// Full says that Set is everything: what the node has beside it is gone.
-	// Otherwise Set holds what changed.
+	// Full means that Set is complete: allocs of the node that are not in it no longer
+	// exist. Otherwise Set contains only changes.
 	Full bool
-	// Confirmed says that a leader vouches for it and for the history behind it: only
-	// then may a node stop allocs because they are missing from a full set, and only
-	// then has it seen this point of the history.
+	// Confirmed means that a leader has confirmed the message and the history behind
+	// it. Only then may a node stop allocs that are missing from a full set, and only
+	// then does the node record this position as seen.
 	Confirmed bool
-	// ClusterID and TermID say, with Index, where in the cluster's history this is.
+	// ClusterID, TermID and Index are the position of the message in the cluster's
+	// history.
 	ClusterID, TermID string
-	// Lost says, of a full set that is Confirmed, that the history of the servers
-	// lacks what this node has seen (an older copy of their data was put back): that
-	// an alloc is missing does not mean then that it shall stop.
+	// Lost is set in a full, Confirmed set if the servers' history lacks what this
+	// node has seen (an older copy of their data was restored). Allocs that are
+	// missing from the set must then not be stopped.
 	Lost bool
 	Set  []Assignment
-	// Gone are allocs that the servers have forgotten.
+	// Gone are allocs that the servers have removed.
 	Gone []string
-	// Plugins says that the registry may want something else of the node: it shall
-	// ask, as after each full set.
+	// Plugins means that the registry's assignments for the node may have changed: the
+	// node should request them, as after each full set.
 	Plugins bool
 }
 
-// Assignment is one alloc. The node fetches it if AllocModifyIndex is above what
-// it has.
+// Assignment is one assigned alloc. The node fetches it if AllocModifyIndex is higher
+// than its own.
 type Assignment struct {
 	AllocID          string
 	AllocModifyIndex uint64
-	// DesiredStatus is one of model.AllocDesiredStatus*; a node may stop an
-	// alloc without fetching it.
+	// DesiredStatus is one of model.AllocDesiredStatus*. A node may stop an alloc
+	// without fetching it.
 	DesiredStatus string
-	// Reported is the model.Allocation.ReportDigest of what the servers know of the
-	// alloc: a node that would say the same need not say it.
+	// Reported is the model.Allocation.ReportDigest of the servers' version of the
+	// alloc. A node whose report has the same digest need not send it.
 	Reported uint64
 }
 
-// Node is what the servers ask of a node.
+// Node has the requests of servers to a node.
 type Node interface {
-	// Call carries out one request of an operator. in brings further input until
-	// it is closed (exec); it is nil if there is none. A call that breaks off ends
-	// ctx before it closes in. send takes each piece of
-	// the answer in order; for a request with one answer it is called once.
+	// Call executes one request of an operator. in delivers further input until it is
+	// closed (exec); it is nil if there is none. If the call breaks off, ctx is
+	// canceled before in is closed. send takes the parts of the answer in order; a
+	// request with a single answer calls it once.
 	Call(ctx context.Context, call Call, in <-chan []byte, send func([]byte) error) error
 }
 
-// Call is one request to a node.
+// Call is a request to a node.
 type Call struct {
 	Method string
-	// Body is the request as JSON: the type that belongs to Method.
+	// Body is the request as JSON, of the type that belongs to Method.
 	Body []byte
 }

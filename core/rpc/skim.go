@@ -9,22 +9,22 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// limits bound one message before anything is built of it: a byte of it can become
-// an object of a hundred.
+// limits limit a message before it is decoded: one byte of it can become an object of
+// a hundred bytes.
 type limits struct {
 	bytes   int
 	objects int // maps and lists
 	values  int // of any kind
 }
 
-// knownLimits are for nodes that have proved who they are, strangerLimits for those
-// that register for the first time.
+// knownLimits apply to authenticated nodes, strangerLimits to nodes that register for
+// the first time.
 var (
 	knownLimits    = limits{bytes: largestRequest, objects: 400_000, values: 2_000_000}
 	strangerLimits = limits{bytes: 5 << 20, objects: 50_000, values: 200_000}
 )
 
-// check refuses a message that is over the limits or no MessagePack.
+// check rejects a message that exceeds the limits or is not valid MessagePack.
 func (l limits) check(data []byte) error {
 	if len(data) > l.bytes {
 		return errdefs.ResourceExhaustedf("the message has %d bytes; at most %d are taken", len(data), l.bytes)
@@ -46,9 +46,9 @@ func (l limits) check(data []byte) error {
 	return nil
 }
 
-// token returns the bytes of the value that data begins with, 0 if it is none. Of a
-// map or a list these are the bytes of its head, and holds is how many values follow
-// in it; of others it is -1.
+// token returns the size of the value at the start of data, 0 if it is invalid. For a
+// map or an array size is the size of its header and holds the number of values in it;
+// for other values holds is -1.
 func token(data []byte) (size, holds int) {
 	switch b := data[0]; {
 	case b <= 0x7f || b >= 0xe0: // a small number
@@ -89,7 +89,7 @@ func token(data []byte) (size, holds int) {
 	return 0, -1
 }
 
-// counted is the size of a text whose length has so many bytes.
+// counted returns the size of a string or binary whose length field has width bytes.
 func counted(data []byte, width, more int) int {
 	n, ok := number(data, width)
 	if !ok {
@@ -98,7 +98,8 @@ func counted(data []byte, width, more int) int {
 	return 1 + width + more + n
 }
 
-// head is a list (each 1) or a map (each 2) whose length has so many bytes.
+// head returns the size of an array header (each is 1) or map header (each is 2) whose
+// length field has width bytes, and the number of values.
 func head(data []byte, width, each int) (size, holds int) {
 	n, ok := number(data, width)
 	if !ok {

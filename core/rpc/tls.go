@@ -12,20 +12,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// TLS says how machines prove to each other who they are: both sides have a
-// certificate of the same authority. The files of the certificate are read at
-// each handshake, so that a renewed one needs no restart.
+// TLS configures mutual TLS between machines: both sides have a certificate of the
+// same authority. The certificate files are read at each handshake, so a renewed
+// certificate needs no restart.
 type TLS struct {
 	CAFile, CertFile, KeyFile string
-	// Region is that of the servers. VerifyServerHostname has nodes talk only to who
-	// has a certificate for server.REGION.nomad: otherwise whoever has the
-	// certificate of a node could pretend to be a server.
+	// Region is the region of the servers. With VerifyServerHostname, nodes accept
+	// only servers with a certificate for server.REGION.nomad; otherwise the owner of
+	// any node's certificate could impersonate a server.
 	Region               string
 	VerifyServerHostname bool
-	MinVersion           uint16 // 0 is TLS 1.2
+	MinVersion           uint16 // 0 means TLS 1.2
 }
 
-// Server is the configuration of the servers' port.
+// Server returns the configuration of the servers' port.
 func (t TLS) Server() (*tls.Config, error) {
 	roots, err := t.authority()
 	if err != nil {
@@ -37,7 +37,7 @@ func (t TLS) Server() (*tls.Config, error) {
 	}, nil
 }
 
-// Client is the configuration with which a node talks to servers.
+// Client returns the configuration of a node's connection to servers.
 func (t TLS) Client() (*tls.Config, error) {
 	roots, err := t.authority()
 	if err != nil {
@@ -48,7 +48,7 @@ func (t TLS) Client() (*tls.Config, error) {
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return t.certificate() },
 	}
 	if !t.VerifyServerHostname {
-		// The chain is verified all the same, only not the name.
+		// VerifyConnection still verifies the chain, but not the name.
 		out.InsecureSkipVerify = true
 		out.VerifyConnection = func(state tls.ConnectionState) error { return ofAuthority(state, roots) }
 	}
@@ -57,8 +57,8 @@ func (t TLS) Client() (*tls.Config, error) {
 
 func (t TLS) minVersion() uint16 { return max(t.MinVersion, tls.VersionTLS12) }
 
-// authority reads the certificates of the authority, and checks that there is a
-// certificate: an agent with wrong files shall not start.
+// authority reads the certificates of the authority. It also checks that the agent's
+// own certificate can be read, so that an agent with wrong files does not start.
 func (t TLS) authority() (*x509.CertPool, error) {
 	text, err := os.ReadFile(t.CAFile)
 	if err != nil {

@@ -10,27 +10,28 @@ import (
 	"google.golang.org/grpc"
 )
 
-// VariableQuery asks for variables on behalf of a job that runs on the node.
+// VariableQuery requests variables on behalf of a job that runs on the node.
 type VariableQuery struct {
 	JobNamespace string
 	JobID        string
 
-	Namespace string // of the variables
-	Path      string // of one variable, or what the paths of a list begin with
+	Namespace string // namespace of the variables
+	Path      string // path of one variable, or the prefix of a list
 	List      bool
-	// Since is the index of the answer that the node has; with it, the servers
-	// answer when there is another one, or after Wait.
+	// Since is the Index of the node's last answer. If it is set, the servers answer
+	// when the result differs, or after Wait.
 	Since uint64
 	Wait  time.Duration
 }
 
-// VariableAnswer is what there is. Index tells answers apart; it is at least 1.
+// VariableAnswer is the result of a VariableQuery. Index identifies the version of the
+// result; it is at least 1.
 type VariableAnswer struct {
 	Index     uint64
 	Variables []Variable
 }
 
-// Variable is one variable. A list has no Items. Times are Unix nanoseconds.
+// Variable is one variable. In a list it has no Items. Times are Unix nanoseconds.
 type Variable struct {
 	Namespace   string
 	Path        string
@@ -55,7 +56,7 @@ func variablesMethod() grpc.MethodDesc {
 	})
 }
 
-// Variables reads variables: see Servers.
+// Variables implements Servers.
 func (c *Client) Variables(ctx context.Context, id Identity, q VariableQuery) (answer VariableAnswer, err error) {
 	err = c.ask(ctx, id, methodVariables, &variablesMessage{ID: id, Query: q}, &answer)
 	return answer, err

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// The methods of the service between machines.
+// The methods of the gRPC service.
 const (
 	serviceName        = "drover.rpc.v1.Servers"
 	methodRegister     = "Register"
@@ -27,10 +27,11 @@ const (
 )
 
 const (
-	// largestMessage bounds what a node reads at once, largestRequest what a server does.
+	// largestMessage is the maximum size of a message that a node receives,
+	// largestRequest of one that a server receives.
 	largestMessage = 64 << 20
 	largestRequest = 16 << 20
-	// aliveEvery and aliveWithin say when a silent connection is taken for dead.
+	// aliveEvery and aliveWithin define when a silent connection is considered dead.
 	aliveEvery  = 10 * time.Second
 	aliveWithin = 5 * time.Second
 )
@@ -47,8 +48,8 @@ type fetchMessage struct {
 	AllocIDs []string
 }
 
-// fetchReply holds each job once: JobOf[i] is the place of the job of Allocs[i]
-// in Jobs, -1 if it has none.
+// fetchReply contains each job once: JobOf[i] is the index in Jobs of the job of
+// Allocs[i], -1 if it has none.
 type fetchReply struct {
 	Jobs   []*model.Job
 	Allocs []*model.Allocation
@@ -88,9 +89,9 @@ func (r *fetchReply) unpack() ([]*model.Allocation, error) {
 	return r.Allocs, nil
 }
 
-// toNode is a message of the session: assignments, or a call that the node
-// answers on a stream of its own, so that a slow reader of one answer holds up
-// nothing else.
+// toNode is a message of the session: assignments, or a call. The node answers each
+// call on a stream of its own, so that a slow reader of one answer delays nothing
+// else.
 type toNode struct {
 	Assignments *Assignments
 	CallID      string
@@ -98,17 +99,17 @@ type toNode struct {
 	HasInput    bool
 }
 
-// answerMessage is what a node sends on the stream of a call: CallID first, then
+// answerMessage is a message of the node on the stream of a call: first CallID, then
 // data, then the end.
 type answerMessage struct {
 	CallID string
 	Data   []byte
 	End    bool
-	Class  string // of the error that ended the call, "" without one
+	Class  string // class of the error that ended the call, "" if there was none
 	Text   string
 }
 
-// inputMessage is what a server sends on the stream of a call.
+// inputMessage is a message of a server on the stream of a call.
 type inputMessage struct {
 	Data []byte
 	End  bool
@@ -156,7 +157,7 @@ func unary[Request, Reply any](name string, do func(context.Context, Servers, *R
 	}
 }
 
-// bothWays describes a stream of messages in both directions.
+// bothWays describes a bidirectional stream of messages.
 func bothWays(name string, do func(*Server, grpc.ServerStream) error) grpc.StreamDesc {
 	return grpc.StreamDesc{StreamName: name, ServerStreams: true, ClientStreams: true, Handler: func(server any, stream grpc.ServerStream) error {
 		s := server.(*Server)
@@ -164,7 +165,7 @@ func bothWays(name string, do func(*Server, grpc.ServerStream) error) grpc.Strea
 	}}
 }
 
-// service describes what a Server serves.
+// service describes the gRPC service of a Server.
 func service() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: serviceName,

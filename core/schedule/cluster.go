@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/core/schedule/rank"
 )
 
-// cluster is the nodes that a job may run on as far as pool, datacenter and
-// readiness go, with their room as columns.
+// cluster holds the nodes that match a job's pool and datacenters and are ready, with
+// their resources as columns.
 type cluster struct {
 	view      View
 	nodes     []*model.Node // ordered by id
@@ -59,7 +59,7 @@ func (c *cluster) row(nodeID string) (row int, ok bool) {
 	return slices.BinarySearchFunc(c.nodes, nodeID, func(n *model.Node, id string) int { return strings.Compare(n.ID, id) })
 }
 
-// ask returns what an alloc takes of the columns.
+// ask returns what an alloc uses of the columns.
 func ask(r *model.AllocatedResources) rank.Ask {
 	if r == nil {
 		return rank.Ask{}
@@ -68,8 +68,8 @@ func ask(r *model.AllocatedResources) rank.Ask {
 	return rank.Ask{CPU: c.CPUShares, Memory: c.MemoryMB, Disk: c.DiskMB}
 }
 
-// release gives back the room of an alloc that the plan stops. ok is whether
-// that is room for others: its node may take allocs.
+// release frees the resources of an alloc that the plan stops. ok is false if they
+// cannot be used by others, because its node takes no allocs.
 func (c *cluster) release(a *model.Allocation) (row int, ok bool) {
 	row, ok = c.row(a.NodeID)
 	if a.ClientTerminalStatus() || c.gone[a.NodeID][a.ID] {
@@ -87,7 +87,8 @@ func (c *cluster) release(a *model.Allocation) (row int, ok bool) {
 	return row, true
 }
 
-// restore takes the room of a released alloc back: it is not stopped after all.
+// restore reserves the resources of a released alloc again, because it is not stopped
+// after all.
 func (c *cluster) restore(a *model.Allocation) {
 	if c.gone[a.NodeID][a.ID] {
 		delete(c.gone[a.NodeID], a.ID)
@@ -97,7 +98,8 @@ func (c *cluster) restore(a *model.Allocation) {
 	}
 }
 
-// assign chooses ports, cores and devices on a row, given the state and the plan so far.
+// assign chooses ports, cores and devices on a row, given the state and the plan so
+// far.
 func (c *cluster) assign(row int, chk *feasible.Checker, tg *model.TaskGroup, id string, oversubscribe bool) (*model.AllocatedResources, string) {
 	n := c.nodes[row]
 	holders := append(feasible.Holders(c.view, n.ID, c.gone[n.ID]), c.placed[row]...)

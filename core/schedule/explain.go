@@ -10,8 +10,8 @@ import (
 	"github.com/drover-project/drover/core/schedule/rank"
 )
 
-// placement is what one new alloc consists of. A plan has thousands, which are
-// encoded and dropped together: they come from blocks.
+// placement contains the objects of one new alloc. A plan has thousands of them, which
+// are encoded and freed together, so they are allocated in blocks.
 type placement struct {
 	alloc  model.Allocation
 	metric model.AllocMetric
@@ -19,7 +19,7 @@ type placement struct {
 	scores [1]*model.NodeScoreMeta
 }
 
-// placementBlock is how many placements are allocated at a time.
+// placementBlock is the number of placements that are allocated at a time.
 const placementBlock = 64
 
 func (p *process) newPlacement() *placement {
@@ -31,7 +31,7 @@ func (p *process) newPlacement() *placement {
 	return out
 }
 
-// success returns a placement that explains why it is on the row.
+// success returns a placement with the metrics that explain the choice of the row.
 func (pl *placer) success(row int, score float64) *placement {
 	made := pl.newPlacement()
 	m := &made.metric
@@ -40,7 +40,7 @@ func (pl *placer) success(row int, score float64) *placement {
 		pl.countExclusive(m)
 	}
 	parts := pl.picker.Explain(row)
-	if score == 0 { // chosen without competition
+	if score == 0 { // no other row competed
 		score = mean(parts)
 	}
 	made.score = model.NodeScoreMeta{NodeID: pl.cluster.nodes[row].ID, Scores: parts, NormScore: score}
@@ -59,7 +59,8 @@ func mean(parts map[string]float64) float64 {
 	return sum / max(n, 1)
 }
 
-// fail counts a placement that found no node; the first of a group is explained.
+// fail counts a placement without a node. Only the first failure of a group is
+// explained.
 func (pl *placer) fail() {
 	pl.out.QueuedAllocations[pl.tg.Name]++
 	if pl.failed != nil {
@@ -78,7 +79,7 @@ func (pl *placer) fail() {
 	pl.out.FailedTGAllocs[pl.tg.Name] = &m
 }
 
-// countExhausted counts for every feasible node why it cannot take the group.
+// countExhausted counts, for every feasible node, why it has no room for the group.
 func (pl *placer) countExhausted(m *model.AllocMetric) {
 	a := ask(pl.shared)
 	for row, n := range pl.cluster.nodes {
@@ -114,7 +115,7 @@ func (pl *placer) countOne(m *model.AllocMetric, n *model.Node, why string) {
 	}
 }
 
-// countTasks says what the tasks ask for of the dimensions that ran out.
+// countTasks records the tasks' requests in the exhausted dimensions.
 func (pl *placer) countTasks(m *model.AllocMetric) {
 	cpu, mem := m.DimensionExhausted["cpu"] > 0, m.DimensionExhausted["memory"] > 0
 	if !cpu && !mem {
@@ -133,7 +134,7 @@ func (pl *placer) countTasks(m *model.AllocMetric) {
 	}
 }
 
-// spreads turns the spread blocks into columns over the rows.
+// spreads converts the spread blocks to columns over the rows.
 func (pl *placer) spreads(rows []int32) []*rank.Spread {
 	blocks := append(append([]*model.Spread(nil), pl.tg.Spreads...), pl.job.Spreads...)
 	total := 0.0

@@ -23,15 +23,15 @@ type placer struct {
 	exclusive bool
 	over      bool // memory oversubscription
 	picker    *rank.Picker
-	metric    model.AllocMetric // filters of all placements of the group
-	dropped   map[int]bool      // rows taken out by neighbours
-	crowded   []int             // rows that neighbours may take out
-	freed     bool              // a neighbour has left: some of dropped may be free again
-	exhausted map[int]string    // rows found short of ports, cores or devices
+	metric    model.AllocMetric // filter counts of all placements of the group
+	dropped   map[int]bool      // rows that distinct constraints exclude
+	crowded   []int             // rows that distinct constraints may exclude
+	freed     bool              // an alloc was removed: rows in dropped may be allowed again
+	exhausted map[int]string    // rows that lack ports, cores or devices
 	failed    *model.AllocMetric
 }
 
-// place finds nodes for the placements, one group after the other.
+// place finds nodes for the placements, group by group.
 func (p *process) place(ps []reconcile.Placement) {
 	p.plan.Place = slices.Grow(p.plan.Place, len(ps))
 	for len(ps) > 0 {
@@ -74,12 +74,13 @@ func (p *process) newPlacer(job *model.Job, tg *model.TaskGroup) *placer {
 	return pl
 }
 
-// slowest returns the node with the slowest cores, whose ask for whole cores is the least.
+// slowest returns the node with the slowest cores, on which a request for whole cores
+// is smallest.
 func (pl *placer) slowest() *model.Node {
 	var out *model.Node
 	for _, n := range pl.cluster.nodes {
 		if !pl.exclusive {
-			return n // nothing in the ask depends on the node
+			return n // the request does not depend on the node
 		}
 		if out == nil || feasible.CoreShares(n) < feasible.CoreShares(out) {
 			out = n
@@ -88,7 +89,8 @@ func (pl *placer) slowest() *model.Node {
 	return out
 }
 
-// neighbours counts the group's allocs per row and tells the distinct constraints of them.
+// neighbours counts the group's allocs per row and reports them to the distinct
+// constraints.
 func (pl *placer) neighbours() []int32 {
 	out := make([]int32, len(pl.cluster.nodes))
 	for a := range pl.remaining() {
@@ -100,7 +102,8 @@ func (pl *placer) neighbours() []int32 {
 	return out
 }
 
-// remaining yields the job's allocs that run on after the plan so far, and those it has placed.
+// remaining yields the job's allocs that will run after the plan so far, including
+// those that it places.
 func (pl *placer) remaining() func(func(*model.Allocation) bool) {
 	return func(yield func(*model.Allocation) bool) {
 		for _, a := range pl.view.AllocsByJob(pl.job.Namespace, pl.job.ID) {
@@ -118,7 +121,7 @@ func (pl *placer) remaining() func(func(*model.Allocation) bool) {
 	}
 }
 
-// filter returns the feasible rows and counts why the others are not.
+// filter returns the feasible rows and counts why the others are not feasible.
 func (pl *placer) filter() []int32 {
 	m := &pl.metric
 	m.NodesEvaluated, m.NodesInPool = len(pl.cluster.nodes), pl.cluster.inPool
@@ -128,7 +131,7 @@ func (pl *placer) filter() []int32 {
 		why := pl.chk.Check(n)
 		if why == "" {
 			if why = pl.distinct.Check(n); why != "" && pl.distinct != nil {
-				pl.crowded = append(pl.crowded, i) // may become free again by destructive updates
+				pl.crowded = append(pl.crowded, i) // destructive updates may allow it again
 				rows = append(rows, int32(i))
 				continue
 			}
@@ -170,7 +173,7 @@ func (pl *placer) affinities(rows []int32) []float64 {
 	return out
 }
 
-// placeOne finds a node for one placement and puts the new alloc into the plan.
+// placeOne finds a node for one placement and adds the new alloc to the plan.
 func (pl *placer) placeOne(p *reconcile.Placement) {
 	if pl.failed != nil && !p.Update {
 		pl.fail()
@@ -189,7 +192,7 @@ func (pl *placer) placeOne(p *reconcile.Placement) {
 	if p.Reschedule {
 		for _, row := range pl.penalised(p.Previous) {
 			pl.picker.Penalise(row, true)
-			defer pl.picker.Penalise(row, false) // once the placement is explained
+			defer pl.picker.Penalise(row, false) // after the placement is explained
 		}
 	}
 	row, score, res, id := pl.choose(p)
@@ -210,7 +213,7 @@ func (pl *placer) placeOne(p *reconcile.Placement) {
 	pl.commit(p, row, id, res, made)
 }
 
-// retry lets a row compete again whose ports, cores or devices were short.
+// retry makes a row eligible again that lacked ports, cores or devices.
 func (pl *placer) retry(row int) {
 	if _, ok := pl.exhausted[row]; ok {
 		delete(pl.exhausted, row)
@@ -218,7 +221,7 @@ func (pl *placer) retry(row int) {
 	}
 }
 
-// syncDropped takes rows out that the distinct constraints refuse now, and back in.
+// syncDropped removes and restores rows according to the distinct constraints.
 func (pl *placer) syncDropped() {
 	if pl.distinct == nil {
 		return
@@ -241,7 +244,7 @@ func (pl *placer) syncDropped() {
 	pl.crowded = pl.crowded[:0]
 }
 
-// choose returns the best row that takes the alloc, or -1.
+// choose returns the best row that has room for the alloc, or -1.
 func (pl *placer) choose(p *reconcile.Placement) (int, float64, *model.AllocatedResources, string) {
 	id := pl.ids.NewID()
 	if row := pl.sticky(p); row >= 0 {
@@ -268,7 +271,7 @@ func (pl *placer) choose(p *reconcile.Placement) (int, float64, *model.Allocated
 	}
 }
 
-// resources returns what the alloc gets on a row, or what is lacking there.
+// resources returns the resources of the alloc on a row, or what is lacking there.
 func (pl *placer) resources(row int, id string) (*model.AllocatedResources, string) {
 	n := pl.cluster.nodes[row]
 	if n.NodeMaxAllocs > 0 {
@@ -281,7 +284,8 @@ func (pl *placer) resources(row int, id string) (*model.AllocatedResources, stri
 	}
 	res, why := pl.cluster.assign(row, pl.chk, pl.tg, id, pl.over)
 	if why == "" {
-		// Cores differ in speed between nodes: what is given must fit as it is.
+		// Cores have different speeds on different nodes, so check the assigned
+		// resources again.
 		if why = pl.cluster.cols.Lacking(row, ask(res)); why != "" {
 			return nil, why
 		}
@@ -289,7 +293,7 @@ func (pl *placer) resources(row int, id string) (*model.AllocatedResources, stri
 	return res, why
 }
 
-// penalised returns the rows on which the alloc has failed before.
+// penalised returns the rows on which the alloc failed before.
 func (pl *placer) penalised(prev *model.Allocation) []int {
 	ids := []string{prev.NodeID}
 	if prev.RescheduleTracker != nil {
@@ -306,7 +310,7 @@ func (pl *placer) penalised(prev *model.Allocation) []int {
 	return rows
 }
 
-// sticky returns the row of the previous alloc if its disk shall be kept, or -1.
+// sticky returns the row of the previous alloc if its disk should be kept, or -1.
 func (pl *placer) sticky(p *reconcile.Placement) int {
 	if p.Previous == nil || p.Reschedule || pl.tg.EphemeralDisk == nil || !pl.tg.EphemeralDisk.Sticky {
 		return -1
@@ -319,7 +323,7 @@ func (pl *placer) sticky(p *reconcile.Placement) int {
 }
 
 func (pl *placer) take(row int, res *model.AllocatedResources) {
-	if pl.exclusive { // whole cores take more on a node with faster ones
+	if pl.exclusive { // whole cores use more compute on a node with faster cores
 		got, asked := ask(res), ask(pl.shared)
 		pl.cluster.cols.Use(row, rank.Ask{CPU: got.CPU - asked.CPU})
 	}
@@ -330,7 +334,7 @@ func (pl *placer) take(row int, res *model.AllocatedResources) {
 	}
 }
 
-// commit puts the new alloc, and the stop of the one it replaces, into the plan.
+// commit adds the new alloc, and the stop of the alloc that it replaces, to the plan.
 func (p *process) commit(pm *reconcile.Placement, row int, id string, res *model.AllocatedResources, made *placement) {
 	n, a := p.cluster.nodes[row], &made.alloc
 	*a = model.Allocation{

@@ -11,10 +11,10 @@ import (
 	"github.com/drover-project/drover/core/schedule/reconcile"
 )
 
-// DescBlocked says why a blocked evaluation exists.
+// DescBlocked is the description of a blocked evaluation.
 const DescBlocked = "created to place remaining allocations"
 
-// DescTooMany says why a job that is placed all at once is not placed.
+// DescTooMany says why a job with all_at_once is not placed.
 const DescTooMany = "job is to be placed all at once and lacks more allocations than one plan may have"
 
 // process is one call of Process.
@@ -30,10 +30,10 @@ type process struct {
 	checks  map[*model.TaskGroup]*feasible.Checker
 	jobs    map[uint64]*model.Job // versions
 	updates map[string]*model.DesiredUpdates
-	blocks  []placement // not handed out yet
+	blocks  []placement // not used yet
 }
 
-// Process decides what to do for an evaluation, given the state that view shows.
+// Process decides what to do for an evaluation, given the state in view.
 func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Outcome {
 	p := &process{
 		view: view, eval: eval, job: view.JobByID(eval.Namespace, eval.JobID), now: now, ids: ids,
@@ -66,8 +66,8 @@ func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Ou
 	return p.out
 }
 
-// later has another evaluation place what is too much for this one. What waits for
-// room already comes with the evaluation that waits.
+// later creates an evaluation for placements that exceed the limit of this one. A
+// blocked evaluation needs none, because it processes them too.
 func (p *process) later(deferred map[string]int) {
 	more := false
 	for group, n := range deferred {
@@ -96,7 +96,7 @@ func (p *process) system() bool {
 func (p *process) reconcile() *reconcile.Result {
 	job := p.job
 	if job != nil && (job.IsParameterized() || job.IsPeriodic()) && !job.Stop {
-		return &reconcile.Result{} // a template: its children run
+		return &reconcile.Result{} // a template: only its children run
 	}
 	in := reconcile.Input{
 		Job: job, Allocs: p.view.AllocsByJob(p.eval.Namespace, p.eval.JobID),
@@ -128,13 +128,14 @@ func (p *process) checker(job *model.Job, tg *model.TaskGroup) *feasible.Checker
 	return c
 }
 
-// feasible reports whether an alloc of the group may stay on n under the newest job.
+// feasible reports whether an alloc of the group may stay on n under the newest
+// version of the job.
 func (p *process) feasible(tg *model.TaskGroup, n *model.Node) bool {
 	return n != nil && feasible.InPool(n.NodePool, p.job.NodePool) &&
 		feasible.InDatacenters(n.Datacenter, p.job.Datacenters) && p.checker(p.job, tg).Check(n) == ""
 }
 
-// apply puts what needs no node into the plan.
+// apply adds everything that needs no node to the plan.
 func (p *process) apply(res *reconcile.Result) {
 	for _, s := range res.Stop {
 		p.stop(s.Alloc, s.Description, s.ClientStatus)
@@ -167,7 +168,7 @@ func (p *process) nextEval(trigger, desc string) *model.Evaluation {
 	}
 }
 
-// finish says what becomes of the evaluation.
+// finish sets the new status of the evaluation.
 func (p *process) finish(res *reconcile.Result) {
 	out := p.out
 	out.Annotations = &model.PlanAnnotations{DesiredTGUpdates: res.Updates}
@@ -188,7 +189,7 @@ func (p *process) finish(res *reconcile.Result) {
 	if !p.mustBlock() {
 		return
 	}
-	if p.eval.Status == model.EvalStatusBlocked { // it was tried again and waits on
+	if p.eval.Status == model.EvalStatusBlocked { // a retry of a blocked evaluation stays blocked
 		e.Status, e.StatusDescription = model.EvalStatusBlocked, DescBlocked
 		p.block(e)
 		return
@@ -201,8 +202,9 @@ func (p *process) finish(res *reconcile.Result) {
 	out.Blocked = b
 }
 
-// mustBlock reports whether something waits for room. What a system job cannot
-// run anywhere for its constraints waits for new nodes, which come with their own evaluations.
+// mustBlock reports whether a placement waits for resources. A system job that no node
+// can run because of constraints waits for new nodes, whose registration creates
+// evaluations.
 func (p *process) mustBlock() bool {
 	for _, m := range p.out.FailedTGAllocs {
 		if !p.system() || m.NodesExhausted > 0 {
@@ -212,7 +214,7 @@ func (p *process) mustBlock() bool {
 	return false
 }
 
-// tooMany ends the evaluation of what does not fit into one plan.
+// tooMany fails an evaluation that needs more than one plan.
 func (p *process) tooMany() *Outcome {
 	e := p.eval.Copy()
 	e.Status, e.StatusDescription = model.EvalStatusFailed, DescTooMany
@@ -221,7 +223,7 @@ func (p *process) tooMany() *Outcome {
 	return p.out
 }
 
-// block says which nodes could make the evaluation succeed.
+// block records which node classes could make the evaluation succeed.
 func (p *process) block(e *model.Evaluation) {
 	e.ClassEligibility = map[string]bool{}
 	for tg, c := range p.checks {

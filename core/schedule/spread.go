@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/core/schedule/rank"
 )
 
-// spread turns one block into columns. Values with a target get their percentage
-// of the count, the others share the rest; without targets all share alike.
+// spread converts one block to columns. Values with a target get their percentage of
+// the count, the other values share the rest; without targets all share equally.
 func (pl *placer) spread(b *model.Spread, rows []int32) *rank.Spread {
 	s := &rank.Spread{Value: make([]int32, len(pl.cluster.nodes))}
 	index := map[string]int32{}

@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/core/schedule/reconcile"
 )
 
-// placeSystem places allocs whose node is given. A node that is not feasible
-// is left out; one without room is a failure.
+// placeSystem places allocs on given nodes. A node that is not feasible is skipped; a
+// node without room is a failure.
 func (p *process) placeSystem(ps []reconcile.Placement) {
 	pl := p.newPlacer(ps[0].Job, ps[0].Group)
 	var failed *model.AllocMetric
@@ -28,7 +28,7 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 	for i := range ps {
 		pm := &ps[i]
 		row, known := p.cluster.row(pm.Node.ID)
-		if !known { // its node is not ready: leave what runs there alone
+		if !known { // its node is not ready: leave its alloc alone
 			continue
 		}
 		if why := pl.chk.Check(pm.Node); why != "" {
@@ -42,7 +42,7 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 			pl.picker.Refresh(row)
 			pl.distinct.Add(pm.Node, pl.tg.Name, -1)
 		}
-		if why := pl.distinct.Check(pm.Node); why != "" { // a neighbour has what may be had once
+		if why := pl.distinct.Check(pm.Node); why != "" { // another alloc excludes it
 			filtered(report(), pm.Node, why)
 			pl.keep(pm, released)
 			continue
@@ -65,7 +65,8 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 			p.updates[pl.tg.Name].Place++
 		}
 	}
-	// That some nodes are not feasible is no failure; that none is, is worth saying.
+	// It is not a failure if some nodes are not feasible, but it is reported if none
+	// is.
 	u := p.updates[pl.tg.Name]
 	idle := placed == 0 && u.Ignore+u.InPlaceUpdate+u.DestructiveUpdate == 0
 	if failed != nil && (idle || failed.NodesExhausted > 0) {
@@ -74,14 +75,13 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 	}
 }
 
-// firstAllocDeadline is how long a deployment of a system job waits for a node
-// that takes the first alloc, when the job's groups name no progress deadline.
+// firstAllocDeadline is how long a deployment of a system job waits for a first
+// feasible node if no group has a progress deadline.
 const firstAllocDeadline = 10 * time.Minute
 
-// awaitFirst keeps a deployment of a system job open for which no node was
-// found, and which would else be over at once without having deployed anything:
-// it waits for a first alloc as long as the progress deadline. One that waits
-// already stays as it is.
+// awaitFirst keeps a deployment of a system job open if no feasible node was found;
+// otherwise it would be complete without any alloc. It waits for a first alloc until
+// the progress deadline. A deployment that already waits is not changed.
 func (p *process) awaitFirst() {
 	d := p.plan.Deployment
 	if d == nil || d.Active() || len(p.plan.Place) > 0 || slices.ContainsFunc(p.plan.Change, func(c model.AllocChange) bool {
@@ -106,7 +106,7 @@ func (p *process) awaitFirst() {
 	}
 }
 
-// keep leaves the alloc that an update was to replace as it is.
+// keep keeps the alloc that an update would have replaced.
 func (pl *placer) keep(pm *reconcile.Placement, released bool) {
 	if released {
 		pl.cluster.restore(pm.Previous)

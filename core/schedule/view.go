@@ -9,7 +9,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// View is what of the state a decision may depend on; *state.View satisfies it.
+// View is the part of the state on which a decision may depend. *state.View implements
+// it.
 type View interface {
 	Index() uint64
 	JobByID(namespace, id string) *model.Job
@@ -19,7 +20,8 @@ type View interface {
 	AllocsByNode(nodeID string) []*model.Allocation
 	NodeByID(id string) *model.Node
 	NodeCount() int // upper bound of what NodesWithUse yields
-	// NodesWithUse yields the nodes, ordered by id, with what their allocs use.
+	// NodesWithUse yields the nodes, ordered by id, with the resource usage of their
+	// allocs.
 	NodesWithUse() iter.Seq2[*model.Node, model.NodeUse]
 	NodeUsed(nodeID string) (cpu, mem, disk int64)
 	LatestDeployment(namespace, jobID string) *model.Deployment
@@ -27,19 +29,21 @@ type View interface {
 	NodePoolByName(name string) *model.NodePool
 }
 
-// IDSource makes new ids.
+// IDSource generates ids.
 type IDSource interface{ NewID() string }
 
-// Outcome is what an evaluation leads to.
+// Outcome is the result of processing an evaluation.
 type Outcome struct {
 	Plan *model.Plan
 
-	// Eval is the evaluation as it shall be stored once the plan is committed:
-	// complete, or blocked again if it was a blocked one and still is.
+	// Eval is the evaluation as it should be stored after the plan is committed:
+	// complete, or still blocked if it was blocked before.
 	Eval *model.Evaluation
-	// Blocked waits for room for what could not be placed, or is nil.
+	// Blocked is a new evaluation that waits for resources for the failed placements,
+	// or nil.
 	Blocked *model.Evaluation
-	// FollowUps wait for a time. They must be stored before the plan, whose allocs refer to them.
+	// FollowUps are evaluations at later times. They must be stored before the plan,
+	// whose allocs refer to them.
 	FollowUps []*model.Evaluation
 
 	QueuedAllocations map[string]int

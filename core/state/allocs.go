@@ -74,8 +74,8 @@ func (v *View) Allocs() iter.Seq[*model.Allocation] { return v.t.allocs.all("") 
 // AllocsFrom yields the allocs whose id is not smaller than from, ordered by id.
 func (v *View) AllocsFrom(from string) iter.Seq[*model.Allocation] { return v.t.allocs.all(from) }
 
-// AllocWithJob returns a copy of the alloc that carries the job version which it
-// runs. The job is shared.
+// AllocWithJob returns a copy of the alloc with Job set to the version that it runs.
+// The job is shared.
 func (v *View) AllocWithJob(a *model.Allocation) *model.Allocation {
 	if a == nil {
 		return nil
@@ -85,7 +85,7 @@ func (v *View) AllocWithJob(a *model.Allocation) *model.Allocation {
 	return &c
 }
 
-// writeAlloc stores an alloc and accounts for the change.
+// writeAlloc stores an alloc and updates what is derived from allocs.
 func (tx *Tx) writeAlloc(a *model.Allocation) {
 	if a.Job != nil {
 		a.JobVersion = a.Job.Version
@@ -97,8 +97,8 @@ func (tx *Tx) writeAlloc(a *model.Allocation) {
 	record(tx, allocTable, old, a)
 }
 
-// PlaceAlloc stores an alloc that the scheduler places. One that exists already
-// stays as it is. The transaction owns a from now on.
+// PlaceAlloc stores a new alloc of the scheduler. It does not change an alloc that
+// already exists. The transaction takes ownership of a.
 func (tx *Tx) PlaceAlloc(a *model.Allocation, now int64) {
 	if tx.t.allocs.find(a.ID) != nil {
 		return
@@ -117,7 +117,7 @@ func (tx *Tx) PlaceAlloc(a *model.Allocation, now int64) {
 	tx.writeAlloc(a)
 }
 
-// linkPrevious tells the alloc that a replaces of its successor.
+// linkPrevious records a as the successor of the alloc that it replaces.
 func (tx *Tx) linkPrevious(a *model.Allocation) {
 	if a.PreviousAllocation == "" {
 		return
@@ -131,9 +131,9 @@ func (tx *Tx) linkPrevious(a *model.Allocation) {
 	tx.writeAlloc(&c)
 }
 
-// ChangeAlloc makes a change that a plan asks for; whether it may be made,
-// AllocChange.Refused has said. What the plan does not name stays. now is in
-// Unix ns.
+// ChangeAlloc applies a plan's change to an alloc. The caller has checked it with
+// AllocChange.Refused. Fields that the change does not set keep their values. now is
+// in Unix ns.
 func (tx *Tx) ChangeAlloc(c *model.AllocChange, evalID string, now int64) error {
 	old := tx.t.allocs.find(c.AllocID)
 	if old == nil {
@@ -145,20 +145,20 @@ func (tx *Tx) ChangeAlloc(c *model.AllocChange, evalID string, now int64) error 
 	return nil
 }
 
-// UpdateAllocFromClient applies what is new of what a node reports of an alloc,
-// at a time of the servers' clock: see model.Allocation.News.
+// UpdateAllocFromClient applies the news in a node's report on an alloc, see
+// model.Allocation.News. at is the servers' time.
 func (tx *Tx) UpdateAllocFromClient(r *model.AllocReport, at int64) error {
 	old := tx.t.allocs.find(r.ID)
 	if old == nil {
 		return allocNotFound(r.ID)
 	}
-	news, _ := old.News(r) // once more: the entry may have been proposed on an older state
+	news, _ := old.News(r) // checked again here: the entry may have been proposed on an older state
 	if news == nil {
 		return nil
 	}
 	c := old.WithNews(news)
 	if old.ClientStatus == model.AllocClientStatusUnknown && c.ClientStatus != model.AllocClientStatusUnknown {
-		c.FollowupEvalID = "" // it was the one at the end of its time: the next is for the next failure
+		c.FollowupEvalID = "" // the follow-up was for the end of the disconnect; the next one is for the next failure
 		c.AllocStates = append(slices.Clip(c.AllocStates), reconnected(c.ClientStatus, at))
 	}
 	if h := news.Health; h != nil {
@@ -171,8 +171,8 @@ func (tx *Tx) UpdateAllocFromClient(r *model.AllocReport, at int64) error {
 	return nil
 }
 
-// SetDesiredTransition says what an operator or a controller asks the scheduler
-// to do with an alloc; unset fields keep what was asked before.
+// SetDesiredTransition stores a request of an operator or a controller to the
+// scheduler. Fields that are not set in d keep their values.
 func (tx *Tx) SetDesiredTransition(id string, d model.DesiredTransition) error {
 	old := tx.t.allocs.find(id)
 	if old == nil {
@@ -195,7 +195,7 @@ func (tx *Tx) SetDesiredTransition(id string, d model.DesiredTransition) error {
 	return nil
 }
 
-// DeleteAlloc removes an alloc; a missing one is no error.
+// DeleteAlloc removes an alloc, if it exists.
 func (tx *Tx) DeleteAlloc(id string) {
 	old := tx.t.allocs.delete(id)
 	if old == nil {
@@ -209,8 +209,8 @@ func allocNotFound(id string) error {
 	return errdefs.NotFoundf("alloc %q does not exist; it may have been garbage collected", id)
 }
 
-// reconnected is the entry in an alloc's history that says when its node was
-// heard of again.
+// reconnected returns the entry in an alloc's history that records when its node
+// reconnected.
 func reconnected(status string, at int64) *model.AllocState {
 	return &model.AllocState{Field: "ClientStatus", Value: status, Time: time.Unix(0, at).UTC()}
 }

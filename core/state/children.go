@@ -17,7 +17,7 @@ var launchTable = &kind[model.PeriodicLaunch]{
 	record:  14,
 }
 
-// PeriodicLaunch returns what is known of the launches of a periodic job.
+// PeriodicLaunch returns the last launch of a periodic job.
 func (v *View) PeriodicLaunch(ns, id string) *model.PeriodicLaunch {
 	return v.t.launches.get(JobKey(ns, id))
 }
@@ -25,13 +25,14 @@ func (v *View) PeriodicLaunch(ns, id string) *model.PeriodicLaunch {
 // PeriodicLaunches yields the launches of all periodic jobs by namespace and id.
 func (v *View) PeriodicLaunches() iter.Seq[*model.PeriodicLaunch] { return v.t.launches.all("") }
 
-// ClockTrust is how far a stored launch may lie ahead of the clock. One that is
-// further ahead was stored by a server whose clock was wrong, and counts for nothing.
+// ClockTrust is how far the time of a stored launch may be ahead of the clock. A
+// launch that is further ahead was stored by a server with a wrong clock and is
+// ignored.
 const ClockTrust = time.Hour
 
-// SetPeriodicLaunch stores the last launch of a periodic job. A forced one may
-// be older than what is stored: then the newer one stays, if clocks can be
-// trusted. The transaction owns l from now on.
+// SetPeriodicLaunch stores the last launch of a periodic job. A forced launch may be
+// older than the stored one; the newer one is then kept, unless it is beyond
+// ClockTrust. The transaction takes ownership of l.
 func (tx *Tx) SetPeriodicLaunch(l *model.PeriodicLaunch) {
 	l.CreateIndex, l.ModifyIndex = tx.index, tx.index
 	old := tx.t.launches.get(JobKey(l.Namespace, l.ID))
@@ -51,7 +52,7 @@ func (tx *Tx) deletePeriodicLaunch(ns, id string) {
 }
 
 // JobByDispatchToken returns the child of a job that was dispatched with an
-// idempotency token, nil if there is none (any more).
+// idempotency token, nil if there is none.
 func (v *View) JobByDispatchToken(ns, parentID, token string) *model.Job {
 	if token == "" {
 		return nil
@@ -64,7 +65,7 @@ func (v *View) JobByDispatchToken(ns, parentID, token string) *model.Job {
 
 func tokenKey(ns, parentID, token string) string { return JobKey(ns, parentID) + "\x00" + token }
 
-// accountChild keeps the parent's count of its children by status.
+// accountChild updates the parent's counts of children by status.
 func (tx *Tx) accountChild(old, job *model.Job) {
 	count := func(j *model.Job, by int64) {
 		if j == nil || j.ParentID == "" {
@@ -87,7 +88,7 @@ func (tx *Tx) accountChild(old, job *model.Job) {
 	count(job, 1)
 }
 
-// forgotten reports whether nothing counts for the job any more.
+// forgotten reports whether all counts of the row are zero.
 func (r *summaryRow) forgotten() bool {
 	return r.Allocs == 0 && r.Evals == 0 && r.Children == model.JobChildrenSummary{}
 }

@@ -11,11 +11,11 @@ var clusterTable = &single[model.Cluster]{
 	record:  70,
 }
 
-// Cluster says which cluster the state belongs to; nil before its first leader.
+// Cluster returns the cluster to which the state belongs; nil before its first leader.
 func (v *View) Cluster() *model.Cluster { return v.t.cluster }
 
-// BeginTerm notes that a leader begins its term with the entry that is being
-// written, and makes the cluster's id if there is none yet.
+// BeginTerm records that a leader begins its term with the current log entry. It sets
+// the cluster's id if there is none yet.
 func (tx *Tx) BeginTerm(clusterID, termID string) {
 	old := tx.t.cluster
 	tx.t.cluster = old.Begin(clusterID, model.ClusterTerm{ID: termID, Index: tx.index, After: tx.before})

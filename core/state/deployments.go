@@ -52,9 +52,9 @@ func (v *View) DeploymentsFrom(from string) iter.Seq[*model.Deployment] {
 	return v.t.deployments.all(from)
 }
 
-// UpsertDeployment stores a deployment that the scheduler made. Its counters
-// are derived from allocs: those of an existing deployment stay, and one that
-// has ended stays as it ended. The transaction owns d from now on.
+// UpsertDeployment stores a deployment of the scheduler. Its counters are derived from
+// allocs, so those of an existing deployment are kept, and a deployment that has ended
+// is not changed. The transaction takes ownership of d.
 func (tx *Tx) UpsertDeployment(d *model.Deployment, now int64) {
 	d.CreateIndex, d.ModifyIndex = tx.index, tx.index
 	if d.ModifyTime == 0 {
@@ -84,8 +84,8 @@ func (tx *Tx) writeDeployment(d *model.Deployment) {
 	delete(tx.derived.deployments, d.ID)
 }
 
-// settledDeployment returns a deployment whose counters hold every alloc
-// written so far.
+// settledDeployment returns a deployment whose counters include every alloc written so
+// far.
 func (tx *Tx) settledDeployment(id string) (*model.Deployment, error) {
 	tx.settleDeployment(id)
 	d := tx.t.deployments.get(id)
@@ -95,8 +95,8 @@ func (tx *Tx) settledDeployment(id string) (*model.Deployment, error) {
 	return d, nil
 }
 
-// UpdateDeploymentStatus changes the status of a deployment. One that is over
-// stays as it ended. Success makes the job version stable.
+// UpdateDeploymentStatus changes the status of a deployment unless it has ended.
+// Success makes the job version stable.
 func (tx *Tx) UpdateDeploymentStatus(u *model.DeploymentStatusUpdate) error {
 	d, err := tx.settledDeployment(u.DeploymentID)
 	if err != nil {
@@ -120,8 +120,8 @@ func (tx *Tx) UpdateDeploymentStatus(u *model.DeploymentStatusUpdate) error {
 	return nil
 }
 
-// resume gives every group that was under way its whole progress deadline
-// again: the time of a pause does not count.
+// resume restarts the progress deadline of every group that had begun, because the
+// time of a pause does not count.
 func resume(d *model.Deployment, now int64) {
 	for _, g := range d.TaskGroups {
 		if !g.RequireProgressBy.IsZero() {
@@ -130,8 +130,8 @@ func resume(d *model.Deployment, now int64) {
 	}
 }
 
-// PromoteDeployment promotes the canaries of the groups (nil: of all). Every
-// promoted group must have its canaries placed and healthy.
+// PromoteDeployment promotes the canaries of the given groups (nil: all groups). The
+// canaries of each group must be placed and healthy.
 func (tx *Tx) PromoteDeployment(id string, groups []string, now int64) error {
 	d, err := tx.settledDeployment(id)
 	if err != nil {
@@ -193,7 +193,7 @@ func (tx *Tx) healthyCanaries(g *model.DeploymentState) int {
 	return n
 }
 
-// endCanary makes a promoted canary an ordinary alloc.
+// endCanary clears the canary flag of a promoted alloc.
 func (tx *Tx) endCanary(id string) {
 	a := tx.t.allocs.find(id)
 	if a == nil || !a.DeploymentStatus.IsCanary() {
@@ -206,7 +206,7 @@ func (tx *Tx) endCanary(id string) {
 	tx.writeAlloc(c)
 }
 
-// SetAllocHealth says by hand which allocs of a deployment are healthy.
+// SetAllocHealth sets the health of allocs of a deployment on behalf of an operator.
 func (tx *Tx) SetAllocHealth(deploymentID string, healthy, unhealthy []string, at int64) error {
 	d := tx.t.deployments.get(deploymentID)
 	if d == nil {
@@ -253,7 +253,7 @@ func (tx *Tx) setHealth(id string, healthy bool, at int64) {
 	tx.writeAlloc(&c)
 }
 
-// DeleteDeployment removes a deployment; a missing one is no error.
+// DeleteDeployment removes a deployment, if it exists.
 func (tx *Tx) DeleteDeployment(id string) {
 	delete(tx.derived.deployments, id)
 	if old := tx.t.deployments.delete(id); old != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// derived collects what the writes of one log entry change in rows that follow
-// from other rows. settle writes it once, at the end of the entry.
+// derived collects the changes of derived rows that the writes of one log entry cause.
+// settle writes them at the end of the entry.
 type derived struct {
 	jobs        map[string]*summaryRow // new values, by job key
 	usage       map[string]*usageRow   // differences, by node
@@ -20,7 +20,7 @@ type derived struct {
 	priced      map[*model.AllocatedResources]model.ComparableResources
 }
 
-// summaryOf returns the job's new counts, to be changed in place.
+// summaryOf returns the job's new counts, which the caller may change.
 func (tx *Tx) summaryOf(ns, id string) *summaryRow {
 	key := JobKey(ns, id)
 	if row := tx.derived.jobs[key]; row != nil {
@@ -38,12 +38,12 @@ func (tx *Tx) summaryOf(ns, id string) *summaryRow {
 	return row
 }
 
-// touchJob has the job's status derived again at the end of the entry.
+// touchJob makes settle derive the job's status again.
 func (tx *Tx) touchJob(ns, id string) { tx.summaryOf(ns, id) }
 
 func (tx *Tx) blockedEvals(ns, id string) int { return tx.summaryOf(ns, id).Blocked }
 
-// accountEval keeps the job's counts of evals.
+// accountEval updates the job's counts of evals.
 func (tx *Tx) accountEval(old, e *model.Evaluation) {
 	any := e
 	if any == nil {
@@ -69,7 +69,7 @@ func (tx *Tx) accountEval(old, e *model.Evaluation) {
 	count(e, 1)
 }
 
-// accountAlloc keeps what is counted over allocs.
+// accountAlloc updates all values that are derived from allocs.
 func (tx *Tx) accountAlloc(old, a *model.Allocation) {
 	tx.accountUsage(old, -1)
 	tx.accountUsage(a, 1)
@@ -130,7 +130,7 @@ func (tx *Tx) accountUsage(a *model.Allocation, by int64) {
 	u.Allocs += int(by)
 }
 
-// accountDeployment keeps the counters of the alloc's deployment.
+// accountDeployment updates the counters of the alloc's deployment.
 func (tx *Tx) accountDeployment(old, a *model.Allocation) {
 	if a.DeploymentID == "" {
 		return
@@ -145,7 +145,7 @@ func (tx *Tx) accountDeployment(old, a *model.Allocation) {
 		return
 	}
 	if !placed && !tx.activeDeployment(a.DeploymentID) {
-		return // it keeps the counts with which it ended
+		return // an ended deployment keeps its final counts
 	}
 	d, g := tx.deploymentGroup(a)
 	if g == nil {
@@ -168,16 +168,16 @@ func (tx *Tx) accountDeployment(old, a *model.Allocation) {
 	}
 }
 
-// health is what an alloc counts for in its deployment.
+// health is an alloc's contribution to the counters of its deployment.
 type health struct{ healthy, unhealthy, over bool }
 
 func (h *health) of(a *model.Allocation) {
 	*h = health{healthy: a.DeploymentStatus.IsHealthy(), unhealthy: a.DeploymentStatus.IsUnhealthy(), over: a.TerminalStatus()}
 }
 
-// counts reports whether the alloc is one of the healthy ones that the
-// deployment wants: one that was lost, failed later or moves away is not, and
-// its replacement must become healthy in its place.
+// counts reports whether the alloc counts towards the healthy allocs that the
+// deployment needs. An alloc that was lost, failed later or is migrating does not; its
+// replacement must become healthy instead.
 func (h health) counts() bool { return h.healthy && !h.over }
 
 func as01(b bool) int {
@@ -187,11 +187,11 @@ func as01(b bool) int {
 	return 0
 }
 
-// groupProgress is a deployment's group whose deadline moves with progress.
+// groupProgress is a group of a deployment with methods that move its deadline.
 type groupProgress struct{ *model.DeploymentState }
 
-// progress moves the group's deadline: it must progress again within its
-// progress deadline. Without one there is no deadline.
+// progress restarts the group's progress deadline. Groups without a progress deadline
+// have none.
 func (g groupProgress) progress(at time.Time) {
 	if g.ProgressDeadline > 0 {
 		if by := at.Add(g.ProgressDeadline).UTC(); by.After(g.RequireProgressBy) {
@@ -207,7 +207,8 @@ func (tx *Tx) activeDeployment(id string) bool {
 	return tx.t.deployments.get(id).Active()
 }
 
-// deploymentGroup returns the alloc's deployment and group, to be changed in place.
+// deploymentGroup returns the alloc's deployment and group, which the caller may
+// change.
 func (tx *Tx) deploymentGroup(a *model.Allocation) (*model.Deployment, *groupProgress) {
 	d := tx.derived.deployments[a.DeploymentID]
 	if d == nil {
@@ -233,7 +234,7 @@ func (tx *Tx) settleDeployment(id string) {
 	}
 }
 
-// settle writes what the entry's writes changed in derived rows.
+// settle writes the derived rows that the entry's writes changed.
 func (tx *Tx) settle() {
 	for _, id := range slices.Sorted(maps.Keys(tx.derived.deployments)) {
 		tx.settleDeployment(id)
@@ -242,7 +243,7 @@ func (tx *Tx) settle() {
 		tx.settleUsage(id, diff)
 	}
 	if !tx.restore {
-		// A child's new status counts for its parent: statuses first.
+		// Statuses first, since a child's new status is counted by its parent.
 		for _, key := range slices.Sorted(maps.Keys(tx.derived.jobs)) {
 			tx.settleStatus(tx.derived.jobs[key])
 		}
@@ -285,7 +286,7 @@ func (tx *Tx) settleSummary(row *summaryRow) {
 	key := JobKey(row.Namespace, row.JobID)
 	old := tx.t.summaries.get(key)
 	if tx.t.jobs.get(key).current() == nil && row.Allocs == 0 && row.Evals == 0 {
-		tx.t.jobs.delete(key) // purged, and nothing refers to its versions any more
+		tx.t.jobs.delete(key) // the job is purged, and no alloc refers to its versions any more
 	}
 	if tx.t.jobs.get(key) == nil && row.forgotten() {
 		if tx.t.summaries.delete(key) != nil {
@@ -304,7 +305,7 @@ func (tx *Tx) settleSummary(row *summaryRow) {
 	}
 }
 
-// equal reports whether two rows count the same.
+// equal reports whether two rows have the same counts.
 func (r *summaryRow) equal(o *summaryRow) bool {
 	return r.Allocs == o.Allocs && r.LiveAllocs == o.LiveAllocs && r.Evals == o.Evals &&
 		r.LiveEvals == o.LiveEvals && r.Blocked == o.Blocked && r.Children == o.Children && r.Bare == o.Bare &&
@@ -323,10 +324,9 @@ func (tx *Tx) setJobStatus(row *jobRow, status string) {
 	tx.accountChild(cur, &c)
 }
 
-// jobStatus says what a job's status is by what is known of it: running if
-// something of it runs or may be started by others (periodic, parameterized,
-// system), pending if an eval will still decide, else dead. A job of which there
-// is nothing yet is pending.
+// jobStatus derives a job's status: running if an alloc runs or may be started without
+// an evaluation (periodic, parameterized, system), pending if an evaluation is
+// outstanding, otherwise dead. A job without any allocs and evals is pending.
 func jobStatus(job *model.Job, s *summaryRow) string {
 	template := job.IsPeriodic() || job.IsParameterized() || job.Type == model.JobTypeSystem
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Bounds on the schemas that are kept: in all, and of one driver, so that a
-// driver whose schema is another one at each start crowds out only itself.
+// Limits of the number of stored schemas, in total and per driver, so that a driver
+// whose schema differs at each start displaces only its own schemas.
 const (
 	maxDriverSchemas = 1024
 	maxPerDriver     = 64
@@ -33,7 +33,7 @@ var driverSchemaTable = &kind[model.DriverSchema]{
 	record: 61,
 }
 
-// Uses of drivers follow from the nodes alone; they are not saved.
+// Driver uses are derived from nodes, so they are not saved.
 var driverUseTable = &kind[model.DriverUse]{
 	schema: schema[model.DriverUse]{id: driverUseID},
 	at:     func(t *tables) **table[model.DriverUse] { return &t.driverUses },
@@ -43,21 +43,21 @@ func driverUseID(u *model.DriverUse) string {
 	return strings.Join([]string{u.Driver, u.Hash, u.Version, u.Datacenter, u.NodePool, strconv.FormatBool(u.Detected)}, "\x00")
 }
 
-// DriverSchemaByHash returns what a driver publishes.
+// DriverSchemaByHash returns the schema with a hash.
 func (v *View) DriverSchemaByHash(hash string) *model.DriverSchema {
 	return v.t.driverSchemas.get(hash)
 }
 
-// DriverSchemas yields what drivers publish, ordered by hash.
+// DriverSchemas yields all schemas ordered by hash.
 func (v *View) DriverSchemas() iter.Seq[*model.DriverSchema] { return v.t.driverSchemas.all("") }
 
-// DriverSchemasOf returns all that a driver publishes or has published.
+// DriverSchemasOf returns all stored schemas of a driver, including unused ones.
 func (v *View) DriverSchemasOf(driver string) []*model.DriverSchema {
 	return v.t.driverSchemas.list(byDriver, driver)
 }
 
-// DriverUses returns where a driver is, in the order of schemas, versions,
-// datacenters and pools.
+// DriverUses returns the uses of a driver, ordered by schema, version, datacenter and
+// pool.
 func (v *View) DriverUses(driver string) []*model.DriverUse { return v.driverUses(driver) }
 
 // DriverSchemaInUse reports whether a node has the driver with the schema.
@@ -65,7 +65,7 @@ func (v *View) DriverSchemaInUse(s *model.DriverSchema) bool {
 	return len(v.driverUses(s.Driver, s.Hash)) > 0
 }
 
-// driverUses returns the uses whose id begins with the parts.
+// driverUses returns the uses whose ids begin with parts.
 func (v *View) driverUses(parts ...string) []*model.DriverUse {
 	prefix := strings.Join(parts, "\x00") + "\x00"
 	var out []*model.DriverUse
@@ -78,7 +78,7 @@ func (v *View) driverUses(parts ...string) []*model.DriverUse {
 	return out
 }
 
-// FitsDriverSchema returns why one more schema of the driver cannot be kept, or nil.
+// FitsDriverSchema returns an error if no further schema of the driver can be stored.
 func (v *View) FitsDriverSchema(driver string) error {
 	mine := v.DriverSchemasOf(driver)
 	if len(mine) < maxPerDriver && v.t.driverSchemas.len() < maxDriverSchemas {
@@ -100,9 +100,9 @@ func oldestUnused(v *View, of []*model.DriverSchema) *model.DriverSchema {
 	return oldest
 }
 
-// AddDriverSchema stores a schema unless it is there. Where there is no room the
-// oldest one of the driver that no node has makes it. The transaction owns s from
-// now on.
+// AddDriverSchema stores a schema unless it exists. If there is no room, it first
+// removes the driver's oldest schema that no node uses. The transaction takes
+// ownership of s.
 func (tx *Tx) AddDriverSchema(s *model.DriverSchema) error {
 	if tx.t.driverSchemas.get(s.Hash) != nil {
 		return nil
@@ -129,7 +129,7 @@ func (tx *Tx) deleteDriverSchema(hash string) {
 	record(tx, driverSchemaTable, tx.t.driverSchemas.delete(hash), nil)
 }
 
-// MarkDriverSchema remembers since when no node has the schema, in Unix ns.
+// MarkDriverSchema sets the time since which no node uses the schema, in Unix ns.
 func (tx *Tx) MarkDriverSchema(hash string, at int64) {
 	s := tx.t.driverSchemas.get(hash)
 	if s == nil || s.UnusedSince != 0 || tx.View().DriverSchemaInUse(s) {
@@ -140,8 +140,8 @@ func (tx *Tx) MarkDriverSchema(hash string, at int64) {
 	tx.writeDriverSchema(&c)
 }
 
-// DeleteDriverSchema removes a schema that no node has, and has not had since
-// the time (Unix ns; 0: whatever the time).
+// DeleteDriverSchema removes a schema if no node uses it, and has not since the given
+// time (Unix ns; 0: regardless of the time).
 func (tx *Tx) DeleteDriverSchema(hash string, since int64) {
 	s := tx.t.driverSchemas.get(hash)
 	if s == nil || tx.View().DriverSchemaInUse(s) || since != 0 && (s.UnusedSince == 0 || s.UnusedSince > since) {
@@ -150,7 +150,7 @@ func (tx *Tx) DeleteDriverSchema(hash string, since int64) {
 	tx.deleteDriverSchema(hash)
 }
 
-// accountDrivers brings the uses of drivers up to date with a change of a node.
+// accountDrivers updates the driver uses after a change of a node.
 func (tx *Tx) accountDrivers(old, node *model.Node) {
 	if sameDrivers(old, node) {
 		return
@@ -162,7 +162,7 @@ func (tx *Tx) accountDrivers(old, node *model.Node) {
 		if side.node == nil {
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(side.node.Drivers)) { // on every server in the same order
+		for _, name := range slices.Sorted(maps.Keys(side.node.Drivers)) { // sorted, so that all servers apply it in the same order
 			if info := side.node.Drivers[name]; info != nil {
 				tx.countDriver(&model.DriverUse{
 					Driver: name, Hash: info.SchemaHash, Version: info.PluginVersion,
@@ -186,7 +186,7 @@ func sameDrivers(a, b *model.Node) bool {
 	return true
 }
 
-// countDriver adds nodes to a use, which it owns from now on.
+// countDriver adds by nodes to a use. It takes ownership of u.
 func (tx *Tx) countDriver(u *model.DriverUse, by int) {
 	id := driverUseID(u)
 	if old := tx.t.driverUses.get(id); old != nil {

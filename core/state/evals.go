@@ -37,9 +37,9 @@ func (v *View) Evals() iter.Seq[*model.Evaluation] { return v.t.evals.all("") }
 // EvalsFrom yields the evaluations whose id is not smaller than from, ordered by id.
 func (v *View) EvalsFrom(from string) iter.Seq[*model.Evaluation] { return v.t.evals.all(from) }
 
-// UpsertEval stores an evaluation. A finished evaluation of a job cancels its
-// older blocked ones: the newest evaluation has seen everything that they wait
-// for. The transaction owns e from now on.
+// UpsertEval stores an evaluation. A finished evaluation of a job cancels the job's
+// older blocked ones, because it has already considered everything that they wait for.
+// The transaction takes ownership of e.
 func (tx *Tx) UpsertEval(e *model.Evaluation) {
 	e.CreateIndex, e.ModifyIndex = tx.index, tx.index
 	if old := tx.t.evals.get(e.ID); old != nil {
@@ -67,7 +67,8 @@ func (tx *Tx) cancelBlocked(done *model.Evaluation) {
 	if tx.blockedEvals(done.Namespace, done.JobID) == 0 {
 		return
 	}
-	// The order of rows in an index differs between servers: nothing below depends on it.
+	// The order of rows in an index differs between servers: the result must not
+	// depend on it.
 	for _, e := range tx.t.evals.list(evalsByJob, JobKey(done.Namespace, done.JobID)) {
 		if e.Status != model.EvalStatusBlocked || e.ID == done.BlockedEval {
 			continue
@@ -80,7 +81,7 @@ func (tx *Tx) cancelBlocked(done *model.Evaluation) {
 	}
 }
 
-// DeleteEval removes an evaluation; a missing one is no error.
+// DeleteEval removes an evaluation, if it exists.
 func (tx *Tx) DeleteEval(id string) {
 	old := tx.t.evals.delete(id)
 	if old == nil {

@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// Batch is what one or more commits changed, in order. With Resync, changes
-// were lost (the reader was too slow, or a snapshot was restored): the reader
-// must look at a fresh View, which holds at least Index.
+// Batch holds the changes of one or more commits, in order. Resync means that changes
+// were lost (the reader was too slow, or a snapshot was restored): the reader must
+// then read a new View, whose index is at least Index.
 type Batch struct {
 	Index   uint64
 	Changes []Change
@@ -35,11 +35,12 @@ type feeds struct {
 	list []*Feed
 }
 
-// FeedLimit is how many changes wait for a reader before it must resync.
+// FeedLimit is the number of changes that a feed buffers before its reader must
+// resync.
 const FeedLimit = 64 << 10
 
-// Subscribe starts a feed of the changes of the tables; without tables, of all.
-// A change that is committed after the call is in the feed.
+// Subscribe starts a feed of the changes of the tables, or of all tables if none are
+// named. Every change that is committed after the call is in the feed.
 func (s *Store) Subscribe(tables ...string) *Feed {
 	f := &Feed{s: s, tables: tables, limit: FeedLimit, ready: make(chan struct{}, 1)}
 	s.feeds.mu.Lock()
@@ -48,12 +49,13 @@ func (s *Store) Subscribe(tables ...string) *Feed {
 	return f
 }
 
-// Next waits for changes and returns all that have come.
+// Next waits for changes and returns all that have arrived.
 func (f *Feed) Next(ctx context.Context) (Batch, error) {
 	for {
 		select {
 		case <-f.ready:
-			// The token of a batch that was taken together with its predecessor is void.
+			// A token may be left over from a batch that was already taken together
+			// with its predecessor.
 			if b := f.take(); b.Resync || len(b.Changes) > 0 {
 				return b, nil
 			}
@@ -79,7 +81,7 @@ func (f *Feed) Close() {
 	fs.list = slices.DeleteFunc(fs.list, func(other *Feed) bool { return other == f })
 }
 
-// send gives committed changes to every feed.
+// send adds committed changes to every feed.
 func (fs *feeds) send(changes []Change, index uint64) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -111,7 +113,7 @@ func (f *Feed) push(changes []Change, index uint64) {
 	}
 	switch {
 	case len(f.batch.Changes) == before:
-		return // nothing for this reader
+		return // no changes for this reader
 	case len(f.batch.Changes) > f.limit:
 		f.batch = Batch{Resync: true}
 	}

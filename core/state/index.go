@@ -10,8 +10,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// uuidEntry maps a UUID to a number in 20 bytes without pointers, so that a
-// million of them cost the garbage collector nothing.
+// uuidEntry maps a UUID to a number in 20 bytes without pointers, so that the garbage
+// collector does not scan it.
 type uuidEntry struct {
 	a, b, c, d uint32
 	num        uint32
@@ -38,8 +38,8 @@ type nameEntry struct {
 
 func nameLess(x, y nameEntry) bool { return x.name < y.name }
 
-// index is an ordered, copy-on-write map of strings to numbers. UUIDs are kept
-// as 16 bytes; what is not one (job names, ids of tests) as a string.
+// index is an ordered copy-on-write map of strings to numbers. UUIDs are stored as 16
+// bytes, other keys (job names, ids in tests) as strings.
 type index struct {
 	uuids *btree.BTreeG[uuidEntry]
 	names *btree.BTreeG[nameEntry]
@@ -67,7 +67,8 @@ func (x *index) get(key string) (uint32, bool) {
 	return e.num, found
 }
 
-// getHint is get for the writer: it remembers the path for a set of the same key.
+// getHint is get for the writer. It stores the path in hint for a following setHint of
+// the same key.
 func (x *index) getHint(key string, hint *btree.PathHint) (uint32, bool) {
 	if u, ok := parseUUID(key); ok {
 		e, found := x.uuids.GetHint(u, hint)
@@ -76,7 +77,7 @@ func (x *index) getHint(key string, hint *btree.PathHint) (uint32, bool) {
 	return x.get(key)
 }
 
-// setHint is set behind a getHint.
+// setHint is set with the hint of a preceding getHint.
 func (x *index) setHint(key string, num uint32, hint *btree.PathHint) {
 	if u, ok := parseUUID(key); ok {
 		u.num = num
@@ -103,9 +104,9 @@ func (x *index) delete(key string) {
 	x.names.Delete(nameEntry{name: key})
 }
 
-// ascend yields the numbers of all keys >= from in the order of the keys.
-// key returns the key of a number; it is asked only where UUIDs and other keys
-// are mixed.
+// ascend yields the numbers of all keys >= from, in the order of the keys. key returns
+// the key of a number; it is called only if the index contains both UUIDs and other
+// keys.
 func (x *index) ascend(from string, key func(uint32) string) iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		names := x.names.Iter()
@@ -129,10 +130,11 @@ func (x *index) ascend(from string, key func(uint32) string) iter.Seq[uint32] {
 	}
 }
 
-// uuidDashes are the places of the dashes in a UUID.
+// uuidDash reports whether a UUID has a dash at position i.
 func uuidDash(i int) bool { return i == 8 || i == 13 || i == 18 || i == 23 }
 
-// hexDigits holds the value of each lower-case hexadecimal digit, and 0xff elsewhere.
+// hexDigits maps each lower-case hexadecimal digit to its value, and all other bytes
+// to 0xff.
 var hexDigits = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 0xff
@@ -143,7 +145,7 @@ var hexDigits = func() (t [256]byte) {
 	return t
 }()
 
-// parseUUID accepts exactly the canonical form: 36 characters, lower case.
+// parseUUID accepts only the canonical form: 36 characters, lower case.
 func parseUUID(s string) (uuidEntry, bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return uuidEntry{}, false
@@ -177,7 +179,7 @@ func lowerUUID(s string) uuidEntry {
 		c := s[i]
 		if uuidDash(i) {
 			if c < '-' {
-				break // any dash is greater: zeros from here on
+				break // every dash is greater: the rest is zeros
 			}
 			if c > '-' {
 				return afterUUID(text[:i])
@@ -204,7 +206,7 @@ func lowerUUID(s string) uuidEntry {
 	return u
 }
 
-// afterUUID returns the smallest UUID greater than every one that begins with prefix.
+// afterUUID returns the smallest UUID greater than all that begin with prefix.
 func afterUUID(prefix []byte) uuidEntry {
 	const digits = "0123456789abcdef"
 	text := []byte("00000000-0000-0000-0000-000000000000")
@@ -228,15 +230,15 @@ func afterUUID(prefix []byte) uuidEntry {
 	return uuidEntry{a: math.MaxUint32, b: math.MaxUint32, c: math.MaxUint32, d: math.MaxUint32}
 }
 
-// postings is a secondary index: key -> rows. Keys are numbered, and each pair
-// (number, handle) is one pointer-free word in an ordered copy-on-write set, so
-// that deletes and changes of the key are as cheap as inserts.
+// postings is a secondary index that maps keys to rows. Keys are numbered, and each
+// pair (number, handle) is one pointer-free word in an ordered copy-on-write set, so
+// that a delete or a change of the key costs as little as an insert.
 type postings struct {
 	keys  index
 	pairs *btree.BTreeG[uint64]
 	nums  numbers
 
-	// The writer's last key: bulk writes repeat it.
+	// The last key that the writer used, because bulk writes repeat it.
 	lastKey string
 	lastNum uint32
 	hint    btree.PathHint

@@ -13,25 +13,25 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// maxJobVersions is how many versions of a job are kept beside tagged ones and
-// those that allocs still refer to.
+// maxJobVersions is the number of versions that are kept per job, besides tagged
+// versions and those to which allocs refer.
 const maxJobVersions = 6
 
-// jobRow is a job with its versions. After a purge current is nil, and the
-// versions stay until the last alloc that refers to them is gone. A job that is
-// registered after a purge is a new one, with versions of its own from 0: what
-// tells it from the former ones of its name is the index at which it was created.
+// jobRow is a job with its versions. After a purge current is nil, and versions are
+// kept until the last alloc that refers to them is gone. A job that is registered
+// after a purge is a new job whose versions start at 0; its CreateIndex distinguishes
+// it from earlier jobs with the same name.
 type jobRow struct {
 	Namespace   string
 	ID          string
 	Parent      string
 	Purged      bool
-	Versions    []*model.Job // newest first; the first is the current one; those of former jobs come last
+	Versions    []*model.Job // newest first, so the first is the current version; versions of earlier jobs are last
 	Submissions []*model.JobSubmission
 	Scaling     map[string][]*model.ScalingEvent // by group, newest first
 }
 
-// JobKey is the id of a job, and of its summary, in keys of watches.
+// JobKey returns the id of a job, and of its summary, in watch keys.
 func JobKey(ns, id string) string { return ns + "\x00" + id }
 
 const (
@@ -39,8 +39,8 @@ const (
 	jobsByToken
 )
 
-// What is recorded as changed are not the rows but jobs: the current one, and its
-// versions as a table of their own.
+// Changes are recorded not for the row but for the current job, and for its versions
+// as a table of their own.
 var jobTable = &kind[jobRow]{
 	heading: heading{name: TableJobs},
 	schema: schema[jobRow]{
@@ -98,11 +98,11 @@ func (r *jobRow) version(version uint64) *model.Job {
 	return nil
 }
 
-// former reports whether j is a version of a job that was purged before the
-// newest one was registered.
+// former reports whether j is a version of an earlier job with the same name, which
+// was purged.
 func (r *jobRow) former(j *model.Job) bool { return j.CreateIndex != r.Versions[0].CreateIndex }
 
-// of returns the version that an alloc runs.
+// of returns the version of the job that an alloc runs.
 func (r *jobRow) of(a *model.Allocation) *model.Job {
 	if r == nil {
 		return nil
@@ -118,23 +118,23 @@ func (r *jobRow) of(a *model.Allocation) *model.Job {
 // JobByID returns the newest version of a job.
 func (v *View) JobByID(ns, id string) *model.Job { return v.t.jobs.get(JobKey(ns, id)).current() }
 
-// JobByKey is JobByID for a key that JobKey made.
+// JobByKey is JobByID for a key returned by JobKey.
 func (v *View) JobByKey(key string) *model.Job { return v.t.jobs.get(key).current() }
 
-// JobOf returns the version of its job that an alloc runs. It is found even after
-// the job was purged, and after another of its name was registered.
+// JobOf returns the version of its job that an alloc runs, even if the job was purged
+// or another job with its name was registered.
 func (v *View) JobOf(a *model.Allocation) *model.Job {
 	return v.t.jobs.get(JobKey(a.Namespace, a.JobID)).of(a)
 }
 
-// JobByVersion returns a version of a job, or of the one that was purged last.
-// For the version that an alloc runs see JobOf.
+// JobByVersion returns a version of a job, or of the job that was purged last. For the
+// version that an alloc runs use JobOf.
 func (v *View) JobByVersion(ns, id string, version uint64) *model.Job {
 	return v.t.jobs.get(JobKey(ns, id)).version(version)
 }
 
-// JobVersions returns the versions of a job, newest first, without those that
-// are kept only because allocs refer to them.
+// JobVersions returns the versions of a job, newest first, without those that are kept
+// only because allocs refer to them.
 func (v *View) JobVersions(ns, id string) []*model.Job {
 	row := v.t.jobs.get(JobKey(ns, id))
 	if row.current() == nil {
@@ -159,7 +159,8 @@ func (v *View) JobVersions(ns, id string) []*model.Job {
 // Jobs yields the jobs of a namespace ("": of all) ordered by namespace and id.
 func (v *View) Jobs(ns string) iter.Seq[*model.Job] { return v.JobsByPrefix(ns, "") }
 
-// JobsByPrefix is Jobs for ids that begin with prefix; a prefix needs a namespace.
+// JobsByPrefix is Jobs restricted to ids that begin with prefix. A prefix requires a
+// namespace.
 func (v *View) JobsByPrefix(ns, prefix string) iter.Seq[*model.Job] {
 	return func(yield func(*model.Job) bool) {
 		from := ""
@@ -200,9 +201,9 @@ func (v *View) JobSubmission(ns, id string, version uint64) *model.JobSubmission
 	return nil
 }
 
-// UpsertJob stores a job as submitted. If nothing of what a user writes differs
-// from the current version, the version and its indexes stay; else it becomes
-// the next version. The transaction owns job from now on.
+// UpsertJob stores a submitted job. If its specification equals the current version's,
+// the version and its indexes are kept; otherwise it becomes the next version. The
+// transaction takes ownership of job.
 func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
 	row := tx.t.jobs.get(JobKey(job.Namespace, job.ID))
 	cur := row.current()
@@ -235,7 +236,7 @@ func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
 	record(tx, jobVersionTable, nil, job)
 	record(tx, jobTable, cur, job)
 	tx.accountChild(cur, job)
-	tx.summaryOf(job.Namespace, job.ID).Bare = false // and its status is derived again
+	tx.summaryOf(job.Namespace, job.ID).Bare = false // also makes settle derive the job's status again
 	return job
 }
 
@@ -249,7 +250,7 @@ func specOf(j *model.Job) *model.Job {
 	return &c
 }
 
-// prune drops the oldest versions that nobody needs any more.
+// prune drops the oldest versions that are no longer needed.
 func (tx *Tx) prune(row *jobRow) {
 	untagged := 0
 	for _, j := range row.Versions {
@@ -280,7 +281,7 @@ func (tx *Tx) prune(row *jobRow) {
 	})
 }
 
-// StopJob makes a new version of a job that asks for its end.
+// StopJob creates a new version of a job with Stop set.
 func (tx *Tx) StopJob(ns, id string, submitTime int64) error {
 	cur := tx.t.jobs.get(JobKey(ns, id)).current()
 	if cur == nil {
@@ -297,8 +298,8 @@ func (tx *Tx) StopJob(ns, id string, submitTime int64) error {
 	return nil
 }
 
-// PurgeJob removes a job. Versions that allocs refer to stay readable until the
-// last of these allocs is gone.
+// PurgeJob removes a job. Versions to which allocs refer stay readable until the last
+// of these allocs is gone.
 func (tx *Tx) PurgeJob(ns, id string) error {
 	row := tx.t.jobs.get(JobKey(ns, id))
 	cur := row.current()
@@ -349,13 +350,13 @@ func (tx *Tx) editVersion(ns, id string, version uint64, edit func(*model.Job)) 
 	return nil
 }
 
-// SetJobStability says whether a version of a job is known to work.
+// SetJobStability sets whether a version of a job is stable.
 func (tx *Tx) SetJobStability(ns, id string, version uint64, stable bool) error {
 	return tx.editVersion(ns, id, version, func(j *model.Job) { j.Stable = stable })
 }
 
-// SetJobVersionTag names a version of a job; nil takes the name away. A name is
-// given to one version of a job only.
+// SetJobVersionTag sets or (nil) removes the tag of a job version. A tag name belongs
+// to at most one version of a job.
 func (tx *Tx) SetJobVersionTag(ns, id string, version uint64, tag *model.JobVersionTag) error {
 	if tag != nil {
 		if row := tx.t.jobs.get(JobKey(ns, id)); row.current() != nil {

@@ -23,7 +23,7 @@ func (v *View) NamespaceByName(name string) *model.Namespace { return v.t.namesp
 // Namespaces yields all namespaces ordered by name.
 func (v *View) Namespaces() iter.Seq[*model.Namespace] { return v.t.namespaces.all("") }
 
-// UpsertNamespace stores a namespace. The transaction owns n from now on.
+// UpsertNamespace stores a namespace. The transaction takes ownership of n.
 func (tx *Tx) UpsertNamespace(n *model.Namespace) {
 	n.CreateIndex, n.ModifyIndex = tx.index, tx.index
 	if old := tx.t.namespaces.get(n.Name); old != nil {
@@ -32,7 +32,7 @@ func (tx *Tx) UpsertNamespace(n *model.Namespace) {
 	record(tx, namespaceTable, tx.t.namespaces.put(n), n)
 }
 
-// CheckDeleteNamespace returns why a namespace cannot be deleted, or nil.
+// CheckDeleteNamespace returns an error if a namespace cannot be deleted.
 func (tx *Tx) CheckDeleteNamespace(name string) error {
 	if name == model.DefaultNamespace {
 		return errdefs.InvalidArgumentf("default namespace can not be deleted")
@@ -48,7 +48,7 @@ func (tx *Tx) CheckDeleteNamespace(name string) error {
 	return nil
 }
 
-// DeleteNamespace removes a namespace that holds no job that may run.
+// DeleteNamespace removes a namespace. It fails if a job in it may still run.
 func (tx *Tx) DeleteNamespace(name string) error {
 	if err := tx.CheckDeleteNamespace(name); err != nil {
 		return err

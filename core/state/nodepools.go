@@ -23,7 +23,7 @@ func (v *View) NodePoolByName(name string) *model.NodePool { return v.t.pools.ge
 // NodePools yields all node pools ordered by name.
 func (v *View) NodePools() iter.Seq[*model.NodePool] { return v.t.pools.all("") }
 
-// UpsertNodePool stores a node pool. The transaction owns p from now on.
+// UpsertNodePool stores a node pool. The transaction takes ownership of p.
 func (tx *Tx) UpsertNodePool(p *model.NodePool) {
 	p.CreateIndex, p.ModifyIndex = tx.index, tx.index
 	if old := tx.t.pools.get(p.Name); old != nil {
@@ -32,7 +32,7 @@ func (tx *Tx) UpsertNodePool(p *model.NodePool) {
 	record(tx, poolTable, tx.t.pools.put(p), p)
 }
 
-// CheckDeleteNodePool returns why a node pool cannot be deleted, or nil.
+// CheckDeleteNodePool returns an error if a node pool cannot be deleted.
 func (tx *Tx) CheckDeleteNodePool(name string) error {
 	if name == model.NodePoolAll || name == model.NodePoolDefault {
 		return errdefs.InvalidArgumentf("node pool %q is built in and can not be deleted", name)
@@ -53,7 +53,7 @@ func (tx *Tx) CheckDeleteNodePool(name string) error {
 	return nil
 }
 
-// DeleteNodePool removes a node pool that nothing uses.
+// DeleteNodePool removes a node pool. It fails if the pool is in use.
 func (tx *Tx) DeleteNodePool(name string) error {
 	if err := tx.CheckDeleteNodePool(name); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 const maxNodeEvents = model.MaxNodeEvents
 
-// What follows from a node is worked out anew when it is read.
+// Rows that are derived from nodes are computed again when a node is restored.
 var nodeTable = &kind[model.Node]{
 	heading: heading{name: TableNodes},
 	schema:  schema[model.Node]{id: func(n *model.Node) string { return n.ID }},
@@ -25,14 +25,14 @@ var nodeTable = &kind[model.Node]{
 	loadAll: map[byte]func(*loader, []byte) error{recNode: (*loader).node},
 }
 
-// usageRow is what the allocs of a node use that have not ended on it.
+// usageRow is the resource usage of a node's allocs that have not ended there.
 type usageRow struct {
 	NodeID         string
 	CPU, Mem, Disk int64
 	Allocs         int
 }
 
-// The use of nodes follows from the allocs alone; it is not saved.
+// Node usage is derived from allocs, so it is not saved.
 var usageTable = &kind[usageRow]{
 	schema: schema[usageRow]{id: func(u *usageRow) string { return u.NodeID }},
 	at:     func(t *tables) **table[usageRow] { return &t.usage },
@@ -50,11 +50,11 @@ func (v *View) NodesFrom(from string) iter.Seq[*model.Node] { return v.t.nodes.a
 // NodeCount returns how many nodes there are.
 func (v *View) NodeCount() int { return v.t.nodes.len() }
 
-// NodesWithUse yields all nodes, ordered by id, with what their allocs use as
-// NodeUsed says it.
+// NodesWithUse yields all nodes, ordered by id, with the resource usage of their
+// allocs as in NodeUsed.
 func (v *View) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
 	return func(yield func(*model.Node, model.NodeUse) bool) {
-		var hint btree.PathHint // both are ordered by id: the next use is near the last
+		var hint btree.PathHint // both tables are ordered by id, so the next row is near the last one
 		for n := range v.t.nodes.all("") {
 			var use model.NodeUse
 			if h, ok := v.t.usage.ids.getHint(n.ID, &hint); ok {
@@ -68,8 +68,8 @@ func (v *View) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
 	}
 }
 
-// NodeUsed returns what the allocs of a node use, in MHz, MB and MB of disk.
-// Allocs count until their node says that they have ended, even if servers want
+// NodeUsed returns the resource usage of a node's allocs, in MHz, MB and MB of disk.
+// Allocs count until their node reports that they have ended, even if servers want
 // them to stop.
 func (v *View) NodeUsed(nodeID string) (cpu, mem, disk int64) {
 	u := v.t.usage.get(nodeID)
@@ -86,10 +86,9 @@ func (tx *Tx) writeNode(n *model.Node) {
 	tx.accountDrivers(old, n)
 }
 
-// RegisterNode stores what a node says about itself. What servers decide about
-// it (drain, eligibility) stays, and the events that it reports are added to
-// those that there are. A pool that does not exist yet is made. The transaction
-// owns n from now on.
+// RegisterNode stores a node's registration. Values that servers set (drain,
+// eligibility) are kept, and reported events are added to the existing ones. A pool
+// that does not exist is created. The transaction takes ownership of n.
 func (tx *Tx) RegisterNode(n *model.Node) {
 	reported := n.Events
 	at := time.Unix(n.StatusUpdatedAt, 0).UTC()
@@ -116,7 +115,7 @@ func (tx *Tx) RegisterNode(n *model.Node) {
 		n.Events = []*model.NodeEvent{{Subsystem: "Cluster", Message: "Node registered", Timestamp: at}}
 	}
 	for _, e := range reported {
-		if !hasEvent(n.Events, e) { // a node tells again what it does not know to have arrived
+		if !hasEvent(n.Events, e) { // a node repeats events until it knows that they have arrived
 			tx.addEvent(n, e)
 		}
 	}
@@ -144,7 +143,7 @@ func (tx *Tx) addEvent(n *model.Node, e *model.NodeEvent) {
 	}
 }
 
-// editNode replaces a node by an edited copy with an event more.
+// editNode replaces a node by an edited copy and adds an event.
 func (tx *Tx) editNode(id string, e *model.NodeEvent, edit func(*model.Node)) error {
 	old := tx.t.nodes.get(id)
 	if old == nil {
@@ -177,8 +176,8 @@ func (tx *Tx) MarkAllocUpdate(id string) error {
 	return tx.editNode(id, nil, func(n *model.Node) { n.LastAllocUpdateIndex = tx.index })
 }
 
-// UpdateNodeDrain starts (strategy set) or ends a drain. An ended drain leaves
-// the node ineligible unless markEligible.
+// UpdateNodeDrain starts (strategy is set) or ends a drain. After the end of a drain
+// the node stays ineligible unless markEligible is set.
 func (tx *Tx) UpdateNodeDrain(id string, strategy *model.DrainStrategy, markEligible bool, last *model.DrainMetadata, at int64, e *model.NodeEvent) error {
 	return tx.editNode(id, e, func(n *model.Node) {
 		n.DrainStrategy, n.Drain = strategy, strategy != nil
@@ -195,8 +194,8 @@ func (tx *Tx) UpdateNodeDrain(id string, strategy *model.DrainStrategy, markElig
 	})
 }
 
-// UpdateNodeEligibility says whether new allocs may be placed on a node. A node
-// that drains cannot be made eligible.
+// UpdateNodeEligibility sets whether new allocs may be placed on a node. A draining
+// node cannot be made eligible.
 func (tx *Tx) UpdateNodeEligibility(id, eligibility string, at int64, e *model.NodeEvent) error {
 	n := tx.t.nodes.get(id)
 	if n != nil && n.DrainStrategy != nil && eligibility == model.NodeSchedulingEligible {

@@ -3,8 +3,8 @@
 
 package state
 
-// Rows live in copy-on-write pages and are addressed by integer handles: a
-// snapshot shares every page, and a write copies one page and one directory.
+// Rows are stored in copy-on-write pages and addressed by integer handles. A snapshot
+// shares all pages; a write copies one page and one directory.
 const (
 	pageRows = 64
 	dirPages = 128
@@ -21,8 +21,8 @@ type directory[R any] struct {
 	pages [dirPages]*page[R]
 }
 
-// pages maps handles to rows. What carries the current epoch belongs to the
-// writer alone and may be changed in place; everything else is shared.
+// pages maps handles to rows. A page or directory with the current epoch belongs to
+// the writer alone and may be changed in place; all others are shared with snapshots.
 type pages[R any] struct {
 	epoch    uint64
 	ownsDirs uint64 // epoch at which dirs was copied
@@ -64,16 +64,16 @@ func (p *pages[R]) set(h uint32, row *R) {
 	pg.rows[h%pageRows] = row
 }
 
-// freeze returns what readers may keep, and makes the writer copy from now on.
+// freeze returns a copy for readers, and makes later writes copy what it shares.
 func (p *pages[R]) freeze() pages[R] {
 	frozen := *p
 	p.epoch++
 	return frozen
 }
 
-// numbers hands integers out and takes them back. Numbers given back in a
-// transaction are used again only after its commit, so that a rollback can
-// restore the value by plain copying.
+// numbers allocates integers, such as handles of rows. A number that a transaction
+// frees is reused only after its commit. A rollback drops the allocator with its
+// table, see table.rebuild.
 type numbers struct {
 	next     uint32
 	free     []uint32 // free[:top] may be handed out

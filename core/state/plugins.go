@@ -25,7 +25,8 @@ func (v *View) PluginSpecs() iter.Seq[*model.PluginSpec] { return v.t.plugins.al
 // PluginSpecCount returns how many plugins the registry has.
 func (v *View) PluginSpecCount() int { return v.t.plugins.len() }
 
-// UpsertPluginSpec stores a plugin of the registry. The transaction owns p from now on.
+// UpsertPluginSpec stores a plugin of the registry. The transaction takes ownership of
+// p.
 func (tx *Tx) UpsertPluginSpec(p *model.PluginSpec) {
 	p.CreateIndex, p.ModifyIndex = tx.index, tx.index
 	if old := tx.t.plugins.get(p.Name); old != nil {
@@ -34,7 +35,7 @@ func (tx *Tx) UpsertPluginSpec(p *model.PluginSpec) {
 	record(tx, pluginTable, tx.t.plugins.put(p), p)
 }
 
-// DeletePluginSpec removes a plugin of the registry; one that is not there stays so.
+// DeletePluginSpec removes a plugin of the registry, if it exists.
 func (tx *Tx) DeletePluginSpec(name string) {
 	if old := tx.t.plugins.delete(name); old != nil {
 		record(tx, pluginTable, old, nil)

@@ -5,9 +5,9 @@ package state
 
 import "github.com/drover-project/drover/core/model"
 
-// RecountJobs counts the allocs, evals and children of all jobs anew. What is
-// counted is kept up to date with every write; this is for operators who do not
-// trust it, and costs a pass over everything.
+// RecountJobs recomputes the counts of allocs, evals and children of all jobs. Every
+// write already updates them; this is for operators who suspect a defect, and costs a
+// pass over all rows.
 func (tx *Tx) RecountJobs() {
 	for row := range tx.t.summaries.all("") { // allocs and children may outlive their job
 		tx.summaryOf(row.Namespace, row.JobID)

@@ -23,7 +23,7 @@ func (v *View) RootKeyByID(id string) *model.RootKey { return v.t.rootKeys.get(i
 // RootKeys yields the keys of the keyring ordered by id.
 func (v *View) RootKeys() iter.Seq[*model.RootKey] { return v.t.rootKeys.all("") }
 
-// ActiveRootKey returns the key that new data is sealed with, nil before the first.
+// ActiveRootKey returns the key that encrypts new data, nil if there is none yet.
 func (v *View) ActiveRootKey() *model.RootKey {
 	for k := range v.RootKeys() {
 		if k.State == model.RootKeyActive {
@@ -33,8 +33,8 @@ func (v *View) ActiveRootKey() *model.RootKey {
 	return nil
 }
 
-// UpsertRootKey stores a key; one that is active makes the others inactive. The
-// transaction owns k from now on.
+// UpsertRootKey stores a key. If it is active, the other keys become inactive. The
+// transaction takes ownership of k.
 func (tx *Tx) UpsertRootKey(k *model.RootKey) {
 	if k.State == model.RootKeyActive {
 		tx.retireRootKeys(k.KeyID)
@@ -47,7 +47,7 @@ func (tx *Tx) UpsertRootKey(k *model.RootKey) {
 }
 
 // ActivateRootKey makes a key of the keyring the active one. Other active keys, and
-// prepublished ones whose time is not later, become inactive.
+// prepublished ones whose publish time is not later, become inactive.
 func (tx *Tx) ActivateRootKey(k *model.RootKey) {
 	var over []*model.RootKey
 	for other := range tx.View().RootKeys() {
@@ -81,7 +81,7 @@ func (tx *Tx) retireRootKey(k *model.RootKey) {
 	record(tx, rootKeyTable, tx.t.rootKeys.put(&c), &c)
 }
 
-// DeleteRootKey removes a key that seals nothing any more.
+// DeleteRootKey removes a key. It fails if the key is still in use.
 func (tx *Tx) DeleteRootKey(id string) error {
 	k := tx.t.rootKeys.get(id)
 	switch {

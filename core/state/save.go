@@ -14,44 +14,44 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Codec turns rows into bytes and back. Equal rows must give equal bytes: the
-// saved stream of equal states is equal.
+// Codec encodes rows. Equal rows must have equal encodings, so that equal states have
+// equal saved streams.
 type Codec interface {
 	Append(dst []byte, row any) ([]byte, error)
 	Decode(data []byte, row any) error
 }
 
-// Kinds of records in a saved stream, beside those of the tables. They are part of the
+// Kinds of records in a saved stream besides those of the tables. They are part of the
 // snapshot format: never change a number.
 const (
 	recHeader    = 1
 	recEnd       = 2
 	recNode      = 6
-	recJob       = 7  // of snapshots of earlier builds
-	recResources = 11 // referred to by the allocs after it, numbered from 1
-	recMetrics   = 12 // the same
+	recJob       = 7  // in snapshots of earlier builds
+	recResources = 11 // allocs that follow refer to it by its number; the first is 1
+	recMetrics   = 12 // like recResources
 	recAlloc     = 13
-	recGroup     = 15 // referred to by the jobs after it, numbered from 1
+	recGroup     = 15 // jobs that follow refer to it by its number; the first is 1
 	recJobShared = 16
 )
 
-// savedHeader begins a stream. Tables holds the index of the last change by the
-// name of the table, Removed that of the last removal of a row.
+// savedHeader begins a stream. Tables maps the name of each table to the index of its
+// last change, Removed to the index of its last removal of a row.
 type savedHeader struct {
 	Index   uint64
 	Tables  map[string]uint64
 	Removed map[string]uint64
 }
 
-// savedAlloc is an alloc without what it shares with others.
+// savedAlloc is an alloc in which shared parts are replaced by their numbers.
 type savedAlloc struct {
 	Alloc     *model.Allocation
 	Resources uint32
 	Metrics   uint32
 }
 
-// Save writes the view, table by table, each ordered by id. What is derived from
-// allocs alone (node usage) or from nodes alone (uses of drivers) is left out.
+// Save writes the view, table by table, each ordered by id. It leaves out rows that
+// are derived only from allocs (node usage) or only from nodes (driver uses).
 func (v *View) Save(w io.Writer, codec Codec) error {
 	s := &saver{w: bufio.NewWriterSize(w, 256<<10), codec: codec}
 	header := savedHeader{Index: v.index, Tables: map[string]uint64{}, Removed: map[string]uint64{}}
@@ -107,7 +107,7 @@ func (s *saver) write(kind byte, data []byte) {
 	}
 }
 
-// allocs writes each distinct set of resources and of metrics once.
+// allocs writes the allocs, and each distinct value of resources and metrics once.
 func (s *saver) allocs(t *table[model.Allocation]) {
 	resources := newSharer[model.AllocatedResources](recResources)
 	metrics := newSharer[model.AllocMetric](recMetrics)
@@ -121,8 +121,8 @@ func (s *saver) allocs(t *table[model.Allocation]) {
 	}
 }
 
-// sharer numbers distinct values by their bytes, so that the numbers do not
-// depend on which pointers happen to be shared.
+// sharer assigns numbers to distinct values. It compares them by their encoding, so
+// that the numbers do not depend on which pointers are shared in memory.
 type sharer[R any] struct {
 	kind    byte
 	byRow   map[*R]uint32
@@ -153,15 +153,15 @@ func (sh *sharer[R]) number(s *saver, row *R) uint32 {
 	return n
 }
 
-// Restore replaces everything in the store by a saved stream and has every
-// watcher and feed look again.
+// Restore replaces the whole state by a saved stream. It wakes all watches and makes
+// all feeds resync.
 func (s *Store) Restore(r io.Reader, codec Codec) error {
 	tx := s.Begin()
 	fresh := newTables()
 	tx.t, tx.restore = fresh, true
 	l := &loader{tx: tx, r: bufio.NewReaderSize(r, 256<<10), codec: codec, strings: map[string]string{}}
 	if err := l.load(); err != nil {
-		s.mu.Unlock() // fresh is dropped; the store is as it was
+		s.mu.Unlock() // the restored tables are dropped; the store is unchanged
 		return fmt.Errorf("restoring the state: %w", err)
 	}
 	tx.settle()
@@ -205,14 +205,15 @@ func (l *loader) load() error {
 	for name, k := range named {
 		i := k.head().number
 		l.tx.t.changed[i], l.tx.t.removed[i] = l.header.Tables[name], l.header.Removed[name]
-		if l.header.Removed == nil { // of an earlier build: it may have been the last change
+		if l.header.Removed == nil { // written by an earlier build: the last change may have been a removal
 			l.tx.t.removed[i] = l.header.Tables[name]
 		}
 	}
 	return nil
 }
 
-// maxRecord bounds one record, so that damaged bytes cannot ask for all memory.
+// maxRecord is the maximum size of a record, so that damaged data cannot make the
+// loader allocate all memory.
 const maxRecord = 1 << 30
 
 func (l *loader) next() (kind byte, data []byte, err error) {
@@ -246,7 +247,7 @@ func (l *loader) row(kind byte, data []byte) error {
 	return errdefs.InvalidArgumentf("unknown kind; the snapshot was written by a newer version: upgrade this server first")
 }
 
-// loads is what reads each kind of record.
+// loads maps each kind of record to the function that reads it.
 var loads = allLoads()
 
 func allLoads() map[byte]func(*loader, []byte) error {
@@ -328,7 +329,7 @@ func (l *loader) intern(s string) string {
 	return s
 }
 
-// Intern makes an alloc share the strings that it has in common with others.
+// Intern makes an alloc share strings that many allocs have in common.
 func Intern(a *model.Allocation, intern func(string) string) {
 	for _, s := range []*string{
 		&a.Namespace, &a.JobID, &a.TaskGroup, &a.NodeID, &a.NodeName, &a.EvalID, &a.DeploymentID,

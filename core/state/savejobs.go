@@ -8,15 +8,15 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// savedJob is a job whose versions refer to their groups by number: the children
-// of a parent, and versions that differ elsewhere, share them in memory and in
-// what is saved.
+// savedJob is a job whose versions refer to their groups by number. Versions of a job
+// and children of a parent thereby share equal groups in memory and in the saved
+// stream.
 type savedJob struct {
 	Row    *jobRow
 	Groups [][]uint32 // by version
 }
 
-// jobs writes each distinct group once.
+// jobs writes the jobs, and each distinct group once.
 func (s *saver) jobs(t *table[jobRow]) {
 	groups := newSharer[model.TaskGroup](recGroup)
 	for row := range t.all("") {

@@ -9,10 +9,10 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// maxScalingEvents is how many events of a group are kept.
+// maxScalingEvents is the number of events that are kept per group.
 const maxScalingEvents = 20
 
-// The events are kept in the rows of jobs.
+// Scaling events are stored in the rows of jobs.
 var scalingTable = &part{
 	heading: heading{name: TableScalingEvents},
 	watched: func(row any, wake wakeFunc) {
@@ -21,7 +21,7 @@ var scalingTable = &part{
 	},
 }
 
-// ScalingEvents returns what is kept of the scalings of a job by group, newest first.
+// ScalingEvents returns the scaling events of a job by group, newest first.
 func (v *View) ScalingEvents(ns, id string) map[string][]*model.ScalingEvent {
 	row := v.t.jobs.get(JobKey(ns, id))
 	if row.current() == nil {
@@ -30,7 +30,7 @@ func (v *View) ScalingEvents(ns, id string) map[string][]*model.ScalingEvent {
 	return row.Scaling
 }
 
-// AddScalingEvent keeps an event of a group. The transaction owns e from now on.
+// AddScalingEvent adds an event to a group. The transaction takes ownership of e.
 func (tx *Tx) AddScalingEvent(ns, id, group string, e *model.ScalingEvent) error {
 	row := tx.t.jobs.get(JobKey(ns, id))
 	job := row.current()
@@ -51,7 +51,8 @@ func (tx *Tx) AddScalingEvent(ns, id, group string, e *model.ScalingEvent) error
 	return nil
 }
 
-// ScalingOf says in a Change which group an event is about.
+// ScalingOf is the row of a Change of scaling events: it says to which group the event
+// belongs.
 type ScalingOf struct {
 	Namespace string
 	JobID     string

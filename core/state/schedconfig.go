@@ -11,11 +11,11 @@ var configTable = &single[model.SchedulerConfiguration]{
 	record:  5,
 }
 
-// SchedulerConfig returns the scheduler configuration; there always is one.
+// SchedulerConfig returns the scheduler configuration. It is never nil.
 func (v *View) SchedulerConfig() *model.SchedulerConfiguration { return v.t.config }
 
-// SetSchedulerConfig replaces the scheduler configuration. The transaction owns
-// c from now on.
+// SetSchedulerConfig replaces the scheduler configuration. The transaction takes
+// ownership of c.
 func (tx *Tx) SetSchedulerConfig(c *model.SchedulerConfiguration) {
 	old := tx.t.config
 	c.CreateIndex, c.ModifyIndex = tx.index, tx.index

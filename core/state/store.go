@@ -29,8 +29,8 @@ const (
 	TableCluster         = "cluster"
 )
 
-// Store holds the newest state. One writer at a time; any number of readers,
-// who never wait.
+// Store holds the newest state. There is one writer at a time, and any number of
+// readers, which never wait.
 type Store struct {
 	mu      sync.Mutex // held by the writer
 	writer  *tables
@@ -39,11 +39,11 @@ type Store struct {
 	feeds   feeds
 }
 
-// FirstIndex is the index of what a fresh cluster starts with.
+// FirstIndex is the index of the objects that a new cluster contains.
 const FirstIndex = 1
 
-// New returns a store with what a fresh cluster starts with: the namespace
-// default, the node pools all and default, and the scheduler configuration.
+// New returns a store with the objects of a new cluster: the namespace default, the
+// node pools all and default, and the scheduler configuration.
 func New() *Store {
 	s := &Store{writer: newTables()}
 	empty := newTables()
@@ -58,8 +58,8 @@ func New() *Store {
 // View returns the newest committed state.
 func (s *Store) View() *View { return s.current.Load() }
 
-// Update runs fn in a transaction at the index and commits it. If fn returns an
-// error nothing is changed.
+// Update runs fn in a transaction at the index and commits it, or rolls it back if fn
+// returns an error.
 func (s *Store) Update(index uint64, fn func(*Tx) error) error {
 	tx := s.Begin()
 	done := false
@@ -77,8 +77,8 @@ func (s *Store) Update(index uint64, fn func(*Tx) error) error {
 	return nil
 }
 
-// Begin starts a transaction; it waits for the one before it to end. It must be
-// ended with Commit or Rollback.
+// Begin starts a transaction. It waits for the previous one to end. The caller must
+// end it with Commit or Rollback.
 func (s *Store) Begin() *Tx {
 	s.mu.Lock()
 	return &Tx{s: s, t: s.writer, index: s.View().index}

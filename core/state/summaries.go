@@ -5,7 +5,7 @@ package state
 
 import "github.com/drover-project/drover/core/model"
 
-// Places of the alloc statuses in groupCounts.
+// Positions of the alloc statuses in groupCounts.
 const (
 	countStarting = iota
 	countRunning
@@ -19,27 +19,28 @@ const (
 // groupCounts counts the allocs of a group by client status.
 type groupCounts [numCounts]int
 
-// summaryRow holds what is counted per job: enough to answer summaries and to
-// derive the job's status without looking at its allocs.
+// summaryRow holds a job's counts: enough to answer summaries and to derive the job's
+// status without reading its allocs.
 type summaryRow struct {
 	Namespace   string
 	JobID       string
 	Groups      map[string]groupCounts
-	Queued      map[string]int // by group: what the newest eval could not place
-	Allocs      int            // with those of former jobs of the name, which count for nothing else
+	Queued      map[string]int // by group: allocs that the newest eval could not place
+	Allocs      int            // includes allocs of earlier jobs with the same name, which count in no other field
 	LiveAllocs  int            // not terminal
 	Evals       int
 	LiveEvals   int // pending or blocked
 	Blocked     int
-	CreateIndex uint64 // that of the job, or before it
+	CreateIndex uint64 // CreateIndex of the job, or an index before it
 	ModifyIndex uint64
 	Children    model.JobChildrenSummary
-	// Bare is whether the groups of a template, which have no allocs, are left out:
-	// after a recount, until the job is registered again. Clients know it so.
+	// Bare leaves out the groups of a periodic or parameterized job, which have no
+	// allocs. It is set by a recount until the job is registered again, as clients of
+	// the reference expect.
 	Bare bool
 }
 
-// What is recorded as changed are not the rows but what is shown of them.
+// Changes are recorded not for the row but for the summary that is shown.
 var summaryTable = &kind[summaryRow]{
 	heading: heading{name: TableJobSummaries},
 	schema:  schema[summaryRow]{id: func(r *summaryRow) string { return JobKey(r.Namespace, r.JobID) }},
@@ -51,7 +52,7 @@ var summaryTable = &kind[summaryRow]{
 	},
 }
 
-// startAnew forgets what was counted of a purged job of the same name.
+// startAnew resets the counts after a purged job of the same name.
 func (r *summaryRow) startAnew(index uint64) {
 	r.Groups, r.Queued, r.LiveAllocs, r.CreateIndex = nil, nil, 0, index
 }
@@ -77,7 +78,7 @@ func (v *View) JobSummary(ns, id string) *model.JobSummary {
 	return s
 }
 
-// summary is the row as the model has it, without what other rows add.
+// summary converts the row to the model, without what other rows contribute.
 func (r *summaryRow) summary() *model.JobSummary {
 	children := r.Children
 	s := &model.JobSummary{

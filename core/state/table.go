@@ -9,23 +9,23 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// secondary names an index of a table. Key returns a row's key, "" for a row
-// that is not in the index. Rows can be watched by the keys of an index that is
-// watched; its name is one of the By constants then.
+// secondary is a secondary index of a table. Key returns a row's key, "" for a row
+// that is not in the index. If rows can be watched by the index, its name is one of
+// the By constants.
 type secondary[R any] struct {
 	name    string
 	watched bool
 	key     func(*R) string
 }
 
-// schema is what a table is made of.
+// schema describes a table.
 type schema[R any] struct {
 	id          func(*R) string // unique
 	secondaries []secondary[R]
 }
 
-// table is one set of rows. A writer owns the one in the Store; freeze gives
-// readers an immutable copy that shares all pages.
+// table is a set of rows. The writer owns the table in the Store; freeze creates an
+// immutable copy for readers that shares all pages.
 type table[R any] struct {
 	schema *schema[R]
 	rows   pages[R]
@@ -34,7 +34,7 @@ type table[R any] struct {
 	free   numbers
 	dirty  bool
 
-	// The writer's last look-up: a write of the same row often follows it.
+	// The writer's last look-up, because a write of the same row often follows.
 	last      string
 	lastFound bool
 	lastRow   uint32
@@ -61,7 +61,7 @@ func (t *table[R]) freeze() *table[R] {
 	return f
 }
 
-// rebuild makes a writer's table out of a published one, after a rollback.
+// rebuild returns a writer's table with the rows of a published one, after a rollback.
 func (t *table[R]) rebuild() *table[R] {
 	w := newTable(t.schema)
 	for row := range t.all("") {
@@ -89,7 +89,7 @@ func (t *table[R]) find(id string) *R {
 	return nil
 }
 
-// handle returns a row's handle, to the writer only.
+// handle returns a row's handle. Only the writer may call it.
 func (t *table[R]) handle(id string) (uint32, bool) {
 	if id != t.last || id == "" {
 		t.lastRow, t.lastFound = t.ids.getHint(id, &t.hint)

@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// tables is everything that is stored. The Store has one that is written to;
-// every View has an immutable one.
+// tables holds all tables. The Store has the writer's tables; every View has immutable
+// ones.
 type tables struct {
 	jobs          *table[jobRow]
 	summaries     *table[summaryRow]
@@ -33,8 +33,8 @@ type tables struct {
 	removed       [maxTables]uint64 // by table: the index of its last removal of a row
 }
 
-// declared is every table, in the order in which snapshots hold them: nodes and jobs
-// before the allocs that refer to them. A test checks that none is missing.
+// declared lists every table, in the order of snapshots: nodes and jobs come before
+// the allocs that refer to them. A test checks that none is missing.
 var declared = [...]tableKind{
 	namespaceTable, poolTable, configTable, clusterTable, nodeTable, jobTable, jobVersionTable, scalingTable, summaryTable, evalTable,
 	deploymentTable, variableTable, rootKeyTable, pluginTable, launchTable, driverSchemaTable, allocTable, usageTable, driverUseTable,
@@ -42,10 +42,11 @@ var declared = [...]tableKind{
 
 const maxTables = 24
 
-// named is the declared tables by name. What is derived from other tables has none.
+// named maps names to declared tables. Tables that are derived from others have no
+// name.
 var named = number()
 
-// number gives each table its place in tables.changed and tables.removed.
+// number assigns each table its position in tables.changed and tables.removed.
 func number() map[string]tableKind {
 	out := make(map[string]tableKind, len(declared))
 	for i, k := range declared {
@@ -60,40 +61,42 @@ func number() map[string]tableKind {
 	return out
 }
 
-// tableKind is what one declaration gives to everything that handles all tables.
+// tableKind is the part of a table's declaration that does not depend on the type of
+// its rows.
 type tableKind interface {
 	head() *heading
 	start(t *tables)                             // puts an empty table into t
-	publish(into, writer, before *tables)        // what readers get after a commit
-	rollback(into, writer, before *tables)       // the writer's table as it was when before was published
-	len(t *tables) int                           // rows; -1 if it has none of its own
+	publish(into, writer, before *tables)        // sets what readers get after a commit
+	rollback(into, writer, before *tables)       // restores the writer's table to its state when before was published
+	len(t *tables) int                           // number of rows; -1 if the table has no rows of its own
 	save(s *saver, t *tables)                    // writes its records
-	loads() map[byte]func(*loader, []byte) error // reads them, by the kind of record
+	loads() map[byte]func(*loader, []byte) error // functions that read its records, by kind
 	wake(row any, wake wakeFunc)                 // calls wake with the keys by which a changed row is watched
 }
 
-// heading is what every declaration has.
+// heading is the common part of all declarations.
 type heading struct {
 	name   string
-	number int // its place in declared
+	number int // position in declared
 }
 
 func (h *heading) head() *heading { return h }
 
-// wakeFunc is told a key of a row: its id (by ""), or its value in an index.
+// wakeFunc receives a key of a row: its id (by is ""), or its value in an index.
 type wakeFunc func(by, value string)
 
-// kind declares a table with rows: what follows from its rows' type follows from here.
+// kind declares a table with rows of type R.
 type kind[R any] struct {
 	heading
 	schema[R]
-	at func(*tables) **table[R] // where it is
-	// record is the kind of its rows' records in snapshots; 0 if rows are not saved as
-	// they are. They are not saved at all if saveAll is nil, too.
+	at func(*tables) **table[R] // location of the table
+	// record is the kind of its rows' records in snapshots. It is 0 if rows are not
+	// saved as they are; if saveAll is nil too, they are not saved at all.
 	record  byte
 	saveAll func(*saver, *table[R])
 	loadAll map[byte]func(*loader, []byte) error // reads what saveAll writes
-	// watched returns the keys of what is recorded as changed, if that is not a row.
+	// watched returns the watch keys of a recorded change, if what is recorded is not
+	// a row.
 	watched func(row any, wake wakeFunc)
 }
 
@@ -137,7 +140,7 @@ func (k *kind[R]) loads() map[byte]func(*loader, []byte) error {
 	return out
 }
 
-// wake gives the id of a row, and its keys in the indexes that are watched.
+// wake passes the id of a row and its keys in the watched indexes to wake.
 func (k *kind[R]) wake(row any, wake wakeFunc) {
 	if k.watched != nil {
 		k.watched(row, wake)
@@ -152,10 +155,10 @@ func (k *kind[R]) wake(row any, wake wakeFunc) {
 	}
 }
 
-// single declares a table of one row, or none. It is watched as a whole.
+// single declares a table with at most one row. It is watched as a whole.
 type single[R any] struct {
 	heading
-	at     func(*tables) **R // where it is
+	at     func(*tables) **R // location of the row
 	record byte              // the kind of its record in snapshots
 }
 
@@ -179,7 +182,7 @@ func (k *single[R]) loads() map[byte]func(*loader, []byte) error {
 	}}
 }
 
-// part declares a table whose rows are kept in those of another one: it has indexes
+// part declares a table whose rows are stored in those of another one. It has an index
 // and watches of its own.
 type part struct {
 	heading
@@ -202,8 +205,8 @@ func newTables() *tables {
 	return t
 }
 
-// publish returns what readers get after a commit: new copies of what changed,
-// and what was published before of the rest.
+// publish returns what readers get after a commit: new copies of the tables that
+// changed, and the previously published ones of the rest.
 func (t *tables) publish(before *tables) *tables {
 	out := &tables{changed: t.changed, removed: t.removed}
 	for _, k := range declared {
@@ -212,7 +215,7 @@ func (t *tables) publish(before *tables) *tables {
 	return out
 }
 
-// rollback returns the writer's tables as they were when before was published.
+// rollback returns the writer's tables in their state when before was published.
 func (t *tables) rollback(before *tables) *tables {
 	out := &tables{changed: before.changed, removed: before.removed}
 	for _, k := range declared {

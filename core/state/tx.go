@@ -14,19 +14,18 @@ type Change struct {
 	New   any
 }
 
-// Tx is a transaction: typed writes that readers see all at once after Commit.
-// It may hold several log entries; SetIndex starts each of them. What is derived
-// from the rows (job status, summaries, deployment counters, node usage) is
-// brought up to date at the end of each entry, so that the outcome does not
-// depend on how entries are batched.
+// Tx is a transaction: its writes become visible to readers at once with Commit. It
+// may contain several log entries; SetIndex starts each of them. Derived values (job
+// status, summaries, deployment counters, node usage) are updated at the end of each
+// entry, so that the result does not depend on how entries are batched.
 type Tx struct {
 	s       *Store
 	t       *tables
 	index   uint64
-	before  uint64 // index of the entry before the one that is written
+	before  uint64 // index of the previous entry
 	derived derived
 	changes []Change
-	restore bool // rows come with what is derived from them
+	restore bool // the rows that are written include derived values
 }
 
 // SetIndex starts a log entry: rows written from now on carry its index.
@@ -35,14 +34,14 @@ func (tx *Tx) SetIndex(index uint64) {
 	tx.before, tx.index = tx.index, index
 }
 
-// Index returns the index that is being written.
+// Index returns the index of the current entry.
 func (tx *Tx) Index() uint64 { return tx.index }
 
-// View returns what the transaction sees: the committed state and its own
+// View returns the state that the transaction sees: the committed state and its own
 // writes so far. It is valid until the next write.
 func (tx *Tx) View() *View { return &View{index: tx.index, t: tx.t} }
 
-// Commit publishes the writes and wakes who waits for them.
+// Commit publishes the writes and wakes the watches and feeds that they concern.
 func (tx *Tx) Commit() {
 	tx.settle()
 	s := tx.s
@@ -56,8 +55,8 @@ func (tx *Tx) Commit() {
 	s.mu.Unlock()
 }
 
-// Rollback drops the writes. It is the rare path of a failed command: what was
-// written to is built again from the published state.
+// Rollback drops the writes: it rebuilds the tables that were written to from the
+// published state. That is slow, but only a failed command needs it.
 func (tx *Tx) Rollback() {
 	s := tx.s
 	s.writer = tx.t.rollback(s.View().t)
@@ -65,7 +64,7 @@ func (tx *Tx) Rollback() {
 	s.mu.Unlock()
 }
 
-// record remembers a change for watchers and feeds.
+// record adds a change for watches and feeds.
 func record[R any](tx *Tx, of tableKind, old, row *R) {
 	table := of.head()
 	tx.t.changed[table.number] = tx.index
@@ -85,7 +84,7 @@ func record[R any](tx *Tx, of tableKind, old, row *R) {
 	tx.changes = append(tx.changes, c)
 }
 
-// seed writes what a fresh cluster starts with.
+// seed writes the objects of a new cluster.
 func (tx *Tx) seed() {
 	tx.UpsertNamespace(&model.Namespace{Name: model.DefaultNamespace, Description: "Default shared namespace"})
 	tx.UpsertNodePool(&model.NodePool{Name: model.NodePoolAll, Description: "Node pool with all nodes in the cluster."})

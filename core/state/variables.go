@@ -10,10 +10,11 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// VariableKey is the Value of a watch's Key for one variable.
+// VariableKey returns the Value of a watch Key for one variable.
 func VariableKey(ns, path string) string { return variableID(ns, path) }
 
-// variableID is the key of a variable: namespace and path, which have no zero byte.
+// variableID returns the id of a variable: its namespace and path, neither of which
+// contains a zero byte.
 func variableID(ns, path string) string { return ns + "\x00" + path }
 
 var variableTable = &kind[model.Variable]{
@@ -48,8 +49,8 @@ func (v *View) Variables(ns, prefix string) iter.Seq[*model.Variable] {
 	}
 }
 
-// UpsertVariable stores a variable at a new modify index. The transaction owns
-// row from now on.
+// UpsertVariable stores a variable with a new modify index. The transaction takes
+// ownership of row.
 func (tx *Tx) UpsertVariable(row *model.Variable) {
 	row.CreateIndex, row.ModifyIndex, row.CreateTime = tx.index, tx.index, row.ModifyTime
 	if old := tx.t.variables.get(variableID(row.Namespace, row.Path)); old != nil {
@@ -58,13 +59,13 @@ func (tx *Tx) UpsertVariable(row *model.Variable) {
 	record(tx, variableTable, tx.t.variables.put(row), row)
 }
 
-// ReplaceVariable stores a variable that says the same in another form (another
-// key, another deadline of its lock): its modify index stays.
+// ReplaceVariable stores a variable whose contents are unchanged but which has another
+// key or lock deadline; its modify index is kept.
 func (tx *Tx) ReplaceVariable(row *model.Variable) {
 	record(tx, variableTable, tx.t.variables.put(row), row)
 }
 
-// DeleteVariable removes a variable; one that is not there stays so.
+// DeleteVariable removes a variable, if it exists.
 func (tx *Tx) DeleteVariable(ns, path string) {
 	if old := tx.t.variables.delete(variableID(ns, path)); old != nil {
 		record(tx, variableTable, old, nil)

@@ -3,19 +3,19 @@
 
 package state
 
-// View is an immutable snapshot of the state. Taking one costs a pointer load.
-// What its methods return is shared and must never be changed; a missing object
-// is nil. Allocs carry no Job: see AllocWithJob.
+// View is an immutable snapshot of the state. Taking one costs a pointer load. Objects
+// that its methods return are shared and must never be changed; a missing object is
+// nil. Allocs have no Job: see AllocWithJob.
 type View struct {
 	index uint64
 	t     *tables
 }
 
-// Index returns the index of the last log entry that the view holds.
+// Index returns the index of the last log entry in the view.
 func (v *View) Index() uint64 { return v.index }
 
-// TableIndex returns the last index that changed any of the tables; unknown
-// names count as never changed. Without names it is the greatest of all.
+// TableIndex returns the highest index that changed any of the tables; unknown names
+// count as never changed. Without names it considers all tables.
 func (v *View) TableIndex(names ...string) uint64 {
 	var last uint64
 	if len(names) == 0 {
@@ -32,8 +32,9 @@ func (v *View) TableIndex(names ...string) uint64 {
 	return last
 }
 
-// RemovalIndex returns the last index that removed a row of the table. With it the
-// greatest index of some rows never goes backwards, whichever of them are removed.
+// RemovalIndex returns the last index that removed a row of the table. A client's
+// index that includes it never goes backwards when the row with the highest index is
+// removed.
 func (v *View) RemovalIndex(name string) uint64 {
 	if k := named[name]; k != nil {
 		return v.t.removed[k.head().number]

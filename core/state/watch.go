@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Indexes by which rows can be watched beside their id.
+// Indexes by which rows can be watched, besides their id.
 const (
 	ByJob        = "job"        // Value: JobKey(namespace, id); allocs, evals, deployments
 	ByNode       = "node"       // Value: node id; allocs
@@ -16,18 +16,18 @@ const (
 	ByDeployment = "deployment" // Value: deployment id; allocs
 )
 
-// Key names what is watched: a table (Value ""), a row by its id (By ""), or
-// the rows that have a value in an index (By one of the By constants). The id of
-// a job or of a job's summary is JobKey(namespace, id); that of the scheduler
-// configuration is "".
+// Key names what is watched: a table (Value is ""), a row by its id (By is ""), or the
+// rows that have a value in an index (By is one of the By constants). The id of a job
+// or its summary is JobKey(namespace, id); the id of the scheduler configuration is
+// "".
 type Key struct {
 	Table string
 	By    string
 	Value string
 }
 
-// watches holds channels that are closed at the first change of their key. They
-// exist only while somebody waits.
+// watches holds channels that are closed at the first change of their key. A channel
+// exists only while somebody waits.
 type watches struct {
 	mu    sync.Mutex
 	armed map[Key][]*waiter
@@ -36,12 +36,12 @@ type watches struct {
 type waiter struct {
 	keys []Key
 	ch   chan struct{}
-	stop func() bool // stops to wait for the end of its context
+	stop func() bool // stops waiting for the end of its context
 }
 
-// Watch returns a channel that is closed at the first commit after the call
-// that changes any of the keys. Take it before the View that is looked at. The
-// watch is forgotten when ctx ends; the channel is not closed then.
+// Watch returns a channel that is closed at the first commit after the call that
+// changes any of the keys. Call it before you take the View, or a change in between is
+// missed. When ctx ends, the watch is removed without closing the channel.
 func (s *Store) Watch(ctx context.Context, keys ...Key) <-chan struct{} {
 	w := &waiter{keys: keys, ch: make(chan struct{})}
 	s.watches.mu.Lock()
@@ -56,14 +56,14 @@ func (s *Store) Watch(ctx context.Context, keys ...Key) <-chan struct{} {
 	return w.ch
 }
 
-// drop forgets a waiter.
+// drop removes a waiter.
 func (ws *watches) drop(w *waiter) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.remove(w)
 }
 
-// remove takes a waiter off all its keys; the lock is held.
+// remove removes a waiter from all its keys. The lock must be held.
 func (ws *watches) remove(w *waiter) {
 	for _, k := range w.keys {
 		list := ws.armed[k]
@@ -123,7 +123,7 @@ func (ws *watches) wake(k Key) {
 	}
 }
 
-// wakeRow wakes who waits for a row by its id or by an index.
+// wakeRow wakes the waiters of a row, by its id and by the watched indexes.
 func (ws *watches) wakeRow(table string, row any) {
 	wake := func(by, value string) {
 		if value != "" {
@@ -133,7 +133,7 @@ func (ws *watches) wakeRow(table string, row any) {
 	named[table].wake(row, wake)
 }
 
-// Watchers returns how many watches are armed, for metrics.
+// Watchers returns the number of active watches, for metrics.
 func (s *Store) Watchers() int {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// AgentSelf reads what the agent says about itself.
+// AgentSelf returns the agent's information about itself.
 func (c *Client) AgentSelf(ctx context.Context) (*api.AgentSelf, error) {
 	out, _, err := get[*api.AgentSelf](ctx, c, "/v1/agent/self", nil)
 	return out, err
@@ -30,7 +30,8 @@ func (c *Client) Members(ctx context.Context) (*api.AgentMembers, error) {
 	return out, err
 }
 
-// AgentHealth reads the health of the agent's sides. An agent that is not well is an error with the same text.
+// AgentHealth returns the health of the agent's sides. If the agent is unhealthy, it
+// returns an error with the same text.
 func (c *Client) AgentHealth(ctx context.Context) (*api.AgentHealth, error) {
 	out, _, err := get[*api.AgentHealth](ctx, c, "/v1/agent/health", nil)
 	return out, err
@@ -42,13 +43,13 @@ func (c *Client) Servers(ctx context.Context) ([]string, error) {
 	return out, err
 }
 
-// SetServers names the servers that the agent's node side talks to.
+// SetServers sets the servers to which the agent's node side connects.
 func (c *Client) SetServers(ctx context.Context, addrs []string) error {
 	_, err := c.Put(ctx, "/v1/agent/servers", &Query{Params: url.Values{"address": addrs}}, nil, nil)
 	return err
 }
 
-// Join makes the agent's server join others.
+// Join makes the agent's server join a cluster.
 func (c *Client) Join(ctx context.Context, addrs []string) (joined int, failure string, err error) {
 	out, err := put[struct {
 		NumJoined int    `json:"num_joined"`
@@ -60,7 +61,7 @@ func (c *Client) Join(ctx context.Context, addrs []string) (joined int, failure 
 	return out.NumJoined, out.Error, nil
 }
 
-// ForceLeave forgets a failed server; prune takes it out of lists at once.
+// ForceLeave marks a failed server as left; prune removes it from lists at once.
 func (c *Client) ForceLeave(ctx context.Context, name string, prune bool) error {
 	q := withParam(nil, "node", name)
 	if prune {
@@ -70,16 +71,16 @@ func (c *Client) ForceLeave(ctx context.Context, name string, prune bool) error 
 	return err
 }
 
-// Monitor streams the log lines of an agent. params may name "log_level",
-// "log_json", "log_include_location", and another agent's "node_id" or
-// "server_id". The caller closes it.
+// Monitor streams the log lines of an agent. params may contain "log_level",
+// "log_json", "log_include_location", and "node_id" or "server_id" of another agent.
+// The caller closes the stream.
 func (c *Client) Monitor(ctx context.Context, params url.Values) (io.ReadCloser, error) {
 	params.Set("plain", "true")
 	return c.Raw(ctx, "/v1/agent/monitor", &Query{Params: params})
 }
 
-// ExportLogs reads what a service or a log file of an agent has written. The
-// caller closes it.
+// ExportLogs returns an agent's past log, from a log file or the journal. The caller
+// closes it.
 func (c *Client) ExportLogs(ctx context.Context, params url.Values) (io.ReadCloser, error) {
 	params.Set("plain", "true")
 	return c.Raw(ctx, "/v1/agent/monitor/export", &Query{Params: params})
@@ -115,7 +116,7 @@ func (c *Client) RaftConfiguration(ctx context.Context, q *Query) (*api.RaftConf
 	return out, err
 }
 
-// peer names a server by its id or its address.
+// peer returns the parameters that name a server by its id or its address.
 func peer(id, address string) *Query {
 	q := &Query{Params: url.Values{}}
 	if id != "" {
@@ -139,8 +140,8 @@ func (c *Client) TransferLeadership(ctx context.Context, id, address string) err
 	return err
 }
 
-// AutopilotHealth reads the health of the servers. Servers that are not well
-// are no error here.
+// AutopilotHealth returns the health of the servers. Unhealthy servers are not an
+// error.
 func (c *Client) AutopilotHealth(ctx context.Context) (*api.AutopilotHealth, error) {
 	answer, err := c.Do(ctx, &Request{Method: http.MethodGet, Path: "/v1/operator/autopilot/health"})
 	if err != nil {
@@ -158,7 +159,7 @@ func (c *Client) AutopilotHealth(ctx context.Context) (*api.AutopilotHealth, err
 	return out, nil
 }
 
-// AutopilotConfig says how servers are cared for.
+// AutopilotConfig is the autopilot configuration.
 type AutopilotConfig struct {
 	CleanupDeadServers      bool
 	LastContactThreshold    string
@@ -172,19 +173,19 @@ type AutopilotConfig struct {
 	ModifyIndex             uint64
 }
 
-// AutopilotConfig reads how servers are cared for.
+// AutopilotConfig returns the autopilot configuration.
 func (c *Client) AutopilotConfig(ctx context.Context) (*AutopilotConfig, error) {
 	out, _, err := get[*AutopilotConfig](ctx, c, "/v1/operator/autopilot/configuration", nil)
 	return out, err
 }
 
-// SetAutopilotConfig changes how servers are cared for.
+// SetAutopilotConfig changes the autopilot configuration.
 func (c *Client) SetAutopilotConfig(ctx context.Context, cfg *AutopilotConfig) error {
 	_, err := c.Put(ctx, "/v1/operator/autopilot/configuration", nil, cfg, nil)
 	return err
 }
 
-// SaveSnapshot reads the state of the servers. The caller closes it.
+// SaveSnapshot returns a snapshot of the servers' state. The caller closes it.
 func (c *Client) SaveSnapshot(ctx context.Context, stale bool) (*Answer, error) {
 	r := &Request{Method: http.MethodGet, Path: "/v1/operator/snapshot"}
 	if stale {
@@ -202,18 +203,18 @@ func (c *Client) RestoreSnapshot(ctx context.Context, snapshot io.Reader) error 
 	return answer.Body.Close()
 }
 
-// success is Do whose answer has to be a success.
+// success is Do for requests whose answer must be a success.
 func (c *Client) success(ctx context.Context, r *Request) (*Answer, error) {
 	answer, err := c.Do(ctx, r)
 	if err != nil || answer.Status < 300 {
 		return answer, err
 	}
 	defer answer.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<20)) // what came is what there is to say
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<20)) // a partial text is still useful
 	return nil, errdefs.New(classOf(answer.Status), &Error{Status: answer.Status, Text: strings.TrimSpace(string(text))})
 }
 
-// RootKey is a key of the servers.
+// RootKey is a root key of the cluster.
 type RootKey struct {
 	KeyID       string
 	Algorithm   string
@@ -224,14 +225,14 @@ type RootKey struct {
 	ModifyIndex uint64
 }
 
-// RootKeys lists the keys of the servers.
+// RootKeys lists the root keys.
 func (c *Client) RootKeys(ctx context.Context) ([]*RootKey, error) {
 	out, _, err := get[[]*RootKey](ctx, c, "/v1/operator/keyring/keys", nil)
 	return out, err
 }
 
-// RotateRootKey makes a new key. full encrypts all variables anew; publish is
-// when it becomes active (Unix ns), 0 for at once.
+// RotateRootKey creates a new root key. full re-encrypts all variables; publish is the
+// time (Unix ns) at which it becomes active, 0 for at once.
 func (c *Client) RotateRootKey(ctx context.Context, full bool, publish int64) (*RootKey, error) {
 	q := &Query{Params: url.Values{}}
 	if full {
@@ -247,7 +248,7 @@ func (c *Client) RotateRootKey(ctx context.Context, full bool, publish int64) (*
 	return out.Key, nil
 }
 
-// RemoveRootKey forgets a key that nothing is encrypted by any more.
+// RemoveRootKey removes a root key that encrypts nothing any more.
 func (c *Client) RemoveRootKey(ctx context.Context, id string) error {
 	_, err := c.Delete(ctx, "/v1/operator/keyring/key/"+url.PathEscape(id), nil, nil, nil)
 	return err
@@ -259,8 +260,8 @@ func (c *Client) SchedulerConfig(ctx context.Context) (*model.SchedulerConfigura
 	return out.SchedulerConfig, err
 }
 
-// SetSchedulerConfig changes the configuration of the scheduler, if cas is nil
-// or equals its ModifyIndex. It reports whether it did.
+// SetSchedulerConfig changes the scheduler configuration, if cas is nil or equals its
+// ModifyIndex. It reports whether it did.
 func (c *Client) SetSchedulerConfig(ctx context.Context, cfg *model.SchedulerConfiguration, cas *uint64) (bool, error) {
 	q := &Query{}
 	if cas != nil {
@@ -273,19 +274,19 @@ func (c *Client) SetSchedulerConfig(ctx context.Context, cfg *model.SchedulerCon
 	return out.Updated, nil
 }
 
-// GarbageCollect makes the servers forget what is over.
+// GarbageCollect runs garbage collection on the servers.
 func (c *Client) GarbageCollect(ctx context.Context) error {
 	_, err := c.call(ctx, http.MethodPut, "/v1/system/gc", c.params(nil), nil, nil)
 	return err
 }
 
-// ReconcileSummaries makes the servers count the allocs of all jobs anew.
+// ReconcileSummaries makes the servers recount the allocs of all jobs.
 func (c *Client) ReconcileSummaries(ctx context.Context) error {
 	_, err := c.call(ctx, http.MethodPut, "/v1/system/reconcile/summaries", c.params(nil), nil, nil)
 	return err
 }
 
-// OneTimeToken makes a secret that logs in once, with the rights of the client's token.
+// OneTimeToken returns a one-time secret with the rights of the client's token.
 func (c *Client) OneTimeToken(ctx context.Context) (string, error) {
 	out, err := put[struct {
 		OneTimeToken struct{ OneTimeSecretID string }

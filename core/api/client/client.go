@@ -1,10 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package client is the Go client of the public HTTP API that the command line
-// uses. It owns addresses, tokens, TLS and the decoding of answers; the types
-// are those of core/model and core/api. It never retries. Only cmd/drover and
-// tests may import it.
+// Package client is the Go client of the HTTP API that the command line uses. It owns
+// addresses, tokens, TLS and the decoding of answers; its types are those of
+// core/model and core/api. It never retries. Only cmd/drover and tests may import it.
 package client
 
 import (
@@ -27,7 +26,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// DefaultAddress is where an agent listens unless told otherwise.
+// DefaultAddress is the default address of an agent.
 const DefaultAddress = "http://127.0.0.1:4646"
 
 // Config says how to reach an agent.
@@ -35,19 +34,20 @@ type Config struct {
 	Address   string // http://, https:// or unix:///PATH
 	Token     string
 	Region    string
-	Namespace string // "" is the default one, "*" all
+	Namespace string // "" is the default namespace, "*" means all
 
-	CACert, CAPath        string // files of certificates to trust
-	ClientCert, ClientKey string // files of our own certificate
+	CACert, CAPath        string // file and directory of CA certificates to trust
+	ClientCert, ClientKey string // files of the client certificate and its key
 	TLSServerName         string
 	SkipVerify            bool
 
-	// Warn is told what of a request the agent did not act on; nil drops it.
+	// Warn is called with each warning about a part of the request that has no effect;
+	// nil ignores warnings.
 	Warn func(text string)
 }
 
-// FromEnv reads a Config from DROVER_*, and from NOMAD_* where that is not set.
-// get looks up a variable of the environment, as os.Getenv does.
+// FromEnv reads a Config from the variables DROVER_*, or NOMAD_* if these are not set.
+// get looks up a variable, like os.Getenv.
 func FromEnv(get func(name string) string) Config {
 	either := func(name string) string {
 		if v := get("DROVER_" + name); v != "" {
@@ -55,7 +55,7 @@ func FromEnv(get func(name string) string) Config {
 		}
 		return get("NOMAD_" + name)
 	}
-	skip, _ := strconv.ParseBool(either("SKIP_VERIFY")) // unset and nonsense both mean: verify
+	skip, _ := strconv.ParseBool(either("SKIP_VERIFY")) // if unset or invalid, verify certificates
 	return Config{Address: either("ADDR"), Token: either("TOKEN"), Region: either("REGION"), Namespace: either("NAMESPACE"),
 		CACert: either("CACERT"), CAPath: either("CAPATH"), ClientCert: either("CLIENT_CERT"), ClientKey: either("CLIENT_KEY"),
 		TLSServerName: either("TLS_SERVER_NAME"), SkipVerify: skip}
@@ -167,10 +167,10 @@ func (cfg Config) tls() (*tls.Config, error) {
 	return out, nil
 }
 
-// Address is the agent's address.
+// Address returns the agent's address.
 func (c *Client) Address() string { return c.cfg.Address }
 
-// Namespace is the namespace of requests, "default" if none was set.
+// Namespace returns the namespace of requests, "default" if none was set.
 func (c *Client) Namespace() string {
 	if c.cfg.Namespace == "" {
 		return "default"
@@ -185,7 +185,8 @@ func (c *Client) WithNamespace(ns string) *Client {
 	return &d
 }
 
-// Query is the parameters of a read. The zero value asks for everything, now.
+// Query are the parameters of a read. The zero value reads everything and does not
+// block.
 type Query struct {
 	Prefix    string
 	Filter    string
@@ -193,12 +194,12 @@ type Query struct {
 	NextToken string
 	Reverse   bool
 	Stale     bool
-	WaitIndex uint64        // block until the index passes this
+	WaitIndex uint64        // block until the index is higher than this
 	WaitTime  time.Duration // at most this long
-	Params    url.Values    // further parameters of the route
+	Params    url.Values    // other parameters of the route
 }
 
-// Meta is what an answer says about itself.
+// Meta is the metadata of an answer.
 type Meta struct {
 	Index       uint64
 	KnownLeader bool
@@ -235,7 +236,7 @@ func (c *Client) params(q *Query) url.Values {
 	return v
 }
 
-// Error is an answer that is no success. Its class follows from the status.
+// Error is an answer with an error status. Its class follows from the status.
 type Error struct {
 	Status int
 	Text   string
@@ -266,8 +267,8 @@ func classOf(status int) errdefs.Class {
 	return errdefs.Internal
 }
 
-// Text is the text of an error with the agent's own words alone, where it is an
-// answer of the agent.
+// Text returns the agent's own error text if err is an answer of the agent, otherwise
+// the text of err.
 func Text(err error) string {
 	var e *Error
 	if errors.As(err, &e) && e.Text != "" {
@@ -312,7 +313,7 @@ func (c *Client) open(ctx context.Context, method, path string, params url.Value
 	c.warn(resp)
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what came is what there is to say
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // a partial text is still useful
 		return nil, errdefs.New(classOf(resp.StatusCode), &Error{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))})
 	}
 	return resp, nil
@@ -327,12 +328,12 @@ func (c *Client) warn(resp *http.Response) {
 	}
 }
 
-// answerWithin is how long an answer may take, waiting for a change not counted.
+// answerWithin is the time limit of an answer, without the time of a blocking query.
 const answerWithin = 2 * time.Minute
 
-// waitOf is how long the parameters make the agent wait.
+// waitOf returns how long the parameters may make the agent wait.
 func waitOf(params url.Values) time.Duration {
-	d, _ := time.ParseDuration(params.Get("wait")) // 0 if there is none
+	d, _ := time.ParseDuration(params.Get("wait")) // 0 if not set
 	if d == 0 && params.Get("index") != "" {
 		d = 10 * time.Minute // the agent's own limit
 	}
@@ -349,10 +350,10 @@ func (c *Client) call(ctx context.Context, method, path string, params url.Value
 		return Meta{}, err
 	}
 	defer resp.Body.Close()
-	index, _ := strconv.ParseUint(resp.Header.Get("X-Nomad-Index"), 10, 64) // absent on some routes
+	index, _ := strconv.ParseUint(resp.Header.Get("X-Nomad-Index"), 10, 64) // not set on some routes
 	meta := Meta{Index: index, KnownLeader: resp.Header.Get("X-Nomad-KnownLeader") == "true", NextToken: resp.Header.Get("X-Nomad-NextToken")}
 	if out == nil {
-		_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is used again
+		_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is reused
 		return meta, nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
@@ -361,38 +362,38 @@ func (c *Client) call(ctx context.Context, method, path string, params url.Value
 	return meta, nil
 }
 
-// Get reads a path into out: for routes without a method of their own.
+// Get reads a path into out, for routes without a method of their own.
 func (c *Client) Get(ctx context.Context, path string, q *Query, out any) (Meta, error) {
 	return c.call(ctx, http.MethodGet, path, c.params(q), nil, out)
 }
 
-// Put writes body to a path and reads the answer into out (nil: dropped).
+// Put sends body to a path and decodes the answer into out (nil: ignored).
 func (c *Client) Put(ctx context.Context, path string, q *Query, body, out any) (Meta, error) {
 	return c.call(ctx, http.MethodPut, path, c.params(q), body, out)
 }
 
-// Delete deletes a path and reads the answer into out (nil: dropped).
+// Delete deletes a path and decodes the answer into out (nil: ignored).
 func (c *Client) Delete(ctx context.Context, path string, q *Query, body, out any) (Meta, error) {
 	return c.call(ctx, http.MethodDelete, path, c.params(q), body, out)
 }
 
-// Answer is what came back, as it is. The caller closes Body.
+// Answer is an undecoded answer. The caller closes Body.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   io.ReadCloser
 }
 
-// Request is a request as a user writes it.
+// Request is a request that a user composed.
 type Request struct {
 	Method, Path string
-	Params       url.Values // beside the client's own region and namespace
+	Params       url.Values // in addition to the client's region and namespace
 	Header       http.Header
 	Body         io.Reader // may be nil
-	Size         int64     // of the Body, where that does not say it; 0: not known
+	Size         int64     // size of Body if it cannot be determined from Body; 0 means unknown
 }
 
-// URL is where a request goes.
+// URL returns the URL of a request.
 func (c *Client) URL(r *Request) string {
 	params := c.params(&Query{Params: r.Params})
 	if len(params) == 0 {
@@ -401,7 +402,7 @@ func (c *Client) URL(r *Request) string {
 	return c.base + r.Path + "?" + params.Encode()
 }
 
-// Do sends a request and returns whatever the agent answers, errors included.
+// Do sends a request and returns the agent's answer, including errors.
 func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, c.URL(r), r.Body)
 	if err != nil {
@@ -424,7 +425,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: resp.Body}, nil
 }
 
-// Raw reads the body of a path as it is. The caller closes it.
+// Raw returns the undecoded body of a path. The caller closes it.
 func (c *Client) Raw(ctx context.Context, path string, q *Query) (io.ReadCloser, error) {
 	resp, err := c.open(ctx, http.MethodGet, path, c.params(q), nil)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// AllocDetail is an alloc as it is read back.
+// AllocDetail is an alloc in answers.
 type AllocDetail struct {
 	*model.Allocation
 	Resources       *model.Resources
@@ -30,13 +30,13 @@ func (c *Client) Allocation(ctx context.Context, id string, q *Query) (*AllocDet
 	return get[*AllocDetail](ctx, c, "/v1/allocation/"+url.PathEscape(id), q)
 }
 
-// StopAllocation ends an alloc; another one takes its place.
+// StopAllocation stops an alloc, which the scheduler then replaces.
 func (c *Client) StopAllocation(ctx context.Context, id string, noShutdownDelay bool) (*api.AllocStopResponse, error) {
 	q := withParam(nil, "no_shutdown_delay", strconv.FormatBool(noShutdownDelay))
 	return put[api.AllocStopResponse](ctx, c, "/v1/allocation/"+url.PathEscape(id)+"/stop", q, struct{}{})
 }
 
-// RestartAllocation restarts a task of an alloc, its main tasks ("") or all tasks.
+// RestartAllocation restarts a task of an alloc, its running tasks (""), or all tasks.
 func (c *Client) RestartAllocation(ctx context.Context, id, task string, all bool) error {
 	_, err := c.Put(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/restart", nil, map[string]any{"TaskName": task, "AllTasks": all}, nil)
 	return err
@@ -54,7 +54,7 @@ func (c *Client) AllocationChecks(ctx context.Context, id string, out any) error
 	return err
 }
 
-// AllocationStats reads the use of resources of an alloc into out.
+// AllocationStats decodes the resource usage of an alloc into out.
 func (c *Client) AllocationStats(ctx context.Context, id string, out any) error {
 	_, err := c.Get(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/stats", nil, out)
 	return err
@@ -65,12 +65,12 @@ func (c *Client) Evaluations(ctx context.Context, q *Query) ([]*model.Evaluation
 	return get[[]*model.Evaluation](ctx, c, "/v1/evaluations", q)
 }
 
-// Evaluation reads an eval, with related ones if asked.
+// Evaluation returns an eval, with related ones if requested.
 func (c *Client) Evaluation(ctx context.Context, id string, related bool, q *Query) (*model.Evaluation, Meta, error) {
 	return get[*model.Evaluation](ctx, c, "/v1/evaluation/"+url.PathEscape(id), withParam(q, "related", strconv.FormatBool(related)))
 }
 
-// EvaluationAllocations lists the allocs that an eval made.
+// EvaluationAllocations lists the allocs of an eval.
 func (c *Client) EvaluationAllocations(ctx context.Context, id string, q *Query) ([]*model.AllocListStub, Meta, error) {
 	return get[[]*model.AllocListStub](ctx, c, "/v1/evaluation/"+url.PathEscape(id)+"/allocations", q)
 }
@@ -81,7 +81,7 @@ func (c *Client) CountEvaluations(ctx context.Context, q *Query) (int, error) {
 	return out.Count, err
 }
 
-// DeleteEvaluations deletes evals by their ids, or those that filter matches.
+// DeleteEvaluations deletes evals by id, or those that match filter.
 func (c *Client) DeleteEvaluations(ctx context.Context, ids []string, filter string) (*api.EvalDeleteResponse, error) {
 	out := &api.EvalDeleteResponse{}
 	if _, err := c.Delete(ctx, "/v1/evaluations", nil, map[string]any{"EvalIDs": ids, "Filter": filter}, out); err != nil {
@@ -119,12 +119,12 @@ func (c *Client) PauseDeployment(ctx context.Context, id string, pause bool) (*a
 	return c.changeDeployment(ctx, "pause", id, map[string]any{"DeploymentID": id, "Pause": pause})
 }
 
-// PromoteDeployment promotes the canaries of the groups, of all if none is named.
+// PromoteDeployment promotes the canaries of the groups, or of all if none is named.
 func (c *Client) PromoteDeployment(ctx context.Context, id string, groups []string) (*api.DeploymentUpdateResponse, error) {
 	return c.changeDeployment(ctx, "promote", id, &api.DeploymentPromoteRequest{DeploymentID: id, All: len(groups) == 0, Groups: groups})
 }
 
-// UnblockDeployment lets a blocked deployment go on.
+// UnblockDeployment unblocks a blocked deployment.
 func (c *Client) UnblockDeployment(ctx context.Context, id string) (*api.DeploymentUpdateResponse, error) {
 	return c.changeDeployment(ctx, "unblock", id, map[string]any{"DeploymentID": id})
 }
@@ -144,13 +144,13 @@ func (c *Client) NodeAllocations(ctx context.Context, id string, q *Query) ([]*A
 	return get[[]*AllocDetail](ctx, c, "/v1/node/"+url.PathEscape(id)+"/allocations", q)
 }
 
-// NodeStats reads the use of resources of a node ("": the agent's own) into out.
+// NodeStats decodes the resource usage of a node ("": the agent's own) into out.
 func (c *Client) NodeStats(ctx context.Context, nodeID string, out any) error {
 	_, err := c.Get(ctx, "/v1/client/stats", withParam(nil, "node_id", nodeID), out)
 	return err
 }
 
-// SetNodeEligibility says whether new allocs may be placed on a node.
+// SetNodeEligibility sets whether new allocs may be placed on a node.
 func (c *Client) SetNodeEligibility(ctx context.Context, id string, eligible bool) (*api.NodeEligibilityResponse, error) {
 	e := model.NodeSchedulingIneligible
 	if eligible {
@@ -164,12 +164,12 @@ func (c *Client) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*api
 	return put[api.NodeDrainResponse](ctx, c, "/v1/node/"+url.PathEscape(req.NodeID)+"/drain", nil, req)
 }
 
-// EvaluateNode makes the scheduler look at all jobs of a node.
+// EvaluateNode creates evaluations for all jobs with allocs on a node.
 func (c *Client) EvaluateNode(ctx context.Context, id string) (*api.NodeUpdateResponse, error) {
 	return put[api.NodeUpdateResponse](ctx, c, "/v1/node/"+url.PathEscape(id)+"/evaluate", nil, nil)
 }
 
-// PurgeNode forgets a node.
+// PurgeNode removes a node from state.
 func (c *Client) PurgeNode(ctx context.Context, id string) (*api.NodeUpdateResponse, error) {
 	return put[api.NodeUpdateResponse](ctx, c, "/v1/node/"+url.PathEscape(id)+"/purge", nil, nil)
 }
@@ -184,7 +184,7 @@ func (c *Client) NodePool(ctx context.Context, name string, q *Query) (*model.No
 	return get[*model.NodePool](ctx, c, "/v1/node/pool/"+url.PathEscape(name), q)
 }
 
-// ApplyNodePool makes or changes a node pool.
+// ApplyNodePool creates or updates a node pool.
 func (c *Client) ApplyNodePool(ctx context.Context, p *model.NodePool) error {
 	_, err := c.Put(ctx, "/v1/node/pools", nil, p, nil)
 	return err
@@ -206,11 +206,11 @@ func (c *Client) NodePoolJobs(ctx context.Context, name string, q *Query) ([]*ap
 	return get[[]*api.JobListStub](ctx, c, "/v1/node/pool/"+url.PathEscape(name)+"/jobs", q)
 }
 
-// NodeMeta is the metadata of a node by where it comes from.
+// NodeMeta is the metadata of a node, by source.
 type NodeMeta struct {
-	Meta    map[string]string  // what counts
-	Dynamic map[string]*string // set while the agent runs; nil is unset
-	Static  map[string]string  // of the configuration file
+	Meta    map[string]string  // effective values
+	Dynamic map[string]*string // set at run time; nil removes a key
+	Static  map[string]string  // from the configuration file
 }
 
 // NodeMeta reads the metadata of a node ("": the agent's own).
@@ -219,28 +219,28 @@ func (c *Client) NodeMeta(ctx context.Context, nodeID string) (*NodeMeta, error)
 	return out, err
 }
 
-// NodeCluster is which cluster a node belongs to and what it thinks of the servers that
-// answer: "believed", "doubted" (they have lost what they had told the node: what they
-// do not know runs on) or "refused" (they are of another cluster).
+// NodeCluster is the cluster of a node and its trust in the servers that answer:
+// "believed", "doubted" (they have lost data that the node has seen, so allocs that
+// they do not know keep running) or "refused" (they belong to another cluster).
 type NodeCluster struct {
 	ClusterID string
 	Index     uint64
 	Standing  string
 }
 
-// NodeCluster reads which cluster a node ("": the agent's own) belongs to.
+// NodeCluster returns the cluster of a node ("": the agent's own).
 func (c *Client) NodeCluster(ctx context.Context, nodeID string) (*NodeCluster, error) {
 	out, _, err := get[*NodeCluster](ctx, c, "/v1/client/cluster", withParam(nil, "node_id", nodeID))
 	return out, err
 }
 
-// TrustCluster has a node ("": the agent's own) believe its servers, whoever they are:
-// what they do not know is stopped.
+// TrustCluster makes a node ("": the agent's own) accept its current servers. It stops
+// allocs that they do not know.
 func (c *Client) TrustCluster(ctx context.Context, nodeID string) (*NodeCluster, error) {
 	return put[NodeCluster](ctx, c, "/v1/client/cluster", withParam(nil, "node_id", nodeID), nil)
 }
 
-// ApplyNodeMeta sets metadata of a node ("": the agent's own); nil unsets a key.
+// ApplyNodeMeta sets metadata of a node ("": the agent's own); nil removes a key.
 func (c *Client) ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (*NodeMeta, error) {
 	return put[NodeMeta](ctx, c, "/v1/client/metadata", withParam(nil, "node_id", nodeID), map[string]any{"NodeID": nodeID, "Meta": meta})
 }
@@ -255,7 +255,7 @@ func (c *Client) NamespaceByName(ctx context.Context, name string, q *Query) (*m
 	return get[*model.Namespace](ctx, c, "/v1/namespace/"+url.PathEscape(name), q)
 }
 
-// ApplyNamespace makes or changes a namespace.
+// ApplyNamespace creates or updates a namespace.
 func (c *Client) ApplyNamespace(ctx context.Context, ns *model.Namespace) error {
 	_, err := c.Put(ctx, "/v1/namespace/"+url.PathEscape(ns.Name), nil, ns, nil)
 	return err

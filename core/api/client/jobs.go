@@ -38,12 +38,12 @@ func (c *Client) Job(ctx context.Context, id string, q *Query) (*model.Job, Meta
 	return get[*model.Job](ctx, c, jobPath(id, ""), q)
 }
 
-// RegisterJob registers the job of the request: its Job is the draft as JSON.
+// RegisterJob registers a job. The Job of the request is the draft as JSON.
 func (c *Client) RegisterJob(ctx context.Context, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
 	return put[api.JobRegisterResponse](ctx, c, "/v1/jobs", nil, req)
 }
 
-// ParseJob asks the agent for the draft of a job file.
+// ParseJob lets the agent convert a job file to a draft.
 func (c *Client) ParseJob(ctx context.Context, req *api.JobParseRequest) (json.RawMessage, error) {
 	out, err := put[json.RawMessage](ctx, c, "/v1/jobs/parse", nil, req)
 	if err != nil {
@@ -52,12 +52,12 @@ func (c *Client) ParseJob(ctx context.Context, req *api.JobParseRequest) (json.R
 	return *out, nil
 }
 
-// ValidateJob asks whether a draft may be registered.
+// ValidateJob validates a draft without registering it.
 func (c *Client) ValidateJob(ctx context.Context, job json.RawMessage) (*api.JobValidateResponse, error) {
 	return put[api.JobValidateResponse](ctx, c, "/v1/validate/job", nil, &api.JobValidateRequest{Job: job})
 }
 
-// PlanJob asks what registering a draft would do.
+// PlanJob returns what registering a draft would change.
 func (c *Client) PlanJob(ctx context.Context, id string, req *api.JobPlanRequest) (*api.JobPlanResponse, error) {
 	return put[api.JobPlanResponse](ctx, c, jobPath(id, "/plan"), nil, req)
 }
@@ -80,14 +80,14 @@ func (c *Client) DeregisterJob(ctx context.Context, id string, req *api.JobDereg
 	return out, nil
 }
 
-// EvaluateJob makes the scheduler look at a job.
+// EvaluateJob creates an evaluation of a job.
 func (c *Client) EvaluateJob(ctx context.Context, id string, forceReschedule bool) (*api.JobRegisterResponse, error) {
 	req := &api.JobEvaluateRequest{JobID: id}
 	req.EvalOptions.ForceReschedule = forceReschedule
 	return put[api.JobRegisterResponse](ctx, c, jobPath(id, "/evaluate"), nil, req)
 }
 
-// RevertJob registers an older version again.
+// RevertJob reverts a job to an earlier version.
 func (c *Client) RevertJob(ctx context.Context, req *api.JobRevertRequest) (*api.JobRegisterResponse, error) {
 	return put[api.JobRegisterResponse](ctx, c, jobPath(req.JobID, "/revert"), nil, req)
 }
@@ -116,16 +116,16 @@ func (c *Client) SetJobStability(ctx context.Context, req *api.JobStabilityReque
 	return put[api.IndexResponse](ctx, c, jobPath(req.JobID, "/stable"), nil, req)
 }
 
-// JobVersions is the history of a job, newest first. Diffs[i] leads from
-// Versions[i+1] to Versions[i].
+// JobVersions is the history of a job, newest first. Diffs[i] is the difference
+// between Versions[i+1] and Versions[i].
 type JobVersions struct {
 	Versions []*model.Job
 	Diffs    []*model.JobDiff
 }
 
-// JobVersions reads the history of a job. diff asks for differences: to the
-// version or tag that it names in "diff_version" and "diff_tag", else of each
-// version to the one before it; nil asks for none.
+// JobVersions returns the history of a job. If diff is not nil, the answer contains
+// differences: to the version or tag in "diff_version" or "diff_tag", otherwise
+// between consecutive versions.
 func (c *Client) JobVersions(ctx context.Context, id string, diff url.Values) (*JobVersions, error) {
 	q := &Query{Params: url.Values{"diffs": {strconv.FormatBool(diff != nil)}}}
 	for k, v := range diff {
@@ -135,13 +135,13 @@ func (c *Client) JobVersions(ctx context.Context, id string, diff url.Values) (*
 	return out, err
 }
 
-// TagJobVersion gives a version of a job a name; the newest one if version is nil.
+// TagJobVersion tags a version of a job, the newest one if version is nil.
 func (c *Client) TagJobVersion(ctx context.Context, id, name string, version *uint64, description string) error {
 	_, err := c.Put(ctx, jobPath(id, "/versions/"+url.PathEscape(name)+"/tag"), nil, &api.JobTagRequest{Version: version, Description: description}, nil)
 	return err
 }
 
-// UntagJobVersion takes a name from the version that has it.
+// UntagJobVersion removes a tag from its version.
 func (c *Client) UntagJobVersion(ctx context.Context, id, name string) error {
 	_, err := c.Delete(ctx, jobPath(id, "/versions/"+url.PathEscape(name)+"/tag"), nil, nil, nil)
 	return err
@@ -152,7 +152,8 @@ func (c *Client) JobSummary(ctx context.Context, id string, q *Query) (*model.Jo
 	return get[*model.JobSummary](ctx, c, jobPath(id, "/summary"), q)
 }
 
-// JobAllocations lists the allocs of a job; all includes those of earlier jobs of that name.
+// JobAllocations lists the allocs of a job; all includes those of earlier jobs with
+// its name.
 func (c *Client) JobAllocations(ctx context.Context, id string, all bool, q *Query) ([]*model.AllocListStub, Meta, error) {
 	return get[[]*model.AllocListStub](ctx, c, jobPath(id, "/allocations"), withParam(q, "all", strconv.FormatBool(all)))
 }
@@ -177,14 +178,15 @@ func (c *Client) JobSubmission(ctx context.Context, id string, version uint64, q
 	return get[*model.JobSubmission](ctx, c, jobPath(id, "/submission"), withParam(q, "version", strconv.FormatUint(version, 10)))
 }
 
-// JobScaling is what an autoscaler reads of a job.
+// JobScaling is the information about a job for autoscalers.
 type JobScaling struct {
 	JobID, Namespace string
 	JobStopped       bool
 	TaskGroups       map[string]*GroupScaling
 }
 
-// GroupScaling is what an autoscaler reads of a group, with the changes of its count.
+// GroupScaling is the information about a group for autoscalers, with the changes of
+// its count.
 type GroupScaling struct {
 	Desired, Placed, Running, Healthy, Unhealthy int
 	Events                                       []*ScalingEvent
@@ -201,7 +203,7 @@ type ScalingEvent struct {
 	EvalID        string
 }
 
-// JobScaling reads what an autoscaler reads of a job.
+// JobScaling returns the information about a job for autoscalers.
 func (c *Client) JobScaling(ctx context.Context, id string) (*JobScaling, error) {
 	out, _, err := get[*JobScaling](ctx, c, jobPath(id, "/scale"), nil)
 	return out, err
@@ -212,7 +214,7 @@ func (c *Client) JobActions(ctx context.Context, id string, q *Query) ([]*api.Jo
 	return get[[]*api.JobAction](ctx, c, jobPath(id, "/actions"), q)
 }
 
-// JobServices lists where the services of a job answer.
+// JobServices lists the instances of the services of a job.
 func (c *Client) JobServices(ctx context.Context, id string, q *Query) ([]*api.ServiceRegistration, Meta, error) {
 	return get[[]*api.ServiceRegistration](ctx, c, jobPath(id, "/services"), q)
 }
@@ -222,12 +224,12 @@ func (c *Client) Services(ctx context.Context, q *Query) ([]*api.NamespaceServic
 	return get[[]*api.NamespaceServices](ctx, c, "/v1/services", q)
 }
 
-// Service lists where a service answers.
+// Service lists the instances of a service.
 func (c *Client) Service(ctx context.Context, name string, q *Query) ([]*api.ServiceRegistration, Meta, error) {
 	return get[[]*api.ServiceRegistration](ctx, c, "/v1/service/"+url.PathEscape(name), q)
 }
 
-// DeleteService takes a place at which a service answers out of the registry.
+// DeleteService removes an instance of a service from the registry.
 func (c *Client) DeleteService(ctx context.Context, name, id string) error {
 	_, err := c.Delete(ctx, "/v1/service/"+url.PathEscape(name)+"/"+url.PathEscape(id), nil, nil, nil)
 	return err
@@ -243,7 +245,7 @@ func (c *Client) ScalingPolicy(ctx context.Context, id string, q *Query) (*model
 	return get[*model.ScalingPolicy](ctx, c, "/v1/scaling/policy/"+url.PathEscape(id), q)
 }
 
-// Search finds objects whose id starts with prefix, by context ("all" for every one).
+// Search finds objects whose id starts with prefix, in one context or in "all".
 func (c *Client) Search(ctx context.Context, prefix, kind string) (*api.SearchResponse, error) {
 	return put[api.SearchResponse](ctx, c, "/v1/search", nil, &api.SearchRequest{Prefix: prefix, Context: kind})
 }

@@ -23,27 +23,27 @@ func ofNode(nodeID string) *Query {
 	return withParam(nil, "node_id", nodeID)
 }
 
-// AgentPlugins lists the plugins of a node's agent; "" is the agent's own node.
+// AgentPlugins lists the plugins of a node; "" is the agent's own node.
 func (c *Client) AgentPlugins(ctx context.Context, nodeID string) ([]*model.AgentPlugin, error) {
 	out, _, err := get[[]*model.AgentPlugin](ctx, c, "/v1/agent/plugins", ofNode(nodeID))
 	return out, err
 }
 
-// AgentPlugin returns one plugin of a node's agent.
+// AgentPlugin returns one plugin of a node.
 func (c *Client) AgentPlugin(ctx context.Context, nodeID, name string) (*model.AgentPlugin, error) {
 	out, _, err := get[*model.AgentPlugin](ctx, c, "/v1/agent/plugin/"+url.PathEscape(name), ofNode(nodeID))
 	return out, err
 }
 
-// ChangeAgentPlugin does one of rollback, disable, enable and reload to a plugin of
-// a node's agent.
+// ChangeAgentPlugin applies an action to a plugin of a node: rollback, disable, enable
+// or reload.
 func (c *Client) ChangeAgentPlugin(ctx context.Context, nodeID, name, action string) (*model.AgentPlugin, error) {
 	return c.changePlugin(ctx, nodeID, name, action, url.Values{}, nil, nil, 0)
 }
 
-// InstallAgentPlugin has a node's agent fetch a release and switch to it. The
-// action is install, or upgrade of a plugin that there is. With detach the outcome
-// is not waited for: it is in the plugin's Work.
+// InstallAgentPlugin makes a node fetch a release and switch to it. The action is
+// install, or upgrade for an existing plugin. With detach it does not wait for the
+// outcome, which is in the plugin's Work.
 func (c *Client) InstallAgentPlugin(ctx context.Context, nodeID, name, action string, r *model.PluginRelease, detach bool) (*model.AgentPlugin, error) {
 	return c.changePlugin(ctx, nodeID, name, action, detached(detach), r, nil, 0)
 }
@@ -55,8 +55,8 @@ func detached(detach bool) url.Values {
 	return url.Values{}
 }
 
-// UploadAgentPlugin sends a node's agent the file of a release, which must say its
-// digest. Its size is for who follows; 0 is not known.
+// UploadAgentPlugin sends the file of a release, which must have a digest, to a node.
+// size is used to report progress; 0 means unknown.
 func (c *Client) UploadAgentPlugin(ctx context.Context, nodeID, name, action string, r *model.PluginRelease, file io.Reader, size int64, detach bool) (*model.AgentPlugin, error) {
 	params := detached(detach)
 	params.Set("digest", r.Digest)
@@ -73,7 +73,8 @@ func (c *Client) UploadAgentPlugin(ctx context.Context, nodeID, name, action str
 	return c.changePlugin(ctx, nodeID, name, action, params, nil, file, size)
 }
 
-// changePlugin takes as long as the file takes to get there.
+// changePlugin has no time limit of its own, because it includes the transfer of the
+// file.
 func (c *Client) changePlugin(ctx context.Context, nodeID, name, action string, params url.Values, release *model.PluginRelease, file io.Reader, size int64) (*model.AgentPlugin, error) {
 	if nodeID != "" {
 		params.Set("node_id", nodeID)
@@ -101,8 +102,8 @@ func (c *Client) changePlugin(ctx context.Context, nodeID, name, action string, 
 	return out, nil
 }
 
-// RemoveAgentPlugin ends a plugin of a node's agent and removes its file; with
-// force also if tasks need it.
+// RemoveAgentPlugin stops a plugin of a node and deletes its file; with force even if
+// it has tasks.
 func (c *Client) RemoveAgentPlugin(ctx context.Context, nodeID, name string, force bool) error {
 	q := withParam(ofNode(nodeID), "force", strconv.FormatBool(force))
 	_, err := c.Delete(ctx, "/v1/agent/plugin/"+url.PathEscape(name), q, nil, nil)

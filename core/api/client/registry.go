@@ -22,8 +22,8 @@ func (c *Client) RegistryPlugins(ctx context.Context, q *Query) ([]*api.PluginSt
 	return get[[]*api.PluginStub](ctx, c, "/v1/registry/plugins", q)
 }
 
-// RegistryPlugin returns a plugin of the registry, without the values of its
-// configuration unless reveal.
+// RegistryPlugin returns a plugin of the registry. The values of its configuration are
+// included only with reveal.
 func (c *Client) RegistryPlugin(ctx context.Context, name string, reveal bool, q *Query) (*model.PluginSpec, Meta, error) {
 	if reveal {
 		q = withParam(q, "reveal", "true")
@@ -31,17 +31,18 @@ func (c *Client) RegistryPlugin(ctx context.Context, name string, reveal bool, q
 	return get[*model.PluginSpec](ctx, c, registryPath(name), q)
 }
 
-// RegistryPluginNodes says where each node stands with a plugin of the registry.
+// RegistryPluginNodes returns the status of each node for a plugin of the registry.
 func (c *Client) RegistryPluginNodes(ctx context.Context, name string, q *Query) ([]*api.PluginNode, Meta, error) {
 	return get[[]*api.PluginNode](ctx, c, registryPath(name)+"/nodes", q)
 }
 
-// RegisterPlugin registers a plugin, with cas only over that modify index.
+// RegisterPlugin registers a plugin. If cas is set, the plugin must have that modify
+// index.
 func (c *Client) RegisterPlugin(ctx context.Context, p *model.PluginSpec, cas *uint64) (*api.PluginRegisterResponse, error) {
 	return put[api.PluginRegisterResponse](ctx, c, registryPath(p.Name), casParam(cas), p)
 }
 
-// DeregisterPlugin removes a plugin from the registry and, with it, from nodes.
+// DeregisterPlugin removes a plugin from the registry, and thereby from nodes.
 func (c *Client) DeregisterPlugin(ctx context.Context, name string, cas *uint64) error {
 	_, err := c.Delete(ctx, registryPath(name), casParam(cas), nil, nil)
 	return err
@@ -52,13 +53,13 @@ func (c *Client) SteerPluginRollout(ctx context.Context, name, action string) (*
 	return put[api.PluginRegisterResponse](ctx, c, registryPath(name)+"/rollout", nil, map[string]string{"Action": action})
 }
 
-// PluginFile tells of a file that was uploaded. NotFound: there is none.
+// PluginFile describes an uploaded file. NotFound: it does not exist.
 func (c *Client) PluginFile(ctx context.Context, digest string) (*api.PluginFile, error) {
 	out, _, err := get[*api.PluginFile](ctx, c, "/v1/registry/file/"+url.PathEscape(digest), nil)
 	return out, err
 }
 
-// UploadPluginFile uploads a file that has the digest.
+// UploadPluginFile uploads a file with the given digest.
 func (c *Client) UploadPluginFile(ctx context.Context, digest string, file io.Reader) (*api.PluginFile, error) {
 	answer, err := c.success(ctx, &Request{
 		Method: http.MethodPut, Path: "/v1/registry/file/" + url.PathEscape(digest), Body: file,

@@ -10,7 +10,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 )
 
-// DriverSchemas reads what the cluster knows of a driver; NotFound: nothing.
+// DriverSchemas returns the schemas of a driver. NotFound: none are known.
 func (c *Client) DriverSchemas(ctx context.Context, driver string) (*api.DriverSchemas, error) {
 	out, _, err := get[*api.DriverSchemas](ctx, c, "/v1/schemas/driver/"+url.PathEscape(driver), nil)
 	return out, err

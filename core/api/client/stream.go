@@ -31,7 +31,8 @@ func (c *Client) StatFile(ctx context.Context, allocID, path string) (*api.Alloc
 	return out, err
 }
 
-// ReadFile reads a file of an alloc from offset on; limit < 0 is to its end. The caller closes it.
+// ReadFile reads a file of an alloc from offset; a limit below 0 means up to the end.
+// The caller closes it.
 func (c *Client) ReadFile(ctx context.Context, allocID, path string, offset, limit int64) (io.ReadCloser, error) {
 	q := &Query{Params: url.Values{"path": {path}, "offset": {strconv.FormatInt(offset, 10)}}}
 	if limit >= 0 {
@@ -40,14 +41,16 @@ func (c *Client) ReadFile(ctx context.Context, allocID, path string, offset, lim
 	return c.Raw(ctx, "/v1/client/fs/readat/"+url.PathEscape(allocID), q)
 }
 
-// StreamFile calls each for every frame of a file, heartbeats left out, until it ends or ctx does.
+// StreamFile calls each for every frame of a file except heartbeats, until the file or
+// ctx ends.
 func (c *Client) StreamFile(ctx context.Context, req *api.FileStreamRequest, each func(*api.StreamFrame) error) error {
 	q := &Query{Params: url.Values{"path": {req.Path}, "offset": {strconv.FormatInt(req.Offset, 10)},
 		"origin": {req.Origin}, "follow": {strconv.FormatBool(req.Follow)}}}
 	return c.frames(ctx, "/v1/client/fs/stream/"+url.PathEscape(req.AllocID), q, each)
 }
 
-// StreamLogs calls each for every frame of a task's log, heartbeats left out, until it ends or ctx does.
+// StreamLogs calls each for every frame of a task's log except heartbeats, until the
+// log or ctx ends.
 func (c *Client) StreamLogs(ctx context.Context, req *api.LogStreamRequest, each func(*api.StreamFrame) error) error {
 	q := &Query{Params: url.Values{"task": {req.Task}, "type": {req.Type}, "offset": {strconv.FormatInt(req.Offset, 10)},
 		"origin": {req.Origin}, "follow": {strconv.FormatBool(req.Follow)}}}
@@ -64,7 +67,8 @@ func (c *Client) frames(ctx context.Context, path string, q *Query, each func(*a
 	})
 }
 
-// Events calls each for every batch of events of the topics ("Job", "Allocation:ID"...) from index on.
+// Events calls each for every batch of events of the topics ("Job",
+// "Allocation:ID"...) from index onwards.
 func (c *Client) Events(ctx context.Context, topics []string, index uint64, each func(*api.EventBatch) error) error {
 	q := &Query{Params: url.Values{"topic": topics, "index": {strconv.FormatUint(index, 10)}}}
 	return c.objects(ctx, "/v1/event/stream", q, func(dec *json.Decoder) error {
@@ -96,9 +100,9 @@ func (c *Client) objects(ctx context.Context, path string, q *Query, next func(*
 	}
 }
 
-// Exec runs a command in a task: stdin is sent until it ends, outputs go to
-// stdout and stderr, sizes of the terminal come over sizes (may be nil). It
-// returns the command's exit code.
+// Exec runs a command in a task. It sends stdin until it ends, writes output to stdout
+// and stderr, and sends terminal sizes from sizes (may be nil). It returns the
+// command's exit code.
 func (c *Client) Exec(ctx context.Context, req *api.ExecRequest, stdin io.Reader, stdout, stderr io.Writer, sizes <-chan api.TermSize) (int, error) {
 	ws, err := c.dialExec(ctx, req)
 	if err != nil {
@@ -165,18 +169,18 @@ func (c *Client) dialExec(ctx context.Context, req *api.ExecRequest) (*websocket
 	}
 	ws, err := websocket.NewClient(cfg, conn)
 	if err != nil {
-		_ = conn.Close() // the handshake's error says more
+		_ = conn.Close() // the error of the handshake is more informative
 		return nil, fmt.Errorf("the agent refused to run the command: %w", err)
 	}
 	hello := map[string]any{"version": 1, "auth_token": c.cfg.Token}
 	if err := websocket.JSON.Send(ws, hello); err != nil {
-		_ = ws.Close() // the send's error says more
+		_ = ws.Close() // the error of the send is more informative
 		return nil, fmt.Errorf("greet the agent: %w", err)
 	}
 	return ws, nil
 }
 
-// sendStdin ends when stdin does or the connection is closed under it.
+// sendStdin returns when stdin ends or the connection is closed.
 func sendStdin(ws *websocket.Conn, stdin io.Reader) {
 	if stdin == nil {
 		stdin = strings.NewReader("")

@@ -23,14 +23,14 @@ type Variable struct {
 	ModifyTime  int64 // Unix ns
 }
 
-// VariableLock is who holds a variable. ID is a secret of the holder.
+// VariableLock is the holder of a variable's lock. ID is a secret of the holder.
 type VariableLock struct {
 	ID        string `json:",omitempty"`
 	TTL       string `json:",omitempty"`
 	LockDelay string `json:",omitempty"`
 }
 
-// varPath escapes a path of a variable but for its slashes.
+// varPath escapes the path of a variable, except for its slashes.
 func varPath(path string) string {
 	parts := strings.Split(path, "/")
 	for i, p := range parts {
@@ -57,18 +57,19 @@ func casParam(cas *uint64) *Query {
 	return withParam(nil, "cas", strconv.FormatUint(*cas, 10))
 }
 
-// PutVariable writes a variable, with cas only if it is at that index.
+// PutVariable writes a variable. If cas is set, it must have that modify index.
 func (c *Client) PutVariable(ctx context.Context, v *Variable, cas *uint64) (*Variable, error) {
 	return put[Variable](ctx, c, varPath(v.Path), casParam(cas), v)
 }
 
-// DeleteVariable deletes a variable, with cas only if it is at that index.
+// DeleteVariable deletes a variable. If cas is set, it must have that modify index.
 func (c *Client) DeleteVariable(ctx context.Context, path string, cas *uint64) error {
 	_, err := c.call(ctx, http.MethodDelete, varPath(path), c.params(casParam(cas)), nil, nil)
 	return err
 }
 
-// LockVariable does an operation on the lock of a variable: acquire, renew or release.
+// LockVariable applies an operation to the lock of a variable: acquire, renew or
+// release.
 func (c *Client) LockVariable(ctx context.Context, operation string, v *Variable) (*Variable, error) {
 	return put[Variable](ctx, c, varPath(v.Path), withParam(nil, "lock-"+operation, ""), v)
 }

@@ -12,11 +12,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// entryFormat is the first byte of every stored entry, so that a later format
-// can be told from this one.
+// entryFormat is the first byte of every stored entry; it distinguishes later formats.
 const entryFormat = 1
 
-// encodeEntry writes everything of the entry but its index, which is the key.
+// encodeEntry encodes the entry without its index, which is the key.
 func encodeEntry(log *raft.Log) []byte {
 	b := make([]byte, 0, 32+len(log.Extensions)+len(log.Data))
 	b = append(b, entryFormat, byte(log.Type))
@@ -31,7 +30,7 @@ func encodeEntry(log *raft.Log) []byte {
 	return append(b, log.Data...)
 }
 
-// decodeEntry fills log from b. The log keeps slices of b.
+// decodeEntry decodes b into log, which keeps slices of b.
 func decodeEntry(index uint64, b []byte, log *raft.Log) error {
 	if len(b) < 2 || b[0] != entryFormat {
 		return damaged(index)

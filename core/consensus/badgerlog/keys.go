@@ -5,14 +5,14 @@ package badgerlog
 
 import "encoding/binary"
 
-// Every key starts with one letter for its kind. A log key is
+// Every key starts with a letter for its kind. A log key is
 //
 //	'l' | epoch (4) | segment (6) | offset in the segment (2)
 //
-// all big endian, so that keys sort by index and a segment of 4,096 entries has
-// a prefix of its own: the unit in which the front of the log is dropped.
-// The further pieces of a large entry are under 'p', with the same middle, and
-// the number of the piece at the end.
+// in big endian, so that keys sort by index, and all entries of a segment of 4,096
+// share a prefix: the unit in which the front of the log is dropped. Further pieces of
+// a large entry have the kind 'p', the same middle, and the number of the piece at the
+// end.
 const (
 	kindLog    = 'l'
 	kindPiece  = 'p'
@@ -26,7 +26,7 @@ const (
 	logKeyLen  = segmentLen + 2
 )
 
-// metaKey holds the epoch and the floor: see meta.
+// metaKey is the key of the meta record.
 var metaKey = []byte("m")
 
 func appendEpoch(b []byte, kind byte, epoch uint32) []byte {
@@ -34,12 +34,12 @@ func appendEpoch(b []byte, kind byte, epoch uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, epoch)
 }
 
-// epochPrefix is what all keys of an epoch start with.
+// epochPrefix returns the prefix of all keys of an epoch.
 func epochPrefix(kind byte, epoch uint32) []byte {
 	return appendEpoch(make([]byte, 0, epochLen), kind, epoch)
 }
 
-// segmentPrefix is what all keys of a segment start with.
+// segmentPrefix returns the prefix of all keys of a segment.
 func segmentPrefix(kind byte, epoch uint32, segment uint64) []byte {
 	b := appendEpoch(make([]byte, 0, segmentLen), kind, epoch)
 	var s [8]byte
@@ -58,17 +58,17 @@ func pieceKey(epoch uint32, index uint64, piece uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, piece)
 }
 
-// epochOf reads the epoch out of a log or piece key.
+// epochOf returns the epoch in a log or piece key.
 func epochOf(key []byte) uint32 { return binary.BigEndian.Uint32(key[1:]) }
 
-// segmentOf reads the segment out of a log or piece key.
+// segmentOf returns the segment in a log or piece key.
 func segmentOf(key []byte) uint64 {
 	var s [8]byte
 	copy(s[2:], key[epochLen:segmentLen])
 	return binary.BigEndian.Uint64(s[:])
 }
 
-// indexOf reads the log index out of a log key.
+// indexOf returns the index in a log key.
 func indexOf(key []byte) uint64 {
 	return segmentOf(key)<<segmentBits | uint64(binary.BigEndian.Uint16(key[segmentLen:]))
 }

@@ -16,24 +16,25 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// The number of commits is kept twice: in the database, written with each commit,
-// and in a small file beside it, written after each commit. Badger cuts its journal
-// at the first record that it cannot read, and says nothing. The file then counts
-// more commits than the database, and the store refuses to open: what is missing
-// was acknowledged.
+// The number of commits is stored twice: in the database, written with each commit,
+// and in a small file beside it, written after each commit. Badger truncates its
+// journal at the first unreadable record without an error. The file then counts more
+// commits than the database, and the store refuses to open, because acknowledged
+// writes are missing.
 //
-// The file is not synced. A crash of the process loses nothing of it; after a power
-// cut it may be older than the database, which is always allowed.
+// The file is not synced. It survives a crash of the process; after a power cut it may
+// be older than the database, which is always valid.
 
-// countKey holds the number of commits in the database.
+// countKey is the key of the number of commits.
 var countKey = []byte("n")
 
-const markLen = 8 + 4 // the count and its checksum
+const markLen = 8 + 4 // count and checksum
 
-// MarkFile is the file that counts the commits of the store in dir.
+// MarkFile returns the path of the file that counts the commits of the store in dir.
 func MarkFile(dir string) string { return dir + ".mark" }
 
-// openMark compares the file with the database and keeps it open for the next commits.
+// openMark compares the file with the database and keeps the file open for later
+// commits.
 func (s *Store) openMark(path string, ignore bool) error {
 	count, err := s.readCount()
 	if err != nil {
@@ -57,8 +58,8 @@ func (s *Store) openMark(path string, ignore bool) error {
 	return s.writeMark()
 }
 
-// readMark returns the count of the file, 0 if there is none or it is damaged
-// itself: a damaged count says nothing about the log.
+// readMark returns the count in the file, 0 if the file is missing or damaged: a
+// damaged count says nothing about the log.
 func readMark(path string) (uint64, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,9 +105,9 @@ func (s *Store) readCount() (count uint64, err error) {
 	return count, nil
 }
 
-// commit writes what fill puts into a batch, counts it, and returns once all of it
-// is on disk. A batch that is larger than one transaction of badger is written as
-// several in order, its count with the last. The caller holds writes.
+// commit writes the batch that fill fills, counts it, and returns once it is on disk.
+// A batch that is larger than one badger transaction is written as several in order,
+// with the count in the last. The caller holds writes.
 func (s *Store) commit(fill func(*badger.WriteBatch) error) error {
 	s.commits.Lock()
 	defer s.commits.Unlock()

@@ -13,13 +13,13 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// meta says which of the log keys in the database count.
+// meta says which log keys in the database are valid.
 type meta struct {
-	// Epoch grows by one whenever the whole log is deleted. Keys of other
-	// epochs do not count.
+	// Epoch increases whenever the whole log is deleted. Keys of other epochs are
+	// invalid.
 	Epoch uint32
-	// Floor is the lowest index that counts. It is written when the front of
-	// the log is deleted, and spares the store a search through what is gone.
+	// Floor is the lowest valid index. It is written when the front of the log is
+	// deleted, so that the store need not search through deleted keys.
 	Floor uint64
 }
 

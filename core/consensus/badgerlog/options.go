@@ -5,7 +5,7 @@ package badgerlog
 
 import "github.com/drover-project/drover/core/durable"
 
-// Profile chooses how much memory the store may take for its write buffer.
+// Profile selects the memory for the store's write buffer.
 type Profile = durable.Profile
 
 // The profiles: see core/durable.
@@ -14,7 +14,7 @@ const (
 	ProfileDev    = durable.ProfileDev
 )
 
-// largestPiece is what one key may hold. An entry above it is cut into several
-// keys, because badger refuses a transaction above 15 % of the memtable and moves
-// a value of 1 MiB or more to its value log, whose sync errors it only logs.
+// largestPiece is the maximum size of a value. A larger entry is split over several
+// keys, because badger rejects transactions above 15 % of the memtable, and moves
+// values of 1 MiB or more to its value log, whose sync errors it only logs.
 const largestPiece = 256 << 10

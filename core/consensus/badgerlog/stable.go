@@ -13,8 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// errKeyNotFound has the text by which raft knows a missing key: it compares
-// texts.
+// errKeyNotFound has the text by which raft recognizes a missing key.
 var errKeyNotFound = errdefs.New(errdefs.NotFound, errors.New("not found"))
 
 // Set stores a value and returns once it is on disk.
@@ -27,8 +26,8 @@ func (s *Store) Set(key, value []byte) error {
 	return nil
 }
 
-// Get returns the value of key. A missing key is an error whose text is
-// "not found", as raft expects it.
+// Get returns the value of key. For a missing key it returns an error with the text
+// "not found", as raft expects.
 func (s *Store) Get(key []byte) ([]byte, error) {
 	var value []byte
 	err := s.db.View(func(txn *badger.Txn) error {

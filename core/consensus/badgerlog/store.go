@@ -21,37 +21,36 @@ import (
 type Config struct {
 	// Dir is the directory of the database; it is made if it is missing.
 	Dir string
-	// Profile chooses the memory that the store may take.
+	// Profile selects the memory that the store may use.
 	Profile Profile
-	// Logger receives badger's errors. Nil means none are logged.
+	// Logger receives badger's errors; nil drops them.
 	Logger hclog.Logger
-	// Damaged opens a store that has lost commits, for who looks for the fault.
+	// Damaged opens a store even if it has lost commits, for diagnosis.
 	Damaged bool
 }
 
-// Store is a raft.LogStore and a raft.StableStore. It may be used by many
-// goroutines at once.
+// Store is a raft.LogStore and a raft.StableStore. It is safe for concurrent use.
 type Store struct {
 	db *badger.DB
 
-	// writes is held for reading by every write and for writing while
-	// prefixes are dropped, during which badger refuses writes.
+	// writes is locked for reading during every write, and for writing while prefixes
+	// are dropped, because badger then rejects writes.
 	writes sync.RWMutex
 
-	// commits is held during a commit and guards what counts them: see mark.go.
+	// commits is held during a commit and protects the commit counters: see mark.go.
 	commits sync.Mutex
 	count   uint64
 	mark    *os.File
 
-	// mu guards what follows. It is never held across a call of badger that
-	// may wait for the disk.
+	// mu protects the fields below. It is never held during a call of badger that may
+	// wait for the disk.
 	mu sync.RWMutex
-	// meta is what the database holds under metaKey.
+	// meta is the value of metaKey.
 	meta meta
 	// first and last are the lowest and the highest index stored; both are 0
 	// while the log is empty.
 	first, last uint64
-	// oldest is the lowest segment that may still hold keys of this epoch.
+	// oldest is the lowest segment that may still have keys of this epoch.
 	oldest uint64
 }
 
@@ -60,7 +59,7 @@ var (
 	_ raft.StableStore = (*Store)(nil)
 )
 
-// Open opens the store in cfg.Dir and finishes what a crash interrupted.
+// Open opens the store in cfg.Dir and completes what a crash interrupted.
 func Open(cfg Config) (*Store, error) {
 	if cfg.Dir == "" {
 		return nil, errdefs.InvalidArgumentf("the raft log needs a directory; set data_dir")
@@ -104,7 +103,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// load reads the meta record and the bounds, and drops what a crash left.
+// load reads the meta record and the bounds of the log, and drops leftovers of a
+// crash.
 func (s *Store) load() error {
 	m, err := s.readMeta()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 )
 
-// deleteAll starts a new epoch, after which nothing stored so far counts.
+// deleteAll starts a new epoch, which invalidates all entries.
 func (s *Store) deleteAll() error {
 	s.mu.RLock()
 	next := meta{Epoch: s.meta.Epoch + 1}
@@ -23,13 +23,13 @@ func (s *Store) deleteAll() error {
 	return s.dropOlderEpochs()
 }
 
-// deleteFront raises the floor to the first index that is kept.
+// deleteFront raises the floor to the first index to keep.
 func (s *Store) deleteFront(floor uint64) error {
 	s.mu.RLock()
 	next := meta{Epoch: s.meta.Epoch, Floor: floor}
 	s.mu.RUnlock()
-	// After a gap in the log the next entry may lie above the floor. There is
-	// one, or this would have been deleteAll.
+	// If the log has a gap, the next entry may be above the floor. There is one,
+	// otherwise this would have been deleteAll.
 	first, _, err := s.seekFrom(next.Epoch, floor)
 	if err != nil {
 		return err
@@ -43,9 +43,9 @@ func (s *Store) deleteFront(floor uint64) error {
 	return s.dropBelow(floor)
 }
 
-// deleteBack deletes key by key, the highest first, so that a crash leaves a log
-// without a hole. Raft asks for it when a follower disagrees with a new leader,
-// and then for few entries.
+// deleteBack deletes key by key from the highest, so that a crash leaves a log without
+// a gap. Raft uses it when a follower's log conflicts with a new leader's, which
+// concerns few entries.
 func (s *Store) deleteBack(lo, hi uint64) error {
 	s.mu.RLock()
 	epoch, last := s.meta.Epoch, s.last
@@ -79,7 +79,7 @@ func (s *Store) deleteKeys(epoch uint32, lo, hi uint64) error {
 	})
 }
 
-// dropBelow frees the disk of every segment that lies wholly below floor.
+// dropBelow frees the disk space of every segment that is completely below floor.
 func (s *Store) dropBelow(floor uint64) error {
 	keep := floor >> segmentBits
 	s.mu.RLock()
@@ -103,7 +103,7 @@ func (s *Store) dropBelow(floor uint64) error {
 	return nil
 }
 
-// dropOlderEpochs frees the disk of what deleteAll left behind.
+// dropOlderEpochs frees the disk space of older epochs.
 func (s *Store) dropOlderEpochs() error {
 	s.mu.RLock()
 	current := s.meta.Epoch
@@ -125,8 +125,8 @@ func (s *Store) dropOlderEpochs() error {
 	return s.drop(prefixes)
 }
 
-// drop removes every key under the prefixes from the database and from the
-// disk. Writes wait meanwhile: badger would refuse them.
+// drop removes all keys with the prefixes from the database and the disk. Writes wait
+// meanwhile, because badger would reject them.
 func (s *Store) drop(prefixes [][]byte) error {
 	if len(prefixes) == 0 {
 		return nil
@@ -163,7 +163,7 @@ func (s *Store) seekLast(epoch uint32) (index uint64, err error) {
 	return index, err
 }
 
-// nextEpoch returns the lowest epoch at or above from that has keys of the kind.
+// nextEpoch returns the lowest epoch >= from that has keys of the kind.
 func (s *Store) nextEpoch(kind byte, from uint32) (epoch uint32, found bool, err error) {
 	prefix := []byte{kind}
 	err = s.iterate(prefix, false, func(it *badger.Iterator) {
@@ -175,7 +175,7 @@ func (s *Store) nextEpoch(kind byte, from uint32) (epoch uint32, found bool, err
 	return epoch, found, err
 }
 
-// iterate runs look with an iterator over the keys under prefix.
+// iterate calls look with an iterator over the keys with the prefix.
 func (s *Store) iterate(prefix []byte, reverse bool, look func(*badger.Iterator)) error {
 	return s.db.View(func(txn *badger.Txn) error {
 		opts := badger.DefaultIteratorOptions

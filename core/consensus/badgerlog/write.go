@@ -13,12 +13,12 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// entryInPieces is the first byte of the head of an entry that was cut: the
-// length of the whole entry follows, then its first piece.
+// entryInPieces is the first byte of the head of a split entry: the length of the
+// whole entry follows, then its first piece.
 const entryInPieces = 2
 
-// writeEntries writes in the order of logs. badger commits the transactions of
-// a batch in order, so a crash leaves a prefix.
+// writeEntries writes the entries in order. badger commits the transactions of a batch
+// in order, so a crash leaves a prefix.
 func (s *Store) writeEntries(epoch uint32, floor uint64, logs []*raft.Log) error {
 	return s.commit(func(batch *badger.WriteBatch) error {
 		for _, log := range logs {
@@ -33,8 +33,8 @@ func (s *Store) writeEntries(epoch uint32, floor uint64, logs []*raft.Log) error
 	})
 }
 
-// putEntry writes the pieces of a large entry before its head, so that an entry
-// whose head is there is there as a whole.
+// putEntry writes the pieces of a large entry before its head, so that an entry with a
+// head is complete.
 func putEntry(batch *badger.WriteBatch, epoch uint32, log *raft.Log) error {
 	value := encodeEntry(log)
 	if len(value) <= largestPiece {
@@ -52,7 +52,7 @@ func putEntry(batch *badger.WriteBatch, epoch uint32, log *raft.Log) error {
 	return batch.Set(logKey(epoch, log.Index), append(head, value[:largestPiece]...))
 }
 
-// readEntry returns a copy of the encoded entry, put together from its pieces.
+// readEntry returns a copy of the encoded entry, joined from its pieces.
 func (s *Store) readEntry(epoch uint32, index uint64) ([]byte, error) {
 	var value []byte
 	err := s.db.View(func(txn *badger.Txn) error {
@@ -77,8 +77,8 @@ func readPieces(txn *badger.Txn, epoch uint32, index uint64, head []byte) ([]byt
 	if n <= 0 || size < uint64(len(head)-n) {
 		return nil, damaged(index)
 	}
-	// The stored size is not trusted for the allocation: pieces say how much
-	// there really is.
+	// The stored size is not used for the allocation, because it may be damaged: the
+	// pieces show the real size.
 	whole := append([]byte(nil), head[n:]...)
 	for piece := uint32(1); uint64(len(whole)) < size; piece++ {
 		item, err := txn.Get(pieceKey(epoch, index, piece))

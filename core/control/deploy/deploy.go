@@ -1,15 +1,15 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package deploy owns the controller of deployments: it gives allocs that are
-// unhealthy a replacement, promotes canaries, asks the scheduler for the next
-// step, and ends every deployment: with success, with the first unhealthy
-// alloc or at the progress deadline that is stored with it. It does not place
-// or stop allocs; core/schedule does. core/server imports it.
+// Package deploy owns the controller of deployments. It replaces unhealthy allocs,
+// promotes canaries automatically, requests evaluations for the next step, and ends
+// every deployment: as successful, as failed at the progress deadline that is stored
+// with it, or, in groups without a progress deadline, as failed at the first unhealthy
+// alloc. It does not place or stop allocs; core/schedule does. core/server imports it.
 //
 //	running --all healthy, promoted------------> successful
-//	   |  --unhealthy alloc, no deadline-------> failed (and job reverted)
-//	   |  --no progress until RequireProgressBy-> failed (and job reverted)
+//	   |  --unhealthy alloc, no deadline-------> failed (job reverted with auto_revert)
+//	   |  --no progress until RequireProgressBy-> failed (job reverted with auto_revert)
 //	   `--newer version, stopped job-----------> cancelled (by the scheduler)
 package deploy
 
@@ -23,7 +23,7 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// Controller decides about one deployment at a time; its keys are their ids.
+// Controller handles one deployment per key, its id.
 type Controller struct{}
 
 var _ control.Controller = Controller{}
@@ -31,15 +31,15 @@ var _ control.Controller = Controller{}
 // Name returns "deployments".
 func (Controller) Name() string { return "deployments" }
 
-// Reads lists what wakes the controller.
+// Reads lists the tables that wake the controller.
 func (Controller) Reads() []string { return []string{state.TableDeployments, state.TableAllocs} }
 
-// Writes lists what its commands change.
+// Writes lists the tables that its commands change.
 func (Controller) Writes() []string {
 	return []string{state.TableDeployments, state.TableEvals, state.TableAllocs, state.TableJobs}
 }
 
-// Keys returns the deployment that a change concerns.
+// Keys returns the id of the deployment that a change concerns.
 func (Controller) Keys(c state.Change) []string {
 	switch obj := c.New.(type) {
 	case *model.Deployment:
@@ -52,7 +52,7 @@ func (Controller) Keys(c state.Change) []string {
 	return nil
 }
 
-// All returns the deployments that are not over.
+// All returns the deployments that have not ended.
 func (Controller) All(v *state.View) []string {
 	var ids []string
 	for d := range v.Deployments() {
@@ -63,7 +63,7 @@ func (Controller) All(v *state.View) []string {
 	return ids
 }
 
-// Decide says what a deployment needs now.
+// Decide returns the next action for a deployment.
 func (Controller) Decide(in control.Input, id string) (control.Decision, error) {
 	d := in.View.DeploymentByID(id)
 	if d == nil || d.Status != model.DeploymentStatusRunning {
@@ -87,7 +87,7 @@ func (Controller) Decide(in control.Input, id string) (control.Decision, error) 
 	return w.step(), nil
 }
 
-// work is one decision.
+// work is the input of one decision.
 type work struct {
 	in     control.Input
 	d      *model.Deployment
@@ -106,7 +106,8 @@ func (w *work) failsAtOnce() bool {
 	return false
 }
 
-// pastDeadline reports whether a group that is not done had no progress in time.
+// pastDeadline reports whether an incomplete group has not progressed before its
+// deadline.
 func (w *work) pastDeadline() bool {
 	for _, g := range w.d.TaskGroups {
 		if !groupDone(g) && !waitsForPromotion(g) && !g.RequireProgressBy.IsZero() && !w.in.Now.Before(g.RequireProgressBy) {
@@ -125,18 +126,19 @@ func (w *work) complete() bool {
 	return true
 }
 
-// groupDone reports whether everything wanted of the group is healthy.
+// groupDone reports whether all desired allocs of the group are healthy.
 func groupDone(g *model.DeploymentState) bool {
 	return g.HealthyAllocs >= g.DesiredTotal && (g.DesiredCanaries == 0 || g.Promoted)
 }
 
-// waitsForPromotion reports whether the canaries are healthy and a person must promote them.
+// waitsForPromotion reports whether the canaries are healthy and wait for a manual
+// promotion.
 func waitsForPromotion(g *model.DeploymentState) bool {
 	return g.DesiredCanaries > 0 && !g.Promoted && !g.AutoPromote && g.HealthyAllocs >= g.DesiredCanaries
 }
 
-// autoPromotable reports whether every group with canaries promotes itself and
-// has all its canaries healthy.
+// autoPromotable reports whether every group with canaries has auto_promote and all
+// its canaries are healthy.
 func (w *work) autoPromotable() bool {
 	healthy := map[string]int{}
 	for _, a := range w.allocs {
@@ -170,8 +172,8 @@ func (w *work) promote() control.Decision {
 	}}}
 }
 
-// fail ends the deployment, and registers the newest stable version again if a
-// group that did not make it asks for that.
+// fail fails the deployment. If an incomplete group has auto_revert, it registers the
+// newest stable version again.
 func (w *work) fail(why string) control.Decision {
 	cmd := &fsm.UpdateDeploymentStatus{Eval: w.eval()}
 	if w.wantsRevert() {
@@ -196,8 +198,8 @@ func (w *work) wantsRevert() bool {
 	return false
 }
 
-// stableVersion returns the newest version before the deployment's that was
-// stable and is another specification, or nil.
+// stableVersion returns the newest stable version before the deployment's that has
+// another specification, or nil.
 func (w *work) stableVersion() *model.Job {
 	for _, j := range w.in.View.JobVersions(w.d.Namespace, w.d.JobID) {
 		if j.Stable && j.Version < w.d.JobVersion {
@@ -207,8 +209,8 @@ func (w *work) stableVersion() *model.Job {
 	return nil
 }
 
-// step replaces unhealthy allocs and asks the scheduler to go on when there is
-// something that it has not seen.
+// step replaces unhealthy allocs, and requests an evaluation if the scheduler has not
+// processed the newest changes.
 func (w *work) step() control.Decision {
 	out := control.Decision{Wake: w.nextDeadline()}
 	transitions := map[string]model.DesiredTransition{}
@@ -233,8 +235,8 @@ func (w *work) step() control.Decision {
 	return out
 }
 
-// seen is the newest state that an eval of the job has looked at, or infinity
-// if one still waits to look.
+// seen returns the newest state that an eval of the job has processed, or infinity if
+// one is still pending.
 func (w *work) seen() uint64 {
 	var seen uint64
 	for _, e := range w.in.View.EvalsByJob(w.d.Namespace, w.d.JobID) {

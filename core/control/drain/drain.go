@@ -1,15 +1,15 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package drain owns the controller of draining nodes: it asks the scheduler to
-// move allocs away, as many at a time as their groups allow, and ends every
-// drain: when nothing that must leave is left, or at the deadline stored with
-// it. It does not place or stop allocs; core/schedule does. core/server imports it.
+// Package drain owns the controller of draining nodes. It requests the migration of
+// allocs, as many at a time as their groups allow, and ends every drain: when no alloc
+// that must leave is left, or at the deadline stored with it. It does not place or
+// stop allocs; core/schedule does. core/server imports it.
 //
-// Service allocs leave first, migrate.max_parallel of a group at a time; batch
-// and sysbatch allocs may finish until the deadline; system allocs leave last,
-// or stay if the drain ignores them. At the deadline everything that is left is
-// marked and the drain is over.
+// Service allocs leave first, migrate.max_parallel of a group at a time. Batch and
+// sysbatch allocs may finish until the deadline. System allocs leave last, or stay if
+// the drain ignores them. At the deadline all remaining allocs are marked for
+// migration and the drain ends.
 package drain
 
 import (
@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// nodeKey and jobKey tell the two kinds of keys apart: a node that drains,
-	// and a job whose replacements may let draining nodes go on.
+	// nodeKey and jobKey are the prefixes of the two kinds of keys: a draining node,
+	// and a job whose replacements may let draining nodes continue.
 	nodeKey = "node/"
 	jobKey  = "job/"
-	// complete is the status of a drain that came to its end.
+	// complete is the status of a completed drain.
 	complete = "complete"
 )
 
-// Controller decides about a draining node, or about all draining nodes of a job.
+// Controller handles a draining node, or all draining nodes with allocs of a job.
 type Controller struct{}
 
 var _ control.Controller = Controller{}
@@ -40,16 +40,16 @@ var _ control.Controller = Controller{}
 // Name returns "drains".
 func (Controller) Name() string { return "drains" }
 
-// Reads lists what wakes the controller.
+// Reads lists the tables that wake the controller.
 func (Controller) Reads() []string { return []string{state.TableNodes, state.TableAllocs} }
 
-// Writes lists what its commands change.
+// Writes lists the tables that its commands change.
 func (Controller) Writes() []string {
 	return []string{state.TableNodes, state.TableAllocs, state.TableEvals}
 }
 
-// Keys returns the node that a change concerns and, for an alloc that replaces
-// another, the job: its earlier allocs may be on nodes that drain.
+// Keys returns the node that a change concerns. For a replacement alloc it also
+// returns the job, since the job's earlier allocs may be on draining nodes.
 func (Controller) Keys(c state.Change) []string {
 	switch obj := c.New.(type) {
 	case *model.Node:
@@ -65,7 +65,7 @@ func (Controller) Keys(c state.Change) []string {
 	return nil
 }
 
-// All returns the nodes that drain.
+// All returns the draining nodes.
 func (Controller) All(v *state.View) []string {
 	var keys []string
 	for n := range v.Nodes() {
@@ -76,7 +76,7 @@ func (Controller) All(v *state.View) []string {
 	return keys
 }
 
-// Decide says what the draining nodes of a key need now.
+// Decide returns the next actions for the draining nodes of a key.
 func (Controller) Decide(in control.Input, key string) (control.Decision, error) {
 	w := &work{in: in, marks: map[string]model.DesiredTransition{}, room: map[group]int{}, jobs: map[model.JobKey]*model.Job{}}
 	for _, n := range w.nodes(key) {
@@ -85,7 +85,7 @@ func (Controller) Decide(in control.Input, key string) (control.Decision, error)
 	return w.decision(), nil
 }
 
-// nodes returns the draining nodes that a key names.
+// nodes returns the draining nodes of a key.
 func (w *work) nodes(key string) []*model.Node {
 	var ids []string
 	if id, ok := strings.CutPrefix(key, nodeKey); ok {
@@ -109,17 +109,17 @@ func (w *work) nodes(key string) []*model.Node {
 	return nodes
 }
 
-// work is one decision.
+// work is the input of one decision.
 type work struct {
 	in    control.Input
 	marks map[string]model.DesiredTransition
-	room  map[group]int // how many more allocs of a group may leave now
+	room  map[group]int // how many further allocs of a group may leave now
 	jobs  map[model.JobKey]*model.Job
 	ended []fsm.Command
 	wake  time.Time
 }
 
-// drain looks at one node.
+// drain handles one node.
 func (w *work) drain(n *model.Node) {
 	service, batch, system := w.left(n)
 	deadline, limited := deadlineOf(n.DrainStrategy)
@@ -133,7 +133,7 @@ func (w *work) drain(n *model.Node) {
 	switch {
 	case len(service) > 0:
 		w.migrate(service)
-	case len(batch) > 0: // may finish
+	case len(batch) > 0: // these may finish
 	case len(system) > 0:
 		for _, a := range system {
 			w.mark(a)
@@ -147,7 +147,7 @@ func (w *work) drain(n *model.Node) {
 	}
 }
 
-// deadlineOf returns when a drain ends whatever is left, and whether it does.
+// deadlineOf returns the deadline of a drain, and whether it has one.
 func deadlineOf(s *model.DrainStrategy) (time.Time, bool) {
 	if s.Deadline < 0 {
 		return s.StartedAt, true
@@ -155,7 +155,7 @@ func deadlineOf(s *model.DrainStrategy) (time.Time, bool) {
 	return s.ForceDeadline, !s.ForceDeadline.IsZero()
 }
 
-// left returns the allocs that have not left the node yet and must.
+// left returns the allocs that must leave the node and have not.
 func (w *work) left(n *model.Node) (service, batch, system []*model.Allocation) {
 	for _, a := range w.in.View.AllocsByNode(n.ID) {
 		if a.ClientTerminalStatus() {
@@ -179,8 +179,8 @@ func (w *work) left(n *model.Node) (service, batch, system []*model.Allocation) 
 	return service, batch, system
 }
 
-// jobType is that of the version that the alloc runs; a job that was purged
-// counts as a service: its allocs are stopped, not waited for.
+// jobType returns the type of the version that the alloc runs. Allocs of a purged job
+// count as service allocs: they are stopped, not awaited.
 func (w *work) jobType(a *model.Allocation) string {
 	if j := w.in.View.JobOf(a); j != nil {
 		return j.Type
@@ -210,7 +210,7 @@ func (w *work) migrate(allocs []*model.Allocation) {
 	}
 }
 
-// mark asks the scheduler to move an alloc.
+// mark requests the migration of an alloc.
 func (w *work) mark(a *model.Allocation) {
 	if a.TerminalStatus() || a.DesiredTransition.ShouldMigrate() {
 		return
@@ -222,7 +222,7 @@ func (w *work) mark(a *model.Allocation) {
 	w.jobs[a.JobKey()] = w.in.View.JobByID(a.Namespace, a.JobID)
 }
 
-// end ends the drain of a node, which stays ineligible.
+// end ends the drain of a node. The node stays ineligible.
 func (w *work) end(n *model.Node, deadlineReached bool) {
 	last := model.DrainMetadata{StartedAt: n.DrainStrategy.StartedAt}
 	if n.LastDrain != nil {
@@ -252,7 +252,8 @@ func (w *work) decision() control.Decision {
 	return d
 }
 
-// evals makes an eval of every job that was touched, in the order of their keys.
+// evals returns an eval for every job with marked allocs, in the order of the jobs'
+// keys.
 func (w *work) evals() []*model.Evaluation {
 	now := w.in.Now.UnixNano()
 	var out []*model.Evaluation

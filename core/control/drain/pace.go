@@ -9,13 +9,13 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// group names a task group of a job.
+// group identifies a task group of a job.
 type group struct{ namespace, job, name string }
 
 func groupOf(a *model.Allocation) group { return group{a.Namespace, a.JobID, a.TaskGroup} }
 
-// roomOf returns how many more allocs of a group may leave: max_parallel less
-// those that were marked, on any node, and have no healthy replacement yet. It is
+// roomOf returns how many further allocs of a group may leave: max_parallel minus
+// those that are marked, on any node, and have no healthy replacement yet. It is
 // derived from the allocs each time, so no event can be missed.
 func (w *work) roomOf(g group) int {
 	job := w.in.View.JobByID(g.namespace, g.job)
@@ -53,7 +53,7 @@ func (w *work) roomOf(g group) int {
 	return parallel
 }
 
-// replaced reports whether the scheduler still wants an alloc of that name.
+// replaced reports whether the scheduler still wants an alloc with that name.
 func replaced(job *model.Job, tg *model.TaskGroup, name string) bool {
 	if job == nil || job.Stop || tg == nil {
 		return false
@@ -62,9 +62,9 @@ func replaced(job *model.Job, tg *model.TaskGroup, name string) bool {
 	return a.Index() < tg.Count
 }
 
-// healthyAt returns from when on a replacement can take over, if it does not
-// fail until then: at once if the node judged it healthy, else when its tasks
-// have run for long enough.
+// healthyAt returns when a replacement counts as healthy, if it does not fail before:
+// at once if its node reported it healthy, otherwise when its tasks have run for
+// minHealthy.
 func healthyAt(a *model.Allocation, minHealthy time.Duration) (at time.Time, ok bool) {
 	switch {
 	case a.ClientStatus != model.AllocClientStatusRunning || a.DeploymentStatus.IsUnhealthy():

@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package gc owns the garbage collection of state: evals with their allocs,
-// deployments, dead jobs, nodes that are down and schemas of drivers that no node
-// has, once they have been over for longer than a threshold. Ages are taken from the objects' own times, so a
-// restart or a new leader forgets nothing. Alloc directories are the business
-// of the nodes (core/agent). core/server imports it.
+// Package gc owns the garbage collection of state. It removes evals with their allocs,
+// deployments, dead jobs, down nodes and unused driver schemas once they have ended
+// longer ago than a threshold. Ages follow from the objects' own times, so a restart
+// or a new leader loses none. Alloc directories are collected by nodes (core/agent).
+// core/server imports it.
 package gc
 
 import (
@@ -18,35 +18,35 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// Thresholds are how long things are kept after they are over.
+// Thresholds say how long objects are kept after their end.
 type Thresholds struct {
 	Eval       time.Duration // evals of service jobs, and their allocs
 	BatchEval  time.Duration // evals of batch jobs, and their allocs
 	Job        time.Duration
 	Deployment time.Duration
 	Node       time.Duration
-	// DriverSchema is how long jobs are checked against a driver that no node has
-	// any more.
+	// DriverSchema is how long jobs are validated against the schema of a driver that
+	// no node has any more.
 	DriverSchema time.Duration
-	Interval     time.Duration // how often the state is looked through; 0 is 5 minutes
+	Interval     time.Duration // interval of collection; 0 means 5 minutes
 }
 
-// DefaultThresholds are those of the reference.
+// DefaultThresholds returns the reference's thresholds.
 func DefaultThresholds() Thresholds {
 	return Thresholds{Eval: time.Hour, BatchEval: 24 * time.Hour, Job: 4 * time.Hour, Deployment: time.Hour, Node: 24 * time.Hour, DriverSchema: 72 * time.Hour}
 }
 
 const (
 	defaultInterval = 5 * time.Minute
-	// chunk bounds the number of ids in one command, most the number of objects
-	// that one decision, which is one log entry, removes.
+	// chunk is the maximum number of ids in one command, most the maximum number of
+	// objects that one decision, which is one log entry, removes.
 	chunk = 4096
 	most  = 4 * chunk
-	// key is the one thing that this controller looks after: all of the state.
+	// key is the only key of this controller: the whole state.
 	key = "state"
 )
 
-// Controller collects at intervals.
+// Controller collects garbage at intervals.
 type Controller struct{ Thresholds Thresholds }
 
 var _ control.Controller = Controller{}
@@ -54,10 +54,11 @@ var _ control.Controller = Controller{}
 // Name returns "gc".
 func (Controller) Name() string { return "gc" }
 
-// Reads is empty: time wakes the controller, not change.
+// Reads names a table because a controller needs one, but Keys ignores its changes:
+// the controller is woken by time only.
 func (Controller) Reads() []string { return []string{state.TableSchedulerConfig} }
 
-// Writes lists what its commands delete from.
+// Writes lists the tables from which its commands delete.
 func (Controller) Writes() []string {
 	return []string{state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableJobs, state.TableNodes, state.TableDriverSchemas}
 }
@@ -65,10 +66,11 @@ func (Controller) Writes() []string {
 // Keys returns nothing: see Reads.
 func (Controller) Keys(state.Change) []string { return nil }
 
-// All returns the one key.
+// All returns the only key.
 func (Controller) All(*state.View) []string { return []string{key} }
 
-// Decide collects what is over; if that is much, it goes on at once with the rest.
+// Decide collects ended objects. If there are more than one entry may remove, it
+// continues at once.
 func (c Controller) Decide(in control.Input, _ string) (control.Decision, error) {
 	interval := c.Thresholds.Interval
 	if interval <= 0 {
@@ -82,8 +84,8 @@ func (c Controller) Decide(in control.Input, _ string) (control.Decision, error)
 	return d, nil
 }
 
-// Collect returns the commands that remove what has been over for longer than
-// the thresholds; zero thresholds remove all that is over.
+// Collect returns the commands that remove objects which ended longer ago than the
+// thresholds; zero thresholds remove all ended objects.
 func Collect(v *state.View, now time.Time, t Thresholds) []fsm.Command {
 	return collect(v, now, t).commands(math.MaxInt)
 }
@@ -104,38 +106,37 @@ type work struct {
 	t    Thresholds
 
 	deadJobs      map[model.JobKey]bool
-	purge         []*model.Job // the same, in order
+	purge         []*model.Job // the same jobs, in order
 	evalIDs       []string
 	allocIDs      []string
 	deploymentIDs []string
 	nodeIDs       []string
-	unusedSchemas []string // to be marked: seen without a node for the first time
+	unusedSchemas []string // to be marked: found unused for the first time
 	oldSchemas    []string
 	allocGone     map[string]bool
 }
 
-// over reports whether something that ended at ns has been over for d.
+// over reports whether an object that ended at ns is older than d.
 func (w *work) over(ns int64, d time.Duration) bool {
 	return ns <= w.now.Add(-d).UnixNano()
 }
 
-// jobs finds dead jobs of which nothing is left to wait for.
+// jobs finds dead jobs whose evals and allocs have all ended.
 func (w *work) jobs() {
 	for j := range w.view.Jobs("") {
 		if j.Status == model.JobStatusDead && ends(j) && w.over(j.SubmitTime, w.t.Job) && w.jobOver(j) {
 			w.deadJobs[j.Key()] = true
 			w.purge = append(w.purge, j)
-			for _, a := range w.view.AllocsByJob(j.Namespace, j.ID) { // their evals may be gone already
+			for _, a := range w.view.AllocsByJob(j.Namespace, j.ID) { // their evals may already be gone
 				w.drop(a)
 			}
 		}
 	}
 }
 
-// ends reports whether a job that is dead may be forgotten: a user stopped it,
-// or it is one that comes to its end by itself. A service whose allocs have all
-// failed is still wanted, and a job that makes children makes more of them. A job
-// with a tagged version is kept: somebody wants to find it again.
+// ends reports whether a dead job may be removed: a user stopped it, or its type ends
+// by itself. A service whose allocs have all failed is still wanted, and so is a job
+// that creates children. A job with a tagged version is kept.
 func ends(j *model.Job) bool {
 	if j.VersionTag != nil {
 		return false
@@ -158,7 +159,7 @@ func (w *work) jobOver(j *model.Job) bool {
 	return true
 }
 
-// evals finds evals that are over, with allocs that are over and were not replaced.
+// evals finds ended evals with allocs that have ended and were not replaced.
 func (w *work) evals() {
 	for e := range w.view.Evals() {
 		threshold := w.t.Eval
@@ -182,7 +183,8 @@ func (w *work) drop(a *model.Allocation) {
 	}
 }
 
-// evalAllocs drops the allocs of an eval that may go and reports whether that is all of them.
+// evalAllocs selects the removable allocs of an eval and reports whether these are all
+// of them.
 func (w *work) evalAllocs(e *model.Evaluation, jobDead bool, threshold time.Duration) bool {
 	all := true
 	for _, a := range w.view.AllocsByEval(e.ID) {
@@ -195,9 +197,8 @@ func (w *work) evalAllocs(e *model.Evaluation, jobDead bool, threshold time.Dura
 	return all
 }
 
-// allocOver reports whether nothing needs the alloc any more. A batch alloc
-// that ended is what tells the scheduler that its work is done: it stays as
-// long as its job does.
+// allocOver reports whether an alloc is no longer needed. An ended batch alloc tells
+// the scheduler that its work is done, so it is kept as long as its job.
 func (w *work) allocOver(a *model.Allocation, threshold time.Duration) bool {
 	if !a.ClientTerminalStatus() || !w.over(a.ModifyTime, threshold) {
 		return false
@@ -217,7 +218,7 @@ func (w *work) allocOver(a *model.Allocation, threshold time.Duration) bool {
 	return a.ServerTerminalStatus() || a.NextAllocation != ""
 }
 
-// deployments finds deployments that are over and have no alloc that is not.
+// deployments finds ended deployments without live allocs.
 func (w *work) deployments() {
 	for d := range w.view.Deployments() {
 		if d.Active() || !w.over(d.ModifyTime, w.t.Deployment) && !w.deadJobs[model.JobKey{Namespace: d.Namespace, ID: d.JobID}] {
@@ -233,7 +234,7 @@ func (w *work) deployments() {
 	}
 }
 
-// nodes finds nodes that are down and run nothing.
+// nodes finds down nodes without allocs.
 func (w *work) nodes() {
 	for n := range w.view.Nodes() {
 		if !n.TerminalStatus() || !w.over(n.StatusUpdatedAt*int64(time.Second), w.t.Node) {
@@ -249,8 +250,8 @@ func (w *work) nodes() {
 	}
 }
 
-// driverSchemas finds schemas that no node has, as long as it is remembered since
-// when that is; with a threshold of zero at once.
+// driverSchemas finds unused schemas that have been unused for longer than the
+// threshold, and marks newly unused ones. With a threshold of zero it does not wait.
 func (w *work) driverSchemas() {
 	for s := range w.view.DriverSchemas() {
 		switch {
@@ -263,7 +264,8 @@ func (w *work) driverSchemas() {
 	}
 }
 
-// since is the time until which a schema that goes must have become unused, 0 for any.
+// since returns the time before which a schema must have become unused to be removed,
+// 0 for any time.
 func (w *work) since() int64 {
 	if w.t.DriverSchema == 0 {
 		return 0
@@ -271,14 +273,14 @@ func (w *work) since() int64 {
 	return w.now.Add(-w.t.DriverSchema).UnixNano()
 }
 
-// left is how many objects are found and in no command yet.
+// left returns how many of the found objects are in no command yet.
 func (w *work) left() int {
 	return len(w.evalIDs) + len(w.allocIDs) + len(w.deploymentIDs) + len(w.purge) + len(w.nodeIDs) + len(w.unusedSchemas) + len(w.oldSchemas)
 }
 
-// commands returns the commands that remove about limit objects of what was
-// found. Allocs and evals go before their jobs. Jobs and nodes are spared if they
-// have changed by the time that their command is applied.
+// commands returns the commands that remove about limit of the found objects. Allocs
+// and evals are removed before their jobs. Applying a command skips jobs and nodes
+// that have changed meanwhile.
 func (w *work) commands(limit int) []fsm.Command {
 	var out []fsm.Command
 	for w.left() > 0 && limit > 0 {
@@ -304,7 +306,7 @@ func (w *work) commands(limit int) []fsm.Command {
 	return out
 }
 
-// take cuts the next chunk off a list.
+// take removes the next chunk from a list.
 func take[T any](list *[]T) []T {
 	n := min(len(*list), chunk)
 	head := (*list)[:n]

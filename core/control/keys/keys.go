@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package keys owns the controller that makes prepublished root keys active when
-// their time comes. The times are in state, so a restart and a change of leaders lose
-// none. It makes no keys and opens nothing (core/endpoint and core/auth/keyring do).
+// Package keys owns the controller that activates prepublished root keys at their
+// publish time. The times are in state, so a restart or a change of leader loses none.
+// It creates and decrypts no keys (core/endpoint and core/auth/keyring do).
 // core/server imports it.
 package keys
 
@@ -16,11 +16,11 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// key is the one thing that this controller looks after: all of the keyring, of
-// which one key can be active.
+// key is the only key of this controller: the whole keyring, in which one root key is
+// active.
 const key = "keyring"
 
-// Controller activates keys.
+// Controller activates root keys.
 type Controller struct{}
 
 var _ control.Controller = Controller{}
@@ -28,20 +28,21 @@ var _ control.Controller = Controller{}
 // Name returns "keyring".
 func (Controller) Name() string { return "keyring" }
 
-// Reads lists what wakes the controller.
+// Reads lists the tables that wake the controller.
 func (Controller) Reads() []string { return []string{state.TableRootKeys} }
 
-// Writes lists what its commands change.
+// Writes lists the tables that its commands change.
 func (Controller) Writes() []string { return []string{state.TableRootKeys} }
 
-// Keys returns the one key.
+// Keys returns the only key.
 func (Controller) Keys(state.Change) []string { return []string{key} }
 
-// All returns the one key.
+// All returns the only key.
 func (Controller) All(*state.View) []string { return []string{key} }
 
-// Decide activates the key whose time came last and says when the next one comes. One
-// whose time came before that, while no server led, was for a time that is over.
+// Decide activates the due key with the latest publish time, and returns when the next
+// one is due. Keys that became due before it, while no server was leader, are
+// superseded.
 func (Controller) Decide(in control.Input, _ string) (control.Decision, error) {
 	var due, next *model.RootKey
 	for k := range in.View.RootKeys() {

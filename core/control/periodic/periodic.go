@@ -1,12 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package periodic owns the controller that launches the children of periodic
-// jobs at the times of their cron expressions. What was launched last is in
-// state: after a change of leaders or a downtime a job is launched at most once
-// for all the times that were missed, and no time is launched twice. It does
-// not make the children (core/fsm does) and knows no cron syntax (core/cron
-// does). core/server imports it.
+// Package periodic owns the controller that launches the children of periodic jobs at
+// the times of their cron expressions. The last launch is in state: after a change of
+// leader or a downtime a job is launched at most once for all missed times, and no
+// time is launched twice. It does not create the children (core/fsm does) or parse
+// cron expressions (core/cron does). core/server imports it.
 package periodic
 
 import (
@@ -19,38 +18,37 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// MaxLive is how many children of a job may be pending or running. While there
-// are more, no further ones are launched: a job whose runs take longer than
-// their interval would fill the cluster.
+// MaxLive is the number of children of a job that may be pending or running. Above it
+// no further ones are launched; otherwise a job whose runs take longer than its
+// interval would fill the cluster.
 const MaxLive = 1000
 
-// Why a time was not launched, as PeriodicLaunch says it.
+// Reasons for skipping a time, stored in PeriodicLaunch.
 const (
 	SkippedOverlap = "an earlier launch had not ended, and the job prohibits overlap"
 	SkippedLive    = "too many earlier launches had not ended"
 )
 
-// Controller decides about one periodic job at a time; its supervisor holds the
-// one timer for all of them.
+// Controller handles one periodic job per key.
 type Controller struct{}
 
 var _ control.Independent = Controller{}
 
-// Independent says that the launch of one job does not depend on that of another.
+// Independent marks that launches of different jobs are independent.
 func (Controller) Independent() {}
 
 // Name returns "periodic".
 func (Controller) Name() string { return "periodic" }
 
-// Reads lists what wakes the controller.
+// Reads lists the tables that wake the controller.
 func (Controller) Reads() []string { return []string{state.TableJobs} }
 
-// Writes lists what its commands change.
+// Writes lists the tables that its commands change.
 func (Controller) Writes() []string {
 	return []string{state.TablePeriodic, state.TableJobs, state.TableEvals}
 }
 
-// Keys returns the periodic job that has changed, is new or is gone.
+// Keys returns the periodic job that was added, changed or removed.
 func (Controller) Keys(c state.Change) []string {
 	for _, row := range []any{c.New, c.Old} {
 		if job, ok := row.(*model.Job); ok && job.IsPeriodic() {
@@ -71,7 +69,7 @@ func (Controller) All(v *state.View) []string {
 	return keys
 }
 
-// Decide launches a job if a time of it has come, and says when the next one comes.
+// Decide launches a job if it is due, and returns when it is due next.
 func (Controller) Decide(in control.Input, key string) (control.Decision, error) {
 	job := in.View.JobByKey(key)
 	if job == nil || !job.IsPeriodicActive() {
@@ -89,15 +87,15 @@ func (Controller) Decide(in control.Input, key string) (control.Decision, error)
 	return control.Decision{Commands: []fsm.Command{launch(in, job, at)}, Wake: schedule.Next(in.Now)}, nil
 }
 
-// since returns the time up to which everything is dealt with: the last launch,
-// or the registration of this version, whose times before it are no concern.
+// since returns the time up to which all launches are handled: the last launch, or the
+// registration of this version.
 func since(in control.Input, job *model.Job) time.Time {
 	from := job.SubmitTime
 	if last := in.View.PeriodicLaunch(job.Namespace, job.ID); last != nil {
 		from = max(from, last.Launch)
 	}
 	if from > in.Now.Add(state.ClockTrust).UnixNano() {
-		return in.Now.Add(-time.Minute) // stored by a clock that was wrong
+		return in.Now.Add(-time.Minute) // stored by a server with a wrong clock
 	}
 	return time.Unix(0, from)
 }
@@ -116,7 +114,7 @@ func launch(in control.Input, job *model.Job, at time.Time) fsm.Command {
 	return c
 }
 
-// skip says why no child may be launched now, or "".
+// skip returns why no child may be launched now, or "".
 func skip(in control.Input, job *model.Job) string {
 	summary := in.View.JobSummary(job.Namespace, job.ID)
 	if summary == nil {

@@ -1,11 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package plugins owns the controller that rolls the releases of the cluster's
-// registry of plugins out over nodes: it admits nodes, at most MaxParallel at a
-// time, until all have the release, and stops at the first that fails or misses
-// its deadline. The rules are those of core/registry; nodes do the work.
-// core/server imports it.
+// Package plugins owns the controller of plugin roll-outs. It admits nodes to the
+// release of a registered plugin, at most MaxParallel at a time, until all have it,
+// and stops at the first that fails or misses its deadline. The rules are in
+// core/registry; nodes do the work. core/server imports it.
 package plugins
 
 import (
@@ -19,13 +18,13 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// Keys of a plugin, and of a node whose news may let roll-outs go on.
+// Key prefixes: a plugin, and a node whose report may let roll-outs continue.
 const (
 	pluginKey = "plugin/"
 	nodeKey   = "node/"
 )
 
-// Controller decides about the roll-out of a plugin.
+// Controller handles the roll-out of a plugin.
 type Controller struct{}
 
 var _ control.Controller = Controller{}
@@ -33,13 +32,13 @@ var _ control.Controller = Controller{}
 // Name returns "plugins".
 func (Controller) Name() string { return "plugins" }
 
-// Reads lists what wakes the controller.
+// Reads lists the tables that wake the controller.
 func (Controller) Reads() []string { return []string{state.TablePluginSpecs, state.TableNodes} }
 
-// Writes lists what its commands change.
+// Writes lists the tables that its commands change.
 func (Controller) Writes() []string { return []string{state.TablePluginSpecs} }
 
-// Keys returns the plugin that changed, or the node if its news can matter.
+// Keys returns the plugin that changed, or the node if its report is relevant.
 func (Controller) Keys(c state.Change) []string {
 	switch row := c.New.(type) {
 	case *model.PluginSpec:
@@ -56,7 +55,8 @@ func (Controller) Keys(c state.Change) []string {
 	return nil
 }
 
-// tells reports whether a node says something new that a roll-out looks at.
+// tells reports whether a node's report changed in a way that is relevant to a
+// roll-out.
 func tells(old, now *model.Node) bool {
 	if old.Status != now.Status || old.ComputedClass != now.ComputedClass || len(old.PluginReleases) != len(now.PluginReleases) {
 		return true
@@ -77,7 +77,7 @@ func samePlugin(a, b *model.NodePlugin) bool {
 	return a.State == b.State && a.Digest == b.Digest
 }
 
-// All returns the plugins whose roll-out is not over.
+// All returns the plugins whose roll-out has not ended.
 func (Controller) All(v *state.View) []string {
 	var out []string
 	for p := range v.PluginSpecs() {
@@ -86,8 +86,8 @@ func (Controller) All(v *state.View) []string {
 	return out
 }
 
-// Decide takes the next step of a roll-out; of a node, that of each roll-out in
-// which it is in flight or has failed.
+// Decide takes the next step of a plugin's roll-out. For a node it takes the next step
+// of each roll-out in which the node is in flight or has failed.
 func (Controller) Decide(in control.Input, key string) (control.Decision, error) {
 	var d control.Decision
 	if name, ok := strings.CutPrefix(key, pluginKey); ok {
@@ -100,7 +100,7 @@ func (Controller) Decide(in control.Input, key string) (control.Decision, error)
 	n := in.View.NodeByID(id)
 	for p := range in.View.PluginSpecs() {
 		if concerns(p, id, n) {
-			decide(in, p, &d) // the key of the plugin keeps the deadlines
+			decide(in, p, &d) // the key of the plugin handles the deadlines
 		}
 	}
 	return d, nil

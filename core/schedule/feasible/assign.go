@@ -10,14 +10,14 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Default range of ports that are given to allocs that do not ask for a number.
+// Default range of dynamic ports.
 const (
 	DefaultMinDynamicPort = 20000
 	DefaultMaxDynamicPort = 32000
 )
 
-// Exclusive reports whether allocs of the group hold ports, cores or devices, so
-// that each gets its own resources.
+// Exclusive reports whether allocs of the group use ports, cores or devices, so that
+// each needs resources of its own.
 func Exclusive(tg *model.TaskGroup) bool {
 	for _, nw := range tg.Networks {
 		if len(nw.ReservedPorts)+len(nw.DynamicPorts) > 0 {
@@ -32,8 +32,8 @@ func Exclusive(tg *model.TaskGroup) bool {
 	return false
 }
 
-// Ask returns what one alloc of the group asks for on n before ports, cores and
-// devices are chosen. Groups that are not Exclusive share the result on all nodes.
+// Ask returns the resources that one alloc of the group requests on n, without ports,
+// cores and devices. Groups that are not Exclusive share the result on all nodes.
 func Ask(tg *model.TaskGroup, n *model.Node, oversubscribe bool) *model.AllocatedResources {
 	out := &model.AllocatedResources{
 		Tasks:          make(map[string]*model.AllocatedTaskResources, len(tg.Tasks)),
@@ -70,7 +70,7 @@ func copyNetwork(nw *model.NetworkResource) *model.NetworkResource {
 	return &c
 }
 
-// CoreShares returns the processor share of one whole core of n.
+// CoreShares returns the processor share of one core of n.
 func CoreShares(n *model.Node) int64 {
 	if n == nil || n.NodeResources == nil || n.NodeResources.Cpu.TotalCpuCores == 0 {
 		return 0
@@ -78,10 +78,10 @@ func CoreShares(n *model.Node) int64 {
 	return n.NodeResources.Cpu.CpuShares / int64(n.NodeResources.Cpu.TotalCpuCores)
 }
 
-// Assign chooses ports, cores and devices for an alloc of the group on n and
-// takes them in u. seed (the alloc's id) says where to look for ports first, so
-// that plans made at the same time seldom choose the same. On failure it
-// returns what is lacking, and u is spent.
+// Assign chooses ports, cores and devices for an alloc of the group on n and marks
+// them as used in u. seed (the alloc's id) determines where the search for ports
+// begins, so that concurrent plans seldom choose the same. On failure it returns what
+// is lacking, and u must not be used again.
 func Assign(c *Checker, u *Usage, tg *model.TaskGroup, n *model.Node, seed string, oversubscribe bool) (*model.AllocatedResources, string) {
 	res := Ask(tg, n, oversubscribe)
 	for _, nw := range res.Shared.Networks {
@@ -115,7 +115,8 @@ func Assign(c *Checker, u *Usage, tg *model.TaskGroup, n *model.Node, seed strin
 	return res, ""
 }
 
-// assignNetwork fills the ports of nw; maps, if not nil, gets them as a group's mapping.
+// assignNetwork assigns the ports of nw. If maps is not nil, it receives them as the
+// port mapping of a group.
 func assignNetwork(u *Usage, n *model.Node, nw *model.NetworkResource, maps *[]model.AllocatedPortMapping, seed string) string {
 	for i := range nw.ReservedPorts {
 		if why := assignPort(u, n, nw, &nw.ReservedPorts[i], maps, seed); why != "" {
@@ -224,7 +225,7 @@ func (c *Checker) assignDevice(u *Usage, n *model.Node, ask *model.RequestedDevi
 	return best, ""
 }
 
-// instances returns how many healthy instances ask could be given on a node.
+// instances returns how many healthy instances match ask on a node.
 func (c *Checker) instances(ask *model.RequestedDevice, t *model.NodeTraits) uint64 {
 	n := uint64(0)
 	for i := range t.Devices {

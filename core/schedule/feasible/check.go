@@ -14,7 +14,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Reasons that are not the text of a constraint, as the reference words them.
+// Reasons that are not the text of a constraint, with the reference's wording.
 const (
 	ReasonDrivers       = "missing drivers"
 	ReasonHostVolumes   = "missing compatible host volumes"
@@ -24,12 +24,12 @@ const (
 	ReasonDistinctHosts = "distinct_hosts"
 )
 
-// Checker decides which nodes a group may run on, whatever their load. It
-// remembers its answer per computed class; make one per group and evaluation.
+// Checker decides which nodes a group may run on, regardless of their load. It caches
+// its answers per computed class; make one per group and evaluation.
 type Checker struct {
 	m        *matcher
 	byClass  []*model.Constraint // same answer within a computed class
-	byNode   []*model.Constraint // about unique values
+	byNode   []*model.Constraint // constraints that use unique values
 	drivers  []string
 	volumes  []*model.VolumeRequest
 	networks []*model.NetworkResource
@@ -59,7 +59,7 @@ func (c *Checker) add(cs []*model.Constraint) {
 	for _, k := range cs {
 		switch {
 		case k.Operand == model.ConstraintDistinctHosts || k.Operand == model.ConstraintDistinctProperty:
-			// about other allocs, not about the node: see Distinct
+			// concerns other allocs, not the node: see Distinct
 		case Escapes(k.LTarget) || Escapes(k.RTarget):
 			c.byNode = append(c.byNode, k)
 		default:
@@ -68,10 +68,10 @@ func (c *Checker) add(cs []*model.Constraint) {
 	}
 }
 
-// Escaped reports whether some constraint must be asked node by node.
+// Escaped reports whether some constraint must be checked for each node.
 func (c *Checker) Escaped() bool { return len(c.byNode) > 0 }
 
-// Check returns "" if the group may run on n, else why not.
+// Check returns "" if the group may run on n, otherwise the reason why not.
 func (c *Checker) Check(n *model.Node) string {
 	reason, known := c.verdicts[n.ComputedClass]
 	if !known || n.ComputedClass == "" {
@@ -84,7 +84,7 @@ func (c *Checker) Check(n *model.Node) string {
 	return c.constraints(c.byNode, func(target string) (string, bool) { return Resolve(target, n) })
 }
 
-// Classes returns the computed classes asked so far and whether each is feasible.
+// Classes returns the computed classes checked so far and whether each is feasible.
 func (c *Checker) Classes() map[string]bool {
 	out := make(map[string]bool, len(c.verdicts))
 	for class, reason := range c.verdicts {
@@ -95,7 +95,7 @@ func (c *Checker) Classes() map[string]bool {
 	return out
 }
 
-// checkClass sees only what the computed class is the hash of.
+// checkClass uses only properties that are part of the computed class.
 func (c *Checker) checkClass(t *model.NodeTraits) string {
 	if r := c.constraints(c.byClass, func(target string) (string, bool) { return resolve(target, t) }); r != "" {
 		return r
@@ -142,7 +142,7 @@ func (c *Checker) holds(ltarget, operand, rtarget string, value func(target stri
 	return c.m.match(operand, l, r, lok, rok)
 }
 
-// Affinity returns the weighted share of the affinities that n meets, -1..1.
+// Affinity returns the weighted share of the affinities that n matches, -1..1.
 func (c *Checker) Affinity(as []*model.Affinity, n *model.Node) float64 {
 	var sum, total float64
 	value := func(target string) (string, bool) { return Resolve(target, n) }
@@ -159,8 +159,8 @@ func (c *Checker) Affinity(as []*model.Affinity, n *model.Node) float64 {
 	return sum / total
 }
 
-// hasDriver reports whether the driver works on n. A node that lists no
-// DriverInfo for it may still say so by its attributes.
+// hasDriver reports whether the driver works on n. If a node has no DriverInfo for the
+// driver, its attributes count.
 func hasDriver(t *model.NodeTraits, name string) bool {
 	if works, ok := t.Drivers[name]; ok {
 		return works
@@ -201,7 +201,7 @@ func InDatacenters(dc string, globs []string) bool {
 	return false
 }
 
-// InPool reports whether nodes of pool have may run jobs that ask for pool want.
+// InPool reports whether nodes of the pool have may run jobs of the pool want.
 func InPool(have, want string) bool {
 	return want == model.NodePoolAll || have == want || want == "" && have == model.NodePoolDefault
 }

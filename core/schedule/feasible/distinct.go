@@ -9,13 +9,13 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Distinct holds the constraints of a group that are about its neighbours:
-// distinct_hosts and distinct_property. It counts what is placed already; the
-// scheduler tells it of every further placement.
+// Distinct holds the constraints of a group that depend on other allocs:
+// distinct_hosts and distinct_property. It counts existing allocs; the scheduler
+// reports each further placement to it.
 type Distinct struct {
 	hosts     bool // one alloc of the job or group per node
 	jobHosts  bool
-	taken     map[string]int // node -> allocs in scope
+	taken     map[string]int // node -> number of allocs in scope
 	limits    []*propertyLimit
 	jobID, tg string
 }
@@ -27,7 +27,7 @@ type propertyLimit struct {
 	wholeJob   bool
 }
 
-// NewDistinct returns the neighbour constraints of a group, or nil if it has none.
+// NewDistinct returns the Distinct of a group, or nil if it has no such constraints.
 func NewDistinct(job *model.Job, tg *model.TaskGroup) *Distinct {
 	d := &Distinct{taken: map[string]int{}, jobID: job.ID, tg: tg.Name}
 	d.add(job.Constraints, true)
@@ -45,7 +45,7 @@ func (d *Distinct) add(cs []*model.Constraint, wholeJob bool) {
 	for _, c := range cs {
 		switch c.Operand {
 		case model.ConstraintDistinctHosts:
-			if on, err := strconv.ParseBool(c.RTarget); on || err != nil { // "" is on
+			if on, err := strconv.ParseBool(c.RTarget); on || err != nil { // "" means true
 				d.hosts, d.jobHosts = true, d.jobHosts || wholeJob
 			}
 		case model.ConstraintDistinctProperty:
@@ -58,7 +58,7 @@ func (d *Distinct) add(cs []*model.Constraint, wholeJob bool) {
 	}
 }
 
-// Add counts an alloc of a group of the job on n (delta -1 takes it back).
+// Add counts an alloc of a group of the job on n (delta -1 removes it).
 func (d *Distinct) Add(n *model.Node, group string, delta int) {
 	if d == nil || n == nil {
 		return
@@ -73,7 +73,8 @@ func (d *Distinct) Add(n *model.Node, group string, delta int) {
 	}
 }
 
-// Check returns "" if another alloc of the group may be placed on n, else why not.
+// Check returns "" if another alloc of the group may be placed on n, otherwise the
+// reason why not.
 func (d *Distinct) Check(n *model.Node) string {
 	if d == nil {
 		return ""

@@ -9,15 +9,15 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Change is what a plan does to one node.
+// Change is a plan's change of one node.
 type Change struct {
-	Stop  []*model.Allocation // their room is free for Place
+	Stop  []*model.Allocation // their resources are free for Place
 	Place []*model.Allocation // new allocs
 }
 
-// Fits returns "" if the change fits on n in the view, else what is lacking:
-// "cpu", "memory", "disk", "cores", "devices" or a port collision. A change
-// that places nothing always fits.
+// Fits returns "" if the change fits on n in the view, otherwise what is lacking:
+// "cpu", "memory", "disk", "cores", "devices" or a port collision. A change that
+// places nothing always fits.
 func Fits(v NodeView, n *model.Node, c Change) string {
 	if len(c.Place) == 0 {
 		return ""
@@ -63,7 +63,7 @@ func Fits(v NodeView, n *model.Node, c Change) string {
 	return ""
 }
 
-// Lacking names the first dimension in which what is used exceeds the capacity, or "".
+// Lacking returns the first dimension in which used exceeds have, or "".
 func Lacking(have, used Capacity) string {
 	switch {
 	case used.CPU > have.CPU:
@@ -76,7 +76,7 @@ func Lacking(have, used Capacity) string {
 	return ""
 }
 
-// Crowded says that n may not hold as many allocs, or "".
+// Crowded returns a reason if n may not hold that many allocs, or "".
 func Crowded(n *model.Node, allocs int) string {
 	if n.NodeMaxAllocs > 0 && allocs > n.NodeMaxAllocs {
 		return "max allocs exceeded"
@@ -84,15 +84,15 @@ func Crowded(n *model.Node, allocs int) string {
 	return ""
 }
 
-// SameRoom reports whether a node offers the same room in two states of it: the
-// same in all that Fits reads of a node.
+// SameRoom reports whether two states of a node are equal in everything that Fits
+// reads of it.
 func SameRoom(a, b *model.Node) bool {
 	return a.NodeMaxAllocs == b.NodeMaxAllocs &&
 		reflect.DeepEqual(a.NodeResources, b.NodeResources) && reflect.DeepEqual(a.ReservedResources, b.ReservedResources)
 }
 
-// Holders returns the allocs that hold something of the node, without those in
-// gone. What has been asked to stop holds its own until its node says it ended.
+// Holders returns the allocs that use resources of the node, except those in gone. An
+// alloc that was asked to stop counts until its node reports that it has ended.
 func Holders(v NodeView, nodeID string, gone map[string]bool) []*model.Allocation {
 	all := v.AllocsByNode(nodeID)
 	out := make([]*model.Allocation, 0, len(all)+1)

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// matcher evaluates constraint operators and remembers what it has compiled.
+// matcher evaluates constraint operators and caches what it has compiled.
 type matcher struct {
 	regexps  map[string]*regexp.Regexp
 	versions map[string]version.Constraints
@@ -25,7 +25,8 @@ func newMatcher() *matcher {
 	return &matcher{regexps: map[string]*regexp.Regexp{}, versions: map[string]version.Constraints{}}
 }
 
-// match reports whether l OPERAND r holds. lok and rok say whether the sides have a value.
+// match reports whether l OPERAND r holds. lok and rok say whether the sides have a
+// value.
 func (m *matcher) match(operand, l, r string, lok, rok bool) bool {
 	switch operand {
 	case model.ConstraintAttributeIsSet:
@@ -57,7 +58,7 @@ func (m *matcher) match(operand, l, r string, lok, rok bool) bool {
 	return false
 }
 
-// ordered compares two values as integers, else as numbers, else as text.
+// ordered compares two values as integers, or else as numbers, or else as strings.
 func ordered(operand, l, r string) bool {
 	return satisfies(operand, compare(l, r))
 }
@@ -91,14 +92,14 @@ func satisfies(operand string, c int) bool {
 func (m *matcher) regexp(l, r string) bool {
 	re, ok := m.regexps[r]
 	if !ok {
-		re, _ = regexp.Compile(r) // nil for a bad expression: it matches nothing
+		re, _ = regexp.Compile(r) // nil for an invalid expression, which matches nothing
 		m.regexps[r] = re
 	}
 	return re != nil && re.MatchString(l)
 }
 
-// version reports whether version l meets the constraints r. Strict
-// ones must be written as semantic versions.
+// version reports whether version l meets the constraints r. With strict, versions
+// must be semantic versions.
 func (m *matcher) version(l, r string, strict bool) bool {
 	c, ok := m.versions[r]
 	if !ok {
@@ -118,8 +119,8 @@ func (m *matcher) version(l, r string, strict bool) bool {
 	if c.Check(v) {
 		return true
 	}
-	// "2.0.6-dev" meets ">= 1.4.0": a prerelease of a version that meets the
-	// constraint by its core does, unless the constraint names that very core.
+	// "2.0.6-dev" meets ">= 1.4.0": a prerelease counts as its core version, unless
+	// the constraint names that core version.
 	return v.Prerelease() != "" && c.Check(v.Core()) && !strings.Contains(r, v.Core().String())
 }
 

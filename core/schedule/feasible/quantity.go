@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// unit is what a unit of a device's attribute measures, and in how many base units.
+// unit is the dimension of a unit and its size in base units.
 type unit struct {
 	dimension string
 	factor    float64
 }
 
-// units are those of sdk/device/v1; each of bytes also exists as a rate.
+// units are the units of sdk/device/v1; units of bytes also exist as rates.
 var units = map[string]unit{
 	"": {"", 1}, "Hz": {"frequency", 1}, "kHz": {"frequency", 1e3}, "MHz": {"frequency", 1e6}, "GHz": {"frequency", 1e9},
 	"mW": {"power", 1e-3}, "W": {"power", 1}, "kW": {"power", 1e3}, "MW": {"power", 1e6}, "GW": {"power", 1e9},
@@ -32,7 +32,7 @@ func unitOf(name string) (unit, bool) {
 	return u, ok
 }
 
-// quantity reads "40 GiB", "40GiB" or "40" as base units.
+// quantity parses "40 GiB", "40GiB" or "40" to base units.
 func quantity(text string) (value float64, dimension string, ok bool) {
 	text = strings.TrimSpace(text)
 	end := strings.LastIndexAny(text, "0123456789.") + 1
@@ -48,7 +48,7 @@ func compareQuantities(l, r string) (order int, ok bool) {
 	return cmp.Compare(lv, rv), lok && rok && ld == rd
 }
 
-// matchDevice is match for the values of a device, whose numbers have units.
+// matchDevice is match for attributes of devices, whose numbers have units.
 func (c *Checker) matchDevice(operand, l, r string, lok, rok bool) bool {
 	if order, ok := compareQuantities(l, r); ok && lok && rok {
 		switch operand {

@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Resolve returns the value of one side of a constraint on a node. What is not
-// an interpolation stands for itself; false means that the node has no such value.
+// Resolve returns the value of one side of a constraint on a node. A string without
+// interpolation is its own value. false means that the node has no such value.
 func Resolve(target string, n *model.Node) (string, bool) {
 	if !strings.HasPrefix(target, "${") || !strings.HasSuffix(target, "}") {
 		return target, true
@@ -26,7 +26,7 @@ func Resolve(target string, n *model.Node) (string, bool) {
 	})
 }
 
-// resolve is Resolve for what nodes of a class have in common.
+// resolve is Resolve restricted to properties that nodes of a class share.
 func resolve(target string, t *model.NodeTraits) (string, bool) {
 	if !strings.HasPrefix(target, "${") || !strings.HasSuffix(target, "}") {
 		return target, true
@@ -53,7 +53,8 @@ func resolve(target string, t *model.NodeTraits) (string, bool) {
 	return "", false
 }
 
-// Escapes reports whether the target can differ between nodes of one computed class.
+// Escapes reports whether the target can have different values on nodes of one
+// computed class.
 func Escapes(target string) bool {
 	return strings.HasPrefix(target, "${node.unique.") ||
 		strings.HasPrefix(target, "${attr.unique.") ||

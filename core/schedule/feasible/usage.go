@@ -12,17 +12,17 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// NodeView is what of the state Fits reads.
+// NodeView is the part of the state that Fits reads.
 type NodeView interface {
 	AllocByID(id string) *model.Allocation
 	AllocsByNode(nodeID string) []*model.Allocation
 	NodeUsed(nodeID string) (cpu, mem, disk int64)
 }
 
-// Capacity is the room of a node for allocs.
+// Capacity is the capacity of a node for allocs.
 type Capacity struct{ CPU, Memory, Disk int64 }
 
-// CapacityOf returns what n has for allocs: its resources less what is held back.
+// CapacityOf returns the capacity of n: its resources minus what is reserved.
 func CapacityOf(n *model.Node) Capacity {
 	if n.NodeResources == nil {
 		return Capacity{}
@@ -36,16 +36,17 @@ func CapacityOf(n *model.Node) Capacity {
 	return c
 }
 
-// Usage is what is taken of a node of the things that have one holder each.
+// Usage is the set of used ports, cores and device instances of a node, each of which
+// has one holder.
 type Usage struct {
 	ports   map[string]*bitmap // by address
 	cores   map[uint16]bool
 	devices map[string]bool // vendor/type/name/instance
 }
 
-// UsageOf collects the ports, cores and device instances that the allocs hold,
-// with what the node itself holds back. Two that hold the same is no error here:
-// one of them has been asked to stop.
+// UsageOf collects the ports, cores and device instances that the allocs use or the
+// node reserves. It is not an error here if two allocs use the same: one of them was
+// asked to stop.
 func UsageOf(n *model.Node, allocs []*model.Allocation) *Usage {
 	u := &Usage{ports: map[string]*bitmap{}, cores: map[uint16]bool{}, devices: map[string]bool{}}
 	for _, a := range allocs {
@@ -55,8 +56,8 @@ func UsageOf(n *model.Node, allocs []*model.Allocation) *Usage {
 	return u
 }
 
-// reserve takes what the node holds back. It never collides: an alloc that
-// came before the reservation keeps what it has.
+// reserve adds what the node reserves. It never collides: an alloc that is older than
+// the reservation keeps what it has.
 func (u *Usage) reserve(n *model.Node) {
 	if n.ReservedResources != nil {
 		for _, p := range ParsePorts(n.ReservedResources.Networks.ReservedHostPorts) {
@@ -89,7 +90,7 @@ func (u *Usage) on(ip string) *bitmap {
 	return b
 }
 
-// Add takes all that a holds and says what of it was taken already, or "".
+// Add adds everything that a uses. It returns what of that was already used, or "".
 func (u *Usage) Add(a *model.Allocation) string {
 	r := a.AllocatedResources
 	if r == nil {
@@ -141,12 +142,12 @@ func collision(label string, port int) string {
 	return "network: reserved port collision " + label + "=" + strconv.Itoa(port)
 }
 
-// bitmap is the set of ports taken on one address.
+// bitmap is the set of used ports of one address.
 type bitmap [65536 / 64]uint64
 
 func (b *bitmap) has(p int) bool { return p < 0 || p > 65535 || b[p>>6]&(1<<(p&63)) != 0 }
 
-// set takes p and reports whether it was taken already.
+// set adds p and reports whether it was already used.
 func (b *bitmap) set(p int) bool {
 	if p < 0 || p > 65535 {
 		return true
@@ -156,7 +157,7 @@ func (b *bitmap) set(p int) bool {
 	return was
 }
 
-// ParsePorts reads "22,80,8500-8600"; what is not a port is left out.
+// ParsePorts parses "22,80,8500-8600" and skips what is not a port.
 func ParsePorts(s string) []int {
 	var out []int
 	for part := range strings.SplitSeq(s, ",") {
@@ -209,7 +210,7 @@ func Address(n *model.Node, network string) (string, bool) {
 	return "", false
 }
 
-// addresses returns every address of n on which ports can be taken.
+// addresses returns every address of n whose ports can be used.
 func addresses(n *model.Node) []string {
 	set := map[string]bool{}
 	if n.NodeResources != nil {

@@ -5,16 +5,16 @@ package rank
 
 import "github.com/drover-project/drover/core/schedule/feasible"
 
-// Ask is what one alloc takes of a node.
+// Ask is the resources that one alloc uses of a node.
 type Ask struct{ CPU, Memory, Disk int64 }
 
-// Columns hold the room of nodes as arrays; a node is a row.
+// Columns holds the capacity and usage of nodes as arrays; a node is a row.
 type Columns struct {
 	CapCPU, CapMemory, CapDisk    []int64
 	UsedCPU, UsedMemory, UsedDisk []int64
 }
 
-// NewColumns returns columns with room for n rows.
+// NewColumns returns columns with capacity for n rows.
 func NewColumns(n int) *Columns {
 	buf := make([]int64, 6*n)
 	col := func(i int) []int64 { return buf[i*n : i*n : (i+1)*n] }
@@ -31,14 +31,14 @@ func (c *Columns) Append(capacity, used Ask) {
 	c.UsedDisk = append(c.UsedDisk, used.Disk)
 }
 
-// Use takes a on a row; negative values give back.
+// Use adds a to the usage of a row; negative values subtract.
 func (c *Columns) Use(row int, a Ask) {
 	c.UsedCPU[row] += a.CPU
 	c.UsedMemory[row] += a.Memory
 	c.UsedDisk[row] += a.Disk
 }
 
-// Lacking names the first dimension in which a does not fit on a row, or "": the
+// Lacking returns the first dimension in which a does not fit on a row, or "": the
 // rule of feasible.Fits, on columns.
 func (c *Columns) Lacking(row int, a Ask) string {
 	return feasible.Lacking(

@@ -3,33 +3,34 @@
 
 package rank
 
-// Options say how the nodes of one group are scored.
+// Options configure how the nodes of one group are scored.
 type Options struct {
 	Ask        Ask
 	Desired    int       // count of the group
 	Spreading  bool      // spread load over nodes instead of packing it
 	Rows       []int32   // feasible rows of the columns
 	Affinity   []float64 // by row of the columns, or nil
-	Collisions []int32   // by row of the columns: allocs of the same group there
+	Collisions []int32   // by row of the columns: allocs of the same group on the node
 	Spreads    []*Spread
 }
 
-// partsMax is the greatest number of parts beside spread: fit, anti-affinity, affinity, penalty.
+// partsMax is the maximum number of parts of a score besides spread: fit,
+// anti-affinity, affinity, penalty.
 const partsMax = 4
 
-// Picker finds the best feasible row for one alloc after the other. Rows fall
-// into cells of equal spread values. A cell holds one tournament tree per number
-// of parts, in which rows compete by the sum of their parts; a tree over the
-// cells then compares means. So one placement costs O(log n).
+// Picker finds the best feasible row for one alloc after another. Rows with equal
+// spread values form a cell. A cell has one tournament tree per number of score parts,
+// in which rows compete by the sum of their parts; a tree over the cells then compares
+// means. So one placement costs O(log n).
 type Picker struct {
 	cols    *Columns
 	o       Options
-	out     []bool // by row: can take no more
+	out     []bool // by row: dropped
 	penalty []bool
 	cells   []*cell
 	cellOf  []int32 // by row
 	leafOf  []int32 // by row
-	parts   []int8  // by row: the tree that it competes in
+	parts   []int8  // by row: index of its tree in the cell
 	byValue []map[int32][]int32
 	top     *tree
 }
@@ -62,7 +63,7 @@ func NewPicker(cols *Columns, o Options) *Picker {
 	return p
 }
 
-// group sorts rows into cells by their spread values.
+// group assigns rows to cells by their spread values.
 func (p *Picker) group() {
 	p.byValue = make([]map[int32][]int32, len(p.o.Spreads))
 	for i := range p.byValue {
@@ -77,7 +78,8 @@ func (p *Picker) group() {
 		}
 		return
 	}
-	// A cell is found by following its values one after the other: (prefix, value) -> longer prefix.
+	// A cell is found by its values one after another: (prefix, value) -> longer
+	// prefix.
 	type step struct{ prefix, value int32 }
 	prefixes, index := map[step]int32{}, map[int32]int32{}
 	for _, r := range p.o.Rows {
@@ -129,7 +131,8 @@ func (p *Picker) tree(c *cell, parts int8) *tree {
 	return c.trees[parts]
 }
 
-// sum returns the sum and the number of a row's parts without spread; 0 parts: out.
+// sum returns the sum and the number of a row's parts without spread; 0 parts mean
+// that the row has no room.
 func (p *Picker) sum(row int) (float64, int8) {
 	a := p.o.Ask
 	if p.out[row] || p.cols.Lacking(row, a) != "" {
@@ -201,7 +204,7 @@ func (p *Picker) Best() (row int, score float64, ok bool) {
 	return row, score, row >= 0
 }
 
-// Fits reports whether a row is feasible and can take the ask.
+// Fits reports whether a row is feasible and has room for the ask.
 func (p *Picker) Fits(row int) bool { return p.cellOf[row] >= 0 && p.parts[row] > 0 }
 
 // Take places one alloc on a row.
@@ -212,7 +215,7 @@ func (p *Picker) Take(row int) {
 	p.Refresh(row)
 }
 
-// count tells the spreads of an alloc that comes to or leaves a row.
+// count updates the spreads after an alloc was added to or removed from a row.
 func (p *Picker) count(row, delta int) {
 	for i, s := range p.o.Spreads {
 		v := s.Value[row]
@@ -227,8 +230,8 @@ func (p *Picker) count(row, delta int) {
 	}
 }
 
-// Leave takes back an alloc of the group that leaves a row (delta -1), or
-// lets it come again (delta 1); the room is the caller's affair.
+// Leave removes an alloc of the group from a row (delta -1), or adds it again (delta
+// 1). The caller updates the columns.
 func (p *Picker) Leave(row, delta int) {
 	if p.o.Collisions[row]+int32(delta) >= 0 {
 		p.o.Collisions[row] += int32(delta)
@@ -237,13 +240,13 @@ func (p *Picker) Leave(row, delta int) {
 	p.Refresh(row)
 }
 
-// Drop takes a row out: it can take no more allocs of this group.
+// Drop excludes a row: it takes no more allocs of this group.
 func (p *Picker) Drop(row int) { p.out[row] = true; p.Refresh(row) }
 
-// Restore brings a dropped row back.
+// Restore includes a dropped row again.
 func (p *Picker) Restore(row int) { p.out[row] = false; p.Refresh(row) }
 
-// Penalise sets or lifts the reschedule penalty of a row.
+// Penalise sets or removes the reschedule penalty of a row.
 func (p *Picker) Penalise(row int, on bool) { p.penalty[row] = on; p.Refresh(row) }
 
 // Refresh scores a row again after its columns have changed.

@@ -5,9 +5,9 @@ package rank
 
 import "math"
 
-// The score of a node is the mean of its parts. A part that has nothing to say
-// (no neighbour of the same group, no affinity, no penalty) is left out of the mean, so that
-// it does not dilute the others; spread, where asked for, always counts.
+// The score of a node is the mean of its parts. A part that does not apply (no alloc
+// of the same group, no affinity, no penalty) is left out of the mean, so that it does
+// not dilute the others. Spread always counts if the job has it.
 
 // Names of the parts in AllocMetric.ScoreMetaData.
 const (
@@ -20,8 +20,8 @@ const (
 
 const maxFit = 18.0
 
-// fit returns 0..1: how full (or, spreading, how empty) a node would be.
-// The sum of 10^free over processor and memory is 2 for a full and 20 for an empty node.
+// fit returns 0..1: how full (or, when spreading, how empty) a node would be. The sum
+// of 10^free over processor and memory is 2 for a full and 20 for an empty node.
 func fit(usedCPU, capCPU, usedMem, capMem int64, spreading bool) float64 {
 	sum := pow10(free(usedCPU, capCPU)) + pow10(free(usedMem, capMem))
 	s := 20 - sum
@@ -40,7 +40,7 @@ func free(used, capacity int64) float64 {
 
 func pow10(x float64) float64 { return math.Exp(x * math.Ln10) }
 
-// antiAffinity is below 0 on nodes that run allocs of the same group already.
+// antiAffinity is negative for nodes that already run allocs of the same group.
 func antiAffinity(collisions int32, desired int) float64 {
 	if collisions == 0 {
 		return 0

@@ -7,8 +7,8 @@ import "math"
 
 var none = math.Inf(-1)
 
-// tree is a tournament tree: the best of its leaves at the root, a changed
-// leaf costs log n. Of equal leaves the first wins, so choices are repeatable.
+// tree is a tournament tree: the root is the best leaf, and a change of a leaf costs
+// log n. Between equal leaves the first wins, so choices are repeatable.
 type tree struct {
 	size   int // leaves, a power of two
 	value  []float64
@@ -28,7 +28,7 @@ func newTree(n int) *tree {
 	return t
 }
 
-// build plays every match after leaves were set directly.
+// build computes all matches after leaves were set directly.
 func (t *tree) build() {
 	for i := t.size - 1; i >= 1; i-- {
 		t.play(i)
@@ -50,7 +50,7 @@ func (t *tree) set(leaf int, v float64) {
 	}
 }
 
-// best returns the best leaf and its value; none if every leaf is out.
+// best returns the best leaf and its value; none if every leaf is excluded.
 func (t *tree) best() (int, float64) {
 	w := t.winner[1]
 	return int(w), t.value[w]

@@ -13,7 +13,8 @@ func (r *run) ofThisVersion(d *model.Deployment) bool {
 	return d != nil && r.Job != nil && d.JobCreateIndex == r.Job.CreateIndex && d.JobVersion == r.Job.Version
 }
 
-// cancelOldDeployment ends a deployment that a newer version or a stop overtakes.
+// cancelOldDeployment cancels a deployment that a newer version or a stop of the job
+// supersedes.
 func (r *run) cancelOldDeployment() {
 	d := r.Deployment
 	if !d.Active() {
@@ -33,8 +34,8 @@ func (r *run) updateDeployment(status, desc string) {
 	})
 }
 
-// openDeployment finds the deployment of this version or drafts one, which is
-// kept only if something joins it.
+// openDeployment finds the deployment of this version or drafts one. A draft is kept
+// only if an alloc joins it.
 func (r *run) openDeployment() {
 	if r.Job.Type != model.JobTypeService || !r.Job.HasUpdateStrategy() {
 		return
@@ -46,7 +47,7 @@ func (r *run) openDeployment() {
 	r.draft()
 }
 
-// draft makes a deployment of the groups that have an update block.
+// draft creates a deployment of the groups that have an update block.
 func (r *run) draft() {
 	j := r.Job
 	r.fresh = true
@@ -90,7 +91,8 @@ func (r *run) isCanary(a *model.Allocation) bool {
 	return !ds.Promoted && (a.DeploymentStatus.IsCanary() || slices.Contains(ds.PlacedCanaries, a.ID))
 }
 
-// closeDeployment hands out a drafted deployment or ends one that is done.
+// closeDeployment returns a drafted deployment in the result, or ends one that is
+// complete.
 func (r *run) closeDeployment() {
 	switch {
 	case r.fresh && r.used:
@@ -113,7 +115,7 @@ func describe(d *model.Deployment) string {
 	return model.DeploymentStatusDescriptionRunningAutoPromotion
 }
 
-// complete reports whether every group has its full count healthy.
+// complete reports whether every group has its full count of healthy allocs.
 func complete(d *model.Deployment) bool {
 	for _, g := range d.TaskGroups {
 		if g.HealthyAllocs < max(g.DesiredTotal, g.DesiredCanaries) || g.DesiredCanaries > 0 && !g.Promoted {

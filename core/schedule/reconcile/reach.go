@@ -9,19 +9,20 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// reach says what can be known of an alloc through its node.
+// reach is what is known about an alloc through its node.
 type reach int
 
 const (
-	inReach reach = iota // its node speaks for it
-	parted               // its node has just gone out of reach: it is unknown from now on
-	away                 // unknown, and its node is still out of reach
-	awaited              // unknown: its node is back, but has not said what became of it
-	lost                 // given up
+	inReach reach = iota // its node reports on it
+	parted               // its node has just become unreachable: it becomes unknown now
+	away                 // unknown, and its node is still unreachable
+	awaited              // unknown; its node has reconnected but has not reported the alloc yet
+	lost                 // given up as lost
 )
 
-// reachOf decides about an alloc that has not ended, in jobs of every type. That a
-// node is back is not yet word of its allocs: they stay unknown until it reports them.
+// reachOf classifies an alloc that has not ended, for jobs of every type. The
+// reconnect of a node is not yet a report on its allocs: they stay unknown until the
+// node reports them.
 func (r *run) reachOf(tg *model.TaskGroup, a *model.Allocation) reach {
 	n, p := r.Node(a.NodeID), patienceOf(tg)
 	unknown := a.ClientStatus == model.AllocClientStatusUnknown
@@ -29,7 +30,7 @@ func (r *run) reachOf(tg *model.TaskGroup, a *model.Allocation) reach {
 	switch {
 	case !out && (!unknown || a.DesiredTransition.ShouldMigrate()):
 		return inReach
-	case n == nil || out && a.DesiredTransition.ShouldMigrate(): // an operator gives it up
+	case n == nil || out && a.DesiredTransition.ShouldMigrate(): // an operator migrates it away
 		return lost
 	case !unknown:
 		return p.onDisconnect(a, n)
@@ -41,19 +42,20 @@ func (r *run) reachOf(tg *model.TaskGroup, a *model.Allocation) reach {
 	return awaited
 }
 
-// outOfReach reports whether nothing is heard of a node; nil is one that is gone.
+// outOfReach reports whether a node is unreachable. A nil node no longer exists.
 func outOfReach(n *model.Node) bool {
 	return n == nil || n.TerminalStatus() || n.Status == model.NodeStatusDisconnected
 }
 
-// patience is what a group says of allocs whose node is out of reach.
+// patience is a group's policy for allocs on unreachable nodes.
 type patience struct {
 	wait    time.Duration // how long they are unknown before they are lost
-	endless bool          // they are unknown until their node is back
-	replace bool          // others take their places
+	endless bool          // they stay unknown until their node reconnects
+	replace bool          // they are replaced meanwhile
 }
 
-// patienceOf reads the disconnect block, or the older fields that it took the place of.
+// patienceOf returns the policy from the disconnect block, or from the older fields
+// that it replaces.
 func patienceOf(tg *model.TaskGroup) patience {
 	p := patience{replace: !tg.PreventRescheduleOnLost}
 	if tg.MaxClientDisconnect != nil {
@@ -68,8 +70,8 @@ func patienceOf(tg *model.TaskGroup) patience {
 
 func (p patience) tolerant() bool { return p.wait > 0 || p.endless }
 
-// onDisconnect decides about an alloc whose node n has just gone out of reach.
-// What was not seen to run cannot come back.
+// onDisconnect classifies an alloc whose node n has just become unreachable. An alloc
+// that was never seen running is lost.
 func (p patience) onDisconnect(a *model.Allocation, n *model.Node) reach {
 	ran := a.ClientStatus == model.AllocClientStatusRunning
 	if ran && (p.endless || p.wait > 0 && n.Status == model.NodeStatusDisconnected) {
@@ -78,7 +80,7 @@ func (p patience) onDisconnect(a *model.Allocation, n *model.Node) reach {
 	return lost
 }
 
-// part makes an alloc unknown, and asks for a look at it when its time is over.
+// part marks an alloc as unknown and requests an evaluation for the end of its time.
 func (r *run) part(tg *model.TaskGroup, a *model.Allocation) {
 	c := model.AllocChange{Kind: model.AllocMarkUnknown, AllocID: a.ID, ClientDescription: DescUnknown, At: r.Now.UnixNano()}
 	if wait := patienceOf(tg).wait; wait > 0 {
@@ -88,8 +90,8 @@ func (r *run) part(tg *model.TaskGroup, a *model.Allocation) {
 	r.counts(a.TaskGroup).Disconnect++
 }
 
-// sortSilent decides about an alloc that its node does not speak for now. What
-// is not replaced keeps its place, and so does what may be back any moment.
+// sortSilent handles an alloc on which its node does not report now. An alloc that is
+// not replaced, or may reconnect at any moment, keeps its place.
 func (r *run) sortSilent(s *slots, a *model.Allocation, at reach) {
 	replace := patienceOf(s.tg).replace
 	switch {
@@ -111,7 +113,7 @@ func (r *run) sortSilent(s *slots, a *model.Allocation, at reach) {
 	}
 }
 
-// giveUp ends an alloc that is lost. What shall not be replaced goes on to hold its place.
+// giveUp marks an alloc as lost. If it must not be replaced, it keeps its place.
 func (r *run) giveUp(s *slots, a *model.Allocation, replace bool) {
 	if replace || a.DesiredTransition.ShouldMigrate() {
 		s.leaving = append(s.leaving, &leaver{alloc: a, desc: DescLost, clientStatus: model.AllocClientStatusLost})
@@ -122,9 +124,9 @@ func (r *run) giveUp(s *slots, a *model.Allocation, replace bool) {
 	s.kept = append(s.kept, a)
 }
 
-// holdsThoughLost reports whether a lost alloc of a group whose allocs are not
-// replaced still holds its place: until its node is back and has ended what runs
-// there, the job changes, or somebody forces a replacement.
+// holdsThoughLost reports whether a lost alloc, in a group that does not replace such
+// allocs, still keeps its place: until its node has reconnected and ended it, the job
+// changes, or a replacement is forced.
 func (r *run) holdsThoughLost(tg *model.TaskGroup, a *model.Allocation) bool {
 	return !patienceOf(tg).replace &&
 		a.ClientStatus == model.AllocClientStatusLost && a.DesiredDescription == DescLost && a.NextAllocation == "" &&
@@ -132,8 +134,8 @@ func (r *run) holdsThoughLost(tg *model.TaskGroup, a *model.Allocation) bool {
 		outOfReach(r.Node(a.NodeID))
 }
 
-// bury calls an alloc lost that was to stop on a node that is down or gone:
-// nobody will say how it ended.
+// bury marks an alloc as lost that should stop on a node which is down or no longer
+// exists, since nobody will report its end.
 func (r *run) bury(a *model.Allocation) {
 	n := r.Node(a.NodeID)
 	if a.ServerTerminalStatus() && !a.ClientTerminalStatus() && (n == nil || n.TerminalStatus()) {

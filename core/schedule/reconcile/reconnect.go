@@ -11,7 +11,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// place is what one alloc of a group holds.
+// place identifies a place of a group's count that one alloc holds.
 type place struct {
 	name   string
 	canary bool
@@ -19,9 +19,9 @@ type place struct {
 
 func (r *run) placeOf(a *model.Allocation) place { return place{a.Name, r.isCanary(a)} }
 
-// rivals returns the allocs of which more than one may hold a place: one that was
-// replaced while it was out of reach, and what came after it, oldest first.
-// allocs are ordered by age within a name.
+// rivals returns the places that several allocs claim: an alloc that was replaced
+// while unreachable, and its replacements, oldest first. allocs must be ordered by age
+// within a name.
 func (r *run) rivals(allocs []*model.Allocation) map[place][]*model.Allocation {
 	var out map[place][]*model.Allocation
 	for _, a := range allocs {
@@ -44,9 +44,9 @@ func (r *run) rivals(allocs []*model.Allocation) map[place][]*model.Allocation {
 	return out
 }
 
-// reunite decides between the rivals for one place, oldest first. Work that is done
-// holds the place, else what runs, else what came last. Who is unknown has no say
-// until its node has reported it, and costs nobody the place.
+// reunite decides which of the rivals, oldest first, keeps the place. Completed work
+// keeps it, otherwise a running alloc, otherwise the newest. An unknown alloc does not
+// count until its node has reported it, and takes the place from no other.
 func (r *run) reunite(s *slots, as []*model.Allocation) {
 	holder := as[len(as)-1]
 	var running []*model.Allocation
@@ -71,7 +71,7 @@ func (r *run) reunite(s *slots, as []*model.Allocation) {
 			r.sortOne(s, a)
 		case a.ClientTerminalStatus():
 			if !r.done(a) && a.NextAllocation == "" {
-				r.dismiss(a) // its failure counts no more
+				r.dismiss(a) // its failure does not count any more
 			}
 		case at[a.ID] == lost:
 			r.stop(a, DescLost, model.AllocClientStatusLost)
@@ -81,30 +81,30 @@ func (r *run) reunite(s *slots, as []*model.Allocation) {
 		case at[a.ID] == inReach && (done >= 0 || r.loses(s.tg, a, running)):
 			r.dismiss(a)
 		default:
-			r.counts(a.TaskGroup).Ignore++ // beside the count
+			r.counts(a.TaskGroup).Ignore++ // in addition to the count
 		}
 	}
 }
 
-// dismiss ends an alloc whose place another one has.
+// dismiss stops an alloc whose place another alloc has.
 func (r *run) dismiss(a *model.Allocation) {
 	r.stop(a, DescReconnected, "")
 	r.counts(a.TaskGroup).Stop++
 	r.counts(a.TaskGroup).Reconnect++
 }
 
-// choose returns which of the allocs that run, oldest first, has the place.
+// choose returns which of the running allocs, oldest first, keeps the place.
 func (r *run) choose(s *slots, running []*model.Allocation) *model.Allocation {
 	i := slices.IndexFunc(running, func(a *model.Allocation) bool { return !r.loses(s.tg, a, running) })
 	for j := i + 1; j < len(running); j++ {
 		if !r.loses(s.tg, running[j], running) {
-			i = j // not decided yet: the youngest has it meanwhile
+			i = j // undecided: the newest keeps the place for now
 		}
 	}
 	return running[max(i, 0)]
 }
 
-// loses reports whether one of the others takes the place of a.
+// loses reports whether a loses its place to one of the others.
 func (r *run) loses(tg *model.TaskGroup, a *model.Allocation, others []*model.Allocation) bool {
 	before := true
 	for _, b := range others {
@@ -118,9 +118,9 @@ func (r *run) loses(tg *model.TaskGroup, a *model.Allocation, others []*model.Al
 	return false
 }
 
-// loser returns which of two allocs goes, or nil while that cannot be said: the
-// one that shall stay does not run yet. An original that does not run, since its
-// machine was restarted, yields to a replacement that does.
+// loser returns which of two allocs must stop, or nil while the one that should stay
+// does not run yet. An original that does not run, because its machine was restarted,
+// loses to a replacement that does.
 func (r *run) loser(tg *model.TaskGroup, original, heir *model.Allocation) *model.Allocation {
 	leaves := original.DesiredTransition.ShouldMigrate()
 	switch keeps := r.keepsOriginal(tg, original, heir); {
@@ -137,7 +137,7 @@ func (r *run) loser(tg *model.TaskGroup, original, heir *model.Allocation) *mode
 	return nil
 }
 
-// keepsOriginal reports whether the alloc that was out of reach is the one to stay.
+// keepsOriginal reports whether the policy keeps the alloc that was unreachable.
 func (r *run) keepsOriginal(tg *model.TaskGroup, original, heir *model.Allocation) bool {
 	if old := r.outdated(original); old != r.outdated(heir) {
 		return !old // an outdated one would be replaced anyway
@@ -163,8 +163,9 @@ func reconcileBy(tg *model.TaskGroup) string {
 	return tg.Disconnect.Reconcile
 }
 
-// runningSince is when the last of the tasks that run was started: the whole
-// alloc has run since then. An alloc without a running task runs since the end of time.
+// runningSince returns when the last of the running tasks was started: the whole alloc
+// has been running since then. Without a running task it returns a time in the far
+// future.
 func runningSince(a *model.Allocation) time.Time {
 	var since time.Time
 	for _, t := range a.TaskStates {
@@ -178,7 +179,7 @@ func runningSince(a *model.Allocation) time.Time {
 	return since
 }
 
-// scoreOf is how good the alloc's node was for it when it was placed there.
+// scoreOf returns the score of the alloc's node at its placement.
 func scoreOf(a *model.Allocation) float64 {
 	if a.Metrics != nil {
 		for _, s := range a.Metrics.ScoreMetaData {

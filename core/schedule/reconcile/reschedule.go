@@ -9,7 +9,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// FailedAt returns when an alloc ended: the last end of its tasks, else its last change.
+// FailedAt returns when an alloc ended: the end of its last task, or else its last
+// change.
 func FailedAt(a *model.Allocation) time.Time {
 	var last time.Time
 	for _, s := range a.TaskStates {
@@ -53,9 +54,9 @@ func attemptsWithin(a *model.Allocation, since time.Time) int {
 	return n
 }
 
-// Delay returns how long a failed alloc waits for its replacement: it grows
-// with the attempts so far, up to MaxDelay, and starts anew after an alloc that
-// lived longer than MaxDelay.
+// Delay returns how long a failed alloc waits for its replacement. The delay grows
+// with the number of attempts, up to MaxDelay, and is reset after an alloc that lived
+// longer than MaxDelay.
 func Delay(p *model.ReschedulePolicy, a *model.Allocation) time.Duration {
 	ev := events(a)
 	n := len(ev)
@@ -79,8 +80,8 @@ func Delay(p *model.ReschedulePolicy, a *model.Allocation) time.Duration {
 	return d
 }
 
-// Tracker returns the history that the replacement of prev carries. Losses and
-// migrations keep the history; only failures add to it.
+// Tracker returns the reschedule history for the replacement of prev. Lost and
+// migrated allocs keep the history; only failures add to it.
 func Tracker(p *model.ReschedulePolicy, prev *model.Allocation, failed bool, now time.Time) *model.RescheduleTracker {
 	if prev == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Descriptions of what is done to allocs, as the reference words them.
+// Descriptions of changes of allocs, with the reference's wording.
 const (
 	DescNotNeeded    = "alloc not needed due to job update"
 	DescUpdating     = "alloc is being updated due to job update"
@@ -22,8 +22,9 @@ const (
 	DescDisconnected = "created for delayed disconnect timeout"
 )
 
-// MaxPlacements is how many missing allocs and canaries one reconciliation asks for.
-// A job in state may have any count: it was registered under other limits.
+// MaxPlacements is the maximum number of missing allocs and canaries that one
+// reconciliation places. A job in state may have a larger count, since it may have
+// been registered under other limits.
 const MaxPlacements = model.DefaultMaxCount
 
 // Input is everything that a reconciliation depends on.
@@ -33,32 +34,32 @@ type Input struct {
 	Deployment *model.Deployment // the job's latest, or nil
 	Now        time.Time
 	NewID      func() string
-	Version    func(version uint64) *model.Job // of Job; nil: not kept any more
-	Node       func(id string) *model.Node     // nil: gone
+	Version    func(version uint64) *model.Job // a version of Job; nil if it is no longer kept
+	Node       func(id string) *model.Node     // nil if the node no longer exists
 	Feasible   func(tg *model.TaskGroup, n *model.Node) bool
 }
 
-// Placement asks for one new alloc.
+// Placement requests one new alloc.
 type Placement struct {
-	Job        *model.Job // the version to place: an older one while canaries are tried
+	Job        *model.Job // the version to place: an older one while canaries are evaluated
 	Group      *model.TaskGroup
 	Name       string
 	Previous   *model.Allocation
 	Canary     bool
-	Reschedule bool // Previous failed: its node is avoided and the history is kept
+	Reschedule bool // Previous failed: its node is penalised and its history is kept
 	Deployment string
-	Update     bool        // destructive: Previous is stopped if and only if this is placed
+	Update     bool        // destructive update: Previous is stopped only if this is placed
 	Node       *model.Node // system jobs: the node to place on
 }
 
-// Stop ends one alloc.
+// Stop stops one alloc.
 type Stop struct {
 	Alloc        *model.Allocation
 	Description  string
-	ClientStatus string // lost, or "": left to the node
+	ClientStatus string // lost, or "" if the node will report the status
 }
 
-// FollowUp is an evaluation to come.
+// FollowUp is an evaluation at a later time.
 type FollowUp struct {
 	ID        string
 	WaitUntil time.Time
@@ -66,12 +67,12 @@ type FollowUp struct {
 	Desc      string
 }
 
-// Result is what to do.
+// Result lists the changes that a reconciliation requests.
 type Result struct {
 	Place             []Placement
-	Deferred          map[string]int // by group: allocs that are missing and that another evaluation places
+	Deferred          map[string]int // by group: missing allocs that a later evaluation places
 	Stop              []Stop
-	Changed           []model.AllocChange // of allocs that go on
+	Changed           []model.AllocChange // allocs that keep running
 	Deployment        *model.Deployment
 	DeploymentUpdates []*model.DeploymentStatusUpdate
 	FollowUps         []FollowUp

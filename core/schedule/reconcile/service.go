@@ -13,11 +13,11 @@ import (
 type run struct {
 	Input
 	res     *Result
-	current *model.Deployment // of this very job version: existing or about to be made
+	current *model.Deployment // deployment of this version: existing or drafted
 	fresh   bool              // current is new
-	used    bool              // something joins the fresh deployment
-	pending bool              // the current version is not rolled out yet
-	left    int               // of MaxPlacements
+	used    bool              // an alloc joins the fresh deployment
+	pending bool              // the current version is not rolled out completely
+	left    int               // remainder of MaxPlacements
 
 	unchanged map[string]*unchanged // by group
 }
@@ -37,7 +37,7 @@ func Service(in Input) *Result {
 		r.group(tg, groups[tg.Name])
 		delete(groups, tg.Name)
 	}
-	for _, name := range slices.Sorted(mapKeys(groups)) { // groups that the job has no more
+	for _, name := range slices.Sorted(mapKeys(groups)) { // groups that the job no longer has
 		for _, a := range groups[name] {
 			r.stopIfLive(a, DescNotNeeded)
 		}
@@ -72,16 +72,15 @@ func (r *run) stopIfLive(a *model.Allocation, desc string) {
 	r.counts(a.TaskGroup).Stop++
 }
 
-// stopEverything ends what lives and what has failed: nothing of a stopped or
-// purged job is wanted any more, and no failure outlives it.
+// stopEverything stops live and failed allocs of a stopped or purged job.
 func (r *run) stopEverything() {
 	for _, a := range r.Allocs {
 		r.end(a)
 	}
 }
 
-// stopFormer ends what is left of a purged job of the same name and leaves it
-// out of everything else: its versions and names are not those of this job.
+// stopFormer stops the allocs of a purged job with the same name and excludes them
+// from everything else, since they have other versions.
 func (r *run) stopFormer() {
 	if !slices.ContainsFunc(r.Allocs, func(a *model.Allocation) bool { return !r.Job.Owns(a) }) {
 		return
@@ -97,7 +96,7 @@ func (r *run) stopFormer() {
 	r.Allocs = own
 }
 
-// end stops an alloc that lives or has failed.
+// end stops an alloc that is live or has failed.
 func (r *run) end(a *model.Allocation) {
 	r.stopIfLive(a, DescNotNeeded)
 	if a.ClientStatus == model.AllocClientStatusFailed && !a.ServerTerminalStatus() {
@@ -120,7 +119,7 @@ func (r *run) group(tg *model.TaskGroup, allocs []*model.Allocation) {
 	r.roll(tg, s, updates, canarying, placed, u)
 }
 
-// replace puts new allocs in the places of those that are lost, migrate or failed.
+// replace places replacements for allocs that are lost, migrate or have failed.
 func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.DesiredUpdates) {
 	for _, l := range s.leaving {
 		if !l.vacant {
@@ -144,7 +143,7 @@ func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 	}
 }
 
-// inherit says which version and deployment the replacement of p.Previous belongs to.
+// inherit sets the version and deployment of the replacement of p.Previous.
 func (r *run) inherit(p *Placement, tg *model.TaskGroup, canarying bool) {
 	prev := p.Previous
 	if old := r.jobOf(prev); canarying && prev.JobVersion != r.Job.Version && old.LookupTaskGroup(tg.Name) != nil {
@@ -155,7 +154,7 @@ func (r *run) inherit(p *Placement, tg *model.TaskGroup, canarying bool) {
 	p.Deployment = r.join(tg)
 }
 
-// missing places what the count asks for and nobody holds.
+// missing places the allocs that are missing from the count.
 func (r *run) missing(tg *model.TaskGroup, s *slots, canarying bool, u *model.DesiredUpdates) int {
 	want := tg.Count - s.held()
 	if want <= 0 || canarying && r.hadOthers(tg, s) || r.halted() {
@@ -171,8 +170,8 @@ func (r *run) missing(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 	return want
 }
 
-// spend returns how many of the allocs that a group lacks are placed now, and notes
-// the others.
+// spend returns how many of the missing allocs are placed now, and records the others
+// as deferred.
 func (r *run) spend(tg *model.TaskGroup, want int) int {
 	now := min(want, r.left)
 	r.left -= now
@@ -182,10 +181,11 @@ func (r *run) spend(tg *model.TaskGroup, want int) int {
 	return now
 }
 
-// hadOthers reports whether the group runs an older version beside the canaries.
+// hadOthers reports whether the group has allocs of an older version besides the
+// canaries.
 func (r *run) hadOthers(_ *model.TaskGroup, s *slots) bool { return len(s.live) > 0 }
 
-// halted reports whether the rollout of this version is paused or has failed.
+// halted reports whether the roll-out of this version is paused or has failed.
 func (r *run) halted() bool {
 	if r.current == nil || r.fresh {
 		return false
@@ -197,7 +197,8 @@ func (r *run) halted() bool {
 	return false
 }
 
-// canaries places canaries that are due and reports whether the group waits for them.
+// canaries places the canaries that are due and reports whether the group waits for
+// them.
 func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.DesiredUpdates) bool {
 	if r.current == nil || tg.Update.IsEmpty() || tg.Update.Canary == 0 {
 		return false
@@ -214,7 +215,7 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 	}
 	r.pending = true
 	want := ds.DesiredCanaries - len(s.canaries)
-	if len(up.destructive) == 0 { // nothing left to try the new version against
+	if len(up.destructive) == 0 { // no allocs of an older version are left
 		want = min(want, len(s.movedCanaries)+len(s.failedCanary))
 	}
 	if want <= 0 || r.halted() {
@@ -242,7 +243,8 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 	return true
 }
 
-// roll replaces old versions, as many at once as the strategy allows.
+// roll replaces allocs of older versions, as many at a time as the update strategy
+// allows.
 func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, placed int, u *model.DesiredUpdates) {
 	limit := len(up.destructive)
 	switch {
@@ -264,8 +266,9 @@ func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, p
 	r.pending = r.pending || len(up.destructive) > 0
 }
 
-// room returns how many more allocs of the group may be in the air: max_parallel
-// less those of this deployment that are not healthy yet; none once one is unhealthy.
+// room returns how many further allocs of the group may be replaced now: max_parallel
+// minus the allocs of this deployment that are not healthy yet, and 0 once one is
+// unhealthy.
 func (r *run) room(tg *model.TaskGroup, live []*model.Allocation) int {
 	room := tg.Update.MaxParallel
 	for _, a := range live {

@@ -13,15 +13,15 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// slots sorts the allocs of one group by what they mean for its count.
+// slots classifies the allocs of one group by their effect on its count.
 type slots struct {
 	tg            *model.TaskGroup
-	live          []*model.Allocation // run, or will; hold a place
-	kept          []*model.Allocation // ended, but hold their place: done, or not to be replaced (yet)
+	live          []*model.Allocation // running or starting; hold a place
+	kept          []*model.Allocation // ended, but hold a place: successful, or not to be replaced (yet)
 	leaving       []*leaver           // to be replaced
-	canaries      []*model.Allocation // of the current deployment, beside the count
-	oldCanaries   []*model.Allocation // of a version that was given up
-	movedCanaries []*model.Allocation // stopped because they migrate; the next canaries take their places
+	canaries      []*model.Allocation // canaries of the current deployment, in addition to the count
+	oldCanaries   []*model.Allocation // canaries of a superseded version
+	movedCanaries []*model.Allocation // stopped because they migrate; the next canaries replace them
 	failedCanary  []*model.Allocation // to be replaced now, within the deployment's progress deadline
 }
 
@@ -30,7 +30,7 @@ type leaver struct {
 	desc         string
 	clientStatus string
 	reschedule   bool
-	vacant       bool // nothing to stop
+	vacant       bool // there is nothing to stop
 	drop         bool // surplus: stop without replacement
 }
 
@@ -57,7 +57,7 @@ func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
 			r.sortHistory(s, a)
 		case len(as) > 0 && as[0] == a:
 			r.reunite(s, as)
-		case len(as) > 0: // decided with the oldest
+		case len(as) > 0: // decided together with the oldest
 		default:
 			r.sortOne(s, a)
 		}
@@ -65,7 +65,8 @@ func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
 	return s
 }
 
-// sortHistory: what shall end holds no place, unless it is lost and not to be replaced.
+// sortHistory classifies an alloc that should end: it holds no place, unless it is
+// lost and must not be replaced.
 func (r *run) sortHistory(s *slots, a *model.Allocation) {
 	if r.holdsThoughLost(s.tg, a) {
 		s.kept = append(s.kept, a)
@@ -75,7 +76,7 @@ func (r *run) sortHistory(s *slots, a *model.Allocation) {
 	r.bury(a)
 }
 
-// sortOne sorts an alloc that has its place for itself.
+// sortOne classifies an alloc without rivals for its place.
 func (r *run) sortOne(s *slots, a *model.Allocation) {
 	if a.ClientTerminalStatus() {
 		r.sortEnded(s, a)
@@ -84,12 +85,12 @@ func (r *run) sortOne(s *slots, a *model.Allocation) {
 	}
 }
 
-// done reports whether the work of a batch alloc is done.
+// done reports whether a batch alloc has completed successfully.
 func (r *run) done(a *model.Allocation) bool {
 	return r.Job.Type == model.JobTypeBatch && a.ClientStatus == model.AllocClientStatusComplete
 }
 
-// outdated reports whether the alloc runs what the job has no more.
+// outdated reports whether the alloc runs a specification that the job no longer has.
 func (r *run) outdated(a *model.Allocation) bool {
 	return a.JobVersion != r.Job.Version && !SameRuntime(r.jobOf(a), r.Job, a.TaskGroup)
 }
@@ -105,7 +106,7 @@ func (r *run) sortEnded(s *slots, a *model.Allocation) {
 	case a.ClientStatus == model.AllocClientStatusLost:
 		s.leaving = append(s.leaving, &leaver{alloc: a, vacant: true})
 	case outdated:
-		// the new version has its own tries: the place is free
+		// the new version has its own attempts: the place is free
 	case r.isCanary(a):
 		r.sortFailedCanary(s, a)
 	case r.retryNow(s.tg, a):
@@ -116,8 +117,8 @@ func (r *run) sortEnded(s *slots, a *model.Allocation) {
 	}
 }
 
-// retryNow reports whether a failed alloc is replaced now. One that is to be
-// replaced later gets a follow-up evaluation.
+// retryNow reports whether a failed alloc is replaced now. If it is due later, a
+// follow-up evaluation is created.
 func (r *run) retryNow(tg *model.TaskGroup, a *model.Allocation) bool {
 	if a.DesiredTransition.ShouldForceReschedule() {
 		return true
@@ -136,12 +137,13 @@ func (r *run) retryNow(tg *model.TaskGroup, a *model.Allocation) bool {
 	return false
 }
 
-// sortFailedCanary has a canary replaced by its reschedule policy as long as its
-// deployment runs. When the progress deadline ends that, no canary is left.
+// sortFailedCanary replaces a failed canary according to its reschedule policy while
+// its deployment runs. When the deployment fails at its progress deadline, its
+// canaries are stopped.
 func (r *run) sortFailedCanary(s *slots, a *model.Allocation) {
 	switch {
 	case !r.ofThisVersion(r.Deployment) || r.Deployment.ID != a.DeploymentID || !r.Deployment.Active():
-		// history
+		// part of the history only
 	case r.Deployment.Status != model.DeploymentStatusPaused && r.retryNow(s.tg, a):
 		s.failedCanary = append(s.failedCanary, a)
 	default:
@@ -151,7 +153,8 @@ func (r *run) sortFailedCanary(s *slots, a *model.Allocation) {
 }
 
 // heldByDeployment reports whether a failed alloc is not replaced because its
-// deployment fails with it: a group without progress deadline fails at the first failure.
+// deployment fails with it: a group without progress deadline fails at the first
+// failure.
 func (r *run) heldByDeployment(a *model.Allocation) bool {
 	d := r.Deployment
 	if !d.Active() || d.ID != a.DeploymentID || a.DesiredTransition.ShouldReschedule() {
@@ -161,7 +164,8 @@ func (r *run) heldByDeployment(a *model.Allocation) bool {
 	return ds != nil && ds.ProgressDeadline == 0
 }
 
-// followUp returns the id of the evaluation at a time; those within 5 s share one.
+// followUp returns the id of the evaluation at a time. Evaluations within 5 s of each
+// other are shared.
 func (r *run) followUp(at time.Time, trigger, desc string) string {
 	for i := range r.res.FollowUps {
 		f := &r.res.FollowUps[i]
@@ -218,9 +222,9 @@ func (s *slots) held() int {
 	return n
 }
 
-// dropSurplus stops what exceeds the count: first what would be replaced, then
-// what nobody has heard of, then old versions whose name a new one carries, then old versions, then the highest
-// indexes; of equals the youngest.
+// dropSurplus stops allocs above the count, in this order: allocs that would be
+// replaced, unknown allocs, old versions whose name a new alloc has, other old
+// versions, the highest indexes; among equals the newest.
 func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 	over := s.held() - s.tg.Count
 	for _, l := range s.leaving {
@@ -272,7 +276,7 @@ func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 	s.live = slices.DeleteFunc(s.live, func(a *model.Allocation) bool { return gone[a.ID] })
 }
 
-// freeNames returns the n lowest names of the group that nobody holds.
+// freeNames returns the n lowest free names of the group.
 func (s *slots) freeNames(job *model.Job, n int) []string {
 	taken := map[string]bool{}
 	for _, as := range [][]*model.Allocation{s.live, s.kept, s.canaries} {
@@ -292,22 +296,22 @@ func (s *slots) freeNames(job *model.Job, n int) []string {
 	return names
 }
 
-// canaryName returns the name that the i-th canary takes over.
+// canaryName returns the name of the i-th canary.
 func (s *slots) canaryName(job *model.Job, tg *model.TaskGroup, i int) string {
 	return model.AllocName(job.ID, tg.Name, i)
 }
 
-// updates are the live allocs of older versions by how they get to the new one.
+// updates lists the live allocs of older versions by kind of update.
 type updates struct{ destructive []*model.Allocation }
 
-// updateInPlace lets an alloc run on under the job's newest version.
+// updateInPlace lets an alloc continue under the job's newest version.
 func (r *run) updateInPlace(tg *model.TaskGroup, a *model.Allocation) {
 	r.res.Changed = append(r.res.Changed, model.AllocChange{
 		Kind: model.AllocUpdateInPlace, AllocID: a.ID, JobVersion: r.Job.Version, DeploymentID: r.join(tg),
 	})
 }
 
-// planUpdates updates in place what can be and returns the rest.
+// planUpdates updates allocs in place where possible and returns the rest.
 func (s *slots) planUpdates(r *run, u *model.DesiredUpdates) *updates {
 	up := &updates{}
 	for _, a := range s.live {

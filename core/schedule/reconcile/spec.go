@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// SameRuntime reports whether an alloc that runs a group of job a can go on
-// running it under job b: everything that a running task was started with is equal.
+// SameRuntime reports whether an alloc of a group of job a can continue under job b:
+// everything with which a running task was started is equal.
 func SameRuntime(a, b *model.Job, group string) bool {
 	if a == nil || b == nil {
 		return false
@@ -25,13 +25,13 @@ func SameRuntime(a, b *model.Job, group string) bool {
 	return same(a.Meta, b.Meta) && reflect.DeepEqual(runtimeOf(x), runtimeOf(y))
 }
 
-// same compares maps, nil and empty alike.
+// same compares maps; nil equals empty.
 func same(a, b map[string]string) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
 }
 
-// runtimeOf returns a copy of the group without what servers act upon and
-// what a node can change under a running task.
+// runtimeOf returns a copy of the group without the fields that only servers use and
+// those that a node can change for a running task.
 func runtimeOf(tg *model.TaskGroup) *model.TaskGroup {
 	c := *tg
 	c.Count, c.Update, c.Migrate, c.Scaling = 0, nil, nil, nil

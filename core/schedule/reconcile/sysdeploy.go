@@ -10,15 +10,15 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// A new version of a system job is a deployment. Groups with an update block
-// roll out max_parallel nodes at a time and wait for health; the others are
-// replaced on all nodes at once, and nothing of them is waited for. Nodes
-// come and go during a roll-out: it has succeeded when nothing is left to update
-// and all that is new is healthy, however many nodes that are by then.
+// A new version of a system job creates a deployment. Groups with an update block are
+// replaced on max_parallel nodes at a time, and their health is awaited; other groups
+// are replaced on all nodes at once without waiting. Nodes may come and go during a
+// roll-out: it is successful when no alloc is outdated and all new ones are healthy,
+// regardless of the number of nodes.
 
-// openSystemDeployment finds the deployment of this version or drafts one. One
-// that waits for its first alloc is drafted anew under its id, for the nodes
-// that there are now.
+// openSystemDeployment finds the deployment of this version or drafts one. A
+// deployment that waits for its first alloc is drafted again under the same id, for
+// the current nodes.
 func (r *run) openSystemDeployment(nodes []*model.Node) {
 	if r.Job.Type != model.JobTypeSystem {
 		return
@@ -46,8 +46,8 @@ func (r *run) openSystemDeployment(nodes []*model.Node) {
 	}
 }
 
-// replaceOutdated replaces allocs of older versions, as many at once as the
-// group's update block allows; placed is how many new ones come at the same time.
+// replaceOutdated replaces allocs of older versions, as many at a time as the group's
+// update block allows. placed is the number of new allocs in the same reconciliation.
 func (r *run) replaceOutdated(tg *model.TaskGroup, outdated, live []*model.Allocation, placed int, u *model.DesiredUpdates) {
 	slices.SortFunc(outdated, func(a, b *model.Allocation) int { return cmp.Compare(a.NodeID, b.NodeID) })
 	limit := len(outdated)
@@ -71,7 +71,8 @@ func (r *run) replaceOutdated(tg *model.TaskGroup, outdated, live []*model.Alloc
 	}
 }
 
-// closeSystemDeployment hands out a drafted deployment, or ends one that is done.
+// closeSystemDeployment returns a drafted deployment in the result, or ends one that
+// is complete.
 func (r *run) closeSystemDeployment() {
 	switch {
 	case r.current == nil:
@@ -82,9 +83,9 @@ func (r *run) closeSystemDeployment() {
 	}
 }
 
-// handOut stores a drafted deployment if something joins it or if something of
-// this version is placed or updated for the first time. One that waits for
-// nothing is over at once.
+// handOut stores a drafted deployment if an alloc joins it, or if this version is
+// placed or updated for the first time. A deployment that waits for nothing is
+// complete at once.
 func (r *run) handOut() {
 	if !r.used && (len(r.res.Place)+len(r.res.Changed) == 0 || r.hasVersion()) {
 		return
@@ -103,8 +104,8 @@ func (r *run) hasVersion() bool {
 	return slices.ContainsFunc(r.Allocs, func(a *model.Allocation) bool { return a.JobVersion == r.Job.Version })
 }
 
-// allHealthy reports whether every alloc of the deployment that is wanted lives
-// and is healthy: one that failed holds its node and is neither.
+// allHealthy reports whether every desired alloc of the deployment is live and
+// healthy. A failed alloc that keeps its node is neither.
 func (r *run) allHealthy() bool {
 	return !slices.ContainsFunc(r.Allocs, func(a *model.Allocation) bool {
 		wanted := a.DeploymentID == r.current.ID && !a.ServerTerminalStatus() && a.NextAllocation == ""

@@ -10,8 +10,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// System reconciles a system or sysbatch job: one alloc of every group on
-// every node of nodes that is feasible. Nodes that are not are no failure.
+// System reconciles a system or sysbatch job: one alloc of every group on every
+// feasible node in nodes. It is not a failure if a node is not feasible.
 func System(in Input, nodes []*model.Node) *Result {
 	r := &run{Input: in, res: &Result{Updates: map[string]*model.DesiredUpdates{}}}
 	r.cancelOldDeployment()
@@ -26,7 +26,7 @@ func System(in Input, nodes []*model.Node) *Result {
 		r.systemGroup(tg, groups[tg.Name], nodes)
 		delete(groups, tg.Name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(groups)) { // groups that the job has no more
+	for _, name := range slices.Sorted(maps.Keys(groups)) { // groups that the job no longer has
 		for _, a := range groups[name] {
 			r.stopIfLive(a, DescNotNeeded)
 		}
@@ -44,12 +44,12 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 		switch {
 		case a.ServerTerminalStatus():
 			r.bury(a)
-			if a.ClientStatus == model.AllocClientStatusLost && a.NextAllocation == "" { // it may run there still: the next one waits for its end
+			if a.ClientStatus == model.AllocClientStatusLost && a.NextAllocation == "" { // it may still run there: wait for its end
 				previous[a.NodeID] = a
 			}
 		case a.ClientTerminalStatus():
 			switch {
-			case a.NextAllocation != "": // replaced already
+			case a.NextAllocation != "": // already replaced
 			case r.holdsNode(tg, a):
 				held[a.NodeID] = true
 				u.Ignore++
@@ -80,7 +80,7 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 			continue
 		}
 		p := Placement{Job: r.Job, Group: tg, Name: model.AllocName(r.Job.ID, tg.Name, 0), Node: n, Previous: previous[n.ID]}
-		if r.current != nil && r.Feasible(tg, n) { // else it is only asked for to be counted as filtered
+		if r.current != nil && r.Feasible(tg, n) { // otherwise the placement is requested only to count the node as filtered
 			p.Deployment, r.pending = r.join(tg), true
 			placed++
 		}
@@ -89,10 +89,10 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 	r.replaceOutdated(tg, outdated, live, placed, u)
 }
 
-// holdsNode reports whether an alloc that ended keeps its node: sysbatch work
-// that was done, and what failed, whose restart policy was its only retry. A
-// failure holds it until somebody forces a replacement, the job has a new
-// version, or the node goes away, drains or fits no more.
+// holdsNode reports whether an ended alloc keeps its node: completed sysbatch work, or
+// a failed alloc, which only its restart policy retries. A failed alloc keeps the node
+// until a replacement is forced, the job has a new version, or the node disappears,
+// drains or is no longer feasible.
 func (r *run) holdsNode(tg *model.TaskGroup, a *model.Allocation) bool {
 	switch {
 	case tg.Count == 0 || a.DesiredTransition.ShouldForceReschedule():
@@ -109,8 +109,8 @@ func (r *run) holdsNode(tg *model.TaskGroup, a *model.Allocation) bool {
 	return true
 }
 
-// systemAlloc decides about one running alloc and reports whether it keeps its
-// node, and whether it is to be replaced there by one of the new version.
+// systemAlloc handles one running alloc. It reports whether the alloc keeps its node,
+// and whether the new version should replace it there.
 func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.DesiredUpdates) (keeps, outdated bool) {
 	n, at := r.Node(a.NodeID), r.reachOf(tg, a)
 	switch {
@@ -119,7 +119,7 @@ func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.Des
 		u.Stop++
 	case at == parted:
 		r.part(tg, a)
-		return true, false // it comes back with its node
+		return true, false // it returns with its node
 	case at != inReach:
 		u.Ignore++
 		return true, false
@@ -130,7 +130,7 @@ func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.Des
 		r.stop(a, DescNotNeeded, "")
 		u.Stop++
 		return true, false
-	case a.JobVersion == r.Job.Version, !n.Ready(): // nothing is changed on a node that takes no work
+	case a.JobVersion == r.Job.Version, !n.Ready(): // no changes on a node that takes no work
 		u.Ignore++
 		return true, false
 	case SameRuntime(r.jobOf(a), r.Job, tg.Name):

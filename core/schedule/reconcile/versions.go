@@ -13,16 +13,17 @@ func (r *run) jobOf(a *model.Allocation) *model.Job {
 	return r.Version(a.JobVersion)
 }
 
-// givenUp reports whether an alloc that ended says nothing about the newest
-// version: what it ran is not what runs now, or the job was stopped or ran
-// something else in between. Registered again, the same specification has tries
-// of its own, and batch work is done again.
+// givenUp reports whether an ended alloc is irrelevant for the newest version: it ran
+// another specification, or the job was stopped or ran another specification in
+// between. If the same specification is registered again, it has new attempts, and
+// batch work is repeated.
 func (r *run) givenUp(a *model.Allocation) bool {
 	return a.JobVersion != r.Job.Version && a.JobVersion < r.unchangedSince(a.TaskGroup, a.JobVersion)
 }
 
-// unchangedSince returns the oldest version, not older than floor, from which on
-// the group has run as it does now. Versions that are not kept change nothing.
+// unchangedSince returns the oldest version, not older than floor, since which the
+// group's specification has not changed. Versions that are no longer kept are assumed
+// unchanged.
 func (r *run) unchangedSince(group string, floor uint64) uint64 {
 	c := r.unchanged[group]
 	if c == nil {
@@ -43,7 +44,7 @@ func (r *run) unchangedSince(group string, floor uint64) uint64 {
 	return c.since
 }
 
-// unchanged is how far back a group's specification is known to be the same.
+// unchanged says since which version a group's specification is known to be the same.
 type unchanged struct {
 	since uint64
 	ended bool // the version before since differs
