@@ -43,6 +43,8 @@ type fakeDriver struct {
 
 	lists     bool // it says which tasks it has
 	isolation driver.FSIsolation
+	user      string // of tasks that name none
+	unknown   bool   // UnknownUser
 
 	destroying time.Duration // how long DestroyTask takes
 }
@@ -61,7 +63,7 @@ func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 }
 
 func (d *fakeDriver) Info() driver.Info {
-	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation},
+	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation, DefaultUser: d.user, UnknownUser: d.unknown},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{{Name: "say", Type: schema.String}}}}
 }
 

@@ -73,6 +73,9 @@ func (p *preparation) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.admit(ctx, config.User); err != nil {
+		return err
+	}
 	err = p.step(ctx, StepDriver, p.cfg.Limits.Driver, func(ctx context.Context) error {
 		return p.startTask(ctx, p.driver, p.name, config)
 	})

@@ -4,7 +4,6 @@
 package alloc
 
 import (
-	"os/user"
 	"slices"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -38,10 +37,7 @@ func (r *Rules) allowUser(driver, name string) error {
 // userID is the id of a user of this machine, who may be named by it; "" of one that
 // does not exist, which the driver says.
 func userID(name string) string {
-	if u, err := user.Lookup(name); err == nil {
-		return u.Uid
-	}
-	if u, err := user.LookupId(name); err == nil {
+	if u := lookUpUser(name); u != nil {
 		return u.Uid
 	}
 	return ""

@@ -11,6 +11,10 @@
 //	ALLOC/alloc/{data,logs,tmp}       shared by the tasks (NOMAD_ALLOC_DIR)
 //	ALLOC/TASK/{local,secrets,tmp}    a task's own (NOMAD_TASK_DIR is local)
 //	ALLOC/TASK/private                the node's own files of a task, made when needed
+//
+// Everybody may pass ALLOC, whose names nobody may list, and write to what the tasks
+// share. TASK and secrets are closed to all but the agent until Admit says to whom
+// else they are open.
 package allocdir
 
 import (
@@ -64,7 +68,7 @@ func (d Dir) LogPrefix(task, kind string) string {
 
 // Build makes the alloc's shared folders. It may be repeated.
 func (d Dir) Build() error {
-	if err := os.MkdirAll(d.Path, 0o755); err != nil {
+	if err := os.MkdirAll(d.Path, 0o711); err != nil {
 		return fmt.Errorf("make the alloc directory: %w", err)
 	}
 	return d.folders(SharedDir, SharedDir+"/"+DataDir, SharedDir+"/"+LogsDir, SharedDir+"/"+TmpDir)
@@ -128,8 +132,8 @@ func checkTaskName(task string) error {
 	return nil
 }
 
-// folders makes world-writable folders beneath the alloc's directory, since
-// tasks run as any user. Nothing that a task has put there is followed outside.
+// folders makes folders beneath the alloc's directory. Nothing that a task has put
+// there is followed outside.
 func (d Dir) folders(names ...string) error {
 	root, err := os.OpenRoot(d.Path)
 	if err != nil {
@@ -137,7 +141,7 @@ func (d Dir) folders(names ...string) error {
 	}
 	defer root.Close()
 	for _, name := range names {
-		err := root.Mkdir(name, 0o777)
+		err := root.Mkdir(name, modeOf(name).Perm())
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
@@ -151,9 +155,16 @@ func (d Dir) folders(names ...string) error {
 	return nil
 }
 
-// modeOf: in a task's tmp folder nobody removes what belongs to others.
+// modeOf: tasks run as any user, so what is theirs is open to all, below a task's
+// folder that is not. In a task's tmp folder nobody removes what belongs to others.
 func modeOf(name string) fs.FileMode {
-	if strings.HasSuffix(name, "/"+TmpDir) && !strings.HasPrefix(name, SharedDir+"/") {
+	task, folder, _ := strings.Cut(name, "/")
+	switch {
+	case task == SharedDir:
+		return 0o777
+	case folder == "" || folder == SecretsDir:
+		return closed
+	case folder == TmpDir:
 		return 0o777 | os.ModeSticky
 	}
 	return 0o777

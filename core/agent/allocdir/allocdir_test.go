@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
@@ -36,9 +37,15 @@ func write(t *testing.T, path, body string) {
 
 func TestTheLayoutIsThatOfTheReference(t *testing.T) {
 	d := built(t)
-	for _, p := range []string{"alloc/data", "alloc/logs", "alloc/tmp", "web/local", "web/secrets", "web/tmp"} {
+	for _, p := range []string{"alloc/data", "alloc/logs", "alloc/tmp", "web/local", "web/tmp"} {
 		info, err := os.Stat(filepath.Join(d.Path, p))
 		if err != nil || info.Mode().Perm() != 0o777 {
+			t.Errorf("%s: %v %v", p, info, err)
+		}
+	}
+	for _, p := range []string{"web", "web/secrets"} { // Admit opens them
+		info, err := os.Stat(filepath.Join(d.Path, p))
+		if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
 			t.Errorf("%s: %v %v", p, info, err)
 		}
 	}

@@ -26,7 +26,7 @@ const inodesPerMB = 1024
 
 // MountSecrets puts a task's secrets folder into memory, so that secrets never
 // reach a disk: at most sizeMB (0: DefaultSecretsMB), nothing executable, no
-// devices, no set-user-id. It finds a folder that an earlier agent has mounted;
+// devices, no set-user-id, and closed until Admit opens it. It finds a folder that an earlier agent has mounted;
 // fresh is false then. BuildTask comes first.
 func (d Dir) MountSecrets(task string, sizeMB int) (fresh bool, err error) {
 	if err := checkTaskName(task); err != nil {
@@ -37,7 +37,7 @@ func (d Dir) MountSecrets(task string, sizeMB int) (fresh bool, err error) {
 		return false, fmt.Errorf("open the alloc directory: %w", err)
 	}
 	defer root.Close()
-	f, err := root.OpenFile(task+"/"+SecretsDir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	f, err := d.openFolder(task, SecretsDir)
 	if err != nil {
 		return false, fmt.Errorf("open the secrets folder of task %q: %w", task, err)
 	}
@@ -71,7 +71,7 @@ func mountMemory(f *os.File, sizeMB int) error {
 	if sizeMB <= 0 {
 		sizeMB = DefaultSecretsMB
 	}
-	options := fmt.Sprintf("size=%dm,nr_inodes=%d,mode=0777", sizeMB, sizeMB*inodesPerMB)
+	options := fmt.Sprintf("size=%dm,nr_inodes=%d,mode=0700", sizeMB, sizeMB*inodesPerMB)
 	flags := uintptr(unix.MS_NOEXEC | unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOATIME)
 	if err := unix.Mount("tmpfs", "/proc/self/fd/"+strconv.Itoa(int(f.Fd())), "tmpfs", flags, options); err != nil {
 		return fmt.Errorf("mount a secrets folder in memory: %w; the agent needs CAP_SYS_ADMIN for it", err)

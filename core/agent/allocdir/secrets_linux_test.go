@@ -50,7 +50,7 @@ func TestSecretsAreInMemoryAndSmall(t *testing.T) {
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("2 MiB in 1 MiB: %v", err)
 	}
-	if info, err := os.Stat(d.Secrets("web")); err != nil || info.Mode().Perm() != 0o777 {
+	if info, err := os.Stat(d.Secrets("web")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v %v", info, err)
 	}
 }
@@ -68,16 +68,20 @@ func TestSecretsThatAreInMemoryAreFoundAgain(t *testing.T) {
 }
 
 func TestSecretsAreNotMountedThroughALink(t *testing.T) {
-	d := built(t)
-	outside := t.TempDir()
-	if err := os.Remove(d.Secrets("web")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(outside, d.Secrets("web")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.MountSecrets("web", 1); err == nil {
-		t.Error("mounted through a link")
+	for name, target := range map[string]string{"out of the alloc": t.TempDir(), "to what the tasks share": "../alloc/data"} {
+		d := built(t)
+		if err := os.Remove(d.Secrets("web")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, d.Secrets("web")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.MountSecrets("web", 1); !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) {
+			t.Errorf("a link %s: %v", name, err)
+		}
+		if err := allocdir.Detach(d.Path); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 func nomadCapabilities(c *pb.DriverCapabilities) Capabilities {
 	out := Capabilities{
 		SendSignals: c.GetSendSignals(), Exec: c.GetExec(), DisableLogCollection: c.GetDisableLogCollection(),
-		DynamicUsers: c.GetDynamicWorkloadUsers(), FSIsolation: "none",
+		DynamicUsers: c.GetDynamicWorkloadUsers(), UnknownUser: true, FSIsolation: "none",
 		MountConfigs: c.GetMountConfigs() != pb.DriverCapabilities_NO_MOUNTS,
 	}
 	switch c.GetFsIsolation() {

@@ -133,6 +133,12 @@ func newTask(t testing.TB, d driver.Driver, config map[string]any) *driver.TaskC
 			t.Fatal(err)
 		}
 	}
+	// As the agent has them: nobody but root reaches a task's folders by their path.
+	for dir, mode := range map[string]os.FileMode{"web/local": 0o777, "web/secrets": 0o777, "web": 0o700} {
+		if err := os.Chmod(filepath.Join(alloc, dir), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
 	serial := serial.Add(1)
 	allocID := fmt.Sprintf("%08x-0000-0000-0000-%012x", os.Getpid(), serial)
 	return &driver.TaskConfig{

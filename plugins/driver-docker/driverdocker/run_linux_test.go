@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +32,29 @@ func TestATaskSeesItsFoldersItsEnvironmentAndNothingMore(t *testing.T) {
 	}
 	if body, err := os.ReadFile(filepath.Join(tc.TaskDir, "local", "made")); err != nil || string(body) != "made\n" {
 		t.Errorf("what the task made: %q, %v", body, err)
+	}
+}
+
+func TestAContainerOfAnyUserUsesItsFoldersWhichNobodyElseOfTheMachineReaches(t *testing.T) {
+	n := newNode(t, nil)
+	tc := n.task(with(script("cat /secrets/token /tls/token; touch /secrets/own /local/own; id -u"), map[string]any{"volumes": []any{"secrets:/tls:ro"}}))
+	tc.User = "1234"
+	token := filepath.Join(tc.TaskDir, "secrets", "token")
+	if err := os.WriteFile(token, []byte("s3cret\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.output(tc); got != "s3cret\ns3cret\n1234\n" {
+		t.Errorf("output %q", got)
+	}
+	for dir := filepath.Dir(tc.AllocDir); dir != "/tmp"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("cat", token)
+	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1234, Gid: 1234}}
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("the same user outside of the container reads %q", out)
 	}
 }
 

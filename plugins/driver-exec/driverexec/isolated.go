@@ -86,7 +86,7 @@ var defaultChroot = []string{
 
 func isolatedCapabilities() driver.Capabilities {
 	return driver.Capabilities{
-		SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationChroot, MountConfigs: true,
+		SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationChroot, MountConfigs: true, DefaultUser: defaultUser,
 		NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 	}
 }

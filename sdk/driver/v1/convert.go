@@ -36,7 +36,7 @@ func infoToPB(in Info) (*driverv1.Info, error) {
 		Name: in.Name, ConfigSchema: config, TaskConfigSchema: task,
 		Capabilities: &driverv1.Capabilities{
 			SendSignals: c.SendSignals, Exec: c.Exec, FsIsolation: string(c.FSIsolation), NetworkModes: modes,
-			MountConfigs: c.MountConfigs, DisableLogCollection: c.DisableLogCollection, DynamicUsers: c.DynamicUsers, OnDemand: c.OnDemand, Ignores: c.Ignores,
+			MountConfigs: c.MountConfigs, DisableLogCollection: c.DisableLogCollection, DefaultUser: c.DefaultUser, UnknownUser: c.UnknownUser, DynamicUsers: c.DynamicUsers, OnDemand: c.OnDemand, Ignores: c.Ignores,
 		},
 	}, nil
 }
@@ -45,7 +45,7 @@ func infoFromPB(in *driverv1.Info) (Info, error) {
 	c := in.GetCapabilities()
 	out := Info{Name: in.GetName(), Capabilities: Capabilities{
 		SendSignals: c.GetSendSignals(), Exec: c.GetExec(), FSIsolation: FSIsolation(c.GetFsIsolation()),
-		MountConfigs: c.GetMountConfigs(), DisableLogCollection: c.GetDisableLogCollection(), DynamicUsers: c.GetDynamicUsers(), OnDemand: c.GetOnDemand(), Ignores: c.GetIgnores(),
+		MountConfigs: c.GetMountConfigs(), DisableLogCollection: c.GetDisableLogCollection(), DefaultUser: c.GetDefaultUser(), UnknownUser: c.GetUnknownUser(), DynamicUsers: c.GetDynamicUsers(), OnDemand: c.GetOnDemand(), Ignores: c.GetIgnores(),
 	}}
 	for _, m := range c.GetNetworkModes() {
 		out.Capabilities.NetworkModes = append(out.Capabilities.NetworkModes, NetworkMode(m))

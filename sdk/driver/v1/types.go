@@ -52,6 +52,12 @@ type Capabilities struct {
 	MountConfigs bool
 	// DisableLogCollection means that the driver writes no log files for its tasks.
 	DisableLogCollection bool
+	// DefaultUser is the user of tasks that name none; empty means the agent's own.
+	// The agent makes the task's user the owner of the task's folder and its secrets.
+	DefaultUser string
+	// UnknownUser means that tasks reach their folders by path as a user that only the
+	// driver knows. The agent then leaves the folders open to every user.
+	UnknownUser bool
 	// DynamicUsers means that tasks may run as users without an entry in a password
 	// file.
 	DynamicUsers bool

@@ -274,6 +274,8 @@ type Capabilities struct {
 	DynamicUsers         bool                   `protobuf:"varint,7,opt,name=dynamic_users,json=dynamicUsers,proto3" json:"dynamic_users,omitempty"`
 	Ignores              []string               `protobuf:"bytes,8,rep,name=ignores,proto3" json:"ignores,omitempty"`
 	OnDemand             bool                   `protobuf:"varint,9,opt,name=on_demand,json=onDemand,proto3" json:"on_demand,omitempty"`
+	DefaultUser          string                 `protobuf:"bytes,10,opt,name=default_user,json=defaultUser,proto3" json:"default_user,omitempty"`
+	UnknownUser          bool                   `protobuf:"varint,11,opt,name=unknown_user,json=unknownUser,proto3" json:"unknown_user,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -367,6 +369,20 @@ func (x *Capabilities) GetIgnores() []string {
 func (x *Capabilities) GetOnDemand() bool {
 	if x != nil {
 		return x.OnDemand
+	}
+	return false
+}
+
+func (x *Capabilities) GetDefaultUser() string {
+	if x != nil {
+		return x.DefaultUser
+	}
+	return ""
+}
+
+func (x *Capabilities) GetUnknownUser() bool {
+	if x != nil {
+		return x.UnknownUser
 	}
 	return false
 }
@@ -3129,7 +3145,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12B\n" +
 	"\fcapabilities\x18\x02 \x01(\v2\x1e.drover.driver.v1.CapabilitiesR\fcapabilities\x12#\n" +
 	"\rconfig_schema\x18\x03 \x01(\fR\fconfigSchema\x12,\n" +
-	"\x12task_config_schema\x18\x04 \x01(\fR\x10taskConfigSchema\"\xc4\x02\n" +
+	"\x12task_config_schema\x18\x04 \x01(\fR\x10taskConfigSchema\"\x8a\x03\n" +
 	"\fCapabilities\x12!\n" +
 	"\fsend_signals\x18\x01 \x01(\bR\vsendSignals\x12\x12\n" +
 	"\x04exec\x18\x02 \x01(\bR\x04exec\x12!\n" +
@@ -3139,7 +3155,10 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x16disable_log_collection\x18\x06 \x01(\bR\x14disableLogCollection\x12#\n" +
 	"\rdynamic_users\x18\a \x01(\bR\fdynamicUsers\x12\x18\n" +
 	"\aignores\x18\b \x03(\tR\aignores\x12\x1b\n" +
-	"\ton_demand\x18\t \x01(\bR\bonDemand\"B\n" +
+	"\ton_demand\x18\t \x01(\bR\bonDemand\x12!\n" +
+	"\fdefault_user\x18\n" +
+	" \x01(\tR\vdefaultUser\x12!\n" +
+	"\funknown_user\x18\v \x01(\bR\vunknownUser\"B\n" +
 	"\x10SetConfigRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +

@@ -1,0 +1,9 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !unix
+
+package allocdir
+
+// Admit does nothing: folders have what the folder above them gives.
+func (d Dir) Admit(task string, _ Access) error { return checkTaskName(task) }

@@ -1,0 +1,71 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package allocdir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Admit opens a task's folder and its secrets to whom access says, and closes them to
+// all others. It may be repeated. An agent that is not root cannot give folders away:
+// its tasks run as its own user.
+func (d Dir) Admit(task string, access Access) error {
+	if err := checkTaskName(task); err != nil {
+		return err
+	}
+	// The secrets first: once the folder is the task's, it may exchange them.
+	for _, folder := range []struct {
+		path []string
+		mode fs.FileMode
+	}{{[]string{task, SecretsDir}, access.secrets}, {[]string{task}, access.folder}} {
+		f, err := d.openFolder(folder.path...)
+		if err == nil {
+			err = errors.Join(access.apply(f, folder.mode), f.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("set who may enter the folder %q of the alloc: %w", strings.Join(folder.path, "/"), err)
+		}
+	}
+	return nil
+}
+
+// apply sets owner and mode of a folder, which is closed while its owner changes.
+func (a Access) apply(f *os.File, mode fs.FileMode) error {
+	if os.Geteuid() == 0 {
+		if err := f.Chmod(closed); err != nil {
+			return err
+		}
+		if err := f.Chown(a.uid, a.gid); err != nil {
+			return err
+		}
+	}
+	return f.Chmod(mode)
+}
+
+// openFolder opens a folder of the alloc, none of whose names may be a link: also one
+// that leads to another task's folder is refused.
+func (d Dir) openFolder(names ...string) (*os.File, error) {
+	at, err := unix.Open(d.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	for _, name := range names {
+		if err != nil {
+			break
+		}
+		above := at
+		at, err = unix.Openat(above, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		_ = unix.Close(above) // only a place in the tree
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(at), filepath.Join(names...)), nil
+}
