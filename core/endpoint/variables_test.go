@@ -254,6 +254,9 @@ func TestTheFirstRequestForPublicKeysMakesOneAndLaterOnesAnswerTheSame(t *testin
 
 func TestAPrepublishedKeyIsPublishedListedAndUsedFromItsTimeOn(t *testing.T) {
 	c := testkit.Start(t)
+	if err := c.EnsureKey(t.Context()); err != nil { // the new leader does so, too
+		t.Fatal(err)
+	}
 	old := c.Server.Endpoint().Store.View().ActiveRootKey().KeyID
 	rotate := func(query string, out any) (status int) {
 		resp, body := c.Ask("PUT", "/v1/operator/keyring/rotate?"+query, nil)
