@@ -7,13 +7,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -160,7 +160,7 @@ func (a *Applier) verify(reqs []*request, flying *group) *group {
 
 // tryVerify is one look at all plans, until one panics.
 func (a *Applier) tryVerify(reqs []*request, flying *group) (g *group, at *request, panicked error) {
-	defer recovered(&panicked)
+	defer panics.Handle(func(p *panics.Panic) { panicked = lookPanicked(p) })
 	o := newOverlay(a.view())
 	if flying != nil {
 		for i, result := range flying.results {
@@ -176,16 +176,14 @@ func (a *Applier) tryVerify(reqs []*request, flying *group) (g *group, at *reque
 	return g, nil, nil
 }
 
-// recovered turns a panic into an error that holds where it happened.
-func recovered(err *error) {
-	if p := recover(); p != nil {
-		*err = errdefs.Internalf("the look at a plan %w: %v\n%s", fsm.ErrPanicked, p, debug.Stack())
-	}
+// lookPanicked is the error of a plan, which holds where the panic happened.
+func lookPanicked(p *panics.Panic) error {
+	return errdefs.Internalf("the look at a plan %w: %v\n%s", fsm.ErrPanicked, p.Value, p.Stack)
 }
 
 // command is what commits the accepted part of a plan.
 func (g *group) command(r *request, now int64) (cmd *fsm.ApplyPlan, err error) {
-	defer recovered(&err)
+	defer panics.Handle(func(p *panics.Panic) { err = lookPanicked(p) })
 	return fsm.NewApplyPlan(r.plan, r.result, g.index, now), nil
 }
 

@@ -50,29 +50,33 @@ func (b *Blocked) SetEnabled(on bool) {
 // Block keeps an evaluation, or hands it out at once if room came after the
 // state that it was planned on. An older one of the same job is superseded.
 func (b *Blocked) Block(e *model.Evaluation) {
+	if b.block(e) {
+		b.enqueue(e)
+	}
+}
+
+// block reports whether the evaluation is to be handed out at once.
+func (b *Blocked) block(e *model.Evaluation) bool {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if !b.enabled {
-		b.mu.Unlock()
-		return
+		return false
 	}
 	key := model.JobKey{Namespace: e.Namespace, ID: e.JobID}
 	if old := b.evals[b.byJob[key]]; old != nil && old.ID != e.ID {
 		if old.CreateIndex > e.CreateIndex && e.CreateIndex != 0 {
 			b.stale = append(b.stale, e)
-			b.mu.Unlock()
-			return
+			return false
 		}
 		b.stale = append(b.stale, old)
 		delete(b.evals, old.ID)
 	}
 	if b.missed(e) {
 		delete(b.byJob, key)
-		b.mu.Unlock()
-		b.enqueue(e)
-		return
+		return true
 	}
 	b.evals[e.ID], b.byJob[key] = e, e.ID
-	b.mu.Unlock()
+	return false
 }
 
 // missed reports whether room that could help came after the evaluation's snapshot.
@@ -98,33 +102,32 @@ func helps(e *model.Evaluation, class string) bool {
 // state's index at which the room came; who was planned on that state or a newer
 // one has seen it.
 func (b *Blocked) Unblock(class string, index uint64) {
-	b.mu.Lock()
-	if !b.enabled {
-		b.mu.Unlock()
-		return
-	}
-	b.seen[class] = max(b.seen[class], index)
-	out := b.take(func(e *model.Evaluation) bool { return e.SnapshotIndex < index && helps(e, class) })
-	b.mu.Unlock()
-	b.enqueue(out...)
+	b.release(func() { b.seen[class] = max(b.seen[class], index) },
+		func(e *model.Evaluation) bool { return e.SnapshotIndex < index && helps(e, class) })
+}
+
+// release hands out what is wanted of a room that is noted.
+func (b *Blocked) release(note func(), which func(*model.Evaluation) bool) {
+	b.enqueue(func() []*model.Evaluation {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.enabled {
+			return nil
+		}
+		note()
+		return b.take(which)
+	}()...)
 }
 
 // UnblockNode hands out the evaluations that wait for one node (system jobs).
 func (b *Blocked) UnblockNode(nodeID string, index uint64) {
-	b.mu.Lock()
-	out := b.take(func(e *model.Evaluation) bool { return e.SnapshotIndex < index && e.NodeID == nodeID })
-	b.mu.Unlock()
-	b.enqueue(out...)
+	b.release(func() {}, func(e *model.Evaluation) bool { return e.SnapshotIndex < index && e.NodeID == nodeID })
 }
 
 // UnblockAll hands out everything that was planned on a state before index: the
 // scheduler's configuration or a quota has changed, or nobody knows what has.
 func (b *Blocked) UnblockAll(index uint64) {
-	b.mu.Lock()
-	b.any = max(b.any, index)
-	out := b.take(func(e *model.Evaluation) bool { return e.SnapshotIndex < index })
-	b.mu.Unlock()
-	b.enqueue(out...)
+	b.release(func() { b.any = max(b.any, index) }, func(e *model.Evaluation) bool { return e.SnapshotIndex < index })
 }
 
 // Untrack drops the blocked evaluation of a job that was stopped or changed at
