@@ -55,6 +55,9 @@ type Config struct {
 	// TLS is what the port speaks; nil is plain HTTP. Inner listeners are as secure
 	// as what they are in.
 	TLS *tls.Config
+	// Handshake is how long a connection may take for the handshake of TLS; 0 is
+	// DefaultHandshake.
+	Handshake time.Duration
 	// AgentOf hands requests on to the agent of another node; nil where none can be
 	// reached.
 	AgentOf func(nodeID string) (http.Handler, error)
@@ -129,7 +132,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listene
 	done := make(chan error, 1+len(inner))
 	outer := connlimit.New(l, cmp.Or(s.cfg.ConnsPerClient, connlimit.Default), tooMany())
 	if s.cfg.TLS != nil {
-		outer = tls.NewListener(outer, s.cfg.TLS)
+		outer = newHandshakes(outer, s.cfg.TLS, cmp.Or(s.cfg.Handshake, DefaultHandshake))
 	}
 	go func() { done <- srv.Serve(outer) }()
 	for _, more := range inner {
