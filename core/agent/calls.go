@@ -6,8 +6,8 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"runtime/debug"
 
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -18,12 +18,10 @@ var _ rpc.Node = (*Agent)(nil)
 // Call carries out one request of an operator; see rpc.Node. A panic fails the
 // request alone.
 func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			a.cfg.Logger.Error("a request to this node panicked; this is a defect of drover", "request", call.Method, "panic", p, "stack", string(debug.Stack()))
-			err = errdefs.Internalf("the request %q panicked; see the log of the node's agent", call.Method)
-		}
-	}()
+	defer panics.Handle(func(p *panics.Panic) {
+		a.cfg.Logger.Error("a request to this node panicked; this is a defect of drover", p.Fields("request", call.Method)...)
+		err = errdefs.Internalf("the request %q panicked; see the log of the node's agent", call.Method)
+	})
 	return a.call(ctx, call, in, send)
 }
 

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 const (
@@ -127,7 +130,7 @@ func (l *eventLog) after(index uint64) (newer []changeBatch, changed <-chan stru
 // Feed fills the event stream with committed changes until ctx ends.
 func (s *Server) Feed(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := s.feedOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := s.feedSafely(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("the feed of events broke off; it starts again", "error", err)
 		}
 		select {
@@ -135,6 +138,19 @@ func (s *Server) Feed(ctx context.Context) {
 		case <-time.After(eventRetry):
 		}
 	}
+}
+
+// feedSafely is feedOnce of which a panic is an error: the changes at hand are lost, which
+// subscribers are told.
+func (s *Server) feedSafely(ctx context.Context) (err error) {
+	defer panics.Handle(func(p *panics.Panic) {
+		s.log.Error("changes cannot be kept for the event stream; this is a defect of drover", p.Fields()...)
+		if v := s.backend.View(); v != nil {
+			s.events.lose(v.Index())
+		}
+		err = errdefs.Internalf("keeping changes panicked; see the log")
+	})
+	return s.feedOnce(ctx)
 }
 
 func (s *Server) feedOnce(ctx context.Context) error {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 )
 
 // Close codes of RFC 6455.
@@ -160,7 +161,9 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 	go func() {
 		defer cancel() // if the client disconnects, its command is ended
 		defer close(in)
-		s.readInput(ctx, ws, in)
+		if p := panics.Catch(func() { s.readInput(ctx, ws, in) }); p != nil {
+			s.log.Error("the input of a command panicked; this is a defect of drover", p.Fields()...)
+		}
 	}()
 	err := s.local.Exec(ctx, req, in, func(o *ExecOutput) error {
 		if err := ws.SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {

@@ -54,6 +54,8 @@ type Config struct {
 	// TLS is the TLS configuration of the port; nil means plain HTTP. Inner listeners
 	// use the security of the connection that carries them.
 	TLS *tls.Config
+	// Handshake is the time limit for a TLS handshake; 0 means DefaultHandshake.
+	Handshake time.Duration
 	// AgentOf returns a handler that forwards requests to the agent of another node;
 	// nil if there is no way to reach agents.
 	AgentOf func(nodeID string) (http.Handler, error)
@@ -127,7 +129,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, inner ...net.Listene
 	done := make(chan error, 1+len(inner))
 	outer := connlimit.New(l, cmp.Or(s.cfg.ConnsPerClient, connlimit.Default), tooMany())
 	if s.cfg.TLS != nil {
-		outer = tls.NewListener(outer, s.cfg.TLS)
+		outer = newHandshakes(outer, s.cfg.TLS, cmp.Or(s.cfg.Handshake, DefaultHandshake))
 	}
 	go func() { done <- srv.Serve(outer) }()
 	for _, more := range inner {

@@ -89,8 +89,13 @@ func (s *Server) heartbeatProblems() []string {
 
 // problems says what is wrong with the limits of connections.
 func (l *Limits) problems() []string {
-	if d := Duration(l.RPCHandshakeTimeout, time.Second); d <= 0 {
-		return []string{fmt.Sprintf("limits.rpc_handshake_timeout %q must be longer than 0", l.RPCHandshakeTimeout)}
+	var out []string
+	for _, timeout := range []struct{ key, value string }{
+		{"rpc_handshake_timeout", l.RPCHandshakeTimeout}, {"https_handshake_timeout", l.HTTPSHandshakeTimeout},
+	} {
+		if d := Duration(timeout.value, time.Second); d <= 0 {
+			out = append(out, fmt.Sprintf("limits.%s %q must be longer than 0", timeout.key, timeout.value))
+		}
 	}
-	return nil
+	return out
 }

@@ -51,6 +51,8 @@ func TestCapacitiesAndLeasesThatMakeNoSenseAreRefused(t *testing.T) {
 		"client {\nreserved { memory = -1 }\n}":         "client.reserved.memory",
 		`limits { rpc_handshake_timeout = "0s" }`:       "limits.rpc_handshake_timeout",
 		`limits { rpc_handshake_timeout = "soon" }`:     "limits.rpc_handshake_timeout",
+		`limits { https_handshake_timeout = "0s" }`:     "limits.https_handshake_timeout",
+		`limits { https_handshake_timeout = "-5s" }`:    "limits.https_handshake_timeout",
 		`server { heartbeat_grace = "-1s" }`:            "server.heartbeat_grace",
 		`server { min_heartbeat_ttl = "10ms" }`:         "server.min_heartbeat_ttl",
 		`server { min_heartbeat_ttl = "often" }`:        "server.min_heartbeat_ttl",

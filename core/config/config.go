@@ -188,6 +188,9 @@ type Limits struct {
 	// RPCHandshakeTimeout how long a connection to it may take until it can be used: 5s.
 	RPCMaxConnsPerClient *int   `json:"rpc_max_conns_per_client,omitempty"`
 	RPCHandshakeTimeout  string `json:"rpc_handshake_timeout,omitempty"`
+	// HTTPSHandshakeTimeout is how long a connection to the HTTP API may take for the
+	// handshake of TLS, where it speaks that: 5s.
+	HTTPSHandshakeTimeout string `json:"https_handshake_timeout,omitempty"`
 }
 
 // Plugins are the plugin "NAME" { } blocks by name.
@@ -311,6 +314,7 @@ func (c *Config) durations() map[string]string {
 		"server.batch_eval_gc_threshold": c.Server.BatchEvalGCThreshold,
 		"server.deployment_gc_threshold": c.Server.DeploymentGCThreshold,
 		"limits.rpc_handshake_timeout":   c.Limits.RPCHandshakeTimeout,
+		"limits.https_handshake_timeout": c.Limits.HTTPSHandshakeTimeout,
 		"server.heartbeat_grace":         c.Server.HeartbeatGrace,
 		"server.min_heartbeat_ttl":       c.Server.MinHeartbeatTTL,
 		"server.failover_heartbeat_ttl":  c.Server.FailoverTTL,

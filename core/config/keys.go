@@ -45,7 +45,6 @@ var unused = map[string][]string{
 	"client.template":    {"consul_retry", "vault_retry", "vault_default_lease_duration", "use_client_consul_token"},
 	"client.server_join": {"retry_max"},
 	"tls":                {"rpc_upgrade_mode", "tls_cipher_suites"},
-	"limits":             {"https_handshake_timeout"},
 	"telemetry": {
 		"disable_quota_utilization_metrics",
 		"disable_rpc_rate_metrics_labels", "disable_allocation_hook_metrics", "circonus_api_token", "circonus_api_app",

@@ -7,13 +7,13 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/state"
 )
 
@@ -88,7 +88,7 @@ func (s *Supervisor) loop(ctx context.Context, c Controller) {
 	feed := s.store.Subscribe(c.Reads()...)
 	defer feed.Close()
 	r := &run{Supervisor: s, c: c, logger: s.logger.Named(c.Name()), timers: timerHeap{at: map[string]*timer{}}, failures: map[string]int{}}
-	r.queue.addAll(c.All(s.store.View()))
+	r.addAll()
 	atOnce := 1
 	if _, ok := c.(Independent); ok {
 		atOnce = together
@@ -129,11 +129,21 @@ func (r *run) next(ctx context.Context, feed *state.Feed) (state.Batch, error) {
 // take marks the keys of a batch as dirty; after lost changes, all keys.
 func (r *run) take(batch state.Batch) {
 	if batch.Resync {
-		r.queue.addAll(r.c.All(r.store.View()))
+		r.addAll()
 		return
 	}
 	for _, change := range batch.Changes {
-		r.queue.addAll(r.c.Keys(change))
+		if p := panics.Catch(func() { r.queue.addAll(r.c.Keys(change)) }); p != nil {
+			r.logger.Error("a change is not acted upon; this is a defect of drover", p.Fields("table", change.Table, "index", change.Index)...)
+		}
+	}
+}
+
+// addAll makes every key dirty. A controller that cannot name them has those of changes
+// only, until the next loss of some.
+func (r *run) addAll() {
+	if p := panics.Catch(func() { r.queue.addAll(r.c.All(r.store.View())) }); p != nil {
+		r.logger.Error("what there is to decide is not known; this is a defect of drover", p.Fields()...)
 	}
 }
 
@@ -178,11 +188,9 @@ func (r *run) settle(ctx context.Context, key string, now time.Time, d Decision,
 
 // safeDecide converts a panic to an error.
 func (r *run) safeDecide(in Input, key string) (d Decision, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			d, err = Decision{}, fmt.Errorf("decision panicked: %v\n%s", p, debug.Stack())
-		}
-	}()
+	defer panics.Handle(func(p *panics.Panic) {
+		d, err = Decision{}, fmt.Errorf("decision panicked: %v\n%s", p.Value, p.Stack)
+	})
 	return r.c.Decide(in, key)
 }
 

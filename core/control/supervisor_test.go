@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/core/control"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/state"
 )
 
@@ -55,6 +56,9 @@ func (*fake) Reads() []string  { return []string{state.TableNamespaces} }
 func (*fake) Writes() []string { return nil }
 func (*fake) Keys(c state.Change) []string {
 	if n, ok := c.New.(*model.Namespace); ok {
+		if n.Name == "trap" {
+			panic("no namespace of ours has this name")
+		}
 		return []string{n.Name}
 	}
 	return nil
@@ -62,6 +66,9 @@ func (*fake) Keys(c state.Change) []string {
 
 func (*fake) All(v *state.View) (out []string) {
 	for n := range v.Namespaces() {
+		if n.Name == "trap" {
+			panic("no namespace of ours has this name")
+		}
 		out = append(out, n.Name)
 	}
 	return out
@@ -247,5 +254,43 @@ func TestDecisionsOfAnIndependentControllerGoTogetherAndFailAlone(t *testing.T) 
 		}
 		cancel()
 		wg.Wait()
+	})
+}
+
+func TestAPanicOnAChangeOrOnEverythingCostsNoOtherChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{decide: nothing}
+		_, l, s := start(t, f)
+		f.take()
+		upsert := func(names ...string) {
+			cmd := &fsm.UpsertNamespaces{}
+			for _, name := range names {
+				cmd.Namespaces = append(cmd.Namespaces, &model.Namespace{Name: name})
+			}
+			data, err := fsm.Encode(cmd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := l.Propose(t.Context(), data); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		before := panics.Caught()
+		upsert("a", "trap", "b")
+		if got := f.take(); !slices.Equal(got, []string{"a", "b"}) || panics.Caught()-before != 1 {
+			t.Errorf("beside a change that panics it was asked about %q, %d panics", got, panics.Caught()-before)
+		}
+		again := &fake{decide: nothing} // as when this server leads again
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Run(ctx, again) }()
+		synctest.Wait()
+		upsert("c")
+		if got := again.take(); !slices.Contains(got, "c") || panics.Caught()-before != 2 {
+			t.Errorf("after it could not name everything it was asked about %q, %d panics", got, panics.Caught()-before)
+		}
+		cancel()
+		<-done
 	})
 }

@@ -9,8 +9,10 @@ import (
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 const (
@@ -94,7 +96,7 @@ func (d *Dispatcher) Lead(ctx context.Context) {
 			d.grantAll(now)
 			continue
 		}
-		if err := d.expire(ctx, now); err != nil && ctx.Err() == nil {
+		if err := d.expireSafely(ctx, now); err != nil && ctx.Err() == nil {
 			d.logger.Warn("nodes that missed their heartbeat could not be marked; the next look tries again", "error", err)
 		}
 	}
@@ -118,7 +120,16 @@ func (d *Dispatcher) grantAll(now time.Time) {
 	d.leases, d.amnesty = leases, whole
 }
 
-// expire marks the nodes whose lease ended.
+// expireSafely is expire of which a panic is an error: the next look tries again.
+func (d *Dispatcher) expireSafely(ctx context.Context, now time.Time) (err error) {
+	defer panics.Handle(func(p *panics.Panic) {
+		err = errdefs.Internalf("marking silent nodes panicked, which is a defect of drover: %v\n%s", p.Value, p.Stack)
+	})
+	return d.expire(ctx, now)
+}
+
+// expire marks the nodes whose lease ended. What is to become of a node on which this
+// server panics stays open, and costs no other one its verdict.
 func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
 	silent := d.silent(now)
 	view := d.cfg.Store.View()
@@ -127,8 +138,13 @@ func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
 		batch, ids := &fsm.Batch{}, silent[:n]
 		silent = silent[n:]
 		for _, id := range ids {
-			if cmd := d.verdict(view, id, now); cmd != nil {
-				batch.Commands = append(batch.Commands, cmd)
+			p := panics.Catch(func() {
+				if cmd := d.verdict(view, id, now); cmd != nil {
+					batch.Commands = append(batch.Commands, cmd)
+				}
+			})
+			if p != nil {
+				d.logger.Error("a silent node cannot be marked; this is a defect of drover", p.Fields("node_id", id)...)
 			}
 		}
 		if len(batch.Commands) > 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -54,7 +55,9 @@ func (s *session) resync() {
 
 // note adds one change to the next push.
 func (s *session) note(index uint64, old, now *model.Allocation) {
+	defer s.signal()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.full {
 		s.index = index
 		if now == nil {
@@ -67,8 +70,6 @@ func (s *session) note(index uint64, old, now *model.Allocation) {
 			s.set[now.ID] = assignment(now)
 		}
 	}
-	s.mu.Unlock()
-	s.signal()
 }
 
 // take returns what is to be pushed; nil if nothing is. full says that the
@@ -218,12 +219,21 @@ func (d *Dispatcher) follow(ctx context.Context) {
 			continue
 		}
 		for i := range batch.Changes {
-			if c := &batch.Changes[i]; c.Table == state.TablePluginSpecs {
-				d.tellPlugins(c)
-			} else {
-				d.tell(c)
-			}
+			d.heed(&batch.Changes[i])
 		}
+	}
+}
+
+// heed tells the sessions of one change. One on which this server panics is told to
+// nobody; its node learns of it when it is told everything, as by its next session.
+func (d *Dispatcher) heed(c *state.Change) {
+	defer panics.Handle(func(p *panics.Panic) {
+		d.logger.Error("a change cannot be told to its node; this is a defect of drover", p.Fields("table", c.Table, "index", c.Index)...)
+	})
+	if c.Table == state.TablePluginSpecs {
+		d.tellPlugins(c)
+	} else {
+		d.tell(c)
 	}
 }
 

@@ -6,11 +6,11 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"time"
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -111,12 +111,10 @@ func (d *Dispatcher) commit(ctx context.Context, batch []*updateRequest) {
 
 func (d *Dispatcher) tryCommit(ctx context.Context, batch []*updateRequest) (answers []rpc.UpdateAnswer, err error) {
 	answers = make([]rpc.UpdateAnswer, len(batch))
-	defer func() {
-		if p := recover(); p != nil {
-			d.logger.Error("a node's report of its allocs cannot be taken; this is a defect of drover", "node_id", batch[0].nodeID, "panic", p, "stack", string(debug.Stack()))
-			err = errdefs.Internalf("taking the report %w; see the server's log", fsm.ErrPanicked)
-		}
-	}()
+	defer panics.Handle(func(p *panics.Panic) {
+		d.logger.Error("a node's report of its allocs cannot be taken; this is a defect of drover", p.Fields("node_id", batch[0].nodeID)...)
+		err = errdefs.Internalf("taking the report %w; see the server's log", fsm.ErrPanicked)
+	})
 	view, now := d.cfg.Store.View(), d.cfg.Now()
 	cmd := &fsm.UpdateAllocsFromClient{At: now.UnixNano()}
 	for i, req := range batch {

@@ -7,13 +7,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -162,7 +162,7 @@ func (a *Applier) verify(reqs []*request, flying *group) *group {
 
 // tryVerify verifies all plans, until one panics.
 func (a *Applier) tryVerify(reqs []*request, flying *group) (g *group, at *request, panicked error) {
-	defer recovered(&panicked)
+	defer panics.Handle(func(p *panics.Panic) { panicked = lookPanicked(p) })
 	o := newOverlay(a.view())
 	if flying != nil {
 		for i, result := range flying.results {
@@ -178,16 +178,14 @@ func (a *Applier) tryVerify(reqs []*request, flying *group) (g *group, at *reque
 	return g, nil, nil
 }
 
-// recovered converts a panic to an error with its location.
-func recovered(err *error) {
-	if p := recover(); p != nil {
-		*err = errdefs.Internalf("the look at a plan %w: %v\n%s", fsm.ErrPanicked, p, debug.Stack())
-	}
+// lookPanicked returns the error of a plan whose verification panicked, with the stack.
+func lookPanicked(p *panics.Panic) error {
+	return errdefs.Internalf("the look at a plan %w: %v\n%s", fsm.ErrPanicked, p.Value, p.Stack)
 }
 
 // command returns the command that commits the accepted part of a plan.
 func (g *group) command(r *request, now int64) (cmd *fsm.ApplyPlan, err error) {
-	defer recovered(&err)
+	defer panics.Handle(func(p *panics.Panic) { err = lookPanicked(p) })
 	return fsm.NewApplyPlan(r.plan, r.result, g.index, now), nil
 }
 

@@ -52,29 +52,33 @@ func (b *Blocked) SetEnabled(on bool) {
 // after the state on which it was planned. An older evaluation of the same job is
 // superseded.
 func (b *Blocked) Block(e *model.Evaluation) {
+	if b.block(e) {
+		b.enqueue(e)
+	}
+}
+
+// block reports whether the evaluation is to be handed out at once.
+func (b *Blocked) block(e *model.Evaluation) bool {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if !b.enabled {
-		b.mu.Unlock()
-		return
+		return false
 	}
 	key := model.JobKey{Namespace: e.Namespace, ID: e.JobID}
 	if old := b.evals[b.byJob[key]]; old != nil && old.ID != e.ID {
 		if old.CreateIndex > e.CreateIndex && e.CreateIndex != 0 {
 			b.stale = append(b.stale, e)
-			b.mu.Unlock()
-			return
+			return false
 		}
 		b.stale = append(b.stale, old)
 		delete(b.evals, old.ID)
 	}
 	if b.missed(e) {
 		delete(b.byJob, key)
-		b.mu.Unlock()
-		b.enqueue(e)
-		return
+		return true
 	}
 	b.evals[e.ID], b.byJob[key] = e, e.ID
-	b.mu.Unlock()
+	return false
 }
 
 // missed reports whether resources that may help became available after the
@@ -102,33 +106,32 @@ func helps(e *model.Evaluation, class string) bool {
 // index is the state's index at which they became available; evaluations that were
 // planned on that state or a newer one have seen them.
 func (b *Blocked) Unblock(class string, index uint64) {
-	b.mu.Lock()
-	if !b.enabled {
-		b.mu.Unlock()
-		return
-	}
-	b.seen[class] = max(b.seen[class], index)
-	out := b.take(func(e *model.Evaluation) bool { return e.SnapshotIndex < index && helps(e, class) })
-	b.mu.Unlock()
-	b.enqueue(out...)
+	b.release(func() { b.seen[class] = max(b.seen[class], index) },
+		func(e *model.Evaluation) bool { return e.SnapshotIndex < index && helps(e, class) })
+}
+
+// release hands out what is wanted of a room that is noted.
+func (b *Blocked) release(note func(), which func(*model.Evaluation) bool) {
+	b.enqueue(func() []*model.Evaluation {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.enabled {
+			return nil
+		}
+		note()
+		return b.take(which)
+	}()...)
 }
 
 // UnblockNode enqueues the evaluations that wait for one node (system jobs).
 func (b *Blocked) UnblockNode(nodeID string, index uint64) {
-	b.mu.Lock()
-	out := b.take(func(e *model.Evaluation) bool { return e.SnapshotIndex < index && e.NodeID == nodeID })
-	b.mu.Unlock()
-	b.enqueue(out...)
+	b.release(func() {}, func(e *model.Evaluation) bool { return e.SnapshotIndex < index && e.NodeID == nodeID })
 }
 
 // UnblockAll enqueues all evaluations that were planned on a state before index: the
 // scheduler configuration or a quota has changed, or changes were lost.
 func (b *Blocked) UnblockAll(index uint64) {
-	b.mu.Lock()
-	b.any = max(b.any, index)
-	out := b.take(func(e *model.Evaluation) bool { return e.SnapshotIndex < index })
-	b.mu.Unlock()
-	b.enqueue(out...)
+	b.release(func() { b.any = max(b.any, index) }, func(e *model.Evaluation) bool { return e.SnapshotIndex < index })
 }
 
 // Untrack drops the blocked evaluation of a job that was stopped or changed at the

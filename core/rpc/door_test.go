@@ -56,14 +56,14 @@ func (g *guarded) PluginFile(context.Context, rpc.Identity, string, func([]byte)
 	panic("no node of ours asks so")
 }
 
-// serve puts g behind a listener and returns its address.
-func (g *guarded) serve(t *testing.T) string {
+// serve puts servers behind a listener and returns its address.
+func serve(t *testing.T, servers rpc.Servers) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, served := rpc.NewServer(g, nil, hclog.NewNullLogger()), make(chan error, 1)
+	server, served := rpc.NewServer(servers, nil, hclog.NewNullLogger()), make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	t.Cleanup(func() {
 		server.Close()
@@ -74,9 +74,9 @@ func (g *guarded) serve(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func (g *guarded) dial(t *testing.T) *rpc.Client {
+func dial(t *testing.T, servers rpc.Servers) *rpc.Client {
 	t.Helper()
-	c, err := rpc.Dial(g.serve(t), nil)
+	c, err := rpc.Dial(serve(t, servers), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func asKnown(ctx context.Context) context.Context {
 
 func TestNothingOfACallIsReadBeforeItIsKnownWhoCalls(t *testing.T) {
 	g := &guarded{}
-	conn := wire(t, g.serve(t))
+	conn := wire(t, serve(t, g))
 	huge := bytes.Repeat([]byte{0x80}, 15<<20) // 15 million empty maps
 	for _, method := range append(unary, "Attach", "Answer", "PluginFile") {
 		want := codes.NotFound
@@ -134,7 +134,7 @@ func TestNothingOfACallIsReadBeforeItIsKnownWhoCalls(t *testing.T) {
 }
 
 func TestAMessageThatWouldBecomeTooMuchIsRefusedBeforeItIsDecoded(t *testing.T) {
-	conn := wire(t, (&guarded{}).serve(t))
+	conn := wire(t, serve(t, &guarded{}))
 	list := append([]byte{0x81, 0xa7}, "Reports"...)
 	list = append(list, 0xdd, 0, 0x0f, 0x42, 0x40) // a million reports
 	list = append(list, bytes.Repeat([]byte{0x80}, 1_000_000)...)
@@ -154,7 +154,7 @@ func TestAMessageThatWouldBecomeTooMuchIsRefusedBeforeItIsDecoded(t *testing.T) 
 
 func TestOnlySoManyStrangersRegisterAtOnce(t *testing.T) {
 	g := &guarded{hold: make(chan struct{})}
-	c := g.dial(t)
+	c := dial(t, g)
 	const all = 50
 	errs := make(chan error, all)
 	for range all {
@@ -184,7 +184,7 @@ func TestOnlySoManyStrangersRegisterAtOnce(t *testing.T) {
 }
 
 func TestACallThatPanicsFailsAlone(t *testing.T) {
-	c := (&guarded{}).dial(t)
+	c := dial(t, &guarded{})
 	if _, err := c.Plugins(t.Context(), known); !errdefs.IsInternal(err) || !strings.Contains(err.Error(), "panicked") {
 		t.Errorf("got %v", err)
 	}
@@ -204,7 +204,7 @@ func FuzzWire(f *testing.F) {
 	f.Add(append([]byte{0x81, 0xad}, "NodeResources\x81\xa7Devices\x91\xc0"...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g := &guarded{}
-		conn := wire(t, g.serve(t))
+		conn := wire(t, serve(t, g))
 		for _, method := range unary {
 			err := send(conn, asKnown(t.Context()), method, data)
 			if code := status.Code(err); code == codes.Unavailable || code == codes.Unknown {

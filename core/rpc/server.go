@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -83,12 +83,10 @@ func (s *Server) Serve(l net.Listener) error {
 
 // survive runs the handler of a call. A panic fails only that call.
 func (s *Server) survive(call string, do func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.logger.Error("a call of a node panicked; this is a defect of drover", "call", call, "panic", p, "stack", string(debug.Stack()))
-			err = errdefs.Internalf("the call %s panicked; see the server's log", call)
-		}
-	}()
+	defer panics.Handle(func(p *panics.Panic) {
+		s.logger.Error("a call of a node panicked; this is a defect of drover", p.Fields("call", call)...)
+		err = errdefs.Internalf("the call %s panicked; see the server's log", call)
+	})
 	return do()
 }
 
@@ -200,12 +198,17 @@ func (s *Server) answer(stream grpc.ServerStream) error {
 
 // run copies input and output until either side ends the call.
 func (c *remoteCall) run(stream grpc.ServerStream) error {
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	go func() {
 		ended <- c.server.survive(methodAnswer, func() error { return c.receive(stream) })
 	}()
 	if c.in != nil {
-		go c.feed(stream)
+		go func() {
+			err := c.server.survive("input of "+methodAnswer, func() error { c.feed(stream); return nil })
+			if err != nil {
+				ended <- err
+			}
+		}()
 	}
 	select {
 	case err := <-ended:

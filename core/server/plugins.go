@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/pluginfiles"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -30,12 +31,19 @@ func (s *Server) sweepPluginFiles(ctx context.Context) {
 	for {
 		select {
 		case now := <-ticker.C:
-			if err := s.files.Sweep(now, s.namesPluginFile()); err != nil {
-				s.cfg.Logger.Warn("plugin files that nothing needs could not be removed", "error", err)
-			}
+			s.sweepOnce(now)
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+func (s *Server) sweepOnce(now time.Time) {
+	defer panics.Handle(func(p *panics.Panic) {
+		s.cfg.Logger.Error("plugin files that nothing needs could not be removed; this is a defect of drover", p.Fields()...)
+	})
+	if err := s.files.Sweep(now, s.namesPluginFile()); err != nil {
+		s.cfg.Logger.Warn("plugin files that nothing needs could not be removed", "error", err)
 	}
 }
 

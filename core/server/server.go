@@ -174,7 +174,7 @@ func (s *Server) lead(ctx context.Context) {
 		return
 	}
 	var term sync.WaitGroup
-	feeder := &worker.Feeder{Store: s.store, Broker: s.broker, Blocked: s.blocked}
+	feeder := &worker.Feeder{Store: s.store, Broker: s.broker, Blocked: s.blocked, Logger: s.cfg.Logger.Named("feeder")}
 	if err := s.beginTerm(ctx); err != nil {
 		s.cfg.Logger.Warn("this server leads, and could not write so to the log: until it can, no node stops what this server does not know", "error", err)
 		term.Go(func() { s.keepBeginning(ctx) })

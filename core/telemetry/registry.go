@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/panics"
 )
 
 // Config says how a Registry works.
@@ -92,7 +94,10 @@ func (r *Registry) Collect(ctx context.Context) *Set {
 		}
 	}
 	for i, source := range sources {
-		keep(i, source(ctx))
+		// A source that panics tells nothing this time; what it reads is the state's.
+		if p := panics.Catch(func() { keep(i, source(ctx)) }); p != nil {
+			r.cfg.Logger.Error("a source of metrics panicked; this is a defect of drover", p.Fields()...)
+		}
 	}
 	for _, o := range outlets {
 		keep(len(sources), o.samples(r.cfg.Labels))

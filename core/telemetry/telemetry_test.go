@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/telemetry"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -196,5 +197,16 @@ func TestTheRecorderKeepsTotalsAndWhatWasRecent(t *testing.T) {
 	}
 	if s := got["raft.peers/"]; s.Kind != telemetry.Gauge || s.Value != 3 || len(got) != 4 {
 		t.Errorf("the gauge is %+v of %d series", s, len(got))
+	}
+}
+
+func TestASourceThatPanicsCostsNoOtherOne(t *testing.T) {
+	r := telemetry.New(telemetry.Config{})
+	r.Add(gauges("a"))
+	r.Add(func(context.Context) []telemetry.Sample { panic("no state of ours is like this") })
+	r.Add(gauges("b"))
+	before := panics.Caught()
+	if got := names(r.Collect(t.Context())); !slices.Equal(got, []string{"a", "b"}) || panics.Caught()-before != 1 {
+		t.Errorf("collected %q, %d panics", got, panics.Caught()-before)
 	}
 }

@@ -7,7 +7,10 @@ import (
 	"context"
 	"slices"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/schedule/feasible"
 	"github.com/drover-project/drover/core/state"
@@ -22,6 +25,7 @@ type Feeder struct {
 	Store   *state.Store
 	Broker  *queue.Broker
 	Blocked *queue.Blocked
+	Logger  hclog.Logger
 }
 
 // Run feeds until ctx ends; then the queues are empty and disabled.
@@ -55,10 +59,10 @@ func (f *Feeder) reconcile() {
 	view := f.Store.View()
 	f.Broker.Pause(view.SchedulerConfig().PauseEvalBroker)
 	for _, id := range slices.Concat(f.Broker.Known(), f.Blocked.Known()) {
-		f.sync(id, view.EvalByID(id))
+		f.survive(func() { f.sync(id, view.EvalByID(id)) }, "eval_id", id)
 	}
 	for e := range view.Evals() {
-		f.sync(e.ID, e)
+		f.survive(func() { f.sync(e.ID, e) }, "eval_id", e.ID)
 	}
 	// Where room came in the meantime is not known: it may be anywhere.
 	f.Blocked.UnblockAll(view.TableIndex(state.TableNodes, state.TableAllocs, state.TableSchedulerConfig))
@@ -88,28 +92,40 @@ func (f *Feeder) follow(batch state.Batch) {
 	view := f.Store.View()
 	room := map[string]uint64{} // computed class -> index
 	for _, c := range batch.Changes {
-		obj := c.New
-		if obj == nil {
-			obj = c.Old
-		}
-		switch obj := obj.(type) {
-		case *model.Evaluation:
-			f.sync(obj.ID, view.EvalByID(obj.ID))
-		case *model.Node:
-			f.node(c, room)
-		case *model.Allocation:
-			f.freed(view, c, room)
-		case *model.Job:
-			if old, ok := c.Old.(*model.Job); ok && (c.New == nil || old.JobModifyIndex != obj.JobModifyIndex) {
-				f.Blocked.Untrack(obj.Namespace, obj.ID, c.Index)
-			}
-		case *model.SchedulerConfiguration:
-			f.Broker.Pause(view.SchedulerConfig().PauseEvalBroker)
-			f.Blocked.UnblockAll(c.Index)
-		}
+		f.survive(func() { f.take(view, c, room) }, "table", c.Table, "index", c.Index)
 	}
 	for class, index := range room {
-		f.Blocked.Unblock(class, index)
+		f.survive(func() { f.Blocked.Unblock(class, index) }, "class", class)
+	}
+}
+
+// survive feeds one item. One on which this server panics is left out, until the state
+// changes it or everything is looked at again.
+func (f *Feeder) survive(feed func(), item ...any) {
+	if p := panics.Catch(feed); p != nil {
+		f.Logger.Error("the queues do not follow a change of the state; this is a defect of drover", p.Fields(item...)...)
+	}
+}
+
+func (f *Feeder) take(view *state.View, c state.Change, room map[string]uint64) {
+	obj := c.New
+	if obj == nil {
+		obj = c.Old
+	}
+	switch obj := obj.(type) {
+	case *model.Evaluation:
+		f.sync(obj.ID, view.EvalByID(obj.ID))
+	case *model.Node:
+		f.node(c, room)
+	case *model.Allocation:
+		f.freed(view, c, room)
+	case *model.Job:
+		if old, ok := c.Old.(*model.Job); ok && (c.New == nil || old.JobModifyIndex != obj.JobModifyIndex) {
+			f.Blocked.Untrack(obj.Namespace, obj.ID, c.Index)
+		}
+	case *model.SchedulerConfiguration:
+		f.Broker.Pause(view.SchedulerConfig().PauseEvalBroker)
+		f.Blocked.UnblockAll(c.Index)
 	}
 }
 

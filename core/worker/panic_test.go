@@ -7,8 +7,11 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/core/worker"
 )
@@ -50,4 +53,35 @@ func TestAnEvaluationOnWhichTheSchedulerPanicsFailsAlone(t *testing.T) {
 	if e := v.EvalByID(good.ID); e.Status != model.EvalStatusComplete {
 		t.Errorf("the good one is %s: %s", e.Status, e.StatusDescription)
 	}
+}
+
+// fragile is an applier that panics once.
+type fragile struct {
+	worker.Applier
+	once sync.Once
+}
+
+func (f *fragile) Submit(ctx context.Context, p *model.Plan) (*model.PlanResult, error) {
+	f.once.Do(func() { panic("no plan of ours is like this") })
+	return f.Applier.Submit(ctx, p)
+}
+
+func TestAnEvaluationOnWhichAWorkerPanicsIsTriedAgainAndTheWorkerGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t, 0)
+		l.node("n", 1000)
+		w := l.worker(&fragile{Applier: l.applier})
+		before := panics.Caught()
+		e := l.register("j", 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.Run(ctx, ctx) })
+		defer running.Wait()
+		defer cancel()
+		time.Sleep(time.Hour) // of the bubble
+		v := l.store.View()
+		if got := v.EvalByID(e.ID); got.Status != model.EvalStatusComplete || len(v.AllocsByJob("default", "j")) != 2 || panics.Caught()-before != 1 {
+			t.Errorf("it is %s: %s, after %d panics", got.Status, got.StatusDescription, panics.Caught()-before)
+		}
+	})
 }

@@ -6,7 +6,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -14,8 +13,10 @@ import (
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/schedule"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Descriptions of evaluations that did not end well, as the reference words them.
@@ -96,7 +97,11 @@ func (w *Worker) Run(ctx, taking context.Context) {
 		if err != nil {
 			return
 		}
-		out, err := w.decide(ctx, eval, token)
+		var out *schedule.Outcome
+		err = w.survive(eval, func() (err error) {
+			out, err = w.decide(ctx, eval, token)
+			return err
+		})
 		if err != nil || out == nil {
 			w.release(ctx, eval, token, err)
 			continue
@@ -104,9 +109,11 @@ func (w *Worker) Run(ctx, taking context.Context) {
 		slots <- struct{}{}
 		ends.Go(func() {
 			defer func() { <-slots }()
-			w.release(ctx, eval, token, w.finish(ctx, out))
+			w.release(ctx, eval, token, w.survive(eval, func() error { return w.finish(ctx, out) }))
 		})
-		w.cancelSuperseded(ctx)
+		if p := panics.Catch(func() { w.cancelSuperseded(ctx) }); p != nil {
+			w.Logger.Error("superseded evaluations could not be marked canceled; this is a defect of drover", p.Fields()...)
+		}
 	}
 }
 
@@ -117,8 +124,18 @@ func (w *Worker) RunFailed(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		w.release(ctx, eval, token, w.fail(ctx, eval))
+		w.release(ctx, eval, token, w.survive(eval, func() error { return w.fail(ctx, eval) }))
 	}
+}
+
+// survive turns a panic into an error: the evaluation is tried again, which its
+// deliveries bound.
+func (w *Worker) survive(eval *model.Evaluation, do func() error) (err error) {
+	defer panics.Handle(func(p *panics.Panic) {
+		w.Logger.Error("a worker panicked on an evaluation; this is a defect of drover", p.Fields("eval_id", eval.ID, "job_id", eval.JobID, "namespace", eval.Namespace)...)
+		err = errdefs.Internalf("the worker %w", fsm.ErrPanicked)
+	})
+	return do()
 }
 
 // release lets an evaluation go: for good, or to be tried again after an error.
@@ -185,13 +202,11 @@ func (w *Worker) decide(ctx context.Context, eval *model.Evaluation, token strin
 // schedule is schedule.Process of which a panic fails the evaluation alone: it is
 // not tried again, since it would come to the same, and nothing of it is committed.
 func (w *Worker) schedule(view View, eval *model.Evaluation, now time.Time) (out *schedule.Outcome) {
-	defer func() {
-		if p := recover(); p != nil {
-			w.Logger.Error("the scheduler panicked on an evaluation, which fails; this is a defect of drover", "eval_id", eval.ID,
-				"job_id", eval.JobID, "namespace", eval.Namespace, "panic", p, "stack", string(debug.Stack()))
-			out = &schedule.Outcome{Plan: &model.Plan{}, Eval: failed(eval, DescDefect, now)}
-		}
-	}()
+	defer panics.Handle(func(p *panics.Panic) {
+		w.Logger.Error("the scheduler panicked on an evaluation, which fails; this is a defect of drover",
+			p.Fields("eval_id", eval.ID, "job_id", eval.JobID, "namespace", eval.Namespace)...)
+		out = &schedule.Outcome{Plan: &model.Plan{}, Eval: failed(eval, DescDefect, now)}
+	})
 	return schedule.Process(view, eval, now, w.IDs)
 }
 

@@ -62,7 +62,7 @@ func newLeader(t *testing.T, workers int) *leader {
 	l.log = &log{index: 1, fsm: fsm.New(l.store, hclog.NewNullLogger())}
 	l.blocked = queue.NewBlocked(l.broker.Enqueue)
 	l.applier = plan.NewApplier(func() plan.View { return l.store.View() }, l.log, time.Now)
-	feeder := &worker.Feeder{Store: l.store, Broker: l.broker, Blocked: l.blocked}
+	feeder := &worker.Feeder{Store: l.store, Broker: l.broker, Blocked: l.blocked, Logger: hclog.NewNullLogger()}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { l.applier.Run(ctx) })

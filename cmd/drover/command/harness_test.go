@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fake is an agent that gives the answers by "METHOD PATH" and remembers what it
-// was asked. A list of answers is given one after the other, the last one for good.
+// fake is an agent that gives the answers by "METHOD PATH?QUERY" or "METHOD PATH" and
+// remembers what it was asked. A list of answers is given one after the other, the last one for good.
 type fake struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -56,7 +56,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.asked = append(f.asked, line)
 	n := len(f.asked)
-	key := r.Method + " " + r.URL.EscapedPath()
+	key := r.Method + " " + r.URL.RequestURI()
+	if _, ok := f.answers[key]; !ok {
+		key = r.Method + " " + r.URL.EscapedPath()
+	}
 	list, ok := f.answers[key]
 	answer := ""
 	if ok {

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -44,6 +45,7 @@ func (d *Daemon) newAPI() (*api.Server, error) {
 	}
 	cfg := api.Config{
 		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, Hosts: d.cfg.HTTPNames(), ConnsPerClient: connsPerClient(d.cfg.Limits.HTTPMaxConnsPerClient), TLS: secure,
+		Handshake: config.Duration(d.cfg.Limits.HTTPSHandshakeTimeout, api.DefaultHandshake),
 	}
 	if d.server != nil {
 		if n := d.cfg.Server.EventBufferSize; n != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/telemetry"
 	"github.com/drover-project/drover/core/telemetry/otlp"
 	"github.com/drover-project/drover/core/telemetry/statsd"
@@ -156,7 +157,7 @@ func sampleOf(s telemetry.Sample) api.MetricSample {
 func runtimeGauges(labels map[string]string) []telemetry.Sample {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	return gaugesOf(labels, map[string]float64{
+	return append(gaugesOf(labels, map[string]float64{
 		"nomad.runtime.num_goroutines":    float64(runtime.NumGoroutine()),
 		"nomad.runtime.alloc_bytes":       float64(mem.Alloc),
 		"nomad.runtime.sys_bytes":         float64(mem.Sys),
@@ -165,7 +166,7 @@ func runtimeGauges(labels map[string]string) []telemetry.Sample {
 		"nomad.runtime.heap_objects":      float64(mem.HeapObjects),
 		"nomad.runtime.total_gc_runs":     float64(mem.NumGC),
 		"nomad.runtime.total_gc_pause_ns": float64(mem.PauseTotalNs),
-	})
+	}), telemetry.Sample{Name: "drover.runtime.caught_panics", Kind: telemetry.Counter, Value: float64(panics.Caught()), Labels: labels})
 }
 
 // gaugesOf turns named values into gauges, ordered by name.

@@ -97,6 +97,67 @@ func TestHostileNoExitCodeIsLostWhenTheSupervisorIsKilledWhileTasksEnd(t *testin
 	}
 }
 
+func TestHostileATaskRunsOnceWhenTheSupervisorIsKilledWhileItStarts(t *testing.T) {
+	const rounds, tasks = 12, 12
+	for name, newDriver := range map[string]func(dir string) closer{
+		"exec":     func(dir string) closer { return driverexec.NewExec(dir) },
+		"raw_exec": func(dir string) closer { return driverexec.NewRawExec(dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := map[string]any{}
+			if name == "raw_exec" {
+				config["enabled"] = true
+			}
+			c := newCellOf(t, config, newDriver)
+			sup, _ := c.supervised()
+			runs := map[int]int{}
+			for round := range rounds {
+				var all []*driver.TaskConfig
+				for i := range tasks {
+					task := c.task(fmt.Sprintf("r%d-%d", round, i), nil)
+					shared := "/alloc"
+					if name == "raw_exec" {
+						shared = filepath.Join(task.AllocDir, "alloc")
+					}
+					task.DriverConfig = marshal(t, sh("echo ran >>"+shared+"/ran; exit 5"))
+					all = append(all, task)
+				}
+				killed := c.killAfter(sup, time.Duration(rand.IntN(40_000))*time.Microsecond)
+				started := make(chan error, tasks)
+				for _, task := range all {
+					go func() {
+						_, _, err := c.StartTask(c.ctx, task)
+						started <- err
+					}()
+				}
+				for range all {
+					if err := <-started; err != nil {
+						t.Errorf("a start while the supervisor is killed: %v", err)
+					}
+				}
+				killed()
+				for _, task := range all {
+					r, err := c.WaitTask(c.ctx, task.ID)
+					if err != nil || r.ExitCode != 5 {
+						t.Errorf("%s ended with %+v, %v", task.ID, r, err)
+					}
+					ran, err := os.ReadFile(filepath.Join(task.AllocDir, "alloc", "ran"))
+					if err != nil {
+						t.Errorf("%s was started: %v", task.ID, err)
+					}
+					runs[strings.Count(string(ran), "\n")]++
+					if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if runs[1] != rounds*tasks {
+				t.Errorf("of %d tasks, by how often they ran: %v", rounds*tasks, runs)
+			}
+		})
+	}
+}
+
 func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 	c := newCell(t, nil)
 	c.start(c.task("first", sh("sleep 600"))) // the supervisor is there, and stays

@@ -159,34 +159,19 @@ func list(allowed []string) map[string]string {
 	return out
 }
 
-// Fingerprint implements driver.Driver.
+// Fingerprint implements driver.Driver. The machine is looked at when the config
+// changes and every lookEvery.
 func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
-	out := make(chan driver.Fingerprint)
-	go func() {
-		defer close(out)
-		tick := time.NewTicker(lookEvery)
-		defer tick.Stop()
-		last := ""
-		for {
-			agent, changed := d.current()
-			f := d.fingerprint(ctx, agent)
-			if now := fmt.Sprint(f); now != last { // a map is printed in order
-				select {
-				case out <- f:
-				case <-ctx.Done():
-					return
-				}
-				last = now
-			}
-			select {
-			case <-tick.C:
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
+	var last driver.Fingerprint
+	var looked time.Time
+	var of <-chan struct{} // tells that the config of last is another's
+	return d.Fingerprints(ctx, func() (driver.Fingerprint, <-chan struct{}) {
+		agent, changed := d.current()
+		if now := time.Now(); of != changed || now.Sub(looked) >= lookEvery {
+			last, looked, of = d.fingerprint(ctx, agent), now, changed
 		}
-	}()
-	return out, nil
+		return last, changed
+	}), nil
 }
 
 func (d *Driver) fingerprint(ctx context.Context, agent agentConfig) driver.Fingerprint {

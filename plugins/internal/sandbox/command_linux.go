@@ -21,14 +21,32 @@ func (e *CommandError) Error() string { return e.Err.Error() }
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-func explain(s *StepError, cfg *Config, command string, p Process) error {
+// explain says more of a start's failure, which may be nil.
+func explain(err error, cfg *Config, command string, p Process) error {
+	var s *StepError
+	if !errors.As(err, &s) {
+		return err
+	}
 	switch s.What {
 	case stepChdir:
 		return &CommandError{fmt.Errorf("work_dir %q: %w; it must exist in the task's root file system, and its user may enter it", cfg.WorkDir, s.Err)}
 	case stepExec:
 		return &CommandError{fmt.Errorf("run %s: %w; the program must be made for this machine, what it needs (interpreter, libraries) must be in the task's root file system, and its user may run it", command, Refused(command, p.Args, p.Env, s.Err))}
 	}
-	return s
+	return err
+}
+
+// noZeros refuses strings that would end early: the kernel takes them up to the first
+// zero byte.
+func noZeros(lists ...[]string) error {
+	for _, list := range lists {
+		for _, s := range list {
+			if strings.IndexByte(s, 0) >= 0 {
+				return fmt.Errorf("%w: %q has a zero byte; neither arguments nor variables can", unix.EINVAL, s)
+			}
+		}
+	}
+	return nil
 }
 
 // lookUp finds a command in the thread's root directory.

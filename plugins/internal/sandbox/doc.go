@@ -4,9 +4,9 @@
 // Package sandbox isolates a task from its machine: namespaces, a private root
 // file system of read-only mounts, cgroups with limits, capabilities, a seccomp
 // filter and another user. It owns how a process gets into a sandbox (Start) and
-// how a second one joins it (Enter), how one without is started in cgroups and a
-// network that are there already (Within), what a sandbox has used, and the reason why
-// a machine cannot have one. It does not own which tasks there are, their logs
+// how a second one joins it (Enter), how one without is started (Fork) in cgroups and a
+// network that are there already (Within), how a start is held back until it is written
+// down (Hold), what a sandbox has used, and the reason why a machine cannot have one. It does not own which tasks there are, their logs
 // and their ends (plugins/internal/supervisor) nor what a job may ask for (the
 // drivers). Only plugins/internal/supervisor and plugins below plugins/ import it.
 //

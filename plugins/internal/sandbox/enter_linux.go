@@ -106,7 +106,7 @@ func enter(t *Target, cfg *Config, group *Group, p Process, terminal *Size, j *J
 	if err != nil {
 		return err
 	}
-	pid, pidfd, err := launch(cfg, command, false, cgroup, p)
+	pid, pidfd, err := launch(cfg, command, cgroup, p)
 	closeFD(pidfd)
 	j.PID = pid
 	return err

@@ -6,6 +6,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -20,21 +21,21 @@ import (
 // rest of the root directory is made.
 type firstProcess struct {
 	s              *Started
-	report         int // what it reports
-	gate           int // a byte here lets it go on
-	launch, loader int // the files of both programs
+	report         int // what it reports, until it runs the second program
+	gate           *gate
+	program        program // the first
+	launch, loader int     // the files of both programs
 }
 
-// The descriptors of the first program beside its report.
+// The descriptors of the first program beside its report and its gate's.
 const (
-	gateFD   = reportFD + 1
-	launchFD = reportFD + 2
-	nullFD   = reportFD + 3
+	launchFD = fileFD + 1
+	nullFD   = fileFD + 2
 )
 
 // startFirst starts process 1. Whatever comes of it, s says what is to be ended.
-func startFirst(root string, cgroup int, task Process, s *Started) (*firstProcess, error) {
-	f := &firstProcess{s: s, report: -1, gate: -1, launch: -1, loader: -1}
+func startFirst(root string, cgroup int, task Process, g *gate, s *Started) (*firstProcess, error) {
+	f := &firstProcess{s: s, gate: g, report: -1, launch: -1, loader: -1}
 	if err := f.start(root, cgroup, task); err != nil {
 		f.close()
 		return nil, fmt.Errorf("start process 1 of the task: %w", err)
@@ -43,16 +44,15 @@ func startFirst(root string, cgroup int, task Process, s *Started) (*firstProces
 }
 
 func (f *firstProcess) start(root string, cgroup int, task Process) error {
-	var p program
+	p := &f.program
 	proc, mark := p.string("proc"), p.bytes([]byte{0})
 	p.add("hide", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
 	p.add("mount /proc", unix.SYS_MOUNT, proc, p.string(filepath.Join(root, "proc")), proc, procFlags, 0)
-	p.add("keep the gate from the task", unix.SYS_FCNTL, gateFD, unix.F_SETFD, unix.FD_CLOEXEC)
 	p.add("keep the program from the task", unix.SYS_FCNTL, launchFD, unix.F_SETFD, unix.FD_CLOEXEC)
 	p.add("keep the null device from the task", unix.SYS_FCNTL, nullFD, unix.F_SETFD, unix.FD_CLOEXEC)
 	p.add("report", unix.SYS_WRITE, reportFD, mark, 1)
 	// The program's memory cannot be written, so the byte goes to nobody.
-	p.add("wait for the root directory", unix.SYS_SPLICE, gateFD, 0, nullFD, 0, 1, 0)
+	p.append(modeSome, "wait for the root directory", unix.SYS_SPLICE, []uintptr{gateFD, 0, nullFD, 0, 1, 0})
 	p.add("go on", unix.SYS_EXECVEAT, launchFD, p.string(""), p.strings(task.Args[:1]), p.strings(nil), unix.AT_EMPTY_PATH)
 	var err error
 	if f.loader, err = p.file("drover-first"); err != nil {
@@ -66,14 +66,9 @@ func (f *firstProcess) start(root string, cgroup int, task Process) error {
 		return fmt.Errorf("open %s: %w", os.DevNull, err)
 	}
 	defer closeFD(null)
-	var gate [2]int
-	if err := unix.Pipe2(gate[:], unix.O_CLOEXEC); err != nil {
-		return fmt.Errorf("make a pipe: %w", err)
-	}
-	defer closeFD(gate[0])
-	f.gate = gate[1]
-	files := append(append([]int{}, task.Files[:]...), gate[0], f.launch, null)
+	files := append(append([]int{}, task.Files[:]...), f.gate.wait, f.gate.file, f.launch, null)
 	f.s.PID, f.s.PIDFD, f.report, err = p.fork(f.loader, task.Args[:1], cgroup, files, &syscall.SysProcAttr{Setsid: true, Setctty: task.Terminal})
+	f.gate.forked()
 	return err
 }
 
@@ -86,19 +81,18 @@ func (f *firstProcess) become(cfg *Config, command string, task Process) error {
 	if err := prog.write(f.launch); err != nil {
 		return err
 	}
-	if _, err := unix.Write(f.gate, []byte{0}); err != nil {
+	if err := f.gate.push(); err != nil {
 		return fmt.Errorf("let process 1 of the task go on: %w", err)
 	}
-	err = prog.await(f.report, stepTimeout)
-	var failed *StepError
-	if errors.As(err, &failed) {
-		return explain(failed, cfg, command, task)
+	err = f.gate.open(prog, *f.s)
+	if errors.Is(err, ErrVanished) {
+		err = cmp.Or(f.program.await(f.report, 0), err) // it may not have come to the second program
 	}
-	return err
+	return explain(err, cfg, command, task)
 }
 
 func (f *firstProcess) close() {
-	for _, fd := range []int{f.report, f.gate, f.launch, f.loader} {
+	for _, fd := range []int{f.report, f.launch, f.loader} {
 		closeFD(fd)
 	}
 }

@@ -6,17 +6,16 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// launch forks the task's process. It gets its user, filter and directory between
-// fork and exec, by its program.
-func launch(cfg *Config, command string, newCgroupNS bool, cgroup int, p Process) (pid, pidfd int, err error) {
-	prog, err := launcher(cfg, command, newCgroupNS, p)
+// launch forks a process that joins a task. It gets its user, filter and directory
+// between fork and exec, by its program.
+func launch(cfg *Config, command string, cgroup int, p Process) (pid, pidfd int, err error) {
+	prog, err := launcher(cfg, command, false, p)
 	if err != nil {
 		return 0, -1, err
 	}
@@ -25,12 +24,17 @@ func launch(cfg *Config, command string, newCgroupNS bool, cgroup int, p Process
 		return 0, -1, err
 	}
 	defer closeFD(file)
-	pid, pidfd, err = prog.run(file, []string{p.Args[0]}, cgroup, p.Files, &syscall.SysProcAttr{Setsid: true, Setctty: p.Terminal})
-	var failed *StepError
-	if errors.As(err, &failed) {
-		return 0, -1, explain(failed, cfg, command, p)
+	pid, pidfd, err = prog.run(file, p.Args[:1], cgroup, p.Files, &syscall.SysProcAttr{Setsid: true, Setctty: p.Terminal})
+	return pid, pidfd, explain(err, cfg, command, p)
+}
+
+// launchHeld is launch for the task itself.
+func launchHeld(cfg *Config, command string, cgroup int, p Process, g *gate, s *Started) error {
+	prog, err := launcher(cfg, command, true, p)
+	if err != nil {
+		return err
 	}
-	return pid, pidfd, err
+	return explain(prog.start(cgroup, p, g, s), cfg, command, p)
 }
 
 const (
@@ -38,14 +42,21 @@ const (
 	stepExec  = "run the command"
 )
 
-// launcher is the program that becomes the task.
-func launcher(cfg *Config, command string, newCgroupNS bool, p Process) (*program, error) {
+// launcher is the program that becomes the task, held back by its gate, or a process
+// that joins the task.
+func launcher(cfg *Config, command string, held bool, p Process) (*program, error) {
+	if err := noZeros(p.Args, p.Env); err != nil {
+		return nil, &CommandError{err}
+	}
 	var prog program
+	if held {
+		prog.addReport()
+	}
 	prog.add("hide", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
 	// The supervisor's session keyring is not the task's. A kernel without
 	// keyrings has nothing to part from.
 	prog.try("part from the session keyring", unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0)
-	if newCgroupNS {
+	if held {
 		prog.add("make the task's cgroup namespace", unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
 	}
 	if err := prog.addUser(cfg, p.User); err != nil {
@@ -57,6 +68,9 @@ func launcher(cfg *Config, command string, newCgroupNS bool, p Process) (*progra
 	}
 	prog.add(stepChdir, unix.SYS_CHDIR, prog.string(dir))
 	prog.add("close the report", unix.SYS_FCNTL, reportFD, unix.F_SETFD, unix.FD_CLOEXEC)
+	if held {
+		prog.addGate()
+	}
 	const setFilter = 1
 	prog.add("set the filter of system calls", unix.SYS_SECCOMP, setFilter, 0, prog.addFilter(filter(cfg.Bounding)))
 	prog.add(stepExec, unix.SYS_EXECVE, prog.string(command), prog.strings(p.Args), prog.strings(p.Env))
@@ -87,11 +101,7 @@ func (p *program) addUser(cfg *Config, u User) error {
 		set |= 1 << c
 	}
 	set &= own // what the agent itself lacks it cannot give
-	groups := uintptr(0)
-	if len(u.Groups) > 0 {
-		groups = p.halfWords(u.Groups...)
-	}
-	p.add("set the user's groups", unix.SYS_SETGROUPS, uintptr(len(u.Groups)), groups)
+	p.add("set the user's groups", unix.SYS_SETGROUPS, uintptr(len(u.Groups)), p.groups(&u))
 	p.add("become the user's group", unix.SYS_SETRESGID, uintptr(u.GID), uintptr(u.GID), uintptr(u.GID))
 	p.add("become the user", unix.SYS_SETRESUID, uintptr(u.UID), uintptr(u.UID), uintptr(u.UID))
 	inheritable := set

@@ -7,6 +7,7 @@ package sandbox
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -44,6 +45,7 @@ const (
 	modeMust   = 0
 	modeTry    = 1 // an error does not matter
 	modeRepeat = 2
+	modeSome   = 3 // a result of 0, such as the end of a pipe, is a failure too
 )
 
 // reportFD is where a program reports; its process must have it.
@@ -96,6 +98,9 @@ func (p *program) strings(list []string) uintptr {
 	return p.words(append(at, 0)...)
 }
 
+// ErrNoPrograms says that programs cannot be run on this machine.
+var ErrNoPrograms = errors.New("programs in memory files are not available")
+
 // file writes the program to a memory file. Only its owner may read it, so that
 // a process that runs it as another user cannot be looked into by that user.
 func (p *program) file(name string) (int, error) {
@@ -117,7 +122,7 @@ func memoryFile(name string) (int, error) {
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	}
 	if err != nil {
-		return -1, fmt.Errorf("make an executable memory file: %w; vm.memfd_noexec must be below 2", err)
+		return -1, fmt.Errorf("%w: make an executable memory file: %w; vm.memfd_noexec must be below 2", ErrNoPrograms, err)
 	}
 	return fd, nil
 }
@@ -134,7 +139,7 @@ func (p *program) write(fd int) error {
 		done += max(n, 0)
 	}
 	if err == nil {
-		err = unix.Fchmod(fd, 0o111)
+		err = unix.Fchmod(fd, 0o511)
 	}
 	if err != nil {
 		return fmt.Errorf("write an executable memory file: %w", err)
@@ -145,7 +150,7 @@ func (p *program) write(fd int) error {
 func (p *program) image() ([]byte, error) {
 	code := loader()
 	if code == nil {
-		return nil, fmt.Errorf("isolation is not available on %s", runtime.GOARCH)
+		return nil, fmt.Errorf("%w: not on %s", ErrNoPrograms, runtime.GOARCH)
 	}
 	if len(p.steps) > maxSteps || len(code) > tableAt-codeAt {
 		return nil, fmt.Errorf("a program of %d calls and %d bytes of code does not fit", len(p.steps), len(code))
@@ -231,6 +236,11 @@ func (p *program) await(report int, timeoutMS int) error {
 	if n < len(raw) {
 		return nil
 	}
+	return p.failure(raw)
+}
+
+// failure is what a report of a failed call says.
+func (p *program) failure(raw [16]byte) error {
 	i := int(binary.LittleEndian.Uint64(raw[8:])-imageBase-tableAt) / 64
 	what := "an unknown step"
 	if i >= 0 && i < len(p.steps) {

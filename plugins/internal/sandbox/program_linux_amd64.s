@@ -7,7 +7,8 @@
 // eight words (number, six arguments, mode), at the fixed address of tableAt.
 // Mode 0: an error is written to descriptor 3 as (errno, address of the entry)
 // and ends the process with 127. Mode 1: errors are ignored. Mode 2: the call is
-// repeated for good. It uses no stack but for that error and is copied out of
+// repeated for good. Mode 3: as mode 0, and a result of 0 is an error too, of number
+// 0. It uses no stack but for that error and is copied out of
 // this binary into an executable of its own, so it must not depend on where it
 // lies. It ends with the mark "DROVEREN".
 TEXT ·programCode(SB),NOSPLIT|NOFRAME,$0
@@ -28,6 +29,10 @@ loop:
 	JEQ	next
 	CMPQ	AX, $0xfffffffffffff001
 	JCC	fail
+	CMPQ	R12, $3
+	JNE	next
+	TESTQ	AX, AX
+	JEQ	fail
 next:
 	ADDQ	$64, BX
 	JMP	loop

@@ -22,6 +22,9 @@ loop:
 	BEQ	next
 	CMN	$4095, R0
 	BCS	fail
+	CMP	$3, R9
+	BNE	next
+	CBZ	R0, fail
 next:
 	ADD	$64, R19, R19
 	B	loop

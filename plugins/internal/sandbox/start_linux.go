@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -56,30 +57,41 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// Start isolates a new process. A start that fails leaves no process behind.
-func Start(cfg *Config, group *Group, p Process) (Started, error) {
+// Start isolates a new process, held back until it is written down. A start that
+// fails leaves no process behind.
+func Start(cfg *Config, group *Group, p Process, hold Hold) (Started, error) {
 	s := Started{PIDFD: -1, InitFD: -1}
-	err := onThread(func() error { return start(cfg, group, p, &s) })
+	// The thread that builds does not see the machine's files in the end.
+	g, err := makeGate(hold.Report, func(s Started) error {
+		written := make(chan error, 1)
+		go func() { written <- hold.Write(s) }()
+		return <-written
+	})
+	if err == nil {
+		err = onThread(func() error { return start(cfg, group, p, g, &s) })
+		g.close()
+	}
+	return s.unless(err)
+}
+
+// unless ends what a start that failed has left.
+func (s *Started) unless(err error) (Started, error) {
 	if err != nil {
 		s.abandon()
 		return Started{PIDFD: -1, InitFD: -1}, err
 	}
-	return s, nil
+	return *s, nil
 }
 
 // abandon ends what a start that failed has left.
 func (s *Started) abandon() {
-	for _, pid := range []int{s.PID, s.Init} {
-		if pid > 0 {
-			_ = unix.Kill(pid, unix.SIGKILL)
-			_, _ = unix.Wait4(pid, nil, 0, nil) // reaped, or reaped already
-		}
-	}
+	end(s.PID)
+	end(s.Init)
 	closeFD(s.PIDFD)
 	closeFD(s.InitFD)
 }
 
-func start(cfg *Config, group *Group, p Process, s *Started) error {
+func start(cfg *Config, group *Group, p Process, g *gate, s *Started) error {
 	cgroup, err := group.open()
 	if err != nil {
 		return err
@@ -99,7 +111,7 @@ func start(cfg *Config, group *Group, p Process, s *Started) error {
 	// From here on the machine's cgroups are out of sight.
 	var first *firstProcess
 	if cfg.First {
-		if first, err = startFirst(t.root, cgroup, p, s); err != nil {
+		if first, err = startFirst(t.root, cgroup, p, g, s); err != nil {
 			return err
 		}
 		defer first.close()
@@ -122,8 +134,7 @@ func start(cfg *Config, group *Group, p Process, s *Started) error {
 	if first != nil {
 		return first.become(cfg, command, p)
 	}
-	s.PID, s.PIDFD, err = launch(cfg, command, true, cgroup, p)
-	return err
+	return launchHeld(cfg, command, cgroup, p, g, s)
 }
 
 // leave gives the thread namespaces of its own. The pid namespace is that of its
@@ -228,33 +239,48 @@ func (p *program) fork(file int, args []string, cgroup int, files []int, attr *s
 	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
 		return 0, -1, -1, fmt.Errorf("make a pipe: %w", err)
 	}
-	pidfd = -1
-	attr.PidFD = &pidfd
-	attr.UseCgroupFD, attr.CgroupFD = cgroup >= 0, cgroup
-	all := []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2]), uintptr(report[1])}
-	for _, fd := range files[3:] {
-		all = append(all, uintptr(fd))
-	}
-	pid, err = syscall.ForkExec(procFD(file), args, &syscall.ProcAttr{Files: all, Sys: attr})
+	pid, pidfd, err = spawn(file, args, cgroup, slices.Insert(slices.Clone(files), 3, report[1]), attr)
 	closeFD(report[1])
-	if err != nil {
-		closeFD(report[0])
-		return 0, -1, -1, fmt.Errorf("start a process: %w", err)
-	}
-	if pidfd < 0 {
-		pidfd, err = unix.PidfdOpen(pid, 0)
-	}
 	if err == nil {
 		err = p.await(report[0], stepTimeout)
 	}
 	if err != nil {
-		_ = unix.Kill(pid, unix.SIGKILL)
-		_, _ = unix.Wait4(pid, nil, 0, nil) // ours to reap
+		end(pid)
 		closeFD(pidfd)
 		closeFD(report[0])
 		return 0, -1, -1, err
 	}
 	return pid, pidfd, report[0], nil
+}
+
+// spawn forks a process that runs a file, with files as its descriptors.
+func spawn(file int, args []string, cgroup int, files []int, attr *syscall.SysProcAttr) (pid, pidfd int, err error) {
+	pidfd = -1
+	attr.PidFD = &pidfd
+	attr.UseCgroupFD, attr.CgroupFD = cgroup >= 0, cgroup
+	all := make([]uintptr, 0, len(files))
+	for _, fd := range files {
+		all = append(all, uintptr(fd))
+	}
+	pid, err = syscall.ForkExec(procFD(file), args, &syscall.ProcAttr{Files: all, Sys: attr})
+	if err != nil {
+		return 0, -1, fmt.Errorf("start a process: %w", err)
+	}
+	if pidfd < 0 {
+		if pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
+			end(pid)
+			return 0, -1, fmt.Errorf("open a process's pidfd (Linux 5.4 or later is needed): %w", err)
+		}
+	}
+	return pid, pidfd, nil
+}
+
+// end kills a process that the caller has started, and reaps it; 0 is none.
+func end(pid int) {
+	if pid > 0 {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		_, _ = unix.Wait4(pid, nil, 0, nil) // reaped, or reaped already
+	}
 }
 
 // open opens the group for clone; -1 where there is no unified hierarchy.

@@ -47,7 +47,7 @@ func (t *Tasks) Fingerprints(ctx context.Context, look func() (driver.Fingerprin
 			if err := t.Answering(ctx); err != nil && f.Health == driver.HealthHealthy {
 				f.Health, f.HealthDescription = driver.HealthUnhealthy, err.Error()
 			}
-			if tell || f.Health != last.Health || !maps.Equal(f.Attributes, last.Attributes) {
+			if tell || f.Health != last.Health || f.HealthDescription != last.HealthDescription || !maps.Equal(f.Attributes, last.Attributes) {
 				select {
 				case out <- f:
 					last = f

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/plugins/internal/sandbox"
 )
 
 // adopt takes over the tasks of the journal: those of a supervisor that died, or
@@ -30,21 +32,46 @@ func (l *loop) adopt() error {
 		}
 		var rec record
 		err := readJSON(l.journal.run(key), &rec)
-		if errors.Is(err, os.ErrNotExist) {
-			l.undo(key)
-			continue
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			l.log.Error("a task's record is lost; its processes, if any, are left alone", "task", spec.ID, "error", err)
 			continue
 		}
+		if err != nil || !l.began(key, &rec) {
+			l.undo(key, &rec)
+			continue
+		}
 		l.adoptTask(key, &spec, &rec)
+		_ = os.Remove(l.journal.report(key)) // one that stays says the same
 	}
 	return nil
 }
 
-// undo ends a start that was never answered: whoever asked for it does so again.
-func (l *loop) undo(key string) {
+// settle is how long a process whose supervisor was killed may take to become its task
+// or to end, which both are a matter of microseconds.
+const settle = 2 * time.Second
+
+// began reports whether a task that is written down may have run: it has unless its
+// start was under way when the supervisor died and did not pass its gate.
+func (l *loop) began(key string, rec *record) bool {
+	began, err := sandbox.Began(l.journal.report(key), settle)
+	if errors.Is(err, sandbox.ErrUndecided) && rec.Boot == l.boot {
+		// It is stopped, or the machine is too slow to wait for: a dead one decides.
+		l.log.Warn("a new process neither runs nor ends; it is killed", "pid", rec.PID)
+		if fd, err := openProcess(rec.PID, rec.Start); err == nil {
+			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // gone is as good
+			closeFD(fd)
+		}
+		began, err = sandbox.Began(l.journal.report(key), settle)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		l.log.Error("whether a task has run is not known; it is taken for one that has", "key", key, "error", err)
+	}
+	return began || err != nil
+}
+
+// undo ends a start that was never answered: whoever asked for it does so again. Its
+// process has not passed its gate, or this machine has none (see forkFree).
+func (l *loop) undo(key string, rec *record) {
 	for _, pid := range holders(l.journal.fifo(key, 1)) {
 		_ = unix.Kill(-pid, unix.SIGKILL)
 	}
@@ -55,7 +82,24 @@ func (l *loop) undo(key string) {
 			l.removeCgroup(dir)
 		}
 	}
-	l.journal.forget(key, 0, 0)
+	if rec.PID != 0 && rec.Boot == l.boot {
+		// Not before the keeper has reaped it, which then looks for its marker.
+		awaitReaped(rec.PID, rec.Start, settle)
+	}
+	l.askKeeper(keeperDrop, key)
+	l.journal.forget(key, rec.PID, rec.Start)
+}
+
+// awaitReaped waits until a process that is ending is gone; after an upgrade it is our
+// own child.
+func awaitReaped(pid int, start uint64, patience time.Duration) {
+	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		st, err := readStat(pid)
+		if err != nil || st.start != start {
+			return
+		}
+		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // another's child is no matter
+	}
 }
 
 // holders finds the session leaders whose standard output is the given FIFO.

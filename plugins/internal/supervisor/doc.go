@@ -39,6 +39,26 @@
 // A task that ends meanwhile is reaped by the keeper, which writes the wait
 // status into the task's marker in pids/.
 //
+// Supervisor killed while a task starts: a new process waits at its gate (see
+// sandbox.Hold) until its record is in the journal, and only then becomes the task. So
+// a task's first instruction is executed once for a start that is answered with
+// success. What a kill does depends on its moment:
+//
+//   - before the fork: the journal has a spec and nothing else. The start is undone,
+//     and the client, which has lost its connection, asks for it again.
+//   - between the fork and the record, or between the record and the opening of the
+//     gate: the gate's pipe ends with the supervisor, and the process ends at it. Its
+//     report (KEY.start) is empty: undone, and asked for again.
+//   - after the gate was opened: the process goes on by itself and says so in its
+//     report, which it keeps locked until it is the task or has failed. The next
+//     supervisor waits for that lock. It adopts the task, or undoes the start of a
+//     command that cannot be run, so that the client hears why.
+//   - before the answer: the client asks for the task, and finds it.
+//
+// Where programs in memory files cannot be run (vm.memfd_noexec = 2, and processors
+// other than amd64 and arm64) a raw task is not held back: one whose supervisor is
+// killed between fork and record is killed, and started a second time.
+//
 // Supervisor hangs (stopped, or stuck): the keeper asks it every 3 s whether it
 // answers and kills one that has not for 10 s in which the keeper itself ran, so
 // that a pause of the whole machine replaces nothing. What follows is as above.

@@ -19,16 +19,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-func (l *loop) fork(t *task, spec *Spec, files []uintptr) error {
-	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
-	if u := spec.User; u != nil {
-		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups, NoSetGroups: os.Geteuid() != 0}
-	}
-	attr.Sys.PidFD = &t.pidfd
-	var pid int
-	err := sandbox.Within(spec.CgroupDirs, spec.NetworkNS, func(unified int) (err error) {
-		pid, err = l.forkInto(t, spec, attr, unified)
-		return err
+// fork starts a task that is not isolated.
+func (l *loop) fork(t *task, req *request, files [3]int) error {
+	spec := req.Spec
+	err := sandbox.Within(spec.CgroupDirs, spec.NetworkNS, func(unified int) error {
+		return l.forkInto(t, req, files, unified)
 	})
 	var command *sandbox.CommandError
 	switch {
@@ -37,48 +32,88 @@ func (l *loop) fork(t *task, spec *Spec, files []uintptr) error {
 	case err != nil && errdefs.ClassOf(err) == errdefs.Internal: // what comes from no task's config
 		err = errdefs.FailedPreconditionf("start task %q: %w", t.id, err)
 	}
-	if err != nil {
-		t.pidfd = -1
-		return err
-	}
-	t.pid = pid
-	if t.pidfd < 0 {
-		if t.pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
-			l.kill(t)
-			reap(pid)
-			return fmt.Errorf("start task %q: open its pidfd (Linux 5.4 or later is needed): %w", t.id, err)
-		}
-	}
-	return nil
+	return err
 }
 
 // forkInto forks into the cgroup of version 2 that is open as unified, or into a new
 // one of the task's own if it names none: that holds all its processes together.
-func (l *loop) forkInto(t *task, spec *Spec, attr *syscall.ProcAttr, unified int) (int, error) {
+func (l *loop) forkInto(t *task, req *request, files [3]int, unified int) error {
+	spec := req.Spec
 	if unified < 0 {
 		t.cgroup, unified = taskCgroup(l.cgroups, t.key)
 		defer closeFD(unified)
 	}
-	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = unified >= 0, unified
 	if err := sandbox.BindCores(t.cgroup, spec.Cores); err != nil {
-		return 0, errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
+		return errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
 	}
 	back, err := onCores(spec.Cores)
 	if err != nil {
-		return 0, errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
+		return errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
 	}
 	defer back()
-	pid, err := syscall.ForkExec(spec.Path, spec.Args, attr)
-	if err != nil && t.cgroup != "" && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ENOEXEC) {
+	err = l.begin(t, req, files, unified)
+	if err != nil && t.pid == 0 && t.cgroup != "" {
 		// A cgroup of its own is a help, not a condition.
 		_ = os.Remove(t.cgroup)
-		t.cgroup, attr.Sys.UseCgroupFD = "", false
-		pid, err = syscall.ForkExec(spec.Path, spec.Args, attr)
+		t.cgroup = ""
+		err = l.begin(t, req, files, -1)
+	}
+	return err
+}
+
+// begin forks a process and returns when it has become the task. t.pid is 0 if there
+// never was one.
+func (l *loop) begin(t *task, req *request, files [3]int, cgroup int) error {
+	spec := req.Spec
+	hold := l.hold(t, req)
+	p := sandbox.Process{Args: spec.Args, Env: spec.Env, Files: files}
+	plain := sandbox.Plain{Path: spec.Path, Dir: spec.Dir}
+	if u := spec.User; u != nil {
+		plain.User = &sandbox.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
+	}
+	_, err := sandbox.Fork(plain, cgroup, p, hold)
+	if errors.Is(err, sandbox.ErrNoPrograms) {
+		err = l.forkFree(t, spec, files, cgroup, hold)
 	}
 	if err != nil {
-		return 0, forkError(t.id, spec, err)
+		t.pidfd = -1
+		return l.forkError(t, spec, err)
 	}
-	return pid, nil
+	return nil
+}
+
+// forkFree is for machines that cannot hold a process back: the task runs before it
+// is written down, so that one whose supervisor is killed in between is ended, and
+// started again.
+func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold sandbox.Hold) error {
+	s := sandbox.Started{PIDFD: -1, InitFD: -1}
+	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Sys: &syscall.SysProcAttr{
+		Setsid: true, UseCgroupFD: cgroup >= 0, CgroupFD: cgroup, PidFD: &s.PIDFD,
+	}}
+	for _, fd := range files {
+		attr.Files = append(attr.Files, uintptr(fd))
+	}
+	if u := spec.User; u != nil {
+		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups, NoSetGroups: os.Geteuid() != 0}
+	}
+	var err error
+	if s.PID, err = syscall.ForkExec(spec.Path, spec.Args, attr); err != nil {
+		return sandbox.Refused(spec.Path, spec.Args, spec.Env, err)
+	}
+	if s.PIDFD < 0 {
+		s.PIDFD, err = unix.PidfdOpen(s.PID, 0)
+	}
+	if err == nil {
+		err = hold.Write(s)
+	}
+	if err != nil {
+		// Nobody would ever find it again: end it at once.
+		t.pid, t.pidfd = s.PID, s.PIDFD
+		l.kill(t)
+		reap(t.pid)
+		closeFD(s.PIDFD)
+	}
+	return err
 }
 
 // onCores binds the calling thread to cores, so that what it forks is bound from
@@ -107,19 +142,22 @@ func onCores(cores []int) (back func(), err error) {
 	}, nil
 }
 
-func forkError(id string, spec *Spec, err error) error {
+func (l *loop) forkError(t *task, spec *Spec, err error) error {
 	switch {
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return errdefs.ResourceExhaustedf("start task %q: run %s: %w; free memory or raise the limit of processes or open files", id, spec.Path, err)
+	case errdefs.ClassOf(err) != errdefs.Internal:
+		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("start task %q: %w", t.id, err))
+	case errors.Is(err, sandbox.ErrVanished), errors.Is(err, syscall.ETIMEDOUT):
+		return errdefs.Unavailablef("start task %q: run %s: %w; try again", t.id, spec.Path, err)
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOSPC):
+		return errdefs.ResourceExhaustedf("start task %q: run %s: %w; free memory or disk, or raise the limit of processes or open files", t.id, spec.Path, err)
 	case errors.Is(err, syscall.ETXTBSY):
-		return errdefs.Unavailablef("start task %q: run %s: %w; somebody still writes it, try again", id, spec.Path, err)
+		return errdefs.Unavailablef("start task %q: run %s: %w; somebody still writes it, try again", t.id, spec.Path, err)
 	}
 	groups := ""
 	if len(spec.CgroupDirs) > 0 {
 		groups = fmt.Sprintf(", and that processes may be put into the cgroups %v", spec.CgroupDirs)
 	}
-	why := sandbox.Refused(spec.Path, spec.Args, spec.Env, err)
-	return errdefs.InvalidArgumentf("start task %q: run %s in %s: %w; check that both exist, that the program is made for this machine, and that the task's user may use them%s", id, spec.Path, spec.Dir, why, groups)
+	return errdefs.InvalidArgumentf("start task %q: run %s in %s: %w; check that both exist, that the program is made for this machine, and that the task's user may use them%s", t.id, spec.Path, spec.Dir, err, groups)
 }
 
 // place sets what can be set only from outside the new process.

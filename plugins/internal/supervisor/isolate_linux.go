@@ -75,13 +75,12 @@ func (i *isolated) adopt() {
 
 // building is an isolated task on its way from a goroutine to the loop.
 type building struct {
-	task    *task
-	conn    *conn
-	seq     uint64
-	files   [3]int
-	started sandbox.Started
-	err     error
-	req     *request
+	task  *task
+	conn  *conn
+	seq   uint64
+	files [3]int
+	err   error
+	req   *request
 	// unwanted: it was destroyed meanwhile, which is answered when it is gone.
 	unwanted bool
 	waiters  []waiter
@@ -123,12 +122,13 @@ func (l *loop) isolate(c *conn, req *request) error {
 		return err
 	}
 	t.isolated = &isolated{name: name, group: l.groups.Open(name), initFD: -1}
+	t.cgroup = t.isolated.group.Dir
 	scratch := filepath.Join(l.journal.dir, "root")
 	l.starting[t.id] = b
 	go func() {
 		l.slots <- struct{}{}
 		if b.err = req.stale(); b.err == nil {
-			b.started, b.err = l.build(spec, name, scratch, b.files)
+			b.err = l.build(t, req, name, scratch, b.files)
 		}
 		<-l.slots
 		l.started <- b // has room for all
@@ -146,28 +146,29 @@ func groupName(key string) (string, error) {
 	return key + "." + hex.EncodeToString(raw[:]), nil
 }
 
-// build is what a goroutine beside the loop does; it uses nothing that changes.
-func (l *loop) build(spec *Spec, group, scratch string, files [3]int) (sandbox.Started, error) {
-	none := sandbox.Started{PIDFD: -1, InitFD: -1}
+// build is what a goroutine beside the loop does; it uses nothing that changes but
+// the task, which nobody else has yet.
+func (l *loop) build(t *task, req *request, group, scratch string, files [3]int) error {
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
-		return none, fmt.Errorf("make a directory to build on: %w", err)
+		return fmt.Errorf("make a directory to build on: %w", err)
 	}
+	spec := req.Spec
 	config := *spec.Sandbox
 	config.Scratch = scratch
 	config.Hide = append([]string{l.journal.dir}, config.Hide...)
 	g, err := l.groups.Make(group, config.Limits, config.Devices)
 	if err != nil {
-		return none, err
+		return err
 	}
 	p := sandbox.Process{Args: spec.Args, Env: spec.Env, Files: files}
 	if u := spec.User; u != nil {
 		p.User = sandbox.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
-	started, err := sandbox.Start(&config, g, p)
-	if err != nil {
+	if _, err = sandbox.Start(&config, g, p, l.hold(t, req)); err != nil {
 		g.Kill()
+		t.pidfd, t.isolated.initFD = -1, -1 // closed
 	}
-	return started, err
+	return err
 }
 
 // takeStarted takes over the tasks that have been built.
@@ -205,32 +206,20 @@ func (l *loop) takeOver(b *building) error {
 		l.release(t)
 		return startError(t.id, b.err)
 	}
-	i := t.isolated
-	t.pid, t.pidfd, t.cgroup = b.started.PID, b.started.PIDFD, i.group.Dir
-	i.init, i.initFD = b.started.Init, b.started.InitFD
-	if i.init != 0 {
-		if st, err := readStat(i.init); err == nil {
-			i.initStart = st.start
-		}
-	}
 	err := b.req.stale() // nobody waits for it, and it was called failed
 	if b.unwanted {
 		err = errdefs.Canceledf("it was destroyed while it was started")
 	}
 	if err == nil {
-		err = l.enlist(t)
+		err = l.watchTask(t)
 	}
 	if err != nil {
-		l.kill(t)
-		reap(t.pid)
-		if i.init != 0 {
-			reap(i.init)
-		}
+		l.endStart(t)
 		l.release(t)
 		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("start task %q: %w", t.id, err))
 	}
+	l.over(t)
 	l.tasks[t.id] = t
-	l.askKeeper(keeperHold, t.key)
 	return nil
 }
 
@@ -238,6 +227,10 @@ func (l *loop) takeOver(b *building) error {
 func startError(id string, err error) error {
 	var command *sandbox.CommandError
 	switch {
+	case errdefs.ClassOf(err) != errdefs.Internal:
+		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("start task %q: %w", id, err))
+	case errors.Is(err, sandbox.ErrVanished), errors.Is(err, unix.ETIMEDOUT):
+		return errdefs.Unavailablef("start task %q: %w; try again", id, err)
 	case errors.As(err, &command) && errors.Is(err, unix.ETXTBSY):
 		return errdefs.Unavailablef("start task %q: %w; somebody still writes it, try again", id, err)
 	case errors.As(err, &command):

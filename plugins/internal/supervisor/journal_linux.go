@@ -25,7 +25,10 @@ import (
 // machine, so nothing is synced and every record names the boot it is of.
 //
 //	tasks/KEY.spec   the spec, written before the process is started
-//	tasks/KEY.run    pid and start time, later the end
+//	tasks/KEY.run    pid and start time, written while the process waits at its gate;
+//	                 later the end
+//	tasks/KEY.start  while the task is being started: whether it passed its gate, see
+//	                 sandbox.Began
 //	pids/PID-START   empty while the task runs; the keeper writes the end of a
 //	                 task that it had to reap here
 //	fifo/KEY.{1,2}   the task's stdout and stderr
@@ -79,6 +82,9 @@ func (j journal) key(id string) string {
 
 func (j journal) spec(key string) string { return filepath.Join(j.dir, "tasks", key+".spec") }
 func (j journal) run(key string) string  { return filepath.Join(j.dir, "tasks", key+".run") }
+func (j journal) report(key string) string {
+	return filepath.Join(j.dir, "tasks", key+".start")
+}
 func (j journal) fifo(key string, n int) string {
 	return filepath.Join(j.dir, "fifo", key+"."+strconv.Itoa(n))
 }
@@ -120,7 +126,7 @@ func readJSON(path string, v any) error {
 // forget removes everything of a task. What is missing already is no matter, and
 // what cannot be removed is found, and tried again, by the next supervisor.
 func (j journal) forget(key string, pid int, start uint64) {
-	for _, path := range []string{j.run(key), j.fifo(key, 1), j.fifo(key, 2), j.spec(key)} {
+	for _, path := range []string{j.report(key), j.run(key), j.fifo(key, 1), j.fifo(key, 2), j.spec(key)} {
 		_ = os.Remove(path)
 	}
 	if pid != 0 {

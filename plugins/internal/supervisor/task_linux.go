@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -70,8 +71,8 @@ func (l *loop) start(req *request) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The spec first: a process without a pid in the journal is then an
-	// unfinished start, and undone by the next supervisor.
+	// The spec first: one without a record is then an unfinished start, and undone by
+	// the next supervisor.
 	err = writeJSON(l.journal.spec(t.key), spec)
 	if err == nil {
 		err = l.spawn(t, req)
@@ -81,9 +82,6 @@ func (l *loop) start(req *request) (*task, error) {
 		return nil, err
 	}
 	l.tasks[t.id] = t
-	if !spec.Logs.Disabled {
-		l.askKeeper(keeperHold, t.key)
-	}
 	return t, nil
 }
 
@@ -129,46 +127,80 @@ func (l *loop) closeOutputs(files [3]int) {
 }
 
 func (l *loop) spawn(t *task, req *request) error {
-	spec := req.Spec
-	files, err := l.outputs(t, spec)
+	files, err := l.outputs(t, req.Spec)
 	defer l.closeOutputs(files)
 	if err == nil {
-		err = l.fork(t, spec, []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])})
+		err = l.fork(t, req, files)
 	}
 	if err != nil {
 		return err
 	}
-	err = l.enlist(t)
-	if err == nil {
-		err = place(t.pid, spec)
-	}
-	if err == nil {
-		err = req.stale() // we were held up in the middle
+	if err = req.stale(); err == nil { // we were held up in the middle
+		err = l.watchTask(t)
 	}
 	if err != nil {
-		// Nobody would ever find it again: end it at once.
-		l.kill(t)
-		reap(t.pid)
+		l.endStart(t)
 		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("start task %q: %w", t.id, err))
 	}
+	l.over(t)
 	return nil
 }
 
-// enlist writes down and watches a process that has just been started.
+// hold is how a task's start is held back. What it calls uses nothing that changes
+// but the task, which nobody else has yet: an isolated one is started beside the loop.
+func (l *loop) hold(t *task, req *request) sandbox.Hold {
+	return sandbox.Hold{Report: l.journal.report(t.key), Write: func(s sandbox.Started) error {
+		t.pid, t.pidfd = s.PID, s.PIDFD
+		if i := t.isolated; i != nil {
+			i.init, i.initFD = s.Init, s.InitFD
+		}
+		if err := req.stale(); err != nil {
+			return err // nobody waits for it, and it was called failed
+		}
+		err := place(t.pid, req.Spec)
+		if err == nil {
+			err = l.enlist(t)
+		}
+		if err != nil {
+			return errdefs.FailedPreconditionf("write a new process down: %w", err)
+		}
+		return nil
+	}}
+}
+
+// enlist writes a new process down. If we are killed from here on, the next supervisor
+// asks the start's report whether it became the task.
 func (l *loop) enlist(t *task) error {
 	st, err := readStat(t.pid)
-	if err == nil {
-		t.start = st.start
-		t.startedAt = time.Now()
-		err = writeWhole(l.journal.marker(t.pid, t.start), nil)
+	if err != nil {
+		return err
 	}
+	t.start, t.startedAt = st.start, time.Now()
+	if i := t.isolated; i != nil && i.init != 0 {
+		if st, err := readStat(i.init); err == nil {
+			i.initStart = st.start
+		}
+	}
+	err = writeWhole(l.journal.marker(t.pid, t.start), nil)
 	if err == nil {
 		err = writeJSON(l.journal.run(t.key), t.record(l.boot))
 	}
-	if err == nil {
-		err = l.watchTask(t)
+	if err == nil && t.out[0].fifo >= 0 {
+		l.askKeeper(keeperHold, t.key)
 	}
 	return err
+}
+
+// over is called when a start has succeeded: from here on its record says it all.
+func (l *loop) over(t *task) { _ = os.Remove(l.journal.report(t.key)) } // one that stays says the same
+
+// endStart ends a task that is not wanted any more as soon as it runs.
+func (l *loop) endStart(t *task) {
+	l.kill(t)
+	reap(t.pid)
+	if t.isolated != nil && t.isolated.init != 0 {
+		reap(t.isolated.init)
+	}
 }
 
 // openLogs opens a task's log directory and current files.

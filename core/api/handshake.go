@@ -1,0 +1,87 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// DefaultHandshake is how long a connection to an HTTPS port may take for the
+// handshake of TLS.
+const DefaultHandshake = 5 * time.Second
+
+// handshakes is a listener of connections that have done with the handshake of TLS:
+// one that takes too long is closed, and delays no other one.
+type handshakes struct {
+	net.Listener
+	config *tls.Config
+	within time.Duration
+
+	ctx    context.Context // until Close
+	cancel context.CancelFunc
+	ready  chan net.Conn
+	failed chan error // of size 1: the inner listener's last word
+	work   sync.WaitGroup
+}
+
+func newHandshakes(l net.Listener, config *tls.Config, within time.Duration) *handshakes {
+	h := &handshakes{Listener: l, config: config, within: within, ready: make(chan net.Conn), failed: make(chan error, 1)}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.work.Go(h.accept)
+	return h
+}
+
+func (h *handshakes) accept() {
+	for {
+		raw, err := h.Listener.Accept()
+		if err != nil {
+			h.failed <- err
+			return
+		}
+		h.work.Go(func() { h.shake(tls.Server(raw, h.config)) })
+	}
+}
+
+// shake passes a connection on when its handshake is over. If the handshake failed, the
+// connection remembers it: the HTTP server tells a client that does not speak TLS so.
+func (h *handshakes) shake(c *tls.Conn) {
+	ctx, cancel := context.WithTimeout(h.ctx, h.within)
+	defer cancel()
+	if err := c.HandshakeContext(ctx); err != nil && ctx.Err() != nil {
+		_ = c.Close() // closed already
+		return
+	}
+	select {
+	case h.ready <- c:
+	case <-h.ctx.Done():
+		_ = c.Close() // nobody takes it any more
+	}
+}
+
+// Accept returns the next connection that is ready.
+func (h *handshakes) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.ready:
+		return c, nil
+	case err := <-h.failed:
+		h.failed <- err // it stays so
+		return nil, err
+	}
+}
+
+// Close closes the listener and the connections that are not ready.
+func (h *handshakes) Close() error {
+	err := h.Listener.Close()
+	h.cancel()
+	h.work.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

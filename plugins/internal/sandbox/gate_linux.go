@@ -1,0 +1,185 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Hold holds a start back until it is written down, so that no task runs that nobody
+// knows of: a new process waits at its gate, a pipe of which its starter has the
+// other end. If the starter ends before it opens the gate, the pipe ends, and the
+// process ends without having run anything of its task.
+type Hold struct {
+	// Report is the path of a file to be made, which outlives the starter and tells
+	// whoever comes after it what became of the start, see Began.
+	Report string
+	// Write is called when the process is there and waits. The gate is opened if it
+	// returns nil.
+	Write func(Started) error
+}
+
+// The descriptors of a program that is held, beside its report.
+const (
+	gateFD = reportFD + 1
+	fileFD = reportFD + 2
+)
+
+// A report has nothing in it while the process is held, one byte from when it passed
+// the gate, and the report of a failed call (see the assembly) if one failed. It is
+// locked by the starter's descriptor, which the process inherits and which is closed
+// when it becomes its task or ends: a report that is not locked is final.
+const begun = 1
+
+// addReport makes the file the report, for what follows.
+func (p *program) addReport() {
+	p.add("take the report", unix.SYS_DUP3, fileFD, reportFD, unix.O_CLOEXEC)
+	p.add("keep the report from the task", unix.SYS_FCNTL, fileFD, unix.F_SETFD, unix.FD_CLOEXEC)
+	p.add("keep the gate from the task", unix.SYS_FCNTL, gateFD, unix.F_SETFD, unix.FD_CLOEXEC)
+}
+
+// addGate waits for the byte that opens the gate and moves it into the report.
+func (p *program) addGate() {
+	p.append(modeSome, "wait at the gate", unix.SYS_SPLICE, []uintptr{gateFD, 0, reportFD, 0, 1, 0})
+}
+
+// gate is the starter's side.
+type gate struct {
+	write func(Started) error
+	file  int // of the report
+	wait  int // the process's end of the pipe
+	pass  int // ours: a byte here lets the process go on
+}
+
+func makeGate(report string, write func(Started) error) (*gate, error) {
+	g := &gate{write: write, file: -1, wait: -1, pass: -1}
+	_ = os.Remove(report) // of an earlier start, if there is one
+	var err error
+	g.file, err = unix.Open(report, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		err = unix.Flock(g.file, unix.LOCK_EX|unix.LOCK_NB)
+	}
+	var pipe [2]int
+	if err == nil {
+		err = unix.Pipe2(pipe[:], unix.O_CLOEXEC)
+	}
+	if err != nil {
+		g.close()
+		return nil, fmt.Errorf("make the gate of a new process: %w", err)
+	}
+	g.wait, g.pass = pipe[0], pipe[1]
+	return g, nil
+}
+
+// forked is called when the process is there: its end of the pipe is its own.
+func (g *gate) forked() {
+	closeFD(g.wait)
+	g.wait = -1
+}
+
+func (g *gate) close() {
+	for _, fd := range []int{g.file, g.wait, g.pass} {
+		closeFD(fd)
+	}
+}
+
+// push lets the process go one step further. One that has ended is no error here.
+func (g *gate) push() error {
+	if _, err := unix.Write(g.pass, []byte{1}); err != nil && err != unix.EPIPE {
+		return fmt.Errorf("let a new process go on: %w", err)
+	}
+	return nil
+}
+
+// ErrVanished says that a held process ended before it passed its gate.
+var ErrVanished = errors.New("the new process ended before it became its task")
+
+// open has the start written down, opens the gate, and returns when the process has
+// become its task.
+func (g *gate) open(p *program, s Started) error {
+	if err := g.write(s); err != nil {
+		return err
+	}
+	if err := g.push(); err != nil {
+		return err
+	}
+	// Nobody reads from the pipe any more when its other end is closed.
+	fds := []unix.PollFd{{Fd: int32(g.pass)}}
+	n, err := unix.Poll(fds, stepTimeout)
+	for err == unix.EINTR {
+		n, err = unix.Poll(fds, stepTimeout)
+	}
+	if err == nil && n == 0 {
+		err = unix.ETIMEDOUT
+	}
+	if err != nil {
+		return fmt.Errorf("wait for the new process: %w", err)
+	}
+	var raw [begun + 16]byte
+	n, err = unix.Pread(g.file, raw[:], 0)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the report of the new process: %w", err)
+	case n >= 16:
+		return p.failure([16]byte(raw[n-16 : n]))
+	case n != begun:
+		return ErrVanished
+	}
+	return nil
+}
+
+// start starts a process that carries out a program, and returns when it was written
+// down and has become its task. Whatever comes of it, s says what is to be ended.
+func (p *program) start(cgroup int, task Process, g *gate, s *Started) error {
+	file, err := p.file("drover-launch")
+	if err != nil {
+		return err
+	}
+	defer closeFD(file)
+	files := append(append([]int{}, task.Files[:]...), g.file, g.wait, g.file)
+	s.PID, s.PIDFD, err = spawn(file, task.Args[:1], cgroup, files, &syscall.SysProcAttr{Setsid: true, Setctty: task.Terminal})
+	g.forked()
+	if err != nil {
+		return err
+	}
+	return g.open(p, *s)
+}
+
+// ErrUndecided says that a process whose starter has ended neither goes on nor ends.
+var ErrUndecided = errors.New("a new process is still at its gate")
+
+// Began reports whether a start whose starter has ended went so far that the task may
+// have run, by its report. It waits for a process that is about to become its task or
+// to end, up to patience. os.ErrNotExist: the start was not held, or is over.
+func Began(report string, patience time.Duration) (bool, error) {
+	fd, err := unix.Open(report, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, fmt.Errorf("open the report of a start: %w", err)
+	}
+	defer closeFD(fd)
+	until := time.Now().Add(patience)
+	for err = unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB); err != nil; err = unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) {
+		if err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return false, fmt.Errorf("lock the report of a start: %w", err)
+		}
+		if time.Now().After(until) {
+			return false, ErrUndecided
+		}
+		time.Sleep(time.Millisecond)
+	}
+	var raw [begun + 1]byte
+	n, err := unix.Pread(fd, raw[:], 0)
+	if err != nil {
+		return false, fmt.Errorf("read the report of a start: %w", err)
+	}
+	return n == begun, nil
+}
