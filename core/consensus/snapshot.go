@@ -40,7 +40,8 @@ func (n *Node) TakeSnapshot(ctx context.Context) (SnapshotInfo, io.ReadCloser, e
 	return SnapshotInfo{ID: meta.ID, Index: meta.Index, Term: meta.Term, Size: meta.Size}, r, nil
 }
 
-// newestSnapshot opens the newest snapshot if nothing was applied after it.
+// newestSnapshot opens the newest stored snapshot, after raft has reported that
+// nothing was applied since.
 func (n *Node) newestSnapshot() (SnapshotInfo, io.ReadCloser, error) {
 	const what = "open the newest snapshot"
 	all, err := n.stores.snapshots.List()

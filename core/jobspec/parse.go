@@ -65,7 +65,7 @@ func (e *ParseError) Pretty(width uint, colour bool) string {
 	w := hcl.NewDiagnosticTextWriter(&b, files, width, colour)
 	for _, d := range e.diags {
 		shown := *d
-		if d.Subject != nil { // the writer names the line but not the column
+		if d.Subject != nil { // the writer prints the line but not the column
 			shown.Summary = d.Subject.String() + ": " + d.Summary
 		}
 		if err := w.WriteDiagnostic(&shown); err != nil {
@@ -75,10 +75,10 @@ func (e *ParseError) Pretty(width uint, colour bool) string {
 	return b.String()
 }
 
-// Len is the number of messages.
+// Len returns the number of messages.
 func (e *ParseError) Len() int { return len(e.diags) }
 
-// ParseHCL reads a job file.
+// ParseHCL parses a job file.
 func ParseHCL(src []byte, opts Options) (*Draft, error) {
 	if opts.Filename == "" {
 		opts.Filename = "input.hcl"
@@ -124,7 +124,7 @@ func parseHCL(src []byte, opts Options) (_ *Draft, diags hcl.Diagnostics) {
 	return draft, d.diags
 }
 
-// parseBody parses within bounds.
+// parseBody checks the limits and parses.
 func parseBody(src []byte, filename string) (*hclsyntax.Body, hcl.Diagnostics) {
 	if diags := checkBounds(src, filename); diags.HasErrors() {
 		return nil, diags
@@ -136,8 +136,8 @@ func parseBody(src []byte, filename string) (*hclsyntax.Body, hcl.Diagnostics) {
 	return file.Body.(*hclsyntax.Body), nil
 }
 
-// evaluateFile reads the outermost blocks: variables and locals become the
-// scope of the one job block.
+// evaluateFile evaluates the top-level blocks: variables and locals become the scope
+// of the only job block.
 func evaluateFile(body *hclsyntax.Body, opts Options) (*hclsyntax.Block, *hcl.EvalContext, hcl.Diagnostics) {
 	d := &decoder{budget: opts.budget}
 	var jobs, variables, locals []*hclsyntax.Block
@@ -178,7 +178,7 @@ func evaluateFile(body *hclsyntax.Body, opts Options) (*hclsyntax.Block, *hcl.Ev
 	return jobs[0], ctx, nil
 }
 
-// IsParseError returns the details of a mistake in a job file.
+// IsParseError returns the ParseError in err's chain.
 func IsParseError(err error) (*ParseError, bool) {
 	var p *ParseError
 	ok := errors.As(err, &p)
