@@ -1,12 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package agent puts the node side together: it opens the node's state, starts
-// the plugin host, finds out what the machine is, goes on with the allocs that
-// an earlier agent ran, keeps the session with the servers, runs what they
-// assign, and answers requests about it. It owns no consensus, no state of the
-// cluster and no HTTP. Only cmd/drover and tests may import it; it never imports
-// the server side.
+// Package agent composes the node side: it opens the node's state, starts the plugin
+// host, fingerprints the machine, recovers the allocs that an earlier agent process
+// ran, maintains the session with the servers, runs the assigned allocs, and answers
+// requests about them. It owns no consensus, no state of the cluster and no HTTP. Only
+// cmd/drover and tests may import it. It never imports the server side.
 package agent
 
 import (
@@ -40,7 +39,7 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Config says how a node runs.
+// Config configures a node.
 type Config struct {
 	DataDir  string // of the node: state, plugins' sockets
 	AllocDir string // default DataDir/alloc
@@ -50,7 +49,7 @@ type Config struct {
 	// RetryMax is the longest pause between two attempts to reach a server; 0 is 5 s.
 	RetryMax time.Duration
 
-	// Node has what the operator says of the node: Name, Datacenter, NodeClass,
+	// Node contains the operator's settings of the node: Name, Datacenter, NodeClass,
 	// NodePool, Meta, HTTPAddr, HostVolumes, HostNetworks, ReservedResources.
 	Node        *model.Node
 	Fingerprint fingerprint.Options
@@ -61,17 +60,17 @@ type Config struct {
 	PluginArgs map[string][]string
 	// PluginInstall lets operators install and remove plugins over the API.
 	PluginInstall bool
-	// PluginLimits bound the processes of plugins by name; "*" is for all others.
+	// PluginLimits limit the processes of plugins, by name; "*" applies to all others.
 	PluginLimits map[string]confine.Limits
 	// LogCollector is the command that reads the logs of plugins built for Nomad.
 	LogCollector []string
-	Plugins      Plugins // for tests: used in place of a plugin host
-	// Releases installs what the cluster's registry of plugins gives; nil is the
-	// plugin host.
+	Plugins      Plugins // for tests: replaces the plugin host
+	// Releases installs the releases of the cluster's registry of plugins; nil means
+	// the plugin host.
 	Releases releases.Host
 
-	// StatsInterval is how often tasks and the machine are measured while somebody
-	// wants to know; default 1 s. AllocMetrics has tasks measured all the time.
+	// StatsInterval is the interval at which tasks and the machine are measured while
+	// there is a consumer; default 1 s. AllocMetrics measures tasks continuously.
 	StatsInterval time.Duration
 	AllocMetrics  bool
 
@@ -80,20 +79,21 @@ type Config struct {
 
 	Artifact *artifact.Config // nil: the defaults
 	Template template.Config
-	// Rules are the operator's for tasks: what they inherit, whom they run as.
+	// Rules are the operator's rules for tasks: which variables they inherit and as
+	// which users they may run.
 	Rules alloc.Rules
-	// Ineligible registers a new node as one on which nothing is placed. An
-	// operator makes it eligible; registering again changes nothing.
+	// Ineligible registers a new node as ineligible, until an operator makes it
+	// eligible; later registrations change nothing.
 	Ineligible bool
-	// NoExec refuses operators' commands in tasks.
+	// NoExec rejects operators' commands in tasks.
 	NoExec bool
-	// MaxKillTimeout bounds how long a task may take to end by itself; 0 does not.
+	// MaxKillTimeout limits the kill timeout of tasks; 0 means no limit.
 	MaxKillTimeout time.Duration
-	// SecretsInMemory mounts secrets folders in memory where the node may.
+	// SecretsInMemory mounts secrets directories in memory if the agent is able to.
 	SecretsInMemory bool
 }
 
-// Plugins is what the agent needs of the plugin host.
+// Plugins is the part of the plugin host that the agent uses.
 type Plugins interface {
 	alloc.Drivers
 	alloc.Devices
@@ -115,11 +115,11 @@ type Agent struct {
 	runCfg  *alloc.Config
 	nodeID  string
 	secret  string
-	// instance is this process's: see rpc.Identity.
+	// instance identifies this process: see rpc.Identity.
 	instance string
 	stats    *stats.Tasks
 	meta     dynamicMeta
-	// releases keeps the plugins of the cluster's registry; nil where there is no
+	// releases installs the plugins of the cluster's registry; nil if there is no
 	// plugin host.
 	releases *releases.Keeper
 	schemas  schemas
@@ -131,10 +131,10 @@ type Agent struct {
 	contact    contact
 	http       *rpc.HTTPListener
 	cluster    allegiance
-	trusted    chan struct{} // of size 1: an operator has agreed to the servers
+	trusted    chan struct{} // capacity 1: an operator has accepted the current servers
 	changed    chan struct{}
-	refused    chan struct{} // of size 1: updates were, because the node is not ready
-	collect    chan struct{} // something has ended: maybe there is garbage
+	refused    chan struct{} // capacity 1: updates were refused because the node is not ready
+	collect    chan struct{} // an alloc has ended: there may be garbage
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -142,17 +142,17 @@ type Agent struct {
 	mu     sync.Mutex
 	node   *model.Node
 	allocs map[string]*alloc.Runner
-	known  map[string]uint64 // by alloc: AllocModifyIndex that was acted upon
-	// unrestored are allocs of an earlier agent that this one cannot run.
+	known  map[string]uint64 // by alloc: the AllocModifyIndex that was acted on
+	// unrestored are allocs of an earlier agent process that this one cannot run.
 	unrestored map[string]bool
-	// waiting are assigned allocs whose predecessor still runs here.
+	// waiting are assigned allocs whose predecessor still runs on this node.
 	waiting map[string]*model.Allocation
-	ending  bool // nothing begins any more
-	// orphans are allocs that servers have forgotten and that still run here.
+	ending  bool // no task starts any more
+	// orphans are allocs that servers have removed and that still run here.
 	orphans map[string]bool
 }
 
-// New opens the node's state and starts its plugins. Start begins the work.
+// New opens the node's state and starts its plugins. Start starts the node.
 func New(ctx context.Context, cfg Config) (*Agent, error) {
 	setDefaults(&cfg)
 	for _, dir := range []string{cfg.DataDir, cfg.AllocDir} {
@@ -205,8 +205,8 @@ func setDefaults(cfg *Config) {
 	cfg.Fingerprint.Reserved = cfg.Node.ReservedResources
 }
 
-// open makes the parts in the order in which they need each other. Plugins
-// start while the machine is looked at.
+// open constructs the parts in the order of their dependencies. Plugins start while
+// the machine is fingerprinted.
 func (a *Agent) open(ctx context.Context) error {
 	var err error
 	if a.nodeID, a.secret, err = identity(ctx, a.store); err != nil {
@@ -249,7 +249,7 @@ func (a *Agent) open(ctx context.Context) error {
 	a.runCfg = &alloc.Config{
 		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.plugins, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
-		Ended:   func(id string) { go a.ended(id) }, // the runner holds its lock
+		Ended:   func(id string) { go a.ended(id) }, // in a goroutine, since the runner holds its lock
 		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
 		HostEnv: os.Environ(), Rules: a.cfg.Rules, Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
 	}
@@ -261,12 +261,12 @@ func (a *Agent) open(ctx context.Context) error {
 	return nil
 }
 
-// maxStateDir keeps the sockets that plugins make below their state directory
-// within the 108 bytes that a socket's path may have.
+// maxStateDir keeps the socket paths below the plugins' state directory within the
+// limit of 108 bytes.
 const maxStateDir = 64
 
-// pluginStateDir is where plugins keep what outlives their process: one place a
-// node, so that two agents on one machine never meet in it.
+// pluginStateDir returns the directory for state that outlives plugin processes. It is
+// separate for each node, so that two agents on a machine do not share it.
 func pluginStateDir(dataDir string) string {
 	dir := filepath.Join(dataDir, "plugin-state")
 	if len(dir) <= maxStateDir {
@@ -276,7 +276,7 @@ func pluginStateDir(dataDir string) string {
 	return filepath.Join(os.TempDir(), "drover-plugins-"+hex.EncodeToString(sum[:6]))
 }
 
-// Start goes on with the allocs that were running and begins the session.
+// Start recovers the allocs that were running and begins the session.
 func (a *Agent) Start(ctx context.Context) error {
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := a.restore(); err != nil {
@@ -296,14 +296,14 @@ func (a *Agent) Start(ctx context.Context) error {
 	return nil
 }
 
-// HTTP is the listener of requests to the agent that come over the session.
+// HTTP returns the listener for requests to the agent that arrive over the session.
 func (a *Agent) HTTP() net.Listener { return a.http.Open() }
 
 // Ready is closed once the node has registered.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Close ends the agent. Tasks go on: the next agent on the same data directory
-// finds them. A dev agent calls StopAll first.
+// Close stops the agent. Tasks keep running: the next agent process with the same data
+// directory recovers them. A development agent calls StopAll first.
 func (a *Agent) Close() error {
 	if a.cancel != nil {
 		a.sayAway()
@@ -324,11 +324,11 @@ func (a *Agent) closeParts() error {
 	return a.store.Close()
 }
 
-// StopAll ends every alloc and waits for it until ctx ends. What runs then is
-// ended by force, so that nothing is left behind.
+// StopAll stops every alloc and waits until all have ended or ctx ends. Tasks that
+// still run then are killed, so that nothing is left behind.
 func (a *Agent) StopAll(ctx context.Context) {
 	a.mu.Lock()
-	a.ending = true // servers would replace what ends now
+	a.ending = true // servers would replace the allocs that end now
 	a.mu.Unlock()
 	runners := a.runners()
 	for _, r := range runners {
@@ -348,7 +348,7 @@ func (a *Agent) StopAll(ctx context.Context) {
 	}
 }
 
-// forceTimeout bounds the end by force of all tasks.
+// forceTimeout limits the time for killing all tasks.
 const forceTimeout = 10 * time.Second
 
 func (a *Agent) destroyAll(ctx context.Context, runners []*alloc.Runner) {

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Artifact is client.artifact: how the node fetches the artifacts of tasks.
-// Times are durations ("30m", "0" for no limit), sizes are written "100GB".
+// Artifact is client.artifact: how the node fetches artifacts. Times are durations
+// ("30m"; "0" means no limit), sizes are written as "100GB".
 type Artifact struct {
 	HTTPReadTimeout               string   `json:"http_read_timeout,omitempty"`
 	HTTPMaxSize                   string   `json:"http_max_size,omitempty"`
@@ -33,7 +33,7 @@ type Artifact struct {
 	SetEnvironmentVariables       string   `json:"set_environment_variables,omitempty"`
 }
 
-// defaultArtifact is the documented default of each limit.
+// defaultArtifact returns the documented defaults.
 func defaultArtifact() Artifact {
 	files := 4096
 	return Artifact{
@@ -42,19 +42,19 @@ func defaultArtifact() Artifact {
 	}
 }
 
-// Timeout returns a timeout that Finish has checked; zero is no limit.
+// Timeout returns a timeout that Finish has validated; zero means no limit.
 func (a Artifact) Timeout(text string) time.Duration {
-	d, _ := nonNegative(text) // Finish has refused what cannot be read
+	d, _ := nonNegative(text) // Finish has rejected invalid text
 	return d
 }
 
-// Size returns a size in bytes that Finish has checked; zero is no limit.
+// Size returns a size in bytes that Finish has validated; zero means no limit.
 func (a Artifact) Size(text string) int64 {
-	n, _ := parseSize(text) // Finish has refused what cannot be read
+	n, _ := parseSize(text) // Finish has rejected invalid text
 	return n
 }
 
-// Variables are the names in set_environment_variables.
+// Variables returns the names in set_environment_variables.
 func (a Artifact) Variables() []string {
 	var out []string
 	for name := range strings.SplitSeq(a.SetEnvironmentVariables, ",") {
@@ -65,10 +65,10 @@ func (a Artifact) Variables() []string {
 	return out
 }
 
-// extraPath is a file (f) or folder (d), what may be done with it, and its path.
+// extraPath matches the kind (file or directory), the permissions and the path.
 var extraPath = regexp.MustCompile(`^[fd]:[rwcx]+:(.+)$`)
 
-// problems says what of the block cannot be used.
+// problems lists the invalid values of the block.
 func (a Artifact) problems() []string {
 	var out []string
 	add := func(key, format string, args ...any) {

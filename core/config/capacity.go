@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// ReservedCores are the cores that no task gets; Finish has checked them.
+// ReservedCores returns the cores that no task gets; Finish has validated them.
 func (c *Client) ReservedCores() []uint16 {
 	cores, _ := parseCores(c.Reserved.Cores)
 	return cores
 }
 
-// CoresForTasks are the cores that tasks may have to themselves, nil for all;
-// Finish has checked them.
+// CoresForTasks returns the cores that tasks may reserve exclusively, nil for all;
+// Finish has validated them.
 func (c *Client) CoresForTasks() []uint16 {
 	cores, _ := parseCores(c.ReservableCores)
 	return cores
 }
 
-// parseCores reads a set of cores such as "0-3,7"; nil for empty text.
+// parseCores parses a set of cores such as "0-3,7"; nil for empty text.
 func parseCores(text string) ([]uint16, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -52,7 +52,7 @@ func parseCores(text string) ([]uint16, error) {
 	return slices.Compact(out), nil
 }
 
-// capacityProblems says what is wrong with the node's resources.
+// capacityProblems lists the invalid values of the node's resources.
 func (c *Client) capacityProblems() []string {
 	var out []string
 	for key, text := range map[string]string{"client.reserved.cores": c.Reserved.Cores, "client.reservable_cores": c.ReservableCores} {
@@ -71,11 +71,11 @@ func (c *Client) capacityProblems() []string {
 	return out
 }
 
-// minHeartbeatTTL is the shortest lease of a node that makes sense: shorter ones
-// end while a busy machine only takes its time.
+// minHeartbeatTTL is the shortest allowed lease of a node: shorter ones would expire
+// while a machine is merely busy.
 const minHeartbeatTTL = time.Second
 
-// heartbeatProblems says what is wrong with the leases of nodes.
+// heartbeatProblems lists the invalid values of nodes' leases.
 func (s *Server) heartbeatProblems() []string {
 	var out []string
 	if d := Duration(s.HeartbeatGrace, 0); d < 0 {
@@ -87,7 +87,7 @@ func (s *Server) heartbeatProblems() []string {
 	return out
 }
 
-// problems says what is wrong with the limits of connections.
+// problems lists the invalid limits of connections.
 func (l *Limits) problems() []string {
 	var out []string
 	for _, timeout := range []struct{ key, value string }{

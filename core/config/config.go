@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package config owns the agent's configuration: its files (HCL and JSON, single
-// or in folders), how they are merged, their defaults and what is wrong with
-// them. Keys are those of the reference. A key that is known but not acted on
-// yet is a warning that names it, or an error where somebody would rely on it; an
-// unknown key is an error that names its file and line. cmd/drover imports it.
+// Package config owns the agent's configuration: its files (HCL and JSON, single or in
+// directories), merging, defaults and validation. Keys are those of the reference. A
+// key that is known but has no effect yet causes a warning that names it, or an error
+// if ignoring it would be unsafe; an unknown key is an error with file and line.
+// cmd/drover imports it.
 package config
 
 import (
@@ -46,21 +46,21 @@ type Config struct {
 	Telemetry   Telemetry `json:"telemetry"`
 	Plugins     Plugins   `json:"plugin,omitempty"`
 	Headers     Strings   `json:"http_api_response_headers,omitempty"`
-	// AllowedHosts are names by which clients call the HTTP API, beside those of
+	// AllowedHosts are names under which clients call the HTTP API, besides those of
 	// HTTPNames.
 	AllowedHosts []string `json:"http_allowed_hosts,omitempty"`
 	Limits       Limits   `json:"limits"`
 	TLS          TLS      `json:"tls"`
 
-	// Dev is an agent that is server and node at once and keeps nothing.
+	// Dev is a development agent: server and node at once, without persistent data.
 	Dev bool `json:"-"`
-	// Files are the files that were read.
+	// Files are the files that were loaded.
 	Files []string `json:"-"`
-	// Warnings name keys that are known but not acted on.
+	// Warnings name known keys that have no effect.
 	Warnings []string `json:"-"`
 }
 
-// Strings is a map of text that may also be written as blocks.
+// Strings is a map of strings that may also be written as blocks.
 type Strings map[string]string
 
 // Ports are the ports that the agent listens on.
@@ -70,7 +70,8 @@ type Ports struct {
 	Serf int `json:"serf,omitempty"`
 }
 
-// Addresses override BindAddr, or what is told to others (host or host:port).
+// Addresses override BindAddr, or the addresses that are advertised (host or
+// host:port).
 type Addresses struct {
 	HTTP string `json:"http,omitempty"`
 	RPC  string `json:"rpc,omitempty"`
@@ -83,12 +84,13 @@ type Client struct {
 	StateDir string   `json:"state_dir,omitempty"`
 	AllocDir string   `json:"alloc_dir,omitempty"`
 	Servers  []string `json:"servers,omitempty"`
-	// ServerJoin names servers, too: see ServerAddresses.
+	// ServerJoin also names servers: see ServerAddresses.
 	ServerJoin ServerJoin `json:"server_join"`
 	NodeClass  string     `json:"node_class,omitempty"`
 	NodePool   string     `json:"node_pool,omitempty"`
 	Meta       Strings    `json:"meta,omitempty"`
-	// ChrootEnv is what isolated tasks see of the machine: its path = path in the task.
+	// ChrootEnv lists the paths of the machine that isolated tasks see: path on the
+	// machine = path in the task.
 	ChrootEnv         Strings      `json:"chroot_env,omitempty"`
 	NetworkInterface  string       `json:"network_interface,omitempty"`
 	CPUTotalCompute   int          `json:"cpu_total_compute,omitempty"`
@@ -110,16 +112,17 @@ type Client struct {
 	HostNetworks      HostNetworks `json:"host_network,omitempty"`
 	Options           Strings      `json:"options,omitempty"`
 	DefaultIneligible bool         `json:"default_ineligible,omitempty"`
-	// Drain is how the node's work moves elsewhere when the agent leaves; nil leaves it.
+	// Drain configures the drain of the node when the agent shuts down; nil disables
+	// it.
 	Drain             *Drain `json:"drain_on_shutdown,omitempty"`
 	DisableRemoteExec bool   `json:"disable_remote_exec,omitempty"`
-	// PluginInstall lets plugins be installed and removed over the API.
+	// PluginInstall allows plugins to be installed and removed over the API.
 	PluginInstall bool     `json:"plugin_install,omitempty"`
 	Artifact      Artifact `json:"artifact"`
 	Template      Template `json:"template"`
 }
 
-// Reserved is what of a node is not for allocs.
+// Reserved are the node's resources that allocs may not use.
 type Reserved struct {
 	CPU      int    `json:"cpu,omitempty"`
 	MemoryMB int    `json:"memory,omitempty"`
@@ -131,7 +134,7 @@ type Reserved struct {
 // HostVolumes are directories of the node that jobs may ask for, by name.
 type HostVolumes map[string]HostVolume
 
-// HostVolume is one of them.
+// HostVolume is one host volume.
 type HostVolume struct {
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"read_only,omitempty"`
@@ -140,7 +143,7 @@ type HostVolume struct {
 // HostNetworks are named address ranges of the node.
 type HostNetworks map[string]HostNetwork
 
-// HostNetwork is one of them.
+// HostNetwork is one host network.
 type HostNetwork struct {
 	CIDR          string `json:"cidr,omitempty"`
 	Interface     string `json:"interface,omitempty"`
@@ -165,27 +168,28 @@ type Server struct {
 	JobMaxSourceSize      string `json:"job_max_source_size,omitempty"`
 	HeartbeatGrace        string `json:"heartbeat_grace,omitempty"`
 	MinHeartbeatTTL       string `json:"min_heartbeat_ttl,omitempty"`
-	// MaxHeartbeats bounds the beats of all nodes in a second; 0 does not.
+	// MaxHeartbeats limits the heartbeats of all nodes per second; 0 means no limit.
 	MaxHeartbeats float64 `json:"max_heartbeats_per_second,omitempty"`
-	// FailoverTTL is how long nodes have to be heard of by a new leader.
+	// FailoverTTL is how long nodes have to send a heartbeat to a new leader.
 	FailoverTTL string `json:"failover_heartbeat_ttl,omitempty"`
-	// EventBufferSize is how many changes are kept for subscribers of the event stream.
+	// EventBufferSize is the number of changes that are kept for subscribers of the
+	// event stream.
 	EventBufferSize *int `json:"event_buffer_size,omitempty"`
-	// SchedulerDefaults is what the scheduler begins with in a new cluster.
+	// SchedulerDefaults is the initial scheduler configuration of a new cluster.
 	SchedulerDefaults     *SchedulerDefaults `json:"default_scheduler_config,omitempty"`
 	RaftSnapshotThreshold int                `json:"raft_snapshot_threshold,omitempty"`
 	RaftTrailingLogs      int                `json:"raft_trailing_logs,omitempty"`
-	// PluginRegistry lets clients of the API have plugins run on all nodes.
+	// PluginRegistry allows clients of the API to run plugins on all nodes.
 	PluginRegistry bool `json:"plugin_registry,omitempty"`
 }
 
-// Limits are what clients of the agent may use.
+// Limits are limits for clients of the agent.
 type Limits struct {
-	// HTTPMaxConnsPerClient is how many connections one address may hold to the
-	// HTTP API: 100 unless set, 0 is without a limit.
+	// HTTPMaxConnsPerClient is the maximum number of connections of one address to the
+	// HTTP API: 100 by default, 0 means no limit.
 	HTTPMaxConnsPerClient *int `json:"http_max_conns_per_client,omitempty"`
-	// RPCMaxConnsPerClient is the same for the port of the servers, and
-	// RPCHandshakeTimeout how long a connection to it may take until it can be used: 5s.
+	// RPCMaxConnsPerClient is the same for the servers' rpc port. RPCHandshakeTimeout
+	// is the time limit for the handshake of a connection to it: 5s by default.
 	RPCMaxConnsPerClient *int   `json:"rpc_max_conns_per_client,omitempty"`
 	RPCHandshakeTimeout  string `json:"rpc_handshake_timeout,omitempty"`
 	// HTTPSHandshakeTimeout is how long a connection to the HTTP API may take for the
@@ -196,13 +200,13 @@ type Limits struct {
 // Plugins are the plugin "NAME" { } blocks by name.
 type Plugins map[string]Plugin
 
-// Plugin configures one plugin; Config is checked against its schema.
+// Plugin configures one plugin; Config is validated against its schema.
 type Plugin struct {
 	Args   []string       `json:"args,omitempty"`
 	Config map[string]any `json:"config,omitempty"`
 }
 
-// Defaults returns what an agent has before any file or flag.
+// Defaults returns the configuration before any file or flag is read.
 func Defaults() *Config {
 	return &Config{
 		Region:     model.DefaultRegion,
@@ -216,7 +220,7 @@ func Defaults() *Config {
 	}
 }
 
-// DevDefaults returns what a dev agent has.
+// DevDefaults returns the configuration of a development agent.
 func DevDefaults() *Config {
 	c := Defaults()
 	c.Dev = true
@@ -228,12 +232,12 @@ func DevDefaults() *Config {
 	c.EnableDebug = true
 	c.Telemetry.PrometheusMetrics, c.Telemetry.PublishAllocationMetrics, c.Telemetry.PublishNodeMetrics = true, true, true
 	if runtime.GOOS == "linux" {
-		c.Client.NetworkInterface = "lo" // ports of a trial are for this machine only
+		c.Client.NetworkInterface = "lo" // tasks of a development agent should be reachable only from this machine
 	}
 	return c
 }
 
-// Finish fills in what follows from other values, and checks all.
+// Finish fills in derived values and validates the configuration.
 func (c *Config) Finish() error {
 	if c.Name == "" {
 		host, err := os.Hostname()
@@ -325,7 +329,7 @@ func (c *Config) durations() map[string]string {
 	}
 }
 
-// ParseDuration reads a duration; empty is zero.
+// ParseDuration parses a duration; empty text means zero.
 func ParseDuration(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -333,7 +337,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// Duration returns a duration that Finish has checked, or otherwise for empty text.
+// Duration returns a duration that Finish has validated, or otherwise for empty text.
 func Duration(text string, otherwise time.Duration) time.Duration {
 	d, err := ParseDuration(text)
 	if err != nil || text == "" {
@@ -342,18 +346,18 @@ func Duration(text string, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// ListenHTTP is the address that the HTTP API listens on.
+// ListenHTTP returns the address on which the HTTP API listens.
 func (c *Config) ListenHTTP() string { return hostPort(c.Addresses.HTTP, c.BindAddr, c.Ports.HTTP) }
 
-// ListenRPC is the address that servers listen on for nodes and servers.
+// ListenRPC returns the address on which a server listens for nodes and servers.
 func (c *Config) ListenRPC() string { return hostPort(c.Addresses.RPC, c.BindAddr, c.Ports.RPC) }
 
-// AdvertiseHTTP is the address of the HTTP API as others reach it.
+// AdvertiseHTTP returns the advertised address of the HTTP API.
 func (c *Config) AdvertiseHTTP() string {
 	return advertised(c.Advertise.HTTP, c.Addresses.HTTP, c.BindAddr, c.Ports.HTTP)
 }
 
-// AdvertiseRPC is the address of the server as others reach it.
+// AdvertiseRPC returns the advertised rpc address of the server.
 func (c *Config) AdvertiseRPC() string {
 	return advertised(c.Advertise.RPC, c.Addresses.RPC, c.BindAddr, c.Ports.RPC)
 }
@@ -365,9 +369,8 @@ func hostPort(host, otherwise string, port int) string {
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// advertised picks the address to tell others: what is configured, what is
-// bound, or, where that is every address, the first address of the machine
-// that is not loopback.
+// advertised returns the address to advertise: the configured one, or the bound one,
+// or, if that is a wildcard address, the machine's first address that is not loopback.
 func advertised(configured, bound, otherwise string, port int) string {
 	if configured != "" {
 		if _, _, err := net.SplitHostPort(configured); err == nil {
@@ -398,7 +401,7 @@ func firstAddress() string {
 	return "127.0.0.1"
 }
 
-// Tree returns the configuration as generic JSON values, as /v1/agent/self shows it.
+// Tree returns the configuration as generic JSON values, for /v1/agent/self.
 func (c *Config) Tree() map[string]any {
 	b, err := json.Marshal(c)
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 	"net"
 )
 
-// Door is a port of the agent through which others than this machine can do what
-// only operators should.
+// Door is a port of the agent through which other machines can do what only operators
+// should.
 type Door struct {
 	Name   string // "http" or "rpc"
 	Danger string // who can do what
-	Close  string // the lines of configuration that close it
+	Close  string // configuration that closes it
 }
 
-// String is the door in one line.
+// String describes the door in one line.
 func (d Door) String() string { return d.Danger + ". To close it: " + d.Close }
 
-// OpenDoors lists the ports that are open beyond this machine to who has no
-// certificate. There is no access control behind them yet.
+// OpenDoors lists the ports that accept connections from other machines without a
+// client certificate. There is no access control behind them yet.
 func (c *Config) OpenDoors() []Door {
 	var out []Door
 	const files = `ca_file = "CA.pem", cert_file = "AGENT.pem", key_file = "AGENT-KEY.pem"`
@@ -41,7 +41,8 @@ func (c *Config) OpenDoors() []Door {
 	return out
 }
 
-// onLoopback reports whether an address (HOST:PORT) is of this machine only.
+// onLoopback reports whether an address (HOST:PORT) can be reached only from this
+// machine.
 func onLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// jobProblems says what is wrong with the limits of jobs.
+// jobProblems lists the invalid limits of jobs.
 func (s *Server) jobProblems() []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -34,7 +34,7 @@ func (s *Server) jobProblems() []string {
 	return out
 }
 
-// JobSource is how many bytes of a job file are kept, 0 for the default.
+// JobSource returns the maximum size of a stored job file in bytes, 0 for the default.
 func (s *Server) JobSource() (int64, error) {
 	if s.JobMaxSourceSize == "" {
 		return 0, nil

@@ -11,19 +11,20 @@ import (
 	"strings"
 )
 
-// ServerJoin says where a node finds servers. The two lists mean the same here: a
-// node tries all addresses until one answers, and for as long as it takes.
+// ServerJoin lists servers of a node. Both lists have the same meaning: a node tries
+// all addresses until one answers, without a limit.
 type ServerJoin struct {
 	StartJoin []string `json:"start_join,omitempty"`
 	RetryJoin []string `json:"retry_join,omitempty"`
-	// RetryInterval is the longest pause between two rounds.
+	// RetryInterval is the longest pause between two rounds of attempts.
 	RetryInterval string `json:"retry_interval,omitempty"`
 }
 
-// defaultRPCPort is where servers listen unless they are told otherwise.
+// defaultRPCPort is the default rpc port of servers.
 const defaultRPCPort = 4647
 
-// ServerAddresses are the servers of a node, each as HOST:PORT and once.
+// ServerAddresses returns the addresses of a node's servers as HOST:PORT, without
+// duplicates.
 func (c *Client) ServerAddresses() []string {
 	var out []string
 	for _, a := range slices.Concat(c.Servers, c.ServerJoin.StartJoin, c.ServerJoin.RetryJoin) {
@@ -34,7 +35,7 @@ func (c *Client) ServerAddresses() []string {
 	return out
 }
 
-// serverAddress is an address of a server with its port.
+// serverAddress adds the default port to an address if it has none.
 func serverAddress(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if strings.Contains(text, "provider=") {
@@ -53,7 +54,7 @@ func serverAddress(text string) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(defaultRPCPort)), nil
 }
 
-// joinProblems are what is wrong with how servers and nodes find each other.
+// joinProblems lists the invalid values of how servers and nodes find each other.
 func (c *Config) joinProblems() []string {
 	var out []string
 	for key, list := range map[string][]string{

@@ -12,9 +12,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// unused are keys of the reference, by the block that has them, that are read and
-// that nothing acts on yet: each is a warning. A test in internal/repotest holds
-// that all other keys are acted on. Whoever makes a key work takes it out.
+// unused are keys of the reference, by block, that are accepted but have no effect
+// yet: each causes a warning. A test in internal/repotest checks that all other keys
+// have an effect. A commit that makes a key work must remove it here.
 var unused = map[string][]string{
 	"": {
 		"log_rotate_duration", "log_rotate_bytes", "log_rotate_max_files", "enable_syslog", "syslog_facility", "disable_update_check",
@@ -54,7 +54,7 @@ var unused = map[string][]string{
 	},
 }
 
-// Unused lists the keys that are warnings, as "client.cni_path".
+// Unused returns the keys that cause warnings, such as "client.cni_path".
 func Unused() []string {
 	var out []string
 	for section, keys := range unused {
@@ -66,13 +66,12 @@ func Unused() []string {
 	return out
 }
 
-// Warn adds the warning of a key that does nothing, where a flag sets it.
+// Warn adds the warning for a key without effect that a flag sets.
 func (c *Config) Warn(by, key string) {
 	c.Warnings = append(c.Warnings, fmt.Sprintf("%s: %s is not acted on yet", by, key))
 }
 
-// dropUnused takes the keys that are not acted on out of the tree and returns a
-// warning for each.
+// dropUnused removes keys without effect from the tree and returns a warning for each.
 func dropUnused(file string, tree map[string]any) []string {
 	var out []string
 	for section, keys := range unused {
@@ -101,8 +100,7 @@ func dropUnused(file string, tree map[string]any) []string {
 	return out
 }
 
-// block returns a block of a tree by its path, nil, which has no keys, where
-// there is none.
+// block returns a block of a tree by its path, nil if it does not exist.
 func block(tree map[string]any, path string) map[string]any {
 	if path == "" {
 		return tree
@@ -113,8 +111,8 @@ func block(tree map[string]any, path string) map[string]any {
 	return tree
 }
 
-// dangerous are settings that nothing acts on, and with which an agent must not
-// start as if it did: who wrote them relies on them.
+// dangerous are settings without effect with which an agent must not start, because
+// its operator relies on them.
 var dangerous = []struct {
 	block, key string
 	set        func(value any) bool
@@ -130,7 +128,8 @@ var dangerous = []struct {
 
 func on(v any) bool { return v == true || v == "true" }
 
-// keptElsewhere reports whether keyring blocks name a provider but the built-in one.
+// keptElsewhere reports whether keyring blocks name a provider other than the built-in
+// one.
 func keptElsewhere(v any) bool {
 	providers, _ := v.(map[string]any)
 	for name, p := range providers {
@@ -142,7 +141,7 @@ func keptElsewhere(v any) bool {
 	return false
 }
 
-// refuseDangerous says what of a file must not be ignored and cannot be done.
+// refuseDangerous returns an error if a file has dangerous settings.
 func refuseDangerous(file string, tree map[string]any) error {
 	for _, d := range dangerous {
 		if v, ok := block(tree, d.block)[d.key]; ok && d.set(v) {

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Drain is what happens to a node's allocs before its agent leaves.
+// Drain configures the drain of a node before its agent shuts down.
 type Drain struct {
 	Deadline         string `json:"deadline,omitempty"` // 1h unless set
 	IgnoreSystemJobs bool   `json:"ignore_system_jobs,omitempty"`
 	Force            bool   `json:"force,omitempty"`
 }
 
-// DrainSpec is a Drain that was checked. A negative deadline ends all allocs at once.
+// DrainSpec is a validated Drain. A negative deadline stops all allocs at once.
 type DrainSpec struct {
 	Deadline         time.Duration
 	IgnoreSystemJobs bool
 }
 
-// Spec returns what Finish has checked.
+// Spec returns the drain that Finish has validated.
 func (d *Drain) Spec() DrainSpec {
 	if d.Force {
 		return DrainSpec{Deadline: -1, IgnoreSystemJobs: d.IgnoreSystemJobs}
@@ -29,8 +29,8 @@ func (d *Drain) Spec() DrainSpec {
 	return DrainSpec{Deadline: Duration(d.Deadline, time.Hour), IgnoreSystemJobs: d.IgnoreSystemJobs}
 }
 
-// leaveProblems says what is wrong with how the agent leaves, and warns of what
-// does nothing.
+// leaveProblems lists the invalid values of the shutdown configuration, and warns of
+// values without effect.
 func (c *Config) leaveProblems() (problems []string) {
 	leaves := c.LeaveOnInt || c.LeaveOnTerm
 	drain := c.Client.Drain

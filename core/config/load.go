@@ -20,11 +20,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// maxFileBytes bounds one configuration file.
+// maxFileBytes is the maximum size of a configuration file.
 const maxFileBytes = 4 << 20
 
-// Load reads files and folders (their *.hcl and *.json files, by name) over c,
-// in order: later values win, maps and blocks are merged, lists are replaced.
+// Load loads files and directories (their *.hcl and *.json files, by name) into c, in
+// order: later values win, maps and blocks are merged, lists are replaced.
 func (c *Config) Load(paths ...string) error {
 	for _, p := range paths {
 		files, err := expand(p)
@@ -84,7 +84,8 @@ func (c *Config) loadFile(path string) error {
 	return nil
 }
 
-// Merge reads one file's text over c. JSON is told by its name or its first character.
+// Merge merges the text of one file into c. JSON is recognized by its name or its
+// first character.
 func (c *Config) Merge(name string, src []byte) error {
 	tree, err := parseTree(name, src)
 	if err != nil {
@@ -104,8 +105,8 @@ func (c *Config) Merge(name string, src []byte) error {
 		return errdefs.InvalidArgumentf("%s: %s", name, readable(err))
 	}
 	if c.Dev {
-		// A dev agent is server and node whatever a file says: files that are
-		// written for other agents often say false.
+		// A development agent is always server and node, because files that are
+		// written for other agents often disable one of them.
 		c.Client.Enabled, c.Server.Enabled = true, true
 	}
 	return nil
@@ -139,7 +140,7 @@ func parseTree(name string, src []byte) (map[string]any, error) {
 	return tree, nil
 }
 
-// flattenLists turns the [{...}] that JSON may use for a block into the object.
+// flattenLists converts [{...}], which JSON may use for a block, to the object.
 func flattenLists(tree map[string]any) {
 	for k, v := range tree {
 		if list, ok := v.([]any); ok && len(list) == 1 {
@@ -153,11 +154,11 @@ func flattenLists(tree map[string]any) {
 	}
 }
 
-// maxDepth bounds nested blocks.
+// maxDepth limits the nesting of blocks.
 const maxDepth = 16
 
-// bodyTree turns a body into generic values: a block is a map under its type,
-// and under its label below that.
+// bodyTree converts a body to generic values: a block is a map under its type and, if
+// it has a label, under its label.
 func bodyTree(body *hclsyntax.Body, depth int) (map[string]any, hcl.Diagnostics) {
 	var diags hcl.Diagnostics
 	out := map[string]any{}

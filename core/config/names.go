@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// HTTPNames are the names by which clients may call the HTTP API, beside addresses
-// and localhost: those that the configuration gives the agent, and the machine's.
+// HTTPNames returns the names under which clients may call the HTTP API, besides
+// addresses and localhost: the agent's configured names and the machine's name.
 func (c *Config) HTTPNames() []string {
 	names := append([]string{c.BindAddr, c.Name}, c.AllowedHosts...)
 	for _, addr := range []string{c.Addresses.HTTP, c.Advertise.HTTP} {
@@ -25,7 +25,7 @@ func (c *Config) HTTPNames() []string {
 	return names
 }
 
-// allowedHostProblems says what is wrong with http_allowed_hosts.
+// allowedHostProblems lists the invalid values of http_allowed_hosts.
 func (c *Config) allowedHostProblems() (out []string) {
 	for _, h := range c.AllowedHosts {
 		if h == "" || strings.ContainsAny(h, "/: ") || strings.Contains(strings.TrimPrefix(h, "*."), "*") && h != "*" {

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// PluginLimits bound the processes of one plugin; 0 is the default.
+// PluginLimits limit the processes of one plugin; 0 means the default.
 type PluginLimits struct {
 	MemoryMB int // default: no limit
-	Pids     int // processes and threads; -1 is no limit
+	Pids     int // processes and threads; -1 means no limit
 }
 
-// pluginOption begins the client.options that limit plugins:
-// "plugin.NAME.memory_mb" and "plugin.NAME.pids". They are options and no block
-// because the reference refuses blocks that it does not know.
+// pluginOption is the prefix of the client.options that limit plugins:
+// "plugin.NAME.memory_mb" and "plugin.NAME.pids". They are options and not a block,
+// because the reference rejects unknown blocks.
 const pluginOption = "plugin."
 
-// PluginLimits returns the limits by the name of a plugin's file, or "*" for
-// those that are not named; and what is wrong with them.
+// PluginLimits returns the limits by the name of a plugin's file, or "*" for all
+// others, and lists invalid values.
 func (c *Client) PluginLimits() (limits map[string]PluginLimits, problems []string) {
 	limits = map[string]PluginLimits{}
 	for key, text := range c.Options {
 		rest, ours := strings.CutPrefix(key, pluginOption)
 		dot := strings.LastIndexByte(rest, '.')
 		if !ours || dot <= 0 {
-			continue // an option of something else
+			continue // another option
 		}
 		name, what := rest[:dot], rest[dot+1:]
 		n, err := strconv.Atoi(text)

@@ -11,21 +11,22 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// allowQuotedKeys lets blocks have keys in quotes, as in
+// allowQuotedKeys supports blocks with quoted keys, such as
 //
 //	chroot_env {
 //	  "/bin" = "/bin"
 //	}
 //
-// which the reference's configuration may and HCL 2 has only in objects: such a
-// block is made one, by a "=" before its brace. Lines stay where they are.
+// which the reference's configuration may contain but HCL 2 supports only in objects.
+// It turns such a block into an object by inserting "=" before its brace. Line numbers
+// do not change.
 func allowQuotedKeys(src []byte, name string) []byte {
 	tokens, diags := hclsyntax.LexConfig(src, name, hcl.InitialPos)
 	if diags.HasErrors() || !bytes.Contains(src, []byte(`"`)) {
-		return src // the parser says what is wrong
+		return src // the parser reports the error
 	}
-	var open []int // places of braces in tokens
-	var at []int   // places in src where a "=" goes
+	var open []int // indexes of braces in tokens
+	var at []int   // offsets in src where "=" is inserted
 	for i, t := range tokens {
 		switch t.Type {
 		case hclsyntax.TokenOBrace:
@@ -51,7 +52,7 @@ func allowQuotedKeys(src []byte, name string) []byte {
 	return out
 }
 
-// quotedKey reports whether an item of a block that begins at i is "name" =.
+// quotedKey reports whether the item of a block that begins at token i is "name" =.
 func quotedKey(tokens hclsyntax.Tokens, i int) bool {
 	if i == 0 || i+3 >= len(tokens) {
 		return false

@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// SchedulerDefaults is the scheduler configuration that a new cluster begins with.
-// Once it is set over the API this block says nothing any more.
+// SchedulerDefaults is the initial scheduler configuration of a new cluster. It has no
+// effect once the configuration was set over the API.
 type SchedulerDefaults struct {
 	Algorithm              string     `json:"scheduler_algorithm,omitempty"`
 	Preemption             Preemption `json:"preemption_config,omitzero"`
@@ -20,7 +20,7 @@ type SchedulerDefaults struct {
 	NodeLimit              int        `json:"node_limit_for_feasibility_checks,omitempty"`
 }
 
-// Preemption says which schedulers may evict lower priorities.
+// Preemption says which schedulers may preempt allocs of lower priority.
 type Preemption struct {
 	System   *bool `json:"system_scheduler_enabled,omitempty"` // true by default
 	SysBatch bool  `json:"sysbatch_scheduler_enabled,omitempty"`
@@ -28,8 +28,8 @@ type Preemption struct {
 	Service  bool  `json:"service_scheduler_enabled,omitempty"`
 }
 
-// Scheduler is the configuration that a new cluster begins with, nil where the
-// built-in one is.
+// Scheduler returns the initial scheduler configuration of a new cluster, nil for the
+// built-in one.
 func (s *Server) Scheduler() *model.SchedulerConfiguration {
 	d := s.SchedulerDefaults
 	if d == nil {
@@ -49,7 +49,7 @@ func (s *Server) Scheduler() *model.SchedulerConfiguration {
 	}
 }
 
-// clusterProblems says what is wrong with what the server gives the cluster.
+// clusterProblems lists the invalid values of the cluster's settings.
 func (s *Server) clusterProblems() (out []string) {
 	if d := s.SchedulerDefaults; d != nil {
 		switch d.Algorithm {

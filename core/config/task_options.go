@@ -5,15 +5,15 @@ package config
 
 import "strings"
 
-// The client.options about tasks, with the reference's names and defaults.
+// The client.options that concern tasks, with the reference's names and defaults.
 const (
 	envDenylist  = "env.denylist"
 	userDenylist = "user.denylist"
 	userDrivers  = "user.checked_drivers"
 )
 
-// EnvDenylist names the agent's variables that no task inherits; nil where the
-// operator says nothing.
+// EnvDenylist returns the agent's environment variables that no task inherits; nil if
+// it is not configured.
 func (c *Client) EnvDenylist() []string {
 	if text, ok := c.Options[envDenylist]; ok {
 		return listed(text)
@@ -21,7 +21,7 @@ func (c *Client) EnvDenylist() []string {
 	return nil
 }
 
-// DeniedUsers are the users whom no task of the drivers runs as.
+// DeniedUsers returns the users that tasks of the drivers may not run as.
 func (c *Client) DeniedUsers() (users, drivers []string) {
 	users, drivers = []string{"root", "Administrator"}, []string{"exec", "qemu", "java"}
 	if text, ok := c.Options[userDenylist]; ok {
@@ -33,7 +33,7 @@ func (c *Client) DeniedUsers() (users, drivers []string) {
 	return users, drivers
 }
 
-// listed reads a list that is separated by commas; it is never nil.
+// listed parses a comma-separated list; it never returns nil.
 func listed(text string) []string {
 	out := []string{}
 	for part := range strings.SplitSeq(text, ",") {

@@ -16,8 +16,8 @@ type Telemetry struct {
 	PrometheusMetrics        bool   `json:"prometheus_metrics,omitempty"`
 	DisableHostname          bool   `json:"disable_hostname,omitempty"`
 	UseNodeName              bool   `json:"use_node_name,omitempty"`
-	// PrefixFilter has rules as "+nomad.raft" and "-nomad.client.allocs";
-	// FilterDefault is for names that none fits: true unless set.
+	// PrefixFilter has rules such as "+nomad.raft" and "-nomad.client.allocs".
+	// FilterDefault applies to names that no rule matches: true by default.
 	PrefixFilter                       []string `json:"prefix_filter,omitempty"`
 	FilterDefault                      *bool    `json:"filter_default,omitempty"`
 	InMemoryCollectionInterval         string   `json:"in_memory_collection_interval,omitempty"`
@@ -26,20 +26,20 @@ type Telemetry struct {
 	IncludeAllocMetadataInMetrics      bool     `json:"include_alloc_metadata_in_metrics,omitempty"`
 	AllowedMetadataKeysInMetrics       []string `json:"allowed_metadata_keys_in_metrics,omitempty"`
 
-	// Where metrics are sent each interval; empty for nowhere. DatadogTags, as
-	// "team:core", go with every metric there.
+	// Addresses to which metrics are sent at each interval; empty disables a sink.
+	// DatadogTags, such as "team:core", are added to every metric for Datadog.
 	StatsdAddress   string   `json:"statsd_address,omitempty"`
 	StatsiteAddress string   `json:"statsite_address,omitempty"`
 	DatadogAddress  string   `json:"datadog_address,omitempty"`
 	DatadogTags     []string `json:"datadog_tags,omitempty"`
-	// OTLPEndpoint is a collector of OpenTelemetry: http://HOST:4318 or
-	// grpc://HOST:4317, with an s for TLS. It is Drover's own.
+	// OTLPEndpoint is an OpenTelemetry collector: http://HOST:4318 or
+	// grpc://HOST:4317, https or grpcs with TLS. The reference does not have it.
 	OTLPEndpoint string            `json:"otlp_endpoint,omitempty"`
 	OTLPHeaders  map[string]string `json:"otlp_headers,omitempty"`
 }
 
-// leastInterval is the shortest collection_interval: below it measuring is what
-// the machine does.
+// leastInterval is the shortest collection_interval: with a shorter one the machine
+// would do little else than measure.
 const leastInterval = 100 * time.Millisecond
 
 func (t *Telemetry) problems() []string {

@@ -21,21 +21,22 @@ type Template struct {
 	NomadRetry        TemplateRetry `json:"nomad_retry"`
 }
 
-// TemplateWait is the least and the most time that inputs must be quiet.
+// TemplateWait is the minimum and maximum time for which rendering waits until inputs
+// stop changing.
 type TemplateWait struct {
 	Min string `json:"min,omitempty"`
 	Max string `json:"max,omitempty"`
 }
 
-// TemplateRetry says how often, and how soon, data is asked for again after an
-// error before a template was rendered; no attempts are no limit.
+// TemplateRetry configures retries after an error before a template was first
+// rendered; no attempts means no limit.
 type TemplateRetry struct {
 	Attempts   *int   `json:"attempts,omitempty"`
 	Backoff    string `json:"backoff,omitempty"`
 	MaxBackoff string `json:"max_backoff,omitempty"`
 }
 
-// defaultTemplate is the documented default of each setting.
+// defaultTemplate returns the documented defaults.
 func defaultTemplate() Template {
 	attempts := 12
 	return Template{
@@ -44,7 +45,7 @@ func defaultTemplate() Template {
 	}
 }
 
-// Denied are the functions that templates may not use; nil is the default.
+// Denied returns the functions that templates may not use; nil means the default.
 func (t Template) Denied() []string {
 	if t.FunctionDenylist == nil {
 		return t.FunctionBlacklist
@@ -52,12 +53,12 @@ func (t Template) Denied() []string {
 	return append(t.FunctionDenylist[:len(t.FunctionDenylist):len(t.FunctionDenylist)], t.FunctionBlacklist...)
 }
 
-// Between returns both ends, which Finish has checked.
+// Between returns both values, which Finish has validated.
 func (w TemplateWait) Between() (least, most time.Duration) {
 	return Duration(w.Min, 0), Duration(w.Max, 0)
 }
 
-// problems says what of the block cannot be used.
+// problems lists the invalid values of the block.
 func (t Template) problems() []string {
 	var out []string
 	add := func(key, format string, args ...any) {

@@ -23,7 +23,7 @@ type TLS struct {
 
 var tlsVersions = map[string]uint16{"": tls.VersionTLS12, "tls12": tls.VersionTLS12, "tls13": tls.VersionTLS13}
 
-// Version is the lowest version that is spoken.
+// Version returns the lowest accepted TLS version.
 func (t *TLS) Version() uint16 { return tlsVersions[t.MinVersion] }
 
 func (t *TLS) problems() []string {

@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package connlimit bounds how many connections of one address a listener holds. It
-// does not know what is spoken on them. core/api and cmd/drover import it.
-// hashicorp/go-connlimit does the same; it is not worth a module for so little.
+// Package connlimit limits the number of connections per remote address on a listener.
+// It does not know their protocol. core/api and cmd/drover import it.
+// (hashicorp/go-connlimit does the same; this is too small for a dependency.)
 package connlimit
 
 import (
@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Default is how many connections one address may hold, unless an operator says
-// otherwise.
+// Default is the default number of connections per address.
 const Default = 100
 
 type listener struct {
@@ -25,8 +24,8 @@ type listener struct {
 	conns map[string]int
 }
 
-// New returns a listener that closes connections of addresses that hold so many
-// already, after it has written the refusal to them. With each <= 0 there is no limit.
+// New returns a listener that writes refusal to connections above the limit of their
+// address and closes them. If each <= 0 there is no limit.
 func New(l net.Listener, each int, refusal []byte) net.Listener {
 	if each <= 0 {
 		return l
@@ -43,17 +42,17 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		addr, _, err := net.SplitHostPort(c.RemoteAddr().String())
 		if err != nil {
-			addr = c.RemoteAddr().String() // not TCP: all are one client
+			addr = c.RemoteAddr().String() // not TCP: all connections count as one client
 		}
 		if l.take(addr) {
 			return &counted{Conn: c, done: func() { l.give(addr) }}, nil
 		}
 		if len(l.refusal) > 0 {
-			// Into the empty buffer of a new socket: it never waits.
+			// This write does not block: the buffer of a new socket is empty.
 			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 			_, _ = c.Write(l.refusal)
 		}
-		_ = c.Close() // the client has its answer, or is gone
+		_ = c.Close() // the client has the answer, or is gone
 	}
 }
 
@@ -75,7 +74,7 @@ func (l *listener) give(addr string) {
 	}
 }
 
-// counted gives its place back when it closes.
+// counted releases its slot when it is closed.
 type counted struct {
 	net.Conn
 	once sync.Once

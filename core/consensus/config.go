@@ -13,50 +13,51 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Config says how a server takes part in the log.
+// Config configures a server's consensus node.
 type Config struct {
-	// NodeID names this server in the membership. It must stay the same over
-	// restarts and addresses.
+	// NodeID identifies this server in the raft configuration. It must not change
+	// across restarts and changes of address.
 	NodeID string
-	// DataDir holds the log and the snapshots. Empty keeps both in memory: a
-	// restart then loses everything.
+	// DataDir is the directory of the log and the snapshots. If it is empty, both are
+	// kept in memory and lost at a restart.
 	DataDir string
-	// Dev trades write throughput for memory, for an agent on a laptop.
+	// Dev reduces memory usage at the cost of write throughput, for development
+	// agents.
 	Dev bool
 
-	// Listener takes connections of other servers; nil means that this server
-	// is alone and talks to nobody. The Node closes it.
+	// Listener accepts connections of other servers; nil for a single server. The Node
+	// closes it.
 	Listener net.Listener
-	// Advertise is the address at which the others reach Listener; empty means
-	// the address of Listener.
+	// Advertise is the address at which other servers reach Listener; by default the
+	// address of Listener.
 	Advertise string
 	// Dial connects to another server; nil means TCP without TLS.
 	Dial func(address string, timeout time.Duration) (net.Conn, error)
 
-	// Bootstrap lists the first members of a new cluster. It is used only if
-	// this server has no log yet. Empty with a nil Listener means: this server
-	// alone; empty with a Listener means that a leader must add this server.
+	// Bootstrap lists the first members of a new cluster. It is used only if this
+	// server has no log yet. If it is empty, a server without Listener becomes a
+	// cluster of its own, and a server with Listener waits until a leader adds it.
 	Bootstrap []Server
 
-	// Expected says that this server has taken part before: a log that is empty
-	// then is refused, since it was lost.
+	// Expected means that this server has been a member before: Open then fails if the
+	// log is empty, because it was lost.
 	Expected bool
 
-	// Machine is what the log is applied to.
+	// Machine is the state machine to which the log is applied.
 	Machine StateMachine
-	// Fatal is told, once, that Machine cannot go on. It must not block; the caller
-	// closes the Node. Nil means nobody is told.
+	// Fatal is called once if Machine cannot continue. It must not block; the caller
+	// closes the Node. It may be nil.
 	Fatal func(error)
-	// Logger receives raft's words. Nil means none are logged.
+	// Logger receives raft's log; nil drops it.
 	Logger hclog.Logger
 
-	// HeartbeatTimeout is how long a follower waits for its leader before it
-	// stands for election; 0 means 400 ms.
+	// HeartbeatTimeout is how long a follower waits for its leader before it starts an
+	// election; 0 means 400 ms.
 	HeartbeatTimeout time.Duration
-	// SnapshotThreshold is the number of entries after which a snapshot is
-	// taken, SnapshotInterval how often that is asked, TrailingLogs how many
-	// entries stay in the log behind a snapshot. 0 means raft's own 8,192, 2
-	// minutes and 10,240.
+	// SnapshotThreshold is the number of entries after which a snapshot is taken,
+	// SnapshotInterval the interval of that check, and TrailingLogs the number of
+	// entries that are kept in the log after a snapshot. 0 means raft's defaults:
+	// 8,192, 2 minutes and 10,240.
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
@@ -64,14 +65,14 @@ type Config struct {
 
 const (
 	defaultHeartbeat = 400 * time.Millisecond
-	// maxAppendEntries also bounds a batch of ApplyBatch: beyond 512 the
-	// spikes show no gain.
+	// maxAppendEntries also limits a batch of ApplyBatch. Above 512 the measurements
+	// show no gain.
 	maxAppendEntries = 512
-	// devCachedEntries is how many entries an agent for development keeps beside its log.
+	// devCachedEntries is the number of log entries that a development agent caches.
 	devCachedEntries = 32
-	// keepSnapshots is how many finished snapshots stay on disk.
+	// keepSnapshots is the number of snapshots that are kept on disk.
 	keepSnapshots = 2
-	// memoryAddress is the address of a server that talks to nobody.
+	// memoryAddress is the address of a single server without a listener.
 	memoryAddress = "memory"
 )
 

@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// connections remembers the open ones, so that a Node that closes leaves none
-// behind: raft's transport closes its listener but waits for the other side to
-// end what it accepted.
+// connections tracks open connections, so that Close of a Node leaves none open:
+// raft's transport closes its listener, but waits for peers to close accepted
+// connections.
 type connections struct {
 	mu     sync.Mutex
 	open   map[*connection]struct{}
 	closed bool
 }
 
-// connection takes itself off the list when it is closed.
+// connection removes itself from the list when it is closed.
 type connection struct {
 	net.Conn
 	list *connections
@@ -28,7 +28,7 @@ func (c *connections) add(conn net.Conn) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		_ = conn.Close() // its first use then says so
+		_ = conn.Close() // its first use returns the error
 		return tracked
 	}
 	if c.open == nil {
@@ -45,13 +45,13 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// closeAll closes what is open and whatever is added later.
+// closeAll closes all open connections and those that are added later.
 func (c *connections) closeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 	for conn := range c.open {
-		_ = conn.Conn.Close() // nobody waits for what is still in it
+		_ = conn.Conn.Close() // nobody waits for unsent data
 	}
 	c.open = nil
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// NotLeaderError says that this server does not lead and who does, as far as it
-// knows. Nothing was written: the caller may ask the leader. Its class is
-// Unavailable.
+// NotLeaderError means that this server is not the leader. Leader is the leader that
+// it knows. Nothing was written, so the caller may send the request to the leader. Its
+// class is Unavailable.
 type NotLeaderError struct {
-	// Leader is empty while no server is known to lead.
+	// Leader is the zero value while no leader is known.
 	Leader Server
 }
 
@@ -28,7 +28,8 @@ func (e *NotLeaderError) Error() string {
 	return fmt.Sprintf("this server does not lead; send the request to the leader %s at %s", e.Leader.ID, e.Leader.Address)
 }
 
-// classify gives raft's errors our classes. what says what was tried.
+// classify adds our error classes to raft's errors. what describes the failed
+// operation.
 func (n *Node) classify(what string, err error) error {
 	switch {
 	case err == nil:

@@ -15,16 +15,16 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// faults stands between raft and its stores. raft panics where it cannot read an
-// entry that was committed or cannot keep its term, and tries on where a write has
-// failed, of which nobody knows afterwards what is on the disk. Here such an error is
-// told, and who has asked waits for ever: the server is closed meanwhile.
+// faults wraps raft's stores. Raft panics if it cannot read a committed entry or
+// cannot store its term, and continues after a failed write, after which the contents
+// of the disk are unknown. faults instead reports such an error and blocks the caller
+// forever; the server is closed meanwhile.
 type faults struct {
 	raft.LogStore
 	stable  raft.StableStore
 	fatal   func(error)
-	running atomic.Bool   // raft has started: before, errors are returned
-	forever chan struct{} // never closed but by tests
+	running atomic.Bool   // raft has started; before that, errors are returned
+	forever chan struct{} // closed only by tests
 }
 
 var (
@@ -32,7 +32,7 @@ var (
 	_ raft.StableStore = (*faults)(nil)
 )
 
-// broken tells an error of the disk and does not return once raft runs.
+// broken reports an I/O error. Once raft is running it does not return.
 func (f *faults) broken(what string, err error) error {
 	err = errdefs.Internalf("%s: the disk of the raft log has failed, so this server stops; see the kernel's log, and start it again when the disk is well: %w", what, err)
 	if f.running.Load() {
@@ -54,8 +54,8 @@ func (f *faults) GetLog(index uint64, log *raft.Log) error {
 // StoreLog writes an entry.
 func (f *faults) StoreLog(log *raft.Log) error { return f.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs writes entries. A disk that is full is no fault: the write was refused as a
-// whole.
+// StoreLogs writes entries. A full disk is not a fault, because the whole write was
+// rejected.
 func (f *faults) StoreLogs(logs []*raft.Log) error {
 	err := f.LogStore.StoreLogs(logs)
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errdefs.IsResourceExhausted(err) {
@@ -64,7 +64,7 @@ func (f *faults) StoreLogs(logs []*raft.Log) error {
 	return f.broken("write to the raft log", err)
 }
 
-// Set keeps a value.
+// Set stores a value.
 func (f *faults) Set(key, value []byte) error {
 	if err := f.stable.Set(key, value); err != nil {
 		return f.broken("keep what this server has voted for", err)
@@ -72,7 +72,7 @@ func (f *faults) Set(key, value []byte) error {
 	return nil
 }
 
-// SetUint64 keeps a number.
+// SetUint64 stores a number.
 func (f *faults) SetUint64(key []byte, value uint64) error {
 	if err := f.stable.SetUint64(key, value); err != nil {
 		return f.broken("keep the term of this server", err)
@@ -86,15 +86,15 @@ func (f *faults) Get(key []byte) ([]byte, error) { return f.stable.Get(key) }
 // GetUint64 reads a number.
 func (f *faults) GetUint64(key []byte) (uint64, error) { return f.stable.GetUint64(key) }
 
-// gapless refuses snapshots that end before the log begins: what was between the two
-// would be missing without a word, or end raft with a panic.
+// gapless rejects snapshots that end before the log begins: the entries in between
+// would be missing silently, or make raft panic.
 type gapless struct {
 	raft.SnapshotStore
-	first uint64 // of the log, when it was opened
+	first uint64 // first index of the log when it was opened
 }
 
-// newGapless checks that there is a snapshot if the log does not begin at its
-// beginning.
+// newGapless checks that there is a snapshot if the log does not begin with its first
+// entry.
 func newGapless(snapshots raft.SnapshotStore, log raft.LogStore, dir string) (*gapless, error) {
 	first, err := log.FirstIndex()
 	if err != nil {

@@ -17,31 +17,30 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// ExtractArchive checks an archive, writes the state that it holds to w and
-// returns what it says of itself.
+// ExtractArchive verifies an archive, writes its state to w and returns its metadata.
 func ExtractArchive(r io.Reader, w io.Writer) (SnapshotInfo, error) { return readArchive(r, w) }
 
-// LogEntry is one entry of the log of a server.
+// LogEntry is one entry of a server's log.
 type LogEntry struct {
 	Index, Term uint64
 	Type        string // "LogCommand" for commands
 	Data        []byte
 }
 
-// LogInfo is what the log of a server holds.
+// LogInfo is a summary of a server's log.
 type LogInfo struct {
 	First, Last uint64 // indexes; both 0 for an empty log
-	Term        uint64 // the newest that the server knows
+	Term        uint64 // the newest term that the server knows
 }
 
-// Log is the log of a server that does not run, for who looks for a fault.
+// Log is the log of a stopped server, for diagnosis.
 type Log struct {
 	dir   string
 	store *badgerlog.Store
 }
 
-// OpenLog opens the log in the data directory of a server's consensus. No
-// server may use it.
+// OpenLog opens the log in the data directory of a server's consensus. The server must
+// not be running.
 func OpenLog(dir string) (*Log, error) {
 	if _, err := os.Stat(filepath.Join(dir, "log")); err != nil {
 		return nil, errdefs.NotFoundf("%s holds no log of a server: %w", dir, err)
@@ -56,7 +55,7 @@ func OpenLog(dir string) (*Log, error) {
 // Close closes the log.
 func (l *Log) Close() error { return l.store.Close() }
 
-// Info says what the log holds.
+// Info returns a summary of the log.
 func (l *Log) Info() (info LogInfo, err error) {
 	if info.First, err = l.store.FirstIndex(); err != nil {
 		return info, err
@@ -68,8 +67,8 @@ func (l *Log) Info() (info LogInfo, err error) {
 	return info, err
 }
 
-// Entries calls each for every entry from index first to index last. A restored
-// snapshot leaves holes.
+// Entries calls each for every entry from index first to index last. There may be gaps
+// after a restored snapshot.
 func (l *Log) Entries(first, last uint64, each func(LogEntry) error) error {
 	for i := first; i <= last && i > 0; i++ {
 		var entry raft.Log
@@ -85,10 +84,10 @@ func (l *Log) Entries(first, last uint64, each func(LogEntry) error) error {
 	return nil
 }
 
-// Replay brings a machine to the state after index last (0: the end of the
-// log): from the newest snapshot before it and what the log holds after that.
-// It returns the index that was reached. An entry that the machine cannot read ends
-// it with an error.
+// Replay restores a state machine to the state after index last (0: the end of the
+// log), from the newest snapshot before it and the entries after that. It returns the
+// index that it reached. It stops with an error at an entry that the state machine
+// cannot read.
 func (l *Log) Replay(machine StateMachine, last uint64) (uint64, error) {
 	info, err := l.Info()
 	if err != nil {
@@ -142,8 +141,8 @@ func (l *Log) restoreNewest(machine StateMachine, last uint64) (uint64, error) {
 	return 0, nil
 }
 
-// Members returns the servers that the log in the data directory of a stopped
-// server's consensus knows, an error of class NotFound if there is no log.
+// Members returns the servers in the raft configuration in the data directory of a
+// stopped server's consensus. NotFound: there is no log.
 func Members(dir string) ([]Server, error) {
 	l, err := OpenLog(dir)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// IsLeader says whether this server believes that it leads.
+// IsLeader reports whether this server believes that it is the leader.
 func (n *Node) IsLeader() bool { return n.raft.State() == raft.Leader }
 
-// Leader returns the server that leads, as far as this one knows.
+// Leader returns the leader that this server knows.
 func (n *Node) Leader() (leader Server, known bool) {
 	address, id := n.raft.LeaderWithID()
 	if id == "" {
@@ -23,15 +23,15 @@ func (n *Node) Leader() (leader Server, known bool) {
 	return Server{ID: string(id), Address: string(address), Voter: true, Leader: true}, true
 }
 
-// Leadership tells of each change of whether this server leads. There is one
-// channel, for one reader: WhileLeading or the caller. A slow reader misses
-// changes that were undone meanwhile, never the newest.
+// Leadership returns a channel that receives each change of this server's leadership.
+// It has one reader: WhileLeading or the caller. A slow reader may miss changes that
+// were reverted meanwhile, but never the newest.
 func (n *Node) Leadership() <-chan bool { return n.raft.LeaderCh() }
 
-// WhileLeading runs lead each time this server wins the lead and has applied
-// everything that was committed before. lead's context ends when the lead is
-// lost; the next term begins only after lead returned. WhileLeading returns when
-// ctx ends, after lead did.
+// WhileLeading runs lead each time this server has become the leader and has applied
+// everything that was committed before. lead's context ends when leadership is lost;
+// lead is called again only after it has returned. WhileLeading returns when ctx ends
+// and lead has returned.
 func (n *Node) WhileLeading(ctx context.Context, lead func(ctx context.Context)) {
 	stop := func() {}
 	defer func() { stop() }()
@@ -40,8 +40,8 @@ func (n *Node) WhileLeading(ctx context.Context, lead func(ctx context.Context))
 		case <-ctx.Done():
 			return
 		case leads := <-n.Leadership():
-			// Also on a second "leads" without a loss between: it was missed,
-			// so this is a new term.
+			// A second "leader" without a loss in between means that the loss was
+			// missed, so this is a new term.
 			stop()
 			stop = func() {}
 			if leads {
@@ -51,7 +51,7 @@ func (n *Node) WhileLeading(ctx context.Context, lead func(ctx context.Context))
 	}
 }
 
-// beginTerm starts lead and returns what ends it and waits for it.
+// beginTerm starts lead and returns a function that stops it and waits for it.
 func (n *Node) beginTerm(ctx context.Context, lead func(ctx context.Context)) (stop func()) {
 	term, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -8,50 +8,53 @@ import (
 	"io"
 )
 
-// Proposer writes one command to the log.
+// Proposer proposes commands.
 type Proposer interface {
-	// Propose returns once the command is on the disks of a quorum and this
-	// server applied it: the command's index in the log and the state
-	// machine's answer. An answer that is an error comes back as err.
+	// Propose returns once the command is on the disks of a quorum and this server has
+	// applied it. It returns the command's log index and the state machine's result. A
+	// result that is an error is returned as err.
 	//
-	// An error of class Unavailable means that this server does not lead (it
-	// then holds a *NotLeaderError) or lost its lead meanwhile; one of class
-	// DeadlineExceeded that ctx ended first. Except with a *NotLeaderError the
-	// command may have been or may yet be applied.
+	// An error of class Unavailable means that this server is not the leader (it then
+	// wraps a *NotLeaderError) or lost leadership meanwhile; DeadlineExceeded means
+	// that ctx ended first. Except with a *NotLeaderError the command may have been
+	// applied or may still be.
 	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
 }
 
-// Entry is one command of the log. It is an alias of an unnamed type so that a
-// state machine can be written without importing this package.
+// Entry is one command of the log. It is an alias of an unnamed type, so that a state
+// machine can be implemented without importing this package.
 type Entry = struct {
 	Index uint64
 	Data  []byte
 }
 
-// Snapshot is the state at one index. WriteTo may run for long and beside later
-// calls of ApplyBatch.
+// Snapshot is the state at one index. WriteTo may take long and run concurrently with
+// later calls of ApplyBatch.
 type Snapshot = interface {
-	// WriteTo writes the snapshot and gives up when ctx ends.
+	// WriteTo writes the snapshot and aborts when ctx ends.
 	WriteTo(ctx context.Context, w io.Writer) error
 	// Release is called once, after the last WriteTo.
 	Release()
 }
 
-// Fatal is an answer of a StateMachine that cannot go on: it has not applied the
+// Fatal is a result of a StateMachine that cannot continue: it has not applied the
 // entry and applies none after it. See Config.Fatal.
 type Fatal interface {
 	error
 	Fatal()
 }
 
-// StateMachine is what the log is applied to. Its methods are never called at
-// the same time.
+// StateMachine is the state machine to which the log is applied. Its methods are never
+// called concurrently.
 type StateMachine interface {
-	// ApplyBatch applies the entries in order and returns one answer for each; an
-	// answer that is an error comes back to who proposed the entry. The same entries on the same state give the same state on every server.
+	// ApplyBatch applies the entries in order and returns one result for each; a
+	// result that is an error is returned to the proposer of the entry. It must be
+	// deterministic: the same entries on the same state give the same state on every
+	// server.
 	ApplyBatch(entries []Entry) []any
-	// Snapshot returns the present state quickly: it copies nothing large.
+	// Snapshot returns the current state. It must be fast, so it must not copy the
+	// state.
 	Snapshot() (Snapshot, error)
-	// Restore replaces the state by what a Snapshot wrote.
+	// Restore replaces the state by a stored Snapshot.
 	Restore(r io.Reader) error
 }

@@ -13,10 +13,10 @@ import (
 type Server struct {
 	ID      string
 	Address string
-	// Voter tells a server that counts for the quorum from one that only
-	// follows.
+	// Voter is true if the server counts for the quorum, false if it only receives the
+	// log.
 	Voter bool
-	// Leader is set for the one that leads, as far as this server knows.
+	// Leader is true for the leader that this server knows.
 	Leader bool
 }
 
@@ -27,7 +27,7 @@ func suffrage(voter bool) raft.ServerSuffrage {
 	return raft.Nonvoter
 }
 
-// Configuration returns the members and the index at which they last changed.
+// Configuration returns the raft configuration and the index at which it last changed.
 func (n *Node) Configuration() (servers []Server, index uint64, err error) {
 	future := n.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
@@ -45,8 +45,8 @@ func (n *Node) Configuration() (servers []Server, index uint64, err error) {
 	return servers, future.Index(), nil
 }
 
-// AddServer adds a member or changes its address or its vote. Only the leader
-// can do it. A new voter counts for the quorum at once.
+// AddServer adds a server or changes its address or vote. Only the leader can do this.
+// A new voter counts for the quorum at once.
 func (n *Node) AddServer(ctx context.Context, s Server) error {
 	const what = "add a server to the members"
 	id, address := raft.ServerID(s.ID), raft.ServerAddress(s.Address)
@@ -59,15 +59,15 @@ func (n *Node) AddServer(ctx context.Context, s Server) error {
 	return n.classify(what, wait(ctx, future))
 }
 
-// RemoveServer takes a server off the members. Only the leader can do it; a
-// leader that removes itself steps down.
+// RemoveServer removes a server. Only the leader can do this; a leader that removes
+// itself steps down.
 func (n *Node) RemoveServer(ctx context.Context, id string) error {
 	const what = "remove a server from the members"
 	return n.classify(what, wait(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, untilDeadline(ctx))))
 }
 
-// TransferLeadership hands the lead to the named server, or to the best one if
-// id is empty.
+// TransferLeadership transfers leadership to the given server, or to the most
+// up-to-date one if id is empty.
 func (n *Node) TransferLeadership(ctx context.Context, id string) error {
 	const what = "hand the lead over"
 	if id == "" {

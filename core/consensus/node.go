@@ -16,24 +16,24 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Node is this server's part in the log. Its methods may be used by many
-// goroutines at once.
+// Node is this server's raft node. Its methods are safe for concurrent use.
 type Node struct {
 	id        string
 	raft      *raft.Raft
 	transport transport
 	stores    stores
 	logger    hclog.Logger
-	// closing ends snapshots that are being written; cancel is its end.
+	// closing ends when the node closes, which aborts snapshots; cancel ends it.
 	cancel context.CancelFunc
-	// broken is why the state machine cannot go on: nothing is written any more.
+	// broken is the reason why the state machine cannot continue. If it is set, writes
+	// are rejected.
 	broken atomic.Pointer[error]
 }
 
 var _ Proposer = (*Node)(nil)
 
-// Open starts taking part. The state machine is restored from the newest
-// snapshot before Open returns; the log behind it is applied after that.
+// Open starts the node. It restores the state machine from the newest snapshot before
+// it returns; later log entries are applied after that.
 func Open(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -59,15 +59,15 @@ func Open(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// breakDown remembers that the state machine cannot go on, and tells it once.
+// breakDown records that the state machine cannot continue, and reports it once.
 func (n *Node) breakDown(err error, tell func(error)) {
 	if n.broken.CompareAndSwap(nil, &err) && tell != nil {
 		tell(err)
 	}
 }
 
-// brokenDown returns why the state machine cannot go on, if it cannot. What is
-// written then would be decided on a state that is not the newest.
+// brokenDown returns the reason why the state machine cannot continue, nil if it can.
+// A write would be decided on outdated state.
 func (n *Node) brokenDown() error {
 	if err := n.broken.Load(); err != nil {
 		return *err
@@ -92,7 +92,7 @@ func (n *Node) start(cfg Config, machine raft.FSM) error {
 	return nil
 }
 
-// bootstrap writes the first membership of a new cluster.
+// bootstrap writes the initial raft configuration of a new cluster.
 func (n *Node) bootstrap(cfg Config, conf *raft.Config) error {
 	members := cfg.Bootstrap
 	if len(members) == 0 && cfg.Listener == nil {
@@ -124,9 +124,9 @@ func (n *Node) bootstrap(cfg Config, conf *raft.Config) error {
 	return nil
 }
 
-// electSelf makes the only voter stand for election at once instead of waiting
-// out a heartbeat that nobody can send. It sends itself the message by which a
-// leader hands over. If that fails the timeout does the same a little later.
+// electSelf makes the only voter start an election at once instead of waiting for the
+// heartbeat timeout. It sends itself raft's TimeoutNow message, which leaders use to
+// transfer leadership. If that fails, the timeout starts the election a little later.
 func (n *Node) electSelf() {
 	servers := n.raft.GetConfiguration().Configuration().Servers
 	if len(servers) != 1 || servers[0].ID != raft.ServerID(n.id) || servers[0].Suffrage != raft.Voter {
@@ -143,8 +143,8 @@ func (n *Node) electSelf() {
 	}
 }
 
-// Close leaves the log in order: raft first, then the connections, then the
-// disk. It does not leave the membership.
+// Close closes raft, then the connections, then the stores. It does not remove the
+// server from the raft configuration.
 func (n *Node) Close() error {
 	n.snapshotAtStop()
 	n.cancel()
@@ -152,22 +152,22 @@ func (n *Node) Close() error {
 	return errors.Join(n.classify("stop raft", err), n.transport.Close(), n.stores.close())
 }
 
-// The snapshot at a stop: of fewer entries a start replays faster than it reads the
-// whole state, and a stop must not take long.
+// Limits of the snapshot at shutdown: replaying fewer entries is faster than reading
+// the whole state, and the shutdown must not take long.
 const (
 	stopSnapshotEntries = 512
 	stopSnapshotTime    = 10 * time.Second
 )
 
-// snapshotAtStop spares the next start the replay of the log. If it does not come to
-// an end in time the log is replayed.
+// snapshotAtStop takes a snapshot so that the next start need not replay the log. If
+// it is not complete in time, the log is replayed.
 func (n *Node) snapshotAtStop() {
 	if n.stores.closer == nil || n.brokenDown() != nil || n.stores.space.Check() != nil {
 		return
 	}
 	list, err := n.stores.snapshots.List()
 	if err != nil {
-		return // the start will say it
+		return // the next start reports the error
 	}
 	var newest uint64
 	if len(list) > 0 {
@@ -183,8 +183,8 @@ func (n *Node) snapshotAtStop() {
 	}
 }
 
-// brokenStop is how long a raft that has broken down is waited for: what waits for
-// a disk that has failed never ends.
+// brokenStop is how long Close waits for a raft that has broken down, because a
+// goroutine that waits for a failed disk never returns.
 const brokenStop = 2 * time.Second
 
 func (n *Node) stop() error {
@@ -202,10 +202,10 @@ func (n *Node) stop() error {
 	}
 }
 
-// ReadOnly returns why nothing is written at present, nil if writes are taken.
+// ReadOnly returns why writes are currently rejected, nil if they are accepted.
 func (n *Node) ReadOnly() error { return n.stores.space.Check() }
 
-// Propose writes a command to the log: see Proposer.
+// Propose implements Proposer.
 func (n *Node) Propose(ctx context.Context, command []byte) (uint64, any, error) {
 	const what = "write a command to the log"
 	if ctx.Err() != nil {
@@ -214,7 +214,8 @@ func (n *Node) Propose(ctx context.Context, command []byte) (uint64, any, error)
 	if err := n.brokenDown(); err != nil {
 		return 0, nil, err
 	}
-	// Refused before raft sees it: a write that fails in raft costs the lead.
+	// Reject before raft sees the command: a failed write in raft costs the
+	// leadership.
 	if err := n.stores.space.Check(); err != nil {
 		return 0, nil, err
 	}
@@ -229,8 +230,8 @@ func (n *Node) Propose(ctx context.Context, command []byte) (uint64, any, error)
 	return future.Index(), answer, nil
 }
 
-// Barrier returns once everything that was in the log when it was called is
-// applied here. Only the leader can do it.
+// Barrier returns once everything that was in the log when it was called is applied
+// here. Only the leader can do this.
 func (n *Node) Barrier(ctx context.Context) error {
 	const what = "wait for the log to be applied"
 	if err := n.brokenDown(); err != nil {
@@ -242,8 +243,8 @@ func (n *Node) Barrier(ctx context.Context) error {
 	return n.brokenDown()
 }
 
-// VerifyLeader asks a quorum whether this server still leads: a read after it
-// is not stale.
+// VerifyLeader confirms with a quorum that this server is still the leader, so that a
+// read after it is not stale.
 func (n *Node) VerifyLeader(ctx context.Context) error {
 	const what = "confirm the lead with the other servers"
 	if err := n.brokenDown(); err != nil {
@@ -252,19 +253,19 @@ func (n *Node) VerifyLeader(ctx context.Context) error {
 	return n.classify(what, wait(ctx, n.raft.VerifyLeader()))
 }
 
-// AppliedIndex is the index up to which raft has handed the log to the state
-// machine. It is a figure for operators: it may lag behind a Propose that has
-// returned, or run ahead of the state. What the state holds, the state says.
+// AppliedIndex returns the index up to which raft has passed the log to the state
+// machine. It is information for operators: it may lag behind a Propose that has
+// returned, or be ahead of the state. The state's own index is authoritative.
 func (n *Node) AppliedIndex() uint64 { return n.raft.AppliedIndex() }
 
-// LastIndex is the index of the last entry in the log here.
+// LastIndex returns the index of the last entry in this server's log.
 func (n *Node) LastIndex() uint64 { return n.raft.LastIndex() }
 
-// Stats returns raft's own figures, for operators.
+// Stats returns raft's statistics, for operators.
 func (n *Node) Stats() map[string]string { return n.raft.Stats() }
 
-// untilDeadline is what raft takes for the time to queue a command: 0 is for
-// ever, which a ctx without a deadline asks for.
+// untilDeadline returns the enqueue timeout for raft: the time until ctx's deadline,
+// or 0, which means no limit, if it has none.
 func untilDeadline(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -273,13 +274,13 @@ func untilDeadline(ctx context.Context) time.Duration {
 	return max(time.Until(deadline), time.Millisecond)
 }
 
-// wait returns the future's error, or that of ctx if it ends first.
+// wait returns the error of the future, or of ctx if it ends first.
 func wait(ctx context.Context, future raft.Future) error {
 	if ctx.Done() == nil {
 		return future.Error()
 	}
-	// raft's futures can only be waited for. Each ends by itself: with the
-	// commit, the loss of the lead or the shutdown.
+	// Raft's futures cannot be cancelled. Each ends by itself: with the commit, the
+	// loss of leadership or the shutdown.
 	done := make(chan error, 1)
 	go func() { done <- future.Error() }()
 	select {

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// SnapshotInfo describes a snapshot to who stores it elsewhere.
+// SnapshotInfo is the metadata of a snapshot.
 type SnapshotInfo struct {
 	ID    string
 	Index uint64
@@ -21,8 +21,8 @@ type SnapshotInfo struct {
 	Size  int64
 }
 
-// TakeSnapshot writes a snapshot of the present state and opens it for reading.
-// The caller closes the reader.
+// TakeSnapshot takes a snapshot of the current state and opens it for reading. The
+// caller closes the reader.
 func (n *Node) TakeSnapshot(ctx context.Context) (SnapshotInfo, io.ReadCloser, error) {
 	const what = "take a snapshot"
 	future := n.raft.Snapshot()
@@ -40,7 +40,8 @@ func (n *Node) TakeSnapshot(ctx context.Context) (SnapshotInfo, io.ReadCloser, e
 	return SnapshotInfo{ID: meta.ID, Index: meta.Index, Term: meta.Term, Size: meta.Size}, r, nil
 }
 
-// newestSnapshot opens the last snapshot: there is nothing newer than it.
+// newestSnapshot opens the newest stored snapshot, after raft has reported that
+// nothing was applied since.
 func (n *Node) newestSnapshot() (SnapshotInfo, io.ReadCloser, error) {
 	const what = "open the newest snapshot"
 	all, err := n.stores.snapshots.List()
@@ -57,8 +58,8 @@ func (n *Node) newestSnapshot() (SnapshotInfo, io.ReadCloser, error) {
 	return SnapshotInfo{ID: meta.ID, Index: meta.Index, Term: meta.Term, Size: meta.Size}, r, nil
 }
 
-// RestoreSnapshot replaces the state of the whole cluster by a snapshot. Only
-// the leader can do it. The members stay as they are.
+// RestoreSnapshot replaces the state of the whole cluster by a snapshot. Only the
+// leader can do this. The raft configuration is not changed.
 func (n *Node) RestoreSnapshot(ctx context.Context, info SnapshotInfo, r io.Reader) error {
 	meta := &raft.SnapshotMeta{
 		Version: raft.SnapshotVersionMax,

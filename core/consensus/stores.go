@@ -17,7 +17,7 @@ import (
 	"github.com/drover-project/drover/core/durable"
 )
 
-// stores is what raft keeps on disk, or in memory for a server without one.
+// stores are raft's stores, on disk or in memory.
 type stores struct {
 	log       raft.LogStore
 	stable    raft.StableStore
@@ -27,8 +27,8 @@ type stores struct {
 	faults    *faults        // nil in memory
 }
 
-// Free space that is kept: what the memory maps of badger's files may still
-// grow into, of the memtables and of the tables that they are flushed to.
+// Reserved disk space: the size by which the memory maps of badger's files may still
+// grow, for the memtables and the tables to which they are flushed.
 const (
 	serverReserve = 128 << 20
 	devReserve    = 32 << 20
@@ -67,9 +67,9 @@ func openStores(cfg Config, logger hclog.Logger, fatal func(error)) (stores, err
 	if err != nil {
 		return stores{}, errors.Join(err, badger.Close())
 	}
-	// The cache spares the disk the reads that replicate and apply what was
-	// just written. An agent for development has nobody to replicate to, and what
-	// the cache holds stays in memory after the work is done.
+	// The cache saves reads from disk of entries that were just written and are
+	// replicated and applied. A development agent does not replicate, and the cache
+	// would stay in memory.
 	entries := maxAppendEntries
 	if cfg.Dev {
 		entries = devCachedEntries

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// pooledConnections is how many idle connections to each peer are kept.
+	// pooledConnections is the number of idle connections that are kept per peer.
 	pooledConnections = 3
 	peerTimeout       = 10 * time.Second
 )
 
-// transport is what raft needs plus the end of it.
+// transport is raft's transport interface with Close.
 type transport interface {
 	raft.Transport
 	Close() error
@@ -43,7 +43,7 @@ func openTransport(cfg Config, logger hclog.Logger) transport {
 	})
 }
 
-// streams is raft's view of our listener and dialer.
+// streams implements raft's stream layer with our listener and dialer.
 type streams struct {
 	net.Listener
 	advertise string
@@ -72,7 +72,7 @@ func (s *streams) Close() error {
 	return s.Listener.Close()
 }
 
-// Addr is the address that this server gives to the others.
+// Addr returns the address that this server advertises.
 func (s *streams) Addr() net.Addr {
 	if s.advertise == "" {
 		return s.Listener.Addr()
@@ -80,7 +80,7 @@ func (s *streams) Addr() net.Addr {
 	return advertised(s.advertise)
 }
 
-// advertised is an address as the operator wrote it, not resolved.
+// advertised is an address as configured, not resolved.
 type advertised string
 
 func (a advertised) Network() string { return "tcp" }

@@ -1,34 +1,34 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package cron owns the times at which periodic jobs are launched: it reads
-// cron expressions and says when one fires next in a time zone, daylight saving
-// included. It is pure and knows nothing of jobs. core/model (validation),
-// core/control/periodic and core/endpoint import it; it alone imports cronexpr.
+// Package cron owns the launch times of periodic jobs: it parses cron expressions and
+// computes when one fires next in a time zone, including daylight saving. It is pure
+// and does not know jobs. core/model (validation), core/control/periodic and
+// core/endpoint import it; only this package imports cronexpr.
 //
-// An expression has five fields (minute, hour, day of month, month, day of
-// week), six with a year behind them, seven with seconds before them, or is one
-// of @yearly, @annually, @monthly, @weekly, @daily and @hourly.
+// An expression has five fields (minute, hour, day of month, month, day of week), six
+// with a year at the end, seven with seconds at the beginning, or is one of @yearly,
+// @annually, @monthly, @weekly, @daily and @hourly.
 //
-// When clocks are set forward, what was to fire in the hour that does not exist
-// fires once, at its end. When clocks are set back, what names an hour fires in
-// the first of the two; what fires in every hour ("*/15 * * * *", "@hourly")
-// goes on at its interval.
+// When clocks are set forward, launches in the skipped hour happen once, at its end.
+// When clocks are set back, an expression that names an hour fires in the first of the
+// two; one that fires in every hour ("*/15 * * * *", "@hourly") continues at its
+// interval.
 package cron
 
 import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones of machines that have none installed
+	_ "time/tzdata" // zones for machines without a zone database
 
 	"github.com/hashicorp/cronexpr"
 )
 
-// Bounds on what is read: expressions come from users.
+// Limits of the input, because expressions come from users.
 const (
 	maxLength      = 256 // bytes of an expression
-	MaxExpressions = 64  // of one Schedule
+	MaxExpressions = 64  // in one Schedule
 )
 
 // Schedule is one or more cron expressions in a time zone. It is not safe for
@@ -41,18 +41,19 @@ type Schedule struct {
 // rule is one expression.
 type rule struct {
 	expr *cronexpr.Expression
-	// every is whether it fires in every hour: then intervals count, not what clocks show.
+	// every is true if it fires in every hour: it then follows elapsed time instead of
+	// the clock.
 	every bool
 }
 
-// Parse reads one expression of a Schedule, to say what is wrong with it.
+// Parse returns an error if an expression is invalid.
 func Parse(expression string) error {
 	_, err := parse(expression)
 	return err
 }
 
-// New returns the Schedule of expressions that fire by the clocks of a zone (an
-// IANA name such as "Europe/Berlin"; "" is UTC).
+// New returns a Schedule of expressions in a time zone (an IANA name such as
+// "Europe/Berlin"; "" means UTC).
 func New(expressions []string, zone string) (*Schedule, error) {
 	if len(expressions) > MaxExpressions {
 		return nil, fmt.Errorf("%d cron expressions are too many: at most %d are allowed", len(expressions), MaxExpressions)
@@ -72,7 +73,7 @@ func New(expressions []string, zone string) (*Schedule, error) {
 	return s, nil
 }
 
-// Local is the zone of the machine that asks: servers may differ in it.
+// Local is the time zone of the machine, which may differ between servers.
 const Local = "Local"
 
 // Zone returns a time zone by its IANA name; "" is UTC.
@@ -99,7 +100,7 @@ func parse(expression string) (*rule, error) {
 	return &rule{expr: expr, every: everyHour(fields)}, nil
 }
 
-// safely turns a panic of the parser into an error: what it reads is a user's.
+// safely converts a panic of the parser to an error, since its input comes from users.
 func safely[T any](f func() (T, error)) (v T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -122,8 +123,8 @@ func everyHour(fields []string) bool {
 	return false
 }
 
-// Next returns the first time after a given one at which the schedule fires, in
-// the schedule's zone and in whole seconds; the zero time if it never does again.
+// Next returns the first time after a given one at which the schedule fires, in the
+// schedule's zone and in whole seconds, or the zero time if it never fires again.
 func (s *Schedule) Next(after time.Time) time.Time {
 	var first time.Time
 	for _, r := range s.rules {
@@ -134,13 +135,15 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	return first
 }
 
-// Last returns the last time in (after, until] at which the schedule fires; the
-// zero time if there is none. It costs the same however often it fires between.
+// Last returns the last time in (after, until] at which the schedule fires, or the
+// zero time if there is none. Its cost does not depend on the number of times in
+// between.
 func (s *Schedule) Last(after, until time.Time) time.Time {
 	if n := s.Next(after); n.IsZero() || n.After(until) {
 		return time.Time{}
 	}
-	// Next(lo) <= until < Next(hi): the last time is that after the greatest such lo.
+	// Invariant: Next(lo) <= until < Next(hi). The result is Next of the greatest such
+	// lo.
 	lo, hi := after, until
 	for hi.Sub(lo) > time.Second {
 		mid := lo.Add(hi.Sub(lo) / 2)
@@ -157,9 +160,8 @@ func (s *Schedule) Last(after, until time.Time) time.Time {
 	return last
 }
 
-// Interval returns the shortest time between two of the first launches after a
-// given time, 0 if there are fewer than two: how often the schedule fires at most,
-// as far as a look ahead of some steps can say.
+// Interval returns the shortest interval between some of the first launches after a
+// given time, 0 if there are fewer than two.
 func (s *Schedule) Interval(after time.Time) time.Duration {
 	const look = 32
 	shortest := time.Duration(0)

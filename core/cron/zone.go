@@ -5,8 +5,8 @@ package cron
 
 import "time"
 
-// The parser knows clocks that are never changed (UTC). What it is asked is the
-// time that clocks of the zone show, taken as if it were UTC: "shown" below.
+// The parser assumes a clock without changes (UTC). It is given the time that a clock
+// in the zone shows, as if it were UTC; this is called "shown" below.
 
 func (r *rule) next(after time.Time) time.Time {
 	if r.every {
@@ -15,16 +15,16 @@ func (r *rule) next(after time.Time) time.Time {
 	return r.nextShown(after)
 }
 
-// shown returns what clocks show at t, as if it were UTC.
+// shown returns the time that clocks show at t, as if it were UTC.
 func shown(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.Add(time.Duration(offset) * time.Second).UTC()
 }
 
-// nextInterval goes by elapsed time: within a span of equal offset clocks are
-// steady, so each span is asked for itself.
+// nextInterval follows elapsed time: it handles each span with a constant UTC offset
+// separately.
 func (r *rule) nextInterval(after time.Time) time.Time {
-	const spans = 512 // zones change at most twice a year, expressions end in 2099
+	const spans = 512 // zones change at most twice a year, and expressions end in 2099
 	for range spans {
 		_, offset := after.Zone()
 		_, end := after.ZoneBounds()
@@ -36,7 +36,7 @@ func (r *rule) nextInterval(after time.Time) time.Time {
 		if end.IsZero() || t.Before(end) {
 			return t
 		}
-		// From just before the change, by the clocks that hold after it.
+		// Begin just before the change, with the offset that applies after it.
 		_, later := end.Zone()
 		from := end.Add(time.Duration(later)*time.Second - time.Nanosecond).UTC()
 		n = r.expr.Next(from)
@@ -52,7 +52,7 @@ func (r *rule) nextInterval(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// nextShown goes by what clocks show: each shown time fires once.
+// nextShown follows the clock: each shown time fires once.
 func (r *rule) nextShown(after time.Time) time.Time {
 	from := shown(after)
 	for range 8 {
@@ -64,17 +64,18 @@ func (r *rule) nextShown(after time.Time) time.Time {
 		if t.After(after) {
 			return t
 		}
-		// after lies in the second of two equal hours: what they show has fired in the first.
+		// after is in the second of two equal hours; times shown in it have fired in
+		// the first.
 		from = ambiguousUntil.Add(-time.Nanosecond)
 	}
 	return time.Time{}
 }
 
-// instant returns when clocks of a zone first show n: if they never do, the
-// moment at which they skip it. until is the end, as shown, of the times that are shown
-// twice around n; n itself if n is shown once.
+// instant returns when clocks of a zone first show n, or, if they skip n, the moment
+// of the change. until is the end, as shown, of the times around n that are shown
+// twice; n itself if n is shown once.
 func instant(n time.Time, loc *time.Location) (t, until time.Time) {
-	// Offsets are below a day: the spans around n hold all candidates.
+	// Offsets are below a day, so the spans around n contain all candidates.
 	t = n.Add(-24 * time.Hour).In(loc)
 	for {
 		_, offset := t.Zone()

@@ -1,12 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package driverschema is what servers and the CLI know of task drivers: the body
-// that each driver publishes (its capabilities and the schema of a task's config
-// block), its hash, and the check of a job against the bodies of a cluster. It
-// owns the form of the body and every word of the check. It does not own where
-// bodies are kept (core/state), how they get there (core/agent, core/dispatch) and
-// where in a job file a finding is (core/jobspec). core/agent, core/dispatch,
+// Package driverschema owns what servers and the CLI know about task drivers: the body
+// that a driver publishes (its capabilities and the schema of a task's config block),
+// its hash, and the check of a job against the bodies in a cluster. It does not own
+// the storage of bodies (core/state), their transport (core/agent, core/dispatch) or
+// the positions of findings in job files (core/jobspec). core/agent, core/dispatch,
 // core/endpoint and cmd/drover import it.
 package driverschema
 
@@ -20,7 +19,7 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// Bounds of a body. The largest of a first-party driver has 8 KiB.
+// Limits of a body. The largest body of a first-party driver has 8 KiB.
 const (
 	MaxBytes      = 128 << 10
 	maxDepth      = 16
@@ -35,7 +34,7 @@ type Body struct {
 	Task         schema.Schema `json:"task"`
 }
 
-// Capabilities are those of sdk/driver/v1 that a job can ask for.
+// Capabilities are the capabilities of sdk/driver/v1 that a job can use.
 type Capabilities struct {
 	SendSignals          bool     `json:"send_signals,omitempty"`
 	Exec                 bool     `json:"exec,omitempty"`
@@ -45,8 +44,8 @@ type Capabilities struct {
 	Ignores              []string `json:"ignores,omitempty"`
 }
 
-// Encode returns the bytes of a body and their hash. A body that servers would
-// refuse gives the error that they would give.
+// Encode returns the encoding of a body and its hash. It returns the same error as
+// servers would for a body that they refuse.
 func (b *Body) Encode() (hash string, data []byte, err error) {
 	if data, err = json.Marshal(b); err != nil {
 		return "", nil, errdefs.InvalidArgumentf("the schema of driver %q cannot be written as JSON: %w", b.Driver, err)
@@ -57,20 +56,20 @@ func (b *Body) Encode() (hash string, data []byte, err error) {
 	return Hash(data), data, nil
 }
 
-// Hash names a body: the same bytes have the same hash.
+// Hash returns the hash of a body.
 func Hash(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])
 }
 
-// IsHash reports whether text can be a hash of Hash.
+// IsHash reports whether text has the form of a hash.
 func IsHash(text string) bool {
 	sum, err := hex.DecodeString(text)
 	return err == nil && len(sum) == 16
 }
 
-// Decode reads a body that another machine sent. What its schema has that this
-// version does not know stands for any value: a driver may be newer than we are.
+// Decode decodes a body from another machine. Parts of the schema that this version
+// does not know accept any value, because the driver may be newer.
 func Decode(data []byte) (*Body, error) {
 	if len(data) > MaxBytes {
 		return nil, errdefs.InvalidArgumentf("the schema of a driver has %d bytes; at most %d are kept: shorten its descriptions", len(data), MaxBytes)
@@ -89,7 +88,8 @@ func Decode(data []byte) (*Body, error) {
 	return b, nil
 }
 
-// settle bounds a schema and makes what cannot be checked accept any value.
+// settle checks the limits of a schema and makes parts that cannot be checked accept
+// any value.
 func settle(s *schema.Schema, driver string, depth int, left *int) error {
 	if *left -= len(s.Attributes); *left < 0 || depth > maxDepth {
 		return errdefs.InvalidArgumentf("the schema of driver %q has more than %d attributes or blocks nested more than %d deep", driver, maxAttributes, maxDepth)

@@ -11,9 +11,9 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// Finding is something that a driver says about a job. Path is the place in the
-// block of the task (of the group, where Task is empty) in the words of a job
-// file: config.mount[1].source, resources.cores.
+// Finding is a problem of a job with a driver. Path is the place in the block of the
+// task (or of the group, if Task is empty) in the words of a job file:
+// config.mount[1].source, resources.cores.
 type Finding struct {
 	Group  string
 	Task   string
@@ -22,7 +22,7 @@ type Finding struct {
 	Text   string
 }
 
-// String names the place and says what is there.
+// String returns the place and the text.
 func (f Finding) String() string {
 	return f.Where() + " -> " + f.Path + ": " + f.Text
 }
@@ -36,22 +36,22 @@ func (f Finding) Where() string {
 	return where
 }
 
-// Report is what the drivers of a job say about it.
+// Report contains the findings about a job.
 type Report struct {
-	Problems []Finding // with which no driver starts the task
-	Ignored  []Finding // what the driver will not act on
+	Problems []Finding // with these the driver does not start the task
+	Ignored  []Finding // features that the driver ignores
 }
 
-// Found is what is known about a driver: the bodies to check against, the newest
-// first, and whether a cluster that has nodes has none that offers the driver.
+// Found is what is known about a driver: the bodies to check against, newest first,
+// and whether no node of the cluster has the driver.
 type Found struct {
 	Bodies []*Body
 	Absent bool
 }
 
-// Check checks every task of a job against what is known about its driver. A
-// config is right if one of the bodies accepts it: versions of a driver may live
-// side by side. If none does, the newest says why. A driver of which nothing is
+// Check checks every task of a job against what is known about its driver. A config is
+// valid if one of the bodies accepts it, because versions of a driver may coexist.
+// Otherwise the problems are those of the newest body. A driver of which nothing is
 // known is not checked.
 func Check(job *model.Job, find func(driver string) Found) Report {
 	r := &report{seen: map[string]Found{}, find: find}
@@ -69,7 +69,7 @@ type report struct {
 	seen map[string]Found
 }
 
-// maxFindings is where a job has been told enough about itself.
+// maxFindings limits the number of findings about one job.
 const maxFindings = 1000
 
 func (r *report) task(g *model.TaskGroup, t *model.Task) {

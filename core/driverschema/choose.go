@@ -10,16 +10,16 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Known is one body of a driver that a cluster knows, and where it is in use.
+// Known is a known body of a driver, with its uses.
 type Known struct {
 	Body        *Body
-	CreateIndex uint64 // when the cluster got to know it
+	CreateIndex uint64 // index at which it was added
 	Uses        []model.DriverUse
 }
 
-// Choose returns the bodies that a job is checked against, the newest first:
-// those of the nodes that the job may run on; if none has the driver, those of
-// all nodes; and if none of them has it, those that are still remembered.
+// Choose returns the bodies against which a job is checked, newest first: those on
+// nodes where the job may run; if there are none, those on all nodes; and if there are
+// none, unused ones that are still stored.
 func Choose(all []Known, job *model.Job) []*Body {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Known) int {

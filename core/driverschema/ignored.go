@@ -10,7 +10,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// ignored lists what of a task, and of its group, the driver will not act on.
+// ignored lists the features of a task, and of its group, that the driver ignores.
 func (b *Body) ignored(g *model.TaskGroup, t *model.Task) []Finding {
 	n := &notes{at: Finding{Group: g.Name, Task: t.Name, Driver: b.Driver}}
 	n.listed(b.Capabilities.Ignores, g, t)
@@ -44,7 +44,7 @@ func (n *notes) addf(path, format string, args ...any) {
 	n.findings = append(n.findings, f)
 }
 
-// listed goes through what the driver itself says that it ignores.
+// listed handles the features in the driver's Ignores list.
 func (n *notes) listed(words []string, g *model.TaskGroup, t *model.Task) {
 	r := t.Resources
 	if r == nil {
@@ -81,15 +81,15 @@ func (n *notes) resolvers(g *model.TaskGroup) {
 	}
 }
 
-// ofGroup makes the last finding one about the group's block.
+// ofGroup marks the last finding as one about the group's block.
 func (n *notes) ofGroup() {
 	last := &n.findings[len(n.findings)-1]
 	last.Text = fmt.Sprintf("task %q: %s", last.Task, last.Text)
 	last.Task = ""
 }
 
-// withoutSignals leaves kill_signal alone: a driver that passes no signals on may
-// well act on the one that asks for the end. One that does not lists it.
+// withoutSignals ignores kill_signal: a driver without SendSignals may still use that
+// signal to stop a task. One that does not lists it in Ignores.
 func (n *notes) withoutSignals(t *model.Task) {
 	for i, tmpl := range t.Templates {
 		if tmpl.ChangeMode == "signal" {
@@ -127,13 +127,13 @@ func (n *notes) checks(services []*model.Service, runs func(*model.Service, *mod
 	}
 }
 
-// ownLogs reports whether a job says anything about logs but the defaults.
+// ownLogs reports whether a job changes the defaults of logs.
 func ownLogs(l *model.LogConfig) bool {
 	return l != nil && *l != (model.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10})
 }
 
-// networks compares the group's networks with those that the driver can join. A
-// driver that lists none says nothing about it.
+// networks compares the group's networks with those that the driver supports. A driver
+// that lists none is not checked.
 func (n *notes) networks(modes []string, g *model.TaskGroup) {
 	if len(modes) == 0 {
 		return
@@ -142,7 +142,7 @@ func (n *notes) networks(modes []string, g *model.TaskGroup) {
 		can := true
 		switch mode := network.Mode; mode {
 		case "", "host", "none": // for "none" see opensNetwork
-		default: // bridge, cni/NAME: a namespace that the node makes, or the driver itself
+		default: // bridge, cni/NAME: a namespace that the node or the driver creates
 			can = slices.Contains(modes, "group") || slices.Contains(modes, "task")
 		}
 		if !can {
@@ -152,8 +152,8 @@ func (n *notes) networks(modes []string, g *model.TaskGroup) {
 	}
 }
 
-// opensNetwork finds groups that want no network where the driver would give
-// their task one: nobody else keeps it from them yet.
+// opensNetwork finds groups without network whose driver would give the task one:
+// nothing else prevents that yet.
 func (b *Body) opensNetwork(g *model.TaskGroup, t *model.Task) []Finding {
 	n := &notes{at: Finding{Group: g.Name, Task: t.Name, Driver: b.Driver}}
 	for i, network := range g.Networks {

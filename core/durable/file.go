@@ -10,9 +10,9 @@ import (
 	"runtime"
 )
 
-// WriteFile replaces a file as a whole: after a power cut it holds what it held
-// before or all of data, and once WriteFile has returned it holds data. The folder
-// must exist.
+// WriteFile replaces a file atomically: after a power cut it contains either its old
+// contents or all of data, and once WriteFile has returned it contains data. The
+// directory must exist.
 func WriteFile(path string, data []byte, perm os.FileMode) error {
 	tmp := path + ".new"
 	if err := writeSynced(tmp, data, perm); err != nil {
@@ -33,8 +33,8 @@ func writeSynced(path string, data []byte, perm os.FileMode) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// syncFolder makes the names in a folder durable. Windows does that by itself and
-// opens no folder for it.
+// syncFolder syncs the entries of a directory to disk. Windows does this automatically
+// and cannot open directories.
 func syncFolder(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

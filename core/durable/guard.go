@@ -12,23 +12,22 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Guard watches the file system of a directory. Badger writes through memory maps
-// of sparse files: when a disk is full, such a write is no error but a fault that
-// ends the process. So whoever writes to badger asks a Guard first and refuses
-// while less than a reserve is free.
-// It is safe for use by many goroutines.
+// Guard watches the free space of a file system. Badger writes through memory maps of
+// sparse files, so a write to a full disk is not an error but a fault that ends the
+// process. A writer to badger must therefore first ask a Guard, and reject the write
+// while less than the reserve is free. It is safe for concurrent use.
 type Guard struct {
 	dir     string
 	reserve uint64 // bytes
 }
 
-// New returns a Guard that keeps reserve bytes free on dir's file system.
+// New returns a Guard that reserves bytes on dir's file system.
 func New(dir string, reserve uint64) *Guard { return &Guard{dir: dir, reserve: reserve} }
 
-// Check returns an error of class ResourceExhausted while less than the reserve
-// is free. It asks the file system each time, which costs about a microsecond:
-// a fast disk fills within any interval that an answer could be kept for. A
-// file system that does not say counts as having room.
+// Check returns an error of class ResourceExhausted while less than the reserve is
+// free. It queries the file system each time, which takes about a microsecond, because
+// a fast disk fills within any caching interval. A file system that does not report
+// its free space counts as having room.
 func (g *Guard) Check() error {
 	if g == nil {
 		return nil
@@ -41,12 +40,12 @@ func (g *Guard) Check() error {
 		g.dir, usage.Free>>20, g.reserve>>20)
 }
 
-// openMargin is what the opening of a store writes beside its memtables.
+// openMargin is the space that opening a store needs besides its memtables.
 const openMargin = 16 << 20
 
-// CheckOpen returns an error of class ResourceExhausted if there is no room even to
-// open the store in a directory: badger first writes what its memtables hold into
-// files of its own. Between that and the reserve a store can be read.
+// CheckOpen returns an error of class ResourceExhausted if there is not even room to
+// open the store: badger first writes the contents of its memtables to files. With
+// more room than that, but less than the reserve, a store can be read.
 func (g *Guard) CheckOpen(store string, profile Profile) error {
 	tables, err := filepath.Glob(filepath.Join(store, "*.mem"))
 	if err != nil {

@@ -19,9 +19,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Open opens a badger and checks that all of it can be read. Badger itself leaves out
-// a table whose checksum is wrong, and finds no key in a block that is damaged: to its
-// caller, what was acknowledged was never there. The check reads all tables once.
+// Open opens a badger database and verifies that all of it can be read. Badger itself
+// skips a table with a wrong checksum and finds no keys in a damaged block, so
+// acknowledged writes would seem never to have happened. The check reads all tables
+// once.
 func Open(dir string, profile Profile, logger hclog.Logger) (*badger.DB, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	if err != nil {
@@ -41,20 +42,20 @@ func Open(dir string, profile Profile, logger hclog.Logger) (*badger.DB, error) 
 		err = verify(db, dir)
 	}
 	if err != nil {
-		_ = db.Close() // the first error is the one that counts
+		_ = db.Close() // the first error is returned
 		return nil, err
 	}
 	return db, nil
 }
 
-// OpenDamaged opens what can be read of a badger, for who looks for the fault.
+// OpenDamaged opens the readable part of a badger database, for diagnosis.
 func OpenDamaged(dir string, profile Profile, logger hclog.Logger) (*badger.DB, error) {
 	return badger.Open(Options(dir, profile, logger))
 }
 
 func verify(db *badger.DB, dir string) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // badger has no block whose checksum is wrong, and uses it
+		if r := recover(); r != nil { // badger returns no block with a wrong checksum, and then dereferences nil
 			err = damaged(dir, errdefs.Internalf("a block of a table cannot be read"))
 		}
 	}()
@@ -64,8 +65,8 @@ func verify(db *badger.DB, dir string) (err error) {
 	return nil
 }
 
-// unread refuses a store in which tables lie that badger has left out. One that badger
-// has just merged into others is gone in a moment.
+// unread returns an error if the store has table files that badger has skipped. It
+// ignores a table that badger has just merged, which is removed within a moment.
 func unread(db *badger.DB, dir string, files []string) error {
 	for try := 0; ; try++ {
 		loaded := map[string]bool{}
@@ -88,12 +89,12 @@ func unread(db *badger.DB, dir string, files []string) error {
 	}
 }
 
-// maxChecksum is more than the encoded checksum of a table takes.
+// maxChecksum is an upper bound of the size of an encoded table checksum.
 const maxChecksum = 64
 
-// checkIndex checks the index of a table, at whose damage badger panics or leaves the
-// table out. At the end of its file lie the index, its length (4 bytes, the highest
-// first), its checksum, and the length of that.
+// checkIndex verifies the index of a table; badger panics or skips the table if it is
+// damaged. The file ends with the index, its length (4 bytes, big endian), its
+// checksum, and the length of the checksum.
 func checkIndex(file string) error {
 	f, err := os.Open(file)
 	if err != nil {

@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package durable owns what every badger of Drover has in common: how it is
-// opened, and when its disk has room to write; and the writing of small files that
-// survive a power cut. It does not own what is stored. The packages that hold a
-// badger (core/consensus/badgerlog, core/agent/local) or such a file
+// Package durable owns what all badger databases of Drover have in common: their
+// options, opening and verifying them, and the check for free disk space. It also
+// writes small files atomically. It does not own the stored data. The packages that
+// have a database (core/consensus/badgerlog, core/agent/local) or such a file
 // (core/auth/keyring, core/server) import it.
 package durable
 
@@ -17,21 +17,20 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Profile chooses how much memory a store may take for its write buffer.
+// Profile selects the memory for a store's write buffer.
 type Profile int
 
 const (
-	// ProfileServer is for a server of a cluster: a memtable of 64 MiB, so
-	// that rotations, which stall a write for some milliseconds, are rare.
+	// ProfileServer is for a server of a cluster: a memtable of 64 MiB, so that
+	// memtable rotations, which delay a write by some milliseconds, are rare.
 	ProfileServer Profile = iota
-	// ProfileDev is for a node, and for an agent that shares a laptop with
-	// everything else.
+	// ProfileDev is for nodes and for development agents.
 	ProfileDev
 )
 
 const mib = 1 << 20
 
-// memtable is the bytes that are written before they are sorted into a file.
+// memtable returns the size of the memtable in bytes.
 func (p Profile) memtable() int64 {
 	if p == ProfileDev {
 		return 8 * mib
@@ -39,14 +38,14 @@ func (p Profile) memtable() int64 {
 	return 64 * mib
 }
 
-// Buffer is about how many bytes of live heap a store's write buffer is from the
-// start, although it is touched only as it fills: badger adds room for one batch,
-// of data and of index, each 15 % of the memtable.
+// Buffer returns the approximate size of a store's write buffer on the heap, in bytes.
+// It is allocated at the start but touched only as it fills. Badger adds space for one
+// batch, of data and of index, each 15 % of the memtable.
 func (p Profile) Buffer() int64 { return p.memtable() * 130 / 100 }
 
-// Options are the settings measured in the spikes: no compression, no caches, no
-// metrics, no conflict detection, one version of each key, every commit synced,
-// every value below 1 MiB in the LSM path, whose sync errors are returned.
+// Options returns the measured best settings: no compression, no caches, no metrics,
+// no conflict detection, one version of each key, every commit synced, and values
+// below 1 MiB in the LSM tree, whose sync errors are returned.
 func Options(dir string, profile Profile, logger hclog.Logger) badger.Options {
 	opts := badger.DefaultOptions(dir).
 		WithSyncWrites(true).
@@ -72,8 +71,8 @@ func Options(dir string, profile Profile, logger hclog.Logger) badger.Options {
 	return opts.WithValueLogFileSize(64 * mib)
 }
 
-// badgerLogger passes badger's errors on. Its other lines narrate compactions
-// and are of use to badger's authors only.
+// badgerLogger passes on badger's errors. Its other messages describe compactions and
+// are useful only to badger's authors.
 type badgerLogger struct{ to hclog.Logger }
 
 func (l badgerLogger) Errorf(format string, args ...any) {

@@ -15,18 +15,18 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Bounds on what a dispatch may carry.
+// Limits of a dispatch.
 const (
 	maxPayload      = 16 << 10 // bytes
 	maxDispatchMeta = 64 << 10 // bytes of all keys and values
 	maxToken        = 256      // bytes of an idempotency token
 )
 
-// dispatchPrefix is what the prefix of a child's id may be: a part of a path.
+// dispatchPrefix matches valid prefixes of a child's id, which is part of paths.
 var dispatchPrefix = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-// DispatchJob starts a child of a parameterized job. A token that was used
-// already leads to the child that it made.
+// DispatchJob starts a child of a parameterized job. If the token was already used, it
+// returns the existing child.
 func (e *Endpoint) DispatchJob(ctx context.Context, req *api.JobDispatchRequest) (*api.JobDispatchResponse, error) {
 	if err := e.registrationOpen(); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (e *Endpoint) DispatchJob(ctx context.Context, req *api.JobDispatchRequest)
 	}
 	cmd := e.dispatch(parent, req)
 	index, err := e.propose(ctx, cmd)
-	if errdefs.IsAlreadyExists(err) { // another dispatch with the token was faster
+	if errdefs.IsAlreadyExists(err) { // a concurrent dispatch used the token first
 		if earlier := e.dispatched(req); earlier != nil {
 			return earlier, nil
 		}
@@ -66,7 +66,7 @@ func (e *Endpoint) DispatchJob(ctx context.Context, req *api.JobDispatchRequest)
 	return out, nil
 }
 
-// dispatch is the command that makes the child.
+// dispatch returns the command that creates the child.
 func (e *Endpoint) dispatch(parent *model.Job, req *api.JobDispatchRequest) *fsm.DispatchJob {
 	now := e.Now()
 	cmd := &fsm.DispatchJob{
@@ -86,7 +86,7 @@ func (e *Endpoint) dispatch(parent *model.Job, req *api.JobDispatchRequest) *fsm
 	return cmd
 }
 
-// dispatched answers for a token that was used already, nil if it was not.
+// dispatched returns the answer for a token that was already used, nil if it was not.
 func (e *Endpoint) dispatched(req *api.JobDispatchRequest) *api.JobDispatchResponse {
 	view := e.Store.View()
 	child := view.JobByDispatchToken(req.Namespace, req.JobID, req.IdempotencyToken)
@@ -121,7 +121,8 @@ func (e *Endpoint) checkDispatch(parent *model.Job, req *api.JobDispatchRequest)
 	return checkDispatchMeta(p, req.Meta)
 }
 
-// checkDispatchMeta names all keys that are not allowed or missing.
+// checkDispatchMeta returns an error that lists all keys that are not allowed or
+// missing.
 func checkDispatchMeta(p *model.ParameterizedJobConfig, meta map[string]string) error {
 	var unknown, missing []string
 	size := 0
@@ -148,8 +149,8 @@ func checkDispatchMeta(p *model.ParameterizedJobConfig, meta map[string]string) 
 	return nil
 }
 
-// ForcePeriodic launches a child of a periodic job now, whatever its schedule
-// and its earlier children.
+// ForcePeriodic launches a child of a periodic job now, regardless of its schedule and
+// earlier children.
 func (e *Endpoint) ForcePeriodic(ctx context.Context, ns, jobID string) (*api.EvalResponse, error) {
 	parent, err := e.job(ns, jobID)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// callTimeout bounds a call to a node that has one answer.
+// callTimeout limits a call to a node that has a single answer.
 const callTimeout = 30 * time.Second
 
-// Calls answers what the public API asks of nodes: it calls the node. A server
-// knows all nodes by their sessions, an agent that is only a node knows itself.
+// Calls implements the public API's requests to nodes by calling the node. A server
+// reaches all nodes over their sessions; an agent that is only a node reaches itself.
 type Calls struct {
-	// OfAlloc is the node that an alloc is on.
+	// OfAlloc returns the node of an alloc.
 	OfAlloc func(allocID string) (rpc.Node, error)
-	// ByID is a node by its id; "" is this agent's own.
+	// ByID returns a node by its id; "" means this agent's own node.
 	ByID func(nodeID string) (rpc.Node, error)
 }
 
@@ -52,7 +52,7 @@ func (e *Endpoint) anyNode(nodeID string) (rpc.Node, error) {
 	return e.Nodes(nodeID)
 }
 
-// ask makes a call about an alloc that has one answer.
+// ask makes a call about an alloc that has a single answer.
 func ask[T any](ctx context.Context, c Calls, allocID, method string, request any) (T, error) {
 	n, err := c.OfAlloc(allocID)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c Calls) NodeStats(ctx context.Context, nodeID string) (any, error) {
 	return c.askNode(ctx, nodeID, rpc.MethodHostStats, nil)
 }
 
-// NodeGC makes a node free the directories of allocs that are over.
+// NodeGC makes a node remove the directories of ended allocs.
 func (c Calls) NodeGC(ctx context.Context, nodeID string) error {
 	_, err := c.askNode(ctx, nodeID, rpc.MethodCollect, nil)
 	return err
@@ -80,13 +80,13 @@ func (c Calls) NodeMeta(ctx context.Context, nodeID string) (any, error) {
 	return c.askNode(ctx, nodeID, rpc.MethodNodeMeta, nil)
 }
 
-// ApplyNodeMeta changes the metadata of a node; a nil value takes a key away.
+// ApplyNodeMeta changes the metadata of a node; a nil value removes a key.
 func (c Calls) ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string]*string) (any, error) {
 	return c.askNode(ctx, nodeID, rpc.MethodSetNodeMeta, meta)
 }
 
-// NodeCluster tells which cluster a node belongs to; with trust the node believes its
-// servers from now on.
+// NodeCluster returns the cluster of a node. With trust, the node accepts its current
+// servers.
 func (c Calls) NodeCluster(ctx context.Context, nodeID string, trust bool) (any, error) {
 	if trust {
 		return c.askNode(ctx, nodeID, rpc.MethodTrust, nil)
@@ -104,7 +104,7 @@ func (c Calls) askNode(ctx context.Context, nodeID, method string, request any) 
 	return rpc.Ask[json.RawMessage](ctx, n, method, request)
 }
 
-// AllocGC makes an alloc's node free its directory.
+// AllocGC makes an alloc's node remove its directory.
 func (c Calls) AllocGC(ctx context.Context, allocID string) error {
 	_, err := ask[json.RawMessage](ctx, c, allocID, rpc.MethodAllocGC, rpc.AllocRequest{AllocID: allocID})
 	return err
@@ -142,8 +142,8 @@ func (c Calls) StatFile(ctx context.Context, allocID, path string) (*api.AllocFi
 	return ask[*api.AllocFileInfo](ctx, c, allocID, rpc.MethodStatFile, rpc.FileRequest{AllocID: allocID, Path: path})
 }
 
-// ReadFile streams a file of an alloc. An error before the first byte is
-// returned at once, so that the API can still answer with a status.
+// ReadFile streams a file of an alloc. It returns an error that occurs before the
+// first byte, so that the API can still answer with a status.
 func (c Calls) ReadFile(ctx context.Context, allocID, path string, offset, limit int64) (io.ReadCloser, error) {
 	n, err := c.OfAlloc(allocID)
 	if err != nil {
@@ -169,7 +169,7 @@ func (c Calls) ReadFile(ctx context.Context, allocID, path string, offset, limit
 		case started <- err:
 		default:
 		}
-		w.CloseWithError(err) // nil is io.EOF
+		w.CloseWithError(err) // nil becomes io.EOF
 	}()
 	if err := <-started; err != nil {
 		cancel()
@@ -178,7 +178,7 @@ func (c Calls) ReadFile(ctx context.Context, allocID, path string, offset, limit
 	return closer{r, cancel}, nil
 }
 
-// closer ends the call with the reader.
+// closer ends the call when the reader is closed.
 type closer struct {
 	*io.PipeReader
 	cancel context.CancelFunc
@@ -214,7 +214,7 @@ func (c Calls) stream(ctx context.Context, allocID, method string, request any, 
 	return n.Call(ctx, call, nil, decoded(send))
 }
 
-// decoded gives JSON answers of a node to a typed function.
+// decoded adapts a typed function to JSON answers of a node.
 func decoded[T any](send func(*T) error) func([]byte) error {
 	return func(b []byte) error {
 		var v T

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// deployment returns a deployment that is not over.
+// deployment returns an active deployment.
 func (e *Endpoint) deployment(id, verb string) (*model.Deployment, error) {
 	d := e.Store.View().DeploymentByID(id)
 	if d == nil {
@@ -47,7 +47,8 @@ func deploymentUpdate(index uint64, eval *model.Evaluation, reverted *uint64) *a
 	return out
 }
 
-// FailDeployment ends a deployment by hand and reverts the job where its groups ask for that.
+// FailDeployment fails a deployment manually, and reverts the job if a group has
+// auto_revert.
 func (e *Endpoint) FailDeployment(ctx context.Context, id string) (*api.DeploymentUpdateResponse, error) {
 	d, err := e.deployment(id, "fail")
 	if err != nil {
@@ -66,7 +67,8 @@ func (e *Endpoint) FailDeployment(ctx context.Context, id string) (*api.Deployme
 	return deploymentUpdate(index, eval, reverted), err
 }
 
-// revertTarget returns the newest stable version before the deployment's, if a group reverts by itself.
+// revertTarget returns the newest stable version before the deployment's, if a group
+// has auto_revert.
 func (e *Endpoint) revertTarget(d *model.Deployment) *model.Job {
 	wanted := false
 	for _, g := range d.TaskGroups {
@@ -113,7 +115,7 @@ func (e *Endpoint) PromoteDeployment(ctx context.Context, req *api.DeploymentPro
 	return deploymentUpdate(index, eval, nil), err
 }
 
-// SetDeploymentAllocHealth sets the health of allocs by hand.
+// SetDeploymentAllocHealth sets the health of allocs manually.
 func (e *Endpoint) SetDeploymentAllocHealth(ctx context.Context, req *api.DeploymentAllocHealthRequest) (*api.DeploymentUpdateResponse, error) {
 	d, err := e.deployment(req.DeploymentID, "set health of allocations for a")
 	if err != nil {
@@ -127,7 +129,7 @@ func (e *Endpoint) SetDeploymentAllocHealth(ctx context.Context, req *api.Deploy
 	return deploymentUpdate(index, eval, nil), err
 }
 
-// UnblockDeployment is for deployments over several regions.
+// UnblockDeployment returns an error: only multi-region deployments can be blocked.
 func (e *Endpoint) UnblockDeployment(_ context.Context, id string) (*api.DeploymentUpdateResponse, error) {
 	d, err := e.deployment(id, "unblock")
 	if err != nil {

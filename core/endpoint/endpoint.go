@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package endpoint owns what each public request does to the cluster: it turns
-// the draft of a job into a canonical one, validates, mints ids and times, and
-// proposes a Command. It implements the interfaces that core/api declares for
-// jobs, allocs, nodes, deployments, evals and the system; it holds no state of
-// its own and knows nothing of HTTP. core/server imports it.
+// Package endpoint implements the public requests of a server: it converts the draft
+// of a job to a canonical job, validates it, generates ids and times, and proposes a
+// Command. It implements the interfaces that core/api declares for jobs, allocs,
+// nodes, deployments, evals and the system. It holds no state of its own and does not
+// know HTTP. core/server imports it.
 package endpoint
 
 import (
@@ -26,49 +26,49 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// proposeTimeout bounds a write whose caller set no deadline.
+// proposeTimeout limits a write whose caller set no deadline.
 const proposeTimeout = 30 * time.Second
 
-// Raft is what endpoints need of consensus.
+// Raft is the part of consensus that endpoints use.
 type Raft interface {
 	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
 	VerifyLeader(ctx context.Context) error
 	HasLeader() bool
 }
 
-// Config is what an Endpoint works with.
+// Config holds the dependencies and settings of an Endpoint.
 type Config struct {
 	Store  *state.Store
 	Raft   Raft
 	Region string
-	// Address and Datacenter are this server's, as nodes are told them.
+	// Address and Datacenter of this server, which nodes receive.
 	Address    string
 	Datacenter string
-	// Nodes returns the session of a node; Unavailable if it has none.
+	// Nodes returns a node that has a session. Unavailable: it has none.
 	Nodes func(nodeID string) (rpc.Node, error)
 	// LocalNode is the id of the node in this process, "" if there is none.
 	LocalNode func() string
-	// CollectGarbage frees everything that is no longer needed, whatever its age.
+	// CollectGarbage removes all ended objects, regardless of their age.
 	CollectGarbage func(ctx context.Context) error
-	// Keyring seals variables.
+	// Keyring encrypts variables.
 	Keyring *keyring.Keyring
-	// PluginRegistry lets clients change the registry of plugins; PluginFiles keeps
-	// what they upload, nil where nothing is kept.
+	// PluginRegistry allows clients to change the registry of plugins. PluginFiles
+	// stores uploaded files; it is nil if there is no data directory.
 	PluginRegistry bool
 	PluginFiles    *pluginfiles.Store
 	// Jobs are the limits of jobs.
 	Jobs JobLimits
-	// Now is the clock; nil is time.Now.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Endpoint answers the public requests of one server.
+// Endpoint implements the public requests of one server.
 type Endpoint struct {
 	Config
 	Calls
-	signing sync.Mutex // held while a signing key is made
+	signing sync.Mutex // held while a signing key is created
 	bodies  bodies
-	first   atomic.Pointer[state.Feed] // that nobody has taken yet: see Changes
+	first   atomic.Pointer[state.Feed] // created with the Endpoint and not taken yet: see Changes
 }
 
 var (
@@ -118,8 +118,8 @@ func (e *Endpoint) newEval(job *model.Job, trigger string) *model.Evaluation {
 	}
 }
 
-// Ready returns at once for a stale read; otherwise a leader must be known, and
-// for a consistent read this server must still lead.
+// Ready returns at once for a stale read. Otherwise a leader must be known, and for a
+// consistent read this server must still be the leader.
 func (e *Endpoint) Ready(ctx context.Context, mode api.ReadMode) (api.ReadMeta, error) {
 	meta := api.ReadMeta{KnownLeader: e.Raft.HasLeader()}
 	switch {
@@ -145,8 +145,8 @@ func (e *Endpoint) Watch(ctx context.Context, keys ...api.WatchKey) <-chan struc
 	return e.Store.Watch(ctx, mapped...)
 }
 
-// Changes starts a feed of committed changes; the first one begins where the
-// Endpoint did. It is closed when ctx ends.
+// Changes starts a feed of committed changes, which ends with ctx. The first feed
+// begins at the creation of the Endpoint.
 func (e *Endpoint) Changes(ctx context.Context) (api.ChangeFeed, error) {
 	f := e.first.Swap(nil)
 	if f == nil {
@@ -156,7 +156,7 @@ func (e *Endpoint) Changes(ctx context.Context) (api.ChangeFeed, error) {
 	return feed{f}, nil
 }
 
-// feed gives the changes of state as the API names them.
+// feed converts the changes of state to the API's names.
 type feed struct{ *state.Feed }
 
 // eventTables are the tables whose changes make events.

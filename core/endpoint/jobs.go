@@ -15,10 +15,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// parseTimeout bounds the reading of one job file.
+// parseTimeout limits the parsing of one job file.
 const parseTimeout = 10 * time.Second
 
-// ParseJob returns the draft of a job file; with Canonicalize its defaults are filled in.
+// ParseJob returns the draft of a job file; with Canonicalize, defaults are filled in.
 func (e *Endpoint) ParseJob(ctx context.Context, req *api.JobParseRequest) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, parseTimeout)
 	defer cancel()
@@ -36,8 +36,8 @@ func (e *Endpoint) ParseJob(ctx context.Context, req *api.JobParseRequest) (any,
 	return draft, nil
 }
 
-// canonical reads a draft and fills its defaults in. A namespace that the
-// request names counts where the job names none.
+// canonical decodes a draft and fills in its defaults. The request's namespace is used
+// if the job names none.
 func (e *Endpoint) canonical(body json.RawMessage, ns string) (*model.Job, error) {
 	if len(body) == 0 || string(body) == "null" {
 		return nil, errdefs.InvalidArgumentf("Job must be specified")
@@ -56,8 +56,8 @@ func (e *Endpoint) canonical(body json.RawMessage, ns string) (*model.Job, error
 	return draft.Canonical()
 }
 
-// admit says what is wrong with a job beyond its own values: things that it
-// refers to, and changes that are not possible.
+// admit returns an error for problems that depend on the state: missing objects to
+// which the job refers, and changes that are not possible.
 func (e *Endpoint) admit(job *model.Job) error {
 	view := e.Store.View()
 	if view.NamespaceByName(job.Namespace) == nil {
@@ -86,7 +86,7 @@ func (e *Endpoint) admit(job *model.Job) error {
 	return nil
 }
 
-// admitTimes refuses a periodic job whose times are all over.
+// admitTimes rejects a periodic job that will never launch again.
 func (e *Endpoint) admitTimes(job *model.Job) error {
 	if !job.IsPeriodicActive() {
 		return nil
@@ -101,7 +101,7 @@ func (e *Endpoint) admitTimes(job *model.Job) error {
 	return nil
 }
 
-// ValidateJob says what is wrong with a job without registering it.
+// ValidateJob validates a job without registering it.
 func (e *Endpoint) ValidateJob(_ context.Context, req *api.JobValidateRequest) (*api.JobValidateResponse, error) {
 	job, err := e.canonical(req.Job, req.Namespace)
 	if err != nil {
@@ -116,7 +116,7 @@ func (e *Endpoint) ValidateJob(_ context.Context, req *api.JobValidateRequest) (
 	return out, nil
 }
 
-// RegisterJob stores a job and asks the scheduler to look at it.
+// RegisterJob stores a job and creates an evaluation.
 func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
 	if err := e.registrationOpen(); err != nil {
 		return nil, err
@@ -151,14 +151,14 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	return out, nil
 }
 
-// register proposes the job with its first eval. Periodic and parameterized
-// jobs only make children: they get none.
+// register proposes the job with its first eval. Periodic and parameterized jobs get
+// none, because only their children run.
 func (e *Endpoint) register(ctx context.Context, job *model.Job, trigger string, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
 	cmd := e.registration(job, trigger, req)
 	return e.proposeRegistration(ctx, cmd, cmd)
 }
 
-// registration is the command that stores a job with its first eval.
+// registration returns the command that stores a job with its first eval.
 func (e *Endpoint) registration(job *model.Job, trigger string, req *api.JobRegisterRequest) *fsm.UpsertJob {
 	job.SubmitTime = e.Now().UnixNano()
 	keepScalingIDs(job, e.Store.View().JobByID(job.Namespace, job.ID))
@@ -172,7 +172,7 @@ func (e *Endpoint) registration(job *model.Job, trigger string, req *api.JobRegi
 	return cmd
 }
 
-// proposeRegistration proposes a registration, or what holds one.
+// proposeRegistration proposes whole, which is or contains the registration cmd.
 func (e *Endpoint) proposeRegistration(ctx context.Context, whole fsm.Command, cmd *fsm.UpsertJob) (*api.JobRegisterResponse, error) {
 	job := cmd.Job
 	index, err := e.propose(ctx, whole)
@@ -190,7 +190,7 @@ func (e *Endpoint) proposeRegistration(ctx context.Context, whole fsm.Command, c
 	return out, nil
 }
 
-// DeregisterJob stops a job; with Purge it also forgets it.
+// DeregisterJob stops a job; with Purge it also removes it.
 func (e *Endpoint) DeregisterJob(ctx context.Context, req *api.JobDeregisterRequest) (*api.JobDeregisterResponse, error) {
 	out := &api.JobDeregisterResponse{}
 	job := e.Store.View().JobByID(req.Namespace, req.JobID)
@@ -248,8 +248,8 @@ func (e *Endpoint) job(ns, id string) (*model.Job, error) {
 	return job, nil
 }
 
-// EvaluateJob asks the scheduler to look at a job; ForceReschedule replaces its
-// failed allocs now, and those that are lost and were not to be replaced.
+// EvaluateJob creates an evaluation of a job. ForceReschedule replaces failed allocs
+// now, including lost ones that would not be replaced.
 func (e *Endpoint) EvaluateJob(ctx context.Context, req *api.JobEvaluateRequest) (*api.JobRegisterResponse, error) {
 	job, err := e.job(req.Namespace, req.JobID)
 	if err != nil {
@@ -282,7 +282,7 @@ func (e *Endpoint) EvaluateJob(ctx context.Context, req *api.JobEvaluateRequest)
 	return out, nil
 }
 
-// RevertJob registers an older version again.
+// RevertJob reverts a job to an older version.
 func (e *Endpoint) RevertJob(ctx context.Context, req *api.JobRevertRequest) (*api.JobRegisterResponse, error) {
 	if err := e.registrationOpen(); err != nil {
 		return nil, err
@@ -347,7 +347,7 @@ func (e *Endpoint) SetJobStability(ctx context.Context, req *api.JobStabilityReq
 	return &api.IndexResponse{Index: index}, err
 }
 
-// TagJobVersion gives a version a name, or takes it away.
+// TagJobVersion adds a tag to a version, or removes it.
 func (e *Endpoint) TagJobVersion(ctx context.Context, req *api.JobTagRequest) (*api.IndexResponse, error) {
 	job, err := e.job(req.Namespace, req.JobID)
 	if err != nil {

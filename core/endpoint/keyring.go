@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// EnsureKey makes the first root key of a cluster; the leader calls it.
+// EnsureKey creates the first root key of a cluster; the leader calls it.
 func (e *Endpoint) EnsureKey(ctx context.Context) error {
 	_, err := e.activeKey(ctx)
 	return err
@@ -33,8 +33,9 @@ func (e *Endpoint) activeKey(ctx context.Context) (*model.RootKey, error) {
 	return key, nil
 }
 
-// SigningKeys returns the public keys of the keyring. Finding an RSA key takes
-// some 100 ms of a processor, so the first request pays, not the start.
+// SigningKeys returns the public keys of the keyring. Generating an RSA key takes
+// about 100 ms of processor time, so that is done at the first request and not at
+// startup.
 func (e *Endpoint) SigningKeys(ctx context.Context) ([]*api.JWK, error) {
 	if err := e.ensureSigningKey(ctx); err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (e *Endpoint) SigningKeys(ctx context.Context) ([]*api.JWK, error) {
 }
 
 func (e *Endpoint) ensureSigningKey(ctx context.Context) error {
-	e.signing.Lock() // one search at a time, whoever asks
+	e.signing.Lock() // one generation at a time
 	defer e.signing.Unlock()
 	key, err := e.activeKey(ctx)
 	if err != nil || key.PublicRSA != nil {
@@ -66,9 +67,9 @@ func (e *Endpoint) ensureSigningKey(ctx context.Context) error {
 	return err
 }
 
-// RotateKey makes a new key. The old ones still open what they sealed; with full all
-// of it is sealed anew. With a time of publishing the key is used from then on, and
-// until then those who verify signatures see it beside the active one.
+// RotateKey creates a new root key. Older keys still decrypt what they encrypted; with
+// full, all variables are re-encrypted. With a publish time, the key becomes active at
+// that time; until then it is published beside the active one.
 func (e *Endpoint) RotateKey(ctx context.Context, req *api.RotateKeyRequest) (*model.RootKey, error) {
 	key := e.Keyring.NewKey(newID(), e.Now())
 	if req.PublishTime != 0 {
@@ -92,8 +93,8 @@ func (e *Endpoint) RotateKey(ctx context.Context, req *api.RotateKeyRequest) (*m
 	return key, nil
 }
 
-// prepublish makes a new key one that waits for its time. It has its signing key from
-// the start: that is what is published.
+// prepublish makes a new key a prepublished one, with the signing key that is
+// published.
 func (e *Endpoint) prepublish(key **model.RootKey, req *api.RotateKeyRequest) error {
 	switch {
 	case req.Full:
@@ -110,7 +111,8 @@ func (e *Endpoint) prepublish(key **model.RootKey, req *api.RotateKeyRequest) er
 	return nil
 }
 
-// resealBatch is how many variables one log entry seals anew: at most 4 MiB.
+// resealBatch is the number of variables that one log entry re-encrypts: at most 4
+// MiB.
 const resealBatch = 64
 
 func (e *Endpoint) reseal(ctx context.Context, key *model.RootKey) error {
@@ -123,7 +125,7 @@ func (e *Endpoint) reseal(ctx context.Context, key *model.RootKey) error {
 		_, err := e.propose(ctx, batch)
 		batch = &fsm.Batch{}
 		if errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
-			return nil // written meanwhile, thus with the new key, or deleted
+			return nil // written meanwhile, so with the new key, or deleted
 		}
 		return err
 	}
@@ -150,7 +152,7 @@ func (e *Endpoint) reseal(ctx context.Context, key *model.RootKey) error {
 	return send()
 }
 
-// RemoveKey forgets a key that seals nothing any more.
+// RemoveKey removes a root key that is no longer in use.
 func (e *Endpoint) RemoveKey(ctx context.Context, id string) (uint64, error) {
 	return e.propose(ctx, &fsm.DeleteRootKey{KeyID: id})
 }

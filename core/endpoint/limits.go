@@ -12,13 +12,12 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// JobLimits are what operators say about the jobs of a cluster. Zero values are
-// the defaults.
+// JobLimits are the operator's limits of jobs. Zero values mean the defaults.
 type JobLimits struct {
-	DefaultPriority int   // of jobs that name none; 50
+	DefaultPriority int   // for jobs that set none; 50
 	MaxPriority     int   // 100
-	MaxCount        int   // allocs that a job may ask for in all its groups; 50,000
-	MaxSource       int64 // bytes of a job file that is kept, variables included; 1 MiB
+	MaxCount        int   // allocs of a job in all its groups; 50,000
+	MaxSource       int64 // bytes of a stored job file, including variables; 1 MiB
 }
 
 func (l JobLimits) maxPriority() int {
@@ -35,7 +34,7 @@ func (l JobLimits) maxSource() int64 {
 	return l.MaxSource
 }
 
-// validate says what is wrong with a job by its own values and the cluster's limits.
+// validate validates a job's own values and the cluster's limits.
 func (l JobLimits) validate(job *model.Job) error {
 	if err := job.ValidateUpTo(l.maxPriority()); err != nil {
 		return err
@@ -43,8 +42,8 @@ func (l JobLimits) validate(job *model.Job) error {
 	return l.checkCount(job)
 }
 
-// checkCount is the limit of every path by which a count gets into state, whatever
-// it was checked under before.
+// checkCount is called on every path by which a count gets into state, even if the job
+// was validated under other limits before.
 func (l JobLimits) checkCount(job *model.Job) error {
 	if l.MaxCount <= 0 {
 		return job.CheckCount(model.DefaultMaxCount)
@@ -52,8 +51,8 @@ func (l JobLimits) checkCount(job *model.Job) error {
 	return job.CheckCount(l.MaxCount)
 }
 
-// keepSource forgets a job file that is too large to be kept, and says so: the
-// job itself is as good without.
+// keepSource drops a job file that is too large to be stored and returns a warning:
+// the job does not depend on it.
 func (l JobLimits) keepSource(req *api.JobRegisterRequest) []string {
 	s := req.Submission
 	if s == nil {

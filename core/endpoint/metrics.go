@@ -11,13 +11,13 @@ import (
 	"github.com/drover-project/drover/core/telemetry"
 )
 
-// gauges collects gauges that have labels in common.
+// gauges collects gauges with common labels.
 type gauges struct {
 	labels map[string]string
 	out    []telemetry.Sample
 }
 
-// add appends a gauge; more are pairs of further labels.
+// add appends a gauge; more are pairs of additional labels.
 func (g *gauges) add(name string, value float64, more ...string) {
 	labels := g.labels
 	if len(more) > 0 {
@@ -29,9 +29,8 @@ func (g *gauges) add(name string, value float64, more ...string) {
 	g.out = append(g.out, telemetry.Sample{Name: name, Value: value, Labels: labels})
 }
 
-// ServerGauges are the figures of the cluster's jobs, derived from state when
-// they are asked for, with the reference's names. Without dispatched, the jobs
-// that were dispatched have no summaries.
+// ServerGauges returns metrics of the cluster's jobs, derived from the state, with the
+// reference's names. Without dispatched, dispatched jobs have no summaries.
 func ServerGauges(view *state.View, labels map[string]string, dispatched bool) []telemetry.Sample {
 	g := &gauges{labels: labels}
 	status := map[string]int{model.JobStatusPending: 0, model.JobStatusRunning: 0, model.JobStatusDead: 0}
@@ -78,8 +77,7 @@ func (g *gauges) summary(job *model.Job, s *model.JobSummary) {
 	}
 }
 
-// NodeGauges are the figures of a node's allocs and resources. A node that nobody
-// knows has none.
+// NodeGauges returns metrics of a node's allocs and resources; none for a nil node.
 func NodeGauges(node *model.Node, on []*model.Allocation, labels map[string]string) []telemetry.Sample {
 	if node == nil {
 		return nil
@@ -88,7 +86,7 @@ func NodeGauges(node *model.Node, on []*model.Allocation, labels map[string]stri
 	allocs := map[string]int{"blocked": 0, "migrating": 0, "pending": 0, "running": 0, "terminal": 0}
 	tasks := map[string]int{model.TaskStatePending: 0, model.TaskStateRunning: 0, model.TaskStateDead: 0}
 	var used model.NodeUse
-	var most int64 // memory that all may take together at most
+	var most int64 // sum of the memory limits
 	live := map[string]bool{}
 	for _, a := range on {
 		live[a.ID] = !a.ClientTerminalStatus()
@@ -118,7 +116,7 @@ func NodeGauges(node *model.Node, on []*model.Allocation, labels map[string]stri
 		g.add("nomad.client.unallocated.cpu", float64(int64(total.Cpu.CpuShares)-int64(kept.Cpu.CpuShares)-used.CPU))
 		g.add("nomad.client.unallocated.memory", float64(int64(total.Memory.MemoryMB)-int64(kept.Memory.MemoryMB)-used.MemoryMB))
 		g.add("nomad.client.unallocated.disk", float64(int64(total.Disk.DiskMB)-int64(kept.Disk.DiskMB)-used.DiskMB))
-		for _, n := range total.Networks { // nothing is allocated of them
+		for _, n := range total.Networks { // none of them is allocated
 			if n.Device != "" {
 				g.add("nomad.client.unallocated.network", float64(n.MBits), "device", n.Device)
 			}
@@ -127,8 +125,8 @@ func NodeGauges(node *model.Node, on []*model.Allocation, labels map[string]stri
 	return g.out
 }
 
-// allocKind is as what an alloc counts. live are the node's allocs that have not
-// ended: a node starts none before the one that it replaces there has.
+// allocKind returns the class in which an alloc is counted. live are the node's live
+// allocs: a node does not start an alloc before the one that it replaces has ended.
 func allocKind(a *model.Allocation, live map[string]bool) string {
 	switch {
 	case a.ClientTerminalStatus():
@@ -141,8 +139,8 @@ func allocKind(a *model.Allocation, live map[string]bool) string {
 	return "pending"
 }
 
-// memoryMax is the memory that the tasks of an alloc may take together where there
-// is room: the limit of those that have one, what is reserved for the others.
+// memoryMax returns the sum of the memory limits of an alloc's tasks, or of the
+// reserved memory for tasks without a limit.
 func memoryMax(r *model.AllocatedResources) (mb int64) {
 	for _, t := range r.Tasks {
 		mb += max(t.Memory.MemoryMB, t.Memory.MemoryMaxMB)
@@ -150,7 +148,7 @@ func memoryMax(r *model.AllocatedResources) (mb int64) {
 	return mb
 }
 
-// NodeLabels are the labels of a node's metrics, labels included.
+// NodeLabels returns the labels of a node's metrics, including labels.
 func NodeLabels(n *model.Node, labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	class := n.NodeClass

@@ -21,8 +21,8 @@ func (e *Endpoint) node(id string) (*model.Node, error) {
 	return n, nil
 }
 
-// NodeEvals makes an eval of every job that has an alloc on the node that is not
-// over, and of every system job that may now want one there.
+// NodeEvals returns an eval for every job with a live alloc on the node, and for every
+// system job that may now run there.
 func NodeEvals(view JobsAndAllocs, node *model.Node, trigger string, now time.Time) []*model.Evaluation {
 	seen := map[model.JobKey]bool{}
 	var evals []*model.Evaluation
@@ -63,7 +63,7 @@ func (e *Endpoint) event(subsystem, message string) *model.NodeEvent {
 	return &model.NodeEvent{Subsystem: subsystem, Message: message, Timestamp: e.Now().UTC()}
 }
 
-// SetNodeEligibility says whether new allocs may be placed on a node.
+// SetNodeEligibility sets whether new allocs may be placed on a node.
 func (e *Endpoint) SetNodeEligibility(ctx context.Context, req *api.NodeEligibilityRequest) (*api.NodeEligibilityResponse, error) {
 	n, err := e.node(req.NodeID)
 	if err != nil {
@@ -123,8 +123,8 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 	}
 	cmd.LastDrain = &model.DrainMetadata{StartedAt: started, UpdatedAt: now.Truncate(time.Second), Status: status, Meta: req.Meta}
 	cmd.Event = e.event("Drain", message)
-	// What must leave is the business of the drain controller (core/control/drain);
-	// only a node that takes work again is news for the scheduler.
+	// The drain controller (core/control/drain) creates evals for what must leave;
+	// only a node that becomes eligible again needs one here.
 	if req.DrainSpec == nil && req.MarkEligible {
 		cmd.Evals = NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, now)
 	}
@@ -137,7 +137,7 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 	return out, nil
 }
 
-// PurgeNode forgets a node; what ran there is replaced.
+// PurgeNode removes a node; its allocs are replaced.
 func (e *Endpoint) PurgeNode(ctx context.Context, nodeID string) (*api.NodeUpdateResponse, error) {
 	n, err := e.node(nodeID)
 	if err != nil {
@@ -148,7 +148,7 @@ func (e *Endpoint) PurgeNode(ctx context.Context, nodeID string) (*api.NodeUpdat
 	return e.nodeUpdate(n, index, evals), err
 }
 
-// EvaluateNode asks the scheduler to look at every job of a node.
+// EvaluateNode creates evaluations for every job of a node.
 func (e *Endpoint) EvaluateNode(ctx context.Context, nodeID string) (*api.NodeUpdateResponse, error) {
 	n, err := e.node(nodeID)
 	if err != nil {
@@ -162,8 +162,7 @@ func (e *Endpoint) EvaluateNode(ctx context.Context, nodeID string) (*api.NodeUp
 	return e.nodeUpdate(n, index, evals), err
 }
 
-// nodeUpdate answers with the evals and with what a node would want to know of
-// the cluster.
+// nodeUpdate returns the answer with the evals and the list of servers.
 func (e *Endpoint) nodeUpdate(n *model.Node, index uint64, evals []*model.Evaluation) *api.NodeUpdateResponse {
 	out := &api.NodeUpdateResponse{
 		EvalIDs: evalIDs(evals), LeaderRPCAddr: e.Address, SchedulingEligibility: n.SchedulingEligibility,

@@ -15,13 +15,13 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// planView is the state as it would be with the job registered.
+// planView is the state as if the job were registered.
 type planView struct {
 	*state.View
 	job *model.Job
 }
 
-// JobByID returns the planned job under its own name.
+// JobByID returns the planned job for its own name.
 func (v planView) JobByID(ns, id string) *model.Job {
 	if ns == v.job.Namespace && id == v.job.ID {
 		return v.job
@@ -29,7 +29,7 @@ func (v planView) JobByID(ns, id string) *model.Job {
 	return v.View.JobByID(ns, id)
 }
 
-// JobByVersion returns the planned job under its own name and version.
+// JobByVersion returns the planned job for its own name and version.
 func (v planView) JobByVersion(ns, id string, version uint64) *model.Job {
 	if ns == v.job.Namespace && id == v.job.ID && version == v.job.Version {
 		return v.job
@@ -37,14 +37,14 @@ func (v planView) JobByVersion(ns, id string, version uint64) *model.Job {
 	return v.View.JobByVersion(ns, id, version)
 }
 
-// ids mints ids for the scheduler.
+// ids generates ids for the scheduler.
 type ids struct{}
 
 // NewID returns a UUID.
 func (ids) NewID() string { return newID() }
 
-// PlanJob says what a registration would do: the scheduler runs on the state
-// with the job in it, and nothing is stored.
+// PlanJob returns what a registration would change: it runs the scheduler on the state
+// with the job, and stores nothing.
 func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.JobPlanResponse, error) {
 	job, err := e.canonical(req.Job, req.Namespace)
 	if err != nil {
@@ -73,7 +73,7 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 			job.JobModifyIndex = view.Index() + 1
 		}
 	} else {
-		job.CreateIndex = view.Index() + 1 // of a job of its name that was purged it has nothing
+		job.CreateIndex = view.Index() + 1 // it has nothing in common with a purged job of its name
 	}
 	eval := e.newEval(job, model.EvalTriggerJobRegister)
 	eval.AnnotatePlan = true
@@ -88,7 +88,7 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 	out.CreatedEvals = append(out.CreatedEvals, outcome.FollowUps...)
 	out.NextPeriodicLaunch = e.nextLaunch(job)
 	for _, planned := range out.CreatedEvals {
-		planned.SnapshotIndex = 0 // no state was looked at that anybody else can see
+		planned.SnapshotIndex = 0 // the state with the planned job exists only here
 	}
 	if !req.Diff {
 		return out, nil
@@ -102,20 +102,21 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 	return out, nil
 }
 
-// nextLaunch is when a periodic job would be launched next, nil for others.
+// nextLaunch returns the next launch of a periodic job, nil for other jobs.
 func (e *Endpoint) nextLaunch(job *model.Job) *time.Time {
 	if !job.IsPeriodicActive() {
 		return nil
 	}
 	s, err := job.Periodic.Schedule()
 	if err != nil {
-		return nil // validation has said so
+		return nil // validation has reported the error
 	}
 	next := s.Next(e.Now())
 	return &next
 }
 
-// keepScalingIDs gives the scaling policies the ids that they have, or new ones.
+// keepScalingIDs sets the ids of scaling policies to the existing ones, or to new
+// ones.
 func keepScalingIDs(job, cur *model.Job) {
 	for _, tg := range job.TaskGroups {
 		if tg.Scaling == nil {

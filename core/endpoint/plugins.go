@@ -16,10 +16,10 @@ import (
 	"github.com/drover-project/drover/core/rpc"
 )
 
-// pluginTimeout bounds a change of a plugin: its file may have to be fetched.
+// pluginTimeout limits a change of a plugin, which may include fetching its file.
 const pluginTimeout = 30 * time.Minute
 
-// uploadChunk is a piece of a plugin's file on its way to a node.
+// uploadChunk is the size of the pieces in which a plugin's file is sent to a node.
 const uploadChunk = 256 << 10
 
 // NodePlugins lists the plugins of a node; "" is this agent's own.
@@ -32,8 +32,8 @@ func (c Calls) NodePlugin(ctx context.Context, nodeID, name string) (*model.Agen
 	return nodePlugin[*model.AgentPlugin](ctx, c, nodeID, rpc.MethodPlugin, rpc.PluginRequest{Name: name}, nil)
 }
 
-// ChangeNodePlugin does to a plugin of a node what the request says. With a body,
-// that is the file of its release. Of a plugin that was removed there is no answer.
+// ChangeNodePlugin changes a plugin of a node. A body is the file of the release. The
+// answer to a removal is nil.
 func (c Calls) ChangeNodePlugin(ctx context.Context, req *api.PluginChange, body io.Reader) (*model.AgentPlugin, error) {
 	q := rpc.PluginRequest{Name: req.Name, Action: req.Action, Force: req.Force, Release: req.Release, Streamed: body != nil, Size: req.Size, Detach: req.Detach}
 	method := rpc.MethodChangePlugin
@@ -62,7 +62,7 @@ func nodePlugin[T any](ctx context.Context, c Calls, nodeID, method string, q rp
 		in = make(chan []byte)
 		go func() {
 			if err := chunks(ctx, body, in); err != nil {
-				cancel(err) // and in stays open: what came is not the whole file
+				cancel(err) // in stays open: the file is not complete
 			}
 		}()
 	}
@@ -78,7 +78,7 @@ func nodePlugin[T any](ctx context.Context, c Calls, nodeID, method string, q rp
 	return answer, err
 }
 
-// chunks passes body on piece by piece and closes out at its end.
+// chunks sends body in pieces and closes out at its end.
 func chunks(ctx context.Context, body io.Reader, out chan<- []byte) error {
 	for {
 		buf := make([]byte, uploadChunk)

@@ -16,8 +16,8 @@ import (
 
 var _ api.PluginRegistry = (*Endpoint)(nil)
 
-// mayChangeRegistry refuses changes where the operator has not switched them on:
-// who registers a plugin has a program run on every node, with the rights of its agent.
+// mayChangeRegistry rejects changes unless the operator has enabled them: whoever
+// registers a plugin can run a program on every node with the rights of its agent.
 func (e *Endpoint) mayChangeRegistry() error {
 	if e.PluginRegistry {
 		return nil
@@ -31,7 +31,7 @@ func (e *Endpoint) RegisterPlugin(ctx context.Context, p *model.PluginSpec, cas 
 		return nil, 0, err
 	}
 	p.Canonicalize()
-	p.Previous, p.Rollout = nil, nil // the log's matter
+	p.Previous, p.Rollout = nil, nil // the log sets these
 	if err := p.Validate(); err != nil {
 		return nil, 0, err
 	}
@@ -86,11 +86,10 @@ func holdsRedacted(v any) bool {
 	return false
 }
 
-// maxExact is the greatest integer up to which a float64 holds all of them.
+// maxExact is the largest integer below which float64 represents all integers.
 const maxExact = 1 << 53
 
-// wholeNumbers makes integers of JSON's numbers where they are whole: a schema
-// tells the two apart.
+// wholeNumbers converts integral JSON numbers to integers, which schemas distinguish.
 func wholeNumbers(v any) any {
 	switch v := v.(type) {
 	case float64:
@@ -109,7 +108,7 @@ func wholeNumbers(v any) any {
 	return v
 }
 
-// DeregisterPlugin removes a plugin; its nodes remove it then.
+// DeregisterPlugin removes a plugin; nodes then remove it.
 func (e *Endpoint) DeregisterPlugin(ctx context.Context, name string, cas *uint64) (uint64, error) {
 	if err := e.mayChangeRegistry(); err != nil {
 		return 0, err
@@ -144,7 +143,7 @@ func (e *Endpoint) UploadPluginFile(_ context.Context, digest string, body io.Re
 	return &api.PluginFile{Digest: f.Digest, Size: f.Size}, nil
 }
 
-// PluginFile tells of an uploaded file.
+// PluginFile describes an uploaded file.
 func (e *Endpoint) PluginFile(digest string) (*api.PluginFile, error) {
 	if e.PluginFiles == nil {
 		return nil, noFiles()

@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// registrationOpen refuses what would make or change a job while operators have
-// switched that off. What runs goes on, and periodic jobs are launched.
+// registrationOpen rejects the creation and change of jobs while operators have
+// disabled it. Running jobs continue, and periodic jobs are launched.
 func (e *Endpoint) registrationOpen() error {
 	if e.Store.View().SchedulerConfig().RejectJobRegistration {
 		return errdefs.PermissionDeniedf("Permission denied: the registration of jobs is switched off; operator scheduler set-config -reject-job-registration=false switches it on")
@@ -18,7 +18,7 @@ func (e *Endpoint) registrationOpen() error {
 	return nil
 }
 
-// nameNodePool gives a draft that names no node pool the default of its namespace.
+// nameNodePool sets the default node pool of its namespace in a draft that names none.
 func (e *Endpoint) nameNodePool(draft *jobspec.Draft) {
 	if draft.NodePool != nil && *draft.NodePool != "" {
 		return
@@ -33,8 +33,8 @@ func (e *Endpoint) nameNodePool(draft *jobspec.Draft) {
 	}
 }
 
-// admitByNamespace refuses a job that breaks the rules of its namespace. One that
-// is to stop breaks none.
+// admitByNamespace rejects a job that breaks the rules of its namespace, unless it is
+// to be stopped.
 func (e *Endpoint) admitByNamespace(job *model.Job) error {
 	ns := e.Store.View().NamespaceByName(job.Namespace)
 	if ns == nil || job.Stop {

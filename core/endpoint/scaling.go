@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// preserve keeps what a registration asks to keep of the old job, by the names
-// of groups and tasks: counts, which scaling may have changed, and resources.
+// preserve keeps values of the old job that a registration asks to preserve, by the
+// names of groups and tasks: counts, which scaling may have changed, and resources.
 func preserve(job, old *model.Job, req *api.JobRegisterRequest) {
 	if old == nil {
 		return
@@ -31,13 +31,13 @@ func preserve(job, old *model.Job, req *api.JobRegisterRequest) {
 		}
 		for _, t := range tg.Tasks {
 			if before := was.LookupTask(t.Name); before != nil && before.Resources != nil {
-				t.Resources = before.Resources // shared: nothing changes the resources of a stored job
+				t.Resources = before.Resources // shared: the resources of a stored job never change
 			}
 		}
 	}
 }
 
-// ScaleJob sets the count of a group, or keeps a message about it.
+// ScaleJob sets the count of a group, or records a message about it.
 func (e *Endpoint) ScaleJob(ctx context.Context, req *api.JobScaleRequest) (*api.JobRegisterResponse, error) {
 	if err := e.registrationOpen(); err != nil {
 		return nil, err

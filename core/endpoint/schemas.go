@@ -15,17 +15,17 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// bodies are the bodies of drivers' schemas, each decoded once. A hash names its
-// bytes, so nothing here ever gets old.
+// bodies caches the decoded schemas of drivers by hash, so its entries never become
+// outdated.
 type bodies struct {
 	mu     sync.Mutex
 	byHash map[string]*driverschema.Body
 }
 
-// maxBodies bounds what is kept of schemas that state may have forgotten.
+// maxBodies limits the cache, which may contain schemas that state has removed.
 const maxBodies = 256
 
-// read returns the body of a row, nil for one that cannot be read.
+// read returns the decoded body of a row, nil if it cannot be decoded.
 func (b *bodies) read(row *model.DriverSchema) *driverschema.Body {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +34,7 @@ func (b *bodies) read(row *model.DriverSchema) *driverschema.Body {
 	}
 	body, err := driverschema.Decode(row.Body)
 	if err != nil {
-		body = nil // dispatch has let it in, so a newer version of it has: it is not checked against
+		body = nil // a newer version of dispatch has accepted it: do not check against it
 	}
 	if b.byHash == nil || len(b.byHash) >= maxBodies {
 		b.byHash = map[string]*driverschema.Body{}
@@ -68,13 +68,13 @@ func (b *bodies) find(view *state.View, job *model.Job, driver string) driversch
 	return out
 }
 
-// maxFindings bounds how much is said about one job.
+// maxFindings limits the number of findings about one job.
 const maxFindings = 200
 
-// check says what is wrong with a job: by its own values, the cluster's limits and
-// the drivers of its tasks. Warnings are what the drivers will not act on, and what
-// the document that it was sent as has beside it. A job that is to stop is not held
-// up by its drivers.
+// check validates a job: its own values, the cluster's limits, and the configs of its
+// tasks against their drivers. Warnings are features that drivers ignore, and unknown
+// fields in the document that was sent. A job that is to be stopped is not rejected
+// because of its drivers.
 func (e *Endpoint) check(job *model.Job, sent []byte) (warnings []string, err error) {
 	err = e.Jobs.validate(job)
 	for i, field := range jobspec.UnreadJSON(sent) {
@@ -94,7 +94,7 @@ func (e *Endpoint) check(job *model.Job, sent []byte) (warnings []string, err er
 	return slices.Concat(warnings, texts(report.Ignored), memoryMaxIgnored(view, job)), err
 }
 
-// memoryMaxIgnored names the tasks whose memory_max does not count.
+// memoryMaxIgnored returns warnings for tasks whose memory_max has no effect.
 func memoryMaxIgnored(view *state.View, job *model.Job) (warnings []string) {
 	if view.SchedulerConfig().MemoryOversubscription(view.NodePoolByName(job.NodePool)) {
 		return nil
@@ -121,7 +121,7 @@ func texts(findings []driverschema.Finding) []string {
 	return out
 }
 
-// withProblems adds problems to the error of a validation, which may be nil.
+// withProblems adds problems to a validation error, which may be nil.
 func withProblems(err error, problems []string) error {
 	var all model.ValidationError
 	if err != nil && !errors.As(err, &all) {

@@ -15,14 +15,14 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// JobsAndAllocs is what NodeEvals reads of the state.
+// JobsAndAllocs is the part of the state that NodeEvals reads.
 type JobsAndAllocs interface {
 	JobByID(ns, id string) *model.Job
 	Jobs(ns string) iter.Seq[*model.Job]
 	AllocsByNode(nodeID string) []*model.Allocation
 }
 
-// StopAlloc asks for an alloc to be stopped and replaced elsewhere.
+// StopAlloc requests the stop and replacement of an alloc.
 func (e *Endpoint) StopAlloc(ctx context.Context, allocID string, noShutdownDelay, reschedule bool) (*api.AllocStopResponse, error) {
 	a := e.Store.View().AllocByID(allocID)
 	if a == nil {
@@ -40,7 +40,7 @@ func (e *Endpoint) StopAlloc(ctx context.Context, allocID string, noShutdownDela
 	return &api.AllocStopResponse{EvalID: eval.ID, Index: index}, err
 }
 
-// DeleteEvals removes evals that are over.
+// DeleteEvals removes ended evals.
 func (e *Endpoint) DeleteEvals(ctx context.Context, ids []string) (*api.EvalDeleteResponse, error) {
 	view := e.Store.View()
 	if !view.SchedulerConfig().PauseEvalBroker {
@@ -55,17 +55,17 @@ func (e *Endpoint) DeleteEvals(ctx context.Context, ids []string) (*api.EvalDele
 	return &api.EvalDeleteResponse{Count: len(ids), Index: index}, err
 }
 
-// ForceGC frees everything that is no longer needed, whatever its age.
+// ForceGC removes all ended objects, regardless of their age.
 func (e *Endpoint) ForceGC(ctx context.Context) error { return e.CollectGarbage(ctx) }
 
-// ReconcileSummaries counts what summaries say anew. They are derived from allocs
-// in the same transaction that changes them, so there should be nothing to mend.
+// ReconcileSummaries recounts the summaries. They are derived in the same transaction
+// that changes the allocs, so this should change nothing.
 func (e *Endpoint) ReconcileSummaries(ctx context.Context) error {
 	_, err := e.propose(ctx, &fsm.RecountJobs{})
 	return err
 }
 
-// nameRule is what namespaces and node pools may be called.
+// nameRule matches valid names of namespaces and node pools.
 var nameRule = regexp.MustCompile(`^[a-zA-Z0-9-]{1,128}$`)
 
 // UpsertNamespace stores a namespace.
@@ -79,7 +79,7 @@ func (e *Endpoint) UpsertNamespace(ctx context.Context, ns *model.Namespace) (ui
 	return e.propose(ctx, &fsm.UpsertNamespaces{Namespaces: []*model.Namespace{ns}})
 }
 
-// DeleteNamespace removes a namespace that holds nothing that may run.
+// DeleteNamespace removes a namespace without jobs that may run.
 func (e *Endpoint) DeleteNamespace(ctx context.Context, name string) (uint64, error) {
 	if name == model.DefaultNamespace {
 		return 0, errdefs.FailedPreconditionf("can not delete default namespace")
@@ -100,7 +100,7 @@ func (e *Endpoint) UpsertNodePool(ctx context.Context, pool *model.NodePool) (ui
 
 var poolRule = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
 
-// DeleteNodePool removes a node pool that nothing uses.
+// DeleteNodePool removes a node pool that is not in use.
 func (e *Endpoint) DeleteNodePool(ctx context.Context, name string) (uint64, error) {
 	if name == model.NodePoolAll || name == model.NodePoolDefault {
 		return 0, errdefs.FailedPreconditionf("deleting node pool %q is not allowed", name)
@@ -108,8 +108,8 @@ func (e *Endpoint) DeleteNodePool(ctx context.Context, name string) (uint64, err
 	return e.propose(ctx, &fsm.DeleteNodePools{Names: []string{name}})
 }
 
-// BeginWithScheduler gives a cluster its first scheduler configuration, if nobody has
-// set one yet; nil leaves the built-in one.
+// BeginWithScheduler sets the initial scheduler configuration of a cluster, unless it
+// was set before; nil keeps the built-in one.
 func (e *Endpoint) BeginWithScheduler(ctx context.Context, cfg *model.SchedulerConfiguration) error {
 	now := e.Store.View().SchedulerConfig()
 	if cfg == nil || now.ModifyIndex != state.FirstIndex {
@@ -118,13 +118,13 @@ func (e *Endpoint) BeginWithScheduler(ctx context.Context, cfg *model.SchedulerC
 	first := *cfg
 	_, err := e.propose(ctx, &fsm.SetSchedulerConfig{Config: &first, CAS: true, ModifyIndex: now.ModifyIndex})
 	if errdefs.IsConflict(err) {
-		return nil // somebody was faster, and knows better
+		return nil // it was set concurrently
 	}
 	return err
 }
 
-// SetSchedulerConfig replaces the scheduler configuration; with cas only if its
-// ModifyIndex is the given one.
+// SetSchedulerConfig replaces the scheduler configuration. If cas is set, its
+// ModifyIndex must match.
 func (e *Endpoint) SetSchedulerConfig(ctx context.Context, cfg *model.SchedulerConfiguration, cas *uint64) (bool, uint64, error) {
 	switch cfg.SchedulerAlgorithm {
 	case "", model.SchedulerAlgorithmBinpack, model.SchedulerAlgorithmSpread:

@@ -69,7 +69,7 @@ func validateVariable(req *api.VariableRequest) error {
 	switch req.Operation {
 	case "":
 		if req.Lock != nil && (req.Lock.TTL != 0 || req.Lock.LockDelay != 0) {
-			// Clients know this refusal with the mark of the call inside the call.
+			// Clients recognize this error by the RPC prefix in its text.
 			return errdefs.InvalidArgumentf("RPC Error:: 400,variable should not contain lock definition")
 		}
 		return model.ValidateVariableItems(req.Items)
@@ -92,8 +92,8 @@ func validateVariable(req *api.VariableRequest) error {
 
 const defaultLockTime = 15 * time.Second
 
-// newLock returns the lock that a request asks for; a lock that is taken again
-// by its holder keeps its id.
+// newLock returns the lock that a request asks for; a holder that acquires it again
+// keeps its id.
 func newLock(asked *api.VariableLock, now int64) *model.VariableLock {
 	l := &model.VariableLock{ID: asked.ID, TTL: time.Duration(asked.TTL), LockDelay: time.Duration(asked.LockDelay)}
 	if l.ID == "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// PlanView is what of the state decides whether a plan still holds; *state.View
-// satisfies it.
+// PlanView is the part of the state that decides whether a plan is still valid.
+// *state.View implements it.
 type PlanView interface {
 	AllocByID(id string) *model.Allocation
 	NodeByID(id string) *model.Node
@@ -20,14 +20,15 @@ type PlanView interface {
 	DeploymentByID(id string) *model.Deployment
 }
 
-// Room says why a node cannot take the new allocs while the others are stopped, or "".
+// Room returns why a node cannot take the new allocs while the others are stopped, or
+// "".
 type Room func(n *model.Node, stop, place []*model.Allocation) string
 
-// Accept returns what of a plan still holds on a view that may be newer than
-// what it was planned on, and why the rest does not. It is the one function that
-// decides so: the applier asks it before a plan goes into the log, and Apply
-// asks it again when it comes out, since the log may have brought other changes
-// between the two. They differ in how they know about room. It is pure.
+// Accept returns the part of a plan that is still valid on a view that may be newer
+// than the one on which it was planned, and the reasons for rejecting the rest. This
+// function alone decides that: the plan applier calls it before a plan is proposed,
+// and Apply calls it again, since the log may contain other changes in between. The
+// two callers differ in room, their check of resources. It is pure.
 func Accept(v PlanView, p *model.Plan, room Room) *model.PlanResult {
 	if why := outdated(v, p); why != "" {
 		return &model.PlanResult{Rejections: []model.PlanRejection{{Reason: why}}}
@@ -64,7 +65,7 @@ func Accept(v PlanView, p *model.Plan, room Room) *model.PlanResult {
 	return r
 }
 
-// outdated says why nothing of the plan holds any more, or "".
+// outdated returns why the whole plan is no longer valid, or "".
 func outdated(v PlanView, p *model.Plan) string {
 	switch job := v.JobByID(p.Namespace, p.JobID); {
 	case job != nil && job.JobModifyIndex > p.SnapshotIndex:
@@ -75,8 +76,9 @@ func outdated(v PlanView, p *model.Plan) string {
 	return ""
 }
 
-// updateRefused says why a deployment's new status does not hold any more, or "".
-// That it has succeeded is concluded from what it was; all others are orders.
+// updateRefused returns why a deployment's new status is no longer valid, or "".
+// Success is a conclusion from the state at planning time; all other statuses are
+// orders.
 func updateRefused(d *model.Deployment, u *model.DeploymentStatusUpdate, planned uint64) string {
 	if d != nil && d.Active() && d.ModifyIndex > planned && u.Status == model.DeploymentStatusSuccessful {
 		return "deployment has changed since it was planned"
@@ -84,7 +86,7 @@ func updateRefused(d *model.Deployment, u *model.DeploymentStatusUpdate, planned
 	return ""
 }
 
-// acceptance is one call of Accept: what is refused so far.
+// acceptance is the state of one call of Accept: what is rejected so far.
 type acceptance struct {
 	v          PlanView
 	p          *model.Plan
@@ -113,7 +115,7 @@ func (c *acceptance) checkChanges() {
 	}
 }
 
-// checkPlaces refuses new allocs for what they depend on beside their node.
+// checkPlaces rejects new allocs whose dependencies other than the node have changed.
 func (c *acceptance) checkPlaces() {
 	for i, a := range c.p.Place {
 		why := c.joinRefused(a.DeploymentID)
@@ -136,7 +138,7 @@ func (c *acceptance) checkPlaces() {
 	}
 }
 
-// joinRefused says why no alloc may join a deployment any more, or "".
+// joinRefused returns why no alloc may join a deployment any more, or "".
 func (c *acceptance) joinRefused(id string) string {
 	if id == "" {
 		return ""
@@ -147,9 +149,9 @@ func (c *acceptance) joinRefused(id string) string {
 	return ""
 }
 
-// settle asks every node for room. An alloc whose successor is refused runs on,
-// which may take room away that others were to have: nodes are asked again until
-// nothing changes.
+// settle checks the resources of every node. If the successor of an alloc is rejected,
+// the alloc keeps running and may occupy resources that other allocs should get, so
+// nodes are checked again until nothing changes.
 func (c *acceptance) settle() {
 	places, stops := map[string][]int{}, map[string][]*model.Allocation{}
 	successors := map[string][]int{} // by predecessor
@@ -176,7 +178,7 @@ func (c *acceptance) settle() {
 	}
 }
 
-// askNode refuses a node's new allocs together if it cannot take them.
+// askNode rejects all new allocs of a node if it cannot take them together.
 func (c *acceptance) askNode(id string, places []int, stops []*model.Allocation) {
 	var place, stop []*model.Allocation
 	for _, i := range places {
@@ -206,8 +208,8 @@ func (c *acceptance) askNode(id string, places []int, stops []*model.Allocation)
 	}
 }
 
-// takeBack lets allocs run on whose successor is refused, unless they are lost,
-// and returns the nodes that have less room by it.
+// takeBack keeps allocs running whose successor is rejected, unless they are lost, and
+// returns the nodes that have less room as a result.
 func (c *acceptance) takeBack(successors map[string][]int, stopped map[string]*model.AllocChange) []string {
 	var nodes []string
 	for prev, next := range successors {
@@ -224,7 +226,7 @@ func (c *acceptance) takeBack(successors map[string][]int, stopped map[string]*m
 	return slices.Compact(nodes)
 }
 
-// NodeRefuses says why a node may not be given new allocs, or "".
+// NodeRefuses returns why a node must not get new allocs, or "".
 func NodeRefuses(n *model.Node) string {
 	switch {
 	case n == nil:

@@ -12,10 +12,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// UpdateAllocsFromClient applies what is new of what nodes report. What the state
-// has taken in already, and allocs that are gone, are skipped.
+// UpdateAllocsFromClient applies the news in nodes' reports. It skips what the state
+// already contains, and allocs that no longer exist.
 type UpdateAllocsFromClient struct {
-	At      int64 // Unix ns, the clock of the servers
+	At      int64 // Unix ns, the servers' time
 	Reports []*model.AllocReport
 	Evals   []*model.Evaluation
 }
@@ -35,7 +35,7 @@ func (c *UpdateAllocsFromClient) apply(tx *state.Tx) error {
 	return nil
 }
 
-// packedReports is the stored form: see reportWriter for Reports.
+// packedReports is the stored form: Reports are encoded by reportWriter.
 type packedReports struct {
 	At      int64
 	Reports []byte
@@ -57,8 +57,8 @@ func (c *UpdateAllocsFromClient) unpack(form any) error {
 	return err
 }
 
-// UpdateDesiredTransitions says, by alloc, what operators and controllers ask of
-// the scheduler. Allocs that are gone are skipped.
+// UpdateDesiredTransitions stores requests of operators and controllers to the
+// scheduler, by alloc. It skips allocs that no longer exist.
 type UpdateDesiredTransitions struct {
 	Transitions map[string]model.DesiredTransition
 	Evals       []*model.Evaluation
@@ -76,7 +76,7 @@ func (c *UpdateDesiredTransitions) apply(tx *state.Tx) error {
 	return nil
 }
 
-// interner makes equal strings of one entry share their bytes.
+// interner makes equal strings of one entry share memory.
 type interner map[string]string
 
 func (in interner) intern(s string) string {

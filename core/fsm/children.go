@@ -12,17 +12,16 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// DispatchJob makes a child of a parameterized job. The entry carries only what
-// is the child's own; all else is the parent's and is shared with it in state. A
-// token that a child was dispatched with already gives an error of class AlreadyExists,
-// an id that is taken one of class Conflict.
+// DispatchJob creates a child of a parameterized job. The entry contains only the
+// child's own data; the rest is shared with the parent in state. AlreadyExists: a
+// child was dispatched with the same token. Conflict: the id is taken.
 type DispatchJob struct {
 	Namespace        string
 	ParentID         string
 	ChildID          string
 	Payload          []byte
 	Meta             map[string]string
-	Priority         int // 0: the parent's
+	Priority         int // 0 means the parent's
 	IdempotencyToken string
 	SubmitTime       int64 // Unix ns
 	Eval             *model.Evaluation
@@ -49,7 +48,7 @@ func (c *DispatchJob) apply(tx *state.Tx) error {
 	}
 	child := parent.Child(c.ChildID)
 	child.Dispatched, child.DispatchIdempotencyToken = true, c.IdempotencyToken
-	child.Periodic = parent.Periodic // a parent that is both makes children that are periodic
+	child.Periodic = parent.Periodic // children of a job that is both parameterized and periodic are periodic
 	child.Payload, child.SubmitTime = c.Payload, c.SubmitTime
 	if c.Priority > 0 {
 		child.Priority = c.Priority
@@ -65,14 +64,14 @@ func (c *DispatchJob) apply(tx *state.Tx) error {
 	return nil
 }
 
-// LaunchPeriodic makes a child of a periodic job for a time, or says that the
-// time is skipped. What is not newer than the last launch changes nothing,
-// so that no time is launched twice; with Force it does whatever came before.
+// LaunchPeriodic creates a child of a periodic job for a time, or records that the
+// time is skipped. A time that is not newer than the last launch is ignored, so that
+// no time is launched twice; Force overrides this.
 type LaunchPeriodic struct {
 	Namespace  string
 	ParentID   string
-	Launch     int64  // Unix ns; children are named by the second
-	Skipped    string // not empty: why there is no child
+	Launch     int64  // Unix ns; the second is part of the child's name
+	Skipped    string // if not empty, the reason why there is no child
 	Force      bool
 	SubmitTime int64             // Unix ns
 	Eval       *model.Evaluation // nil if Skipped
@@ -100,7 +99,7 @@ func (c *LaunchPeriodic) apply(tx *state.Tx) error {
 	id := model.PeriodicChildID(c.ParentID, time.Unix(0, c.Launch).Unix())
 	if old := tx.View().JobByID(c.Namespace, id); old != nil {
 		if c.Force {
-			upsertJobEval(tx, c.Eval, old) // forced twice in a second: it is looked at again
+			upsertJobEval(tx, c.Eval, old) // forced twice within a second: only an evaluation is needed
 		}
 		return nil
 	}

@@ -23,7 +23,7 @@ func (c *UpsertNamespaces) apply(tx *state.Tx) error {
 	return nil
 }
 
-// DeleteNamespaces removes namespaces that hold nothing that may run.
+// DeleteNamespaces removes namespaces without jobs that may run.
 type DeleteNamespaces struct{ Names []string }
 
 func (*DeleteNamespaces) kind() byte { return kindDeleteNamespaces }
@@ -46,7 +46,7 @@ func (c *UpsertNodePools) apply(tx *state.Tx) error {
 	return nil
 }
 
-// DeleteNodePools removes node pools that nothing uses.
+// DeleteNodePools removes node pools that are not in use.
 type DeleteNodePools struct{ Names []string }
 
 func (*DeleteNodePools) kind() byte { return kindDeleteNodePools }
@@ -55,7 +55,7 @@ func (c *DeleteNodePools) apply(tx *state.Tx) error {
 	return all(c.Names, tx.CheckDeleteNodePool, tx.DeleteNodePool)
 }
 
-// all does something for every name, or for none if one of them may not.
+// all calls do for every name, or for none if check fails for one of them.
 func all(names []string, check, do func(string) error) error {
 	for _, name := range names {
 		if err := check(name); err != nil {
@@ -70,8 +70,8 @@ func all(names []string, check, do func(string) error) error {
 	return nil
 }
 
-// SetSchedulerConfig replaces the scheduler configuration; with CAS only if its
-// ModifyIndex is the given one.
+// SetSchedulerConfig replaces the scheduler configuration. With CAS its ModifyIndex
+// must match.
 type SetSchedulerConfig struct {
 	Config      *model.SchedulerConfiguration
 	CAS         bool
@@ -91,8 +91,8 @@ func (c *SetSchedulerConfig) apply(tx *state.Tx) error {
 	return nil
 }
 
-// BeginTerm is the first command of a leader: see model.Cluster. ClusterID becomes
-// the id of the cluster if it has none.
+// BeginTerm is the first command of a leader: see model.Cluster. ClusterID becomes the
+// cluster's id if it has none.
 type BeginTerm struct{ ClusterID, TermID string }
 
 func (*BeginTerm) kind() byte { return kindBeginTerm }

@@ -12,10 +12,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Codec is how commands and rows become bytes: MessagePack with structs as
-// arrays of their fields in the order of the source, so fields of stored types
-// are only ever appended (TestStoredFieldsAreOnlyAppended). Equal values give
-// equal bytes.
+// Codec encodes commands and rows as MessagePack, with structs as arrays of their
+// fields in source order, so fields of stored types may only be appended
+// (TestStoredFieldsAreOnlyAppended). Equal values have equal encodings.
 type Codec struct{ handle *codec.MsgpackHandle }
 
 // NewCodec returns the codec of the log and of snapshots.
@@ -26,11 +25,11 @@ func NewCodec() Codec {
 	h.RawToString = true
 	h.MapType = reflect.TypeFor[map[string]any]()
 	h.SliceType = reflect.TypeFor[[]any]()
-	h.TypeInfos = codec.NewTypeInfos([]string{"stored"}) // json tags are the API's matter
+	h.TypeInfos = codec.NewTypeInfos([]string{"stored"}) // json tags are for the API
 	return Codec{handle: h}
 }
 
-// Append encodes v behind dst.
+// Append appends the encoding of v to dst.
 func (c Codec) Append(dst []byte, v any) ([]byte, error) {
 	var out []byte
 	if err := codec.NewEncoderBytes(&out, c.handle).Encode(v); err != nil {
@@ -39,8 +38,8 @@ func (c Codec) Append(dst []byte, v any) ([]byte, error) {
 	return append(dst, out...), nil
 }
 
-// Decode reads what Append wrote into v, a pointer. Bytes that it cannot read
-// are an error of class InvalidArgument, whatever they are.
+// Decode decodes data into v, a pointer. It returns an error of class InvalidArgument
+// for anything that it cannot decode, and never panics.
 func (c Codec) Decode(data []byte, v any) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

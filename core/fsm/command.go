@@ -10,20 +10,19 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Command is one entry of the log. Commands are the pointer types of this
-// package; propose one with Encode. Its result is nil or a classed error, and a
-// command that fails has changed nothing, except for a Batch, whose commands
-// stand each for itself.
+// Command is one entry of the log. Commands are the pointer types of this package;
+// Encode encodes one. The result of a command is nil or a classed error. A command
+// that fails has changed nothing, except for a Batch, whose commands are independent.
 type Command interface {
 	apply(tx *state.Tx) error
 	kind() byte
 }
 
-// answering is a command that has something to say when it has been applied.
+// answering is a command with a result.
 type answering interface{ answer() any }
 
-// The first byte of an entry is the version of the encoding, the second the
-// kind of the command. Neither is ever given another meaning.
+// The first byte of an entry is the version of the encoding, the second the kind of
+// the command. Their values must never be reused.
 const formatVersion = 1
 
 const (
@@ -162,8 +161,8 @@ func newCommand(kind byte) Command {
 	return nil
 }
 
-// packed is a command that is stored in another form than the one that its
-// proposer fills in.
+// packed is a command whose stored form differs from the one that its proposer fills
+// in.
 type packed interface {
 	pack() (any, error)
 	packedForm() any
@@ -172,8 +171,8 @@ type packed interface {
 
 var entryCodec = NewCodec()
 
-// Encode returns the log entry of a command. A command that is not whole gives an
-// error of class InvalidArgument.
+// Encode returns the log entry of a command. InvalidArgument: the command is
+// incomplete.
 func Encode(c Command) (_ []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -195,8 +194,8 @@ func Encode(c Command) (_ []byte, err error) {
 	return data, nil
 }
 
-// Decode reads a log entry. An entry that it cannot read gives an error of class
-// InvalidArgument, the same on every server of this version.
+// Decode decodes a log entry. It returns an error of class InvalidArgument for an
+// entry that it cannot decode, the same on every server of this version.
 func Decode(data []byte) (_ Command, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -224,8 +223,7 @@ func Decode(data []byte) (_ Command, err error) {
 	return c, p.unpack(form)
 }
 
-// Batch is several commands in one entry. Each stands for itself; the result is
-// the first error.
+// Batch is several independent commands in one entry. Its result is the first error.
 type Batch struct{ Commands []Command }
 
 func (*Batch) kind() byte { return kindBatch }
@@ -240,7 +238,7 @@ func (b *Batch) apply(tx *state.Tx) error {
 	return first
 }
 
-// answer is nil or, if one of the commands has something to say, what each says.
+// answer returns nil, or the answers of all commands if at least one of them has one.
 func (b *Batch) answer() any {
 	var out []any
 	for i, c := range b.Commands {

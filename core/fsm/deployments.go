@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// UpdateDeploymentStatus changes the status of a deployment and, where it fails
-// and reverts, registers the job to go back to.
+// UpdateDeploymentStatus changes the status of a deployment. If the deployment failed
+// with auto_revert, it also registers the job to which it reverts.
 type UpdateDeploymentStatus struct {
 	Update *model.DeploymentStatusUpdate
 	Eval   *model.Evaluation
@@ -34,7 +34,7 @@ func (c *UpdateDeploymentStatus) apply(tx *state.Tx) error {
 	return nil
 }
 
-// rollsOut reports whether the deployment is that of the job's newest version: a
+// rollsOut reports whether the deployment belongs to the newest version of the job. A
 // job that was changed or stopped meanwhile is not reverted.
 func (c *UpdateDeploymentStatus) rollsOut(v *state.View) bool {
 	d := v.DeploymentByID(c.Update.DeploymentID)
@@ -67,8 +67,8 @@ func (c *PromoteDeployment) apply(tx *state.Tx) error {
 	return nil
 }
 
-// SetDeploymentAllocHealth says by hand which allocs of a deployment are
-// healthy, and may change the deployment's status.
+// SetDeploymentAllocHealth sets the health of allocs of a deployment manually, and may
+// change the deployment's status.
 type SetDeploymentAllocHealth struct {
 	DeploymentID string
 	Healthy      []string

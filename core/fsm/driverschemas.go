@@ -9,7 +9,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// AddDriverSchemas stores what drivers publish; what is there already is skipped.
+// AddDriverSchemas stores schemas of drivers; existing ones are skipped.
 type AddDriverSchemas struct{ Schemas []*model.DriverSchema }
 
 func (*AddDriverSchemas) kind() byte { return kindAddDriverSchemas }
@@ -29,8 +29,8 @@ func (c *AddDriverSchemas) apply(tx *state.Tx) error {
 	return first
 }
 
-// MarkDriverSchemas remembers since when no node has the schemas. One that a node
-// has, or that is marked already, is skipped.
+// MarkDriverSchemas records since when no node uses the schemas. Schemas that are in
+// use or already marked are skipped.
 type MarkDriverSchemas struct {
 	Hashes []string
 	At     int64 // Unix ns
@@ -45,8 +45,8 @@ func (c *MarkDriverSchemas) apply(tx *state.Tx) error {
 	return nil
 }
 
-// DeleteDriverSchemas removes schemas that no node has. With UnusedSince, in Unix
-// ns, those are spared that have not been without one since then.
+// DeleteDriverSchemas removes schemas that no node uses. If UnusedSince (Unix ns) is
+// set, schemas that have been used since then are skipped.
 type DeleteDriverSchemas struct {
 	Hashes      []string
 	UnusedSince int64

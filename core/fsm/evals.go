@@ -26,8 +26,8 @@ func upsertEvals(tx *state.Tx, evals []*model.Evaluation) {
 	}
 }
 
-// DeleteEvals removes evaluations and allocs, as garbage collection does; what
-// is missing is skipped.
+// DeleteEvals removes evaluations and allocs during garbage collection; missing ones
+// are skipped.
 type DeleteEvals struct {
 	EvalIDs  []string
 	AllocIDs []string

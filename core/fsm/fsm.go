@@ -28,12 +28,12 @@ type Entry = struct {
 type FSM struct {
 	store  *state.Store
 	logger hclog.Logger
-	unread *UnreadableError // of the first entry that could not be read
+	unread *UnreadableError // the first entry that could not be decoded
 }
 
-// UnreadableError says that an entry of the log cannot be read. It is the answer
-// to that entry and to all after it: nothing of them is applied, because a server
-// that skipped one would differ from the others for ever. Its class is
+// UnreadableError means that an entry of the log cannot be decoded. It is the result
+// of that entry and of all later ones: none of them is applied, because a server that
+// skipped an entry would diverge from the others permanently. Its class is
 // FailedPrecondition.
 type UnreadableError struct {
 	Index uint64
@@ -45,11 +45,10 @@ func (e *UnreadableError) Error() string {
 		"if a newer version wrote it, run that version here; if the disk is damaged, restore a snapshot or let this server join anew with an empty data directory", e.Index, e.Err)
 }
 
-// Unwrap returns what was wrong with the entry, as an error of the right class.
+// Unwrap returns the cause with class FailedPrecondition.
 func (e *UnreadableError) Unwrap() error { return errdefs.New(errdefs.FailedPrecondition, e.Err) }
 
-// Fatal marks the error as one that ends this server's part in the log: see
-// consensus.Fatal.
+// Fatal marks the error as fatal for this server: see consensus.Fatal.
 func (e *UnreadableError) Fatal() {}
 
 // New returns an FSM that writes to the store.
@@ -60,14 +59,15 @@ func New(store *state.Store, logger hclog.Logger) *FSM {
 // Store returns the state.
 func (f *FSM) Store() *state.Store { return f.store }
 
-// batchBytes is how much of the log goes into one transaction, unless one entry is more:
-// a log that is replayed comes in large batches, whose commands take twenty times the
-// room of their bytes.
+// batchBytes is the size of log entries that are applied in one transaction, unless a
+// single entry is larger. A replay delivers large batches, and decoded commands take
+// twenty times the memory of their encoding.
 const batchBytes = 256 << 10
 
-// ApplyBatch applies entries in few transactions and returns a result for each: nil, a classed error, or what the command answers. Entries that are older than the
-// state are skipped. From an entry that cannot be read on nothing is applied any
-// more, and every answer is an *UnreadableError.
+// ApplyBatch applies entries in few transactions and returns a result for each: nil, a
+// classed error, or the command's answer. Entries that are older than the state are
+// skipped. From an entry that cannot be decoded on nothing is applied, and every
+// result is an *UnreadableError.
 func (f *FSM) ApplyBatch(entries []Entry) []any {
 	results := make([]any, len(entries))
 	for from := 0; from < len(entries); {
@@ -93,7 +93,7 @@ func (f *FSM) applyPart(entries []Entry, results []any) {
 	}
 }
 
-// decode reads entries up to the first that cannot be read.
+// decode decodes entries up to the first that cannot be decoded.
 func (f *FSM) decode(entries []Entry) ([]Entry, []Command) {
 	if f.unread != nil {
 		return nil, nil
@@ -115,22 +115,22 @@ func (f *FSM) applyAll(entries []Entry, commands []Command, results []any) {
 	if f.apply(entries, commands, results) {
 		return
 	}
-	// A command panicked: its transaction is gone. Decode again, since commands
-	// own what they hold, and apply one by one so that only that one is lost.
+	// A command panicked, and its transaction was rolled back. Decode again, since
+	// commands own their data, and apply one by one so that only that command fails.
 	for i := range entries {
-		c, _ := Decode(entries[i].Data) // it was read before
+		c, _ := Decode(entries[i].Data) // it was decoded before
 		if one := results[i : i+1]; !f.apply(entries[i:i+1], []Command{c}, one) {
 			one[0] = errdefs.New(errdefs.Internal, fmt.Errorf("command %T at index %d changed nothing: it %w", c, entries[i].Index, ErrPanicked))
 		}
 	}
 }
 
-// ErrPanicked is in the error of a command, a plan or a decision in which a defect
-// of ours showed: it would come to the same again.
+// ErrPanicked is wrapped by the error of a command, plan or decision that panicked
+// because of a defect. A retry would panic again.
 var ErrPanicked = errors.New("panicked, which is a defect of drover")
 
-// apply runs commands in one transaction. It reports false, with nothing
-// changed, if one of them panics.
+// apply runs commands in one transaction. It returns false and changes nothing if one
+// of them panics.
 func (f *FSM) apply(entries []Entry, commands []Command, results []any) (ok bool) {
 	tx := f.store.Begin()
 	defer func() {
@@ -155,16 +155,16 @@ func (f *FSM) apply(entries []Entry, commands []Command, results []any) (ok bool
 	return true
 }
 
-// Snapshot is the state at one index. It stays what it is while the log goes on.
+// Snapshot is the state at one index. It is immutable.
 type Snapshot = interface {
-	// WriteTo streams the snapshot, table by table, until ctx ends.
+	// WriteTo writes the snapshot, table by table, until ctx ends.
 	WriteTo(ctx context.Context, w io.Writer) error
-	// Release lets the state that the snapshot holds go.
+	// Release frees the state that the snapshot holds.
 	Release()
 }
 
-// Snapshot returns the current state; it costs nothing. There is none behind an
-// entry that could not be read: it would pass for the state after that entry.
+// Snapshot returns the current state at no cost. After an entry that could not be
+// decoded it returns an error, because the snapshot would claim to include that entry.
 func (f *FSM) Snapshot() (Snapshot, error) {
 	if f.unread != nil {
 		return nil, f.unread
@@ -174,7 +174,7 @@ func (f *FSM) Snapshot() (Snapshot, error) {
 
 type snapshot struct{ view *state.View }
 
-// magic begins a snapshot; its last byte is the version of the format.
+// magic is the header of a snapshot; its last byte is the version of the format.
 var magic = [8]byte{'D', 'R', 'O', 'V', 'E', 'R', 'S', 1}
 
 func (s *snapshot) WriteTo(ctx context.Context, w io.Writer) error {
@@ -186,7 +186,7 @@ func (s *snapshot) WriteTo(ctx context.Context, w io.Writer) error {
 
 func (s *snapshot) Release() { s.view = nil }
 
-// cancelable is a writer that ends with its context.
+// cancelable is a writer that fails once its context has ended.
 type cancelable struct {
 	ctx context.Context
 	w   io.Writer

@@ -9,9 +9,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// UpsertJob registers a job. The state assigns version and indexes; a job that
-// is equal to its current version keeps them. With EnforceIndex the job's
-// JobModifyIndex must be the given one, 0 for a job that must not exist.
+// UpsertJob registers a job. The state assigns version and indexes; a job that equals
+// its current version keeps them. With EnforceIndex the job's JobModifyIndex must
+// match, where 0 means that the job must not exist.
 type UpsertJob struct {
 	Job            *model.Job
 	Submission     *model.JobSubmission
@@ -66,8 +66,8 @@ type DeregisterJob struct {
 	Purge      bool
 	Eval       *model.Evaluation
 	SubmitTime int64 // Unix ns
-	// IfModifyIndex, if not 0, is the ModifyIndex that the job must still have;
-	// else nothing happens. Garbage collection asks so: the job may run again.
+	// IfModifyIndex, if not 0, must be the job's ModifyIndex, otherwise nothing
+	// happens. Garbage collection sets it, because the job may have been restarted.
 	IfModifyIndex uint64
 }
 
@@ -92,7 +92,7 @@ func (c *DeregisterJob) apply(tx *state.Tx) error {
 	return nil
 }
 
-// SetJobStability says whether a version of a job is known to work.
+// SetJobStability sets whether a version of a job is stable.
 type SetJobStability struct {
 	Namespace string
 	ID        string
@@ -106,7 +106,7 @@ func (c *SetJobStability) apply(tx *state.Tx) error {
 	return tx.SetJobStability(c.Namespace, c.ID, c.Version, c.Stable)
 }
 
-// SetJobVersionTag names a version of a job; a nil Tag takes the name away.
+// SetJobVersionTag tags a version of a job; a nil Tag removes the tag.
 type SetJobVersionTag struct {
 	Namespace string
 	ID        string

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// RegisterNode stores what a node says about itself.
+// RegisterNode stores a node's registration.
 type RegisterNode struct{ Node *model.Node }
 
 func (*RegisterNode) kind() byte { return kindRegisterNode }
@@ -22,8 +22,8 @@ func (c *RegisterNode) apply(tx *state.Tx) error {
 	return nil
 }
 
-// DeregisterNodes removes nodes; missing ones are skipped, and with OnlyDown
-// those that are not down any more.
+// DeregisterNodes removes nodes. It skips missing nodes, and with OnlyDown nodes that
+// are no longer down.
 type DeregisterNodes struct {
 	IDs      []string
 	Evals    []*model.Evaluation
@@ -85,7 +85,7 @@ func (c *UpdateNodeDrain) apply(tx *state.Tx) error {
 	return nil
 }
 
-// UpdateNodeEligibility says whether new allocs may be placed on a node.
+// UpdateNodeEligibility sets whether new allocs may be placed on a node.
 type UpdateNodeEligibility struct {
 	NodeID      string
 	Eligibility string

@@ -9,21 +9,21 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// ApplyPlan commits what of a plan was accepted, as far as it still holds when
-// the log applies it. Its answer is nil or the []model.PlanRejection of what
-// does not.
+// ApplyPlan commits the accepted part of a plan, as far as it is still valid when it
+// is applied. Its answer is nil or the []model.PlanRejection of the rest.
 type ApplyPlan struct {
-	Plan *model.Plan // what was accepted; its job and annotations are not stored
-	// VerifiedIndex is the state on which nodes were asked for room. One that has
-	// changed since is not given new allocs: nobody knows whether it has room.
+	Plan *model.Plan // the accepted part; its job and annotations are not stored
+	// VerifiedIndex is the index of the state on which the nodes' resources were
+	// checked. Nodes that have changed since get no new allocs, because their
+	// resources are unknown.
 	VerifiedIndex uint64
 	UpdatedAt     int64 // Unix ns
 
 	refused []model.PlanRejection
 }
 
-// NewApplyPlan returns the command that commits what r accepts of p, which was
-// verified on the state at index verified.
+// NewApplyPlan returns the command that commits the part of p that r accepts. verified
+// is the index of the state on which p was verified.
 func NewApplyPlan(p *model.Plan, r *model.PlanResult, verified uint64, updatedAt int64) *ApplyPlan {
 	part := *p
 	part.Place, part.Change, part.Deployment, part.DeploymentUpdates = r.Place, r.Change, r.Deployment, r.DeploymentUpdates
@@ -50,7 +50,7 @@ func (c *ApplyPlan) apply(tx *state.Tx) error {
 		tx.UpsertDeployment(r.Deployment, c.UpdatedAt)
 	}
 	for _, u := range r.DeploymentUpdates {
-		// A deployment that has ended meanwhile stays as it ended.
+		// A deployment that has ended meanwhile is not changed.
 		if err := tx.UpdateDeploymentStatus(u); err != nil && !errdefs.IsNotFound(err) && !errdefs.IsFailedPrecondition(err) {
 			return err
 		}
@@ -66,8 +66,8 @@ func (c *ApplyPlan) apply(tx *state.Tx) error {
 	return nil
 }
 
-// unchanged says that nodes have the room that they had when the plan was
-// verified, unless they have changed or keep what was to be stopped.
+// unchanged returns a Room that accepts a node if it has the same resources as when
+// the plan was verified: neither the node nor the allocs to be stopped have changed.
 func unchanged(v PlanView, p *model.Plan, verified uint64) Room {
 	stops := map[string]int{} // by node
 	for i := range p.Change {

@@ -15,9 +15,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// packedPlan is an ApplyPlan in the log: what its allocs have in common is
-// stored once, and they refer to it by number, from 1. What nodes own of an
-// alloc is not in it: a new one is pending.
+// packedPlan is the stored form of an ApplyPlan: values that its allocs have in common
+// are stored once and referred to by number, beginning with 1. Fields of an alloc that
+// nodes own are not stored: a new alloc is pending.
 type packedPlan struct {
 	EvalID            string
 	Namespace         string
@@ -35,7 +35,7 @@ type packedPlan struct {
 	Place             []packedAlloc
 }
 
-// packedAlloc is a new alloc. Text numbers refer to Texts.
+// packedAlloc is a new alloc. Fields marked "text" are numbers of Texts.
 type packedAlloc struct {
 	ID             string // see packID
 	Name           uint32 // text, 0: JOB.GROUP[Index]
@@ -63,7 +63,7 @@ type packedScore struct {
 
 func (c *ApplyPlan) packedForm() any { return &packedPlan{} }
 
-// planPacker numbers what the allocs of a plan have in common.
+// planPacker assigns numbers to the common values of a plan's allocs.
 type planPacker struct {
 	form      *packedPlan
 	texts     numbering[string, string]
@@ -71,14 +71,14 @@ type planPacker struct {
 	metrics   numbering[metricKey, *model.AllocMetric]
 }
 
-// numbering is rows that are stored once each; others refer to them by their
-// number, from 1. 0 is no row.
+// numbering is a list of distinct rows, numbered from 1. 0 means no row.
 type numbering[K comparable, R any] struct {
 	rows    []R
 	numbers map[K]uint32
 }
 
-// number returns the number of the row of key, which row makes the first time.
+// number returns the number of the row with a key. If it is new, it calls row to
+// create it.
 func (n *numbering[K, R]) number(key K, row func() R) uint32 {
 	if at, known := n.numbers[key]; known {
 		return at
@@ -91,8 +91,8 @@ func (n *numbering[K, R]) number(key K, row func() R) uint32 {
 	return n.numbers[key]
 }
 
-// metricKey tells whether two metrics are equal apart from scores and time: the
-// scheduler lets those of one group share their maps.
+// metricKey identifies metrics that are equal except for scores and time: the
+// scheduler shares the maps within a group.
 type metricKey struct {
 	evaluated, filtered, inPool, exhausted, coalesced                       int
 	pool                                                                    string
@@ -194,7 +194,7 @@ func (c *ApplyPlan) unpack(form any) error {
 	return nil
 }
 
-// planUnpacker makes allocs of what a plan stores.
+// planUnpacker creates the allocs of a stored plan.
 type planUnpacker struct {
 	form    *packedPlan
 	seen    interner
@@ -254,7 +254,7 @@ func (u *planUnpacker) text(n uint32) string {
 	return u.form.Texts[n-1]
 }
 
-// numbered returns the n-th row, from 1; 0 is none.
+// numbered returns the n-th row, counted from 1; 0 means none.
 func numbered[R any](u *planUnpacker, rows []*R, n uint32) *R {
 	if n == 0 {
 		return nil
@@ -266,13 +266,13 @@ func numbered[R any](u *planUnpacker, rows []*R, n uint32) *R {
 	return rows[n-1]
 }
 
-// packID shortens a UUID to a zero and its 16 bytes; any other id stays as it is.
+// packID encodes a UUID as a zero byte and its 16 bytes; other ids are unchanged.
 func packID(id string) string {
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
 		return id
 	}
 	raw, err := hex.DecodeString(id[:8] + id[9:13] + id[14:18] + id[19:23] + id[24:])
-	if err != nil || unpackID("\x00"+string(raw)) != id { // in capital letters
+	if err != nil || unpackID("\x00"+string(raw)) != id { // not in lower case
 		return id
 	}
 	return "\x00" + string(raw)

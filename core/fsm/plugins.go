@@ -9,12 +9,12 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// maxPluginSpecs bounds the registry: each node is told of all that are for it.
+// maxPluginSpecs limits the number of registered plugins, since each node receives all
+// that target it.
 const maxPluginSpecs = 256
 
-// RegisterPlugin stores a plugin of the registry and starts the roll-out of its
-// release if it is another one. With CAS the stored modify index must be Index
-// (0: none is stored).
+// RegisterPlugin stores a plugin of the registry, and starts a roll-out if its release
+// has changed. With CAS the stored modify index must be Index (0: it must not exist).
 type RegisterPlugin struct {
 	Spec  *model.PluginSpec
 	CAS   bool
@@ -49,7 +49,7 @@ func samePluginIndex(cur *model.PluginSpec, cas bool, index uint64) error {
 	return nil
 }
 
-// DeletePlugin removes a plugin from the registry; its nodes remove it then.
+// DeletePlugin removes a plugin from the registry; nodes then remove it.
 type DeletePlugin struct {
 	Name  string
 	CAS   bool
@@ -74,7 +74,7 @@ func pluginNotFound(name string) error {
 	return errdefs.NotFoundf("the registry has no plugin %q", name)
 }
 
-// SteerPluginRollout is an operator's act on a roll-out.
+// SteerPluginRollout applies an operator's action to a roll-out.
 type SteerPluginRollout struct {
 	Name string
 	Act  string // one of model.PluginRolloutPause, Resume and Revert
@@ -95,13 +95,13 @@ func (c *SteerPluginRollout) apply(tx *state.Tx) error {
 	return nil
 }
 
-// StepPluginRollout stores the next step of a roll-out, or turns it back, unless
-// the plugin has changed since that was decided: then it is decided anew.
+// StepPluginRollout stores the next step of a roll-out, or reverts it, unless the
+// plugin has changed since the step was decided: it is then decided again.
 type StepPluginRollout struct {
 	Name    string
 	Index   uint64 // modify index that the step is based on
 	Rollout *model.PluginRollout
-	Revert  string // why the release is given up; Rollout is nil then
+	Revert  string // reason for reverting the release; Rollout is nil then
 }
 
 func (*StepPluginRollout) kind() byte { return kindStepPluginRollout }

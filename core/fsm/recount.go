@@ -5,7 +5,7 @@ package fsm
 
 import "github.com/drover-project/drover/core/state"
 
-// RecountJobs counts the allocs, evals and children of all jobs anew.
+// RecountJobs recounts the allocs, evals and children of all jobs.
 type RecountJobs struct{}
 
 func (*RecountJobs) kind() byte { return kindRecountJobs }

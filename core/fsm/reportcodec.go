@@ -13,13 +13,13 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Reports of nodes are most of what a busy cluster writes, so they are stored by
-// hand: ids as their 16 bytes, times as distances from the ones before, strings
-// and unusual events once an entry, the usual events as their number and what
-// differs in them (reportevents.go).
+// Nodes' reports are most of the writes of a busy cluster, so they have an encoding of
+// their own: ids as 16 bytes, times as differences from the previous time, strings and
+// unusual events once per entry, usual events as their number and parameters
+// (reportevents.go).
 
-// knownStrings are stored as their place in this list, which only grows at its
-// end. The empty string is the first.
+// knownStrings are stored as their position in this list. Strings may only be
+// appended. The empty string is the first.
 var knownStrings = []string{
 	"",
 	model.AllocClientStatusPending, model.AllocClientStatusRunning, model.AllocClientStatusComplete, model.AllocClientStatusFailed,
@@ -28,7 +28,7 @@ var knownStrings = []string{
 	model.RestartWithinPolicy, "Policy allows no restarts", "Error was unrecoverable", "OOM Killed",
 }
 
-// What the flags of a report say.
+// Flags of a report.
 const (
 	reportRawID = 1 << iota // the id is a string
 	reportStatus
@@ -38,7 +38,7 @@ const (
 	reportRawDeployment
 )
 
-// What the flags of a task say.
+// Flags of a task.
 const (
 	taskFailed = 1 << iota
 	taskWhole
@@ -48,23 +48,23 @@ const (
 	taskFinishedAt
 )
 
-// How a time is stored; from timeOfEvent on it is that of one of the events.
+// Encodings of a time. timeOfEvent+i means the time of event i.
 const (
 	timeNone = iota
 	timeExplicit
 	timeOfEvent
 )
 
-// reportWriter writes reports. The strings that it collects come before them in
-// the entry.
+// reportWriter encodes reports. The strings that it collects precede them in the
+// entry.
 type reportWriter struct {
 	buf     []byte
 	strings []string
 	places  map[string]uint64
-	at      int64 // the time before
+	at      int64 // the previous time
 }
 
-// packReports returns the stored form of reports.
+// packReports returns the encoding of reports.
 func packReports(reports []*model.AllocReport, at int64) ([]byte, error) {
 	w := &reportWriter{places: map[string]uint64{}}
 	for i, s := range knownStrings {
@@ -91,7 +91,7 @@ func packReports(reports []*model.AllocReport, at int64) ([]byte, error) {
 func (w *reportWriter) uint(n uint64) { w.buf = binary.AppendUvarint(w.buf, n) }
 func (w *reportWriter) int(n int64)   { w.buf = binary.AppendVarint(w.buf, n) }
 
-// text writes a string as its place among all.
+// text writes a string as its number.
 func (w *reportWriter) text(s string) {
 	place, ok := w.places[s]
 	if !ok {
@@ -102,7 +102,7 @@ func (w *reportWriter) text(s string) {
 	w.uint(place)
 }
 
-// time writes a time as the distance from the one before.
+// time writes a time as the difference from the previous one.
 func (w *reportWriter) time(at int64) {
 	w.int(at - w.at)
 	w.at = at
@@ -174,7 +174,7 @@ func (w *reportWriter) task(t *model.TaskReport) error {
 	return nil
 }
 
-// timeAmong writes a time, most often that of an event.
+// timeAmong writes a time, which is most often the time of an event.
 func (w *reportWriter) timeAmong(at *int64, events []*model.TaskEvent) {
 	switch {
 	case at == nil:
@@ -198,7 +198,7 @@ func flag(bit byte, set bool) byte {
 	return 0
 }
 
-// uuidBytes returns the bytes of an id in the usual form, nil of another.
+// uuidBytes returns the bytes of a UUID in canonical form, nil for other ids.
 func uuidBytes(id string) []byte {
 	if len(id) != 36 {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// reportReader reads what a reportWriter wrote. After the first fault it reads
-// nothing but zeros, so that only its end has to look at err.
+// reportReader decodes the output of a reportWriter. After the first error it returns
+// only zeros, so that err needs to be checked only at the end.
 type reportReader struct {
 	data    []byte
 	strings []string
@@ -19,8 +19,8 @@ type reportReader struct {
 	err     error
 }
 
-// unpackReports reads the stored form of reports. Bytes that it cannot read are an
-// error of class InvalidArgument.
+// unpackReports decodes reports. It returns an error of class InvalidArgument for data
+// that it cannot decode.
 func unpackReports(data []byte, at int64) ([]*model.AllocReport, error) {
 	r := &reportReader{data: data}
 	for range r.count() {
@@ -68,7 +68,7 @@ func (r *reportReader) int() int64 {
 	return v
 }
 
-// count reads the number of things that follow, each of one byte at least.
+// count reads the number of elements that follow, each of at least one byte.
 func (r *reportReader) count() int {
 	n := r.uint()
 	if n > uint64(len(r.data)) {

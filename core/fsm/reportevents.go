@@ -10,18 +10,18 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// eventForm is how a usual event is stored: as its place in eventForms, a text
-// and numbers, from which build makes it again.
+// eventForm is the encoding of a common event: its number in eventForms, a text and
+// numbers, from which build creates the event.
 type eventForm struct {
 	typ     string
-	text    func(*model.TaskEvent) string // nil: it has none
+	text    func(*model.TaskEvent) string // nil if it has no text
 	numbers int
 	read    func(*model.TaskEvent) [3]int64
 	build   func(text string, n [3]int64) model.TaskEvent
 }
 
-// eventForms only grows at its end, and no form ever builds another event than
-// before (TestStoredEventsKeepTheirWords). The place 0 is for events of no form.
+// eventForms may only be appended to, and a form must always build the same event
+// (TestStoredEventsKeepTheirWords). Number 0 means an event without a form.
 var eventForms = []eventForm{
 	{},
 	plain(model.EventReceived),
@@ -75,7 +75,7 @@ func exitOf(e *model.TaskEvent) [3]int64 {
 	return n
 }
 
-// parts is what a form keeps of an event.
+// parts returns the parameters of an event that a form stores.
 func (f *eventForm) parts(e *model.TaskEvent) (text string, n [3]int64) {
 	if f.text != nil {
 		text = f.text(e)
@@ -95,7 +95,7 @@ func (f *eventForm) make(text string, n [3]int64, at int64) *model.TaskEvent {
 	return &e
 }
 
-// event writes an event in the first form that gives it back, else as it is.
+// event writes an event in the first form that reproduces it, otherwise in full.
 func (w *reportWriter) event(e *model.TaskEvent) error {
 	for i := 1; i < len(eventForms); i++ {
 		f := &eventForms[i]

@@ -9,14 +9,14 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// ScaleJob registers a job with another count of a group and keeps the event of
-// it, or keeps a message about the group. A scaling that is refused leaves no event.
+// ScaleJob registers a job with another count of a group and records a scaling event,
+// or records only a message about the group. A rejected scaling records no event.
 type ScaleJob struct {
 	Namespace string
 	JobID     string
 	Group     string
 	Event     *model.ScalingEvent
-	Register  *UpsertJob // nil: a message only
+	Register  *UpsertJob // nil for a message
 }
 
 func (*ScaleJob) kind() byte { return kindScaleJob }

@@ -9,19 +9,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// What a PutVariable does beside storing the items.
+// Operations of PutVariable, besides storing the items.
 const (
 	VariablePut     = 0
-	VariableAcquire = 1 // and takes the lock
-	VariableRelease = 2 // and gives the lock back
-	VariableRenew   = 3 // only moves the deadline of the lock
-	VariableReseal  = 4 // only another key; CAS is required
+	VariableAcquire = 1 // acquire the lock
+	VariableRelease = 2 // release the lock
+	VariableRenew   = 3 // only extend the deadline of the lock
+	VariableReseal  = 4 // only re-encrypt with another key; requires CAS
 )
 
-// PutVariable stores a variable. A lock that holds at Now lets only writes with
-// its id pass. With CAS the stored modify index must be Index (0: none is stored).
+// PutVariable stores a variable. While its lock is held at Now, only writes with the
+// lock's id are accepted. With CAS the stored modify index must be Index (0: it must
+// not exist).
 type PutVariable struct {
-	Variable *model.Variable // Data empty keeps the items; ModifyTime is Now
+	Variable *model.Variable // empty Data keeps the items; ModifyTime is Now
 	Op       int
 	LockID   string
 	CAS      bool
@@ -52,7 +53,7 @@ func (c *PutVariable) apply(tx *state.Tx) error {
 	return c.store(tx, cur)
 }
 
-// mayWrite refuses who does not hold the lock that holds.
+// mayWrite rejects writers that do not hold the variable's lock.
 func mayWrite(cur *model.Variable, lockID string, now int64) error {
 	if cur == nil || !cur.Lock.HeldAt(now) || cur.Lock.ID == lockID {
 		return nil
@@ -116,14 +117,14 @@ func (c *PutVariable) store(tx *state.Tx, cur *model.Variable) error {
 	default:
 		row.Lock = held
 		if cur != nil && cur.Lock.DelayedAt(c.Now) {
-			row.Lock = cur.Lock // its delay goes on
+			row.Lock = cur.Lock // the lock delay continues
 		}
 	}
 	tx.UpsertVariable(&row)
 	return nil
 }
 
-// DeleteVariable removes a variable, under the same rules as PutVariable.
+// DeleteVariable removes a variable, under the same conditions as PutVariable.
 type DeleteVariable struct {
 	Namespace string
 	Path      string
@@ -147,10 +148,10 @@ func (c *DeleteVariable) apply(tx *state.Tx) error {
 	return nil
 }
 
-// UpsertRootKey stores a key of the keyring. OnlyFirst does nothing if there is
-// an active key already: two leaders in a row may both want to make the first.
-// OnlyKnown does nothing if the key is gone. A key that there is keeps its state:
-// another may have been made active since Key was read.
+// UpsertRootKey stores a key of the keyring. OnlyFirst does nothing if there already
+// is an active key, because two successive leaders may both create the first one.
+// OnlyKnown does nothing if the key no longer exists. An existing key keeps its state,
+// because another key may have become active since Key was read.
 type UpsertRootKey struct {
 	Key       *model.RootKey
 	OnlyFirst bool
@@ -178,9 +179,9 @@ func (c *UpsertRootKey) apply(tx *state.Tx) error {
 	return nil
 }
 
-// ActivateRootKey makes a prepublished key the active one. Prepublished keys whose
-// time came before its own are passed over. It does nothing if the key is gone or is
-// not prepublished any more: two leaders in a row may both activate it.
+// ActivateRootKey makes a prepublished key the active one. Prepublished keys with an
+// earlier publish time become inactive. It does nothing if the key no longer exists or
+// is not prepublished, because two successive leaders may both activate it.
 type ActivateRootKey struct{ KeyID string }
 
 func (*ActivateRootKey) kind() byte { return kindActivateRootKey }
@@ -192,7 +193,7 @@ func (c *ActivateRootKey) apply(tx *state.Tx) error {
 	return nil
 }
 
-// DeleteRootKey removes a key that seals nothing any more.
+// DeleteRootKey removes a key that is no longer in use.
 type DeleteRootKey struct{ KeyID string }
 
 func (*DeleteRootKey) kind() byte { return kindDeleteRootKey }

@@ -16,25 +16,25 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// What the evaluation of one job file may cost. A value counts each time that it is
-// the result of a function, part of a text or an element of a loop.
+// Limits of the evaluation of one job file. A value counts each time it is the result
+// of a function, part of a string or an element of a loop.
 const (
 	maxSteps = 200_000  // evaluations of the body of a for expression or a splat
-	maxBytes = 64 << 20 // of all values that are made
+	maxBytes = 64 << 20 // of all values that are created
 )
 
-// checkEvery is after how many steps the caller's context is looked at.
+// checkEvery is the number of steps between checks of the caller's context.
 const checkEvery = 256
 
-// budget bounds the evaluation of the expressions of one job file. It is not safe
-// for use by several goroutines.
+// budget limits the evaluation of the expressions of one job file. It must not be used
+// concurrently.
 type budget struct {
 	ctx          context.Context
-	steps, bytes int // spent so far
+	steps, bytes int // used so far
 }
 
-// exhausted ends the evaluation as a panic that parseHCL recovers: an expression
-// that only fails would let the loops around it go on.
+// exhausted aborts the evaluation with a panic that parseHCL recovers: if an
+// expression only failed, the loops around it would continue.
 type exhausted struct{ diag *hcl.Diagnostic }
 
 func newBudget(ctx context.Context) *budget {
@@ -55,13 +55,13 @@ func (b *budget) step(at hcl.Range) {
 	}
 }
 
-// charge counts the bytes of a value that was made.
+// charge counts the bytes of a new value.
 func (b *budget) charge(v cty.Value, at hcl.Range) {
 	b.spend(valueSize(v, maxBytes-b.bytes), at)
 }
 
-// chargeReading counts the bytes of a value that a function reads: much less, since
-// it only costs time.
+// chargeReading counts the bytes of a value that a function reads, at a lower rate,
+// since that costs only time.
 func (b *budget) chargeReading(v cty.Value, at hcl.Range) {
 	b.spend(valueSize(v, 8*(maxBytes-b.bytes))/8, at)
 }
@@ -83,7 +83,8 @@ func (b *budget) exhaust(at hcl.Range, summary, detail string) {
 	panic(exhausted{&hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: detail, Subject: &at}})
 }
 
-// recoverExhausted turns the end of the budget into a message. It is deferred.
+// recoverExhausted converts the panic of an exhausted budget to a diagnostic. It must
+// be deferred.
 func recoverExhausted(diags *hcl.Diagnostics) {
 	switch r := recover().(type) {
 	case nil:
@@ -94,15 +95,15 @@ func recoverExhausted(diags *hcl.Diagnostics) {
 	}
 }
 
-// metered is an expression that is paid for at each evaluation. To whoever walks the
-// syntax it is the expression in parentheses.
+// metered is an expression that is charged at each evaluation. To syntax walkers it
+// looks like the expression in parentheses.
 type metered struct {
 	*hclsyntax.ParenthesesExpr
 	budget *budget
-	loop   bool // counts as a step
+	loop   bool // also counts as a step
 }
 
-// Value evaluates the expression and pays for the result.
+// Value evaluates the expression and charges the result.
 func (m *metered) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	at := m.StartRange()
 	if m.loop {
@@ -113,7 +114,7 @@ func (m *metered) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return v, diags
 }
 
-// meter makes everything below a node that repeats or joins values pay.
+// meter wraps all expressions below a node that repeat or join values.
 func (b *budget) meter(root hclsyntax.Node) {
 	wrap := func(e *hclsyntax.Expression, loop bool) {
 		if *e != nil {
@@ -139,7 +140,8 @@ func (b *budget) meter(root hclsyntax.Node) {
 	})
 }
 
-// pays returns f paying for its arguments before, and for its result after a call.
+// pays returns f with charges for its arguments before, and for its result after each
+// call.
 func (b *budget) pays(name string, f function.Function) function.Function {
 	return function.New(&function.Spec{
 		Params: f.Params(), VarParam: f.VarParam(),
@@ -159,8 +161,8 @@ func (b *budget) pays(name string, f function.Function) function.Function {
 	})
 }
 
-// boundedResult refuses calls of a function whose result, as estimated from its
-// arguments, is too large to be made and charged afterwards.
+// boundedResult rejects calls of a function whose result, as estimated from its
+// arguments, would be too large.
 func boundedResult(f function.Function, estimate func(args []cty.Value) int) function.Function {
 	return wrapped(f, func(args []cty.Value) error {
 		if estimate(args) > maxBytes {
@@ -170,19 +172,19 @@ func boundedResult(f function.Function, estimate func(args []cty.Value) int) fun
 	})
 }
 
-// joined estimates join: the separator stands between all elements.
+// joined estimates join: the separator is between all elements.
 func joined(args []cty.Value) int { return textLen(args[0]) * elements(args[1:]) }
 
-// replaced estimates replace: the text may consist of what is replaced.
+// replaced estimates replace: every part of the text may match.
 func replaced(args []cty.Value) int {
 	return (textLen(args[0])/max(textLen(args[1]), 1) + 1) * textLen(args[2])
 }
 
-// replacedByPattern estimates regex_replace: a pattern may match everywhere, and the
-// replacement may repeat what it matched.
+// replacedByPattern estimates regex_replace: the pattern may match everywhere, and the
+// replacement may repeat the match.
 func replacedByPattern(args []cty.Value) int { return (textLen(args[0]) + 1) * textLen(args[2]) }
 
-// formatted estimates format and formatlist: each verb may show the largest argument,
+// formatted estimates format and formatlist: each verb may print the largest argument,
 // for each element of the longest list.
 func formatted(args []cty.Value) int {
 	most, times := 0, 1
@@ -196,7 +198,7 @@ func formatted(args []cty.Value) int {
 	return 0
 }
 
-// indented estimates indent: the spaces stand at each line.
+// indented estimates indent: the spaces are added to each line.
 func indented(args []cty.Value) int {
 	if !known(args[0]) || !known(args[1]) || args[1].Type() != cty.String {
 		return 0
@@ -207,7 +209,7 @@ func indented(args []cty.Value) int {
 
 func known(v cty.Value) bool { return v.IsKnown() && !v.IsNull() && !v.IsMarked() }
 
-// textLen is the bytes of a text, 0 of anything else.
+// textLen returns the length of a string in bytes, 0 for other values.
 func textLen(v cty.Value) int {
 	if !known(v) || v.Type() != cty.String {
 		return 0
@@ -215,7 +217,7 @@ func textLen(v cty.Value) int {
 	return len(v.AsString())
 }
 
-// elements is how many elements the lists among values have in all.
+// elements returns the total number of elements of the lists in values.
 func elements(values []cty.Value) (n int) {
 	for _, v := range values {
 		if known(v) && v.CanIterateElements() {

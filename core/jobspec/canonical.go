@@ -13,9 +13,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Canonical returns the job that the draft describes: every default filled in,
-// implied constraints added. It does not change the draft. The job may be
-// invalid; model.Job.Validate says so.
+// Canonical returns the job that the draft describes, with all defaults filled in and
+// implied constraints added. It does not change the draft. The job may be invalid;
+// model.Job.Validate checks it.
 func (j *Draft) Canonical() (*model.Job, error) {
 	copied, err := j.Canonicalized()
 	if err != nil {
@@ -26,8 +26,8 @@ func (j *Draft) Canonical() (*model.Job, error) {
 	if job.NodePool == "" {
 		job.NodePool = "default"
 	}
-	// Roll-outs go by group; of the job's own block the two fields that older
-	// readers know are kept.
+	// Roll-outs are configured per group; of the job's own block only the two fields
+	// that older clients know are kept.
 	job.Update = model.UpdateStrategy{Stagger: job.Update.Stagger, MaxParallel: job.Update.MaxParallel}
 	for _, g := range job.TaskGroups {
 		canonicalGroup(job, g)
@@ -45,7 +45,7 @@ func (j *Draft) Canonicalized() (*Draft, error) {
 	return out, nil
 }
 
-// copy goes through JSON, so that nothing is shared with the draft.
+// copy copies the draft through JSON, so that nothing is shared.
 func (j *Draft) copy() (*Draft, error) {
 	b, err := json.Marshal(j)
 	if err != nil {
@@ -64,7 +64,7 @@ func (j *Draft) copy() (*Draft, error) {
 	return out, nil
 }
 
-// plainNumbers turns json.Number in free values into int or float64.
+// plainNumbers converts json.Number in free content to int or float64.
 func plainNumbers(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -164,7 +164,7 @@ func canonicalNetworks(networks []*model.NetworkResource) {
 	}
 }
 
-// canonicalService names the service and its checks.
+// canonicalService sets the default names of the service and its checks.
 func canonicalService(job *model.Job, g *model.TaskGroup, t *model.Task, s *model.Service) {
 	task := ""
 	base := job.Name + "-" + g.Name
@@ -184,8 +184,8 @@ func canonicalService(job *model.Job, g *model.TaskGroup, t *model.Task, s *mode
 	}
 }
 
-// addImplied adds the constraints that follow from what a group uses: only a
-// node that has it can run the group.
+// addImplied adds the constraints that follow from the features that a group uses:
+// only nodes with these features can run the group.
 func addImplied(g *model.TaskGroup) {
 	uses := map[string]bool{}
 	services := g.Services

@@ -12,9 +12,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// ParseConfigBlock reads what stands in a config block of a task or of an agent's
-// plugin block, from a file of its own. The variables are what ${NAME} stands for
-// in it; used reports which of them it mentions. Its errors are those of ParseHCL.
+// ParseConfigBlock parses the contents of a config block, of a task or of an agent's
+// plugin block, from a separate file. variables are the values of ${NAME} in it; used
+// reports which of them it contains. Its errors are those of ParseHCL.
 func ParseConfigBlock(src []byte, filename string, variables map[string]string) (config map[string]any, used []string, err error) {
 	body, diags := parseBody(src, filename)
 	if diags.HasErrors() {
@@ -34,10 +34,10 @@ func ParseConfigBlock(src []byte, filename string, variables map[string]string) 
 	return config, mentioned(body, names), parseError(d.diags, src, filename)
 }
 
-// mentioned returns those of names that the body has as variables.
+// mentioned returns the elements of names that the body uses as variables.
 func mentioned(body *hclsyntax.Body, names []string) []string {
 	found := map[string]bool{}
-	// The walk finds nothing wrong: what is wrong was said when the body was decoded.
+	// The walk reports no errors: decoding has already reported them.
 	_ = hclsyntax.VisitAll(body, func(n hclsyntax.Node) hcl.Diagnostics {
 		if e, ok := n.(*hclsyntax.ScopeTraversalExpr); ok && slices.Contains(names, e.Traversal.RootName()) {
 			found[e.Traversal.RootName()] = true

@@ -5,9 +5,9 @@ package jobspec
 
 import "reflect"
 
-// assign copies src into dst, whose types differ only in pointers, in named
-// integers and in fields that dst does not have. A nil pointer leaves dst zero.
-// Maps and slices of plain values are shared: the draft is not used afterwards.
+// assign copies src to dst, whose types differ only in pointers, named integers and
+// fields that dst does not have. A nil pointer leaves dst zero. Maps and slices of
+// plain values are shared, because the draft is not used afterwards.
 func assign(dst, src reflect.Value) {
 	if src.Kind() == reflect.Pointer {
 		if src.IsNil() {

@@ -13,16 +13,16 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// decoder fills draft structs from blocks. The `hcl` tags of the draft types
-// are the whole schema: "name" is an attribute, "name,block" a block (for maps
-// also an attribute) and "name,label" the label of the block.
+// decoder decodes blocks into draft structs. The `hcl` tags of the draft types are the
+// whole schema: "name" is an attribute, "name,block" a block (for maps also an
+// attribute) and "name,label" the label of the block.
 type decoder struct {
 	diags  hcl.Diagnostics
 	blocks int // decoded so far, see maxBlocks
 	budget *budget
 }
 
-// field is what one `hcl` tag says.
+// field is a parsed `hcl` tag.
 type field struct {
 	name  string
 	kind  string // "attr", "block" or "label"
@@ -51,7 +51,7 @@ func (d *decoder) errorf(r hcl.Range, summary, format string, args ...any) {
 	})
 }
 
-// decodeBlock fills the struct v from b: labels, attributes, then blocks.
+// decodeBlock decodes b into the struct v: labels, attributes, then blocks.
 func (d *decoder) decodeBlock(b *block, v reflect.Value) {
 	var fields []field
 	if v.Kind() == reflect.Struct {
@@ -120,8 +120,8 @@ func (d *decoder) decodeBody(b *block, v reflect.Value, fields []field) {
 	}
 }
 
-// decodeNested stores a block into a field: one struct, one more of several,
-// one more of a map by label, or a map of free content.
+// decodeNested decodes a block into a field: a struct, a slice, a map by label, or a
+// map of free content.
 func (d *decoder) decodeNested(b *block, dst reflect.Value) {
 	t := dst.Type()
 	switch {
@@ -151,8 +151,8 @@ func (d *decoder) decodeNested(b *block, dst reflect.Value) {
 	}
 }
 
-// decodeMap reads a block of free names such as env, meta or config. Several
-// such blocks add up.
+// decodeMap decodes a block with arbitrary names, such as env, meta or config. Several
+// such blocks are merged.
 func (d *decoder) decodeMap(b *block, dst reflect.Value) {
 	if len(b.labels) > 0 {
 		d.errorf(b.rng, "Extraneous label for "+b.name, "No labels are expected for %s blocks.", b.name)
@@ -177,8 +177,8 @@ func (d *decoder) decodeMap(b *block, dst reflect.Value) {
 	}
 }
 
-// freeBody reads a body without schema: blocks become lists of maps, one map
-// per label deeper.
+// freeBody decodes a body without schema: blocks become lists of maps, with one level
+// of maps per label.
 func (d *decoder) freeBody(b *block) map[string]any {
 	out := map[string]any{}
 	for _, a := range sortedAttributes(b.body) {
@@ -216,7 +216,7 @@ func setString(dst reflect.Value, s string) {
 	dst.SetString(s)
 }
 
-// sortedAttributes returns the attributes in the order in which they are written.
+// sortedAttributes returns the attributes in source order.
 func sortedAttributes(body *hclsyntax.Body) []*hclsyntax.Attribute {
 	out := make([]*hclsyntax.Attribute, 0, len(body.Attributes))
 	for _, a := range body.Attributes {
@@ -226,7 +226,7 @@ func sortedAttributes(body *hclsyntax.Body) []*hclsyntax.Attribute {
 	return out
 }
 
-// suggestion proposes the known name nearest to a misspelt one.
+// suggestion returns the known name most similar to a misspelt one.
 func suggestion(name string, known map[string]field) string {
 	best, bestDistance := "", 3
 	for k := range known {
@@ -240,7 +240,7 @@ func suggestion(name string, known map[string]field) string {
 	return fmt.Sprintf(" Did you mean %q?", best)
 }
 
-// distance is the edit distance of two short names.
+// distance returns the edit distance of two short names.
 func distance(a, b string) int {
 	if len(a) > 64 {
 		return len(a)

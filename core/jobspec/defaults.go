@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// FillDefaults sets every unset value of the draft that has a default. It is
-// what /v1/jobs/parse answers when asked for a canonical draft.
+// FillDefaults sets every unset value of the draft that has a default. /v1/jobs/parse
+// returns the result if a canonical draft is requested.
 func (j *Draft) FillDefaults() {
 	j.normalize()
 	setIfNil(&j.ID, "")
@@ -48,7 +48,7 @@ func setIfEmpty(p **string, v string) {
 	}
 }
 
-// fillRules completes the blocks that say when and how a job runs.
+// fillRules fills in the blocks that control when and how a job runs.
 func (j *Draft) fillRules() {
 	if p := j.Periodic; p != nil {
 		setIfNil(&p.Enabled, true)
@@ -87,7 +87,7 @@ func (u *UpdateStrategy) fillDefaults() {
 	setIfNil(&u.Canary, 0)
 }
 
-// inherit takes from parent what u leaves unset.
+// inherit sets unset fields of u from parent.
 func (u *UpdateStrategy) inherit(parent *UpdateStrategy) {
 	inherit(&u.MaxParallel, parent.MaxParallel)
 	inherit(&u.Stagger, parent.Stagger)
@@ -113,7 +113,7 @@ func (m *MigrateStrategy) fillDefaults() {
 	setIfNil(&m.HealthyDeadline, minutes(5))
 }
 
-// fillDefaults completes a restart policy; the defaults depend on the job's type.
+// fillDefaults fills in a restart policy; the defaults depend on the job's type.
 func (r *RestartPolicy) fillDefaults(jobType string) {
 	attempts, interval := 2, minutes(30)
 	if jobType == model.JobTypeBatch || jobType == model.JobTypeSysBatch {
@@ -134,7 +134,7 @@ func (r *RestartPolicy) inherit(parent *RestartPolicy) {
 	inherit(&r.RenderTemplates, parent.RenderTemplates)
 }
 
-// fillDefaults completes a reschedule policy; the defaults depend on the job's type.
+// fillDefaults fills in a reschedule policy; the defaults depend on the job's type.
 func (r *ReschedulePolicy) fillDefaults(jobType string) {
 	if jobType == model.JobTypeBatch {
 		setIfNil(&r.Attempts, 1)
@@ -162,7 +162,7 @@ func (r *ReschedulePolicy) inherit(parent *ReschedulePolicy) {
 	inherit(&r.Unlimited, parent.Unlimited)
 }
 
-// weigh gives affinities and spreads their default weight.
+// weigh sets the default weights of affinities and spreads.
 func weigh(affinities []*Affinity, spreads []*Spread) {
 	for _, a := range affinities {
 		setIfNil(&a.Weight, 50)

@@ -55,7 +55,7 @@ func (g *TaskGroup) fillScaling() {
 	}
 }
 
-// fillRules completes restart, reschedule, update and migrate by job type.
+// fillRules fills in restart, reschedule, update and migrate, by job type.
 func (g *TaskGroup) fillRules(j *Draft) {
 	jobType := *j.Type
 	if g.RestartPolicy == nil {
@@ -160,7 +160,7 @@ func (t *Task) fillVault() {
 	}
 }
 
-// fillDefaults completes what a task asks for: whole cores exclude CPU shares.
+// fillDefaults fills in the resources of a task: whole cores exclude CPU shares.
 func (r *Resources) fillDefaults() {
 	setIfNil(&r.Cores, 0)
 	if r.CPU == nil {

@@ -3,8 +3,8 @@
 
 package jobspec
 
-// Draft is a job as its author wrote it: what is unset is nil. Its JSON is what
-// "job run -output" and /v1/jobs/parse print.
+// Draft is a job as its author wrote it: unset values are nil. "job run -output" and
+// /v1/jobs/parse print it as JSON.
 type Draft struct {
 	Region                   *string                 `hcl:"region"`
 	Namespace                *string                 `hcl:"namespace"`
@@ -44,13 +44,13 @@ type Draft struct {
 	CreateIndex              *uint64                 `hcl:"-"`
 	ModifyIndex              *uint64                 `hcl:"-"`
 	JobModifyIndex           *uint64                 `hcl:"-"`
-	VaultBlock               *Vault                  `hcl:"vault,block" json:"-"` // default of tasks without their own
-	Tasks                    []*Task                 `hcl:"task,block" json:"-"`  // groups of one task, the old short form
+	VaultBlock               *Vault                  `hcl:"vault,block" json:"-"` // default for tasks without their own
+	Tasks                    []*Task                 `hcl:"task,block" json:"-"`  // short form of groups with one task
 
-	origin *origin // nil for a draft that was not read from a file
+	origin *origin // nil for a draft that was not parsed from a file
 }
 
-// VersionTag names a version of a job.
+// VersionTag is the tag of a job version.
 type VersionTag struct {
 	Name        string
 	Description string
@@ -97,9 +97,9 @@ type TaskGroup struct {
 	Scaling                   *ScalingPolicy            `hcl:"scaling,block"`
 	Consul                    *Consul                   `hcl:"consul,block"`
 	PreventRescheduleOnLost   *bool                     `hcl:"prevent_reschedule_on_lost"`
-	VaultBlock                *Vault                    `hcl:"vault,block" json:"-"` // default of tasks without their own
+	VaultBlock                *Vault                    `hcl:"vault,block" json:"-"` // default for tasks without their own
 
-	at *block // in the job file
+	at *block // position in the job file
 }
 
 // RestartPolicy is the draft of that block of a job file.

@@ -37,7 +37,7 @@ type Task struct {
 	Schedule        *TaskSchedule          `hcl:"schedule,block"`
 	Identity        *WorkloadIdentity      `hcl:"-"`
 
-	at *block // in the job file
+	at *block // position in the job file
 }
 
 // TaskLifecycle is the draft of that block of a job file.

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that JSON may give as nanoseconds or as text
-// such as "30s". It is written as nanoseconds.
+// Duration is a time.Duration whose JSON is read as nanoseconds or as text such as
+// "30s", and written as nanoseconds.
 type Duration int64
 
-// UnmarshalJSON reads both forms.
+// UnmarshalJSON accepts both forms.
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var v any
 	if err := json.Unmarshal(b, &v); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// block is one block with the scope in which its expressions are evaluated.
+// block is a block with the scope in which its expressions are evaluated.
 type block struct {
 	name   string
 	labels []string
@@ -19,8 +19,8 @@ type block struct {
 	rng    hcl.Range
 }
 
-// expand returns the blocks of a body in order, every dynamic block replaced
-// by the blocks that it makes.
+// expand returns the blocks of a body in order. Dynamic blocks are replaced by the
+// blocks that they generate.
 func (d *decoder) expand(body *hclsyntax.Body, ctx *hcl.EvalContext) []*block {
 	var out []*block
 	for _, b := range body.Blocks {
@@ -104,8 +104,8 @@ func (d *decoder) dynamicLabels(b *hclsyntax.Block, ctx *hcl.EvalContext) []stri
 	return out
 }
 
-// iteratorName is the name under which a dynamic block's content sees the
-// current element: the iterator argument, else the block type.
+// iteratorName returns the name under which the content of a dynamic block refers to
+// the current element: its iterator argument, or else its block type.
 func iteratorName(b *hclsyntax.Block) string {
 	if a := b.Body.Attributes["iterator"]; a != nil {
 		if name := hcl.ExprAsKeyword(a.Expr); name != "" {

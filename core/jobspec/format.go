@@ -7,8 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 )
 
-// Format returns a job or agent file in canonical layout. A file that does not
-// parse is refused.
+// Format formats a job or agent file. It returns an error if the file does not parse.
 func Format(src []byte, filename string) ([]byte, error) {
 	if _, diags := parseBody(src, filename); diags.HasErrors() {
 		return nil, &ParseError{diags, map[string][]byte{filename: src}}

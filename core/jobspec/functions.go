@@ -23,8 +23,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// functions returns the functions of job files, paid for from b. Without allowFS those that
-// read the file system fail: a server must not show its files to a client.
+// functions returns the functions of job files, which charge b. Without allowFS,
+// functions that read the file system fail, because a server must not reveal its files
+// to a client.
 func functions(b *budget, allowFS bool, baseDir string) map[string]function.Function {
 	all := map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
@@ -79,7 +80,7 @@ func functions(b *budget, allowFS bool, baseDir string) map[string]function.Func
 	return all
 }
 
-// refused returns f failing at every call.
+// refused returns a function that fails at every call.
 func refused(f function.Function, name string) function.Function {
 	return function.New(&function.Spec{
 		Params: f.Params(), VarParam: f.VarParam(),
@@ -91,7 +92,7 @@ func refused(f function.Function, name string) function.Function {
 
 var formatWidths = regexp.MustCompile(`[0-9]{4,}`)
 
-// bounded refuses formats whose width alone makes a value huge.
+// bounded rejects formats whose width makes the result huge.
 func bounded(f function.Function) function.Function {
 	return wrapped(f, func(args []cty.Value) error {
 		if len(args) > 0 && args[0].Type() == cty.String && args[0].IsKnown() && !args[0].IsNull() {
@@ -105,7 +106,7 @@ func bounded(f function.Function) function.Function {
 	})
 }
 
-// boundedProduct refuses products of more than 100,000 elements.
+// boundedProduct rejects products with more than 100,000 elements.
 func boundedProduct(f function.Function) function.Function {
 	return wrapped(f, func(args []cty.Value) error {
 		n := 1

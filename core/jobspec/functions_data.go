@@ -24,13 +24,13 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Bounds on YAML within a job file, whose aliases repeat what they name.
+// Limits of YAML in a job file, whose aliases repeat the values to which they refer.
 const (
 	maxYAMLNodes = 100_000
 	maxYAMLDepth = maxNesting
 )
 
-// dataFunctions are functions of job files that no library offers with bounds.
+// dataFunctions are functions for which no library has limits.
 func dataFunctions() map[string]function.Function {
 	return map[string]function.Function{
 		"base64gzip": base64gzip,
@@ -43,7 +43,7 @@ func dataFunctions() map[string]function.Function {
 	}
 }
 
-// timestamp is the present time in UTC as RFC 3339.
+// timestamp returns the current time in UTC in RFC 3339 format.
 var timestamp = function.New(&function.Spec{
 	Type: function.StaticReturnType(cty.String),
 	Impl: func([]cty.Value, cty.Type) (cty.Value, error) {
@@ -51,7 +51,7 @@ var timestamp = function.New(&function.Spec{
 	},
 })
 
-// base64gzip compresses a text and writes it in letters.
+// base64gzip compresses a string and encodes it as base64.
 var base64gzip = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "str", Type: cty.String}},
 	Type:   function.StaticReturnType(cty.String),
@@ -68,8 +68,9 @@ var base64gzip = function.New(&function.Spec{
 	},
 })
 
-// index gives an element by its key, or, if the key of a list is no number, the
-// place of the element that equals it, which is what the reference documents.
+// index returns an element by its key. If the collection is a list and the key is not
+// a number, it returns the position of the element that equals it, as the reference
+// documents.
 var index = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "collection", Type: cty.DynamicPseudoType}, {Name: "key", Type: cty.DynamicPseudoType}},
 	Type: func(args []cty.Value) (cty.Type, error) {
@@ -106,7 +107,8 @@ func unavailable(name, why string) function.Function {
 	})
 }
 
-// atMost refuses a number over most as argument i, if that is given.
+// atMost returns f, rejecting calls whose argument i is given and is a number above
+// most.
 func atMost(f function.Function, i int, most int64) function.Function {
 	return wrapped(f, func(args []cty.Value) error {
 		if len(args) <= i || args[i].Type() != cty.Number || !args[i].IsKnown() || args[i].IsNull() {
@@ -119,7 +121,7 @@ func atMost(f function.Function, i int, most int64) function.Function {
 	})
 }
 
-// yamlFits refuses YAML that its aliases or its depth would make huge.
+// yamlFits rejects YAML whose aliases or depth would make it huge.
 func yamlFits(args []cty.Value) error {
 	if !args[0].IsKnown() || args[0].IsNull() {
 		return nil
@@ -147,8 +149,8 @@ func countYAML(n *yaml.Node, left *int, depth int) error {
 	return nil
 }
 
-// templateFile makes templatefile(PATH, VARS): a file of HCL's template syntax,
-// evaluated with the variables given and with functions, but not with itself.
+// templateFile returns the function templatefile(PATH, VARS): it evaluates a file in
+// HCL's template syntax with the given variables and with functions, except itself.
 func templateFile(b *budget, baseDir string, within map[string]function.Function) function.Function {
 	evaluate := func(args []cty.Value) (cty.Value, error) {
 		name, vars := args[0].AsString(), args[1]

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// ParseJSON reads a job document: {"Job": {...}} or the job itself. Durations
-// may be text such as "30s" or nanoseconds.
+// ParseJSON parses a job document: {"Job": {...}} or the job itself. Durations may be
+// text such as "30s" or nanoseconds.
 func ParseJSON(src []byte) (*Draft, error) {
 	if len(src) > maxFileBytes {
 		return nil, errdefs.InvalidArgumentf("the job document has %d bytes; at most %d are read", len(src), maxFileBytes)
@@ -43,8 +43,8 @@ func ParseJSON(src []byte) (*Draft, error) {
 	return draft, nil
 }
 
-// UnreadJSON names the fields of a job document, as ParseJSON takes it, that a job
-// does not have: what they say is not acted on.
+// UnreadJSON returns the names of the fields of a job document that a job does not
+// have, and which have no effect.
 func UnreadJSON(src []byte) []string {
 	var envelope struct{ Job json.RawMessage }
 	if json.Unmarshal(src, &envelope) == nil && len(envelope.Job) > 0 && !bytes.Equal(envelope.Job, []byte("null")) {
@@ -55,11 +55,11 @@ func UnreadJSON(src []byte) []string {
 
 var derived = regexp.MustCompile(`\bServices\[\d+\]\.Namespace$`)
 
-// isDerived reports whether a field is one that answers add: the namespace of a
-// service is that of its job.
+// isDerived reports whether answers add the field, such as the namespace of a service,
+// which follows from its job.
 func isDerived(field string) bool { return derived.MatchString(field) }
 
-// countObjects counts the objects of a document, which may not be valid.
+// countObjects counts the objects of a document, which may be invalid.
 func countObjects(src []byte) (n int) {
 	text, escaped := false, false
 	for _, c := range src {
@@ -77,8 +77,7 @@ func countObjects(src []byte) (n int) {
 	return n
 }
 
-// ParseJSONFile is ParseJSON for a document of which messages shall name the file,
-// line and column.
+// ParseJSONFile is ParseJSON for a file: errors have its name, line and column.
 func ParseJSONFile(src []byte, filename string) (*Draft, error) {
 	draft, err := ParseJSON(src)
 	if err == nil {
@@ -87,7 +86,7 @@ func ParseJSONFile(src []byte, filename string) (*Draft, error) {
 	return draft, err
 }
 
-// decodeJSON reads exactly one document.
+// decodeJSON decodes exactly one document.
 func decodeJSON(src []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(src))
 	if err := dec.Decode(into); err != nil {

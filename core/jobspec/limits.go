@@ -11,20 +11,20 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Bounds on what is read, so that no job file can exhaust the process. The parser
-// recurses once per nested bracket, unary operator and conditional, and so does the
-// evaluation once per operator and per step of an index or a splat.
+// Limits of the input, so that no job file can exhaust the process. The parser
+// recurses once per nested bracket, unary operator and conditional, and the evaluation
+// once per operator and per step of an index or splat.
 const (
 	maxFileBytes  = 2 << 20
 	maxNesting    = 250
 	maxRecursives = 20_000  // operators, conditionals, directives, steps of indexes and splats
-	maxValueBytes = 8 << 20 // of one evaluated local or variable
-	maxBlocks     = 20_000  // after expansion of dynamic blocks
-	maxObjects    = 50_000  // of a JSON document
+	maxValueBytes = 8 << 20 // of one local or variable
+	maxBlocks     = 20_000  // after the expansion of dynamic blocks
+	maxObjects    = 50_000  // in a JSON document
 )
 
-// checkBounds lexes src (lexing does not recurse) and refuses what the parser
-// could not read with a bounded stack.
+// checkBounds scans the tokens of src, without recursion, and rejects what the parser
+// could not parse with a limited stack.
 func checkBounds(src []byte, filename string) hcl.Diagnostics {
 	if len(src) > maxFileBytes {
 		return hcl.Diagnostics{{
@@ -34,12 +34,12 @@ func checkBounds(src []byte, filename string) hcl.Diagnostics {
 			Subject:  &hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos},
 		}}
 	}
-	tokens, _ := hclsyntax.LexConfig(src, filename, hcl.InitialPos) // what it finds, the parser finds again
+	tokens, _ := hclsyntax.LexConfig(src, filename, hcl.InitialPos) // the parser reports the same errors
 	return checkTokens(tokens)
 }
 
-// checkTemplateBounds is the same for a file of template syntax, whose directives
-// nest too.
+// checkTemplateBounds is checkBounds for a template file, whose directives are nested
+// too.
 func checkTemplateBounds(src []byte, filename string) hcl.Diagnostics {
 	tokens, _ := hclsyntax.LexTemplate(src, filename, hcl.InitialPos)
 	return checkTokens(tokens)
@@ -74,15 +74,15 @@ func checkTokens(tokens hclsyntax.Tokens) hcl.Diagnostics {
 	return nil
 }
 
-// recurses reports whether a token, after the one before it, makes an expression
-// one level deeper without a bracket that stays open.
+// recurses reports whether a token, following before, nests an expression one level
+// deeper without an open bracket.
 func recurses(before, t hclsyntax.TokenType) bool {
 	switch t {
 	case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenQuestion,
 		hclsyntax.TokenPlus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
 		hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual,
 		hclsyntax.TokenLessThan, hclsyntax.TokenLessThanEq, hclsyntax.TokenGreaterThan, hclsyntax.TokenGreaterThanEq,
-		hclsyntax.TokenTemplateControl: // it closes before its endif or endfor
+		hclsyntax.TokenTemplateControl: // it ends before its endif or endfor
 		return true
 	case hclsyntax.TokenOBrack: // an index, unless it begins a list
 		switch before {
@@ -94,7 +94,7 @@ func recurses(before, t hclsyntax.TokenType) bool {
 	return false
 }
 
-// valueSize estimates the bytes of a value; it stops counting over limit.
+// valueSize estimates the size of a value in bytes; it stops counting above limit.
 func valueSize(v cty.Value, limit int) int {
 	n := 16
 	switch {

@@ -7,7 +7,7 @@ import "time"
 
 func ptr[T any](v T) *T { return &v }
 
-// setIfNil gives *p the value v where it has none.
+// setIfNil sets *p to v if it is nil.
 func setIfNil[T any](p **T, v T) {
 	if *p == nil {
 		*p = &v
@@ -17,8 +17,8 @@ func setIfNil[T any](p **T, v T) {
 func seconds(n int64) Duration { return Duration(n * int64(time.Second)) }
 func minutes(n int64) Duration { return Duration(n * int64(time.Minute)) }
 
-// normalize brings what an author wrote into the form of the API, with the few
-// defaults that belong to the file's language and not to the job.
+// normalize converts the author's notation to the form of the API, and sets the few
+// defaults that belong to the language and not to the job.
 func (j *Draft) normalize() {
 	for _, t := range j.Tasks {
 		name := t.Name
@@ -76,7 +76,7 @@ func (t *Task) normalize() {
 	t.splitIdentities()
 }
 
-// splitIdentities moves the default identity out of the list.
+// splitIdentities moves the default identity from the list to its field.
 func (t *Task) splitIdentities() {
 	if len(t.Identities) == 0 {
 		return
@@ -105,7 +105,7 @@ func normalizeConstraints(cs []*Constraint, as []*Affinity) {
 	}
 }
 
-// normalizeNetworks moves ports with a fixed number to the reserved ones.
+// normalizeNetworks moves ports with a fixed number to the reserved ports.
 func normalizeNetworks(networks []*NetworkResource) {
 	for _, n := range networks {
 		var dynamic []Port

@@ -11,16 +11,16 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Note is a mistake in a job that only somebody else knows: the driver of a task.
-// Path is the place in the block of the task (of the group, where Task is empty),
-// as config.mount[1].source.
+// Note is an error in a job that another component found, such as the schema of a
+// task's driver. Path is the place in the block of the task (or of the group, if Task
+// is empty), such as config.mount[1].source.
 type Note struct {
 	Group, Task, Path string
 	Summary, Detail   string
 }
 
-// Where says where in its file the draft has what a path names, or the nearest
-// thing around it, as web.nomad.hcl:12,9-13; "" for a draft that was not read
+// Where returns the position in the job file of what a path names, or of the nearest
+// enclosing element, such as web.nomad.hcl:12,9-13; "" for a draft that was not parsed
 // from a file.
 func (j *Draft) Where(group, task, path string) string {
 	rng, ok := j.rangeOf(group, task, path)
@@ -30,8 +30,8 @@ func (j *Draft) Where(group, task, path string) string {
 	return rng.String()
 }
 
-// Refuse returns the notes as the error that mistakes in the file itself give, in
-// the order of the file.
+// Refuse returns the notes as an error of the same form as errors in the file, in the
+// order of the file.
 func (j *Draft) Refuse(notes []Note) error {
 	var diags hcl.Diagnostics
 	var plain []error
@@ -76,11 +76,11 @@ func (j *Draft) rangeOf(group, task, path string) (hcl.Range, bool) {
 		return hcl.Range{Filename: j.origin.filename, Start: hcl.InitialPos, End: hcl.InitialPos}, true
 	}
 	p := placeOfBlock(b)
-	p.labels = nil // those of the task itself
+	p.labels = nil // only labels of the task itself
 	return p.find("." + path), true
 }
 
-// indexes finds a task by name; -1 for what is not there or not asked for.
+// indexes finds a task by name. An index is -1 if it was not found or not requested.
 func (j *Draft) indexes(group, task string) (g, t int) {
 	for g, tg := range j.TaskGroups {
 		if tg.Name == nil || *tg.Name != group {
@@ -96,7 +96,7 @@ func (j *Draft) indexes(group, task string) (g, t int) {
 	return -1, -1
 }
 
-// remember keeps the block of a group or a task for the messages of Refuse.
+// remember stores the block of a group or task for the messages of Refuse.
 func remember(b *block, v reflect.Value) {
 	if !v.CanAddr() {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// metaBlock is a block of any attributes.
+// metaBlock is a block with arbitrary attributes.
 type metaBlock struct {
 	Body hcl.Body `hcl:",remain"`
 }
@@ -36,7 +36,7 @@ type poolBlock struct {
 	} `hcl:"scheduler_config,block"`
 }
 
-// ParseNodePools reads a file of node_pool blocks. Its errors are those of ParseHCL.
+// ParseNodePools parses a file of node_pool blocks. Its errors are those of ParseHCL.
 func ParseNodePools(src []byte, filename string) ([]*model.NodePool, error) {
 	var file poolsFile
 	diags := decodeFile(src, filename, &file)
@@ -85,7 +85,7 @@ type namespaceFile struct {
 	Consul    *allowDeny `hcl:"consul,block"`
 }
 
-// ParseNamespace reads a file that describes a namespace. Its errors are those of ParseHCL.
+// ParseNamespace parses a namespace specification. Its errors are those of ParseHCL.
 func ParseNamespace(src []byte, filename string) (*model.Namespace, error) {
 	var f namespaceFile
 	diags := decodeFile(src, filename, &f)
@@ -140,7 +140,7 @@ func (m *metaBlock) read() (map[string]string, hcl.Diagnostics) {
 	return out, diags
 }
 
-// parseError is nil if nothing is wrong.
+// parseError returns nil if there are no diagnostics.
 func parseError(diags hcl.Diagnostics, src []byte, filename string) error {
 	if !diags.HasErrors() {
 		return nil
@@ -148,7 +148,7 @@ func parseError(diags hcl.Diagnostics, src []byte, filename string) error {
 	return &ParseError{diags: diags, src: map[string][]byte{filename: src}}
 }
 
-// Variable is a file that describes a variable of the cluster.
+// Variable is a parsed variable specification.
 type Variable struct {
 	Namespace   string            `hcl:"namespace,optional"`
 	Path        string            `hcl:"path,optional"`
@@ -157,13 +157,13 @@ type Variable struct {
 	ModifyIndex uint64            `hcl:"modify_index,optional"`
 }
 
-// ParseVariable reads a file that describes a variable. Its errors are those of ParseHCL.
+// ParseVariable parses a variable specification. Its errors are those of ParseHCL.
 func ParseVariable(src []byte, filename string) (*Variable, error) {
 	v := &Variable{}
 	return v, parseError(decodeFile(src, filename, v), src, filename)
 }
 
-// Quote writes text as HCL does.
+// Quote returns text as an HCL string.
 func Quote(text string) string {
 	return string(hclwrite.TokensForValue(cty.StringVal(text)).Bytes())
 }

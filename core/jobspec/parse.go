@@ -16,16 +16,16 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Options say how a job file is read.
+// Options configure the parsing of a job file.
 type Options struct {
-	Filename         string            // for messages; "input.hcl" if empty
-	Vars             map[string]string // -var NAME=VALUE; strongest
+	Filename         string            // name in messages; "input.hcl" if empty
+	Vars             map[string]string // -var NAME=VALUE; highest precedence
 	VarFiles         []VarFile         // -var-file, later ones win
-	Env              map[string]string // the process's environment: NOMAD_VAR_x, DROVER_VAR_x; weakest
-	IgnoreUndeclared bool              // whether Vars and VarFiles may set what no block declares
-	AllowFS          bool              // whether file functions may read; never on a server
-	BaseDir          string            // what relative paths of file functions start from
-	// Context ends the evaluation of the file; nil never does.
+	Env              map[string]string // the process's environment: NOMAD_VAR_x, DROVER_VAR_x; lowest precedence
+	IgnoreUndeclared bool              // allows Vars and VarFiles to set undeclared variables
+	AllowFS          bool              // allows file functions; never on a server
+	BaseDir          string            // base of relative paths in file functions
+	// Context ends the evaluation of the file; nil means no limit.
 	Context context.Context
 
 	budget *budget // of this file
@@ -37,13 +37,13 @@ type VarFile struct {
 	Content []byte
 }
 
-// ParseError holds everything that is wrong with a job file.
+// ParseError holds all errors in a job file.
 type ParseError struct {
 	diags hcl.Diagnostics
 	src   map[string][]byte
 }
 
-// Error joins all messages, one a line, each with file, line and column.
+// Error returns all messages, one per line, each with file, line and column.
 func (e *ParseError) Error() string {
 	lines := make([]string, len(e.diags))
 	for i, d := range e.diags {
@@ -52,10 +52,10 @@ func (e *ParseError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap classes a mistake in a job file as an invalid argument.
+// Unwrap gives the error class InvalidArgument.
 func (e *ParseError) Unwrap() error { return errdefs.InvalidArgument }
 
-// Pretty returns all messages with the lines of the file that they are about.
+// Pretty returns all messages with the source lines that they concern.
 func (e *ParseError) Pretty(width uint, colour bool) string {
 	files := map[string]*hcl.File{}
 	for name, src := range e.src {
@@ -65,7 +65,7 @@ func (e *ParseError) Pretty(width uint, colour bool) string {
 	w := hcl.NewDiagnosticTextWriter(&b, files, width, colour)
 	for _, d := range e.diags {
 		shown := *d
-		if d.Subject != nil { // the writer names the line but not the column
+		if d.Subject != nil { // the writer prints the line but not the column
 			shown.Summary = d.Subject.String() + ": " + d.Summary
 		}
 		if err := w.WriteDiagnostic(&shown); err != nil {
@@ -75,10 +75,10 @@ func (e *ParseError) Pretty(width uint, colour bool) string {
 	return b.String()
 }
 
-// Len is the number of messages.
+// Len returns the number of messages.
 func (e *ParseError) Len() int { return len(e.diags) }
 
-// ParseHCL reads a job file.
+// ParseHCL parses a job file.
 func ParseHCL(src []byte, opts Options) (*Draft, error) {
 	if opts.Filename == "" {
 		opts.Filename = "input.hcl"
@@ -124,7 +124,7 @@ func parseHCL(src []byte, opts Options) (_ *Draft, diags hcl.Diagnostics) {
 	return draft, d.diags
 }
 
-// parseBody parses within bounds.
+// parseBody checks the limits and parses.
 func parseBody(src []byte, filename string) (*hclsyntax.Body, hcl.Diagnostics) {
 	if diags := checkBounds(src, filename); diags.HasErrors() {
 		return nil, diags
@@ -136,8 +136,8 @@ func parseBody(src []byte, filename string) (*hclsyntax.Body, hcl.Diagnostics) {
 	return file.Body.(*hclsyntax.Body), nil
 }
 
-// evaluateFile reads the outermost blocks: variables and locals become the
-// scope of the one job block.
+// evaluateFile evaluates the top-level blocks: variables and locals become the scope
+// of the only job block.
 func evaluateFile(body *hclsyntax.Body, opts Options) (*hclsyntax.Block, *hcl.EvalContext, hcl.Diagnostics) {
 	d := &decoder{budget: opts.budget}
 	var jobs, variables, locals []*hclsyntax.Block
@@ -178,7 +178,7 @@ func evaluateFile(body *hclsyntax.Body, opts Options) (*hclsyntax.Block, *hcl.Ev
 	return jobs[0], ctx, nil
 }
 
-// IsParseError returns the details of a mistake in a job file.
+// IsParseError returns the ParseError in err's chain.
 func IsParseError(err error) (*ParseError, bool) {
 	var p *ParseError
 	ok := errors.As(err, &p)

@@ -14,21 +14,21 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// origin is where a draft was read from.
+// origin is the source of a draft.
 type origin struct {
 	filename string
 	files    map[string][]byte
-	json     hcl.Expression // of a job document; nil for a job file
+	json     hcl.Expression // of a JSON document; nil for a job file
 }
 
-// place is a part of a file that holds values: blocks that stand for one thing or
-// for a list, or an expression. Walking into it by the path of a value finds
-// where that is written, or the nearest thing around it.
+// place is a position in a file that holds values: blocks that represent an object or
+// a list, or an expression. find follows the path of a value to the position where it
+// is written, or to the nearest enclosing one.
 type place struct {
 	rng    hcl.Range
-	block  *block // with labels that are still to be named
+	block  *block // with labels that the path has yet to name
 	labels []string
-	list   []place // blocks of one name
+	list   []place // blocks with the same name
 	expr   hcl.Expression
 	ctx    *hcl.EvalContext
 }
@@ -41,7 +41,7 @@ func placeOfExpr(rng hcl.Range, e hcl.Expression, ctx *hcl.EvalContext) place {
 	return place{rng: rng, expr: e, ctx: ctx}
 }
 
-// child is a part of a place under its name.
+// child is a named part of a place.
 type child struct {
 	name string
 	place
@@ -78,7 +78,7 @@ func (p place) blockChildren() []child {
 		out = append(out, child{a.Name, placeOfExpr(a.NameRange, a.Expr, p.ctx)})
 	}
 	at := map[string]int{}
-	for _, b := range (&decoder{}).expand(p.block.body, p.ctx) { // what it finds was found when the draft was read
+	for _, b := range (&decoder{}).expand(p.block.body, p.ctx) { // errors were reported when the draft was parsed
 		i, seen := at[b.name]
 		if !seen {
 			i = len(out)
@@ -90,7 +90,7 @@ func (p place) blockChildren() []child {
 	return out
 }
 
-// keyOf is the text of a key in an object.
+// keyOf returns the text of a key in an object.
 func keyOf(e hcl.Expression, ctx *hcl.EvalContext) (string, bool) {
 	v, diags := e.Value(ctx)
 	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.IsMarked() || v.Type() != cty.String {
@@ -99,7 +99,7 @@ func keyOf(e hcl.Expression, ctx *hcl.EvalContext) (string, bool) {
 	return v.AsString(), true
 }
 
-// items returns the parts of a place that is a list.
+// items returns the elements of a place that is a list.
 func (p place) items() []place {
 	if p.list != nil {
 		return p.list
@@ -114,7 +114,7 @@ func (p place) items() []place {
 	var out []place
 	for _, e := range list {
 		rng := e.Range()
-		if rng.Start.Line != rng.End.Line { // its beginning is enough to find it
+		if rng.Start.Line != rng.End.Line { // the beginning is enough
 			rng = e.StartRange()
 		}
 		out = append(out, placeOfExpr(rng, e, p.ctx))
@@ -122,10 +122,10 @@ func (p place) items() []place {
 	return out
 }
 
-// find walks into the place along a path such as .mount[1].source and returns
-// where its end is written, or the nearest that exists. Names may hold dots: the
-// longest that exists counts. An index may be there for a thing that the file
-// writes once, and be missing for a list of one.
+// find follows a path such as .mount[1].source and returns the position of its end, or
+// of the nearest existing element. Names may contain dots: the longest existing name
+// is used. The path may have an index for an object that is written once, and may lack
+// one for a list with one element.
 func (p place) find(path string) hcl.Range {
 	found, _ := p.walk(path)
 	return found
@@ -165,7 +165,7 @@ func (p place) walk(path string) (rng hcl.Range, entered bool) {
 	return p.rng, false
 }
 
-// cutIndex takes a leading [NUMBER] off a path.
+// cutIndex removes a leading [NUMBER] from a path.
 func cutIndex(path string) (index int, rest string, ok bool) {
 	if !strings.HasPrefix(path, "[") {
 		return 0, "", false
@@ -175,14 +175,14 @@ func cutIndex(path string) (index int, rest string, ok bool) {
 	return index, rest, ok && err == nil && index >= 0
 }
 
-// cutName takes a leading .NAME off a path.
+// cutName removes a leading .NAME from a path.
 func cutName(path, name string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(path, "."+name)
 	return rest, ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// field returns the part of a job document that is called name: names of fields
-// count whatever their case, as encoding/json has it.
+// field returns a field of a JSON document, ignoring the case of its name as
+// encoding/json does.
 func (p place) field(name string) (place, bool) {
 	for _, c := range p.children() {
 		if strings.EqualFold(c.name, name) {
@@ -192,8 +192,8 @@ func (p place) field(name string) (place, bool) {
 	return p, false
 }
 
-// placeOfTask finds the task, or with an empty name the group, in a job document:
-// by their numbers there.
+// placeOfTask returns the task or, if task is negative, the group in a JSON document,
+// by index.
 func (o *origin) placeOfTask(group, task int) place {
 	p := placeOfExpr(o.json.StartRange(), o.json, nil)
 	if job, ok := p.field("Job"); ok && len(job.children()) > 0 {
@@ -217,8 +217,8 @@ func (o *origin) placeOfTask(group, task int) place {
 	return p
 }
 
-// findField is find in a job document, where the names of a job file's blocks are
-// those of the API as far as the draft has a type for them.
+// findField is find for a JSON document: it translates names of job files to names of
+// the API where the draft has a type for them.
 func (p place) findField(t reflect.Type, path string) hcl.Range {
 	for t != nil && path != "" {
 		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
@@ -245,7 +245,7 @@ func (p place) findField(t reflect.Type, path string) hcl.Range {
 	return p.find(path)
 }
 
-// firstName cuts .NAME off a path whose names hold no dots.
+// firstName cuts .NAME off a path whose names contain no dots.
 func firstName(path string) (name, rest string) {
 	path = strings.TrimPrefix(path, ".")
 	if i := strings.IndexAny(path, ".["); i >= 0 {
@@ -254,7 +254,7 @@ func firstName(path string) (name, rest string) {
 	return path, ""
 }
 
-// apiName is the name that the API has for what a job file calls name.
+// apiName returns the API's name for a job file's name.
 func apiName(t reflect.Type, name string) string {
 	for _, f := range fieldsOf(t) {
 		if f.name == name {
@@ -264,7 +264,7 @@ func apiName(t reflect.Type, name string) string {
 	return name
 }
 
-// parseJSONPlaces reads a job document once more, for its positions.
+// parseJSONPlaces parses a JSON document again, for the positions of its values.
 func parseJSONPlaces(src []byte, filename string) *origin {
 	e, diags := hcljson.ParseExpression(src, filename)
 	if diags.HasErrors() {

@@ -13,8 +13,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Plugin is a plugin of the registry as a file describes it. File is the path of
-// a file to upload, "" where the release says where nodes get it.
+// Plugin is a plugin specification. File is the path of a file to upload, "" if the
+// release says where nodes fetch it.
 type Plugin struct {
 	Spec *model.PluginSpec
 	File string
@@ -44,7 +44,7 @@ type rolloutBlock struct {
 	AutoRevert      bool      `hcl:"auto_revert"`
 }
 
-// ParsePlugins reads a file of plugin blocks. Its errors are those of ParseHCL.
+// ParsePlugins parses a file of plugin blocks. Its errors are those of ParseHCL.
 func ParsePlugins(src []byte, filename string) ([]*Plugin, error) {
 	body, diags := parseBody(src, filename)
 	if !diags.HasErrors() {

@@ -9,10 +9,10 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// keepRuntimeVariables replaces, inside quoted text, references that only a
-// node can resolve (${NOMAD_PORT_http}, ${attr.kernel.name}, ${env["X"]}) by
-// their own source, so that they reach the node as they were written. What the
-// file itself defines (var, local, iterators, names of for expressions) is left.
+// keepRuntimeVariables replaces references in quoted strings that only a node can
+// resolve (${NOMAD_PORT_http}, ${attr.kernel.name}, ${env["X"]}) by their own source
+// text, so that they reach the node unchanged. References to what the file defines
+// (var, local, iterators, names in for expressions) are kept.
 func keepRuntimeVariables(body *hclsyntax.Body, src []byte) hcl.Diagnostics {
 	w := &runtimeWalker{src: src, scope: []string{"var", "local"}}
 	return hclsyntax.Walk(body, w)
@@ -53,12 +53,12 @@ func (w *runtimeWalker) Exit(n hclsyntax.Node) hcl.Diagnostics {
 	return nil
 }
 
-// literal returns e, or its source as text if it refers to something that this
-// file does not define.
+// literal returns e, or its source as text if it refers to something that this file
+// does not define.
 func (w *runtimeWalker) literal(e hclsyntax.Expression) hclsyntax.Expression {
 	t, ok := e.(*hclsyntax.ScopeTraversalExpr)
 	if !ok {
-		// ${NOMAD_ADDR_my-task} reads as a subtraction of two names.
+		// ${NOMAD_ADDR_my-task} parses as a subtraction of two names.
 		if !w.isDashedName(e) {
 			return e
 		}
@@ -81,8 +81,7 @@ func (w *runtimeWalker) defined(name string) bool {
 	return false
 }
 
-// isDashedName reports whether e is made of nothing but names of the node's
-// side joined by minus signs.
+// isDashedName reports whether e consists only of runtime names joined by minus signs.
 func (w *runtimeWalker) isDashedName(e hclsyntax.Expression) bool {
 	switch e := e.(type) {
 	case *hclsyntax.ScopeTraversalExpr:

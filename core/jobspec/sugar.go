@@ -17,7 +17,8 @@ var shortForms = map[string]bool{
 	"set_contains": true, "set_contains_all": true, "set_contains_any": true,
 }
 
-// decodeSugar reads arguments that stand for others. It reports whether a is one.
+// decodeSugar decodes attributes that are short for others. It reports whether a is
+// one.
 func (d *decoder) decodeSugar(a *hclsyntax.Attribute, v reflect.Value, ctx *hcl.EvalContext) bool {
 	if !v.CanAddr() {
 		return false

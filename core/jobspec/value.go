@@ -74,7 +74,7 @@ func (d *decoder) store(v cty.Value, dst reflect.Value, rng hcl.Range) {
 	}
 }
 
-// wrapLists makes { a = "x" } read like { a = ["x"] }.
+// wrapLists makes { a = "x" } equivalent to { a = ["x"] }.
 func wrapLists(v cty.Value) cty.Value {
 	if v.IsNull() || !v.CanIterateElements() || !(v.Type().IsObjectType() || v.Type().IsMapType()) {
 		return v
@@ -89,7 +89,7 @@ func wrapLists(v cty.Value) cty.Value {
 	return cty.ObjectVal(out)
 }
 
-// storeDuration takes text such as "30s" or a number of nanoseconds.
+// storeDuration accepts text such as "30s" or a number of nanoseconds.
 func (d *decoder) storeDuration(v cty.Value, dst reflect.Value, rng hcl.Range) {
 	if v.Type() == cty.Number {
 		n, acc := v.AsBigFloat().Int64()
@@ -134,8 +134,8 @@ func ctyTypeOf(t reflect.Type) (cty.Type, bool) {
 	return cty.DynamicPseudoType, false
 }
 
-// plain turns a value into what JSON has: strings, bools, int or float64,
-// slices and maps.
+// plain converts a value to JSON types: strings, bools, int or float64, slices and
+// maps.
 func plain(v cty.Value) any {
 	if v.IsNull() {
 		return nil

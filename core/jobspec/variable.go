@@ -16,8 +16,8 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// Prefixes of environment variables that set variables of a job file. The
-// second wins over the first.
+// Prefixes of environment variables that set variables of a job file. The second has
+// precedence.
 var envPrefixes = []string{"NOMAD_VAR_", "DROVER_VAR_"}
 
 // variable is one declared variable and its value, cty.NilVal until it has one.
@@ -28,7 +28,7 @@ type variable struct {
 	value cty.Value
 }
 
-// shortVariables turns variables { a = 1 } into blocks of one variable each.
+// shortVariables converts variables { a = 1 } to blocks of one variable each.
 func shortVariables(b *hclsyntax.Block) []*hclsyntax.Block {
 	var out []*hclsyntax.Block
 	for _, a := range sortedAttributes(b.Body) {
@@ -43,8 +43,8 @@ func shortVariables(b *hclsyntax.Block) []*hclsyntax.Block {
 	return out
 }
 
-// defineVariables declares the variables, gives them their values (default,
-// then environment, files and arguments) and checks them.
+// defineVariables declares the variables, sets their values (default, then
+// environment, files and arguments) and validates them.
 func (d *decoder) defineVariables(blocks []*hclsyntax.Block, opts Options, ctx *hcl.EvalContext) {
 	declared := map[string]*variable{}
 	var order []*variable
@@ -84,7 +84,7 @@ func (d *decoder) defineVariables(blocks []*hclsyntax.Block, opts Options, ctx *
 
 func quoted(s string) string { return `"` + s + `"` }
 
-// declare reads type and default of a variable block.
+// declare decodes type and default of a variable block.
 func (d *decoder) declare(b *hclsyntax.Block, ctx *hcl.EvalContext) *variable {
 	v := &variable{block: b, name: b.Labels[0], typ: cty.DynamicPseudoType}
 	for _, a := range sortedAttributes(b.Body) {
@@ -128,7 +128,8 @@ func (d *decoder) set(v *variable, value cty.Value, r hcl.Range) {
 	v.value = converted
 }
 
-// setFromEnv ignores variables that are not declared: the environment is for many files.
+// setFromEnv ignores undeclared variables, because the environment is shared by many
+// files.
 func (d *decoder) setFromEnv(declared map[string]*variable, env map[string]string, ctx *hcl.EvalContext) {
 	for _, prefix := range envPrefixes {
 		for _, key := range slices.Sorted(maps.Keys(env)) {
@@ -155,7 +156,7 @@ func startOf(source string) hcl.Range {
 	return hcl.Range{Filename: source, Start: hcl.InitialPos, End: hcl.InitialPos}
 }
 
-// setText sets a variable from text: as it is for strings, else as an expression.
+// setText sets a variable from text: as is for strings, otherwise as an expression.
 func (d *decoder) setText(v *variable, text, source string, ctx *hcl.EvalContext) {
 	if v.typ == cty.String || v.typ == cty.DynamicPseudoType {
 		d.set(v, cty.StringVal(text), startOf(source))
@@ -243,7 +244,7 @@ func (d *decoder) checkValidations(v *variable, ctx *hcl.EvalContext) {
 	}
 }
 
-// defineLocals evaluates locals in the order in which they need each other.
+// defineLocals evaluates locals in the order of their dependencies.
 func (d *decoder) defineLocals(blocks []*hclsyntax.Block, ctx *hcl.EvalContext) {
 	pending := map[string]*hclsyntax.Attribute{}
 	for _, b := range blocks {

@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Warnings names what is allowed in the job but surprises people, and every
-// part that is read, stored and shown but not acted on yet (see model.JobFields).
+// Warnings returns warnings about valid settings that are often mistakes, and about
+// every field that has no effect yet (see model.JobFields).
 func Warnings(job *model.Job) []string {
 	var out []string
 	for _, g := range job.TaskGroups {
@@ -33,23 +33,23 @@ func Warnings(job *model.Job) []string {
 	return append(out, job.NotActedOn()...)
 }
 
-// frequent is the interval of launches below which a periodic job is worth a warning.
+// frequent is the launch interval below which a periodic job causes a warning.
 const frequent = 10 * time.Second
 
-// interval is how often a periodic job is launched at most, 0 if it is not or cannot be said.
+// interval returns the shortest launch interval of a periodic job, 0 if there is none.
 func interval(job *model.Job) time.Duration {
 	if !job.IsPeriodic() || !job.Periodic.Enabled {
 		return 0
 	}
 	s, err := job.Periodic.Schedule()
 	if err != nil {
-		return 0 // validation says so
+		return 0 // validation reports the error
 	}
-	return s.Interval(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) // any day does
+	return s.Interval(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) // any day will do
 }
 
-// WarningText joins the warnings of a job, and more that its caller has, in the
-// form of the API; empty for none.
+// WarningText joins the warnings of a job, and further ones of the caller, in the form
+// of the API; empty if there are none.
 func WarningText(job *model.Job, more ...string) string {
 	warnings := append(Warnings(job), more...)
 	if len(warnings) == 0 {

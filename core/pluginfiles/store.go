@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package pluginfiles owns the plugin files that were uploaded to a server: each
-// lies in one directory under its digest, was checked against it before it came
-// there, and never changes. It bounds one file and all together, and removes
-// what the registry refers to no longer. It knows nothing of the registry.
-// core/server imports it; core/dispatch and core/endpoint get it from there.
+// Package pluginfiles owns the plugin files that were uploaded to a server. They are
+// stored in one directory, named by their digest, which is verified before they are
+// stored; they never change. It limits the size of each file and of all together, and
+// removes files to which the registry no longer refers. It does not know the registry.
+// core/server imports it and passes it to core/dispatch and core/endpoint.
 package pluginfiles
 
 import (
@@ -28,30 +28,30 @@ import (
 const (
 	DefaultMaxFile  = 1 << 30
 	DefaultMaxTotal = 8 << 30
-	// Grace is how long a file is kept that nothing refers to: between its upload
-	// and the registration that names it.
+	// Grace is how long an unreferenced file is kept: between its upload and its
+	// registration.
 	Grace = time.Hour
 )
 
-// Store is the files of one server.
+// Store holds the files of one server.
 type Store struct {
 	dir      string
 	maxFile  int64
 	maxTotal int64
 
 	mu       sync.Mutex
-	reserved int64 // bytes that uploads under way may still write
+	reserved int64 // bytes that running uploads may still write
 }
 
 // File is one file of the store.
 type File struct {
 	Digest string // "sha256:HEX"
 	Size   int64
-	Time   time.Time // when it was uploaded, or last uploaded again
+	Time   time.Time // time of the last upload
 }
 
-// Open returns the store in a directory, which is made. What an upload left
-// that was cut off is removed.
+// Open opens the store in a directory, which it creates, and removes leftovers of
+// interrupted uploads.
 func Open(dir string, maxFile, maxTotal int64) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of plugin files: %w", err)
@@ -96,7 +96,7 @@ func (s *Store) Put(digest string, r io.Reader) (File, error) {
 	if err != nil {
 		return File{}, fmt.Errorf("store a plugin file: %w", err)
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // it was renamed if all went well
+	defer func() { _ = os.Remove(tmp.Name()) }() // fails after a successful rename
 	if err := errors.Join(write(tmp, r, digest, room), tmp.Close()); err != nil {
 		return File{}, err
 	}
@@ -106,9 +106,9 @@ func (s *Store) Put(digest string, r io.Reader) (File, error) {
 	return s.Stat(digest)
 }
 
-// touch gives a file that is there a new grace. NotFound: it is not there.
+// touch restarts the grace period of an existing file. NotFound: it does not exist.
 func (s *Store) touch(path, digest string) (File, error) {
-	s.mu.Lock() // or a sweep that saw it old removes it
+	s.mu.Lock() // otherwise a sweep might remove it
 	defer s.mu.Unlock()
 	if f, err := s.Stat(digest); err != nil {
 		return f, err
@@ -120,7 +120,7 @@ func (s *Store) touch(path, digest string) (File, error) {
 	return s.Stat(digest)
 }
 
-// write copies at most limit bytes and checks what they are.
+// write copies at most limit bytes and verifies the digest.
 func write(to *os.File, r io.Reader, digest string, limit int64) error {
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(to, sum), io.LimitReader(r, limit+1))
@@ -136,7 +136,7 @@ func write(to *os.File, r io.Reader, digest string, limit int64) error {
 	return to.Sync()
 }
 
-// reserve takes room for one upload.
+// reserve reserves space for one upload.
 func (s *Store) reserve() (int64, error) {
 	files, err := s.List()
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *Store) release(room int64) {
 	s.mu.Unlock()
 }
 
-// Stat returns a file of the store. NotFound: there is none.
+// Stat describes a file. NotFound: it does not exist.
 func (s *Store) Stat(digest string) (File, error) {
 	path, err := s.path(digest)
 	if err != nil {
@@ -181,7 +181,7 @@ func missing(digest string) error {
 	return errdefs.NotFoundf("this server has no plugin file %s; upload it again", digest)
 }
 
-// Open opens a file of the store for reading. NotFound: there is none.
+// Open opens a file for reading. NotFound: it does not exist.
 func (s *Store) Open(digest string) (io.ReadCloser, error) {
 	path, err := s.path(digest)
 	if err != nil {
@@ -196,7 +196,7 @@ func (s *Store) Open(digest string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// List returns all files of the store by digest.
+// List returns all files, sorted by digest.
 func (s *Store) List() ([]File, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -211,7 +211,7 @@ func (s *Store) List() ([]File, error) {
 	return out, nil
 }
 
-// Sweep removes files that keep answers false for and that are older than Grace.
+// Sweep removes files that are older than Grace and for which keep returns false.
 func (s *Store) Sweep(now time.Time, keep func(digest string) bool) error {
 	files, err := s.List()
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Why a process is ended that nobody needs: it says nothing new about what it
-// serves.
+// Reasons for ending a process that nobody needs. They say nothing new about what the
+// process serves.
 var (
 	errAbsent  = errdefs.Unavailablef("the plugin is not kept running, since what it is for is not on this machine; it looks again from time to time")
 	errResting = errdefs.Unavailablef("the plugin is not kept running, since nobody used it; it is being started again")
 )
 
-// presence is what of a process's names is there on this machine, by the newest
-// fingerprints.
+// presence records, from the newest fingerprints, which of a process's names exist on
+// this machine.
 type presence struct {
 	mu     sync.Mutex
 	there  map[string]bool
-	ever   bool      // something was there
-	absent time.Time // since when nothing is
+	ever   bool      // something has been present
+	absent time.Time // since when nothing is present
 }
 
 func (p *presence) note(name string, there bool) {
@@ -45,21 +45,21 @@ func (p *presence) note(name string, there bool) {
 	p.absent = time.Time{}
 }
 
-// known reports whether there is a fingerprint of each of so many names.
+// known reports whether there is a fingerprint for each of the given number of names.
 func (p *presence) known(names int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.there) >= names && names > 0
 }
 
-// any reports whether something is there.
+// any reports whether anything is present.
 func (p *presence) any() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.none()
 }
 
-// none: no name is there; p.mu is held.
+// none reports whether no name is present. p.mu must be held.
 func (p *presence) none() bool {
 	for _, there := range p.there {
 		if there {
@@ -69,8 +69,8 @@ func (p *presence) none() bool {
 	return true
 }
 
-// gone reports whether all of so many names are absent: from the start, or, since
-// a daemon may only be starting anew, for as long as grace.
+// gone reports whether all names are absent: from the start, or, because a daemon may
+// only be restarting, for as long as grace.
 func (p *presence) gone(names int, now time.Time, grace time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +81,7 @@ func (p *presence) gone(names int, now time.Time, grace time.Duration) bool {
 }
 
 // rests reports whether a plugin in this state has no process because nobody needs
-// one: a call starts it.
+// one; a call then starts it.
 func (st State) rests() bool { return st == StateUndetected || st == StateResting }
 
 // unneeded reports whether nobody needs the process.
@@ -94,12 +94,12 @@ func (l *live) unneeded(now time.Time, grace time.Duration) bool {
 	return len(l.parts) > 0
 }
 
-// there reports whether something of what the process serves is on this machine.
+// there reports whether anything that the process serves is present on this machine.
 func (l *live) there() bool {
 	return slices.ContainsFunc(l.parts, func(p part) bool { return p.there() })
 }
 
-// retire holds calls of all parts back; false if one is under way.
+// retire holds back calls of all parts; it returns false if one is in progress.
 func (l *live) retire(ctx context.Context, reason error) bool {
 	for _, one := range l.parts {
 		if !one.retire(ctx, reason) {
@@ -109,8 +109,8 @@ func (l *live) retire(ctx context.Context, reason error) bool {
 	return true
 }
 
-// unneeded: no driver has a task or was called lately, and none is there or each
-// is started on demand; see part.
+// unneeded implements part: no driver has a task or was called recently, and either
+// none is present or all are started on demand.
 func (s *driverSession) unneeded(now time.Time, grace time.Duration) bool {
 	onDemand := true
 	for _, b := range s.backends {
@@ -124,8 +124,8 @@ func (s *driverSession) unneeded(now time.Time, grace time.Duration) bool {
 
 func (s *driverSession) there() bool { return s.presence.any() }
 
-// retire: a driver whose calls were held back when another turned out to have one
-// under way gets them back; see part.
+// retire implements part. If one driver has a call in progress, the others' calls are
+// released again.
 func (s *driverSession) retire(ctx context.Context, reason error) bool {
 	for i, b := range s.backends {
 		if s.drivers.entryOf(b.Info().Name).proxy.Retire(reason) {
@@ -139,35 +139,36 @@ func (s *driverSession) retire(ctx context.Context, reason error) bool {
 	return true
 }
 
-// unneeded: no device is there; see part.
+// unneeded implements part: no device is present.
 func (s *deviceSession) unneeded(now time.Time, grace time.Duration) bool {
 	return s.presence.gone(len(s.backends), now, grace)
 }
 
 func (s *deviceSession) there() bool { return s.presence.any() }
 
-// retire has nothing to hold back: there are no devices to reserve; see part.
+// retire implements part. It has nothing to hold back: there are no devices to
+// reserve.
 func (s *deviceSession) retire(context.Context, error) bool { return true }
 
-// unneeded: nobody wants to know what the machine does; see part.
+// unneeded implements part: there is no consumer of the samples.
 func (s *collectorSession) unneeded(time.Time, time.Duration) bool {
 	return !slices.ContainsFunc(s.names(), s.collectors.wanted)
 }
 
-// there: a collector always has a machine to measure; see part.
+// there implements part: a collector always has a machine to measure.
 func (s *collectorSession) there() bool { return true }
 
-// retire has nothing to hold back: a stream that is opened now is opened again;
-// see part.
+// retire implements part. It has nothing to hold back: a stream that is opened now is
+// opened again later.
 func (s *collectorSession) retire(context.Context, error) bool { return true }
 
-// restFactor is how much more seldom a plugin is looked at that is there and rests
-// than one that found nothing.
+// restFactor is how much longer the interval of checks is for a resting plugin than
+// for one that found nothing.
 const restFactor = 10
 
-// settled ends a process that nobody needs, until it is wanted or the next look is
-// due, and shows one that did as running. Meanwhile the plugin keeps its state, so
-// that looks are no news for servers.
+// settled ends a process that nobody needs, until it is wanted or the next check is
+// due, and shows the result. During a check the plugin keeps its state, so that checks
+// cause no reports to servers.
 func (s *supervised) settled(ctx context.Context, now *live, look *time.Timer) *live {
 	if now == nil {
 		return nil
@@ -193,7 +194,7 @@ func (s *supervised) settled(ctx context.Context, now *live, look *time.Timer) *
 	return nil
 }
 
-// wanted is the bell of a plugin that rests; a nil one has none.
+// wanted returns the bell of a resting plugin; nil if it is not resting.
 func (s *supervised) wanted(now *live) bell {
 	if now != nil || !s.snapshot().State.rests() {
 		return nil

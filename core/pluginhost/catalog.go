@@ -13,27 +13,27 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// memo is what the host remembers of a plugin over restarts of the agent, beside
+// memo is what the host stores about a plugin across restarts of the agent, besides
 // its process.
 type memo struct {
 	Disabled bool `json:",omitempty"`
-	// Kept says that the process of a disabled plugin, or of one whose file is
-	// gone, still has tasks.
+	// Kept means that the process of a plugin that is disabled, or whose file was
+	// removed, still has tasks.
 	Kept bool `json:",omitempty"`
-	// Running is the digest of the version that last worked, Previous that of the
-	// one before it. Copies of both are in the store.
+	// Running is the digest of the version that last worked, Previous of the one
+	// before. The store has copies of both.
 	Running  string `json:",omitempty"`
 	Previous string `json:",omitempty"`
-	// Bad are versions that were tried and did not work, newest last.
+	// Bad lists versions that failed, newest last.
 	Bad []BadVersion `json:",omitempty"`
-	// Config is that of the release, in place of the agent's block, if not nil.
+	// Config is the config of the release; if not nil, it replaces the agent's block.
 	Config map[string]any `json:",omitempty"`
 }
 
-// BadVersion is a version that did not work and is not tried again by itself.
+// BadVersion is a version that failed and is not tried again automatically.
 type BadVersion struct{ Digest, Why string }
 
-// maxBad bounds what is remembered of bad versions of one plugin.
+// maxBad is the number of bad versions that are remembered per plugin.
 const maxBad = 16
 
 func (m *memo) bad(digest string) (why string, is bool) {
@@ -55,7 +55,8 @@ func (m *memo) forgive(digest string) {
 	m.Bad = slices.DeleteFunc(m.Bad, func(b BadVersion) bool { return b.Digest == digest })
 }
 
-// catalog is the memos of all plugins, kept as one value: there are few.
+// catalog holds the memos of all plugins. They are few, so they are stored as one
+// value.
 type catalog struct {
 	store Store // may be nil
 
@@ -110,7 +111,7 @@ func (c *catalog) names() []string {
 	return out
 }
 
-// change changes a memo, durably or not at all.
+// change changes a memo; the change is either durable or not made.
 func (c *catalog) change(ctx context.Context, name string, f func(*memo)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,16 +12,16 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// What a fingerprint may hold: it becomes part of the node in servers' state.
+// Limits of a fingerprint, which becomes part of the node in the servers' state.
 const (
 	maxPrintBytes = 64 << 10
 	maxInstances  = 4096
 )
 
-// isolations are those that tasks can be started with.
+// isolations are the file system isolations that the agent supports.
 var isolations = []driver.FSIsolation{"", "none", "chroot", "image"}
 
-// checkDriver refuses a driver that says of itself what nobody can act upon.
+// checkDriver rejects a driver whose Info the agent cannot support.
 func checkDriver(info driver.Info) error {
 	if info.Name == "" {
 		return errdefs.FailedPreconditionf("serves a driver without a name; the plugin is defective")
@@ -38,7 +38,7 @@ func checkDriver(info driver.Info) error {
 	return nil
 }
 
-// sound makes of a fingerprint what servers can keep and act upon.
+// sound reduces a fingerprint to what servers can store and use.
 func sound(f driver.Fingerprint) driver.Fingerprint {
 	size := len(f.HealthDescription)
 	for k, v := range f.Attributes {
@@ -54,7 +54,7 @@ func sound(f driver.Fingerprint) driver.Fingerprint {
 	return f
 }
 
-// soundDevices does so for devices.
+// soundDevices does the same for devices.
 func soundDevices(f device.Fingerprint) device.Fingerprint {
 	instances, size := 0, len(f.Problem)
 	for _, g := range f.Groups {

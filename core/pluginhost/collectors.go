@@ -19,9 +19,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// HostReading is what one collector has measured. Now and Before are its two newest
-// samples, nil while there are none; At is when Now came. Problem says why Now is
-// not of now: the plugin is away, say. It then stays readable, with its time.
+// HostReading contains the samples of one collector. Now and Before are its two newest
+// samples, nil if there are none; At is the time of Now. Problem says why Now is not
+// current, for example because the plugin is away; the samples can still be read.
 type HostReading struct {
 	Collector     string
 	Plugin        string
@@ -32,11 +32,11 @@ type HostReading struct {
 	Problem       error
 }
 
-// collectors holds what all plugins serve of kind stats.
+// collectors holds all collectors that plugins serve.
 type collectors struct {
 	log      hclog.Logger
 	interval time.Duration
-	demand   func(plugin string) // asks for a process of a plugin that rests
+	demand   func(plugin string) // requests a process for a resting plugin
 
 	mu     sync.Mutex
 	byName map[string]*collectorEntry
@@ -44,16 +44,17 @@ type collectors struct {
 	closed bool
 }
 
-// samplePair is the two newest samples of a collector.
+// samplePair holds the two newest samples of a collector.
 type samplePair struct{ now, before *stats.Sample }
 
-// collectorEntry is one collector's name. It belongs to the plugin that served it first.
+// collectorEntry is the entry of one collector name. The name belongs to the plugin
+// that served it first.
 type collectorEntry struct {
 	plugin, version string
-	info            stats.Info    // without a name: a version that is being tried
+	info            stats.Info    // without a name while a version is being tried
 	backend         stats.Backend // nil while no process serves it
-	away            error         // why
-	resting         bool          // because nobody wanted it; a process is to be had
+	away            error         // why no process serves it
+	resting         bool          // it has no process because nobody wanted it; one can be started
 	feed            *feed.Feed[stats.Sample, samplePair]
 }
 
@@ -74,7 +75,7 @@ func (c *collectors) close() {
 	}
 }
 
-// collectorSession is the collectors of one process.
+// collectorSession holds the collectors of one process.
 type collectorSession struct {
 	collectors *collectors
 	plugin     string
@@ -117,8 +118,8 @@ func (c *collectors) claim(info stats.Info, pluginName string, p *process) error
 	return nil
 }
 
-// collect opens a stream of the process that serves the collector now. It has a
-// plugin that rests started and waits for that.
+// collect opens a stream in the process that currently serves the collector. It starts
+// a resting plugin and waits for it.
 func (c *collectors) collect(ctx context.Context, name string, interval time.Duration) (<-chan stats.Sample, error) {
 	ready, cancel := context.WithTimeout(ctx, feed.Wait)
 	defer cancel()
@@ -139,7 +140,7 @@ func (c *collectors) collect(ctx context.Context, name string, interval time.Dur
 	}
 }
 
-// entry is a collector as it is now.
+// entry returns the current entry of a collector.
 func (c *collectors) entry(name string) (now collectorEntry, served <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +150,7 @@ func (c *collectors) entry(name string) (now collectorEntry, served <-chan struc
 	return collectorEntry{away: errdefs.Unavailablef("collector %q: no plugin serves it any more", name)}, c.served
 }
 
-// wanted reports whether somebody wants to know what a collector measures.
+// wanted reports whether a collector has a consumer.
 func (c *collectors) wanted(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +169,7 @@ func (s *collectorSession) open(ctx context.Context, configs map[string]map[stri
 	}
 }
 
-// serve says that the process serves a collector, or why it does not.
+// serve records that the process serves a collector, or why it does not.
 func (s *collectorSession) serve(b stats.Backend, away error) {
 	info := b.Info()
 	s.collectors.mu.Lock()
@@ -183,7 +184,8 @@ func (s *collectorSession) serve(b stats.Backend, away error) {
 	e.feed.Retry()
 }
 
-// lost says why a process serves a collector no more, unless another does already.
+// lost records why a process no longer serves a collector, unless another one already
+// does.
 func (c *collectors) lost(name string, b stats.Backend, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +213,7 @@ func (s *collectorSession) detach(reason error) {
 	}
 }
 
-// readings wants what every collector measures and waits a while for what is new.
+// readings requests samples of every collector and waits briefly for new ones.
 func (c *collectors) readings(ctx context.Context) []HostReading {
 	ctx, cancel := context.WithTimeout(ctx, feed.Wait)
 	defer cancel()
@@ -225,7 +227,7 @@ func (c *collectors) readings(ctx context.Context) []HostReading {
 		out = append(out, HostReading{Collector: name, Plugin: e.plugin, PluginVersion: e.version, Info: e.info})
 		feeds[name] = e.feed
 		if !c.closed {
-			e.feed.Want() // all at once; each is waited for below
+			e.feed.Want() // all at once; each is awaited below
 		}
 	}
 	c.mu.Unlock()

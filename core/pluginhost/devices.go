@@ -16,9 +16,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// DeviceFingerprint is what one device plugin found. Problem says why it is
-// nothing, or that the plugin is away: devices of a plugin that is away are not
-// offered to new tasks, and those that have them keep them.
+// DeviceFingerprint is what one device plugin found. Problem says why there is
+// nothing, or that the plugin is away: its devices are then not offered to new tasks,
+// and tasks that have them keep them.
 type DeviceFingerprint struct {
 	Name          string
 	Plugin        string
@@ -30,12 +30,12 @@ type DeviceFingerprint struct {
 // reserveLimit bounds one Reserve.
 const reserveLimit = time.Minute
 
-// devices holds what all plugins serve of kind device.
+// devices holds all device plugins.
 type devices struct {
 	log      hclog.Logger
 	breaker  breaker.Config
 	interval time.Duration // of measurements
-	// answering tells that a device plugin has ceased to answer, or answers again.
+	// answering is called when a device plugin stops answering or answers again.
 	answering func()
 
 	mu      sync.Mutex
@@ -43,13 +43,13 @@ type devices struct {
 	changed chan struct{}
 }
 
-// deviceEntry is one device plugin's name. It belongs to the plugin that served
-// it first.
+// deviceEntry is the entry of one device plugin's name. The name belongs to the plugin
+// that served it first.
 type deviceEntry struct {
 	plugin  string
 	backend device.Backend // nil while no process serves it
 	session *deviceSession // that of backend
-	refused error          // why its devices are not offered, if they are not
+	refused error          // why its devices are not offered
 	print   DeviceFingerprint
 	feed    *deviceFeed
 }
@@ -95,7 +95,7 @@ type deviceSession struct {
 	presence presence
 	breakers map[string]*breaker.Breaker // by name; another process begins with new ones
 	watchers sync.WaitGroup
-	calls    sync.WaitGroup // reservations under way
+	calls    sync.WaitGroup // reservations in progress
 }
 
 func (d *devices) attach(ctx context.Context, pluginName string, p *process) (*deviceSession, error) {
@@ -136,7 +136,7 @@ func (d *devices) claim(name, pluginName string, p *process) error {
 	return nil
 }
 
-// describe names the entry in its fingerprint; the lock is held.
+// describe sets the entry's name in its fingerprint. The lock must be held.
 func (e *deviceEntry) describe(name, version string) {
 	e.print.Name, e.print.Plugin, e.print.PluginVersion = name, e.plugin, version
 }
@@ -158,8 +158,8 @@ func (s *deviceSession) open(ctx context.Context, configs map[string]map[string]
 	}
 }
 
-// follow keeps the fingerprint up to date until ctx ends, beginning with a stream
-// that is open if there is one.
+// follow keeps the fingerprint up to date until ctx ends. It begins with an open
+// stream if there is one.
 func (s *deviceSession) follow(ctx context.Context, b device.Backend, prints <-chan device.Fingerprint, first func()) {
 	defer first()
 	name := b.Info().Name
@@ -171,7 +171,7 @@ func (s *deviceSession) follow(ctx context.Context, b device.Backend, prints <-c
 			first()
 		},
 		trouble: func(err error) {
-			s.presence.note(name, true) // it has an error to show
+			s.presence.note(name, true) // the fingerprint shows its error
 			s.devices.update(name, func(e *deviceEntry) { e.print.Problem = fmt.Sprintf("cannot be fingerprinted: %v", err) })
 			first()
 		},
@@ -223,8 +223,8 @@ func (d *devices) reserve(ctx context.Context, vendor, typ, name string, ids []s
 	return r, nil
 }
 
-// unanswering returns why calls of one of the device plugins fail at once, nil if
-// all of them answer.
+// unanswering returns why calls to one of the device plugins fail at once, nil if all
+// of them answer.
 func (d *devices) unanswering(names []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -240,8 +240,8 @@ func (d *devices) unanswering(names []string) error {
 	return nil
 }
 
-// holder returns the plugin that has the group, as it is now. The call to it is
-// counted in its session until the caller says that it is done.
+// holder returns the device plugin that currently has the group. The call counts as in
+// progress in its session until the caller reports its end.
 func (d *devices) holder(vendor, typ, name string) (*deviceEntry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// deviceFeed follows what one device plugin measures, while somebody wants it.
+// deviceFeed follows the samples of one device plugin while there is a consumer.
 type deviceFeed = feed.Feed[[]device.GroupStats, []device.GroupStats]
 
 func (d *devices) newFeed(name string) *deviceFeed {
@@ -41,8 +41,8 @@ func (d *devices) measure(ctx context.Context, name string, interval time.Durati
 	return backend.Stats(ctx, interval)
 }
 
-// stats wants what every plugin measures, and waits a while for what is new.
-// What is not of now is left out.
+// stats requests samples of every device plugin and waits briefly for new ones. It
+// leaves out outdated samples.
 func (d *devices) stats(ctx context.Context) []device.GroupStats {
 	ctx, cancel := context.WithTimeout(ctx, feed.Wait)
 	defer cancel()

@@ -16,9 +16,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// digests remembers the digests of files, which are read again only once they
-// were replaced. Many plugins may be links to one large file, and their kept
-// versions are links to it, too: that is one file here, whatever its paths.
+// digests caches the digests of files; a file is read again only after it was
+// replaced. Many plugins may be links to one large file, as are their stored versions:
+// the cache recognizes it under all paths.
 type digests struct {
 	mu    sync.Mutex
 	known []knownDigest // the newest last

@@ -21,9 +21,9 @@ import (
 // file is one plugin executable.
 type file struct {
 	name string // without a suffix
-	path string // where it lies, or will, in plugin_dir
-	// stored is the copy that is executed in place of path: of a version that has
-	// not proved itself yet, or whose file is gone from plugin_dir.
+	path string // its path in plugin_dir, which may not exist yet
+	// stored is the copy that is executed instead of path: of a version on trial, or
+	// of one whose file was removed from plugin_dir.
 	stored string
 }
 
@@ -35,8 +35,8 @@ func (f file) binary() string {
 	return f.path
 }
 
-// discover lists the executables in dir. They may be links, as to one binary
-// that holds many plugins and tells them apart by the name it was called by.
+// discover lists the executables in dir. They may be links to one binary that contains
+// many plugins and selects one by the name under which it is called.
 func discover(dir string, disabled []string) ([]file, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ func discover(dir string, disabled []string) ([]file, error) {
 	for _, c := range candidates(entries, dir, disabled) {
 		info, err := os.Stat(c.path)
 		if err != nil || !info.Mode().IsRegular() || !executable(info, c.path) {
-			continue // a README, a folder or a link to nothing is no plugin
+			continue // a README, a directory or a broken link is not a plugin
 		}
 		if c.path, err = filepath.Abs(c.path); err != nil {
 			return nil, fmt.Errorf("plugin %q: %w", c.name, err)
@@ -59,7 +59,7 @@ func discover(dir string, disabled []string) ([]file, error) {
 	return out, nil
 }
 
-// candidates are the entries of plugin_dir by which a plugin may be called.
+// candidates returns the entries of plugin_dir whose names are valid for a plugin.
 func candidates(entries []fs.DirEntry, dir string, disabled []string) []file {
 	var out []file
 	for _, e := range entries {
@@ -90,8 +90,8 @@ func executable(info fs.FileInfo, name string) bool {
 	return info.Mode().Perm()&0o111 != 0
 }
 
-// checkFile refuses what someone else on the machine could have put there: a
-// plugin runs with the rights of the agent.
+// checkFile rejects a file that another user could have put there, because plugins run
+// with the rights of the agent.
 func checkFile(f file) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -117,22 +117,23 @@ func identity(path string) string {
 	return fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())
 }
 
-// socketNameLength is what go-plugin appends to the directory, and maxSocketPath
-// the shortest limit of the systems that we run on.
+// socketNameLength is the length of the name that go-plugin appends to the directory,
+// and maxSocketPath the smallest limit of the supported systems.
 const (
 	socketNameLength = len("/plugin") + 10
 	maxSocketPath    = 103
 )
 
-// tagOf tells the host with that state directory, which is absolute, from others.
+// tagOf returns a tag that distinguishes the host with that state directory (an
+// absolute path) from others.
 func tagOf(stateDir string) string {
 	sum := sha256.Sum256([]byte(stateDir))
 	return hex.EncodeToString(sum[:6])
 }
 
-// privateSocketDir makes the directory for sockets: below stateDir, or where that
-// would make socket paths too long, below the system's temporary directory with
-// a name that belongs to stateDir, which is absolute.
+// privateSocketDir creates the directory for sockets: below stateDir, or, if socket
+// paths would be too long, below the system's temporary directory with a name derived
+// from stateDir, which is absolute.
 func privateSocketDir(stateDir string) (string, error) {
 	dir := filepath.Join(stateDir, "sock")
 	if len(dir)+socketNameLength > maxSocketPath {

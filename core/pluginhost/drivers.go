@@ -21,7 +21,7 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// DriverFingerprint is what the agent tells the servers about one driver.
+// DriverFingerprint is the agent's report to servers about one driver.
 type DriverFingerprint struct {
 	Name              string
 	Plugin            string
@@ -33,16 +33,16 @@ type DriverFingerprint struct {
 	TaskConfigSchema  schema.Schema // of a task's config block
 }
 
-// configLimit bounds SetConfig and the first answers of a plugin.
+// configLimit limits SetConfig and the first answers of a plugin.
 const configLimit = 30 * time.Second
 
-// drivers holds what all plugins serve of kind driver.
+// drivers holds all drivers that plugins serve.
 type drivers struct {
 	limits driver.Limits
 	nomad  driver.NomadHost
 	log    hclog.Logger
-	// demand asks for a process of a plugin, answering tells that a driver has
-	// ceased to answer, or answers again.
+	// demand requests a process for a plugin; answering is called when a driver stops
+	// answering or answers again.
 	works     *works
 	demand    func(plugin string)
 	answering func()
@@ -55,13 +55,14 @@ type drivers struct {
 	next    int
 }
 
-// entry is one driver name. It belongs to the plugin that served it first.
+// entry is the entry of one driver name. The name belongs to the plugin that served it
+// first.
 type entry struct {
 	plugin   string
 	proxy    *driver.Proxy
 	print    DriverFingerprint
-	attached int   // how often; from the second time on it is a restart
-	refused  error // why the driver takes no new task, if it does not
+	attached int   // number of attached processes; from the second on it is a restart
+	refused  error // why the driver accepts no new tasks
 	restarts map[int]func()
 }
 
@@ -81,8 +82,8 @@ func (d *drivers) get(name string) driver.Driver {
 	return nil
 }
 
-// unanswering returns why calls of one of the drivers fail at once, nil if all
-// of them answer.
+// unanswering returns why calls to one of the drivers fail at once, nil if all of them
+// answer.
 func (d *drivers) unanswering(names []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -157,7 +158,7 @@ func (d *drivers) update(name string, change func(*DriverFingerprint)) {
 	d.changed = make(chan struct{})
 }
 
-// driverSession is the drivers of one process.
+// driverSession holds the drivers of one process.
 type driverSession struct {
 	drivers  *drivers
 	plugin   string
@@ -190,8 +191,8 @@ func (d *drivers) connect(ctx context.Context, p *process) ([]driver.Backend, er
 	return driver.ConnectV1(ctx, p.conn)
 }
 
-// open configures the drivers, recovers their tasks, lets calls through and
-// begins to follow their fingerprints, until ctx ends.
+// open configures the drivers, recovers their tasks, admits calls and follows their
+// fingerprints until ctx ends.
 func (s *driverSession) open(ctx context.Context, configs map[string]map[string]any) {
 	for _, b := range s.backends {
 		s.drivers.open(ctx, s, b, configOf(configs, b.Info().Name, s.plugin))
@@ -218,7 +219,7 @@ func (d *drivers) claim(info driver.Info, pluginName string, p *process) error {
 	return nil
 }
 
-// describe takes over what a driver says of itself; d.mu is held.
+// describe stores a driver's Info. d.mu must be held.
 func (e *entry) describe(info driver.Info, version string) {
 	p := &e.print
 	p.Name, p.Plugin, p.PluginVersion = info.Name, e.plugin, version
@@ -232,7 +233,7 @@ func (d *drivers) open(ctx context.Context, s *driverSession, b driver.Backend, 
 	d.mu.Lock()
 	e.describe(b.Info(), s.version)
 	d.mu.Unlock()
-	// Running tasks must be reachable also under a configuration that is wrong.
+	// Running tasks must be reachable even if the configuration is invalid.
 	e.proxy.Attach(ctx, b)
 	d.serves(e)
 	if configErr != nil {
@@ -245,8 +246,8 @@ func (d *drivers) open(ctx context.Context, s *driverSession, b driver.Backend, 
 	untilFirst(ctx, &s.watchers, func(first func()) { s.follow(ctx, b, nil, first) })
 }
 
-// serves notes that a process serves the driver, and tells who wants to know if
-// it is not the first.
+// serves records that a process serves the driver, and notifies subscribers if it is
+// not the first.
 func (d *drivers) serves(e *entry) {
 	d.mu.Lock()
 	e.attached++
@@ -260,7 +261,8 @@ func (d *drivers) serves(e *entry) {
 	}
 }
 
-// configureBlock hands a block over that the plugin's schema accepts.
+// configureBlock passes a block to the plugin after validating it against the plugin's
+// schema.
 func configureBlock(ctx context.Context, name string, accepts schema.Schema, config map[string]any, set func(context.Context, []byte) error) error {
 	full, err := accepts.Apply(config)
 	if err != nil {
@@ -278,8 +280,8 @@ func configureBlock(ctx context.Context, name string, accepts schema.Schema, con
 	return nil
 }
 
-// follow keeps the driver's fingerprint up to date until ctx ends, beginning with
-// a stream that is open if there is one.
+// follow keeps the driver's fingerprint up to date until ctx ends. It begins with an
+// open stream if there is one.
 func (s *driverSession) follow(ctx context.Context, b driver.Backend, prints <-chan driver.Fingerprint, first func()) {
 	defer first()
 	name := b.Info().Name
@@ -309,7 +311,7 @@ func printed(f driver.Fingerprint) func(*DriverFingerprint) {
 func unhealthy(reason error) func(*DriverFingerprint) {
 	return func(p *DriverFingerprint) {
 		p.HealthDescription = reason.Error()
-		if p.Health != driver.HealthUndetected { // what is not there is not made there by a failure
+		if p.Health != driver.HealthUndetected { // a failure does not make an absent driver present
 			p.Health = driver.HealthUnhealthy
 		}
 	}
@@ -323,7 +325,7 @@ func (s *driverSession) names() []string {
 	return out
 }
 
-// detach closes the drivers for calls; ctx of open must have ended.
+// detach holds back calls to the drivers; ctx of open must have ended.
 func (s *driverSession) detach(reason error) {
 	s.watchers.Wait()
 	for _, b := range s.backends {
@@ -338,7 +340,8 @@ func (s *driverSession) detach(reason error) {
 	}
 }
 
-// quiet: the end of a process says nothing new of what it serves.
+// quiet reports whether the end of a process for this reason says nothing new about
+// what it serves.
 func quiet(reason error) bool {
 	return errors.Is(reason, context.Canceled) || errors.Is(reason, errAbsent) || errors.Is(reason, errResting)
 }

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// exitLimit is how long the end of a process may come behind that of its connection.
+// exitLimit is how long after the loss of its connection the end of a process is
+// awaited.
 const exitLimit = time.Second
 
-// fate says what became of a process whose connection was lost.
+// fate describes what happened to a process whose connection was lost.
 func (p *process) fate() string {
 	if p.reattached {
 		return "its process ended or closed its connection" // not our child: nobody tells us how

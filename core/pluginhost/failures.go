@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// failures is what decides when a plugin that has failed is started again.
+// failures decides when a failed plugin is started again.
 type failures struct {
-	inRow  int         // since a process was steady
+	inRow  int         // since a process ran steadily
 	recent []time.Time // those within the window
 	loop   bool        // a crash loop
 }
 
-// add notes that a process that began at begin has failed now, and returns the
-// pause until the next one.
+// add records that a process that was started at begin has failed now, and returns the
+// pause until the next start.
 func (f *failures) add(begin, now time.Time, cfg *Config) (pause time.Duration) {
 	if now.Sub(begin) > cfg.Steady {
 		*f = failures{recent: f.recent}
@@ -30,7 +30,7 @@ func (f *failures) add(begin, now time.Time, cfg *Config) (pause time.Duration) 
 	f.recent = append(kept, now)
 	if len(f.recent) >= cfg.CrashLoopFailures {
 		f.loop = true
-		f.recent = f.recent[1:] // as many as decide the next time
+		f.recent = f.recent[1:] // keep as many as the next decision needs
 	}
 	pause = backoff(f.inRow, cfg.BackoffMin, cfg.BackoffMax)
 	if f.loop {
@@ -40,7 +40,7 @@ func (f *failures) add(begin, now time.Time, cfg *Config) (pause time.Duration) 
 	return pause
 }
 
-// backoff is the pause before restart n (from 0), with jitter.
+// backoff returns the pause before restart n (from 0), with jitter.
 func backoff(n int, least, most time.Duration) time.Duration {
 	d := most
 	if n < 20 {
@@ -49,11 +49,11 @@ func backoff(n int, least, most time.Duration) time.Duration {
 	return jittered(d)
 }
 
-// jittered takes up to a quarter off, so that what failed together on many
-// machines does not come back together.
+// jittered subtracts up to a quarter at random, so that simultaneous failures on many
+// machines do not restart together.
 func jittered(d time.Duration) time.Duration { return d - time.Duration(rand.Int64N(int64(d)/4+1)) }
 
-// bell wakes one sleeper; a ring that nobody waits for is kept.
+// bell wakes one waiter. A ring without a waiter is kept for the next one.
 type bell chan struct{}
 
 func newBell() bell { return make(bell, 1) }
@@ -65,7 +65,7 @@ func (b bell) ring() {
 	}
 }
 
-// hush forgets a ring of before.
+// hush drops an earlier ring.
 func (b bell) hush() {
 	select {
 	case <-b:

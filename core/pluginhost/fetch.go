@@ -37,8 +37,8 @@ func checkSource(source, digest string) error {
 	return nil
 }
 
-// fetch brings a release's file to a temporary path and returns its digest, which
-// is the release's if that has one.
+// fetch stores a release's file at a temporary path and returns its digest, which must
+// match the release's if that has one.
 func (h *Host) fetch(ctx context.Context, r Release, body io.Reader) (path, digest string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.FetchTimeout)
 	defer cancel()
@@ -85,7 +85,7 @@ func (h *Host) receive(ctx context.Context, out *os.File, body io.Reader) (strin
 	case in.failed != nil:
 		class := errdefs.ClassOf(in.failed)
 		if class == errdefs.Internal {
-			class = errdefs.Unavailable // a connection that broke says nothing of the plugin
+			class = errdefs.Unavailable // a broken connection says nothing about the plugin
 		}
 		return "", errdefs.New(class, fmt.Errorf("fetch the plugin: it was cut off: %w", in.failed))
 	case err != nil:
@@ -105,7 +105,7 @@ func (h *Host) receive(ctx context.Context, out *os.File, body io.Reader) (strin
 	return digestPrefix + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// source notes why it could not be read to its end.
+// source records why reading failed.
 type source struct {
 	io.Reader
 	failed error
@@ -119,8 +119,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bounded is a reader that ends with ctx, also while body brings nothing. What reads
-// body ends with body's own next answer.
+// bounded returns a reader that ends with ctx, even while body blocks. The goroutine
+// that reads body ends when its current Read returns.
 func bounded(ctx context.Context, body io.Reader) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -134,7 +134,7 @@ func bounded(ctx context.Context, body io.Reader) io.Reader {
 // open opens a release's source and returns its size; 0 if that is not known.
 func open(ctx context.Context, r Release) (in io.ReadCloser, size int64, err error) {
 	if filepath.IsAbs(r.Source) {
-		// Without waiting for who writes to it: it may be a FIFO.
+		// Do not block if it is a FIFO.
 		f, err := os.OpenFile(r.Source, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			return nil, 0, errdefs.NotFoundf("plugin %q: its source cannot be read on this node: %w", r.Name, err)
@@ -161,8 +161,8 @@ func open(ctx context.Context, r Release) (in io.ReadCloser, size int64, err err
 	return resp.Body, max(resp.ContentLength, 0), nil
 }
 
-// fetcher is the client that fetches. It follows a redirect to plain http only to
-// what has a digest.
+// fetcher returns the http client. It follows a redirect to plain http only if the
+// release has a digest.
 func fetcher(hasDigest bool) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = time.Minute

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// The handshake of plugins built for Nomad. They are started with this cookie
-// beside our own; the protocol version that they answer with tells them apart.
+// The handshake of plugins built for Nomad. Every plugin is started with this cookie
+// in addition to our own; the protocol version in its answer tells which one it uses.
 const (
 	nomadProtocol    = 2
 	nomadCookieKey   = "NOMAD_PLUGIN_MAGIC_COOKIE"
@@ -25,7 +25,7 @@ const (
 	nomadAPIVersion  = "v0.1.0"
 )
 
-// askNomad returns what a plugin that speaks Nomad's protocol says it is.
+// askNomad returns the Info of a plugin that speaks Nomad's protocol.
 func askNomad(ctx context.Context, conn grpc.ClientConnInterface) (plugin.Info, error) {
 	resp, err := basepb.NewBasePluginClient(conn).PluginInfo(ctx, &basepb.PluginInfoRequest{})
 	if err != nil {

@@ -1,11 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package pluginhost finds, launches, watches, restarts, reattaches to and ends
-// plugin processes, and hands out what they serve as interfaces of the core. It
-// owns the processes and their sockets, and is with sdk/plugin the only user of
-// go-plugin. It does not own tasks or their durable handles (core/agent does).
-// core/agent imports it.
+// Package pluginhost discovers, launches, supervises, restarts, reattaches and ends
+// plugin processes, and offers what they serve through interfaces of the core. It owns
+// the processes and their sockets. Only it and sdk/plugin use go-plugin. It does not
+// own tasks or their durable handles (core/agent does). core/agent imports it.
 package pluginhost
 
 import (
@@ -28,43 +27,43 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Store keeps what the host needs to find its plugins again after the agent was
-// killed. Get of an absent key is errdefs.NotFound.
+// Store stores what the host needs to find its plugins again after the agent was
+// killed. Get of a missing key returns NotFound.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
 	Delete(ctx context.Context, key string) error
 }
 
-// Config says how a Host works. Zero values of the times mean their defaults.
+// Config configures a Host. Zero durations and counts mean the defaults.
 type Config struct {
 	// Dir is where plugin executables lie. A directory that is absent has none.
 	Dir string
-	// StateDir is the host's own, for sockets; it is made with mode 0700.
+	// StateDir is the host's own directory, for sockets; it is created with mode 0700.
 	StateDir string
-	// Store may be nil: then plugins are not found again after a restart.
+	// Store may be nil: plugins are then not reattached after a restart.
 	Store  Store
 	Logger hclog.Logger
-	// DriverConfig has the agent's plugin "NAME" { config { } } blocks by the name
-	// of a driver, a device plugin or a file.
+	// DriverConfig contains the agent's plugin "NAME" { config { } } blocks, by the
+	// name of a driver, a device plugin or a file.
 	DriverConfig map[string]map[string]any
-	// Env is given to plugins on top of the few variables that all get (see
+	// Env is passed to plugins in addition to the variables that all get (see
 	// baseEnv), as "NAME=value".
 	Env []string
-	// LogCollector is the command that reads the logs of plugins built for Nomad;
-	// it is started with the socket's directory as its last argument. Without
-	// one such plugins cannot start tasks that keep logs.
+	// LogCollector is the command that reads the logs of plugins built for Nomad; the
+	// socket's directory is appended as its last argument. Without it such plugins
+	// cannot start tasks with logs.
 	LogCollector []string
-	// Topology tells plugins built for Nomad of the machine's cores; nil tells
-	// them nothing. It may block until they are known.
+	// Topology returns the topology of the machine's cores for plugins built for
+	// Nomad; it may be nil, and may block until the topology is known.
 	Topology func() *model.Topology
-	// Args are the command line of a plugin's process, by the name of its file.
+	// Args are the command lines of plugins' processes, by the name of the file.
 	Args map[string][]string
-	// StatsInterval is how often collectors measure while somebody wants to know;
-	// default 1 s.
+	// StatsInterval is the interval at which collectors measure while there is a
+	// consumer; default 1 s.
 	StatsInterval time.Duration
-	// ProcessLimits bound each plugin's processes, by the name of its file; "*" is
-	// for those that are not named. Pids 0 means DefaultPids, -1 no limit.
+	// ProcessLimits limit each plugin's processes, by the name of its file; "*"
+	// applies to all others. Pids 0 means DefaultPids, -1 no limit.
 	ProcessLimits map[string]confine.Limits
 	// Disabled are plugin names (their file names) that are not launched.
 	Disabled []string
@@ -72,34 +71,33 @@ type Config struct {
 	StartTimeout time.Duration // for launch and handshake; default 10 s
 	PingInterval time.Duration // between pings; default 10 s
 	PingTimeout  time.Duration // for the answer; default 5 s
-	PingFailures int           // in a row until a plugin counts as hung; default 3
+	PingFailures int           // consecutive failures until a plugin counts as hung; default 3
 	BackoffMin   time.Duration // before the first restart; default 250 ms
 	BackoffMax   time.Duration // default 1 min
-	// A plugin that fails CrashLoopFailures times (default 5) within
-	// CrashLoopWindow (default 5 min) is started only every BackoffMax, until a
-	// process has lived for Steady (default 1 min). A process that has ends the
-	// growth of the backoff, too.
+	// A plugin that fails CrashLoopFailures times (default 5) within CrashLoopWindow
+	// (default 5 min) is started only every BackoffMax, until a process has run for
+	// Steady (default 1 min), which also resets the backoff.
 	CrashLoopFailures int
 	CrashLoopWindow   time.Duration
 	Steady            time.Duration
-	// AbsentInterval is the time between looks at a machine that lacks what a
-	// plugin is for; default 1 min.
+	// AbsentInterval is the interval of checks on a machine that lacks what a plugin
+	// needs; default 1 min.
 	AbsentInterval time.Duration
 	Limits         driver.Limits // of driver calls; default driver.DefaultLimits
 
-	// RescanInterval is how often Dir is read though nothing told of a change, and
-	// SettleTime how long a file must not have changed to count as written.
+	// RescanInterval is the interval at which Dir is read even without a notification,
+	// and SettleTime how long a file must be unchanged to count as complete.
 	RescanInterval time.Duration // default 10 s
 	SettleTime     time.Duration // default 1 s
-	// UpgradeTimeout bounds how long a new version may take to get ready, and
-	// RetireTimeout how long the old one goes on for calls that are under way.
+	// UpgradeTimeout limits the time for a new version to become ready, and
+	// RetireTimeout how long the old one continues for calls in progress.
 	UpgradeTimeout time.Duration // default 1 min
 	RetireTimeout  time.Duration // default 5 min
-	// A version that crashes ProbationCrashes times within Probation of taking
-	// over is rolled back.
+	// A version that crashes ProbationCrashes times within Probation after its
+	// takeover is rolled back.
 	Probation        time.Duration // default 1 min
 	ProbationCrashes int           // default 3
-	// FetchTimeout and MaxSize bound what Install fetches.
+	// FetchTimeout and MaxSize limit what Install fetches.
 	FetchTimeout time.Duration // default 15 min
 	MaxSize      int64         // default 1 GiB
 }
@@ -145,14 +143,14 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// State is where a plugin process stands.
+// State is the state of a plugin.
 type State string
 
-// The states. A plugin that is backing off or in a crash loop has failed and will
-// be started again; one that is undetected found nothing to serve, so it is not
-// kept running, and is asked again from time to time; one that is resting has
-// something to serve and nobody who uses it. One that is not answering
-// runs, but calls of one of its drivers fail.
+// The states. A plugin that is backing off or in a crash loop has failed and will be
+// started again. An undetected plugin found nothing to serve; it is not kept running,
+// but checked at intervals. A resting plugin has something to serve, but nobody uses
+// it. A plugin that is not answering has a running process, but calls to one of its
+// drivers fail.
 const (
 	StateStarting     State = "starting"
 	StateRunning      State = "running"
@@ -163,13 +161,13 @@ const (
 	StateResting      State = "resting"
 	StateStopped      State = "stopped"
 	StateDisabled     State = "disabled" // by an operator; it may still run for its tasks
-	StateRemoved      State = "removed"  // its file is gone; it still runs for its tasks
-	StateUnusable     State = "unusable" // a file that looks like a plugin and cannot be run; see Listed
+	StateRemoved      State = "removed"  // its file was removed; it may still run for its tasks
+	StateUnusable     State = "unusable" // a file that looks like a plugin but cannot be run; see Listed
 	StateInstalling   State = "installing"
-	StateNotInstalled State = "not installed" // a first version came to nothing
+	StateNotInstalled State = "not installed" // the first install failed
 )
 
-// PluginStatus is what the host knows of one plugin file.
+// PluginStatus is the status of one plugin file.
 type PluginStatus struct {
 	Name       string
 	Version    string
@@ -184,20 +182,21 @@ type PluginStatus struct {
 	Collectors []string
 	// LastError is why the plugin does not work; nil while it does.
 	LastError error
-	// LastFailure is why the newest of all failed processes ended or could not be
-	// used, and FailedPID which one that was, 0 if it did not come up.
+	// LastFailure is why the last failed process ended or could not be used, and
+	// FailedPID is its pid, 0 if it did not start.
 	LastFailure error
 	FailedPID   int
-	// CrashLoop: it failed often in a short time and has not run steadily since.
+	// CrashLoop means that it failed often in a short time and has not run steadily
+	// since.
 	CrashLoop bool
-	// UpgradeError is why the newest version that was tried is not the one that
-	// runs; it stays until a version takes over.
+	// UpgradeError is why the last version that was tried is not running; it stays
+	// until a version takes over.
 	UpgradeError error
-	// Previous is the digest of the version that a rollback returns to.
+	// Previous is the digest of the version to which a rollback returns.
 	Previous string
 	Tasks    int          // that the host knows of
-	Bad      []BadVersion // that are not tried again by themselves
-	Work     *Work        // that is being done to it, or was last; nil for none
+	Bad      []BadVersion // not tried again automatically
+	Work     *Work        // current or last operation on it; nil if there was none
 }
 
 // Host runs the plugins of one agent.
@@ -216,7 +215,7 @@ type Host struct {
 	limiter    *limiter
 	unusable   unusable
 	works      *works
-	mark       string // of this host alone, in the names of temporary files
+	mark       string // unique to this host, for the names of temporary files
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -258,7 +257,7 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// demand has a plugin started at once that is not kept running.
+// demand starts a plugin at once that is not kept running.
 func (h *Host) demand(plugin string) {
 	h.mu.Lock()
 	s := h.plugins[plugin]
@@ -268,9 +267,9 @@ func (h *Host) demand(plugin string) {
 	}
 }
 
-// Start finds the plugins in the directory and returns when each has either
-// started or failed once (it is then retried in the background): what failed is
-// in Status, not in the error. The processes outlive ctx; Close ends the host.
+// Start discovers the plugins in the directory and returns once each has either
+// started or failed once (it is then retried in the background). Failures are in
+// Status, not in the error. The processes outlive ctx; Close ends the host.
 func (h *Host) Start(ctx context.Context) error {
 	files, err := discover(h.cfg.Dir, h.cfg.Disabled)
 	if err != nil {
@@ -313,7 +312,7 @@ func (h *Host) Start(ctx context.Context) error {
 	}
 }
 
-// warnOfArgs names arguments that no plugin gets.
+// warnOfArgs warns of arguments for plugins that do not exist.
 func (h *Host) warnOfArgs(files []file) {
 	for name := range h.cfg.Args {
 		if !slices.ContainsFunc(files, func(f file) bool { return f.name == name }) {
@@ -322,9 +321,9 @@ func (h *Host) warnOfArgs(files []file) {
 	}
 }
 
-// Close ends the host and its plugin processes; tasks go on, since no task may
-// depend on its plugin's process. With keepPlugins the processes are left for
-// the next host with the same Store and StateDir, which spares it their start.
+// Close ends the host and its plugin processes. Tasks keep running, because no task
+// may depend on its plugin's process. With keepPlugins the processes are left to the
+// next host with the same Store and StateDir, which then need not start them.
 func (h *Host) Close(keepPlugins bool) {
 	h.mu.Lock()
 	h.keep, h.closed = keepPlugins, true
@@ -362,14 +361,14 @@ func (h *Host) Status() []PluginStatus {
 	return out
 }
 
-// Plugins returns what Status does and a channel that is closed when it has
-// changed, as Fingerprints does.
+// Plugins returns the result of Status and a channel that is closed when it has
+// changed, like Fingerprints.
 func (h *Host) Plugins() ([]PluginStatus, <-chan struct{}) {
 	changed := h.changed.changed()
 	return h.Status(), changed
 }
 
-// Driver returns the driver of that name. It stays usable over restarts of its
+// Driver returns the driver with a name. It stays usable across restarts of its
 // plugin. NotFound: no plugin has served it so far; the error lists failures.
 func (h *Host) Driver(name string) (driver.Driver, error) {
 	d := h.drivers.get(name)
@@ -388,9 +387,8 @@ func (h *Host) Driver(name string) (driver.Driver, error) {
 	return nil, errdefs.NotFoundf("driver %q: no plugin in %s serves it; put its plugin there, or install it with `drover plugin install`", name, h.cfg.Dir)
 }
 
-// Fingerprints returns the newest fingerprint of every driver, by name, and a
-// channel that is closed when they have changed. It never blocks and an
-// unread change is never lost:
+// Fingerprints returns the newest fingerprint of every driver, by name, and a channel
+// that is closed when they have changed. It never blocks, and no change is lost:
 //
 //	for {
 //		prints, changed := host.Fingerprints()
@@ -403,24 +401,22 @@ func (h *Host) Fingerprints() ([]DriverFingerprint, <-chan struct{}) { return h.
 // channel that is closed when they have changed, as Fingerprints does.
 func (h *Host) Devices() ([]DeviceFingerprint, <-chan struct{}) { return h.devices.fingerprints() }
 
-// ReserveDevices says how a task gets at devices of one group. NotFound: no
-// plugin has that group now. Unavailable: its plugin is being started again.
+// ReserveDevices returns how a task accesses devices of one group. NotFound: no plugin
+// has the group now. Unavailable: its plugin is being restarted.
 func (h *Host) ReserveDevices(ctx context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
 	return h.devices.reserve(ctx, vendor, typ, name, ids)
 }
 
-// DeviceStats wants what device plugins measure and returns it, ordered by group,
-// as HostStats does. Devices of a plugin that is away are left out.
+// DeviceStats requests samples of the device plugins and returns them, ordered by
+// group, like HostStats. Devices of a plugin that is away are left out.
 func (h *Host) DeviceStats(ctx context.Context) []device.GroupStats { return h.devices.stats(ctx) }
 
-// HostStats wants what the collectors measure of the machine and returns it by
-// collector; it waits a short while for what is not there yet. Nothing is measured
-// but for a while after a call.
+// HostStats requests samples of the collectors and returns them by collector; it waits
+// briefly for missing ones. Collectors measure only for a while after a call.
 func (h *Host) HostStats(ctx context.Context) []HostReading { return h.collectors.readings(ctx) }
 
-// OnRestart has f called, in a goroutine of its own, whenever a new process
-// serves the driver, after its known tasks were recovered. The returned function
-// ends that.
+// OnRestart calls f, in a goroutine of its own, whenever a new process serves the
+// driver, after its known tasks were recovered. The returned function removes f.
 func (h *Host) OnRestart(driverName string, f func()) (stop func()) {
 	return h.drivers.onRestart(driverName, f)
 }

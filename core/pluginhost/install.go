@@ -21,11 +21,11 @@ import (
 // Release is one version of a plugin to run.
 type Release struct {
 	Name    string         // file name in Dir
-	Version string         // what the plugin must say of itself; "" = any
+	Version string         // version that the plugin must report; "" means any
 	Source  string         // http(s) URL or an absolute path on this machine
-	Digest  string         // "sha256:HEX"; required for URLs with plain http, checked wherever given
-	Config  map[string]any // in place of the agent file's block if not nil
-	Size    int64          // of the file, where it is known beforehand, for who follows
+	Digest  string         // "sha256:HEX"; required for plain http URLs, verified if given
+	Config  map[string]any // replaces the block of the agent's configuration if not nil
+	Size    int64          // size of the file, if known in advance; used to report progress
 }
 
 // pluginName is what a plugin may be called: its file name, without the suffix of
@@ -57,15 +57,16 @@ func checkName(name string) error {
 	return nil
 }
 
-// Install fetches and verifies a release and switches to it: beside the old
-// process, which stays if anything fails. It returns when the outcome is known.
-// A release whose digest runs already, with the same config, changes nothing.
+// Install fetches and verifies a release and switches to it. The new process is
+// prepared beside the old one, which stays if anything fails. It returns when the
+// outcome is known. A release that already runs with the same digest and config
+// changes nothing.
 func (h *Host) Install(ctx context.Context, r Release) (PluginStatus, error) {
 	return h.InstallFrom(ctx, r, nil)
 }
 
-// TrialError says that a version was there and was tried, but does not work here;
-// it is of the class of its cause.
+// TrialError means that a version was tried and does not work on this machine; it has
+// the class of its cause.
 type TrialError struct{ Err error }
 
 // Error returns the cause.
@@ -74,7 +75,7 @@ func (e *TrialError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *TrialError) Unwrap() error { return e.Err }
 
-// InstallFrom is Install of what body has, in place of a Source.
+// InstallFrom is Install with the file's contents from body instead of Source.
 func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (PluginStatus, error) {
 	if err := r.check(body); err != nil {
 		return PluginStatus{}, err
@@ -96,9 +97,9 @@ func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (Plug
 	return h.one(r.Name)
 }
 
-// InstallDetached begins what InstallFrom does and returns once nothing is needed
-// of its caller any more: what is sent has come, what is fetched is not waited
-// for. Its outcome is in the plugin's Work.
+// InstallDetached starts the operation of InstallFrom and returns once it can continue
+// without the caller: the body was read completely, or a file is being fetched. The
+// outcome is in the plugin's Work.
 func (h *Host) InstallDetached(ctx context.Context, r Release, body io.Reader) error {
 	if err := r.check(body); err != nil {
 		return err
@@ -132,7 +133,8 @@ func (h *Host) InstallDetached(ctx context.Context, r Release, body io.Reader) e
 	return nil
 }
 
-// inBackground has something done that ends with the host; false if that has ended.
+// inBackground runs do in a goroutine that ends with the host; it returns false if the
+// host has ended.
 func (h *Host) inBackground(do func(context.Context)) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,7 +163,7 @@ func (h *Host) install(ctx context.Context, r Release, body io.Reader) error {
 	return nil
 }
 
-// runs reports whether the release is what runs.
+// runs reports whether the release is already running.
 func (h *Host) runs(r Release) (PluginStatus, bool) {
 	st, err := h.one(r.Name)
 	running := st.State == StateRunning || st.State.rests() || st.State == StateNotAnswering
@@ -172,7 +174,8 @@ func (h *Host) runs(r Release) (PluginStatus, bool) {
 	return st, m.Running == r.Digest && sameConfig(m.Config, r.Config)
 }
 
-// sameConfig compares JSON: the store does not keep the width of numbers.
+// sameConfig compares configs as JSON, because the store does not preserve the types
+// of numbers.
 func sameConfig(a, b map[string]any) bool {
 	if (a == nil) != (b == nil) {
 		return false
@@ -197,7 +200,7 @@ func (h *Host) obtain(ctx context.Context, r Release, body io.Reader) (path, dig
 	return path, digest, err
 }
 
-// switchTo tries a stored version and makes it the one of plugin_dir.
+// switchTo tries a stored version and makes it the file in plugin_dir.
 func (h *Host) switchTo(ctx context.Context, r Release, stored string) error {
 	s, fresh, err := h.plugin(r.Name)
 	if err != nil {
@@ -219,14 +222,14 @@ func (h *Host) switchTo(ctx context.Context, r Release, stored string) error {
 	return err
 }
 
-// blamelessError is a failure that says nothing against the version that was tried:
-// the place for it cannot be written to, or what was asked for is wrong.
+// blamelessError is a failure that says nothing about the version that was tried: its
+// destination is not writable, or the request was wrong.
 type blamelessError struct{ error }
 
 // Unwrap returns the cause.
 func (e *blamelessError) Unwrap() error { return e.error }
 
-// judge notes the outcome of an upgrade.
+// judge records the outcome of an upgrade.
 func (s *supervised) judge(ctx context.Context, digest string, err error) {
 	if err == nil {
 		s.set(func(st *PluginStatus) { st.Digest = digest })
@@ -254,9 +257,8 @@ func (h *Host) place(stored, path string) error {
 	return place(stored, path, h.mark)
 }
 
-// returnTo puts the version before a bad one back, as the process and as the file.
-// now is the process that serves, which must be of that version, or nil: then it is
-// started.
+// returnTo restores the version before a bad one, as process and as file. now is the
+// current process, which must be of that version, or nil: it is then started.
 func (h *Host) returnTo(ctx context.Context, s *supervised, now *live, bad string, why error) (*live, error) {
 	m := h.catalog.get(s.name)
 	good := m.Running
@@ -317,7 +319,7 @@ func (h *Host) Rollback(ctx context.Context, name string) (PluginStatus, error) 
 	return h.one(name)
 }
 
-// prune removes the versions that nothing returns to.
+// prune removes versions to which nothing can return.
 func (h *Host) prune(name string) {
 	m := h.catalog.get(name)
 	h.versions.prune(name, m.Running, m.Previous)

@@ -12,12 +12,11 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// choose returns what this host uses of what a plugin serves: of each kind the
-// newest version that both know. A host knows the newest version of a contract
-// and the one before it, and a plugin may serve several, so either side can be
-// upgraded first. Kinds that the host does not know at all are left alone: they are
-// for a newer one. mismatches are kinds of which no version is known to both; it is
-// an error only if nothing remains.
+// choose returns the contracts that this host uses of a plugin's: for each kind, the
+// newest version that both support. A host supports the newest version of a contract
+// and the one before, and a plugin may serve several, so either side can be upgraded
+// first. Kinds that the host does not know are ignored. mismatches are kinds without a
+// common version; it is an error only if no contract remains.
 func choose(serves, known []plugin.Kind) (chosen []plugin.Kind, mismatches []string, err error) {
 	for _, name := range kindNames(serves) {
 		theirs, ours := versionsOf(serves, name), versionsOf(known, name)
@@ -40,7 +39,7 @@ func choose(serves, known []plugin.Kind) (chosen []plugin.Kind, mismatches []str
 	return nil, nil, errdefs.FailedPreconditionf("serves %v, and this agent knows %v; %s", serves, known, cure)
 }
 
-// mismatch says which side is the older one.
+// mismatch says which side is older.
 func mismatch(name string, theirs, ours []int) string {
 	if slices.Min(theirs) > slices.Max(ours) {
 		return fmt.Sprintf("the plugin is made for agents with %s v%d: upgrade this agent, or install a version of the plugin with %s v%d",

@@ -21,10 +21,9 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// launchError says in our words why a plugin did not come up. go-plugin's errors
-// have no types, and its text is of many lines, so the class and the reason come
-// from what can be seen from outside: how the process ended, what it wrote, and
-// what its file is.
+// launchError explains why a plugin did not start. go-plugin's errors have no types
+// and long texts, so the class and the reason are derived from the process's exit, its
+// output and its file.
 func (h *Host) launchError(f file, cmd *exec.Cmd, state *os.ProcessState, stderr *tail, took time.Duration, cause error) error {
 	said := ""
 	if text := stderr.String(); text != "" {
@@ -48,12 +47,12 @@ func (h *Host) launchError(f file, cmd *exec.Cmd, state *os.ProcessState, stderr
 	}
 }
 
-// maxFirstLine bounds what is quoted of a line that a plugin wrote in place of a
+// maxFirstLine limits how much is quoted of a line that a plugin wrote instead of a
 // handshake.
 const maxFirstLine = 200
 
-// firstLine is that of an error's text: go-plugin puts what it read into it, and
-// many lines of its own below.
+// firstLine returns the first line of an error's text: go-plugin's error quotes the
+// plugin's output there and adds many lines.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	line = strings.ToValidUTF8(strings.TrimSpace(line), "?")
@@ -79,8 +78,8 @@ func executionCure(path string, cause error) string {
 	return "it is built for another machine, was written in part only, or is a script without #! in its first line; install a build for this machine"
 }
 
-// factsOf is what is useful to know of a file that does not run: who may execute
-// it, and what machine it is for.
+// factsOf describes a file that cannot be executed: its mode, owner and processor
+// architecture.
 func factsOf(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// sweep removes what a killed agent left in the host's own directories and nothing
-// refers to: files that were being fetched, versions of plugins that there are no
-// more, and sockets that nobody listens on. It is called while nothing runs yet.
+// sweep removes what a killed agent left in the host's own directories: partly fetched
+// files, versions of plugins that no longer exist, and sockets without listeners. It
+// is called before anything runs.
 func (h *Host) sweep(ctx context.Context) {
 	names := h.catalog.names()
 	entries, err := os.ReadDir(h.versions.dir)
@@ -36,7 +36,7 @@ func (h *Host) sweep(ctx context.Context) {
 // socketPrefix is that of the sockets of plugins.
 const socketPrefix = "plugin"
 
-// dialLimit bounds how long all sockets together are tried.
+// dialLimit limits the time for trying all sockets.
 const dialLimit = 2 * time.Second
 
 func (h *Host) sweepSockets(ctx context.Context) {
@@ -61,8 +61,8 @@ func (h *Host) sweepSockets(ctx context.Context) {
 	}
 }
 
-// removeSocket removes the socket of a process that has ended: one that is killed
-// leaves it behind.
+// removeSocket removes the socket of an ended process, which a killed process leaves
+// behind.
 func (p *process) removeSocket() {
 	if p.socket != "" {
 		_ = os.Remove(p.socket) // who ends by itself has removed it

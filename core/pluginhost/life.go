@@ -19,8 +19,8 @@ type mode int
 
 const (
 	modeOn       mode = iota
-	modeDisabled      // runs only while tasks need it, and takes no new ones
-	modeGone          // as disabled, and its file is gone; then it is forgotten
+	modeDisabled      // runs only while tasks need it, and accepts no new ones
+	modeGone          // like disabled, and its file was removed; it is forgotten after its last task
 )
 
 func (s *supervised) setMode(m mode) {
@@ -46,7 +46,7 @@ func (m mode) state(otherwise State) State {
 	return otherwise
 }
 
-// rests reports whether nothing wants the plugin to be started again.
+// rests reports whether the plugin should not be started again.
 func (s *supervised) rests() bool {
 	return s.modeNow() != modeOn && s.host.drivers.tasks(s.name, nil) == 0
 }
@@ -58,7 +58,7 @@ func (s *supervised) restAfter(err error) {
 	})
 }
 
-// rest ends the process of a plugin that is not wanted any more.
+// rest ends the process of a plugin that should no longer run.
 func (s *supervised) rest(now *live) *live {
 	if now != nil {
 		now.detach(errdefs.Unavailablef("plugin %q: it was %s", s.name, s.modeNow().state(StateStopped)))
@@ -72,14 +72,15 @@ func (s *supervised) rest(now *live) *live {
 	return nil
 }
 
-// locks let one caller at a time work on a plugin. They hold no name that nobody
-// works on or waits for: anybody may ask for any.
+// locks serialize the operations on each plugin. Names without an operation are not
+// stored, so that callers may use any name.
 type locks struct {
 	mu     sync.Mutex
 	byName map[string]*turn
 }
 
-// turn is whose it is to work on a plugin, and how many want it or have it.
+// turn is the lock of one plugin, with the number of callers that hold it or wait for
+// it.
 type turn struct {
 	taken chan struct{}
 	users int
@@ -108,7 +109,7 @@ func (l *locks) leave(name string) {
 	}
 }
 
-// tryLock is lock for who comes again later anyway.
+// tryLock is lock for callers that will try again later.
 func (h *Host) tryLock(name string) (unlock func(), ok bool) {
 	t := h.locks.enter(name)
 	select {
@@ -120,8 +121,8 @@ func (h *Host) tryLock(name string) (unlock func(), ok bool) {
 	}
 }
 
-// lock waits for everything else that is being done to the plugin. What an
-// operator asks for waits at most until ctx ends.
+// lock waits for all other operations on the plugin. Operators' requests wait until
+// ctx ends.
 func (h *Host) lock(ctx context.Context, name string) (unlock func(), err error) {
 	t := h.locks.enter(name)
 	select {
@@ -138,8 +139,8 @@ func (h *Host) unlock(name string, t *turn) {
 	h.locks.leave(name)
 }
 
-// keptAtLeast is how long a plugin that was withdrawn before the agent's start
-// runs, so that the agent can have its tasks recovered.
+// keptAtLeast is how long a plugin that was disabled or removed before the agent's
+// start runs, so that the agent can recover its tasks.
 const keptAtLeast = time.Minute
 
 // add makes a plugin and begins to run it; h.mu is held.
@@ -165,7 +166,7 @@ func (h *Host) add(f file, m mode, firstDone func()) *supervised {
 	return s
 }
 
-// bootMode is what the last agent knew of a file.
+// bootMode returns the mode that the previous agent stored for a file.
 func (h *Host) bootMode(f file) mode {
 	switch {
 	case f.stored != "":
@@ -176,8 +177,8 @@ func (h *Host) bootMode(f file) mode {
 	return modeOn
 }
 
-// withKept adds the plugins whose files are gone and whose tasks were not when
-// the last agent ended.
+// withKept adds the plugins whose files were removed but which still had tasks when
+// the previous agent ended.
 func (h *Host) withKept(files []file) []file {
 	for _, name := range h.catalog.names() {
 		m := h.catalog.get(name)
@@ -191,7 +192,8 @@ func (h *Host) withKept(files []file) []file {
 	return files
 }
 
-// endLeftovers ends what a killed agent left and no plugin of ours goes on with.
+// endLeftovers ends processes that a killed agent left and that no plugin of this host
+// takes over.
 func (h *Host) endLeftovers(ctx context.Context, files []file) error {
 	if err := h.others.end(ctx); err != nil {
 		return err
@@ -268,8 +270,8 @@ func (h *Host) drop(s *supervised) {
 }
 
 // Remove ends a plugin and removes its file. FailedPrecondition: it has tasks, and
-// force is not set. With force its tasks go on unattended, until a plugin that
-// serves their driver is installed again.
+// force is not set. With force its tasks keep running without supervision, until a
+// plugin with their driver is installed again.
 func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	unlock, err := h.lock(ctx, name)
 	if err != nil {
@@ -278,7 +280,7 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	defer unlock()
 	s, err := h.known(name)
 	if err != nil && h.works.get(name) != nil {
-		h.works.forget(name) // an install that came to nothing is all that there was
+		h.works.forget(name) // a failed first install leaves nothing else
 		return nil
 	}
 	if err != nil {
@@ -300,8 +302,8 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	return nil
 }
 
-// Disable makes a plugin take no new tasks. Those that run go on and can be
-// reached; when the last has ended the process is ended, too. It stays so over
+// Disable makes a plugin accept no new tasks. Running tasks continue and stay
+// reachable; after the last one the process is ended. It stays disabled across
 // restarts of the agent.
 func (h *Host) Disable(ctx context.Context, name string) error {
 	unlock, err := h.lock(ctx, name)
@@ -316,7 +318,7 @@ func (h *Host) Disable(ctx context.Context, name string) error {
 	return s.withdraw(ctx, modeDisabled)
 }
 
-// withdraw makes a plugin end as soon as no task needs it.
+// withdraw makes a plugin end once no task needs it.
 func (s *supervised) withdraw(ctx context.Context, m mode) error {
 	h := s.host
 	if s.modeNow() == m {
@@ -355,7 +357,7 @@ func (s *supervised) settle(ctx context.Context) error {
 	return s.host.catalog.change(ctx, s.name, func(m *memo) { m.Kept = false })
 }
 
-// Enable takes Disable back.
+// Enable reverses Disable.
 func (h *Host) Enable(ctx context.Context, name string) error {
 	unlock, err := h.lock(ctx, name)
 	if err != nil {
@@ -377,7 +379,7 @@ func (h *Host) Enable(ctx context.Context, name string) error {
 	return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) { return s.rouse(ctx, now) })
 }
 
-// rouse has a process run, if none does, and shows how it is.
+// rouse starts a process if none runs, and updates the status.
 func (s *supervised) rouse(ctx context.Context, now *live) (*live, error) {
 	if now != nil {
 		s.set(func(st *PluginStatus) { st.State = s.mode.state(StateRunning) })
@@ -390,9 +392,9 @@ func (s *supervised) rouse(ctx context.Context, now *live) (*live, error) {
 	return now, err
 }
 
-// Reload starts a plugin anew, beside the process that runs, which stays if the
-// new one does not get ready. A plugin that waits for its next start is started
-// at once, and versions that were bad may be tried again.
+// Reload starts a new process of a plugin beside the running one, which stays if the
+// new one does not become ready. A plugin that waits for its next start is started at
+// once, and bad versions may be tried again.
 func (h *Host) Reload(ctx context.Context, name string) (err error) {
 	unlock, err := h.lock(ctx, name)
 	if err != nil {
@@ -430,7 +432,7 @@ func (h *Host) Reload(ctx context.Context, name string) (err error) {
 	})
 }
 
-// remember keeps the version that works: it is what a rollback returns to.
+// remember records the working version, to which a rollback returns.
 func (h *Host) remember(ctx context.Context, f file, digest string) {
 	m := h.catalog.get(f.name)
 	if _, ok := h.versions.has(f.name, digest, h.digests); ok && m.Running == digest {

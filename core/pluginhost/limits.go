@@ -16,23 +16,23 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/confine"
 )
 
-// DefaultPids bounds the processes and threads of a plugin: far above what one
-// needs, far below what a machine has. Memory has no limit unless one is set,
-// since a plugin that is killed for it helps nobody who did not ask.
+// DefaultPids is the default limit of processes and threads of a plugin: far above
+// what one needs, far below what a machine supports. Memory has no default limit.
 const DefaultPids = 16384
 
-// Groups that agents on this machine left behind: how old they are at least, and
-// how many are looked at.
+// Limits for removing cgroups that other agents on this machine left behind: their
+// minimum age, and how many are checked.
 const (
 	sweepAge = 5 * time.Minute
 	maxSweep = 1000
 )
 
-// limiter holds plugin processes in cgroups with limits, where it may.
+// limiter puts plugin processes into cgroups with limits, if it may.
 type limiter struct {
 	groups *confine.Groups // nil where there are none
 	limits map[string]confine.Limits
-	// suffix tells the groups of this agent from those of others on the machine.
+	// suffix distinguishes the cgroups of this agent from those of others on the
+	// machine.
 	suffix string
 	log    hclog.Logger
 	told   sync.Once
@@ -56,7 +56,7 @@ func newLimiter(limits map[string]confine.Limits, stateDir string, log hclog.Log
 
 func (l *limiter) group(plugin string) string { return plugin + "." + l.suffix }
 
-// of returns the limits of a plugin, and whether somebody asked for them.
+// of returns the limits of a plugin, and whether they are configured.
 func (l *limiter) of(plugin string) (limits confine.Limits, asked bool) {
 	limits, asked = l.limits[plugin]
 	if !asked {
@@ -71,8 +71,8 @@ func (l *limiter) of(plugin string) (limits confine.Limits, asked bool) {
 	return limits, asked
 }
 
-// hold puts a process into its plugin's group. A plugin works without, too: an
-// agent need not be root.
+// hold puts a process into its plugin's cgroup. Failure is not fatal, because an agent
+// need not be root.
 func (l *limiter) hold(plugin string, pid int) {
 	if l.groups == nil {
 		return
@@ -88,7 +88,7 @@ func (l *limiter) hold(plugin string, pid int) {
 	}
 }
 
-// cannot says once that plugins have no limits.
+// cannot logs once that plugins have no limits.
 func (l *limiter) cannot(err error) {
 	l.told.Do(func() { l.log.Debug("plugins run without limits of processes and memory", "error", err) })
 }
@@ -102,7 +102,8 @@ func (l *limiter) kills(plugin string) int {
 	return l.groups.OOMKills(l.group(plugin))
 }
 
-// why says that a process was killed for its memory limit, if more were than before.
+// why explains that a process was killed for its memory limit, if the count of such
+// kills has increased.
 func (l *limiter) why(plugin string, before int) string {
 	if l.kills(plugin) == before {
 		return ""
@@ -116,7 +117,7 @@ func (l *limiter) release(plugin string) {
 	if l.groups == nil {
 		return
 	}
-	// The kernel lets a process go a moment after it has ended.
+	// The kernel releases a process a moment after its end.
 	for range 20 {
 		if l.groups.Remove(l.group(plugin)) {
 			return

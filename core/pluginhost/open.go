@@ -16,13 +16,13 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Opened is one process of a plugin that the host launched for its caller alone:
-// it is not supervised and what it serves is not handed out under its name.
+// Opened is a plugin process that the host launched for its caller alone: it is not
+// supervised, and its drivers are not offered under their names.
 type Opened struct {
 	Info    plugin.Info
 	Foreign bool // it was built for Nomad
 	PID     int
-	Took    time.Duration // from its launch until it had said what it is
+	Took    time.Duration // from its launch to its Info
 	Drivers []driver.Backend
 	Devices []device.Backend
 	// Collectors are those of the machine's stats.
@@ -31,8 +31,8 @@ type Opened struct {
 	process *process
 }
 
-// Open launches one executable, for those who look into a plugin instead of
-// running tasks with it. Nothing that it serves has been given its config yet.
+// Open launches one executable, for callers that inspect a plugin instead of running
+// tasks with it. Nothing in it is configured yet.
 func (h *Host) Open(ctx context.Context, path string) (*Opened, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -74,7 +74,7 @@ func (o *Opened) connect(ctx context.Context, h *Host) error {
 	return nil
 }
 
-// Kill ends the process without a farewell, as a crash does.
+// Kill kills the process without a shutdown, like a crash.
 func (o *Opened) Kill() { o.process.kill() }
 
 // Close asks the process to end and kills it if it does not.

@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// endUnreachable ends a process that a host before us left and that cannot be
-// reached any more: its socket is gone, say. A process that merely has its PID now
-// is left alone.
+// endUnreachable ends a process of an earlier host that cannot be reached any more,
+// for example because its socket is gone. It does not touch another process that has
+// reused its PID.
 func (h *Host) endUnreachable(name string, rec record) {
 	if rec.Started == "" || startOf(rec.PID) != rec.Started {
 		return

@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sealDescriptors keeps plugins from inheriting what whoever started the agent
-// forgot to close: our own descriptors are closed in children anyway.
+// sealDescriptors keeps plugins from inheriting descriptors that the agent itself
+// inherited; the agent's own are closed in children anyway.
 func sealDescriptors() {
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // from Linux 5.11; without it nothing is worse than before
 }
 
-// startOf says when a process began, in words that only it has; "" if it is gone.
+// startOf returns the start time of a process in a form that identifies it; "" if it
+// does not exist.
 func startOf(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

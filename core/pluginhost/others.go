@@ -14,9 +14,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// others are the processes of plugins beside those that serve: on trial, or with
-// calls that have not ended. They are kept durably, so that an agent that follows
-// a killed one can end them.
+// others are the processes of plugins besides the current ones: on trial, or with
+// calls in progress. They are stored, so that the next agent can end them if this one
+// is killed.
 type others struct {
 	host *Host
 
@@ -28,7 +28,7 @@ const othersKey = "pluginhost-others"
 
 func newOthers(h *Host) *others { return &others{host: h, records: map[string][]record{}} }
 
-// add notes a process before it becomes one of two.
+// add stores a process before the plugin has two.
 func (o *others) add(ctx context.Context, name string, p *process) error {
 	rec, ok := recordOf(p)
 	if !ok {
@@ -47,7 +47,7 @@ func (o *others) add(ctx context.Context, name string, p *process) error {
 	return nil
 }
 
-// drop forgets one process: it has ended, or is the only one.
+// drop removes one process: it has ended, or is the only one.
 func (o *others) drop(name string, p *process) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,12 +96,12 @@ func (o *others) write(ctx context.Context) error {
 	return nil
 }
 
-// endStrays ends the processes that an agent before us launched and was killed
-// before it could note them, or whose plugins are gone. names are the plugins that
-// there are: their processes are found again.
+// endStrays ends processes that an earlier agent launched but could not store before
+// it was killed, or whose plugins no longer exist. names are the existing plugins,
+// whose processes are reattached.
 func (o *others) endStrays(ctx context.Context, names []string) error {
 	if o.host.cfg.Store == nil {
-		return nil // nothing is noted, so nothing tells them from others
+		return nil // nothing is stored, so they cannot be distinguished from other processes
 	}
 	known := map[int]bool{}
 	for _, name := range names {
@@ -123,8 +123,8 @@ func (o *others) endStrays(ctx context.Context, names []string) error {
 	return nil
 }
 
-// end ends the processes that an agent before us left in the middle of an upgrade,
-// but those that serve by the host's records.
+// end ends the processes that an earlier agent left in the middle of an upgrade,
+// except those that the host's records name as current.
 func (o *others) end(ctx context.Context) error {
 	store := o.host.cfg.Store
 	if store == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// How fingerprints are read: printBurst at once and then printRate a second, since
-// each is told to whoever waits; and a stream that has ended is opened again after
+// Rates of reading fingerprints: printBurst at once and then printRate per second,
+// because each wakes all waiters. A stream that has ended is reopened after
 // printRetryMin, which doubles up to printRetryMax.
 const (
 	printBurst    = 20
@@ -26,12 +26,12 @@ const (
 type printReader[T any] struct {
 	open func(context.Context) (<-chan T, error)
 	take func(T)
-	// trouble is told why there are none.
+	// trouble is called with the reason if there are no fingerprints.
 	trouble func(error)
 }
 
-// run reads one stream after another until ctx ends, beginning with in unless it
-// is nil. A plugin that floods is read slowly: gRPC then holds it back.
+// run reads consecutive streams until ctx ends, beginning with in unless it is nil. A
+// plugin that floods is read slowly, and gRPC's flow control then slows it down.
 func (r *printReader[T]) run(ctx context.Context, in <-chan T) {
 	pace := rate.NewLimiter(printRate, printBurst)
 	for retry := printRetryMin; ctx.Err() == nil; retry = min(2*retry, printRetryMax) {

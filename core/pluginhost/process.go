@@ -34,18 +34,18 @@ type process struct {
 	socket     string // its path; "" if it has none
 	info       plugin.Info
 	reattached bool
-	oomKills   int // of its group when it began
-	// version is the negotiated protocol: ours or that of plugins built for Nomad.
+	oomKills   int // OOM kills in its cgroup when it was started
+	// version is the negotiated protocol: ours or Nomad's.
 	version int
-	// identity is that of the file when the process was started.
+	// identity is the identity of the file when the process was started.
 	identity string
 }
 
 // foreign reports whether the plugin was built for Nomad.
 func (p *process) foreign() bool { return p.version == nomadProtocol }
 
-// ask returns what the plugin says it is. It needs no work of the plugin, so it
-// also tells if the plugin still answers.
+// ask returns the plugin's Info. It needs no work of the plugin, so it also checks
+// that the plugin answers.
 func (p *process) ask(ctx context.Context) (plugin.Info, error) {
 	if p.foreign() {
 		return askNomad(ctx, p.conn)
@@ -53,26 +53,28 @@ func (p *process) ask(ctx context.Context) (plugin.Info, error) {
 	return plugin.Ask(ctx, p.conn)
 }
 
-// record is what the store keeps of a process.
+// record is what the store keeps about a process.
 type record struct {
 	PID      int
 	Network  string
 	Address  string
 	Identity string
 	Version  int // of the protocol
-	// Started tells the process from a later one of the same PID; "" where the
-	// system does not say.
+	// Started distinguishes the process from a later one with the same PID; "" if the
+	// system does not report it.
 	Started string
 	Args    []string `json:",omitempty"`
 }
 
-// passedVariables is what a plugin gets of the agent's environment.
+// passedVariables are the variables that a plugin inherits from the agent's
+// environment.
 var passedVariables = []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "SYSTEMROOT", "TEMP", "TMP"}
 
 func (h *Host) environment() []string {
 	env := []string{
 		goplugin.EnvUnixSocketDir + "=" + h.socketDir,
-		// Beside our own: a plugin looks for the one that it was built with.
+		// In addition to our own cookie: a plugin looks for the one with which it was
+		// built.
 		nomadCookieKey + "=" + nomadCookieValue,
 	}
 	for _, name := range passedVariables {
@@ -122,8 +124,8 @@ func (h *Host) clientLogger(name string) hclog.Logger {
 	return newPlainLogger(h.cfg.Logger.Named(name))
 }
 
-// connect takes the connection of a started client and asks who is there, within
-// the start timeout: a process can accept connections and be hung all the same.
+// connect obtains the connection of a started client and asks for its Info, within the
+// start timeout, because a process can accept connections and still be hung.
 func (h *Host) connect(ctx context.Context, p *process) error {
 	rc := p.client.ReattachConfig()
 	if rc == nil {
@@ -167,9 +169,8 @@ func (h *Host) connect(ctx context.Context, p *process) error {
 	return nil
 }
 
-// reattach finds the process that a host before us left, if it still runs the
-// file that is there now. A process of a replaced file is ended: the new one
-// recovers its tasks.
+// reattach finds the process of an earlier host, if it still runs the current file. A
+// process of a replaced file is ended: the new one recovers its tasks.
 func (h *Host) reattach(ctx context.Context, f file) (*process, error) {
 	rec, err := h.recorded(ctx, f.name)
 	if rec == nil || err != nil {
@@ -192,7 +193,7 @@ func (h *Host) reattach(ctx context.Context, f file) (*process, error) {
 	return p, nil
 }
 
-// recorded returns what the store has of the process that serves; nil for nothing.
+// recorded returns the stored record of the current process; nil if there is none.
 func (h *Host) recorded(ctx context.Context, name string) (*record, error) {
 	if h.cfg.Store == nil {
 		return nil, nil
@@ -214,7 +215,7 @@ func (h *Host) recorded(ctx context.Context, name string) (*record, error) {
 	return rec, nil
 }
 
-// adopt connects to a process that a host before us left; nil if it is gone.
+// adopt connects to a process of an earlier host; nil if it is gone.
 func (h *Host) adopt(ctx context.Context, f file, rec record) (*process, error) {
 	dials := &dials{}
 	client := goplugin.NewClient(&goplugin.ClientConfig{
@@ -239,7 +240,7 @@ func (h *Host) adopt(ctx context.Context, f file, rec record) (*process, error) 
 	return p, nil
 }
 
-// endLeft ends a process that a host before us left and that serves nothing.
+// endLeft ends a process of an earlier host that serves nothing.
 func (h *Host) endLeft(name string, rec record) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.StartTimeout)
 	defer cancel()
@@ -264,7 +265,7 @@ func address(rec record) net.Addr {
 	return addr
 }
 
-// recordOf is by what the next host finds the process.
+// recordOf returns the record by which the next host finds the process.
 func recordOf(p *process) (record, bool) {
 	rc := p.client.ReattachConfig()
 	if rc == nil {
@@ -273,7 +274,7 @@ func recordOf(p *process) (record, bool) {
 	return record{PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: p.identity, Version: p.version, Started: startOf(rc.Pid), Args: p.host.cfg.Args[p.file.name]}, true
 }
 
-// save lets the next host find the process.
+// save stores the process for the next host.
 func (h *Host) save(ctx context.Context, p *process) error {
 	rec, ok := recordOf(p)
 	if h.cfg.Store == nil || !ok {
@@ -305,12 +306,12 @@ func (p *process) kill() {
 	p.removeSocket()
 }
 
-// endLimit is how long the end of a process that was killed is waited for.
+// endLimit is how long the end of a killed process is awaited.
 const endLimit = 2 * time.Second
 
-// end has go-plugin end a process, and reports whether it has ended within the
-// limit. go-plugin waits until nobody has the process's outputs open any more,
-// which may be the plugin's tasks: it goes on to wait behind us.
+// end makes go-plugin end a process, and reports whether it has ended within the
+// limit. go-plugin also waits until nobody has the process's outputs open, which may
+// be the plugin's tasks; it continues to wait in the background.
 func end(client *goplugin.Client, dials *dials, limit time.Duration) bool {
 	defer dials.close()
 	ended := make(chan struct{})
@@ -325,8 +326,8 @@ func end(client *goplugin.Client, dials *dials, limit time.Duration) bool {
 	}
 }
 
-// endLaunch ends a process that did not come up, with what it started, and returns
-// how it ended; nil if that is not known.
+// endLaunch ends a process that failed to start, with its children, and returns its
+// exit state; nil if that is unknown.
 func endLaunch(client *goplugin.Client, dials *dials, cmd *exec.Cmd) *os.ProcessState {
 	if cmd.Process != nil {
 		killSession(cmd.Process.Pid)
@@ -346,14 +347,14 @@ func (p *process) signalKill() {
 	}
 }
 
-// leave closes the connection and lets the process be.
+// leave closes the connection without ending the process.
 func (p *process) leave() {
 	if p.conn != nil {
 		_ = p.conn.Close() // a second close is its only error
 	}
 }
 
-// forgetProcess lets the next host not look for a process that has ended.
+// forgetProcess removes the record of a process that has ended.
 func (h *Host) forgetProcess(name string) {
 	if h.cfg.Store == nil {
 		return

@@ -16,37 +16,38 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// part is what one process serves of one kind.
+// part holds what one process serves of one kind.
 type part interface {
-	// open configures what is served and lets calls through, until ctx ends.
+	// open configures it and admits calls, until ctx ends.
 	open(ctx context.Context, configs map[string]map[string]any)
-	// prepare makes it ready beside what serves the same names now: configured,
-	// tasks recovered, fingerprinted and not worse. Nothing goes through it yet.
-	// ready bounds that; ctx is that of the process.
+	// prepare makes it ready beside the current holder of its names: configured, tasks
+	// recovered, fingerprinted and not worse. It admits no calls yet. ready limits the
+	// preparation; ctx is the process's.
 	prepare(ctx, ready context.Context, configs map[string]map[string]any) error
-	// takeOver lets calls through to it, after prepare.
+	// takeOver admits calls to it, after prepare.
 	takeOver(ready context.Context) error
-	// detach closes it for calls; ctx of open must have ended.
+	// detach holds back its calls; ctx of open must have ended.
 	detach(reason error)
-	// unneeded reports whether nothing of what it serves is on this machine, for
-	// grace if it was before, or can be had on demand, and nobody uses it.
+	// unneeded reports whether nobody uses it, and nothing that it serves is present
+	// on this machine (for at least grace if it was before) or it is started on
+	// demand.
 	unneeded(now time.Time, grace time.Duration) bool
-	// there reports whether something of what it serves is on this machine.
+	// there reports whether anything that it serves is present on this machine.
 	there() bool
-	// retire holds calls back because of reason unless one is under way; then it
-	// changes nothing and reports false. ctx is that of open.
+	// retire holds back calls because of reason, unless one is in progress; then it
+	// changes nothing and returns false. ctx is open's.
 	retire(ctx context.Context, reason error) bool
-	// yield ends what follows the process, whose ctx of open has ended, before
-	// another one that serves the names of next takes over.
+	// yield ends the followers of a process, whose ctx of open has ended, before
+	// another process that serves the names in next takes over.
 	yield(next []string)
-	// drained returns when no call is under way any more in what was taken over.
+	// drained returns when no call is in progress in the processes that were replaced.
 	drained(ctx context.Context) error
-	// abandon ends what prepare began; ctx of prepare must have ended.
+	// abandon ends what prepare has begun; ctx of prepare must have ended.
 	abandon()
 	names() []string
 }
 
-// known are the kinds that this host can use.
+// known are the contracts that this host supports.
 var known = []plugin.Kind{driver.KindV1, driver.KindNomad, device.KindV1, device.KindNomad, stats.KindV1}
 
 // attach asks a process for all that it serves and reserves the names; see part.
@@ -80,11 +81,11 @@ func (h *Host) attach(ctx context.Context, pluginName string, p *process) ([]par
 	return parts, nil
 }
 
-// firstFingerprint is how long a start waits for a first fingerprint.
+// firstFingerprint is how long a start waits for the first fingerprint.
 const firstFingerprint = 2 * time.Second
 
-// untilFirst runs follow until it ends and returns when it has called first: a
-// start returns with the first fingerprints in place, unless one is slow.
+// untilFirst starts follow and returns when it has called first, so that the first
+// fingerprints are available when a start returns, unless one is slow.
 func untilFirst(ctx context.Context, watchers *sync.WaitGroup, follow func(first func())) {
 	arrived := make(chan struct{})
 	watchers.Go(func() { follow(sync.OnceFunc(func() { close(arrived) })) })
@@ -95,8 +96,8 @@ func untilFirst(ctx context.Context, watchers *sync.WaitGroup, follow func(first
 	}
 }
 
-// configOf returns the block for one name that a plugin serves: the one of that
-// name, or, as Nomad has it, the one named after the file.
+// configOf returns the block for a name that a plugin serves: the block with that
+// name, or, as in Nomad, with the name of the file.
 func configOf(configs map[string]map[string]any, name, pluginName string) map[string]any {
 	if c := configs[name]; c != nil {
 		return c

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// tail keeps the end of what a plugin writes to stderr, for the error that
-// explains why it did not start or why it ended.
+// tail keeps the end of a plugin's stderr, for the error that explains why it did not
+// start or why it ended.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -40,7 +40,7 @@ func (t *tail) String() string {
 	return strings.Join(strings.Fields(string(t.buf)), " ")
 }
 
-// lastWords are the lines at the end that are no log lines: a panic, say.
+// lastWords returns the lines at the end that are not log lines, such as a panic.
 func (t *tail) lastWords() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,22 +56,21 @@ func (t *tail) lastWords() string {
 	return strings.Join(words, " ")
 }
 
-// What a plugin may write to the agent's log: so many lines at once, so many a
-// second after that, and so much of one line.
+// Limits of what a plugin may write to the agent's log: burst, lines per second, and
+// bytes per line.
 const (
 	logBurst   = 1000
 	logRate    = 200
 	maxLogText = 4 << 10
 )
 
-// plainLogger keeps a plugin from flooding the agent's log. What is dropped is
-// counted there.
+// plainLogger keeps a plugin from flooding the agent's log. It counts dropped lines.
 type plainLogger struct {
 	hclog.Logger
 	flood *flood
 }
 
-// flood is what the loggers of one plugin process share.
+// flood is shared by the loggers of one plugin process.
 type flood struct {
 	pace *rate.Limiter
 	tell func(dropped int)

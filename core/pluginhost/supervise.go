@@ -16,9 +16,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// supervised keeps one plugin running. One goroutine, run, owns its process;
-// what others want done to the process comes to it as an operation, so that
-// nothing happens to one plugin at the same time as something else.
+// supervised keeps one plugin running. A single goroutine, run, owns its process; all
+// other work on the process is passed to it as an operation, so that operations on one
+// plugin never overlap.
 type supervised struct {
 	host  *Host
 	name  string
@@ -26,31 +26,31 @@ type supervised struct {
 	stop  context.CancelFunc
 	ended chan struct{} // closed when run has returned
 
-	wake      bell       // rings when the plugin is wanted
+	wake      bell       // rings when a process is wanted
 	probation *probation // of run
-	patience  time.Time  // until when it runs though it is withdrawn and has no tasks
+	patience  time.Time  // until when it runs although it is withdrawn and has no tasks
 
 	mu     sync.Mutex
 	file   file
-	tried  string // identity of the file in plugin_dir that was last acted upon
+	tried  string // identity of the file in plugin_dir that was last processed
 	mode   mode
 	status PluginStatus
 }
 
-// operation is what run is asked to do. It gets the process that serves now, nil
-// if none does, and returns the one that serves then.
+// operation is a request to run. It receives the current process, nil if there is
+// none, and returns the current process after it.
 type operation struct {
 	do   func(ctx context.Context, now *live) (*live, error)
 	done chan error
 }
 
-// live is a process that serves.
+// live is a process that currently serves.
 type live struct {
 	proc   *process
 	parts  []part
 	began  time.Time
 	cancel context.CancelFunc
-	lost   chan error // why it can no longer serve; once
+	lost   chan error // receives, once, why it can no longer serve
 }
 
 func newSupervised(h *Host, f file) *supervised {
@@ -110,9 +110,8 @@ func (s *supervised) set(f func(*PluginStatus)) {
 	s.host.changed.raise()
 }
 
-// noteDigest reads the file's digest where it is not known yet, and keeps a copy
-// of a version that works. It is not waited for when a plugin starts: the file may
-// be large.
+// noteDigest determines the file's digest if it is not known yet, and stores a copy of
+// a working version. It runs in the background, because the file may be large.
 func (s *supervised) noteDigest(ctx context.Context, now *live) {
 	f := s.where()
 	digest, err := s.host.digests.of(f.binary())
@@ -128,9 +127,8 @@ func (s *supervised) noteDigest(ctx context.Context, now *live) {
 	}
 }
 
-// run starts the plugin again and again until ctx ends; with idle it waits for
-// the first operation instead. firstDone is called when the first try has had its
-// outcome.
+// run starts the plugin again and again until ctx ends; with idle it first waits for
+// an operation. firstDone is called after the first attempt.
 func (s *supervised) run(ctx context.Context, idle bool, firstDone func()) {
 	defer close(s.ended)
 	defer firstDone()
@@ -189,8 +187,8 @@ func (s *supervised) run(ctx context.Context, idle bool, firstDone func()) {
 	}
 }
 
-// afterFailure decides how the plugin goes on: at once as the version before, not
-// at all, or after a pause.
+// afterFailure decides how the plugin continues: at once with the previous version,
+// not at all, or after a pause.
 func (s *supervised) afterFailure(ctx context.Context, err error, begun time.Time, past *failures, retry *time.Timer) *live {
 	if back := s.crashed(ctx, err); back != nil {
 		*past = failures{}
@@ -206,7 +204,7 @@ func (s *supervised) afterFailure(ctx context.Context, err error, begun time.Tim
 	return nil
 }
 
-// failed notes why a process failed and how the plugin goes on.
+// failed records why a process failed and how the plugin continues.
 func (s *supervised) failed(err error, pause time.Duration, loop bool) {
 	s.host.cfg.Logger.Error("plugin failed and will be started again", "plugin", s.name, "in", pause, "crash_loop", loop, "error", err)
 	s.set(func(st *PluginStatus) {
@@ -219,14 +217,14 @@ func (s *supervised) failed(err error, pause time.Duration, loop bool) {
 	})
 }
 
-// recovered ends a crash loop: a process has run steadily.
+// recovered ends a crash loop, because a process has run steadily.
 func (s *supervised) recovered() {
 	if st := s.snapshot(); st.CrashLoop && st.PID != 0 {
 		s.set(func(st *PluginStatus) { st.CrashLoop = st.PID == 0 })
 	}
 }
 
-// start runs one process and hands out what it offers.
+// start runs one process and offers what it serves.
 func (s *supervised) start(ctx context.Context, first bool) (*live, error) {
 	s.set(func(st *PluginStatus) {
 		if !st.State.rests() { // until it has looked
@@ -253,7 +251,7 @@ func (s *supervised) start(ctx context.Context, first bool) (*live, error) {
 	return now, nil
 }
 
-// process finds the process that an agent before us left, or launches one.
+// process reattaches the process of an earlier agent, or launches one.
 func (s *supervised) process(ctx context.Context, first bool) (*process, error) {
 	f := s.where()
 	s.note(identity(f.path))
@@ -277,9 +275,8 @@ func (s *supervised) process(ctx context.Context, first bool) (*process, error) 
 	return p, nil
 }
 
-// serve shows the process as the one that runs, and watches it from here on: a
-// plugin may also hang over its config or a recovery. ctx is what its parts are
-// open under.
+// serve makes the process the current one and watches it from now on, because a plugin
+// may also hang during configuration or recovery. ctx is the context of its parts.
 func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *process, parts []part) *live {
 	now := &live{proc: p, parts: parts, began: time.Now(), cancel: cancel, lost: make(chan error, 1)}
 	s.set(func(st *PluginStatus) {
@@ -300,7 +297,8 @@ func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *pr
 	return now
 }
 
-// ending is the channel on which the end of the process is told; a nil one has none.
+// ending returns the channel that reports the end of the process; nil if there is
+// none.
 func (l *live) ending() <-chan error {
 	if l == nil {
 		return nil
@@ -321,7 +319,7 @@ func (l *live) detach(reason error) {
 	}
 }
 
-// end is the host's own end.
+// end handles the end of the host.
 func (s *supervised) end(now *live) {
 	if now == nil {
 		return
@@ -392,8 +390,8 @@ func (p *process) ping(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// waitNotReady returns when the connection is lost: a process that dies is
-// noticed by that at once, also one that is not our child.
+// waitNotReady returns when the connection is lost, which reveals the end of a process
+// at once, even of one that is not our child.
 func waitNotReady(ctx context.Context, conn *grpc.ClientConn) {
 	for state := conn.GetState(); state == connectivity.Ready; state = conn.GetState() {
 		if !conn.WaitForStateChange(ctx, state) {

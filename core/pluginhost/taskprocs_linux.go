@@ -17,12 +17,12 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/driver"
 )
 
-// leftoverPause is the time between two looks at processes that were killed.
+// leftoverPause is the pause between two searches for processes after a kill.
 const leftoverPause = 10 * time.Millisecond
 
-// endLeftovers kills the processes that a failed start of a task left behind:
-// those that began after it did and carry the task's environment, and the helpers
-// of the plugin whose command line names the task's directory.
+// endLeftovers kills the processes that a failed start of a task left behind: those
+// that were started after it and have the task's environment, and helpers of the
+// plugin whose command line names the task's directory.
 func (d *drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, begun time.Time) {
 	marks := leftoverMarks{dir: task.TaskDir}
 	if task.AllocID != "" && task.Name != "" {
@@ -53,22 +53,22 @@ func (d *drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, beg
 	}
 }
 
-// leftoverMarks tell the processes of one task.
+// leftoverMarks identify the processes of one task.
 type leftoverMarks struct {
 	task   []string // variables of the task's own processes; nil for none
 	plugin string   // variable of plugins' helpers
 	dir    string   // that helpers of the task name
 }
 
-// young is a process that began after the start did.
+// young is a process that was started after the task's start began.
 type young struct {
 	*os.Process
 	parent int
 	left   bool // by the start, or a descendant of such a process
 }
 
-// find returns the processes that began at the tick or later and fit, with all
-// that descend from them: who is killed first cannot be told as a parent later.
+// find returns the matching processes that were started at the tick or later, with all
+// their descendants, because these cannot be identified after their parent was killed.
 func (m leftoverMarks) find(since uint64) []*os.Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -155,8 +155,8 @@ func namesDir(cmdline, dir string) bool {
 // The kernel counts the begin of processes in ticks since the machine began.
 const ticksPerSecond = 100
 
-// birthOf tells the parent of a process and the tick at which it began. One that
-// has ended and waits for its parent has none.
+// birthOf returns the parent of a process and the tick at which it was started. A
+// zombie has none.
 func birthOf(pid int) (parent int, ticks uint64, ok bool) {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -176,7 +176,8 @@ func birthOf(pid int) (parent int, ticks uint64, ok bool) {
 	return parent, ticks, err == nil
 }
 
-// ticksAt is the tick of a moment of this process, or one shortly before it.
+// ticksAt returns the tick of a point in time of this process, or one shortly before
+// it.
 func ticksAt(t time.Time) (uint64, bool) {
 	body, err := os.ReadFile("/proc/uptime")
 	if err != nil {

@@ -23,7 +23,7 @@ type driverTrial struct {
 	follow  func() // takes up the fingerprints that come after the first
 }
 
-// prepare makes the drivers ready beside those that serve now; see part.
+// prepare implements part: it makes the drivers ready beside the current ones.
 func (s *driverSession) prepare(ctx, ready context.Context, configs map[string]map[string]any) error {
 	for _, b := range s.backends {
 		info := b.Info()
@@ -70,7 +70,7 @@ func firstOf[T any](ctx context.Context, prints <-chan T) (T, error) {
 	}
 }
 
-// takeOver lets calls through to the new process, driver by driver.
+// takeOver implements part: it switches driver by driver.
 func (s *driverSession) takeOver(ready context.Context) error {
 	for _, one := range s.trials {
 		if err := one.trial.Switch(ready); err != nil {
@@ -90,7 +90,7 @@ func (s *driverSession) takeOver(ready context.Context) error {
 	return nil
 }
 
-// yield ends what follows the process; see part.
+// yield implements part.
 func (s *driverSession) yield(next []string) {
 	s.watchers.Wait()
 	for _, name := range s.names() {
@@ -100,7 +100,7 @@ func (s *driverSession) yield(next []string) {
 	}
 }
 
-// drained waits for the calls in processes that were taken over; see part.
+// drained implements part: it waits for calls in replaced processes.
 func (s *driverSession) drained(ctx context.Context) error {
 	var left []error
 	for _, name := range s.names() {
@@ -109,7 +109,7 @@ func (s *driverSession) drained(ctx context.Context) error {
 	return errors.Join(left...)
 }
 
-// abandon reads the fingerprints of a failed trial to their end; see part.
+// abandon implements part: it drains the fingerprints of a failed trial.
 func (s *driverSession) abandon() {
 	for _, one := range s.trials {
 		for range one.prints {
@@ -124,8 +124,8 @@ func (d *drivers) entryOf(name string) *entry {
 	return d.byName[name]
 }
 
-// release gives the names of a plugin free that keep does not hold. Tasks of a
-// driver that is released stay known to whoever serves that name next.
+// release frees the names of a plugin that are not in keep. Tasks of a released driver
+// stay known for the next process that serves its name.
 func (d *drivers) release(pluginName string, keep []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +141,7 @@ func (d *drivers) release(pluginName string, keep []string) {
 	d.changed = make(chan struct{})
 }
 
-// tasks returns how many tasks the drivers of a plugin have, those in but left out.
+// tasks returns the number of tasks of a plugin's drivers, except those in but.
 func (d *drivers) tasks(pluginName string, but []string) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,8 +153,8 @@ func (d *drivers) tasks(pluginName string, but []string) (n int) {
 	return n
 }
 
-// refuse makes the drivers of a plugin start no task for that reason; nil lets
-// them again.
+// refuse makes the drivers of a plugin reject starts with reason; nil allows them
+// again.
 func (d *drivers) refuse(pluginName string, reason error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,7 +176,7 @@ type deviceTrial struct {
 	follow  func() // takes up the fingerprints that come after the first
 }
 
-// prepare makes the device plugins ready beside those that serve now; see part.
+// prepare implements part: it makes the device plugins ready beside the current ones.
 func (s *deviceSession) prepare(ctx, ready context.Context, configs map[string]map[string]any) error {
 	for _, b := range s.backends {
 		info := b.Info()
@@ -220,10 +220,10 @@ func (s *deviceSession) takeOver(context.Context) error {
 	return nil
 }
 
-// yield ends what follows the process; see part.
+// yield implements part.
 func (s *deviceSession) yield([]string) { s.watchers.Wait() }
 
-// drained waits for the reservations that are under way; see part.
+// drained implements part: it waits for reservations in progress.
 func (s *deviceSession) drained(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() { s.calls.Wait(); close(ended) }() // each is bounded
@@ -235,7 +235,7 @@ func (s *deviceSession) drained(ctx context.Context) error {
 	}
 }
 
-// abandon reads the fingerprints of a failed trial to their end; see part.
+// abandon implements part: it drains the fingerprints of a failed trial.
 func (s *deviceSession) abandon() {
 	for _, one := range s.trials {
 		for range one.prints {
@@ -244,7 +244,7 @@ func (s *deviceSession) abandon() {
 	s.trials = nil
 }
 
-// refuse offers no devices of a plugin for that reason; nil offers them again.
+// refuse makes the devices of a plugin unavailable with reason; nil offers them again.
 func (d *devices) refuse(pluginName string, reason error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -257,7 +257,7 @@ func (d *devices) refuse(pluginName string, reason error) {
 	d.changed = make(chan struct{})
 }
 
-// release gives the names of a plugin free that keep does not hold.
+// release frees the names of a plugin that are not in keep.
 func (d *devices) release(pluginName string, keep []string) {
 	var gone []*deviceFeed
 	d.mu.Lock()

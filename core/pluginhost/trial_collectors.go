@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// prepare has each collector measure once; see part.
+// prepare implements part: each collector must deliver one sample.
 func (s *collectorSession) prepare(_, ready context.Context, configs map[string]map[string]any) error {
 	for _, b := range s.backends {
 		info := b.Info()
@@ -51,7 +51,7 @@ func probe(ctx context.Context, b stats.Backend) error {
 	}
 }
 
-// takeOver has the new process be read as soon as the old one's streams end.
+// takeOver implements part: the new process is read once the old one's streams end.
 func (s *collectorSession) takeOver(context.Context) error {
 	for _, b := range s.backends {
 		s.serve(b, nil)
@@ -59,16 +59,16 @@ func (s *collectorSession) takeOver(context.Context) error {
 	return nil
 }
 
-// yield has nothing to end: streams end with their process; see part.
+// yield implements part: streams end with their process.
 func (s *collectorSession) yield([]string) {}
 
-// drained waits for nothing: a stream is no call that could be lost; see part.
+// drained implements part: streams are not calls that could be lost.
 func (s *collectorSession) drained(context.Context) error { return nil }
 
-// abandon has nothing to end; see part.
+// abandon implements part.
 func (s *collectorSession) abandon() {}
 
-// release gives the names of a plugin free that keep does not hold.
+// release frees the names of a plugin that are not in keep.
 func (c *collectors) release(pluginName string, keep []string) {
 	var gone []*collectorEntry
 	c.mu.Lock()

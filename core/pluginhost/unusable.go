@@ -15,17 +15,15 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// unusable are the files in plugin_dir that look as if they were meant to be
-// plugins and cannot be any, by name: who put one there wants to know why nothing
-// happens.
+// unusable lists, by name, the files in plugin_dir that look like plugins but cannot
+// be used, so that an operator learns why nothing happens.
 type unusable struct {
 	mu   sync.Mutex
 	list []PluginStatus
 }
 
-// Listed is Status for who looks at it: with plugins that are being installed for
-// the first time or could not be, and with files in plugin_dir that are no plugins
-// though they look like some, as of the last look at it.
+// Listed is Status for users: it also contains first installs that are in progress or
+// failed, and unusable files in plugin_dir.
 func (h *Host) Listed() []PluginStatus {
 	out := h.Status()
 	known := map[string]bool{}
@@ -61,13 +59,13 @@ func (h *Host) notice() {
 	}
 }
 
-// maxUnusable bounds what is told of.
+// maxUnusable limits the list.
 const maxUnusable = 50
 
 func lookalikes(dir string, disabled []string) []PluginStatus {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // who reads it for plugins says so
+		return nil // discovery reports the error
 	}
 	var out []PluginStatus
 	for _, c := range candidates(entries, dir, disabled) {
@@ -81,7 +79,7 @@ func lookalikes(dir string, disabled []string) []PluginStatus {
 	return out
 }
 
-// whyUnusable returns nil for what is a plugin, or was never meant to be one.
+// whyUnusable returns nil for a plugin, and for a file that was never meant to be one.
 func whyUnusable(path string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -13,19 +13,19 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// candidate is a version of a plugin that is to take over.
+// candidate is a version of a plugin that should take over.
 type candidate struct {
 	file    file
 	digest  string
-	version string // that it must say; "" is any
+	version string // version that it must report; "" means any
 	config  map[string]any
-	// place makes it the file of plugin_dir; nil if it is that already.
+	// place makes it the file in plugin_dir; nil if it already is.
 	place func() error
 }
 
-// upgrade starts the candidate beside the process that serves now, has it recover
-// every task and take over. If anything fails the candidate is ended, and now goes
-// on as if nothing had been. It runs in s.run.
+// upgrade starts the candidate beside the current process, has it recover every task,
+// and switches to it. If anything fails, the candidate is ended and now continues
+// unchanged. It runs in s.run.
 func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live, error) {
 	h := s.host
 	ready, cancel := context.WithTimeout(ctx, h.cfg.UpgradeTimeout)
@@ -84,9 +84,9 @@ func (s *supervised) try(run, ready context.Context, now *live, p *process, c ca
 	return parts, nil
 }
 
-// commit makes the candidate the version that the next agent finds, too. An agent
-// that is killed anywhere in here leaves a file in plugin_dir that is whole, and
-// the next one ends every process that does not belong to it.
+// commit makes the candidate the version that the next agent finds. If the agent is
+// killed at any point in here, plugin_dir contains a complete file, and the next agent
+// ends every process that does not match it.
 func (s *supervised) commit(ctx context.Context, now *live, p *process, c candidate) error {
 	h := s.host
 	h.works.step(s.name, StepSwitching, 0)
@@ -115,8 +115,8 @@ func (s *supervised) commit(ctx context.Context, now *live, p *process, c candid
 	return err
 }
 
-// takeOver lets calls through to the new process and ends the old one once it has
-// none any more.
+// takeOver switches to the new process, and ends the old one once it has no calls in
+// progress.
 func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFunc, now *live, p *process, parts []part) (*live, error) {
 	h := s.host
 	serves := partNames(parts)
@@ -147,8 +147,7 @@ func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFun
 	return next, errors.Join(failed...)
 }
 
-// retire ends a process that another one has taken over from, once the calls that
-// are under way in it have ended.
+// retire ends a replaced process once its calls in progress have ended.
 func (h *Host) retire(ctx context.Context, name string, old *live) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.RetireTimeout)
 	defer cancel()
@@ -161,7 +160,7 @@ func (h *Host) retire(ctx context.Context, name string, old *live) {
 	h.others.clear(name, old.proc)
 }
 
-// serves is what a process serves; none for no process.
+// serves returns the names that a process serves; none for nil.
 func (l *live) serves() []string {
 	if l == nil {
 		return nil
@@ -171,15 +170,15 @@ func (l *live) serves() []string {
 
 func partNames(parts []part) []string { return names(parts, func(part) bool { return true }) }
 
-// release gives the names of a plugin free that keep does not hold, and lets
-// plugins that were refused for one of them try again.
+// release frees the names of a plugin that are not in keep, and lets plugins try again
+// that were rejected because of them.
 func (h *Host) release(name string, keep []string) {
 	h.drivers.release(name, keep)
 	h.devices.release(name, keep)
 	h.collectors.release(name, keep)
 }
 
-// refuse makes what a plugin serves take no new task for that reason; nil lets it.
+// refuse makes a plugin accept no new tasks because of reason; nil allows them again.
 func (h *Host) refuse(name string, reason error) {
 	h.drivers.refuse(name, reason)
 	h.devices.refuse(name, reason)
@@ -190,9 +189,9 @@ func (h *Host) configs(name string, parts []part) map[string]map[string]any {
 	return h.configsWith(name, h.catalog.get(name).Config, parts)
 }
 
-// configsWith puts the config of a release in place of the agent's blocks. If its
-// keys are names that the plugin serves, each with a block, those are their
-// blocks; otherwise it is the block of all.
+// configsWith replaces the agent's blocks by the config of a release. If its keys are
+// names that the plugin serves, each with a block, these are their blocks; otherwise
+// it is the block of all names.
 func (h *Host) configsWith(name string, config map[string]any, parts []part) map[string]map[string]any {
 	if config == nil {
 		return h.cfg.DriverConfig
@@ -218,14 +217,14 @@ func blockOf(value any) (map[string]any, bool) {
 	return block, ok
 }
 
-// probation is the time in which a version that took over must not crash often.
+// probation is the period after a takeover in which repeated crashes cause a rollback.
 type probation struct {
 	until   time.Time
 	crashes int
 	digest  string // that is on probation
 }
 
-// onProbation begins it, if there is a version to return to.
+// onProbation begins the probation, if there is a version to return to.
 func (s *supervised) onProbation(digest string) {
 	m := s.host.catalog.get(s.name)
 	if _, ok := s.host.versions.has(s.name, m.Previous, s.host.digests); !ok {
@@ -235,8 +234,8 @@ func (s *supervised) onProbation(digest string) {
 	s.probation = &probation{until: time.Now().Add(s.host.cfg.Probation), digest: digest}
 }
 
-// crashed counts a failure and, if it was one too many for a version on probation,
-// returns to the version before: it returns that one's process.
+// crashed counts a failure. If a version on probation has crashed too often, it
+// returns to the previous version and returns its process.
 func (s *supervised) crashed(ctx context.Context, reason error) *live {
 	on := s.probation
 	if on == nil || time.Now().After(on.until) {

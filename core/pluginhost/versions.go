@@ -18,9 +18,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// versions is the directory of versions: NAME/HEX/NAME is the file of plugin NAME
-// whose SHA-256 is HEX. The file keeps its name because one binary may be many
-// plugins, which are told apart by it.
+// versions is the directory of stored versions: NAME/HEX/NAME is the file of plugin
+// NAME with SHA-256 HEX. The file keeps its name because one binary may contain many
+// plugins and select one by its name.
 type versions struct{ dir string }
 
 func (v versions) path(name, digest string) string {
@@ -34,7 +34,7 @@ func exeSuffix() string {
 	return ""
 }
 
-// has returns the path of a version that is there and whole.
+// has returns the path of a stored, intact version.
 func (v versions) has(name, digest string, sums *digests) (string, bool) {
 	if digest == "" {
 		return "", false
@@ -44,8 +44,8 @@ func (v versions) has(name, digest string, sums *digests) (string, bool) {
 	return path, err == nil && got == digest
 }
 
-// keep takes a file as a version, as a link where the file system can, so that it
-// costs nothing, or as a copy.
+// keep stores a file as a version, as a hard link if the file system supports it,
+// otherwise as a copy.
 func (v versions) keep(name, digest, from string, sums *digests) (string, error) {
 	if path, ok := v.has(name, digest, sums); ok {
 		return path, nil
@@ -90,9 +90,9 @@ func (v versions) prune(name string, digests ...string) {
 	_ = os.Remove(filepath.Join(v.dir, name)) // it goes if it is empty
 }
 
-// place puts the file at from to the path to, atomically, as a link or a copy. It
-// replaces what is there. The mark is in the name that it has in between: several
-// agents may have one plugin_dir.
+// place puts the file at from at the path to, atomically, as a hard link or a copy,
+// and replaces what is there. mark makes the temporary name unique, because several
+// agents may share a plugin_dir.
 func place(from, to, mark string) error {
 	temp := filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+"."+mark)
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -12,9 +12,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// watchDir keeps the plugins as the files in plugin_dir are, until ctx ends. It
-// reads the directory when the system tells of a change, and now and then all the
-// same: a watch can miss changes, and there may be none to have.
+// watchDir keeps the plugins in sync with the files in plugin_dir, until ctx ends. It
+// reads the directory after notifications and also at intervals, because notifications
+// can be lost or unavailable.
 func (h *Host) watchDir(ctx context.Context) {
 	w := &watcher{host: h, seen: map[string]sighting{}}
 	events := w.listen()
@@ -28,13 +28,13 @@ func (h *Host) watchDir(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-events:
-			if e.Name == h.cfg.Dir && e.Has(fsnotify.Remove|fsnotify.Rename) { // nothing more will be told
+			if e.Name == h.cfg.Dir && e.Has(fsnotify.Remove|fsnotify.Rename) { // no further notifications will arrive
 				w.close()
 				events = nil
 			}
-			settle.Reset(h.cfg.SettleTime) // one look at the end of many changes
+			settle.Reset(h.cfg.SettleTime) // one check after many changes
 			continue
-		case err := <-w.errors(): // too many changes at once, say; it has to be read
+		case err := <-w.errors(): // for example an overflow; the directory must be read
 			h.cfg.Logger.Debug("changes in plugin_dir were missed; it is read", "error", err)
 			settle.Reset(h.cfg.SettleTime)
 			continue
@@ -57,7 +57,7 @@ type watcher struct {
 	seen   map[string]sighting
 }
 
-// sighting is how a file was when it was looked at; "" is absent.
+// sighting is the state of a file at a check; "" means absent.
 type sighting struct {
 	identity string
 	since    time.Time
@@ -93,8 +93,8 @@ func (w *watcher) close() {
 	}
 }
 
-// look carries out what has changed and has settled. It reports whether something
-// has changed that has not settled yet.
+// look applies changes that have settled. It reports whether there are changes that
+// have not settled yet.
 func (w *watcher) look(ctx context.Context, now time.Time) (unsettled bool) {
 	h := w.host
 	files, err := discover(h.cfg.Dir, h.cfg.Disabled)
@@ -141,7 +141,7 @@ func (w *watcher) look(ctx context.Context, now time.Time) (unsettled bool) {
 	return unsettled
 }
 
-// follows reports whether a plugin is as its file is.
+// follows reports whether a plugin is in sync with its file.
 func (h *Host) follows(name string, f file, isThere bool) bool {
 	s, err := h.known(name)
 	if err != nil {
@@ -156,8 +156,7 @@ func (h *Host) follows(name string, f file, isThere bool) bool {
 	return isThere && s.matches(identity(f.path))
 }
 
-// matches reports whether the file of this identity is what the plugin was last
-// tried with.
+// matches reports whether the plugin was last tried with the file of this identity.
 func (s *supervised) matches(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,8 +169,8 @@ func (s *supervised) note(id string) {
 	s.tried = id
 }
 
-// follow makes a plugin as its file is, unless something else is being done to it:
-// then the next look does.
+// follow brings a plugin in sync with its file, unless another operation on it is in
+// progress: the next check then does.
 func (h *Host) follow(ctx context.Context, name string) {
 	unlock, ok := h.tryLock(name)
 	if !ok {
@@ -209,7 +208,7 @@ func (h *Host) appeared(f file) {
 	h.add(f, h.bootMode(f), func() {})
 }
 
-// vanished lets a plugin without a file go on while it has tasks.
+// vanished handles a plugin without a file: it continues while it has tasks.
 func (h *Host) vanished(ctx context.Context, s *supervised) error {
 	f := s.where()
 	if f.stored == "" {
@@ -238,7 +237,7 @@ func (h *Host) replaced(ctx context.Context, s *supervised, f file) error {
 		return err
 	}
 	if identity(f.path) != id {
-		return nil // it goes on changing; the next look sees it
+		return nil // it is still changing; the next check handles it
 	}
 	s.note(id)
 	m := h.catalog.get(s.name)
@@ -278,8 +277,8 @@ func (s *supervised) switchFile(ctx context.Context, now *live, f file, digest s
 	return next, err
 }
 
-// comeBack makes the file in plugin_dir the one of the plugin, which runs it or is
-// started.
+// comeBack makes the file in plugin_dir the plugin's version again; the plugin runs it
+// already or is started.
 func (s *supervised) comeBack(ctx context.Context, now *live, f file) (*live, error) {
 	if s.modeNow() != modeOn {
 		if err := s.host.catalog.change(ctx, s.name, func(m *memo) { m.Disabled, m.Kept = false, false }); err != nil {

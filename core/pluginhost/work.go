@@ -10,42 +10,42 @@ import (
 	"time"
 )
 
-// Step is how far work on a plugin has come.
+// Step is a phase of an operation on a plugin.
 type Step string
 
-// The steps, in their order. A work need not have all.
+// The steps, in order. An operation need not have all of them.
 const (
 	StepFetching   Step = "fetching"   // Done and Total are bytes
 	StepVerifying  Step = "verifying"  // the file's digest
 	StepStarting   Step = "starting"   // a process beside the one that serves
 	StepRecovering Step = "recovering" // Done and Total are tasks
 	StepProbing    Step = "probing"    // the configuration and the fingerprints
-	StepSwitching  Step = "switching"  // from here on it goes on to its end
+	StepSwitching  Step = "switching"  // from here on it cannot be cancelled
 )
 
-// Work is what is being done to a plugin, or was done to it last.
+// Work is the current or last operation on a plugin.
 type Work struct {
 	Action      string // "install", "rollback", "reload", or "follow" of a file that was replaced
-	Step        Step   // the last one, of work that has ended
-	Done, Total int64  // of the step; Total 0: not known
+	Step        Step   // the last one, if the operation has ended
+	Done, Total int64  // of the step; a Total of 0 means unknown
 	Began       time.Time
-	Ended       time.Time // zero: it is under way
-	Err         error     // why it came to nothing
+	Ended       time.Time // zero while in progress
+	Err         error     // why it failed
 }
 
-// works are those of all plugins by name.
+// works holds the operations of all plugins by name.
 type works struct {
 	mu     sync.Mutex
 	byName map[string]*Work
 }
 
-// maxEnded bounds how many ended works are remembered.
+// maxEnded is the number of ended operations that are remembered.
 const maxEnded = 64
 
 func newWorks() *works { return &works{byName: map[string]*Work{}} }
 
-// begin replaces the work of before. The caller holds the plugin's lock, and calls
-// end with its outcome.
+// begin records a new operation. The caller holds the plugin's lock, and calls end
+// with the outcome.
 func (w *works) begin(name, action string) (end func(error)) {
 	one := &Work{Action: action, Began: time.Now()}
 	w.mu.Lock()
@@ -59,7 +59,7 @@ func (w *works) begin(name, action string) (end func(error)) {
 	}
 }
 
-// prune forgets the oldest of too many that have ended; w.mu is held.
+// prune removes the oldest ended operations above the limit. w.mu must be held.
 func (w *works) prune() {
 	ended := slices.DeleteFunc(slices.Collect(maps.Keys(w.byName)), func(name string) bool { return w.byName[name].Ended.IsZero() })
 	if len(ended) <= maxEnded {
@@ -68,7 +68,7 @@ func (w *works) prune() {
 	delete(w.byName, slices.MinFunc(ended, func(a, b string) int { return w.byName[a].Ended.Compare(w.byName[b].Ended) }))
 }
 
-// step notes where the work on a plugin stands, if there is any.
+// step records the current step of an operation, if there is one.
 func (w *works) step(name string, step Step, total int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (w *works) step(name string, step Step, total int64) {
 	}
 }
 
-// add notes that n more of the step are done.
+// add adds n to what is done of the step.
 func (w *works) add(name string, n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *works) add(name string, n int64) {
 	}
 }
 
-// recovering begins the recovery of n tasks; what is done after it is probing.
+// recovering begins the step of recovering n tasks; probing follows.
 func (w *works) recovering(name string, n int) {
 	if n == 0 {
 		w.step(name, StepProbing, 0)
@@ -95,7 +95,7 @@ func (w *works) recovering(name string, n int) {
 	w.step(name, StepRecovering, int64(n))
 }
 
-// recovered notes that one more task is.
+// recovered records that one more task was recovered.
 func (w *works) recovered(name string) {
 	w.add(name, 1)
 	if one := w.get(name); one != nil && one.Step == StepRecovering && one.Done >= one.Total {
@@ -121,8 +121,8 @@ func (w *works) forget(name string) {
 	delete(w.byName, name)
 }
 
-// newcomers are the plugins that there is work on and that are not known yet, or
-// did not become any.
+// newcomers returns plugins with an operation that are not known yet, or whose first
+// install failed.
 func (w *works) newcomers(known func(name string) bool) []PluginStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,17 +18,18 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// identity is who this server is in the log's membership. The file of the id is
-// written only after the log has taken it in, so an id beside an empty log means
-// that the log was lost.
+// identity is this server's id in the raft configuration. Its file is written only
+// after the log contains the id, so an id with an empty log means that the log was
+// lost.
 type identity struct {
 	id    string
-	file  string // "" for a server without a data directory
-	known bool   // the file held it
+	file  string // "" if there is no data directory
+	known bool   // it was read from the file
 }
 
-// readIdentity reads the server's id. A file that a power cut has emptied, or that
-// is missing, is made again from the membership in the log; a new server mints one.
+// readIdentity reads the server's id. If the file is missing, or was truncated by a
+// power cut, the id is taken from the raft configuration in the log; a new server
+// generates one.
 func readIdentity(dataDir, raftDir string) (identity, error) {
 	if dataDir == "" {
 		return identity{id: uuid.NewString()}, nil
@@ -53,8 +54,8 @@ func readIdentity(dataDir, raftDir string) (identity, error) {
 	return who, err
 }
 
-// memberOfLog returns the id of the only member of the log in raftDir, or a new one if
-// there is no log.
+// memberOfLog returns the id of the only server in the raft configuration in raftDir,
+// or a new id if there is no log.
 func memberOfLog(file, raftDir string) (string, error) {
 	members, err := consensus.Members(raftDir)
 	switch {
@@ -70,8 +71,8 @@ func memberOfLog(file, raftDir string) (string, error) {
 	return "", errdefs.FailedPreconditionf("%s is missing or empty, and the log names %d servers: write the id of this one into the file; they are %s", file, len(members), describe(members))
 }
 
-// member refuses an id that is not of the log's members: such a server would wait for
-// a leader for ever.
+// member returns an error if the id is not in the raft configuration: such a server
+// would wait for a leader forever.
 func (i identity) member(log *consensus.Node) error {
 	members, _, err := log.Configuration()
 	if err != nil || len(members) == 0 {
@@ -93,7 +94,7 @@ func describe(members []consensus.Server) string {
 	return strings.Join(out, ", ")
 }
 
-// keep makes the id durable, once the log has it.
+// keep writes the id to its file, once the log contains it.
 func (i identity) keep() error {
 	if i.file == "" || i.known {
 		return nil

@@ -21,7 +21,7 @@ func (s *Server) openPluginFile(digest string) (io.ReadCloser, error) {
 	return s.files.Open(digest)
 }
 
-// sweepPluginFiles removes uploaded files that the registry names no longer.
+// sweepPluginFiles removes uploaded files to which the registry no longer refers.
 func (s *Server) sweepPluginFiles(ctx context.Context) {
 	if s.files == nil {
 		return
@@ -47,7 +47,8 @@ func (s *Server) sweepOnce(now time.Time) {
 	}
 }
 
-// namesPluginFile returns what tells whether the registry names a file.
+// namesPluginFile returns a function that reports whether the registry refers to a
+// file.
 func (s *Server) namesPluginFile() func(digest string) bool {
 	named := map[string]bool{}
 	for p := range s.store.View().PluginSpecs() {

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// pool is the workers that a leader runs; their number may change while they do.
+// pool runs the leader's workers. Their number may change while they run.
 type pool struct {
 	mu      sync.Mutex
 	count   int
@@ -19,7 +19,7 @@ type pool struct {
 	running []member
 }
 
-// WorkerInfo is a worker that runs.
+// WorkerInfo describes a running worker.
 type WorkerInfo struct {
 	ID      string
 	Started time.Time
@@ -43,8 +43,8 @@ func (p *pool) set(count int) {
 	p.changed = make(chan struct{})
 }
 
-// run runs the workers until ctx ends. One that is not wanted any more takes no
-// further evaluation and finishes those that it has.
+// run runs the workers until ctx ends. A surplus worker takes no further evaluations
+// and finishes those that it has.
 func (p *pool) run(ctx context.Context, newID func() string, work func(ctx, taking context.Context)) {
 	var wg sync.WaitGroup
 	for ctx.Err() == nil {
@@ -60,8 +60,8 @@ func (p *pool) run(ctx context.Context, newID func() string, work func(ctx, taki
 	wg.Wait()
 }
 
-// adjust starts and dismisses workers until as many run as are wanted, and returns
-// what tells of the next change of that number.
+// adjust starts and stops workers until the desired number runs. It returns a channel
+// that is closed when that number changes.
 func (p *pool) adjust(ctx context.Context, newID func() string, start func(taking context.Context)) (changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,8 +87,8 @@ func (p *pool) dismissAll() {
 	p.running = nil
 }
 
-// Workers are the workers that run here and how many are wanted: none run on a
-// server that does not lead.
+// Workers returns the running workers and the desired number. No workers run on a
+// server that is not the leader.
 func (s *Server) Workers() (running []WorkerInfo, wanted int) {
 	s.workers.mu.Lock()
 	defer s.workers.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *Server) Workers() (running []WorkerInfo, wanted int) {
 	return running, s.workers.count
 }
 
-// SetWorkers changes how many evaluations are scheduled at the same time.
+// SetWorkers sets how many evaluations are scheduled concurrently.
 func (s *Server) SetWorkers(count int) error {
 	if count < 1 {
 		return errdefs.InvalidArgumentf("a server needs at least one worker, not %d", count)

@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package server composes the server side of an agent: constructors in the
-// order of their dependencies, closed in reverse, no logic of its own. Only
-// cmd/drover and tests may import it; it never imports the node side.
+// Package server composes the server side of an agent: it calls constructors in the
+// order of their dependencies and closes in reverse, without logic of its own. Only
+// cmd/drover and tests may import it. It never imports the node side.
 package server
 
 import (
@@ -40,31 +40,32 @@ import (
 
 // Config says how a server runs.
 type Config struct {
-	// DataDir holds the server's id, log and snapshots; empty keeps all in memory.
+	// DataDir is the directory of the server's id, log and snapshots; if it is empty,
+	// all is kept in memory.
 	DataDir string
 	Dev     bool
 	Region  string
-	// Datacenter is this server's; nodes are told it.
+	// Datacenter is this server's datacenter; nodes receive it.
 	Datacenter string
-	// Address is where other machines reach this server (host:port).
+	// Address is the address at which other machines reach this server (host:port).
 	Address string
-	// Workers is how many evaluations are scheduled at the same time.
+	// Workers is the number of evaluations that are scheduled concurrently.
 	Workers int
 	GC      gc.Thresholds
 	Jobs    endpoint.JobLimits
-	// Scheduler is the scheduler configuration that a new cluster begins with; nil is
-	// the built-in one.
+	// Scheduler is the initial scheduler configuration of a new cluster; nil means the
+	// built-in one.
 	Scheduler *model.SchedulerConfiguration
-	// MaxHeartbeats and FailoverTTL are those of core/dispatch.
+	// MaxHeartbeats and FailoverTTL are passed to core/dispatch.
 	MaxHeartbeats float64
 	FailoverTTL   time.Duration
-	// HeartbeatTTL is the lease of a node; 0 is the default of core/dispatch.
+	// HeartbeatTTL is the lease of a node; 0 means the default of core/dispatch.
 	HeartbeatTTL time.Duration
-	// HeartbeatGrace is how much later than that a node may be heard of.
+	// HeartbeatGrace is how long after its lease a silent node is marked down.
 	HeartbeatGrace    time.Duration
 	SnapshotThreshold uint64
 	TrailingLogs      uint64
-	// PluginRegistry lets clients change the registry of plugins.
+	// PluginRegistry allows clients to change the registry of plugins.
 	PluginRegistry bool
 	LocalNode      func() string
 	Logger         hclog.Logger
@@ -89,18 +90,18 @@ type Server struct {
 	work      sync.WaitGroup
 	firstTerm chan struct{}
 	firstOnce sync.Once
-	failed    chan error // of size 1
+	failed    chan error // capacity 1
 	workers   *pool
 	snapshots sync.Mutex // held while a snapshot is written or restored
 }
 
-// ids mints UUIDs.
+// ids generates UUIDs.
 type ids struct{}
 
 // NewID returns a UUID.
 func (ids) NewID() string { return uuid.NewString() }
 
-// New opens the log and builds everything on it.
+// New opens the log and constructs everything on top of it.
 func New(cfg Config) (*Server, error) {
 	raftDir := ""
 	if cfg.DataDir != "" {
@@ -158,7 +159,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Start begins the work; WaitLeader tells when there is a leader.
+// Start starts the server. WaitLeader reports when there is a leader.
 func (s *Server) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -167,7 +168,8 @@ func (s *Server) Start() {
 	s.work.Go(func() { s.sweepPluginFiles(ctx) })
 }
 
-// lead is what only the leader does. It returns when ctx ends and all of it has stopped.
+// lead runs what only the leader does. It returns when ctx has ended and all of it has
+// stopped.
 func (s *Server) lead(ctx context.Context) {
 	if err := s.ring.Check(s.store.View().RootKeys()); err != nil {
 		s.fail(err)
@@ -211,7 +213,7 @@ func (s *Server) worker() *worker.Worker {
 	})
 }
 
-// Close stops everything, in reverse.
+// Close stops everything, in reverse order.
 func (s *Server) Close() error {
 	if s.cancel != nil {
 		s.cancel()
@@ -220,7 +222,7 @@ func (s *Server) Close() error {
 	return s.raft.Close()
 }
 
-// fail has the server closed; only the first reason is told.
+// fail reports why the server must be closed; only the first reason is reported.
 func (s *Server) fail(err error) {
 	select {
 	case s.failed <- err:
@@ -228,47 +230,47 @@ func (s *Server) fail(err error) {
 	}
 }
 
-// Failed gets an error when this server cannot go on: it must be closed.
+// Failed returns a channel that receives an error when this server cannot continue and
+// must be closed.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// WaitLeader returns once this server has begun to lead, ctx ends, or the server
-// fails.
+// WaitLeader returns once this server is the leader, ctx ends, or the server fails.
 func (s *Server) WaitLeader(ctx context.Context) error {
 	select {
 	case <-s.firstTerm:
 		return nil
 	case err := <-s.failed:
-		s.fail(err) // it stays so
+		s.fail(err) // the error stays available
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("no server became the leader: %w", ctx.Err())
 	}
 }
 
-// ReadOnly returns why the server writes nothing at present, nil if it does.
+// ReadOnly returns why the server currently rejects writes, nil if it accepts them.
 func (s *Server) ReadOnly() error { return s.raft.ReadOnly() }
 
-// Endpoint answers public requests.
+// Endpoint returns the implementation of public requests.
 func (s *Server) Endpoint() *endpoint.Endpoint { return s.endpoint }
 
-// Sessions is the server side of nodes' sessions.
+// Sessions returns the server side of nodes' sessions.
 func (s *Server) Sessions() rpc.Servers { return s.dispatch }
 
-// ID is the server's own id, the same over restarts.
+// ID returns the server's id, which does not change across restarts.
 func (s *Server) ID() string { return s.id }
 
-// Started is when the process's server began.
+// Started returns when the server was started.
 func (s *Server) Started() time.Time { return s.started }
 
-// Raft is the consensus node, for what operators read and do.
+// Raft returns the consensus node, for operators.
 func (s *Server) Raft() *consensus.Node { return s.raft }
 
-// Stats are counters of the parts, by part.
+// Stats returns counters of the server's parts.
 func (s *Server) Stats() (broker queue.Stats, blocked int, controls map[string]control.Stats, rows map[string]int) {
 	return s.broker.Stats(), s.blocked.Len(), s.controls.Stats(), s.store.View().Sizes()
 }
 
-// collectGarbage removes everything that is over now.
+// collectGarbage removes all ended objects now.
 func (s *Server) collectGarbage(ctx context.Context) error {
 	for _, cmd := range gc.Collect(s.store.View(), time.Now(), gc.Thresholds{}) {
 		data, err := fsm.Encode(cmd)
@@ -282,7 +284,7 @@ func (s *Server) collectGarbage(ctx context.Context) error {
 	return nil
 }
 
-// raft is what endpoints need of consensus.
+// raft adapts the consensus node for endpoints.
 type raft struct{ *consensus.Node }
 
 // HasLeader reports whether a leader is known.

@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/core/api"
 )
 
-// scratch is where snapshots lie while they are sent or checked: beside the
-// data, so that no small /tmp is filled.
+// scratch returns the directory for snapshots in transit: in the data directory,
+// because /tmp may be small.
 func (s *Server) scratch() (string, error) {
 	if s.cfg.DataDir == "" {
 		return "", nil
@@ -30,7 +30,7 @@ func (s *Server) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.snapshots.Lock() // one at a time: each takes as much disk as the state
+	s.snapshots.Lock() // one at a time: each needs as much disk space as the state
 	defer s.snapshots.Unlock()
 	a, err := s.raft.SaveArchive(ctx, dir)
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Server) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 	if err := s.ring.Check(s.store.View().RootKeys()); err != nil {
 		s.cfg.Logger.Error("the snapshot that was restored is of a server with another keyring.key: before the next start, put that file into the data directory", "error", err)
 	}
-	// The history goes on from the snapshot: what nodes saw after it is told apart by
-	// the new term.
+	// The history continues from the snapshot. The new term distinguishes it from what
+	// nodes saw after the snapshot.
 	if err := s.beginTerm(ctx); err != nil {
 		return fmt.Errorf("the snapshot is restored, but that could not be written to the log; restart the server: %w", err)
 	}

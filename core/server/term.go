@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// termTimeout bounds one attempt to write that a term has begun, termPause is the
-	// time between two.
+	// termTimeout limits one attempt to write the beginning of a term, termPause is
+	// the time between two attempts.
 	termTimeout = 5 * time.Second
 	termPause   = time.Second
 )
 
-// beginTerm writes to the log that this server leads from here on: see
-// model.Cluster. From then on nodes take its word for what shall not run.
+// beginTerm writes to the log that this server is the leader from now on: see
+// model.Cluster. From then on nodes accept its assignments as confirmed.
 func (s *Server) beginTerm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, termTimeout)
 	defer cancel()
@@ -36,7 +36,7 @@ func (s *Server) beginTerm(ctx context.Context) error {
 	return nil
 }
 
-// keepBeginning tries until the term is written or over.
+// keepBeginning retries until the term is written or over.
 func (s *Server) keepBeginning(ctx context.Context) {
 	tick := time.NewTicker(termPause)
 	defer tick.Stop()

@@ -11,9 +11,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Filter says which metrics are told, by their names' beginnings.
+// Filter selects metrics by prefixes of their names.
 type Filter struct {
-	rules []rule // the longest first
+	rules []rule // longest first
 	other bool
 }
 
@@ -22,9 +22,9 @@ type rule struct {
 	allow  bool
 }
 
-// NewFilter reads the rules of prefix_filter, as "+nomad.raft" or "-nomad.client.allocs".
-// The longest prefix that fits a name decides, of equal ones the refusal; names that
-// none fits are told if other is true.
+// NewFilter parses the rules of prefix_filter, such as "+nomad.raft" or
+// "-nomad.client.allocs". The longest matching prefix decides, and a denial wins
+// between equal ones. other applies to names that no rule matches.
 func NewFilter(rules []string, other bool) (*Filter, error) {
 	f := &Filter{other: other}
 	for _, text := range rules {
@@ -48,7 +48,8 @@ func NewFilter(rules []string, other bool) (*Filter, error) {
 	return f, nil
 }
 
-// Allows tells whether a metric of that name is told. A nil filter allows all.
+// Allows reports whether a metric with this name is published. A nil filter allows
+// all.
 func (f *Filter) Allows(name string) bool {
 	if f == nil {
 		return true

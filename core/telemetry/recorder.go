@@ -13,13 +13,13 @@ import (
 	"github.com/armon/go-metrics"
 )
 
-// maxSeries bounds what a recorder keeps: names come from code and labels from
-// jobs, and neither may fill the memory.
+// maxSeries limits the number of series, since their labels come from jobs and must
+// not exhaust the memory.
 const maxSeries = 10_000
 
-// Recorder keeps what is counted and timed as it happens: totals since the
-// process began, and what the newest interval saw. Libraries (raft) reach it as
-// the sink of go-metrics.
+// Recorder stores counters and timings as they occur: totals since the process
+// started, and the values of the newest interval. Libraries (raft) use it as the sink
+// of go-metrics.
 type Recorder struct {
 	labels map[string]string
 	recent *metrics.InmemSink
@@ -30,9 +30,8 @@ type Recorder struct {
 
 var _ metrics.MetricSink = (*Recorder)(nil)
 
-// NewRecorder makes a recorder whose samples have the labels. It looks at its
-// figures in intervals and keeps them for a time, as in_memory_collection_interval
-// and in_memory_retention_period say.
+// NewRecorder creates a recorder whose samples have the labels. interval and keep are
+// in_memory_collection_interval and in_memory_retention_period.
 func NewRecorder(labels map[string]string, interval, keep time.Duration) *Recorder {
 	return &Recorder{labels: labels, recent: metrics.NewInmemSink(interval, max(keep, 2*interval)), series: map[string]*Sample{}}
 }
@@ -51,7 +50,7 @@ func pairs(labels map[string]string) []metrics.Label {
 	return out
 }
 
-// record changes a series, which it makes if there is room.
+// record updates a series, and creates it if there is room.
 func (r *Recorder) record(name string, kind Kind, labels map[string]string, change func(*Sample)) {
 	key := seriesKey(name, labels)
 	r.mu.Lock()
@@ -72,7 +71,7 @@ func (r *Recorder) record(name string, kind Kind, labels map[string]string, chan
 	change(s)
 }
 
-// Samples is the recorder's Source.
+// Samples implements Source.
 func (r *Recorder) Samples(context.Context) []Sample {
 	recent := r.newest()
 	r.mu.Lock()
@@ -86,7 +85,7 @@ func (r *Recorder) Samples(context.Context) []Sample {
 	return out
 }
 
-// newest is what the newest interval saw that has seen something, of the last two.
+// newest returns the values of the newer of the last two intervals that has any.
 func (r *Recorder) newest() map[string]*Aggregate {
 	out := map[string]*Aggregate{}
 	intervals := r.recent.Data()

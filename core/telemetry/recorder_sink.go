@@ -10,10 +10,10 @@ import (
 	"github.com/armon/go-metrics"
 )
 
-// The methods of metrics.MetricSink: go-metrics calls them for libraries.
+// The methods of metrics.MetricSink, which libraries call through go-metrics.
 
-// ListenToLibraries makes the recorder the one receiver of go-metrics in this
-// process; names get the prefix.
+// ListenToLibraries makes the recorder the global sink of go-metrics in this process;
+// names get the prefix.
 func (r *Recorder) ListenToLibraries(prefix string) error {
 	cfg := metrics.DefaultConfig(prefix)
 	cfg.EnableHostname, cfg.EnableRuntimeMetrics = false, false
@@ -33,7 +33,7 @@ func (r *Recorder) SetGaugeWithLabels(key []string, v float32, labels []metrics.
 	r.record(nameOf(key), Gauge, labelMap(labels), func(s *Sample) { s.Value = float64(v) })
 }
 
-// EmitKey implements metrics.MetricSink; nobody here emits keys.
+// EmitKey implements metrics.MetricSink; it is not used.
 func (r *Recorder) EmitKey([]string, float32) {}
 
 // IncrCounter implements metrics.MetricSink.

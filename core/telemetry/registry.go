@@ -16,22 +16,21 @@ import (
 	"github.com/drover-project/drover/core/panics"
 )
 
-// Config says how a Registry works.
+// Config configures a Registry.
 type Config struct {
-	Interval time.Duration     // between two sets for the sinks; default 1 s
+	Interval time.Duration     // interval between two sets for the sinks; default 1 s
 	Filter   *Filter           // nil allows all
-	Labels   map[string]string // of the registry's own metrics
+	Labels   map[string]string // labels of the registry's own metrics
 	Logger   hclog.Logger
 }
 
-// collectLimit bounds how long the sources may take together, and publishLimit
-// what one Publish may.
+// collectLimit is the time limit of all sources together, publishLimit of one Publish.
 const (
 	collectLimit = 2 * time.Second
 	publishLimit = 10 * time.Second
 )
 
-// Registry knows what measures and who wants to know.
+// Registry connects sources to sinks.
 type Registry struct {
 	cfg Config
 
@@ -40,7 +39,7 @@ type Registry struct {
 	outlets []*outlet
 }
 
-// New makes a registry without sources and sinks.
+// New creates a registry without sources and sinks.
 func New(cfg Config) *Registry {
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second
@@ -65,15 +64,15 @@ func (r *Registry) Attach(name string, s Sink) {
 	r.outlets = append(r.outlets, &outlet{name: name, sink: s, log: r.cfg.Logger, next: make(chan *Set, 1)})
 }
 
-// Consumed tells whether a sink wants to know what is measured, all the time.
+// Consumed reports whether there is a sink, so that metrics are needed continuously.
 func (r *Registry) Consumed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.outlets) > 0
 }
 
-// Collect asks every source now. Of a name that several tell, the source that was
-// added first is heard.
+// Collect collects samples from all sources now. If several sources report the same
+// name, the one that was added first is used.
 func (r *Registry) Collect(ctx context.Context) *Set {
 	ctx, cancel := context.WithTimeout(ctx, collectLimit)
 	defer cancel()
@@ -81,7 +80,7 @@ func (r *Registry) Collect(ctx context.Context) *Set {
 	sources, outlets := slices.Clone(r.sources), slices.Clone(r.outlets)
 	r.mu.Unlock()
 	set := &Set{Time: time.Now()}
-	from := map[string]int{} // by name, the source that tells it: twice is an error to who scrapes
+	from := map[string]int{} // by name, its source: duplicates are an error for scrapers
 	keep := func(source int, list []Sample) {
 		for _, s := range list {
 			first, told := from[s.Name]
@@ -106,8 +105,8 @@ func (r *Registry) Collect(ctx context.Context) *Set {
 	return set
 }
 
-// Run feeds the sinks until ctx ends, and closes them. Without a sink it returns
-// at once.
+// Run feeds the sinks until ctx ends, and then closes them. It returns at once if
+// there are no sinks.
 func (r *Registry) Run(ctx context.Context) {
 	r.mu.Lock()
 	outlets := slices.Clone(r.outlets)
@@ -146,13 +145,13 @@ type outlet struct {
 	failed  atomic.Uint64
 }
 
-// offer hands a set on if the sink has finished the one before.
+// offer passes a set to the sink if it has finished the previous one.
 func (o *outlet) offer(set *Set) {
 	if !o.busy.CompareAndSwap(false, true) {
 		o.dropped.Add(1)
 		return
 	}
-	o.next <- set // never waits: only an idle outlet gets one
+	o.next <- set // does not block: only an idle outlet gets a set
 }
 
 func (o *outlet) run(ctx context.Context) {
@@ -173,14 +172,14 @@ func (o *outlet) run(ctx context.Context) {
 	}
 }
 
-// publish reports whether the sink fails now.
+// publish publishes a set and reports whether the sink now fails.
 func (o *outlet) publish(ctx context.Context, set *Set, failing bool) bool {
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
 	err := o.sink.Publish(limited, set)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return failing // the end of the agent is no error of the sink
+		return failing // the shutdown of the agent is not an error of the sink
 	case err != nil:
 		o.failed.Add(1)
 		if !failing {

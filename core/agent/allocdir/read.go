@@ -72,8 +72,8 @@ func (d Dir) Stat(name string) (FileInfo, error) {
 	return out, nil
 }
 
-// Open opens a file or folder of the alloc for reading. What is not a regular
-// file or a folder is refused: opening a FIFO would block.
+// Open opens a file or directory of the alloc for reading. It rejects everything else,
+// because opening a FIFO would block.
 func (d Dir) Open(name string) (*os.File, error) {
 	root, err := os.OpenRoot(d.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,9 +111,9 @@ func isSecret(rel string) bool {
 
 const maxLinks = 40
 
-// resolve returns the path that name leads to, without links, so that a link
-// cannot lead into a secrets folder. It is not what confines the access: the
-// os.Root does, also against a task that exchanges folders meanwhile.
+// resolve returns the path to which name leads, without links, so that a link into a
+// secrets folder is recognized. Access is confined by os.Root, even if a task replaces
+// directories meanwhile.
 func resolve(root *os.Root, name string) (string, error) {
 	todo := strings.Split(path.Clean(filepath.ToSlash(name)), "/")
 	var done []string

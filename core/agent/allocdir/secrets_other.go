@@ -10,10 +10,10 @@ import "github.com/drover-project/drover/sdk/errdefs"
 // MountSecrets puts a task's secrets folder into memory; it works on Linux.
 func (d Dir) MountSecrets(string, int) (bool, error) { return false, ProbeSecrets(d.Path) }
 
-// ProbeSecrets says by its error why MountSecrets cannot work below a folder.
+// ProbeSecrets returns an error: memory file systems are supported only on Linux.
 func ProbeSecrets(string) error {
 	return errdefs.Unimplementedf("secrets cannot be kept in memory on this operating system; they are in a folder on disk")
 }
 
-// Detach unmounts everything that is mounted below a folder; nothing is here.
+// Detach does nothing on this platform.
 func Detach(string) error { return nil }

@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package artifact fetches the artifacts of tasks. It owns the agent's half: it
-// starts a sandboxed child (cmd/drover-artifact) per artifact in a staging folder
-// beside the task's own, ends it at its deadline, inspects what came, and moves
-// it into place only when it is whole. It does not speak to any source itself
-// and links no getter. Only core/agent and packages below it may import it.
+// Package artifact fetches the artifacts of tasks. It owns the agent's part: it starts
+// a sandboxed child (cmd/drover-artifact) per artifact in a staging directory beside
+// the task's directory, ends it at its deadline, inspects the result, and moves it to
+// its destination only when it is complete. It does not access sources itself and
+// links no getter. Only core/agent and packages below it may import it.
 package artifact
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Config is how artifacts are fetched on a node. Start from DefaultConfig.
+// Config configures the fetching of artifacts. Start with DefaultConfig.
 type Config struct {
 	// Binary is the path of drover-artifact. Empty is what the environment
 	// variable DROVER_ARTIFACT_BINARY names, or the one beside the agent's own
 	// executable.
 	Binary string
-	// Limits of one fetch; zero is no limit.
+	// Limits of one fetch; zero means no limit.
 	Limits wire.Limits
-	// DisableFilesystemIsolation leaves Landlock away.
+	// DisableFilesystemIsolation disables Landlock.
 	DisableFilesystemIsolation bool
 	// DisableArtifactInspection accepts links and special files that leave the
 	// artifact. Permissions are still cut to rwx.
@@ -40,12 +40,14 @@ type Config struct {
 	ExtraPaths []string
 	// Environment names variables of the agent that fetches inherit.
 	Environment []string
-	// MaxParallel fetches that make progress run at once on this node.
+	// MaxParallel is the number of fetches with progress that may run at once on this
+	// node.
 	MaxParallel int
-	// StallAfter is how long a fetch may bring nothing before others need not
-	// wait for it any more. It goes on itself.
+	// StallAfter is how long a fetch may make no progress before it no longer counts
+	// for MaxParallel. It continues.
 	StallAfter time.Duration
-	// KillAfter ends a fetch that ignores its own limits. Zero is long after them.
+	// KillAfter kills a fetch that ignores its own limits. Zero means a default well
+	// above them.
 	KillAfter time.Duration
 }
 
@@ -61,15 +63,15 @@ func DefaultConfig() Config {
 	}
 }
 
-// Request asks for one artifact of a task.
+// Request describes one artifact of a task.
 type Request struct {
-	// Artifact has its variables replaced already.
+	// Artifact with its variables already replaced.
 	Artifact *model.TaskArtifact
 	// TaskDir is the absolute path of the task's folder; its parent is the
 	// alloc's. The artifact may land in it or in the alloc's shared folder.
 	TaskDir string
-	// User owns the files where the artifact asks for chown. Empty is nobody's
-	// wish: the files stay the agent's.
+	// User is the owner of the files if the artifact has chown. If it is empty, the
+	// files belong to the agent's user.
 	User string
 }
 
@@ -80,8 +82,8 @@ type Fetcher struct {
 	lanes *lanes
 
 	mu     sync.Mutex
-	active map[string]bool // staging folders in use
-	warned map[string]bool // what was warned of once
+	active map[string]bool // staging directories in use
+	warned map[string]bool // warnings that were already logged
 }
 
 // New returns a Fetcher. It starts nothing.
@@ -92,12 +94,11 @@ func New(cfg Config, logger hclog.Logger) *Fetcher {
 	}
 }
 
-// Fetch gets an artifact and puts it where it belongs, or changes nothing that
-// a task can see. It calls progress, which may be nil, from time to time with the
-// bytes that have come so far. The error is InvalidArgument where the same
-// request can never succeed (a bad source, a wrong checksum, a limit, an
-// escape), Canceled where ctx ended, and else Unavailable. No credential of the
-// source is in its text.
+// Fetch fetches an artifact and puts it in its destination, or changes nothing that a
+// task can see. It calls progress, which may be nil, at intervals with the number of
+// bytes so far. InvalidArgument: the request can never succeed (a bad source, a wrong
+// checksum, a limit, an escape). Canceled: ctx has ended. Unavailable: everything
+// else. The text contains no credentials of the source.
 func (f *Fetcher) Fetch(ctx context.Context, req Request, progress func(bytes int64)) error {
 	if req.Artifact == nil {
 		return errdefs.InvalidArgumentf("there is no artifact to fetch; this is a defect of the caller")
@@ -124,7 +125,7 @@ func (f *Fetcher) Fetch(ctx context.Context, req Request, progress func(bytes in
 	}
 	err = hideSecrets(fmt.Errorf("artifact %s: %w", Redact(source), err), source, req.Artifact)
 	if !errdefs.IsInvalidArgument(err) {
-		err = errdefs.New(errdefs.Unavailable, err) // of this machine: it may be better later
+		err = errdefs.New(errdefs.Unavailable, err) // an error of this machine, which may be temporary
 	}
 	return err
 }
@@ -169,7 +170,7 @@ func mode(a *model.TaskArtifact) string {
 	return a.GetterMode
 }
 
-// warnOnce logs a warning the first time only.
+// warnOnce logs a warning only the first time.
 func (f *Fetcher) warnOnce(msg string, args ...any) {
 	f.mu.Lock()
 	first := !f.warned[msg]

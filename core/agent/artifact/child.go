@@ -26,11 +26,11 @@ import (
 const (
 	// BinaryName is the name of the child's executable.
 	BinaryName = "drover-artifact"
-	// BinaryVariable is the environment variable that names another.
+	// BinaryVariable is the environment variable that overrides its path.
 	BinaryVariable = "DROVER_ARTIFACT_BINARY"
-	// atMost ends a fetch without limits.
+	// atMost is the time limit of a fetch whose own limits are disabled.
 	atMost = 24 * time.Hour
-	// unpackTime is what unpacking may take beyond the limits of the fetch.
+	// unpackTime is the time for unpacking, in addition to the limits of the fetch.
 	unpackTime = 30 * time.Minute
 	// waitDelay is how long the child's pipes may stay open after its end.
 	waitDelay = 2 * time.Second
@@ -61,7 +61,7 @@ func (f *Fetcher) binary() (string, error) {
 	return path, nil
 }
 
-// killAfter is when a child is ended that does not end by itself.
+// killAfter returns the time after which a child is killed.
 func (f *Fetcher) killAfter() time.Duration {
 	if f.cfg.KillAfter > 0 {
 		return f.cfg.KillAfter
@@ -74,15 +74,16 @@ func (f *Fetcher) killAfter() time.Duration {
 	return min(atMost, slices.Max(all)+unpackTime)
 }
 
-// environment is what the child gets: little, and what the configuration names.
+// environment returns the child's environment: a few fixed variables, and those that
+// the configuration names.
 func (f *Fetcher) environment(st *stage) []string {
 	env := []string{
 		"PATH=" + defaultPath(),
 		"HOME=" + filepath.Join(st.path, wire.HomeName),
 		"TMPDIR=" + filepath.Join(st.path, wire.TmpName),
 		"LANG=C.UTF-8",
-		// The machine's own identity in its cloud is no task's to use, unless the
-		// operator passes this variable on with another value.
+		// Tasks may not use the machine's own cloud identity, unless the operator
+		// passes this variable with another value.
 		"AWS_EC2_METADATA_DISABLED=true",
 	}
 	if runtime.GOOS == "windows" {
@@ -103,8 +104,8 @@ func defaultPath() string {
 	return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 }
 
-// runChild lets a child fetch into the staging folder. Whatever happens, no
-// process of the child's group is left when it returns.
+// runChild runs a child that fetches into the staging directory. When it returns, no
+// process of the child's process group is left.
 func (f *Fetcher) runChild(ctx context.Context, binary string, st *stage, ask *wire.Request, progress func(int64)) error {
 	limit := f.killAfter()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -126,13 +127,13 @@ func (f *Fetcher) runChild(ctx context.Context, binary string, st *stage, ask *w
 	if err := cmd.Start(); err != nil {
 		return errdefs.Unavailablef("start %s: %w", binary, err)
 	}
-	// The child ends itself when its input ends, so its input is open until it
-	// has ended: an agent that dies takes its children along. A request that
-	// cannot be written shows in the answer.
+	// The child ends when its input is closed, so keep the input open until the child
+	// has ended: if the agent dies, its children end too. An error of writing the
+	// request shows in the answer.
 	sent := make(chan error, 1)
 	go func() { sent <- wire.Write(stdin, ask) }()
 	answer, readErr := readAnswers(stdout, progress)
-	_ = killGroup(cmd.Process) // it has answered, speaks nonsense or is gone; with it goes what it has started
+	_ = killGroup(cmd.Process) // the child has answered, sent garbage or ended; this also kills its own children
 	_ = stdin.Close()
 	ended := errors.Join(<-sent, cmd.Wait(), readErr)
 	switch {
@@ -154,7 +155,7 @@ func (f *Fetcher) noteIsolation(ask *wire.Request, answer wire.Answer) {
 	}
 }
 
-// readAnswers reads what a child says until its last answer or its end.
+// readAnswers reads a child's answers until the last one or its end.
 func readAnswers(r io.Reader, progress func(int64)) (wire.Answer, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 4096), wire.MaxAnswer)
@@ -176,10 +177,10 @@ func readAnswers(r io.Reader, progress func(int64)) (wire.Answer, error) {
 	return wire.Answer{}, nil
 }
 
-// maxTail bounds what is kept of a child's last words, in bytes.
+// maxTail is how many bytes of a child's error output are kept.
 const maxTail = 2048
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes written to it.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte

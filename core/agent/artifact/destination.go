@@ -11,17 +11,16 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// destination is where an artifact lands.
+// destination is the place for an artifact.
 type destination struct {
 	alloc string // absolute path of the alloc's folder
-	rel   string // below it; begins with the task's folder or the shared one
-	dir   bool   // written with a slash at its end
+	rel   string // relative to alloc; begins with the task's folder or the shared one
+	dir   bool   // has a trailing slash
 }
 
-// destinationOf finds where an artifact lands: below the task's folder, or in
-// the shared folder of the alloc where the destination says so ("../alloc/x", or
-// an absolute path that NOMAD_ALLOC_DIR stands in front of, as the task's driver
-// shows it). Nothing else is allowed.
+// destinationOf returns the destination of an artifact: below the task's directory, or
+// in the shared folder of the alloc ("../alloc/x", or an absolute path below
+// NOMAD_ALLOC_DIR as the task's driver shows it). Other destinations are rejected.
 func destinationOf(req Request) (destination, error) {
 	if !filepath.IsAbs(req.TaskDir) || filepath.Clean(req.TaskDir) == string(filepath.Separator) {
 		return destination{}, errdefs.InvalidArgumentf("the task folder %q is no absolute path; this is a defect of the caller", req.TaskDir)
@@ -36,7 +35,7 @@ func destinationOf(req Request) (destination, error) {
 		switch {
 		case within(clean, alloc):
 			full = clean
-		case within(clean, shared): // NOMAD_ALLOC_DIR of a task with its own root
+		case within(clean, shared): // NOMAD_ALLOC_DIR of a task with its own root file system
 			full = filepath.Join(alloc, allocdir.SharedDir, strings.TrimPrefix(clean, shared))
 		}
 	}
@@ -50,7 +49,7 @@ func destinationOf(req Request) (destination, error) {
 	return destination{alloc: alloc, rel: rel, dir: strings.HasSuffix(want, string(filepath.Separator))}, nil
 }
 
-// within says whether a clean path is dir or below it.
+// within reports whether a clean path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+string(filepath.Separator))
 }

@@ -10,7 +10,7 @@ import (
 	"os/exec"
 )
 
-// identity is who a child runs as: here always the agent's own user.
+// identity is the user of a child: always the agent's own user on this platform.
 type identity struct{}
 
 func (f *Fetcher) childIdentity(alloc, binary string) identity { return identity{} }
@@ -30,5 +30,5 @@ type inode struct{}
 
 func inodeOf(info os.FileInfo) (inode, int) { return inode{}, 1 }
 
-// acrossDevices is true for any failure: a copy then says what is wrong.
+// acrossDevices returns true for every error: the copy then reports what is wrong.
 func acrossDevices(err error) bool { return err != nil }

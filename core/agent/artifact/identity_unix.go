@@ -13,17 +13,17 @@ import (
 	"syscall"
 )
 
-// nobody is the user that children of a root agent run as.
+// nobody is the user id of children of an agent that runs as root.
 const nobody = 65534
 
-// identity is who a child runs as.
+// identity is the user of a child.
 type identity struct {
 	drop bool // as nobody, where the agent is root
 }
 
-// childIdentity chooses: nobody where the agent is root and nobody can reach the
-// folder and the binary, and else the agent's own user (whose capabilities the
-// child drops by itself).
+// childIdentity returns the user nobody if the agent is root and nobody can access the
+// directory and the binary, otherwise the agent's own user (whose capabilities the
+// child drops).
 func (f *Fetcher) childIdentity(alloc, binary string) identity {
 	if os.Geteuid() != 0 {
 		return identity{}
@@ -37,8 +37,8 @@ func (f *Fetcher) childIdentity(alloc, binary string) identity {
 	return identity{drop: true}
 }
 
-// closedTo returns the first folder on the way to a path, the path included,
-// that others may not pass.
+// closedTo returns the first directory on a path, including the path itself, that
+// other users cannot enter.
 func closedTo(path string) string {
 	for {
 		info, err := os.Stat(path)
@@ -60,8 +60,8 @@ func (id identity) own(path string) error {
 	return os.Lchown(path, nobody, nobody)
 }
 
-// disown gives a file or folder back to the agent and closes folders to others
-// until their own permissions are set.
+// disown makes the agent the owner of a file or directory, and closes directories to
+// others until their permissions are set.
 func (id identity) disown(root *os.Root, name string) error {
 	if !id.drop {
 		return nil
@@ -88,10 +88,10 @@ func killGroup(p *os.Process) error {
 	return err
 }
 
-// inode names a file whatever its path.
+// inode identifies a file independently of its path.
 type inode struct{ dev, ino uint64 }
 
-// inodeOf returns a file's inode and how many names it has.
+// inodeOf returns a file's inode and its number of hard links.
 func inodeOf(info os.FileInfo) (inode, int) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

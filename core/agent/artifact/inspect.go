@@ -15,8 +15,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// seal takes the staging folder away from the child's user, so that nothing
-// changes in it while it is looked at.
+// seal makes the agent the owner of the staging directory, so that the child's user
+// cannot change it during the inspection.
 func (st *stage) seal() error {
 	if err := st.child.disown(st.alloc, st.name); err != nil {
 		return fmt.Errorf("take the staging folder back: %w", err)
@@ -24,8 +24,8 @@ func (st *stage) seal() error {
 	return nil
 }
 
-// inspect checks what has come and cuts its permissions to rwx. A fetched tree
-// may hold files, folders and links that stay within it, nothing else.
+// inspect checks the fetched tree and reduces permissions to rwx. The tree may contain
+// only files, directories and links that stay within it.
 func (st *stage) inspect(cfg Config, mode string) error {
 	out, err := st.alloc.OpenRoot(st.name)
 	if err != nil {
@@ -58,7 +58,7 @@ type inspection struct {
 	cfg   Config
 	child identity
 	bytes int64
-	links map[inode]int // how many names of a file were not met yet
+	links map[inode]int // by file, the number of its hard links that were not found yet
 }
 
 func (in *inspection) visit(name string, info os.FileInfo) error {
@@ -106,8 +106,8 @@ func (in *inspection) visit(name string, info os.FileInfo) error {
 	return nil
 }
 
-// checkLink refuses a link that is absolute or leaves the tree, read as text
-// or followed.
+// checkLink rejects a link that is absolute or leaves the tree, either by its text or
+// when followed.
 func (in *inspection) checkLink(name, shown string) error {
 	target, err := in.root.Readlink(name)
 	if err != nil {
@@ -128,8 +128,8 @@ func (in *inspection) checkLink(name, shown string) error {
 	return in.child.disownLink(in.root, name)
 }
 
-// finish refuses files that have names outside of the tree: to give such a file
-// to the task's user would give it what it must not have.
+// finish rejects files with hard links outside the tree: giving such a file to the
+// task's user would also give access to the outside file.
 func (in *inspection) finish() error {
 	for _, left := range in.links {
 		if left != 0 {

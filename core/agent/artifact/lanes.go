@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// stalledPerLane bounds the fetches that wait for a stuck source, for each that
-// may make progress.
+// stalledPerLane is the number of stalled fetches per lane.
 const stalledPerLane = 8
 
-// lanes bound the fetches at once: few that make progress, and in all not many
-// more that are stuck. So a source that hangs holds up nobody else's artifacts.
+// lanes limits concurrent fetches: a few with progress, plus a limited number of
+// stalled ones. So a source that hangs does not delay other artifacts.
 type lanes struct {
 	all    chan struct{}
 	moving chan struct{}
@@ -26,7 +25,7 @@ func newLanes(n int, stall time.Duration) *lanes {
 	return &lanes{all: make(chan struct{}, n*stalledPerLane), moving: make(chan struct{}, n), stall: stall}
 }
 
-// lane is the place of one fetch.
+// lane is the slot of one fetch.
 type lane struct {
 	of    *lanes
 	timer *time.Timer
@@ -57,10 +56,11 @@ func (l *lanes) enter(ctx context.Context) (*lane, error) {
 	return out, nil
 }
 
-// stalled lets another fetch move.
+// stalled releases the slot for a fetch with progress.
 func (l *lane) stalled() { l.once.Do(func() { <-l.of.moving }) }
 
-// watching tells the lane of progress. It is called by one goroutine at a time.
+// watching wraps progress so that the lane learns of it. The result must not be called
+// concurrently.
 func (l *lane) watching(progress func(int64)) func(int64) {
 	return func(n int64) {
 		if n > l.most && l.timer != nil {

@@ -17,10 +17,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// place moves what was fetched to its destination. Folders that are there are
-// merged, files replaced. Everything that could be in the way is looked for
-// first; should a move fail all the same, what is new at the destination goes
-// again.
+// place moves the artifact to its destination. It merges into existing directories and
+// replaces files. It first checks for everything that could prevent this; if a move
+// fails nevertheless, it removes what it has created.
 func (st *stage) place(dest destination, mode string) error {
 	p := &placement{root: st.alloc, owner: st.owner}
 	from := path.Join(st.name, wire.OutName)
@@ -42,15 +41,15 @@ func (st *stage) place(dest destination, mode string) error {
 	return nil
 }
 
-// placement is one move; made are the new names at the destination.
+// placement is the state of one move; made lists the paths that it has created.
 type placement struct {
 	root  *os.Root
 	owner owner
 	made  []string
 }
 
-// conflicts refuses a file over a folder, a folder over a file, and a way that
-// leads through a link, which a task may have laid.
+// conflicts rejects a file in place of a directory, a directory in place of a file,
+// and a path through a link, which a task may have created.
 func (p *placement) conflicts(from, to string) error {
 	for dir := path.Dir(to); dir != "."; dir = path.Dir(dir) {
 		info, err := p.root.Lstat(dir)
@@ -153,8 +152,8 @@ func (p *placement) move(from, to string) error {
 	return nil
 }
 
-// copy copies where a rename cannot (the task's secrets are a file system of
-// their own).
+// copy copies if a rename is not possible (the task's secrets are a separate file
+// system).
 func (p *placement) copy(from, to string, info os.FileInfo) error {
 	switch {
 	case info.IsDir():
@@ -197,8 +196,8 @@ func (p *placement) copy(from, to string, info os.FileInfo) error {
 	return nil
 }
 
-// copyFile writes beside the destination and renames, so that a file is never
-// there in part.
+// copyFile writes to a temporary file beside the destination and renames it, so that
+// the destination is never incomplete.
 func (p *placement) copyFile(from, to string) (err error) {
 	src, err := p.root.Open(from)
 	if err != nil {
@@ -233,6 +232,6 @@ func (p *placement) copyFile(from, to string) (err error) {
 
 func (p *placement) undo() {
 	for i := len(p.made) - 1; i >= 0; i-- {
-		_ = removeAll(p.root, p.made[i]) // the fetch has failed already; what stays goes with the alloc
+		_ = removeAll(p.root, p.made[i]) // the fetch has already failed; remaining files are removed with the alloc
 	}
 }

@@ -38,8 +38,8 @@ func sourceOf(a *model.TaskArtifact) (string, error) {
 	return source, nil
 }
 
-// withOptions adds query parameters to a source. Options win over parameters of
-// the same name. A source that is no URL (git@host:path) gets them appended.
+// withOptions adds query parameters to a source. Options override parameters with the
+// same name. They are appended to a source that is not a URL (git@host:path).
 func withOptions(source string, options url.Values) string {
 	forced, rest := "", source
 	if i := strings.Index(source, "::"); i >= 0 {
@@ -61,7 +61,7 @@ func withOptions(source string, options url.Values) string {
 	return forced + u.String()
 }
 
-// plainParams are the query parameters whose values are no secrets.
+// plainParams are the query parameters whose values are not secret.
 var plainParams = []string{"archive", "checksum", "ref", "depth", "filename", "region", "version", "rev", "terraform-get", "aws_profile"}
 
 // Redact returns a source without credentials: no password, and no value of a
@@ -92,12 +92,12 @@ func Redact(source string) string {
 	return forced + u.String()
 }
 
-// minSecret is the length in bytes from which on a value is taken out of
-// errors; shorter ones would garble the text and hide nothing.
+// minSecret is the minimum length of values that are removed from errors; removing
+// shorter ones would garble the text.
 const minSecret = 4
 
-// hideSecrets takes the credentials of a source and the values of its headers
-// out of an error's text, which others have written, and keeps its class.
+// hideSecrets removes the credentials of a source and the values of its headers from
+// the text of an error that others have produced. It keeps the error's class.
 func hideSecrets(err error, source string, a *model.TaskArtifact) error {
 	text := err.Error()
 	var pairs []string

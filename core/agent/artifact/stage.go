@@ -12,12 +12,12 @@ import (
 	"github.com/drover-project/drover/core/agent/artifact/wire"
 )
 
-// stagePrefix begins the name of every staging folder. They lie in the alloc's
-// own folder, which only the agent may write to, so that no task can swap one
-// for something else, and from where a rename puts the artifact into place.
+// stagePrefix is the prefix of staging directories. They are in the alloc's own
+// directory, to which only the agent can write, so that no task can replace them, and
+// a rename can move the artifact to its destination.
 const stagePrefix = ".artifact-"
 
-// stage is the folder in which one fetch works.
+// stage is the staging directory of one fetch.
 type stage struct {
 	f     *Fetcher
 	path  string
@@ -27,8 +27,8 @@ type stage struct {
 	owner owner    // who gets the files
 }
 
-// stage makes the folder for a fetch, and removes those that an agent which
-// was killed has left.
+// stage creates the directory for a fetch, and removes those that an agent process
+// which was killed has left.
 func (f *Fetcher) stage(alloc, binary string) (*stage, error) {
 	root, err := os.OpenRoot(alloc)
 	if err != nil {
@@ -58,7 +58,7 @@ func (f *Fetcher) stage(alloc, binary string) (*stage, error) {
 	return st, nil
 }
 
-// furnish makes the folders that the child needs and gives them to it.
+// furnish creates the directories that the child needs and makes its user their owner.
 func (st *stage) furnish() error {
 	for _, name := range []string{wire.TmpName, wire.HomeName} {
 		if err := os.Mkdir(filepath.Join(st.path, name), 0o700); err != nil {

@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package fingerprint finds out what a node is and has: it owns the attributes
-// of the machine under the reference's names and the node's resources. It does
-// not know drivers, devices or servers. Only core/agent may import it.
+// Package fingerprint detects the properties and resources of a node: it owns the
+// attributes of the machine, with the reference's names, and the node's resources. It
+// does not know drivers, devices or servers. Only core/agent may import it.
 package fingerprint
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Options says what an operator overrides. Zero values are found out.
+// Options are the operator's overrides. Zero values are detected.
 type Options struct {
 	Interface       string // network interface; "" is the one of the default route
 	DataDir         string // whose file system is the node's disk
@@ -31,21 +31,21 @@ type Options struct {
 	CPUTotalCompute int    // MHz
 	MemoryMB        int
 	DiskTotalMB     int
-	DiskFreeMB      int // what allocs may use of the disk
-	// ReservableCores are the cores that tasks may have to themselves; nil is all.
+	DiskFreeMB      int // disk space that allocs may use
+	// ReservableCores are the cores that tasks may reserve exclusively; nil means all.
 	ReservableCores []uint16
 	MinDynamicPort  int // default 20000
 	MaxDynamicPort  int // default 32000
 	Reserved        *model.NodeReservedResources
 }
 
-// Facts is what was found.
+// Facts are the detected properties and resources.
 type Facts struct {
 	Hostname   string
 	HostID     string
 	Attributes map[string]string
 	Resources  *model.NodeResources
-	// Reserved is what of them is not for allocs: Options.Reserved, with the
+	// Reserved are the resources that allocs may not use: Options.Reserved, with the
 	// compute of its cores.
 	Reserved *model.NodeReservedResources
 }
@@ -54,8 +54,7 @@ type Facts struct {
 // interface level of the reference that we speak.
 const interfaceVersion = "2.0.6"
 
-// Probe looks at the machine. What cannot be found out is left out: a node
-// without a clock speed is still a node.
+// Probe inspects the machine. Properties that cannot be detected are left out.
 func Probe(ctx context.Context, o Options) *Facts {
 	f := &Facts{Attributes: map[string]string{}, Resources: &model.NodeResources{
 		MinDynamicPort: orInt(o.MinDynamicPort, 20000), MaxDynamicPort: orInt(o.MaxDynamicPort, 32000),
@@ -109,7 +108,7 @@ func (f *Facts) probeCPU(ctx context.Context, o Options) {
 	if n, err := cpu.CountsWithContext(ctx, true); err == nil && n > 0 {
 		cores = n
 	}
-	mhz := 1000 // what a machine counts as whose speed nobody tells
+	mhz := 1000 // assumed if the speed of the machine is not known
 	if infos, err := cpu.InfoWithContext(ctx); err == nil && len(infos) > 0 {
 		f.set("cpu.modelname", infos[0].ModelName)
 		if m := int(infos[0].Mhz); m > 0 {
@@ -142,8 +141,8 @@ func (f *Facts) probeCPU(ctx context.Context, o Options) {
 	f.Resources.Processors.Topology = topology
 }
 
-// reserve takes what is held back. Cores that the machine does not have count for
-// nothing; each of the others takes its part of the compute along.
+// reserve computes the reserved resources. Cores that the machine does not have are
+// ignored; each of the others reserves its share of the compute.
 func (f *Facts) reserve(asked *model.NodeReservedResources, cores, total int) {
 	f.Reserved = &model.NodeReservedResources{}
 	if asked != nil {
@@ -176,7 +175,7 @@ func (f *Facts) probeDisk(ctx context.Context, o Options) {
 		f.set("unique.storage.volume", device(ctx, u.Path))
 		f.Resources.Disk.DiskMB = int64(u.Total >> 20)
 	}
-	// How much is free changes all the time and would register the node anew.
+	// Free space changes constantly, and each change would cause a registration.
 	delete(f.Attributes, "unique.storage.bytesfree")
 	if o.DiskTotalMB > 0 {
 		f.set("unique.storage.bytestotal", strconv.Itoa(o.DiskTotalMB<<20))

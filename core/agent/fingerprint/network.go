@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// probeNetwork lists the addresses of the node's interface. The first IPv4
-// address is what tasks are told.
+// probeNetwork lists the addresses of the node's interface. Tasks receive the first
+// IPv4 address.
 func (f *Facts) probeNetwork(o Options) {
 	ifi := chosen(o.Interface)
 	if ifi == nil {
@@ -42,8 +42,8 @@ func (f *Facts) probeNetwork(o Options) {
 	f.Resources.NodeNetworks = append(f.Resources.NodeNetworks, node)
 }
 
-// chosen is the named interface, else the one that a packet to the outside would
-// take, else the first that is up and no loopback, else loopback.
+// chosen returns the named interface, or else the one of the default route, or else
+// the first that is up and not loopback, or else loopback.
 func chosen(name string) *net.Interface {
 	if name != "" {
 		ifi, err := net.InterfaceByName(name)
@@ -80,7 +80,7 @@ func chosen(name string) *net.Interface {
 	return loopback
 }
 
-// outboundIP is the address of the default route; nothing is sent.
+// outboundIP returns the address of the default route; it sends nothing.
 func outboundIP() net.IP {
 	c, err := net.Dial("udp", "192.0.2.1:9")
 	if err != nil {

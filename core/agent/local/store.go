@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package local keeps on disk what a node must find again after a restart of its
-// agent: its identity, its allocs with the state and handle of each task, and what
-// the plugin host needs to find its plugins. It owns the keys and their encoding
-// on badger, and joins the writes of many runners into few synced transactions.
-// It does not decide anything. Only core/agent may import it.
+// Package local stores what a node must find again after a restart of its agent: its
+// identity, its allocs with the state and handle of each task, and the plugin host's
+// data about its plugins. It owns the keys and their encoding on badger, and combines
+// the writes of many runners into few synced transactions. It makes no decisions. Only
+// core/agent may import it.
 package local
 
 import (
@@ -28,7 +28,7 @@ import (
 const (
 	allocPrefix = "alloc/" // alloc/ID: Record
 	taskPrefix  = "task/"  // task/ALLOC/NAME: TaskRecord
-	kvPrefix    = "kv/"    // kv/KEY: bytes of others
+	kvPrefix    = "kv/"    // kv/KEY: bytes of other packages
 )
 
 // Store is the node's state on disk.
@@ -49,8 +49,8 @@ type write struct {
 	done    chan error
 }
 
-// reserve is the free space that is kept: what the memory maps of badger's files
-// may still grow into.
+// reserve is the disk space that is kept free: the size by which the memory maps of
+// badger's files may still grow.
 const reserve = 32 << 20
 
 // Open opens or makes the store in a directory of its own.
@@ -79,13 +79,13 @@ func (s *Store) Close() error {
 	return err
 }
 
-// maxBatch bounds a transaction well below what badger takes with this memtable.
+// maxBatch limits a transaction to well below badger's limit for this memtable.
 const (
 	maxBatchWrites = 512
 	maxBatchBytes  = 512 << 10
 )
 
-// writer commits everything that waits in one synced transaction.
+// writer commits all waiting writes in one synced transaction.
 func (s *Store) writer() {
 	for {
 		select {
@@ -258,7 +258,7 @@ func (s *Store) scan(prefix string, f func(key string, value []byte) error) erro
 	})
 }
 
-// Get reads a value of others' (the plugin host, the node's identity).
+// Get reads a value of another package (the plugin host, the node's identity).
 func (s *Store) Get(_ context.Context, key string) ([]byte, error) {
 	var out []byte
 	err := s.db.View(func(tx *badger.Txn) error {
@@ -278,12 +278,12 @@ func (s *Store) Get(_ context.Context, key string) ([]byte, error) {
 	return out, nil
 }
 
-// Put keeps a value for others.
+// Put stores a value of another package.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return s.put(ctx, write{sets: map[string][]byte{kvPrefix + key: value}})
 }
 
-// Delete forgets a value of others'.
+// Delete removes a value of another package.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.put(ctx, write{deletes: []string{kvPrefix + key}})
 }

@@ -1,15 +1,15 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package releases owns what a node does about the cluster's registry of plugins:
-// it asks the servers what the node should have, has the plugin host install and
-// remove it, remembers what the registry gave, and says what came of it. It
-// decides nothing about roll-outs (core/registry does) and knows no plugin
-// process (core/pluginhost does). Only core/agent may import it.
+// Package releases owns what a node does about the cluster's registry of plugins: it
+// requests the node's releases from the servers, makes the plugin host install and
+// remove them, remembers what the registry has installed, and reports the results. It
+// makes no decisions about roll-outs (core/registry does) and does not know plugin
+// processes (core/pluginhost does). Only core/agent may import it.
 //
-// What the node has stays while servers are away. A plugin that was on the node
-// before the registry knew it is the operator's: it may be replaced, but it is
-// never removed.
+// The node keeps what it has while servers are away. A plugin that was on the node
+// before it was registered belongs to the operator: it may be replaced, but is never
+// removed.
 package releases
 
 import (
@@ -29,18 +29,18 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Servers is what a Keeper asks of the servers.
+// Servers is the part of rpc.Servers that a Keeper uses.
 type Servers interface {
 	Plugins(ctx context.Context, id rpc.Identity) (rpc.PluginAnswer, error)
 	PluginFile(ctx context.Context, id rpc.Identity, digest string, take func([]byte) error) error
 }
 
-// Host is what a Keeper needs of the plugin host.
+// Host is the part of the plugin host that a Keeper uses.
 type Host interface {
 	// Install switches to a release; it returns when the outcome is known. The
 	// file is read from body, or fetched from the release's source if body is nil.
 	Install(ctx context.Context, name string, r *model.PluginRelease, body io.Reader) error
-	// Remove ends a plugin and deletes its file. FailedPrecondition: it has tasks.
+	// Remove stops a plugin and deletes its file. FailedPrecondition: it has tasks.
 	Remove(ctx context.Context, name string) error
 	// Digests returns the digest of each plugin's file by name, "" where it is not
 	// known yet, and a channel that is closed when plugins have changed.
@@ -53,14 +53,14 @@ type Store interface {
 	Put(ctx context.Context, key string, value []byte) error
 }
 
-// Config is what a Keeper works with. All but Changed is needed.
+// Config holds the dependencies of a Keeper. All except Changed are required.
 type Config struct {
 	Servers  Servers
 	Identity rpc.Identity
 	Host     Host
 	Store    Store
 	Logger   hclog.Logger
-	// Changed is called when Report says something new.
+	// Changed is called when the result of Report has changed.
 	Changed func()
 }
 
@@ -68,35 +68,35 @@ const (
 	storeKey       = "releases"
 	askTimeout     = 30 * time.Second
 	installTimeout = 10 * time.Minute
-	askEvery       = 5 * time.Minute        // although nobody said that there is news
-	settle         = 500 * time.Millisecond // one change of a plugin is many
+	askEvery       = 5 * time.Minute        // even without a notification
+	settle         = 500 * time.Millisecond // a change of a plugin causes many events
 	retryMin       = time.Second
 	retryMax       = time.Minute
 	maxErrorText   = 1 << 10
 )
 
-// held is what the registry gave the node of one plugin. It is kept on disk.
+// held is what the registry has installed of one plugin. It is stored on disk.
 type held struct {
-	Revision uint64 // that runs, 0 if none of the registry does
+	Revision uint64 // the running revision, 0 if none from the registry runs
 	Digest   string
-	Before   *held  `json:",omitempty"` // what ran before it: a bad plugin falls back
-	Found    bool   `json:",omitempty"` // a plugin of that name was there first
+	Before   *held  `json:",omitempty"` // what ran before, to which a failed plugin is rolled back
+	Found    bool   `json:",omitempty"` // a plugin with that name existed before
 	Failed   uint64 `json:",omitempty"`
 	Error    string `json:",omitempty"`
 }
 
-// attempt is the last try at a revision.
+// attempt is the last attempt to install a revision.
 type attempt struct {
 	revision uint64
 	failures int
 	next     time.Time // zero: never again
 }
 
-// Keeper keeps the node's plugins as the registry wants them while Run runs.
+// Keeper keeps the node's plugins as the registry assigns them, while Run runs.
 type Keeper struct {
 	cfg Config
 	ask chan struct{}
-	// The goroutine of Run alone uses these.
+	// The fields below are used only by the goroutine of Run.
 	seen     uint64 // index of the newest answer
 	attempts map[string]*attempt
 	failures int // of asking, in a row
@@ -105,7 +105,7 @@ type Keeper struct {
 	held map[string]*held
 }
 
-// New returns a Keeper that knows what an earlier one did.
+// New returns a Keeper with the stored state of an earlier one.
 func New(ctx context.Context, cfg Config) (*Keeper, error) {
 	k := &Keeper{cfg: cfg, ask: make(chan struct{}, 1), attempts: map[string]*attempt{}, held: map[string]*held{}}
 	body, err := cfg.Store.Get(ctx, storeKey)
@@ -120,7 +120,7 @@ func New(ctx context.Context, cfg Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Ask has the Keeper ask the servers soon.
+// Ask makes the Keeper query the servers soon.
 func (k *Keeper) Ask() {
 	select {
 	case k.ask <- struct{}{}:
@@ -128,7 +128,7 @@ func (k *Keeper) Ask() {
 	}
 }
 
-// Report is what servers should know, by plugin.
+// Report returns the node's report to the servers, by plugin.
 func (k *Keeper) Report() map[string]*model.NodeRelease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -142,7 +142,7 @@ func (k *Keeper) Report() map[string]*model.NodeRelease {
 	return out
 }
 
-// Run works until ctx ends. The first question waits for Ask.
+// Run works until ctx ends. Its first query waits for Ask.
 func (k *Keeper) Run(ctx context.Context) {
 	timer := time.NewTimer(askEvery)
 	defer timer.Stop()
@@ -173,7 +173,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pass makes the node as the servers want it, and returns when to do so again.
+// pass applies the servers' assignments once, and returns when to do so again.
 func (k *Keeper) pass(ctx context.Context) time.Duration {
 	call, cancel := context.WithTimeout(ctx, askTimeout)
 	answer, err := k.cfg.Servers.Plugins(call, k.cfg.Identity)
@@ -185,7 +185,7 @@ func (k *Keeper) pass(ctx context.Context) time.Duration {
 	}
 	k.failures = 0
 	if answer.Index < k.seen {
-		return retryMax // an older state: it wants what was wanted before
+		return retryMax // an older state than before: ignore it
 	}
 	k.seen = answer.Index
 	k.notice(ctx)

@@ -13,10 +13,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// notice looks whether what the registry gave is still what the node has, and
-// reports whether something must be installed again. A plugin of another digest
-// was put there by the host, which went back from a bad one, or by an operator:
-// that is said, and not undone.
+// notice checks whether the node still has what the registry installed, and reports
+// whether something must be installed again. A plugin with another digest was put
+// there by the host, which rolled back a failed one, or by an operator: this is
+// reported but not undone.
 func (k *Keeper) notice(ctx context.Context) (again bool) {
 	digests, _ := k.cfg.Host.Digests()
 	for _, name := range k.names() {
@@ -42,7 +42,8 @@ func (k *Keeper) notice(ctx context.Context) (again bool) {
 	return again
 }
 
-// have has the host install a release, unless it runs or it is not yet time.
+// have makes the host install a release, unless it is already running or a retry is
+// not due yet.
 func (k *Keeper) have(ctx context.Context, name string, r *model.PluginRelease) {
 	h, known := k.get(name)
 	if h.Revision == r.Revision {
@@ -77,9 +78,9 @@ func (k *Keeper) have(ctx context.Context, name string, r *model.PluginRelease) 
 	k.fail(ctx, name, h, r, last, err)
 }
 
-// fail notes why a release could not be installed. What is out of reach now is
-// tried again until the servers give up; what failed is only tried again if it
-// can be for want of room.
+// fail records why a release could not be installed. If the file cannot be reached,
+// the installation is retried until the servers give up; other failures are retried
+// only if the cause was lack of resources.
 func (k *Keeper) fail(ctx context.Context, name string, h held, r *model.PluginRelease, last *attempt, err error) {
 	last.failures++
 	wait := backoff(last.failures)
@@ -129,7 +130,7 @@ func (k *Keeper) install(ctx context.Context, name string, r *model.PluginReleas
 	return err
 }
 
-// drop takes from the node what the registry gave it.
+// drop removes from the node what the registry has installed.
 func (k *Keeper) drop(ctx context.Context, name string) {
 	h, _ := k.get(name)
 	last := k.attempts[name]

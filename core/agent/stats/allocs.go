@@ -35,9 +35,9 @@ type Counted struct {
 	Running, Dead, Failed      bool
 }
 
-// CountSamples are the metrics of what has happened to tasks, under the reference's
-// names. They are of all tasks that the node has, also of those that have ended,
-// until their allocs are removed from it.
+// CountSamples returns the metrics of the events of tasks, with the reference's names.
+// They include all tasks of the node, even those that have ended, until their allocs
+// are removed.
 func CountSamples(tasks []Counted, opts AllocOptions, labels map[string]string) []telemetry.Sample {
 	s := &samples{labels: labels, out: make([]telemetry.Sample, 0, len(tasks)*perCount)}
 	for _, t := range tasks {
@@ -62,8 +62,8 @@ func oneIf(yes bool) float64 {
 	return 0
 }
 
-// AllocSamples are the metrics of tasks that run, under the reference's names. One
-// that has ended is not told of, so its series end with it.
+// AllocSamples returns the metrics of running tasks, with the reference's names. The
+// series of a task end with it.
 func AllocSamples(tasks []Running, mhz float64, opts AllocOptions, labels map[string]string) []telemetry.Sample {
 	s := &samples{labels: labels, out: make([]telemetry.Sample, 0, len(tasks)*perTask)}
 	for _, t := range tasks {
@@ -129,8 +129,8 @@ func (s *samples) taskLabels(a *model.Allocation, task string, opts AllocOptions
 	return of
 }
 
-// metaOf is the meta of a task: the job's, the group's and its own, the innermost
-// winning.
+// metaOf returns the meta of a task: the job's, the group's and its own; the innermost
+// has precedence.
 func metaOf(job *model.Job, group, task string) map[string]string {
 	out := maps.Clone(job.Meta)
 	if out == nil {

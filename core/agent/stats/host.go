@@ -13,9 +13,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// HostStats is how the machine is used at a moment: the body of /v1/client/stats,
-// in the reference's names. Timestamp is when it was measured, which is long ago
-// while the collector is away.
+// HostStats is the usage of the machine at a moment: the body of /v1/client/stats,
+// with the reference's names. Timestamp is the time of the measurement, which may be
+// long ago while the collector is away.
 type HostStats struct {
 	Timestamp        int64
 	Uptime           uint64
@@ -51,7 +51,8 @@ type HostDisk struct {
 	InodesUsedPercent float64
 }
 
-// merged is what collectors measured, each part by the first that has it.
+// merged contains the readings of the collectors; each part is from the first
+// collector that has it.
 type merged struct {
 	at     time.Time // the oldest of what is used
 	now    stats.Sample
@@ -94,8 +95,8 @@ func merge(readings []pluginhost.HostReading) merged {
 	return m
 }
 
-// OfHost makes the answer to /v1/client/stats of what collectors measured. Values
-// of a collector that is away are told with their time. Unavailable: there are none.
+// OfHost converts readings to the answer of /v1/client/stats. Values of a collector
+// that is away are included, with their time. Unavailable: there are no values.
 func OfHost(readings []pluginhost.HostReading, mhz float64) (*HostStats, error) {
 	if len(readings) == 0 {
 		return nil, errdefs.Unavailablef("no collector measures this node's machine; put the plugin stats-host into its plugin_dir")
@@ -166,5 +167,6 @@ func (m *merged) cores(mhz float64) []*HostCPU {
 	return out
 }
 
-// share is a percentage; the kernel's counters are not all of one moment.
+// share returns a percentage, limited to 0..100, since the kernel does not read its
+// counters at the same moment.
 func share(part, total float64) float64 { return min(max(100*part/total, 0), 100) }

@@ -32,8 +32,8 @@ func (s *samples) gauge(labels map[string]string, name string, v float64) {
 	s.out = append(s.out, telemetry.Sample{Name: name, Value: v, Labels: labels})
 }
 
-// counter adds a counter that others keep: of one that has counted something the
-// sum stands for what is recent, since nobody looked at it in between.
+// counter adds a counter that a source maintains. Its sum is also reported as recent,
+// because no interval is known.
 func (s *samples) counter(labels map[string]string, name string, v float64) {
 	c := telemetry.Sample{Name: name, Kind: telemetry.Counter, Value: v, Labels: labels}
 	if v > 0 {
@@ -42,9 +42,9 @@ func (s *samples) counter(labels map[string]string, name string, v float64) {
 	s.out = append(s.out, c)
 }
 
-// HostSamples are the metrics of the machine: the reference's under its names, the
-// others under drover.client. What is not of now is left out, and so the series of
-// a collector that is away end; drover.client.collector.up says so.
+// HostSamples returns the metrics of the machine: the reference's with its names,
+// others below drover.client. Outdated values are left out, so the series of a
+// collector that is away end; drover.client.collector.up shows that it is away.
 func HostSamples(readings []pluginhost.HostReading, mhz float64, labels map[string]string) []telemetry.Sample {
 	s := &samples{labels: labels}
 	var now []pluginhost.HostReading
@@ -87,7 +87,7 @@ func (s *samples) machine(m *merged, mhz float64) {
 		t := m.now.CPU.Cores[i]
 		s.counter(of, "nomad.client.host.cpu.total_ticks_count", (t.Sum()-t.Idle)*mhz)
 	}
-	told := map[string]bool{} // a device that is mounted at several places is told once
+	told := map[string]bool{} // a device with several mount points is reported once
 	for _, f := range m.now.FileSystems {
 		if f.Device == "" || f.Device[0] != '/' || told[f.Device] {
 			continue

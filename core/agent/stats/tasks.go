@@ -1,12 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package stats is what a node knows of the use of its resources: by each task, as
-// drivers tell, and of the machine, as collectors tell. It owns the one collection
-// of a node (a stream for all tasks of a driver, open only while somebody wants to
-// know), the forms of /v1/client/stats and of an alloc's stats, and the node's
-// metrics. It does not own processes of plugins, nor allocs. Only core/agent
-// imports it.
+// Package stats owns a node's knowledge of resource usage: of each task, as drivers
+// report it, and of the machine, as collectors report it. It owns the node's
+// collection (one stream per driver for all its tasks, open only while there is a
+// consumer), the JSON forms of /v1/client/stats and of an alloc's stats, and the
+// node's metrics. It does not own plugin processes or allocs. Only core/agent imports
+// it.
 package stats
 
 import (
@@ -24,8 +24,8 @@ import (
 // taskFeed is the newest sample of each task of a driver.
 type taskFeed = feed.Feed[[]driver.TaskStats, map[string]driver.TaskStats]
 
-// Tasks has the newest sample of each task. What ends is not in the next sample,
-// and a driver that nobody asks for any more is forgotten with all its samples.
+// Tasks holds the newest sample of each task. A task that has ended is not in the next
+// sample. A driver without consumers is dropped with all its samples.
 type Tasks struct {
 	interval  time.Duration
 	log       hclog.Logger
@@ -37,8 +37,8 @@ type Tasks struct {
 	closed bool
 }
 
-// NewTasks makes a collection. onRestart has a function called when a new process
-// serves a driver; it may be nil.
+// NewTasks creates a collection. onRestart registers a function that is called when a
+// new process serves a driver; it may be nil.
 func NewTasks(interval time.Duration, onRestart func(string, func()) func(), log hclog.Logger) *Tasks {
 	return &Tasks{interval: interval, log: log, onRestart: onRestart, feeds: map[string]*taskFeed{}}
 }
@@ -91,12 +91,12 @@ func (t *Tasks) Get(ctx context.Context, d driver.Driver, taskID string) (driver
 		return driver.TaskStats{}, false
 	}
 	newest, _, _ := f.GetWith(ctx, func(m map[string]driver.TaskStats) bool { _, ok := m[taskID]; return ok })
-	s, ok := newest[taskID] // however old: it has its time
+	s, ok := newest[taskID] // possibly old; it has a timestamp
 	return s, ok
 }
 
-// Now returns the samples of a driver's tasks by id, as far as they are of now,
-// and does not wait. It must not be changed.
+// Now returns the current samples of a driver's tasks by id, without waiting. The
+// result must not be changed.
 func (t *Tasks) Now(d driver.Driver) map[string]driver.TaskStats {
 	f := t.feed(d)
 	if f == nil {

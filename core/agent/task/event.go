@@ -9,18 +9,17 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Event is something that happened to a task or that somebody wants of it.
-// Events about one start carry its Run; those of an earlier run are ignored.
+// Event is something that happened to a task, or a request concerning it. Events of a
+// start carry its Run; events of an earlier run are ignored.
 type Event interface{ isEvent() }
 
-// Begin says that the task's turn has come.
+// Begin starts the task: its turn in the group has come.
 type Begin struct{}
 
 // Started says that the driver has started the task.
 type Started struct{ Run uint64 }
 
-// StartFailed says that a start came to nothing. Retry is false where it can
-// never succeed.
+// StartFailed means that a start failed. Retry is false if it can never succeed.
 type StartFailed struct {
 	Run    uint64
 	Err    string
@@ -29,7 +28,7 @@ type StartFailed struct {
 	Jitter float64 // 0..1, for the delay of a restart
 }
 
-// Cause is what a start failed in.
+// Cause is the part of a start that failed.
 type Cause int
 
 // The causes.
@@ -40,7 +39,7 @@ const (
 	InHook                  // a hook around the task, e.g. a template's script
 )
 
-// Exited says that the task has ended. Err says what is not in the numbers.
+// Exited means that the task has ended. Err describes what the numbers cannot.
 type Exited struct {
 	Run       uint64
 	ExitCode  int
@@ -50,28 +49,28 @@ type Exited struct {
 	Jitter    float64 // 0..1, for the delay of a restart
 }
 
-// Kill wants the task dead. Reason is noted as an event if its Type is set, and
-// if it FailsTask the task has failed when it is dead.
+// Kill requests the end of the task. Reason is recorded as an event if its Type is
+// set; if it FailsTask, the task counts as failed.
 type Kill struct {
 	Reason  model.TaskEvent
 	NoDelay bool // skip the shutdown delay
 }
 
-// Restart wants the task to end and to start again at once; it does not count
-// against the restart policy. Revive also starts a task that is dead.
+// Restart requests that the task ends and starts again at once, without counting
+// against the restart policy. Revive also starts a dead task.
 type Restart struct {
 	Reason string
 	Revive bool
 }
 
-// Rerun wants the task to end, if it runs, and to wait for its turn in the group
-// once more, even if it is dead. It does not count against the restart policy.
+// Rerun requests that the task ends, if it runs, and waits for its turn in the group
+// again, even if it is dead. It does not count against the restart policy.
 type Rerun struct{ Reason string }
 
-// Wake says that WakeAt may have come.
+// Wake means that WakeAt may have passed.
 type Wake struct{}
 
-// Note adds an event that changes nothing else.
+// Note adds a task event without any other change.
 type Note struct{ Event model.TaskEvent }
 
 func (Begin) isEvent()       {}
@@ -84,28 +83,29 @@ func (Rerun) isEvent()       {}
 func (Wake) isEvent()        {}
 func (Note) isEvent()        {}
 
-// Effect is something that the runner must do after a step.
+// Effect is something that the runner must do after a transition.
 type Effect interface{ isEffect() }
 
-// Start starts the task and answers with Started or StartFailed.
+// Start starts the task. The runner answers with Started or StartFailed.
 type Start struct {
 	Run uint64
-	// Again: an agent before this one has begun it, and it may have happened.
+	// Again means that an earlier agent process began this start and may have
+	// completed it.
 	Again bool
 }
 
-// Stop ends the task with a signal and, after the timeout, by force; the end
-// comes back as Exited.
+// Stop ends the task with a signal and, after the timeout, kills it. The runner
+// answers with Exited.
 type Stop struct {
 	Run     uint64
 	Signal  string
 	Timeout time.Duration
 }
 
-// Destroy frees what an ended run holds.
+// Destroy frees the resources of an ended run.
 type Destroy struct{ Run uint64 }
 
-// WakeUp asks for a Wake at a time.
+// WakeUp requests a Wake at a time.
 type WakeUp struct{ At time.Time }
 
 func (Start) isEffect()   {}

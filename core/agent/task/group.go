@@ -10,24 +10,25 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Action is an event that the group's order demands of one of its tasks.
+// Action is an event for one task of a group.
 type Action struct {
 	Task  string
 	Event Event
 }
 
-// StopRequest is what is wanted of a whole alloc.
+// StopRequest describes the requested end of an alloc.
 type StopRequest struct {
 	Wanted  bool
 	NoDelay bool // skip the shutdown delays
-	Expired bool // its time is over; see Expiry
-	// CutOff is how long its node has lost the servers, where that ends it; else 0.
+	Expired bool // max_run_duration has passed; see Expiry
+	// CutOff is how long the node has had no servers, if that ends the alloc;
+	// otherwise 0.
 	CutOff time.Duration
 }
 
-// Expiry is when the group has run for its max_run_duration, counted from the
-// first start of any of its tasks. It is zero where there is no limit, and until
-// a task has started.
+// Expiry returns when the group has run for its max_run_duration, counted from the
+// first start of any of its tasks. It is zero if there is no limit or no task has
+// started yet.
 func Expiry(tg *model.TaskGroup, states map[string]State) time.Time {
 	if tg.MaxRunDuration == nil || *tg.MaxRunDuration <= 0 {
 		return time.Time{}
@@ -44,7 +45,7 @@ func Expiry(tg *model.TaskGroup, states map[string]State) time.Time {
 	return first.Add(*tg.MaxRunDuration)
 }
 
-// expired is what tasks are told whose group's time is over.
+// expired returns the kill reason for a group whose time has expired.
 func expired(limit time.Duration) model.TaskEvent {
 	return model.TaskEvent{
 		Type: model.TaskMaxRunDuration, FailsTask: true,
@@ -53,7 +54,8 @@ func expired(limit time.Duration) model.TaskEvent {
 	}
 }
 
-// lostServers is what tasks are told whose node has lost its servers for too long.
+// lostServers returns the kill reason for a group whose node has been without servers
+// for too long.
 func lostServers(after time.Duration) model.TaskEvent {
 	return model.TaskEvent{
 		Type: model.TaskKilling, FailsTask: true,
@@ -62,10 +64,10 @@ func lostServers(after time.Duration) model.TaskEvent {
 	}
 }
 
-// Order decides from the states of a group's tasks what is next: prestart tasks,
-// then the main ones, then poststart; at the end everything is killed, the leader
-// first and sidecars last, and poststop tasks run. It is repeated until it
-// returns nothing.
+// Order decides from the states of a group's tasks what must happen next. It begins
+// prestart tasks, then main tasks, then poststart tasks. At the end it kills all
+// tasks, the leader first and sidecars last, and then begins the poststop tasks. The
+// caller repeats it until it returns nothing.
 func Order(tg *model.TaskGroup, states map[string]State, stop StopRequest) []Action {
 	g := group{tg: tg, states: states}
 	if reason, ending := g.ending(stop); ending {
@@ -74,7 +76,8 @@ func Order(tg *model.TaskGroup, states map[string]State, stop StopRequest) []Act
 	return g.begin()
 }
 
-// Ending reports whether the group is to end: nothing of it can begin again.
+// Ending reports whether the group is ending, so that none of its tasks may begin
+// again.
 func Ending(tg *model.TaskGroup, states map[string]State, stop StopRequest) bool {
 	_, ending := group{tg: tg, states: states}.ending(stop)
 	return ending
@@ -102,7 +105,7 @@ func (g group) dead(t *model.Task) bool { return g.states[t.Name].Phase == Dead 
 
 func (g group) failed(t *model.Task) bool { return g.dead(t) && g.states[t.Name].Report.Failed }
 
-// ending reports whether the group is to end, and what its tasks are told.
+// ending reports whether the group is ending, and the kill reason for its tasks.
 func (g group) ending(stop StopRequest) (reason model.TaskEvent, ending bool) {
 	if stop.Expired && !stop.Wanted {
 		return expired(*g.tg.MaxRunDuration), true
@@ -129,21 +132,22 @@ func (g group) ending(stop StopRequest) (reason model.TaskEvent, ending bool) {
 		return model.TaskEvent{}, true
 	case leaderDead:
 		return model.EventLeaderDead(), true
-	case mains > 0 && !working: // a poststart task that is to end may do so first
+	case mains > 0 && !working: // a poststart task that ends by itself may still finish
 		return model.EventMainDead(), true
 	}
 	return model.TaskEvent{}, false
 }
 
-// The stages of an end. A stage is killed when those before it are dead.
+// The stages of the end of a group. A stage is killed once all earlier stages are
+// dead.
 const (
 	leaderStage = iota
 	workStage
 	sidecarStage
 )
 
-// stage is when in the end of its group t is killed. A leader that does not run
-// holds nobody up.
+// stage returns the stage in which t is killed. A leader that does not run delays
+// nothing.
 func (g group) stage(t *model.Task) int {
 	switch {
 	case t.Leader && g.states[t.Name].Alive():
@@ -154,7 +158,7 @@ func (g group) stage(t *model.Task) int {
 	return workStage
 }
 
-// end kills what lives, stage by stage, then begins the poststop tasks.
+// end kills the tasks stage by stage, and then begins the poststop tasks.
 func (g group) end(reason model.TaskEvent, stop StopRequest) []Action {
 	stage, ran := sidecarStage+1, false
 	for _, t := range g.tg.Tasks {
@@ -175,7 +179,7 @@ func (g group) end(reason model.TaskEvent, stop StopRequest) []Action {
 			continue
 		}
 		s := g.states[t.Name]
-		// A second kill tells a task that waits for its delay to hurry.
+		// A second kill with NoDelay ends the delay of a task that is waiting.
 		if !s.KillWanted || stop.NoDelay && s.Phase == Delaying {
 			out = append(out, Action{t.Name, Kill{Reason: reason, NoDelay: stop.NoDelay}})
 		}
@@ -183,8 +187,7 @@ func (g group) end(reason model.TaskEvent, stop StopRequest) []Action {
 	return out
 }
 
-// beginPoststop begins what cleans up. Where nothing was ever started there is
-// nothing to clean up.
+// beginPoststop begins the poststop tasks, unless no task was ever started.
 func (g group) beginPoststop(ran bool) []Action {
 	var out []Action
 	for _, t := range g.tg.Tasks {
@@ -199,8 +202,8 @@ func (g group) beginPoststop(ran bool) []Action {
 	return out
 }
 
-// begin begins every task whose turn has come. Nothing begins while a task that
-// shall run again has yet to end.
+// begin begins every task whose turn has come. Nothing begins while a task that should
+// run again has not ended yet.
 func (g group) begin() []Action {
 	prestarted, mainsStarted := true, true
 	for _, t := range g.tg.Tasks {

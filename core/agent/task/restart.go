@@ -24,8 +24,8 @@ type decision struct {
 	windowCount int
 }
 
-// decide says whether and when an ended task starts again. Attempts count in
-// windows of the policy's interval, each begun by the first restart in it.
+// decide returns whether and when an ended task is restarted. Attempts are counted in
+// windows of the policy's interval; the first restart begins a window.
 func decide(p model.RestartPolicy, start time.Time, count int, now time.Time, jitter float64) decision {
 	if start.IsZero() || now.Sub(start) > p.Interval {
 		start, count = now, 0

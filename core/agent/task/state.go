@@ -1,12 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package task is the life of one task as a pure state machine: Step takes a
-// state and an event and returns the next state and the effects that a runner
-// must carry out. It owns the restart policy, the order of a kill (shutdown
-// delay, signal, force) and the words of task events. It does not run anything,
-// read a clock or write to disk; core/agent/alloc does. Only core/agent and
-// packages below it may import it.
+// Package task is the life of one task as a pure state machine: Step takes a state and
+// an event and returns the next state and the effects that the runner must carry out.
+// It owns the restart policy, the sequence of a kill (shutdown delay, signal, kill)
+// and the texts of task events. It does not run tasks, read a clock or write to disk;
+// core/agent/alloc does. Only core/agent and packages below it may import it.
 package task
 
 import (
@@ -15,62 +14,62 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Phase is where a task is. It is finer than the state that is reported.
+// Phase is the phase of a task. It is more detailed than the reported state.
 type Phase string
 
 // The phases.
 const (
 	Waiting  Phase = "waiting"  // its turn in the group has not come
-	Starting Phase = "starting" // a start is under way
+	Starting Phase = "starting" // a start is in progress
 	Running  Phase = "running"
 	Backoff  Phase = "backoff"  // ended; starts again at WakeAt
-	Delaying Phase = "delaying" // to be stopped at WakeAt, after its shutdown delay
-	Stopping Phase = "stopping" // told to end
+	Delaying Phase = "delaying" // waits for its shutdown delay; stopped at WakeAt
+	Stopping Phase = "stopping" // asked to end
 	Dead     Phase = "dead"
 )
 
-// Spec is what a job says about the life of a task.
+// Spec is the part of a job that controls the life of a task.
 type Spec struct {
 	Name          string
 	Restart       model.RestartPolicy
 	KillSignal    string
 	KillTimeout   time.Duration
 	ShutdownDelay time.Duration
-	// EndsWell: an exit with success ends the task for good. False for what
-	// shall always run (service tasks and sidecars).
+	// EndsWell means that a successful exit ends the task for good. It is false for
+	// service tasks and sidecars.
 	EndsWell bool
 }
 
-// State is everything that has to be remembered of a task. It is plain data
-// and is stored as JSON. Step never changes what an earlier State refers to.
+// State is everything that must be remembered of a task. It is plain data and is
+// stored as JSON. Step never modifies what an earlier State refers to.
 type State struct {
 	Phase Phase
-	Run   uint64 // number of the current or last start; 0: never started
+	Run   uint64 // number of the current or last start; 0 before the first
 
-	// FirstStart is when the task first started since its turn came; an operator's
-	// restart of a whole alloc begins anew.
+	// FirstStart is when the task first started since its turn came; a restart of the
+	// whole alloc by an operator resets it.
 	FirstStart time.Time `json:",omitzero"`
 
-	WakeAt time.Time // Backoff, Delaying: when to go on
+	WakeAt time.Time // Backoff, Delaying: when to continue
 
 	WindowStart time.Time // begin of the restart policy's interval
-	WindowCount int       // restarts asked for in it
+	WindowCount int       // restarts in that interval
 
-	KillWanted    bool // the task shall end and not start again
-	FailWanted    bool // the task counts as failed when it is dead
-	RestartWanted bool // a restart was asked for: start again at once when it has ended
-	RerunWanted   bool // wait for its turn again when it has ended
-	Fresh         bool // it has not started since it was last told to run again
+	KillWanted    bool // the task must end and not start again
+	FailWanted    bool // the task counts as failed once it is dead
+	RestartWanted bool // a restart was requested: start again at once after the end
+	RerunWanted   bool // wait for its turn again after the end
+	Fresh         bool // it has not started since the last Rerun
 
-	// What has happened since the node received the task, for who counts.
-	Starts   uint64 `json:",omitempty"` // that came to something
+	// Counters since the node received the task.
+	Starts   uint64 `json:",omitempty"` // successful starts
 	OOMKills uint64 `json:",omitempty"`
 
-	Report model.TaskState // what servers are told, see Reported
-	Noted  uint64          // events since the node received the task
+	Report model.TaskState // the state that is reported to servers, see Reported
+	Noted  uint64          // number of events since the node received the task
 }
 
-// Reported returns what servers are told of the task.
+// Reported returns the state of the task that is reported to servers.
 func (s State) Reported() *model.TaskState {
 	out := s.Report
 	out.LastEvent = s.Noted

@@ -10,21 +10,21 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Step returns the state after ev and what has to be done.
+// Step returns the state after ev and the effects to carry out.
 func Step(spec Spec, s State, ev Event, now time.Time) (State, []Effect) {
 	m := machine{spec: spec, s: s, now: now}
 	m.step(ev)
 	return m.s, m.effects
 }
 
-// Resume returns what has to be done for a state that was read back after an
-// agent restart, apart from recovering a running task.
+// Resume returns the effects for a state that was loaded after an agent restart,
+// except the recovery of a running task.
 func Resume(spec Spec, s State, now time.Time) (State, []Effect) {
 	m := machine{spec: spec, s: s, now: now}
 	switch s.Phase {
 	case Starting:
-		// Whether that start happened is not known: the driver is asked for its run,
-		// which goes on if it is there and else is begun anew.
+		// It is unknown whether that start completed: the driver is asked for its run,
+		// which continues if it exists and otherwise is started again.
 		if s.KillWanted {
 			m.do(Destroy{Run: s.Run})
 			m.dieKilled()
@@ -35,7 +35,7 @@ func Resume(spec Spec, s State, now time.Time) (State, []Effect) {
 		m.do(WakeUp{At: s.WakeAt})
 		m.do(Destroy{Run: s.Run})
 	case Dead, Waiting:
-		// The agent may have ended before it freed what that run held.
+		// The agent may have ended before it freed the resources of that run.
 		if s.Run > 0 {
 			m.do(Destroy{Run: s.Run})
 		}
@@ -115,7 +115,7 @@ func (m *machine) startFailed(ev StartFailed) {
 	if m.s.Phase != Starting || ev.Run != m.s.Run {
 		return
 	}
-	switch { // where it was given up, that is no failure
+	switch { // a start that was given up is not a failure
 	case m.s.KillWanted:
 		m.dieKilled()
 		return
@@ -193,8 +193,8 @@ func (m *machine) kill(ev Kill) {
 	}
 }
 
-// stop tells a running task to end. A task that stops for a restart gets no
-// "Killing" event, as in the reference.
+// stop asks a running task to end. A task that stops for a restart gets no "Killing"
+// event, as in the reference.
 func (m *machine) stop() {
 	m.s.Phase, m.s.WakeAt = Stopping, time.Time{}
 	if m.s.KillWanted {
@@ -233,7 +233,7 @@ func (m *machine) signaled(reason string) {
 	m.s.note(m.now, model.EventRestartSignaled(reason))
 }
 
-// rerun has the task wait for its turn again, after its end if it runs.
+// rerun makes the task wait for its turn again, after its end if it runs.
 func (m *machine) rerun(ev Rerun) {
 	if m.s.KillWanted && m.s.Phase != Dead {
 		return
@@ -252,7 +252,7 @@ func (m *machine) rerun(ev Rerun) {
 	}
 }
 
-// await puts the task back to where it waits for its turn.
+// await returns the task to Waiting.
 func (m *machine) await() {
 	m.countRestart()
 	m.s.note(m.now, model.EventRestarting("", 0))
@@ -261,7 +261,7 @@ func (m *machine) await() {
 	m.s.RestartWanted, m.s.RerunWanted = false, false
 }
 
-// reset makes a task that has ended one that has not.
+// reset clears the results of a task that has ended.
 func (m *machine) reset() {
 	m.s.KillWanted, m.s.FailWanted, m.s.FirstStart = false, false, time.Time{}
 	m.s.Report.State, m.s.Report.Failed, m.s.Report.FinishedAt = model.TaskStatePending, false, nil
@@ -280,7 +280,7 @@ func (m *machine) wake() {
 	}
 }
 
-// again starts the task once more if its restart policy allows it.
+// again restarts the task if its restart policy allows it.
 func (m *machine) again(jitter float64) {
 	d := decide(m.spec.Restart, m.s.WindowStart, m.s.WindowCount, m.now, jitter)
 	m.s.WindowStart, m.s.WindowCount = d.windowStart, d.windowCount

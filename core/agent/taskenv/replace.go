@@ -27,12 +27,12 @@ func facts(n *model.Node, region string) map[string]string {
 	return out
 }
 
-// reference matches ${...}; what is inside is looked up as a whole.
+// reference matches ${...}; its content is looked up as a whole.
 var reference = regexp.MustCompile(`\$\{[^{}]+\}`)
 
-// Replace replaces every ${NAME} that is known: a variable of the environment, also
-// as env["NAME"], or a fact of the node: node.*, attr.*, meta.*. What is not
-// known stays as it is, and what is put in is not looked at again.
+// Replace replaces every known ${NAME}: a variable of the environment, also as
+// env["NAME"], or a property of the node: node.*, attr.*, meta.*. Unknown references
+// are kept, and replacements are not replaced again.
 func (e *Env) Replace(s string) string {
 	if !strings.Contains(s, "${") {
 		return s
@@ -65,7 +65,7 @@ func (e *Env) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// index takes OBJECT["KEY"] apart.
+// index parses OBJECT["KEY"].
 func index(name string) (object, key string, ok bool) {
 	object, rest, ok := strings.Cut(name, "[")
 	if !ok || !strings.HasSuffix(rest, "]") {
@@ -74,8 +74,8 @@ func index(name string) (object, key string, ok bool) {
 	return object, strings.Trim(rest[:len(rest)-1], `"' `), true
 }
 
-// ReplaceAny replaces in every string of a JSON-like value, keys of maps
-// included, and returns a new value.
+// ReplaceAny applies Replace to every string of a JSON-like value, including keys of
+// maps, and returns a new value.
 func (e *Env) ReplaceAny(v any) any {
 	switch v := v.(type) {
 	case string:

@@ -1,11 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package taskenv is what a task can read of itself: it owns the NOMAD_*
-// variables, the environment that a task starts with, and the replacing of
-// ${...} in config, environment and services. It reads nothing from the machine:
-// the host's environment comes in as an argument. Only core/agent and packages
-// below it may import it.
+// Package taskenv owns the NOMAD_* variables, the environment with which a task
+// starts, and the replacement of ${...} in config, environment and services. It reads
+// nothing from the machine: the host's environment is an argument. Only core/agent and
+// packages below it may import it.
 package taskenv
 
 import (
@@ -19,14 +18,14 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Input is everything that the environment of a task is made of.
+// Input is everything that determines the environment of a task.
 type Input struct {
 	Node  *model.Node
 	Alloc *model.Allocation // with its Job
 	Task  *model.Task
 
 	Region       string
-	AllocDir     string // as the task sees it
+	AllocDir     string // path in the task's view
 	TaskDir      string
 	SecretsDir   string
 	ParentCgroup string
@@ -34,30 +33,31 @@ type Input struct {
 	// Devices are the variables that name the task's devices to it.
 	Devices map[string]string
 
-	// Rendered are the variables of the task's templates. They win over all others.
+	// Rendered are the variables of the task's templates. They have the highest
+	// precedence.
 	Rendered map[string]string
 
-	// HostEnv is what a task inherits that no image brings, as os.Environ gives it,
-	// without what HostDenylist names; if that is nil, DefaultDenylist.
+	// HostEnv is the environment that tasks without an image inherit, in the form of
+	// os.Environ, except the variables in HostDenylist (nil: DefaultDenylist).
 	HostEnv      []string
 	HostDenylist []string
 }
 
-// DefaultDenylist names what a task does not inherit from the agent.
+// DefaultDenylist names the variables that a task does not inherit from the agent.
 var DefaultDenylist = []string{
 	"CONSUL_TOKEN", "CONSUL_HTTP_TOKEN", "CONSUL_HTTP_TOKEN_FILE", "NOMAD_TOKEN", "DROVER_TOKEN", "VAULT_TOKEN",
 	"CONSUL_LICENSE", "NOMAD_LICENSE", "VAULT_LICENSE",
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
 }
 
-// Env is the environment of a task and what ${...} may name.
+// Env is the environment of a task, and the names that ${...} may use.
 type Env struct {
 	vars  map[string]string // the task's environment
 	facts map[string]string // node.*, attr.*, meta.*, device.*
 }
 
-// Build makes the environment. Later sources win: host, NOMAD_* variables, then
-// the task's own env block, in whose values ${...} is replaced, then templates.
+// Build builds the environment. Later sources have precedence: host, NOMAD_*
+// variables, the task's env block (after replacement of ${...}), templates.
 func Build(in Input) *Env {
 	e := &Env{vars: hostVars(in.HostEnv, in.HostDenylist), facts: facts(in.Node, in.Region)}
 	own := map[string]string{}
@@ -154,7 +154,7 @@ func addResources(env map[string]string, in Input) {
 	}
 }
 
-// Cpuset writes cores as the kernel does: 0-2,5.
+// Cpuset formats cores like the kernel: 0-2,5.
 func Cpuset(cores []uint16) string {
 	sorted := slices.Sorted(slices.Values(cores))
 	var parts []string
@@ -181,7 +181,7 @@ func addPorts(env map[string]string, in Input) {
 	for _, p := range ar.Shared.Ports {
 		addPort(env, Clean(p.Label), p.HostIP, p.Value, p.To)
 	}
-	for name, t := range ar.Tasks { // task networks, which older jobs have
+	for name, t := range ar.Tasks { // networks of tasks, which only older jobs have
 		prefix := ""
 		if name != in.Task.Name {
 			prefix = Clean(name) + "_"
@@ -209,8 +209,8 @@ func addPort(env map[string]string, label, ip string, value, to int) {
 	env["NOMAD_ALLOC_PORT_"+label] = inside
 }
 
-// addMeta sets the meta of job, group and task, the innermost winning, each
-// under its own name and in capitals.
+// addMeta adds the meta of job, group and task, the innermost with precedence, under
+// its name and in upper case.
 func addMeta(env map[string]string, job *model.Job, group string, task *model.Task) {
 	levels := []map[string]string{job.Meta, nil, task.Meta}
 	if tg := job.LookupTaskGroup(group); tg != nil {
@@ -225,7 +225,7 @@ func addMeta(env map[string]string, job *model.Job, group string, task *model.Ta
 	}
 }
 
-// Clean makes a name fit for an environment variable.
+// Clean converts a name to a valid environment variable name.
 func Clean(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

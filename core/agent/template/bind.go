@@ -18,16 +18,16 @@ import (
 // function is one function that templates may name.
 type function struct {
 	fn     any                   // stateless
-	make   func(c *compiled) any // or bound to a template
-	before func(b *bound) error  // refuses arguments that would cost too much
-	raw    bool                  // arguments and result are not measured: it walks neither
-	watch  bool                  // reads what can change
+	make   func(c *compiled) any // or created for a template
+	before func(b *bound) error  // rejects arguments that would be too expensive
+	raw    bool                  // its arguments and result are not measured
+	watch  bool                  // reads data that can change
 	source Kind                  // reads from the Source
-	deny   string                // why it is refused
+	deny   string                // why it is not offered
 	direct bool                  // not wrapped at all: it checks itself
 }
 
-// bound is a call with its arguments, before it is made.
+// bound is a call with its arguments, before it is executed.
 type bound struct {
 	run  *execution
 	args []reflect.Value
@@ -52,7 +52,7 @@ var functions = sync.OnceValue(func() map[string]function {
 // standard are functions of text/template that are safe as they are.
 var standard = []string{"and", "or", "not", "len", "index", "slice", "call", "eq", "ge", "gt", "le", "lt", "ne"}
 
-// volatile functions give something else each time.
+// volatile functions return a different result each time.
 var volatile = map[string]bool{
 	"timestamp": true, "sprig_now": true, "sprig_ago": true, "sprig_uuidv4": true, "sprig_shuffle": true, "sprig_randInt": true,
 	"sprig_randBytes": true, "sprig_randAlpha": true, "sprig_randAlphaNum": true, "sprig_randAscii": true, "sprig_randNumeric": true,
@@ -112,7 +112,7 @@ func (c *compiled) refusal(name string, f function) error {
 	return nil
 }
 
-// wrap puts the checks around fn: a step, the size of what goes in and of what comes out.
+// wrap adds the checks to fn: a step, and the sizes of arguments and result.
 func (c *compiled) wrap(fn any, f function) any {
 	call := reflect.ValueOf(fn)
 	t := call.Type()

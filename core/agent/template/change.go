@@ -17,15 +17,15 @@ const (
 	ModeRestart = "restart"
 )
 
-// Change says what a task must do because files of it changed. A restart is all
-// that is needed; else each of Signals is sent and each of Scripts is run.
+// Change is what a task must do because its files have changed. A restart makes the
+// rest unnecessary; otherwise each of Signals is sent and each of Scripts is run.
 type Change struct {
 	Mode    string // the strongest: restart, then signal, then script
 	Signal  string // the first of Signals
 	Signals []string
 	Scripts []*model.ChangeScript
 
-	EnvChanged bool     // the task's environment is another: see Runner.Env
+	EnvChanged bool     // the task's environment has changed: see Runner.Env
 	Files      []string // destinations that changed, as the job file names them
 }
 
@@ -33,7 +33,7 @@ var strength = []string{ModeNoop, ModeScript, ModeSignal, ModeRestart}
 
 func (c Change) empty() bool { return c.Mode == "" || c.Mode == ModeNoop }
 
-// changeOf is what the change of one template asks for.
+// changeOf returns what a change of one template requires.
 func changeOf(spec *model.Template) Change {
 	c := Change{Mode: spec.ChangeMode, EnvChanged: spec.Envvars, Files: []string{spec.DestPath}}
 	switch spec.ChangeMode {
@@ -47,7 +47,7 @@ func changeOf(spec *model.Template) Change {
 	return c.settled()
 }
 
-// and joins two changes.
+// and combines two changes.
 func (c Change) and(o Change) Change {
 	out := Change{
 		Mode: c.Mode, EnvChanged: c.EnvChanged || o.EnvChanged,
@@ -69,7 +69,7 @@ func joined[T comparable](a, b []T) []T {
 	return out
 }
 
-// settled drops what a restart makes needless.
+// settled removes what a restart makes unnecessary.
 func (c Change) settled() Change {
 	if c.Mode == ModeRestart {
 		c.Signals, c.Scripts = nil, nil

@@ -38,13 +38,13 @@ type RetryConfig struct {
 	MaxBackoff time.Duration
 }
 
-// DefaultRetry is that of the reference.
+// DefaultRetry is the reference's default.
 var DefaultRetry = RetryConfig{Attempts: 12, Backoff: 250 * time.Millisecond, MaxBackoff: time.Minute}
 
-// Bounds are the least and the most time to wait for inputs to become quiet.
+// Bounds are the minimum and maximum time to wait until inputs stop changing.
 type Bounds struct{ Min, Max time.Duration }
 
-// Config is what all templates of a node share.
+// Config is the configuration that all templates of a node share.
 type Config struct {
 	Source Source // nil: functions that need one are refused
 	Logger hclog.Logger
@@ -52,17 +52,17 @@ type Config struct {
 	FunctionDenylist []string // nil is DefaultDenylist
 	DisableSandbox   bool     // files anywhere on the node may be read and written
 
-	MaxBytes    int64         // of what one template makes
+	MaxBytes    int64         // limit of one template's output
 	MaxDuration time.Duration // of one run of one template
 	MaxSteps    int           // turns of loops and calls of one run
 
 	Wait       *Bounds // of templates without a wait block; nil is 5s to 4m
-	WaitBounds *Bounds // what every wait is kept within
+	WaitBounds *Bounds // limits for every wait
 
 	MaxStale       time.Duration
 	BlockQueryWait time.Duration
 	Retry          *RetryConfig  // nil is DefaultRetry
-	FilePoll       time.Duration // how often files that templates read are looked at
+	FilePoll       time.Duration // interval of checks of files that templates read
 }
 
 // Task is the task whose templates are rendered.
@@ -73,11 +73,11 @@ type Task struct {
 	AllocDir  string            // the shared directory of the alloc; absolute
 	UID, GID  int               // owner of files whose template names none
 
-	// Scope says on whose behalf data is read: see Query.
+	// Scope identifies the workload on whose behalf data is read: see Query.
 	Scope string
 
-	// Running says that the task runs with files rendered before, as after a
-	// restart of the agent: what First finds changed is told through Changes.
+	// Running means that the task runs with files rendered earlier, as after a restart
+	// of the agent: changes that First finds are then reported through Changes.
 	Running bool
 }
 
@@ -152,7 +152,8 @@ func (e *Engine) enter(ctx context.Context) error {
 
 func (e *Engine) exit() { <-e.slots }
 
-// jitter takes up to a quarter off, so that what failed together does not come back together.
+// jitter subtracts up to a quarter at random, so that retries of simultaneous failures
+// spread.
 func jitter(d time.Duration) time.Duration {
 	if d < 4 {
 		return d

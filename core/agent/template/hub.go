@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// fetchGrace is what a Source may take beyond the time that it is told to wait.
+// fetchGrace is how much longer a Source may take than the wait that was requested.
 const fetchGrace = 30 * time.Second
 
-// hub keeps one watch for each query of the node, however many templates ask it.
+// hub keeps one watch per query of the node, regardless of the number of templates.
 type hub struct {
 	cfg Config
 
@@ -21,7 +21,7 @@ type hub struct {
 	version uint64 // of the newest answer to any query
 }
 
-// watch is a query that is asked again and again.
+// watch repeats one query.
 type watch struct {
 	query   Query
 	readers map[*Runner]struct{}
@@ -35,8 +35,8 @@ type watch struct {
 
 func newHub(cfg Config) *hub { return &hub{cfg: cfg, watches: map[Query]*watch{}} }
 
-// subscribe has r woken when the answer changes. It returns how often the query
-// has failed before.
+// subscribe registers r to be woken when the answer changes. It returns how often the
+// query has failed so far.
 func (h *hub) subscribe(q Query, r *Runner) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ func (h *hub) answer(q Query) (Answer, uint64, bool) {
 	return Answer{}, 0, false
 }
 
-// trouble tells how often a query has failed ever, and the error of its last try.
+// trouble returns how often a query has failed, and the error of the last attempt.
 func (h *hub) trouble(q Query) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +96,7 @@ func (h *hub) newer(seen map[Query]uint64) bool {
 	return false
 }
 
-// run asks until nobody reads the answer any more.
+// run repeats the query until nobody needs the answer.
 func (h *hub) run(ctx context.Context, w *watch) {
 	var since uint64
 	failed := 0

@@ -17,12 +17,13 @@ type modeAndOwner struct {
 	owner
 }
 
-// needsLoop tells whether something can still happen; if not, no goroutine is kept.
+// needsLoop reports whether anything can still change; otherwise no goroutine is
+// needed.
 func (r *Runner) needsLoop() bool {
 	return len(r.watched) > 0 || r.readsFiles() || !r.pending.empty()
 }
 
-// loop renders again what changed, and tells it, until Close.
+// loop renders changed templates and reports changes, until Close.
 func (r *Runner) loop() {
 	r.busy.Lock()
 	defer r.busy.Unlock()
@@ -64,7 +65,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// look renders a template if it is time, and returns when it must be looked at again.
+// look renders a template if it is due, and returns when to check it again.
 func (r *Runner) look(t *rendered, now time.Time) time.Time {
 	if t.spec.Once {
 		return time.Time{}
@@ -125,7 +126,7 @@ func (r *Runner) present(t *rendered) (map[Query]uint64, map[string]stamp) {
 	return t.seen, t.read
 }
 
-// wait is how long inputs must be quiet, within the bounds of the node.
+// wait returns how long inputs must be unchanged, within the limits of the node.
 func (r *Runner) wait(t *rendered) Bounds {
 	b := *r.engine.cfg.Wait
 	if w := t.spec.Wait; w != nil {
@@ -148,8 +149,8 @@ func (r *Runner) wait(t *rendered) Bounds {
 	return b
 }
 
-// announce adds what a change of a template asks for to what is told next, after
-// a random part of its splay.
+// announce schedules the report of a change, after a random part of the template's
+// splay.
 func (r *Runner) announce(t *rendered) {
 	c := changeOf(t.spec)
 	if c.empty() {

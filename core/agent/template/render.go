@@ -13,8 +13,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// render runs a template and writes its file if its bytes are new. Without an
-// error it may still not be done: then data is missing.
+// render runs a template and writes its file if its content has changed. Without an
+// error it may still be incomplete: data is then missing.
 func (r *Runner) render(ctx context.Context, t *rendered) (changed bool, err error) {
 	out, err := r.execute(ctx, t)
 	if err != nil || len(t.miss) > 0 {
@@ -45,9 +45,9 @@ func (r *Runner) render(ctx context.Context, t *rendered) (changed bool, err err
 	return changed, nil
 }
 
-// adopt looks at the file that a running task was started with. It is kept if it
-// is the same, or if it can only differ by what is other at each run, such as the
-// time: that is no reason to restart a task because its agent was restarted.
+// adopt compares the result with the file with which a running task was started. The
+// file is kept if it is equal, or if it can differ only in volatile values such as the
+// time: a restart of the agent must not restart the task for that.
 func (r *Runner) adopt(t *rendered, out []byte, env map[string]string) ([]byte, map[string]string, bool) {
 	if !r.files.differs(t.at, out) {
 		return out, env, false
@@ -69,7 +69,7 @@ func (r *Runner) adopt(t *rendered, out []byte, env map[string]string) ([]byte, 
 	return old, env, false
 }
 
-// execute gives what a template makes, and notes what it read and what is missing.
+// execute runs a template and records what it read and what is missing.
 func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
 	if err := r.engine.enter(ctx); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
 	if err == nil {
 		return out.Bytes(), nil
 	}
-	// A template that goes on without its data fails for that; what is over the
-	// bounds does not get better by waiting.
+	// A template may fail because its data is missing; exceeding the limits is an
+	// error even then.
 	if len(run.missing) > 0 && errdefs.ClassOf(err) != errdefs.ResourceExhausted && ctx.Err() == nil {
 		return nil, nil
 	}
@@ -102,7 +102,8 @@ func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
 	return nil, classedTemplate(err)
 }
 
-// classedTemplate keeps the class that a check gave, and makes the rest a wrong template.
+// classedTemplate keeps the class of an error from a check, and classes others as
+// errors of the template.
 func classedTemplate(err error) error {
 	var class errdefs.Class
 	if errors.As(err, &class) || errdefs.ClassOf(err) != errdefs.Internal {

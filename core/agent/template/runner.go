@@ -31,8 +31,8 @@ type Runner struct {
 	busy    sync.Mutex // held by First, then by the loop: guards what they render
 	watched map[Query]int
 	closed  bool
-	pending Change    // found, not told yet
-	tellAt  time.Time // when it may be told
+	pending Change    // found but not reported yet
+	tellAt  time.Time // when it may be reported
 
 	mu      sync.Mutex // guards what others ask
 	first   bool
@@ -94,10 +94,9 @@ func (r *Runner) open(ctx context.Context, spec *model.Template) (*rendered, err
 	return &rendered{compiled: c, at: at, mode: modeAndOwner{mode, ownerOf(spec, r.task)}}, nil
 }
 
-// First renders every template once. It waits for data that is missing, which
-// Waiting names, until ctx ends; it fails at once where a template is wrong, and
-// after Config.Retry.Attempts errors of the Source. After an error it can be
-// called again.
+// First renders every template once. It waits for missing data, which Waiting lists,
+// until ctx ends. It fails at once if a template is wrong, and after
+// Config.Retry.Attempts errors of the Source. After an error it can be called again.
 func (r *Runner) First(ctx context.Context) error {
 	// A task that is restarted asks again, and by then the loop is what is busy.
 	if r.isFirst() && r.ctx.Err() == nil {
@@ -190,7 +189,7 @@ func (r *Runner) missing() []string {
 	return out
 }
 
-// hopeless returns an error if a query that First waits for has failed too often.
+// hopeless returns an error if a query for which First waits has failed too often.
 func (r *Runner) hopeless() error {
 	most, missing := r.engine.cfg.Retry.Attempts, r.missing()
 	for q, before := range r.watched {
@@ -219,7 +218,7 @@ func (r *Runner) await(ctx context.Context) error {
 	return nil
 }
 
-// stale tells whether what a template read has changed since.
+// stale reports whether an input of a template has changed.
 func (r *Runner) stale(t *rendered) bool {
 	if r.engine.hub.newer(t.seen) {
 		return true
@@ -315,7 +314,7 @@ func (r *Runner) LastError() error {
 	return r.lastErr
 }
 
-// FirstScripts are the scripts that ask to be run once the task has started.
+// FirstScripts returns the scripts that must run once the task has started.
 func (r *Runner) FirstScripts() []*model.ChangeScript {
 	var out []*model.ChangeScript
 	for _, t := range r.templates {
@@ -326,9 +325,9 @@ func (r *Runner) FirstScripts() []*model.ChangeScript {
 	return out
 }
 
-// Changes tells what the task must do, after First and until Close, which closes
-// it. A change that is not taken is joined with those that follow. It is nil if
-// no template reads anything that changes.
+// Changes returns a channel with what the task must do, after First and until Close,
+// which closes it. A change that is not received is combined with later ones. It is
+// nil if no template has inputs that can change.
 func (r *Runner) Changes() <-chan Change {
 	if !slices.ContainsFunc(r.templates, func(t *rendered) bool { return t.watches }) {
 		return nil
@@ -336,7 +335,8 @@ func (r *Runner) Changes() <-chan Change {
 	return r.changes
 }
 
-// Close ends rendering and watching, First included. It may be called again.
+// Close stops rendering and watching, including a running First. It may be called
+// repeatedly.
 func (r *Runner) Close() {
 	r.cancel()
 	r.busy.Lock()

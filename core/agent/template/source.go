@@ -19,8 +19,8 @@ const (
 	KindServices  Kind = "nomad.services"
 )
 
-// Query names data that a template reads. It is comparable: templates of a node
-// that ask the same share one watch.
+// Query names data that a template reads. It is comparable: equal queries on a node
+// share one watch.
 type Query struct {
 	Kind Kind
 	Name string // path of a variable, prefix of a list, name of a service
@@ -28,8 +28,8 @@ type Query struct {
 	Namespace string // "" is that of the workload
 	Region    string // "" is that of the node
 
-	// Scope says on whose behalf it is asked, as the caller put it into Task. A
-	// Source decides by it what may be read; answers never pass between scopes.
+	// Scope identifies the workload on whose behalf the data is read, as set in Task.
+	// A Source decides by it what may be read; answers are not shared between scopes.
 	Scope string
 }
 
@@ -46,17 +46,17 @@ func (q Query) String() string {
 	return string(q.Kind) + "(" + name + ")"
 }
 
-// FetchOptions say how long and how fresh.
+// FetchOptions control how long Fetch may wait and how old the answer may be.
 type FetchOptions struct {
-	// Since is the index of the answer that the asker has; 0 is none. With one,
-	// Fetch returns once there is a newer answer or Wait has passed.
+	// Since is the index of the caller's answer; 0 if it has none. If it is set, Fetch
+	// returns once there is a newer answer or Wait has passed.
 	Since    uint64
 	Wait     time.Duration
 	MaxStale time.Duration // 0 asks for the newest
 }
 
-// Answer is what a Source knows of a query. What it holds must not be changed
-// after it is returned.
+// Answer is a Source's answer to a query. It must not be changed after it was
+// returned.
 type Answer struct {
 	Index uint64 // changes when the rest does; at least 1
 
@@ -67,14 +67,14 @@ type Answer struct {
 	Services  []ServiceSummary
 }
 
-// Source is where data comes from that changes.
+// Source provides data that changes.
 type Source interface {
 	// Fetch answers q. It ends when ctx does. Errors are retried, with backoff.
 	Fetch(ctx context.Context, q Query, opts FetchOptions) (Answer, error)
 }
 
-// Partial is a Source that does not have everything: templates that need what it
-// lacks are refused.
+// Partial is a Source that supports only some kinds of data: templates that need
+// others are rejected.
 type Partial interface {
 	Serves(kind Kind) bool
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Run sends until ctx ends; what still waits then is tried once more, briefly.
-// While nothing waits, no timer runs.
+// Run sends until ctx ends; it then tries once more, briefly, to send waiting updates.
+// While nothing is waiting, it uses no timer.
 func (b *Buffer) Run(ctx context.Context) {
 	for {
 		select {
@@ -36,7 +36,7 @@ func (b *Buffer) mayDrain() bool {
 	return b.open && len(b.waiting) > 0
 }
 
-// backoff is the pace of tries while sending fails.
+// backoff paces attempts while sending fails.
 type backoff struct {
 	failures int
 	pause    int  // ticks until the next try
@@ -48,7 +48,7 @@ func (p *backoff) failed() {
 	p.pause = min(1<<min(p.failures, 5), maxPause)
 }
 
-// drain ticks until nothing waits.
+// drain ticks until nothing is waiting.
 func (b *Buffer) drain(ctx context.Context) {
 	ticker := time.NewTicker(Tick)
 	defer ticker.Stop()
@@ -65,7 +65,8 @@ func (b *Buffer) drain(ctx context.Context) {
 			}
 			pace.hastened = false
 		case <-b.again:
-			// Once, lest a server that keeps refusing is asked without a pause.
+			// Only once, so that a server that keeps refusing is not called without
+			// pause.
 			if pace.failures == 0 || pace.hastened {
 				continue
 			}
@@ -113,8 +114,8 @@ func (b *Buffer) flush(ctx context.Context) {
 	}
 }
 
-// take returns the reports to be sent if all is set or something urgent waits, and
-// marks them as sending. done says that nothing waits at all.
+// take returns the reports to send if all is set or an urgent update is waiting, and
+// marks them as being sent. done means that nothing is waiting.
 func (b *Buffer) take(all bool) (batch []*model.AllocReport, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,7 +145,7 @@ func (b *Buffer) take(all bool) (batch []*model.AllocReport, done bool) {
 	return batch, false
 }
 
-// deliver sends a batch. On failure it goes back where nothing newer waits.
+// deliver sends a batch. After a failure its reports wait again, unless newer ones do.
 func (b *Buffer) deliver(ctx context.Context, batch []*model.AllocReport) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
@@ -152,7 +153,7 @@ func (b *Buffer) deliver(ctx context.Context, batch []*model.AllocReport) error 
 	b.last = time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sent := b.sending // without what was forgotten meanwhile
+	sent := b.sending // without what was removed meanwhile
 	b.sending = nil
 	b.adapt(len(batch), err)
 	if err != nil {
@@ -173,8 +174,8 @@ func (b *Buffer) deliver(ctx context.Context, batch []*model.AllocReport) error 
 	return nil
 }
 
-// adapt has smaller batches sent after one that servers do not take for what it is,
-// so that one report that is too large or wrong does not hold up all others.
+// adapt reduces the batch size after a batch was rejected as invalid, so that a single
+// report that is too large or invalid does not block the others.
 func (b *Buffer) adapt(size int, err error) {
 	switch {
 	case errdefs.IsResourceExhausted(err) || errdefs.IsInvalidArgument(err):
@@ -184,7 +185,7 @@ func (b *Buffer) adapt(size int, err error) {
 	}
 }
 
-// putBack has an update wait again where nothing newer does.
+// putBack makes an update wait again unless a newer one does.
 func (b *Buffer) putBack(e entry) {
 	if newer, ok := b.waiting[e.alloc.ID]; ok {
 		newer.urgent = newer.urgent || e.urgent

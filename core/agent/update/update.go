@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package update is the buffer between the allocs of a node and the servers: it
-// owns which updates wait, which are urgent, when they are sent and what the
-// servers know already. A slow or absent server never blocks a runner. It does
-// not know how to send. Only core/agent and packages below it may import it.
+// Package update is the buffer between the allocs of a node and the servers. It owns
+// which updates are waiting, which are urgent, when they are sent, and what the
+// servers already know. A slow or absent server never blocks a runner. It does not
+// know how to send. Only core/agent and packages below it may import it.
 package update
 
 import (
@@ -17,11 +17,10 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Tick is how often the sender looks; NormalTicks ticks pass before what is not
-// urgent is sent. An urgent update after a pause of a tick leaves after Lead, in
-// which others that come with it join: it need not wait for a rate that nobody
-// has reached. That an alloc is pending and waits for its start is what servers
-// take for granted; they are told if it lasts for Quiet.
+// Tick is the interval of the sender; updates that are not urgent are sent every
+// NormalTicks ticks. An urgent update after an idle tick is sent after Lead, so that
+// others can join it. Servers assume that a new alloc is pending; that is reported
+// only if it lasts for Quiet.
 const (
 	Tick        = 200 * time.Millisecond
 	NormalTicks = 5
@@ -29,43 +28,43 @@ const (
 	Quiet       = 10 * time.Second
 )
 
-// maxPause is the most ticks that pass between two tries while sending fails.
+// maxPause is the maximum number of ticks between two attempts while sending fails.
 const maxPause = 25
 
-// maxBatch is the most reports that are sent at once.
+// maxBatch is the maximum number of reports in one batch.
 const maxBatch = 4096
 
 // sendTimeout ends a send that the server does not answer.
 const sendTimeout = 30 * time.Second
 
-// Send hands a batch to a server. The reports share what they hold with others:
-// the callee must not change it. whole are allocs whose report was not taken and
-// that the server wants whole.
+// Send sends a batch to a server. The reports share data with others and must not be
+// changed. whole lists allocs whose report was not accepted and whose full state the
+// server needs.
 type Send func(ctx context.Context, batch []*model.AllocReport) (whole []string, err error)
 
-// Buffer holds the newest state of each alloc that the servers do not know yet.
-// It sends nothing before the servers have told what they know (Told).
+// Buffer holds the newest state of each alloc that the servers do not know yet. It
+// sends nothing before the servers have reported what they know (Told).
 type Buffer struct {
 	send   Send
 	logger hclog.Logger
 	wake   chan struct{} // of size 1
-	hurry  chan struct{} // of size 1: something urgent was put
-	again  chan struct{} // of size 1: what failed may succeed now
+	hurry  chan struct{} // capacity 1: an urgent update was added
+	again  chan struct{} // capacity 1: a retry may succeed now
 	last   time.Time     // of the last send; used by Run only
 
 	mu      sync.Mutex
-	open    bool // servers have told what they know
+	open    bool // the servers have reported what they know
 	waiting map[string]entry
 	sending map[string]entry // the batch that is under way
 	acked   map[string]*model.Allocation
-	told    map[string]uint64 // digests of what servers know, of allocs that are not in acked
-	most    int               // reports that one batch may have now, 1 to maxBatch
+	told    map[string]uint64 // digests of what servers know about allocs that are not in acked
+	most    int               // current maximum of reports per batch, 1 to maxBatch
 }
 
 type entry struct {
 	alloc  *model.Allocation
 	urgent bool
-	// quiet says that it tells nothing that servers do not take for granted.
+	// quiet means that it reports only what servers assume anyway.
 	quiet bool
 	since time.Time
 }
@@ -79,9 +78,9 @@ func New(send Send, logger hclog.Logger) *Buffer {
 	}
 }
 
-// Put takes the newest state of an alloc, which is shared and never changed. It
-// never blocks. What the servers know already is dropped. urgent marks it as
-// urgent whatever changed in it (a reconnect).
+// Put adds the newest state of an alloc, which is shared and never changed. It never
+// blocks. What the servers already know is dropped. urgent marks it as urgent
+// regardless of its changes (a reconnect).
 func (b *Buffer) Put(a *model.Allocation, urgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +91,7 @@ func (b *Buffer) Put(a *model.Allocation, urgent bool) {
 	}
 	_, sending := b.sending[a.ID]
 	if !sending && a.ReportSince(known) == nil {
-		delete(b.waiting, a.ID) // an update in between has been undone
+		delete(b.waiting, a.ID) // an update in between was undone
 		return
 	}
 	old, waits := b.waiting[a.ID]
@@ -125,9 +124,9 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// Told takes what the servers know of allocs, by id: see model.Allocation.ReportDigest.
-// full says that they know of no other allocs. What they know need not be sent;
-// what they do not, or no longer, is sent at once.
+// Told records what the servers know about allocs, by id: see
+// model.Allocation.ReportDigest. full means that they know no other allocs. What they
+// know is not sent; what they do not know, or no longer know, is sent at once.
 func (b *Buffer) Told(digests map[string]uint64, full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,7 +135,7 @@ func (b *Buffer) Told(digests map[string]uint64, full bool) {
 	}
 	for id, d := range digests {
 		if _, ok := b.sending[id]; ok {
-			continue // that they know less is right, and will not last
+			continue // the servers correctly know less, which is temporary
 		}
 		known := b.acked[id]
 		e, waits := b.waiting[id]
@@ -159,11 +158,11 @@ func (b *Buffer) Told(digests map[string]uint64, full bool) {
 	signal(b.wake)
 }
 
-// Retry says that what failed may succeed now: the node has registered, or is
-// ready again.
+// Retry means that sending may succeed now: the node has registered, or is ready
+// again.
 func (b *Buffer) Retry() { signal(b.again) }
 
-// Forget drops all knowledge of an alloc that the servers no longer have.
+// Forget removes an alloc that the servers have removed.
 func (b *Buffer) Forget(allocID string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,8 +172,7 @@ func (b *Buffer) Forget(allocID string) {
 	delete(b.told, allocID)
 }
 
-// EndAcknowledged reports whether the servers know that the alloc has ended, and
-// everything else about it.
+// EndAcknowledged reports whether the servers know the final state of the alloc.
 func (b *Buffer) EndAcknowledged(allocID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,8 +182,8 @@ func (b *Buffer) EndAcknowledged(allocID string) bool {
 	return !waits && !sending && known != nil && known.ClientTerminalStatus()
 }
 
-// isUrgent reports whether somebody waits for the change: a client status or the
-// health for a deployment. That an alloc is pending is what servers think anyway.
+// isUrgent reports whether a server waits for the change: a client status or the
+// health for a deployment. Servers assume that a new alloc is pending.
 func isUrgent(known, a *model.Allocation) bool {
 	if known == nil {
 		return a.ClientStatus != model.AllocClientStatusPending || health(a) != 0
@@ -203,8 +201,7 @@ func health(a *model.Allocation) int {
 	return 0
 }
 
-// isQuiet reports whether a is an alloc that waits for its first start, of which
-// nothing is to be told yet.
+// isQuiet reports whether a waits for its first start, which need not be reported yet.
 func isQuiet(known, a *model.Allocation) bool {
 	if known != nil || a.ClientStatus != model.AllocClientStatusPending || health(a) != 0 {
 		return false

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// JWK is a public signing key as RFC 7517 writes it.
+// JWK is a public signing key in the format of RFC 7517.
 type JWK struct {
 	Use string `json:"use"`
 	Kty string `json:"kty"`

@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package keyring owns the secrets of the cluster's root keys: it makes them,
-// seals them with the key of a file that never leaves the server, and seals and
-// opens variables with them. State, log and snapshots hold only what it sealed.
-// It stores nothing but the file; which keys there are is in core/state.
-// core/endpoint and core/server import it.
+// Package keyring owns the secrets of the cluster's root keys: it creates them, seals
+// them with the key in a file that never leaves the server, and encrypts and decrypts
+// variables with them. State, log and snapshots contain only sealed secrets. It stores
+// only that file; the list of keys is in core/state. core/endpoint and core/server
+// import it.
 package keyring
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// FileName is the file of the key that seals root keys, in the server's
-// directory. Without it a copy of the state opens nothing.
+// FileName is the name of the file with the key that seals root keys, in the server's
+// directory. Without it a copy of the state cannot be decrypted.
 const FileName = "keyring.key"
 
 const (
@@ -38,19 +38,19 @@ const (
 	rsaBits  = 2048
 )
 
-// Keyring seals and opens. Its methods may be used by many goroutines.
+// Keyring encrypts and decrypts. It is safe for concurrent use.
 type Keyring struct {
 	file cipher.AEAD
 	path string
 
 	mu     sync.Mutex
 	opened map[string]cipher.AEAD // by KeyID
-	fresh  []byte                 // the secret, while it is in no file yet
+	fresh  []byte                 // the secret, until it is written to the file
 }
 
-// Open reads the key file of a server's directory, or makes up a key, which Check
-// writes. With dir empty the key lives as long as the process, as everything of such
-// a server does.
+// Open reads the key file in a server's directory, or generates a key, which Check
+// writes. If dir is empty, the key exists only in memory, like all data of such a
+// server.
 func Open(dir string) (*Keyring, error) {
 	k := &Keyring{opened: map[string]cipher.AEAD{}, path: FileName}
 	var secret []byte
@@ -73,7 +73,7 @@ func Open(dir string) (*Keyring, error) {
 	return k, err
 }
 
-// read returns what the file holds, nil if there is none.
+// read returns the contents of the file, nil if it does not exist.
 func read(path string) ([]byte, error) {
 	have, err := os.ReadFile(path)
 	switch {
@@ -87,10 +87,10 @@ func read(path string) ([]byte, error) {
 	return have, nil
 }
 
-// Check says whether the file is the one that sealed the root keys of the state. It
-// is called before the first of them is made. A missing file is written only if there
-// is nothing yet that it could have sealed: a key that was made up in its place would
-// hide that every variable is lost without the right one.
+// Check verifies that the file's key sealed the root keys in the state. It must be
+// called before the first root key is created. It writes a missing file only if
+// nothing could have been sealed with it: a newly generated key would hide the fact
+// that all variables are lost without the right one.
 func (k *Keyring) Check(roots iter.Seq[*model.RootKey]) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,7 +108,7 @@ func (k *Keyring) Check(roots iter.Seq[*model.RootKey]) error {
 	if err := os.MkdirAll(filepath.Dir(k.path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the keyring: %w", err)
 	}
-	// A key that a power cut loses would lose every variable.
+	// The write must survive a power cut: without the key all variables are lost.
 	if err := durable.WriteFile(k.path, k.fresh, 0o600); err != nil {
 		return fmt.Errorf("write the key of the keyring: %w", err)
 	}
@@ -124,7 +124,7 @@ func newAEAD(secret []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// NewKey makes an active root key.
+// NewKey creates an active root key.
 func (k *Keyring) NewKey(id string, now time.Time) *model.RootKey {
 	secret := make([]byte, keyBytes)
 	rand.Read(secret)
@@ -134,8 +134,8 @@ func (k *Keyring) NewKey(id string, now time.Time) *model.RootKey {
 	}
 }
 
-// WithSigningKey returns the root key with an RSA key, which takes some 100 ms
-// of a processor to find.
+// WithSigningKey returns the root key with an RSA key, which takes about 100 ms of
+// processor time to generate.
 func (k *Keyring) WithSigningKey(root *model.RootKey) (*model.RootKey, error) {
 	pair, err := rsa.GenerateKey(rand.Reader, rsaBits)
 	if err != nil {
@@ -196,7 +196,8 @@ func (k *Keyring) aead(root *model.RootKey) (cipher.AEAD, error) {
 	return a, err
 }
 
-// bound is what a variable's bytes are tied to: elsewhere they do not open.
+// bound returns the data that binds a ciphertext to its variable: it cannot be
+// decrypted as another one.
 func bound(namespace, path string) []byte { return []byte(namespace + "\x00" + path) }
 
 // Seal encrypts the items of a variable.
@@ -212,7 +213,7 @@ func (k *Keyring) Seal(root *model.RootKey, namespace, path string, items map[st
 	return a.Seal(nil, nil, plain, bound(namespace, path)), nil
 }
 
-// OpenRow is OpenItems for a root key that may not be there.
+// OpenRow is OpenItems for a root key that may be nil.
 func (k *Keyring) OpenRow(root *model.RootKey, v *model.Variable) (map[string]string, error) {
 	if root == nil {
 		return nil, errdefs.FailedPreconditionf("the root key %s of the variable %q is not in the keyring", v.KeyID, v.Path)
@@ -220,7 +221,7 @@ func (k *Keyring) OpenRow(root *model.RootKey, v *model.Variable) (map[string]st
 	return k.OpenItems(root, v)
 }
 
-// OpenItems decrypts the items of a variable with the root key that sealed them.
+// OpenItems decrypts the items of a variable with the root key that encrypted them.
 func (k *Keyring) OpenItems(root *model.RootKey, v *model.Variable) (map[string]string, error) {
 	a, err := k.aead(root)
 	if err != nil {

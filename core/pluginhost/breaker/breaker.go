@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package breaker keeps callers from waiting, one after the other, for something
-// that does not answer: after some failures in a row its calls fail at once, and
-// from time to time one of them is let through to see whether that is over. It
-// does not know what is called. core/pluginhost and its drivers import it.
+// Package breaker is a circuit breaker: after several consecutive failures calls fail
+// at once instead of waiting one after another for a callee that does not answer, and
+// from time to time one call is let through to check whether it answers again. It does
+// not know what is called. core/pluginhost and its drivers import it.
 package breaker
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Config says when a breaker opens. The zero value of a field is its default.
+// Config configures a breaker. Zero fields mean the defaults.
 type Config struct {
-	Failures int           // in a row that open it; default 5
-	Pause    time.Duration // until a call is let through again; default 10 s
+	Failures int           // consecutive failures that open it; default 5
+	Pause    time.Duration // time until a call is let through again; default 10 s
 }
 
-// Breaker guards the calls of one thing, which name tells in errors. A failure is
-// an error of class Unavailable or DeadlineExceeded: every other outcome is an
+// Breaker protects the calls to one callee, whose name is in errors. A failure is an
+// error of class Unavailable or DeadlineExceeded; every other result counts as an
 // answer.
 type Breaker struct {
 	name    string
@@ -31,14 +31,14 @@ type Breaker struct {
 
 	mu      sync.Mutex
 	inRow   int
-	since   time.Time // when it opened; zero: it is closed
-	retry   time.Time // when a call is let through
+	since   time.Time // when it opened; zero if it is closed
+	retry   time.Time // when the next call is let through
 	probing bool
 	last    error
 }
 
-// New returns a closed breaker. changed may be nil; it is called, without a lock
-// of the breaker held, when the breaker has opened or closed.
+// New returns a closed breaker. changed may be nil; it is called, without a lock held,
+// when the breaker has opened or closed.
 func New(name string, cfg Config, changed func()) *Breaker {
 	if cfg.Failures == 0 {
 		cfg.Failures = 5
@@ -52,8 +52,8 @@ func New(name string, cfg Config, changed func()) *Breaker {
 	return &Breaker{name: name, cfg: cfg, changed: changed}
 }
 
-// Do calls, unless the breaker is open: then it returns Unavailable at once. An
-// end of ctx says nothing about what is called, so it is not counted.
+// Do makes the call, unless the breaker is open: then it returns Unavailable at once.
+// If ctx ends during the call, the result is not counted.
 func (b *Breaker) Do(ctx context.Context, call func(context.Context) error) error {
 	if err := b.enter(); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (b *Breaker) Do(ctx context.Context, call func(context.Context) error) erro
 	return err
 }
 
-// enter refuses a call, or lets it through.
+// enter admits or rejects a call.
 func (b *Breaker) enter() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +87,7 @@ func (b *Breaker) when(now time.Time) string {
 	return "in " + b.retry.Sub(now).Round(100*time.Millisecond).String()
 }
 
-// leave notes the outcome of a call that was let through.
+// leave records the result of an admitted call.
 func (b *Breaker) leave(err error, canceled bool) {
 	b.mu.Lock()
 	was := !b.since.IsZero()
@@ -99,12 +99,12 @@ func (b *Breaker) leave(err error, canceled bool) {
 	}
 }
 
-// note changes the state by one outcome; b.mu is held.
+// note updates the state after one result. b.mu must be held.
 func (b *Breaker) note(err error, canceled bool) {
 	failed := errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err)
 	open := !b.since.IsZero()
 	if open {
-		b.probing = false // a call from before it opened counts as well as the probe
+		b.probing = false // the result of a call from before it opened is as good as the probe's
 	}
 	switch {
 	case failed && canceled:
@@ -124,7 +124,7 @@ func (b *Breaker) note(err error, canceled bool) {
 	}
 }
 
-// Reset closes the breaker: what is called is another thing now.
+// Reset closes the breaker, because the callee was replaced.
 func (b *Breaker) Reset() {
 	b.mu.Lock()
 	changed := !b.since.IsZero()
@@ -135,7 +135,7 @@ func (b *Breaker) Reset() {
 	}
 }
 
-// Open reports since when calls fail at once, and why. It is zero and nil while
+// Open returns since when calls fail at once, and the last error; zero and nil while
 // the breaker is closed.
 func (b *Breaker) Open() (since time.Time, last error) {
 	b.mu.Lock()

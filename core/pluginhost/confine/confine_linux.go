@@ -17,16 +17,16 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Groups are the places where this process may make cgroups.
+// Groups are the places where this process may create cgroups.
 type Groups struct {
 	v1 map[string]place // by controller
 	v2 *place           // nil if version 2 is not mounted
 }
 
-// place is a hierarchy: where it is mounted, and our own cgroup in it.
+// place is a hierarchy: its mount point, and this process's cgroup in it.
 type place struct{ mount, own string }
 
-// Find looks at the machine.
+// Find detects the hierarchies of the machine.
 func Find() (*Groups, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -56,7 +56,7 @@ func Parse(mountinfo, self string) *Groups {
 		if !ok || len(mount) < 5 || len(fs) < 3 {
 			continue
 		}
-		// Of a hierarchy, a container may see only its own part, mount[3].
+		// A container may see only a part of a hierarchy, mount[3].
 		at := func(controller string) place {
 			return place{mount: mount[4], own: strings.TrimPrefix(own[controller], strings.TrimSuffix(mount[3], "/"))}
 		}
@@ -77,7 +77,7 @@ func Parse(mountinfo, self string) *Groups {
 	return g
 }
 
-// setting is one limit as the two versions have it.
+// setting is one limit in the notations of both versions.
 type setting struct {
 	controller string
 	fileV1     string
@@ -97,9 +97,9 @@ func (l Limits) settings() []setting {
 	return []setting{pids, memory}
 }
 
-// Put moves the process into the group of that name, which it makes, and limits
-// it. Children that the process has by then stay where they are. FailedPrecondition:
-// the limits cannot be had here.
+// Put creates a cgroup with the name and the limits and moves the process into it.
+// Existing children of the process stay where they are. FailedPrecondition: the limits
+// cannot be set here.
 func (g *Groups) Put(name string, pid int, limits Limits) error {
 	var v2 []setting
 	for _, s := range limits.settings() {
@@ -138,8 +138,8 @@ func (p place) putV1(name string, pid int, s setting) error {
 	return fill(name, dir, pid, s.fileV1, value)
 }
 
-// putV2 sets all limits in the one hierarchy: below our own cgroup where that may
-// pass controllers on, else below the root, which always may.
+// putV2 sets all limits in the unified hierarchy: below this process's cgroup if that
+// may delegate controllers, otherwise below the root, which always may.
 func (p place) putV2(name string, pid int, settings []setting) error {
 	var failed error
 	for _, base := range slices.Compact([]string{filepath.Join(p.mount, p.own), p.mount}) {
@@ -169,7 +169,7 @@ func (p place) putV2(name string, pid int, settings []setting) error {
 	return cannot(name, failed)
 }
 
-// passOn has the children of a group get the controllers.
+// passOn enables the controllers for the children of a cgroup.
 func passOn(dir string, settings []setting) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -208,7 +208,7 @@ func cannot(name string, err error) error {
 	return errdefs.FailedPreconditionf("limit plugin %q: %w; the agent needs to write to cgroups for that", name, err)
 }
 
-// dirs are the directories that a group may have.
+// dirs returns the possible directories of a cgroup.
 func (g *Groups) dirs(name string) []string {
 	var out []string
 	add := func(p place) {
@@ -225,20 +225,20 @@ func (g *Groups) dirs(name string) []string {
 	return out
 }
 
-// Remove removes the group of an ended process, and reports whether nothing of it
-// is left. One that has processes stays: they are not the plugin's own.
+// Remove removes the cgroup of an ended process and reports whether nothing of it is
+// left. A cgroup with processes stays: they are not the plugin's own.
 func (g *Groups) Remove(name string) bool {
 	gone := true
 	for _, dir := range g.dirs(name) {
 		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			gone = false // the kernel refuses it where there is a process
+			gone = false // the kernel rejects it while there are processes
 		}
 	}
 	return gone
 }
 
-// Sweep removes groups that were made before a time and have no processes: those of
-// agents that were killed for good. It looks at so many at most.
+// Sweep removes cgroups that were created before a time and have no processes, which
+// agents that were killed have left. It checks at most the given number.
 func (g *Groups) Sweep(before time.Time, most int) {
 	for _, all := range g.dirs("*") {
 		entries, _ := os.ReadDir(filepath.Dir(all)) // most are not there

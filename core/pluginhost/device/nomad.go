@@ -71,9 +71,9 @@ func (d *nomadDevice) Fingerprint(ctx context.Context) (<-chan Fingerprint, erro
 	}), nil
 }
 
-// receive delivers what a stream brings until it ends or ctx does. last is asked
-// what to deliver when the plugin ends the stream with an error: the protocol has
-// no other way to say that something is wrong.
+// receive delivers the messages of a stream until it or ctx ends. If the plugin ends
+// the stream with an error, last returns a final value to deliver: the protocol has no
+// other way to report a problem.
 func receive[M, T any](ctx context.Context, recv func() (M, error), convert func(M) T, last func(error) (T, bool)) <-chan T {
 	out := make(chan T)
 	go func() {
@@ -187,7 +187,7 @@ func stats(m *pb.StatsResponse) []GroupStats {
 // maxNesting bounds how deep a plugin may nest its values.
 const maxNesting = 8
 
-// flatten names nested values "a.b".
+// flatten names nested values like "a.b".
 func flatten(into map[string]Value, prefix string, o *attrpb.StatObject, depth int) {
 	if o == nil || depth > maxNesting {
 		return

@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package driver is the core's own view of a task driver. It owns the interface
-// that the agent runs tasks through, the adapters that bring each version of the
-// plugin contract under it (v1.go; nomad.go will hold the foreign protocol), and
-// Proxy, which keeps a driver usable across restarts of its process. It does not
-// own processes: that is core/pluginhost. core/pluginhost and core/agent import it.
+// Package driver is the core's interface to task drivers. It owns that interface, the
+// adapters for each protocol (v1.go for our contract, nomad.go for plugins built for
+// Nomad), and Proxy, which keeps a driver usable across restarts of its process. It
+// does not own processes: core/pluginhost does. core/pluginhost and core/agent import
+// it.
 package driver
 
 import (
@@ -15,10 +15,10 @@ import (
 	v1 "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// Driver runs tasks of one driver name. The methods mean what those of
-// sdk/driver/v1 mean, with two differences for what a Proxy hands out: WaitTask,
-// TaskStats and TaskEvents carry on over a restart of the plugin, and tasks are
-// recovered without the caller's help after one.
+// Driver runs the tasks of one driver name. Its methods have the semantics of
+// sdk/driver/v1, with two differences for a Proxy: WaitTask, TaskStats and TaskEvents
+// continue across restarts of the plugin, and tasks are then recovered without the
+// caller's help.
 type Driver interface {
 	Info() Info
 	StartTask(ctx context.Context, task *TaskConfig) (*Handle, *NetworkOverride, error)
@@ -33,19 +33,19 @@ type Driver interface {
 	TaskEvents(ctx context.Context) (<-chan TaskEvent, error)
 }
 
-// Lister is a Driver that may say which tasks it has: see sdk/driver/v1. It answers
-// Unimplemented where it cannot.
+// Lister is a Driver that may list its tasks: see sdk/driver/v1. It returns
+// Unimplemented if it cannot.
 type Lister = v1.Lister
 
-// Backend is a driver in one plugin process, with what only the host calls.
+// Backend is a driver in one plugin process, with additional methods for the host.
 type Backend interface {
 	Driver
 	SetConfig(ctx context.Context, config []byte) error
 	Fingerprint(ctx context.Context) (<-chan Fingerprint, error)
 }
 
-// The values are those of the newest contract. Adapters of older and foreign
-// contracts convert to them; a newer contract moves them.
+// The types of the newest contract. Adapters of older and foreign contracts convert to
+// them.
 type (
 	Info             = v1.Info
 	Capabilities     = v1.Capabilities
@@ -76,7 +76,7 @@ type (
 	TerminalSize     = v1.TerminalSize
 )
 
-// The healths and task states, named here so that users need one import.
+// The health and task states, so that users need only one import.
 const (
 	HealthUndetected = v1.HealthUndetected
 	HealthUnhealthy  = v1.HealthUnhealthy

@@ -29,8 +29,8 @@ import (
 // nomadAPIVersion is the version of the plugin interface that we speak.
 const nomadAPIVersion = "v0.1.0"
 
-// Where there are no unix sockets, helpers of foreign drivers listen on ports;
-// these are the reference's defaults.
+// On systems without unix sockets, helpers of foreign drivers listen on ports; these
+// are the reference's defaults.
 const (
 	clientMinPort = 14000
 	clientMaxPort = 14512
@@ -39,21 +39,21 @@ const (
 // KindNomad is a driver that speaks Nomad's protocol.
 var KindNomad = plugin.Kind{Name: "nomad-driver", Version: 2}
 
-// Logs takes what tasks write. Foreign drivers write into FIFOs, and something
-// must read those whatever becomes of the agent.
+// Logs reads the output of tasks. Foreign drivers write it to FIFOs, which must have a
+// reader even while no agent runs.
 type Logs interface {
-	// Attach makes the FIFOs of a task and has them read into its log files.
-	// Attached ones stay as they are.
+	// Attach creates the FIFOs of a task and starts reading them into its log files,
+	// unless that was already done.
 	Attach(ctx context.Context, logs LogConfig) (stdout, stderr string, err error)
-	// Detach ends that.
+	// Detach stops reading.
 	Detach(ctx context.Context, logs LogConfig) error
 }
 
-// NomadHost is what drivers built for Nomad need of the host.
+// NomadHost is what drivers built for Nomad need from the host.
 type NomadHost struct {
 	Logs Logs
-	// Topology tells of the machine's cores; nil tells nothing. It may block
-	// until they are known.
+	// Topology returns the topology of the machine's cores; it may be nil, and may
+	// block until the topology is known.
 	Topology func() *model.Topology
 }
 
@@ -133,7 +133,7 @@ func receive[M, T any](ctx context.Context, recv func() (M, error), convert func
 		for {
 			m, err := recv()
 			if err != nil {
-				return // the end of the process or of ctx, which the host sees for itself
+				return // the end of the process or of ctx, which the host notices itself
 			}
 			select {
 			case out <- convert(m):
@@ -219,7 +219,7 @@ func (d *nomadDriver) RecoverTask(ctx context.Context, handle *Handle) error {
 	if err := proto.Unmarshal(state.Task, task); err != nil {
 		return errdefs.NotFoundf("the task's handle cannot be read: %w", err)
 	}
-	// Its FIFOs first: a task that is found again must not find them without a reader.
+	// Attach the FIFOs first: a recovered task must not have FIFOs without a reader.
 	if _, _, err := d.attach(ctx, state.Logs); err != nil {
 		return errdefs.Unavailablef("take up the logs of the task again: %w", err)
 	}
@@ -228,15 +228,16 @@ func (d *nomadDriver) RecoverTask(ctx context.Context, handle *Handle) error {
 		case errdefs.IsUnavailable(err), errdefs.IsDeadlineExceeded(err), errdefs.IsCanceled(err):
 			return err
 		}
-		// The protocol has no way to say "not yet": what cannot be recovered is lost.
+		// The protocol cannot express "not yet": a task that cannot be recovered
+		// counts as lost.
 		return errdefs.NotFoundf("the plugin cannot recover the task: %w", err)
 	}
 	d.know(handle.TaskID, state.Logs)
 	return nil
 }
 
-// Lost ends the logs of a task that could not be recovered and is given up. Who
-// only tries a new version of the plugin does not give it up.
+// Lost ends the logs of a task that could not be recovered and is given up. It is not
+// called when only a new version is being tried.
 func (d *nomadDriver) Lost(ctx context.Context, handle *Handle) {
 	var state nomadHandle
 	if json.Unmarshal(handle.State, &state) == nil {
@@ -270,7 +271,8 @@ func (d *nomadDriver) WaitTask(ctx context.Context, taskID string) (ExitResult, 
 		return ExitResult{}, nomadError(err)
 	}
 	if resp.GetResult() == nil && resp.GetErr() == "" {
-		// As a plugin that is shutting down answers: that is no end of the task.
+		// A plugin that is shutting down answers this way: it is not the end of the
+		// task.
 		return ExitResult{}, errdefs.Unavailablef("the plugin ended its wait without a result")
 	}
 	out := nomadExit(resp.GetResult())
@@ -321,8 +323,8 @@ func (d *nomadDriver) TaskEvents(ctx context.Context) (<-chan TaskEvent, error) 
 	}), nil
 }
 
-// nomadError classes an error of the protocol. It has no class for a task that
-// is not known but the text, so this is the one place that matches text.
+// nomadError classifies an error of the protocol. Only the text identifies an unknown
+// task, so this is the one place that matches text.
 func nomadError(err error) error {
 	if err == nil {
 		return nil

@@ -13,11 +13,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Proxy is a driver whose plugin process may be replaced at any time. It knows
-// the handles of all tasks that were started or recovered through it, recovers
-// them in each new process before it lets calls through, and so hides a restart
-// from whoever waits for a task. A call that was under way when the process
-// ended returns Unavailable: it may or may not have been carried out.
+// Proxy is a driver whose plugin process may be replaced at any time. It knows the
+// handles of all tasks that were started or recovered through it, and recovers them in
+// each new process before it admits calls, so callers that wait for a task do not
+// notice a restart. A call that is in progress when the process ends returns
+// Unavailable: it may or may not have been carried out.
 type Proxy struct {
 	name   string
 	limits Limits
@@ -25,13 +25,13 @@ type Proxy struct {
 	mu      sync.Mutex
 	info    Info
 	current Driver
-	// generation numbers attached processes, so that it can be said in which one
-	// a task was last known; issued is the newest number, and running counts the
-	// calls that are under way in each.
+	// generation is the number of the current process; it also identifies the process
+	// in which a task was last known. issued is the highest number used, and running
+	// counts the calls in progress in each process.
 	generation uint64
 	issued     uint64
 	running    map[uint64]int
-	// serving ends when the current process no longer serves: waits and streams
+	// serving ends when the current process is replaced or lost: waits and streams
 	// then move to the next one.
 	serving context.Context
 	retire  context.CancelFunc
@@ -39,10 +39,10 @@ type Proxy struct {
 	changed chan struct{}
 	closed  bool
 	reason  error
-	refuses error // why no task may start, if none may
+	refuses error // why no task may start; nil if tasks may
 	tasks   map[string]*task
-	lists   bool // the driver says which tasks it has
-	// calls are under way, and the last one ended at used.
+	lists   bool // the driver can list its tasks
+	// calls is the number of calls in progress; the last one ended at used.
 	calls int
 	used  time.Time
 
@@ -50,28 +50,28 @@ type Proxy struct {
 	breaker *breaker.Breaker
 }
 
-// task is what the proxy remembers of one task.
+// task is the proxy's record of one task.
 type task struct {
 	handle *Handle
-	// mu lets one caller at a time recover the task; generation is the process
-	// in which it is known.
+	// mu serializes recovery of the task; generation is the process in which it is
+	// known.
 	mu         sync.Mutex
 	generation uint64
 }
 
-// Limits bounds calls. Each call has the bound even if its ctx has none.
+// Limits limits the duration of calls, even if their ctx has no deadline.
 type Limits struct {
 	// Ready is how long a call waits for a plugin that is being restarted.
 	Ready time.Duration
-	// Call bounds the quick calls, Start the start of a task (it may have to
-	// fetch an image), and StopExtra is added to a stop's own timeout.
+	// Call limits quick calls, Start the start of a task (which may fetch an image),
+	// and StopExtra is added to the timeout of a stop.
 	Call      time.Duration
 	Start     time.Duration
 	StopExtra time.Duration
-	// Retry is the pause before a task whose result the driver cannot tell now
-	// is asked for again.
+	// Retry is the pause before a wait is repeated whose result the driver cannot
+	// determine now.
 	Retry time.Duration
-	// Breaker says when calls of a driver that does not answer fail at once.
+	// Breaker configures when calls to a driver that does not answer fail at once.
 	Breaker breaker.Config
 }
 
@@ -80,15 +80,15 @@ func DefaultLimits() Limits {
 	return Limits{Ready: 5 * time.Second, Call: time.Minute, Start: 30 * time.Minute, StopExtra: 30 * time.Second, Retry: time.Second}
 }
 
-// Hooks tell whoever runs the process. Each may be nil and is called without a
-// lock of the proxy held; but for EndLeftovers each must return at once.
+// Hooks are callbacks to the owner of the process. Each may be nil and is called
+// without a lock of the proxy held. All except EndLeftovers must return at once.
 type Hooks struct {
-	// Demand: a call wants a process while there is none.
+	// Demand means that a call needs a process and there is none.
 	Demand func()
-	// Answering: the driver does not answer any more, or does again.
+	// Answering means that the driver has stopped answering, or answers again.
 	Answering func()
-	// EndLeftovers: a start of the task, begun at a time, has failed, and the driver
-	// was told to destroy it. What processes it left behind are to be ended.
+	// EndLeftovers must end the processes that a failed start of the task, which began
+	// at begun, has left behind. The driver was already told to destroy the task.
 	EndLeftovers func(ctx context.Context, task *TaskConfig, begun time.Time)
 }
 
@@ -102,8 +102,8 @@ func NewProxy(info Info, limits Limits, hooks Hooks) *Proxy {
 	}
 }
 
-// Attach lets calls through to d, after the known tasks were recovered in it. A
-// task that could not be recovered now is tried again when it is next asked for.
+// Attach admits calls to d, after it has recovered the known tasks in it. A task that
+// could not be recovered is tried again at its next call.
 func (p *Proxy) Attach(ctx context.Context, d Driver) {
 	p.mu.Lock()
 	p.succeed(p.issue())
@@ -133,14 +133,14 @@ func (p *Proxy) recoverAll(ctx context.Context, d Driver, gen uint64, known []*t
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			// The outcome is kept in t, or found again at the next call.
+			// The result is stored in t, or determined again at the next call.
 			_ = p.ensure(ctx, d, gen, t)
 		})
 	}
 	wg.Wait()
 }
 
-// Detach holds calls back: the process is gone because of reason.
+// Detach holds back calls because the process is gone.
 func (p *Proxy) Detach(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,8 +149,8 @@ func (p *Proxy) Detach(reason error) {
 	p.signal()
 }
 
-// Retire detaches a process that nobody uses. If a task is known or a call is under
-// way it changes nothing and reports false.
+// Retire detaches a process that nobody uses. If a task is known or a call is in
+// progress, it changes nothing and returns false.
 func (p *Proxy) Retire(reason error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,11 +180,11 @@ func (p *Proxy) Idle() (since time.Time, idle bool) {
 	return p.used, p.calls == 0 && len(p.tasks) == 0
 }
 
-// Unanswering reports since when calls fail at once because the driver does not
-// answer, and why; nil where it does.
+// Unanswering returns since when calls fail at once because the driver does not
+// answer, and why; nil if it answers.
 func (p *Proxy) Unanswering() (since time.Time, why error) { return p.breaker.Open() }
 
-// begin notes a call; what it returns ends it.
+// begin records the begin of a call; the returned function records its end.
 func (p *Proxy) begin() (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,13 +197,14 @@ func (p *Proxy) begin() (end func()) {
 	}
 }
 
-// issue returns a number for a process; p.mu is held.
+// issue returns a number for a process. p.mu must be held.
 func (p *Proxy) issue() uint64 {
 	p.issued++
 	return p.issued
 }
 
-// succeed begins a generation and ends the one before; p.mu is held.
+// succeed makes gen the current generation and ends the previous one. p.mu must be
+// held.
 func (p *Proxy) succeed(gen uint64) {
 	p.retire()
 	p.generation = gen
@@ -231,16 +232,16 @@ func (p *Proxy) Info() Info {
 	return p.info
 }
 
-// state returns a snapshot of what calls depend on.
+// state returns a snapshot of the state on which calls depend.
 func (p *Proxy) state() (d Driver, gen uint64, changed <-chan struct{}, closed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.current, p.generation, p.changed, p.closed
 }
 
-// acquire returns the driver's process, waiting up to wait for one (0: until ctx
-// ends). It does not ask for one where none is kept running. Who got one calls
-// leave with its number when done with it.
+// acquire returns the driver's process and waits up to wait for one (0: until ctx
+// ends). It does not request a process if none is kept running. The caller must call
+// leave with the returned number.
 func (p *Proxy) acquire(ctx context.Context, wait time.Duration) (Driver, uint64, error) {
 	var timeout <-chan time.Time
 	if wait > 0 {
@@ -266,7 +267,7 @@ func (p *Proxy) acquire(ctx context.Context, wait time.Duration) (Driver, uint64
 	}
 }
 
-// enter is state that counts a call in the process that it returns.
+// enter is state that also counts a call in the returned process.
 func (p *Proxy) enter() (d Driver, gen uint64, changed <-chan struct{}, closed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -285,7 +286,7 @@ func (p *Proxy) leave(gen uint64) {
 	}
 	delete(p.running, gen)
 	if gen != p.generation {
-		p.signal() // who waits for the last call of an old process
+		p.signal() // wakes Drained, which waits for the last call of an old process
 	}
 }
 
@@ -313,7 +314,7 @@ func (p *Proxy) away() error {
 	return errdefs.Unavailablef("driver %q: its plugin does not run yet", p.name)
 }
 
-// forCall returns the driver's process for a call, asking for one if none runs.
+// forCall returns the driver's process for a call, and requests one if none runs.
 func (p *Proxy) forCall(ctx context.Context) (Driver, uint64, error) {
 	if d, _, _, _ := p.state(); d == nil && p.hooks.Demand != nil {
 		p.hooks.Demand()
@@ -321,9 +322,9 @@ func (p *Proxy) forCall(ctx context.Context) (Driver, uint64, error) {
 	return p.acquire(ctx, p.limits.Ready)
 }
 
-// forTask acquires the process in which the task is known, recovering it first
-// where needed. A task that the proxy never saw is the driver's to judge. The
-// number of the process is returned with an error of the task, too.
+// forTask acquires the process in which the task is known, after recovering it if
+// necessary. Calls for tasks that are unknown to the proxy are passed to the driver.
+// The number of the process is also returned with an error of the task.
 func (p *Proxy) forTask(ctx context.Context, taskID string, acquire func(context.Context) (Driver, uint64, error)) (Driver, uint64, error) {
 	d, gen, err := acquire(ctx)
 	if err != nil {
@@ -372,8 +373,8 @@ func (p *Proxy) forget(taskID string) {
 	delete(p.tasks, taskID)
 }
 
-// settle turns what a closed connection leaves behind into Unavailable: gRPC
-// reports it as canceled though the caller canceled nothing.
+// settle converts the error of a closed connection to Unavailable: gRPC reports it as
+// Canceled although the caller canceled nothing.
 func settle(ctx context.Context, err error) error {
 	if err != nil && errdefs.IsCanceled(err) && ctx.Err() == nil {
 		return errdefs.Unavailablef("the plugin's connection was closed: %w", err)

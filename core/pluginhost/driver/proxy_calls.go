@@ -30,7 +30,7 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 	err = p.call(ctx, p.limits.Start, func(ctx context.Context) error {
 		handle, override, failed = d.StartTask(ctx, config)
 		if errdefs.IsUnavailable(failed) {
-			return nil // what this start needs may be away, as its image: other tasks need not care
+			return nil // what this start needs may be unavailable, such as its image, which does not concern other tasks
 		}
 		return failed
 	})
@@ -65,7 +65,7 @@ func (p *Proxy) RecoverTask(ctx context.Context, handle *Handle) error {
 	return nil
 }
 
-// WaitTask waits for the task's end over any number of plugin processes. It
+// WaitTask waits for the end of the task across any number of plugin processes. It
 // returns Unavailable only when the host closes.
 func (p *Proxy) WaitTask(ctx context.Context, taskID string) (ExitResult, error) {
 	for {
@@ -89,8 +89,7 @@ func (p *Proxy) WaitTask(ctx context.Context, taskID string) (ExitResult, error)
 // patiently waits for a process for as long as it takes.
 func (p *Proxy) patiently(ctx context.Context) (Driver, uint64, error) { return p.acquire(ctx, 0) }
 
-// call carries out one call with a deadline, unless the driver is known not to
-// answer.
+// call makes one call with a time limit, unless the breaker is open.
 func (p *Proxy) call(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
 	return p.breaker.Do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, limit)
@@ -99,8 +98,7 @@ func (p *Proxy) call(ctx context.Context, limit time.Duration, do func(context.C
 	})
 }
 
-// waitIn waits in one process. When another one takes its place that is
-// Unavailable.
+// waitIn waits in one process. If another one replaces it, that is Unavailable.
 func (p *Proxy) waitIn(ctx context.Context, d Driver, gen uint64, taskID string) (ExitResult, error) {
 	defer p.leave(gen)
 	during, cancel := p.while(ctx, gen)
@@ -109,14 +107,15 @@ func (p *Proxy) waitIn(ctx context.Context, d Driver, gen uint64, taskID string)
 	return result, settle(ctx, err)
 }
 
-// transient: the answer is not about the task, so the question is asked again.
+// transient reports whether the error says nothing about the task, so that the call is
+// repeated.
 func transient(err error) bool {
 	return errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err)
 }
 
-// pause waits until another process is there than that of generation gen, or for
-// a while: the driver itself may have said that it cannot tell. It then has the
-// task recovered again. It reports whether the proxy is still open.
+// pause waits for a process other than generation gen, or for a while, since the
+// driver itself may have been unable to answer. It then has the task recovered again.
+// It returns false if the proxy is closed.
 func (p *Proxy) pause(ctx context.Context, taskID string, gen uint64) bool {
 	_, now, changed, closed := p.state()
 	if closed {
@@ -189,12 +188,12 @@ func (p *Proxy) InspectTask(ctx context.Context, taskID string) (*TaskStatus, er
 		return err
 	})
 	if err == nil && status.State != TaskRunning && status.State != TaskExited {
-		status.State = TaskUnknown // whatever else it calls it
+		status.State = TaskUnknown // whatever the driver reports
 	}
 	return status, err
 }
 
-// ListTasks implements Lister. It asks a process that is there and starts none.
+// ListTasks implements Lister. It does not start a process.
 func (p *Proxy) ListTasks(ctx context.Context) ([]*Handle, error) {
 	d, gen, _, closed := p.enter()
 	if d == nil || closed {
@@ -209,7 +208,7 @@ func (p *Proxy) ListTasks(ctx context.Context) ([]*Handle, error) {
 	var answered error
 	err := p.call(ctx, p.limits.Call, func(ctx context.Context) error {
 		if list, answered = l.ListTasks(ctx); errdefs.IsUnavailable(answered) {
-			return nil // what the driver asks may be away: its calls need not care
+			return nil // the service that the driver asks may be unavailable, which does not concern its calls
 		}
 		return answered
 	})
@@ -229,7 +228,7 @@ func (p *Proxy) SignalTask(ctx context.Context, taskID string, signal string) er
 	})
 }
 
-// ExecTask runs a command in a task; it ends with ctx, not by a limit of ours.
+// ExecTask runs a command in a task. It ends with ctx and has no other time limit.
 func (p *Proxy) ExecTask(ctx context.Context, taskID string, opts ExecOptions, stream ExecStream) (ExitResult, error) {
 	defer p.begin()()
 	d, gen, err := p.forTask(ctx, taskID, p.forCall)

@@ -12,9 +12,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// TaskStats delivers samples until ctx ends or the host closes. When another
-// process takes over, samples of the old one are delivered until the new one has
-// some, so that there is no gap.
+// TaskStats delivers samples until ctx ends or the host closes. When another process
+// takes over, samples of the old one are delivered until the new one has some, so that
+// there is no gap.
 func (p *Proxy) TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error) {
 	return follow(ctx, p, interval+overlapExtra, rate.NewLimiter(rate.Every(interval/2), streamBurst), func(ctx context.Context, d Driver) (<-chan []TaskStats, error) {
 		return d.TaskStats(ctx, interval)
@@ -25,9 +25,9 @@ func (p *Proxy) TaskStats(ctx context.Context, interval time.Duration) (<-chan [
 // first samples before the old one's end.
 const overlapExtra = 2 * time.Second
 
-// A plugin that sends more than it should is read slowly, and gRPC then holds it
-// back: events at eventRate a second after eventBurst of them, samples at twice
-// the rate that was asked for after streamBurst of them.
+// A plugin that sends too much is read slowly, and gRPC's flow control then slows it
+// down: events at eventRate per second after eventBurst events, samples at twice the
+// requested rate after streamBurst samples.
 const (
 	eventRate   = 200
 	eventBurst  = 2000
@@ -48,8 +48,8 @@ type source[T any] struct {
 	close func() // ends it; in is then read to its end
 }
 
-// follow joins the streams of one process after another into one. A stream that
-// is succeeded goes on for up to overlap, until the next one brings something.
+// follow joins the streams of consecutive processes into one. A replaced stream
+// continues for up to overlap, until the next one delivers something.
 func follow[T any](ctx context.Context, p *Proxy, overlap time.Duration, pace *rate.Limiter, open opener[T]) (<-chan T, error) {
 	first, err := openIn(ctx, p, p.limits.Ready, open)
 	if err != nil {
@@ -60,7 +60,7 @@ func follow[T any](ctx context.Context, p *Proxy, overlap time.Duration, pace *r
 	return f.out, nil
 }
 
-// openIn opens a stream in the process that serves.
+// openIn opens a stream in the current process.
 func openIn[T any](ctx context.Context, p *Proxy, wait time.Duration, open opener[T]) (*source[T], error) {
 	d, gen, err := p.acquire(ctx, wait)
 	if err != nil {
@@ -92,9 +92,9 @@ type follower[T any] struct {
 	out     chan T
 	now     *source[T] // nil while there is none
 	next    *source[T] // of the process that takes over; nil unless one does
-	until   time.Time  // when next takes over though it has brought nothing
-	// held is a value that the reader has not taken yet: one that is slow must not
-	// keep an old process.
+	until   time.Time  // when next takes over even if it has delivered nothing
+	// held is a value that the reader has not taken yet, so that a slow reader does
+	// not keep an old process.
 	held []T
 }
 
@@ -125,7 +125,7 @@ func (f *follower[T]) reopen(ctx context.Context) bool {
 			return true
 		}
 		if errdefs.IsUnimplemented(err) {
-			return false // whoever reads asks again, and is told so
+			return false // the reader asks again and gets the error
 		}
 		_, gen, _, closed := f.proxy.state()
 		if closed || !f.proxy.pause(ctx, "", gen) {
@@ -135,14 +135,14 @@ func (f *follower[T]) reopen(ctx context.Context) bool {
 	return false
 }
 
-// succeed opens the stream of the process that took over, if one did.
+// succeed opens a stream in the process that took over, if one did.
 func (f *follower[T]) succeed(ctx context.Context) {
 	if d, _, _, _ := f.proxy.state(); d == nil {
 		return // the process is gone and its stream ends by itself
 	}
 	s, err := openIn(ctx, f.proxy, f.proxy.limits.Ready, f.open)
 	if err != nil {
-		return // the old one goes on until it ends, and then another try is made
+		return // the old stream continues until it ends; then another attempt is made
 	}
 	f.next, f.until = s, time.Now().Add(f.overlap)
 	if f.overlap == 0 {
@@ -163,7 +163,7 @@ func (f *follower[T]) drop() {
 	}
 }
 
-// step takes or delivers one value, or notices one change.
+// step receives or delivers one value, or handles one change.
 func (f *follower[T]) step(ctx context.Context, changed <-chan struct{}) {
 	now, next := f.now.in, (<-chan T)(nil)
 	var late <-chan time.Time
@@ -202,8 +202,8 @@ func (f *follower[T]) step(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// ended goes on after the end of the current stream: with the next one, or after
-// a pause, since a driver may end its streams at once again and again.
+// ended continues after the end of the current stream, with the next one or after a
+// pause, because a driver may repeatedly end its streams at once.
 func (f *follower[T]) ended(ctx context.Context) {
 	gen := f.now.gen
 	f.advance()

@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Trial is a process that is made ready beside the one that serves, to take its
-// place without any task or caller noticing.
+// Trial is a process that is prepared beside the current one, to replace it without
+// any task or caller noticing.
 type Trial struct {
 	proxy *Proxy
 	d     Driver
@@ -25,9 +25,8 @@ type Trial struct {
 	recovered map[*task]bool
 }
 
-// Try recovers every known task in d and asks it for each. An error says that d
-// cannot take over, and nothing has changed then. It calls recovered for each task
-// that is known to d.
+// Try recovers every known task in d and inspects each. An error means that d cannot
+// take over, and nothing has changed. It calls recovered for each task that d knows.
 func (p *Proxy) Try(ctx context.Context, d Driver, recovered func()) (*Trial, error) {
 	p.mu.Lock()
 	t := &Trial{proxy: p, d: d, gen: p.issue(), recovered: map[*task]bool{}, onRecovered: recovered}
@@ -35,7 +34,7 @@ func (p *Proxy) Try(ctx context.Context, d Driver, recovered func()) (*Trial, er
 	return t, t.recover(ctx)
 }
 
-// recover makes the tasks known that are not yet.
+// recover recovers the tasks that are not known yet.
 func (t *Trial) recover(ctx context.Context) error {
 	p := t.proxy
 	p.mu.Lock()
@@ -93,8 +92,8 @@ func (t *Trial) one(ctx context.Context, one *task) error {
 	return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("task %s: %w", id, err))
 }
 
-// gone reports whether the task is none for the process that serves either: it
-// was destroyed meanwhile, or was lost before.
+// gone reports whether the current process does not know the task either: it was
+// destroyed meanwhile, or was lost before.
 func (t *Trial) gone(ctx context.Context, one *task) bool {
 	p := t.proxy
 	p.mu.Lock()
@@ -110,12 +109,11 @@ func (t *Trial) gone(ctx context.Context, one *task) bool {
 	return errdefs.IsNotFound(err)
 }
 
-// Switch lets calls through to the new process from now on. Waits and streams
-// move to it. It fails only if the proxy was closed or another process came
-// between.
+// Switch makes the new process the current one. Waits and streams move to it. It fails
+// only if the proxy was closed or another process was attached in between.
 func (t *Trial) Switch(ctx context.Context) error {
-	// Those that were started meanwhile; the next call to one that fails here
-	// recovers it.
+	// Recover tasks that were started meanwhile. If that fails for a task, the next
+	// call for it tries again.
 	late := t.recover(ctx)
 	t.mu.Lock()
 	for one := range t.recovered {
@@ -137,7 +135,7 @@ func (t *Trial) Switch(ctx context.Context) error {
 	return nil
 }
 
-// Drained returns when no call is under way in processes before the current one.
+// Drained returns when no call is in progress in processes before the current one.
 func (p *Proxy) Drained(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -165,8 +163,8 @@ func (p *Proxy) Tasks() int {
 	return len(p.tasks)
 }
 
-// Refuse makes every start of a task fail with reason until it is called with
-// nil. Tasks that run are not affected.
+// Refuse makes every start of a task fail with reason, until it is called with nil.
+// Running tasks are not affected.
 func (p *Proxy) Refuse(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +177,7 @@ func (p *Proxy) refusal() error {
 	return p.refuses
 }
 
-// loser is a driver that wants to know that a task is lost to it.
+// loser is implemented by drivers that need to know when a task is lost.
 type loser interface {
 	Lost(ctx context.Context, handle *Handle)
 }

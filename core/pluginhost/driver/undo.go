@@ -12,12 +12,12 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// undoLimit bounds how long a start that failed is undone. The caller destroys
-// the task, too, when the driver can be asked again.
+// undoLimit limits the time for undoing a failed start. The caller also destroys the
+// task when the driver answers again.
 const undoLimit = 10 * time.Second
 
-// Nobody hears whether a driver heeds the end of a call. So after a start that
-// was interrupted it is looked again at what it may have begun meanwhile.
+// It is unknown when a driver heeds the cancellation of a call. After an interrupted
+// start, these are the times of checks for what it may have started meanwhile.
 var looksAfterInterruption = []time.Duration{0, 300 * time.Millisecond, time.Second}
 
 // listed reports whether the driver says which tasks it has.
@@ -27,14 +27,14 @@ func (p *Proxy) listed() bool {
 	return p.lists
 }
 
-// ErrInterrupted is in an error of StartTask if the plugin's process went away in the
-// middle. The task need not be at fault, and what was begun may be there: the next
-// process is to be asked for it, or told to destroy it, before anything else is done.
+// ErrInterrupted is wrapped by an error of StartTask if the plugin's process ended
+// during the start. The task may not be at fault and may exist: before anything else,
+// the next process must be asked for it or told to destroy it.
 var ErrInterrupted = errors.New("the plugin's process went away in the middle of the start")
 
-// undo takes back what a start that failed had begun: it must leave no process
-// behind, whatever the driver does about it by itself. A task that existed before
-// is not of this start. It returns the error that the caller gets.
+// undo removes what a failed start has begun: no process may be left behind, whatever
+// the driver itself does. It does not touch a task that existed before. It returns the
+// error for the caller.
 func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun time.Time, cause error) error {
 	if errdefs.IsAlreadyExists(cause) {
 		return cause
@@ -54,13 +54,13 @@ func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun ti
 		case <-ctx.Done():
 			timer.Stop()
 		}
-		// Errors say that there is no such task, or that the driver cannot be asked.
+		// Ignore errors: there is no such task, or the driver cannot be asked.
 		err := settle(ctx, d.StopTask(ctx, config.ID, 0, "SIGKILL"))
 		if away = errdefs.IsUnavailable(err); !away {
 			_ = d.DestroyTask(ctx, config.ID, true)
 		}
 		if away && p.listed() {
-			break // what it has begun is not ended but asked for, see ErrInterrupted
+			break // the task is not ended but looked up later, see ErrInterrupted
 		}
 		if p.hooks.EndLeftovers != nil {
 			p.hooks.EndLeftovers(ctx, config, begun)

@@ -1,10 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package feed follows streams of measurements of plugins while somebody wants
-// them. It owns when a stream is opened, when it is opened again, when it is given
-// up, and how old a value may be. It does not own what is measured.
-// core/pluginhost and core/agent/stats import it.
+// Package feed follows streams of measurements of plugins while there is a consumer.
+// It owns when a stream is opened, reopened and closed, and how old a value may be. It
+// does not own what is measured. core/pluginhost and core/agent/stats import it.
 package feed
 
 import (
@@ -18,34 +17,35 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Times of a feed that its Config does not set.
+// Defaults of a feed.
 const (
-	TTL        = 5 * time.Second  // how old a value may be and still count as one of now
-	Idle       = 15 * time.Second // how long a stream goes on after it was wanted last
+	TTL        = 5 * time.Second  // maximum age of a current value
+	Idle       = 15 * time.Second // how long a stream stays open after it was last wanted
 	Wait       = 3 * time.Second  // how long Get waits for a value
-	BackoffMax = time.Minute      // the longest pause before a stream is opened again
+	BackoffMax = time.Minute      // longest pause before a stream is reopened
 )
 
-// Config says what a feed follows. R is what the stream brings, T what is kept.
+// Config configures a feed. R is the type of the stream's values, T of the value that
+// is kept.
 type Config[R, T any] struct {
 	Name string // in log lines
-	// Open opens the stream, whose values come every interval. An error of class
-	// Unimplemented means that there is none, now or later: it is not asked again
-	// until Retry. Unavailable and Canceled mean that the plugin is away, which is
-	// no error of the stream and not logged as one.
+	// Open opens the stream, whose values arrive every interval. Unimplemented: there
+	// is no stream, now or later; it is not opened again until Retry. Unavailable and
+	// Canceled: the plugin is away, which is not an error of the stream and not logged
+	// as one.
 	Open func(ctx context.Context, interval time.Duration) (<-chan R, error)
-	// Take makes what is kept of what was kept before and what has come.
+	// Take combines the kept value and a new one.
 	Take func(before T, got R) T
-	// Interval is how often values come; default 1 s. It is also the first pause
-	// before a stream that has ended is opened again; the pauses double.
+	// Interval is the interval of values; default 1 s. It is also the first pause
+	// before an ended stream is reopened; the pauses double.
 	Interval time.Duration
-	// Keep keeps the newest value when the stream is given up because nobody
-	// wants it; without it the memory is given back.
+	// Keep keeps the newest value after the stream is closed because nobody wants it;
+	// otherwise its memory is freed.
 	Keep   bool
 	Logger hclog.Logger
 }
 
-// Feed is the newest value of a stream that is open only while it is wanted.
+// Feed holds the newest value of a stream that is open only while it is wanted.
 type Feed[R, T any] struct {
 	cfg    Config[R, T]
 	ttl    time.Duration
@@ -57,17 +57,17 @@ type Feed[R, T any] struct {
 	mu          sync.Mutex
 	wanted      time.Time // last
 	running     bool
-	since       time.Time // when the stream was opened, or first tried to be
+	since       time.Time // when the stream was opened, or opening was first tried
 	value       T
-	at          time.Time // when value came; zero: there is none
+	at          time.Time // time of value; zero if there is none
 	came        uint64    // how many values have come
-	err         error     // why nothing comes now
+	err         error     // why there are no values now
 	unsupported bool
 	fresh       chan struct{} // closed and replaced when any of these changes
 }
 
-// paceBurst is how many values are taken at once of a stream that brings more of
-// them than one per interval.
+// paceBurst is the number of values that are read at once from a stream that delivers
+// more than one per interval.
 const paceBurst = 10
 
 // New makes a feed. Nothing is opened until it is wanted.
@@ -92,7 +92,7 @@ func (f *Feed[R, T]) Close() {
 	f.work.Wait()
 }
 
-// Want says that somebody wants values: the stream is opened unless it is.
+// Want registers interest: the stream is opened unless it is already.
 func (f *Feed[R, T]) Want() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,8 +115,8 @@ func (f *Feed[R, T]) Open() bool {
 	return f.running
 }
 
-// Retry says that a new process may serve the stream: it is asked again at once,
-// if somebody wants it, also if the one before could not.
+// Retry means that a new process may serve the stream: if it is wanted, it is opened
+// at once, even if the previous process could not.
 func (f *Feed[R, T]) Retry() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,16 +127,16 @@ func (f *Feed[R, T]) Retry() {
 	}
 }
 
-// Last returns the newest value and when it came, however old it is, without
-// wanting it. The time is zero if there is none. The error says why the value is
-// not one of now.
+// Last returns the newest value and its time, however old, without registering
+// interest. The time is zero if there is no value. The error says why the value is not
+// current.
 func (f *Feed[R, T]) Last() (T, time.Time, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.value, f.at, f.state()
 }
 
-// state is nil if the value is one of now.
+// state returns nil if the value is current.
 func (f *Feed[R, T]) state() error {
 	switch {
 	case !f.at.IsZero() && time.Since(f.at) <= f.ttl:
@@ -147,14 +147,14 @@ func (f *Feed[R, T]) state() error {
 	return errdefs.Unavailablef("%s: nothing has been measured within %s", f.cfg.Name, f.ttl)
 }
 
-// Get wants a value of now and waits a while for it; not for a stream that has been
-// open for longer and is silent. What it returns is what Last would return then.
+// Get registers interest and waits briefly for a current value, but not if the stream
+// has been open for longer and is silent. It returns the result of Last.
 func (f *Feed[R, T]) Get(ctx context.Context) (T, time.Time, error) {
 	return f.GetWith(ctx, func(T) bool { return true })
 }
 
-// GetWith is Get for a value that has something: it waits for the next two values
-// while the newest has not.
+// GetWith is Get for a value that satisfies has: it waits for up to two more values
+// while the newest does not.
 func (f *Feed[R, T]) GetWith(ctx context.Context, has func(T) bool) (T, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, Wait)
 	defer cancel()
@@ -173,7 +173,7 @@ func (f *Feed[R, T]) GetWith(ctx context.Context, has func(T) bool) (T, time.Tim
 	return f.value, f.at, f.state()
 }
 
-// worthWaiting tells whether what comes next may be better than what there is.
+// worthWaiting reports whether the next value may be better than the current one.
 func (f *Feed[R, T]) worthWaiting(has func(T) bool, last uint64) bool {
 	switch {
 	case f.unsupported, f.err != nil, f.ctx.Err() != nil:
@@ -193,7 +193,7 @@ func (f *Feed[R, T]) change(how func()) {
 	f.fresh = make(chan struct{})
 }
 
-// run follows the stream, opened again and again, until nobody wants it.
+// run follows the stream, and reopens it, until nobody wants it.
 func (f *Feed[R, T]) run() {
 	logged := false
 	for failures := 0; ; failures++ {
@@ -223,7 +223,7 @@ func (f *Feed[R, T]) follow() (took int, err error) {
 		return 0, err
 	}
 	f.change(func() { f.err, f.since = nil, time.Now() })
-	// Read to its end, which comes soon after that of ctx: whoever sends may wait for a reader.
+	// Drain the stream, which ends soon after ctx: its sender may be blocked on it.
 	defer func() {
 		cancel()
 		for range values { // dropped
@@ -240,7 +240,7 @@ func (f *Feed[R, T]) follow() (took int, err error) {
 			}
 			took++
 			f.change(func() { f.value, f.at, f.err, f.came = f.cfg.Take(f.value, v), time.Now(), nil, f.came+1 })
-			_ = pace.Wait(ctx) // a plugin that floods is held back; the end of ctx, which has no deadline, is seen below
+			_ = pace.Wait(ctx) // slows down a plugin that floods; the end of ctx is noticed below
 		case <-unwanted.C:
 			left := f.left()
 			if left <= 0 {
@@ -253,14 +253,14 @@ func (f *Feed[R, T]) follow() (took int, err error) {
 	}
 }
 
-// left is how long the stream is still wanted.
+// left returns how long the stream is still wanted.
 func (f *Feed[R, T]) left() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Idle - time.Since(f.wanted)
 }
 
-// over notes why a stream has ended and tells whether that is for good.
+// over records why a stream has ended and reports whether that is permanent.
 func (f *Feed[R, T]) over(err error) bool {
 	over := false
 	f.change(func() {

@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package hclspec reads config blocks as plugins built for Nomad describe them: by a
-// serialised hcldec specification, and with MessagePack as the form in which they
-// want the result. It owns the way from a block's value to that form, and from a
-// specification to a schema of ours. core/pluginhost/driver imports it.
+// Package hclspec supports the config blocks of plugins built for Nomad, which
+// describe them with a serialised hcldec specification and read them as MessagePack.
+// It owns the conversion of a block's value to MessagePack, and of a specification to
+// our schema. core/pluginhost/driver imports it.
 package hclspec
 
 import (
@@ -27,7 +27,8 @@ import (
 )
 
 // Encode decodes a config block with the plugin's specification and returns the
-// MessagePack that the plugin reads. InvalidArgument: the block does not fit.
+// MessagePack for the plugin. InvalidArgument: the block does not match the
+// specification.
 func Encode(spec *pb.Spec, config map[string]any) ([]byte, error) {
 	dec, err := decoder(spec, 0)
 	if err != nil {
@@ -67,7 +68,7 @@ func EncodeJSON(spec *pb.Spec, config []byte) ([]byte, error) {
 	return Encode(spec, block)
 }
 
-// problems drops the positions, which are those of a JSON text that no user wrote.
+// problems drops the positions, which refer to generated JSON.
 func problems(diags hcl.Diagnostics) error {
 	var out []string
 	for _, d := range diags.Errs() {
@@ -165,10 +166,9 @@ func parseLiteral(expr string) (cty.Value, error) {
 	return cty.NilVal, errdefs.FailedPreconditionf("the plugin's specification has a default %q that cannot be read: %w", expr, diags)
 }
 
-// prepare brings a block's value into the form that HCL's JSON syntax has for it:
-// what is null is left out, and a map stands where an attribute wants one, also
-// if the job file has it as a block. Text is no template there: there is nothing
-// to evaluate it with.
+// prepare converts a block's value to the form of HCL's JSON syntax: nulls are left
+// out, and an attribute that is a map gets a map even if the job file has a block.
+// Strings are not templates there, because nothing evaluates them.
 func prepare(s *pb.Spec, config map[string]any) map[string]any {
 	kinds := map[string]*pb.Spec{}
 	for _, field := range fields(s) {
@@ -236,9 +236,9 @@ func eachBlock(v any, f func(map[string]any) any) any {
 	return v
 }
 
-// fields are the parts of a specification that one and the same block sets: those of
-// an object or a tuple, at any depth, and what stands in for a part that is not set,
-// as an older name of it. They come in one order, the same each time.
+// fields returns the parts of a specification that one block sets: those of an object
+// or tuple, at any depth, and fallbacks for parts that are not set, such as an older
+// name. Their order is deterministic.
 func fields(s *pb.Spec) []*pb.Spec {
 	switch b := s.GetBlock().(type) {
 	case *pb.Spec_Object:
@@ -276,7 +276,7 @@ func primary(s *pb.Spec) *pb.Spec {
 	return s
 }
 
-// inputName is what a block calls the field; "" for what it cannot set.
+// inputName returns the name of the field in a block; "" if a block cannot set it.
 func inputName(s *pb.Spec) string {
 	switch b := s.GetBlock().(type) {
 	case *pb.Spec_Attr:

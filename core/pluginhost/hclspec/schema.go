@@ -12,9 +12,8 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// Schema returns the schema that says of a block what the specification says,
-// as far as a schema can: what it has no type for is not checked by it, and the
-// plugin's own specification still is, by Encode.
+// Schema converts a specification to a schema, as far as possible: what schemas cannot
+// express is not checked by it, but still by Encode.
 func Schema(s *pb.Spec) schema.Schema {
 	var out schema.Schema
 	seen := map[string]bool{}
@@ -70,7 +69,7 @@ func fallback(s *pb.Spec) any {
 	}
 	v, err := parseLiteral(text)
 	if err != nil || v.IsNull() {
-		return nil // Check says so where the plugin is attached
+		return nil // Check reports this when the plugin is attached
 	}
 	body, err := ctyjson.Marshal(v, v.Type())
 	if err != nil {

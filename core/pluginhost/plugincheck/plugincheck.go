@@ -1,12 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package plugincheck puts a built plugin, ours or one built for Nomad, through
-// all the rules that can be checked from outside: its handshake, what it says of
-// itself, its schemas, and the conformance checks of each contract that it serves,
-// in a fresh process each. It owns the report, not the rules: those are in
-// sdk/driver/v1/drivercheck, sdk/device/v1/devicecheck and sdk/stats/v1/statscheck.
-// cmd/drover imports it.
+// Package plugincheck checks a built plugin, ours or one built for Nomad, against all
+// rules that can be checked from outside: its handshake, its Info, its schemas, and
+// the conformance checks of each contract that it serves, each in a fresh process. It
+// owns the report, not the rules: those are in sdk/driver/v1/drivercheck,
+// sdk/device/v1/devicecheck and sdk/stats/v1/statscheck. cmd/drover imports it.
 package plugincheck
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Result is what came of one check, and Outcome the word for it.
+// Result is the result of one check, Outcome its outcome.
 type (
 	Result  = conformance.Result
 	Outcome = conformance.Outcome
@@ -37,19 +36,19 @@ const (
 	Skipped = conformance.Skipped
 )
 
-// Options says what is checked and with what.
+// Options selects the plugin and its checks.
 type Options struct {
 	// Path is the plugin's executable.
 	Path string
-	// Name limits the checks to one driver, device plugin or collector in it.
+	// Name restricts the checks to one driver, device plugin or collector.
 	Name string
 	// Skip are names of checks that are left out.
 	Skip []string
 	// Config is the agent config of what is checked.
 	Config map[string]any
-	// Task returns the config of a task that runs the /bin/sh script; Scripted is
-	// false if it is always the same task, one that runs until it is stopped. A
-	// nil Task means one that the schema suggests, if there is one.
+	// Task returns the config of a task that runs a /bin/sh script. Scripted is false
+	// if it always returns the same task, one that runs until it is stopped. If Task
+	// is nil, the task is derived from the schema, if possible.
 	Task     func(script string) (map[string]any, error)
 	Scripted bool
 	// Timeout bounds each check; 0 means 30 s.
@@ -58,11 +57,11 @@ type Options struct {
 	Env []string
 	// LogCollector is the command that reads the logs of plugins built for Nomad.
 	LogCollector []string
-	// Watch is told each result as it comes, if set.
+	// Watch, if set, is called with each result.
 	Watch func(part string, r conformance.Result)
 }
 
-// Report is what came of it.
+// Report is the result of all checks.
 type Report struct {
 	Path    string
 	Name    string
@@ -78,7 +77,7 @@ type Report struct {
 	Passed, Failed, Skipped int
 }
 
-// Part is the checks of the process, or of one name that it serves.
+// Part contains the checks of the process, or of one name that it serves.
 type Part struct {
 	// Kind is "process", "driver", "device" or "collector".
 	Kind    string
@@ -96,8 +95,8 @@ type checker struct {
 	report *Report
 }
 
-// Run checks the plugin. What is wrong with the plugin is in the report; an error
-// means that it could not be checked at all.
+// Run checks the plugin. Problems of the plugin are in the report; an error means that
+// it could not be checked at all.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	path, err := filepath.Abs(opts.Path)
 	if err != nil {

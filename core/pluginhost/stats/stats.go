@@ -1,21 +1,21 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package stats is the core's own view of a collector of the machine. It owns the
-// interface that the host reads collectors through, and the adapter that brings
-// the contract under it (v1.go). It does not own processes, nor when anything is
-// measured (core/pluginhost does), nor what is made of it (core/agent/stats does).
+// Package stats is the core's interface to collectors of host statistics. It owns that
+// interface and the adapter for the contract (v1.go). It does not own processes or
+// when they measure (core/pluginhost does), nor the use of the samples
+// (core/agent/stats does).
 package stats
 
 import (
 	v1 "github.com/drover-project/drover/sdk/stats/v1"
 )
 
-// Backend is a collector in one process. The methods mean what those of
-// sdk/stats/v1 mean.
+// Backend is a collector in one process. Its methods have the semantics of
+// sdk/stats/v1.
 type Backend = v1.Collector
 
-// The values are those of the newest contract.
+// The types of the newest contract.
 type (
 	Info        = v1.Info
 	Part        = v1.Part

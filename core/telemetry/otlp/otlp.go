@@ -1,10 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package otlp sends metrics to an OpenTelemetry collector, or to anything that
-// speaks its protocol, over HTTP or gRPC. It owns the form that a metric of ours
-// has there; the protocol is the exporters' of the OpenTelemetry project.
-// cmd/drover/daemon imports it.
+// Package otlp sends metrics to an OpenTelemetry collector, or anything with its
+// protocol, over HTTP or gRPC. It owns the conversion of our metrics; OpenTelemetry's
+// exporters implement the protocol. cmd/drover/daemon imports it.
 package otlp
 
 import (
@@ -25,13 +24,13 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Config says where metrics go.
+// Config configures a Sink.
 type Config struct {
 	// Endpoint is a URL: http and https for the protocol over HTTP, where the path
 	// is /v1/metrics unless it has one; grpc and grpcs for gRPC.
 	Endpoint string
 	Headers  map[string]string
-	// Resource describes the sender, as service.name.
+	// Resource describes the sender, with attributes such as service.name.
 	Resource map[string]string
 }
 
@@ -42,8 +41,8 @@ type Sink struct {
 	start    time.Time
 }
 
-// New makes a sink. It connects to nothing yet. InvalidArgument: the endpoint is
-// no URL of a known scheme.
+// New creates a sink. It does not connect yet. InvalidArgument: the endpoint is not a
+// URL with a known scheme.
 func New(ctx context.Context, c Config) (*Sink, error) {
 	exporter, err := newExporter(ctx, c)
 	if err != nil {
@@ -57,8 +56,7 @@ func newExporter(ctx context.Context, c Config) (metric.Exporter, error) {
 	if err != nil || u.Host == "" {
 		return nil, errdefs.InvalidArgumentf("%q is no URL; give one as http://127.0.0.1:4318 or grpc://127.0.0.1:4317", c.Endpoint)
 	}
-	// The registry asks again at the next interval: a retry of the exporter's own
-	// would only send old figures.
+	// No retries: the next interval sends newer values.
 	switch u.Scheme {
 	case "http", "https":
 		opts := []otlpmetrichttp.Option{
@@ -108,7 +106,7 @@ func (s *Sink) Close() error {
 	return s.exporter.Shutdown(ctx)
 }
 
-// metrics puts samples of one name together; the set is ordered by name.
+// metrics groups samples by name; the set is sorted by name.
 func (s *Sink) metrics(set *telemetry.Set) []metricdata.Metrics {
 	var out []metricdata.Metrics
 	for i := 0; i < len(set.Samples); {

@@ -1,12 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package statsd tells metrics in the line protocol of statsd and in its two
-// dialects: statsite's, which goes over TCP, and Datadog's, which has tags. It
-// owns the lines and the connection. cmd/drover/daemon imports it.
+// Package statsd sends metrics in the statsd line protocol and two dialects: statsite,
+// over TCP, and DogStatsD, with tags. It owns the lines and the connection.
+// cmd/drover/daemon imports it.
 //
-// The protocol: https://github.com/statsd/statsd/blob/master/docs/metric_types.md,
-// and https://docs.datadoghq.com/developers/dogstatsd/datagram_shell.
+// The protocol: https://github.com/statsd/statsd/blob/master/docs/metric_types.md, and
+// https://docs.datadoghq.com/developers/dogstatsd/datagram_shell.
 package statsd
 
 import (
@@ -24,18 +24,18 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Dialect says what the receiver understands.
+// Dialect is the receiver's dialect of the protocol.
 type Dialect uint8
 
-// The dialects. Statsd and Statsite have no labels: their values are put at the
-// end of the name, in the order of the labels' names.
+// The dialects. Statsd and Statsite have no labels: the values of labels are appended
+// to the name, in the order of the labels' names.
 const (
 	Statsd    Dialect = iota // over UDP
 	Statsite                 // the same over TCP
 	DogStatsd                // over UDP or a datagram socket, with labels as tags
 )
 
-// maxPacket is what a datagram carries over an Ethernet without being split.
+// maxPacket is the largest datagram that fits into an Ethernet frame.
 const maxPacket = 1432
 
 // Sink implements telemetry.Sink.
@@ -45,8 +45,8 @@ type Sink struct {
 	tags             []string
 
 	conn net.Conn
-	// before has the totals of the set before, by telemetry.Sample.Key: the
-	// protocol wants what was added since.
+	// before has the totals of the previous set, by telemetry.Sample.Key, because the
+	// protocol sends differences.
 	before map[string]total
 }
 
@@ -55,9 +55,9 @@ type total struct {
 	count uint64
 }
 
-// New makes a sink. It connects when there is something to send, so that the
-// receiver may come later. tags, as "team:core", go with every metric of DogStatsd.
-// InvalidArgument: the address is none.
+// New creates a sink. It connects when it sends, so the receiver may start later.
+// tags, such as "team:core", are added to every metric of DogStatsD. InvalidArgument:
+// the address is invalid.
 func New(dialect Dialect, address string, tags []string) (*Sink, error) {
 	s := &Sink{dialect: dialect, network: "udp", address: address, tags: tags, before: map[string]total{}}
 	if path, ok := strings.CutPrefix(address, "unix://"); ok && dialect == DogStatsd {
@@ -115,9 +115,9 @@ func (s *Sink) Publish(ctx context.Context, set *telemetry.Set) error {
 	return nil
 }
 
-// fail gives the connection up: the next set makes another.
+// fail closes the connection; the next set opens a new one.
 func (s *Sink) fail(err error) error {
-	_ = s.conn.Close() // it is lost either way
+	_ = s.conn.Close() // the connection is broken anyway
 	s.conn = nil
 	return fmt.Errorf("send to %s: %w", s.address, err)
 }
@@ -130,13 +130,13 @@ func (s *Sink) Close() error {
 	return s.conn.Close()
 }
 
-// write adds the sample's line, if it has one: a counter or a summary to which
-// nothing was added since the set before has none.
+// write adds the line of a sample. A counter or summary that has not changed since the
+// previous set has no line.
 func (s *Sink) write(into *bytes.Buffer, m *telemetry.Sample, now map[string]total) {
 	switch m.Kind {
 	case telemetry.Gauge:
 		if m.Value < 0 && s.dialect != DogStatsd {
-			s.line(into, m, 0, "g", 1) // a sign alone would mean a change, so it is set to zero first
+			s.line(into, m, 0, "g", 1) // a sign would mean a change, so set it to zero first
 		}
 		s.line(into, m, m.Value, "g", 1)
 	case telemetry.Counter:
@@ -144,21 +144,21 @@ func (s *Sink) write(into *bytes.Buffer, m *telemetry.Sample, now map[string]tot
 			s.line(into, m, added, "c", 1)
 		}
 	case telemetry.Summary:
-		// One line for all observations: their mean, at the rate that makes the
-		// receiver count them all.
+		// One line for all observations: their mean, with the sample rate that makes
+		// the receiver count all of them.
 		if sum, n := s.since(m, now); n > 0 {
 			s.line(into, m, sum/float64(n), "ms", 1/float64(n))
 		}
 	}
 }
 
-// since is what was added since the set before. The first set of a process has
-// everything since its beginning.
+// since returns what was added since the previous set, or since the start of the
+// process for the first set.
 func (s *Sink) since(m *telemetry.Sample, now map[string]total) (float64, uint64) {
 	key := m.Key()
 	now[key] = total{m.Value, m.Count}
 	before := s.before[key]
-	if before.value > m.Value || before.count > m.Count { // it began anew
+	if before.value > m.Value || before.count > m.Count { // it was reset
 		before = total{}
 	}
 	return m.Value - before.value, m.Count - before.count
@@ -200,7 +200,7 @@ func (s *Sink) writeTags(into *bytes.Buffer, m *telemetry.Sample) {
 	}
 }
 
-// What has a meaning in a line cannot be in a name or a tag.
+// Characters with a meaning in the protocol, which names and tags must not contain.
 var (
 	nameClean = strings.NewReplacer(":", "_", "|", "_", "@", "_", "#", "_", "\n", "_", " ", "_", "/", "_")
 	tagClean  = strings.NewReplacer("|", "_", ",", "_", "\n", "_", "#", "_")

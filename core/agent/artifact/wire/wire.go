@@ -1,11 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package wire is what the agent and its child drover-artifact say to each
-// other: one Request, a line of JSON on the child's standard input, and Answers,
-// lines of JSON on its standard output, of which the last has Done set. It owns
-// the format and its bounds, and nothing that fetches. Only core/agent/artifact
-// and cmd/drover-artifact may import it.
+// Package wire is the protocol between the agent and its child drover-artifact: one
+// Request, a line of JSON on the child's standard input, and Answers, lines of JSON on
+// its standard output, of which the last has Done set. It owns the format and its
+// limits. Only core/agent/artifact and cmd/drover-artifact may import it.
 package wire
 
 import (
@@ -36,9 +35,9 @@ const (
 	HomeName = "home" // HOME of git and ssh
 )
 
-// Request asks for one artifact.
+// Request requests one artifact.
 type Request struct {
-	// Source is a source as go-getter reads it, its options included.
+	// Source is a source in go-getter's syntax, including its options.
 	Source string
 	// Mode is any, file or dir.
 	Mode string
@@ -48,14 +47,14 @@ type Request struct {
 	Insecure bool `json:",omitempty"`
 	// Staging is the absolute path of the only folder that the child writes to.
 	Staging string
-	// Isolate asks for Landlock.
+	// Isolate enables Landlock.
 	Isolate bool
 	// ExtraPaths are further paths that the child may use, each "KIND:MODE:PATH".
 	ExtraPaths []string `json:",omitempty"`
 	Limits     Limits
 }
 
-// Limits bound a fetch. Zero is no limit.
+// Limits limit a fetch. Zero means no limit.
 type Limits struct {
 	HTTPReadTimeout time.Duration
 	GCSTimeout      time.Duration
@@ -64,20 +63,21 @@ type Limits struct {
 	S3Timeout       time.Duration
 	// HTTPMaxBytes bounds the body of an http answer.
 	HTTPMaxBytes int64
-	// UnpackMaxBytes and UnpackMaxFiles bound what comes out of an archive.
+	// UnpackMaxBytes and UnpackMaxFiles limit the contents of an archive.
 	UnpackMaxBytes int64
 	UnpackMaxFiles int
 }
 
-// Answer is one line of the child.
+// Answer is one line from the child.
 type Answer struct {
-	// Bytes have arrived so far.
+	// Bytes is the number of bytes received so far.
 	Bytes int64 `json:",omitempty"`
 	// Done marks the last line.
 	Done bool `json:",omitempty"`
 	// Isolated says whether Landlock was in force (with Done).
 	Isolated bool `json:",omitempty"`
-	// Class and Text say why the fetch failed; both are empty where it did not.
+	// Class and Text describe the error of a failed fetch; both are empty after
+	// success.
 	Class errdefs.Class `json:",omitempty"`
 	Text  string        `json:",omitempty"`
 }
@@ -95,7 +95,7 @@ func (a Answer) Err() error {
 	}
 }
 
-// Failed is the last answer of a fetch that failed.
+// Failed returns the last answer of a failed fetch.
 func Failed(err error) Answer {
 	text := err.Error()
 	if len(text) > MaxText {
@@ -108,7 +108,7 @@ func Failed(err error) Answer {
 	return Answer{Done: true, Class: class, Text: text}
 }
 
-// ReadRequest reads the request from the child's input, which stays open behind it.
+// ReadRequest reads the request from the child's input, which stays open.
 func ReadRequest(in *bufio.Reader) (*Request, error) {
 	var line []byte
 	for {
