@@ -40,7 +40,7 @@ func TestAllNodesThatDoubtAreMadeToBelieveAndOthersAreLeftAlone(t *testing.T) {
 	if want := []string{"PUT /v1/client/cluster?node_id=bbbbbbbb-2"}; !slices.Equal(f.writes(), want) {
 		t.Errorf("it wrote %q", f.writes())
 	}
-	for _, want := range []string{`Node "bbbbbbbb" (n2): made to accept them`, "aaaaaaaa  n1    ready   believed", "bbbbbbbb  n2    ready   made to believe", "down", `No path to node`} {
+	for _, want := range []string{`Node "bbbbbbbb" (n2): made to accept them`, "aaaaaaaa  n1    ready   believed", "bbbbbbbb  n2    ready   made to accept them", "down", `No path to node`} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("no %q in\n%s", want, r.out)
 		}
