@@ -140,8 +140,8 @@ func (s *Server) Feed(ctx context.Context) {
 	}
 }
 
-// feedSafely is feedOnce of which a panic is an error: the changes at hand are lost, which
-// subscribers are told.
+// feedSafely is feedOnce with panics converted to errors. The current changes are lost
+// then, and subscribers are told so.
 func (s *Server) feedSafely(ctx context.Context) (err error) {
 	defer panics.Handle(func(p *panics.Panic) {
 		s.log.Error("changes cannot be kept for the event stream; this is a defect of drover", p.Fields()...)

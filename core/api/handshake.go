@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// DefaultHandshake is how long a connection to an HTTPS port may take for the
-// handshake of TLS.
+// DefaultHandshake is the default time limit for the TLS handshake of a connection.
 const DefaultHandshake = 5 * time.Second
 
-// handshakes is a listener of connections that have done with the handshake of TLS:
-// one that takes too long is closed, and delays no other one.
+// handshakes is a listener whose connections have completed the TLS handshake. It closes
+// a connection that takes too long, without a delay for others.
 type handshakes struct {
 	net.Listener
 	config *tls.Config
@@ -48,8 +47,8 @@ func (h *handshakes) accept() {
 	}
 }
 
-// shake passes a connection on when its handshake is over. If the handshake failed, the
-// connection remembers it: the HTTP server tells a client that does not speak TLS so.
+// shake hands a connection to Accept after its handshake. If that failed, the connection
+// remembers the error, and the HTTP server answers a client that does not speak TLS.
 func (h *handshakes) shake(c *tls.Conn) {
 	ctx, cancel := context.WithTimeout(h.ctx, h.within)
 	defer cancel()

@@ -192,8 +192,8 @@ type Limits struct {
 	// is the time limit for the handshake of a connection to it: 5s by default.
 	RPCMaxConnsPerClient *int   `json:"rpc_max_conns_per_client,omitempty"`
 	RPCHandshakeTimeout  string `json:"rpc_handshake_timeout,omitempty"`
-	// HTTPSHandshakeTimeout is how long a connection to the HTTP API may take for the
-	// handshake of TLS, where it speaks that: 5s.
+	// HTTPSHandshakeTimeout is the time limit for the TLS handshake of a connection to
+	// the HTTP API: 5s unless set.
 	HTTPSHandshakeTimeout string `json:"https_handshake_timeout,omitempty"`
 }
 

@@ -139,8 +139,8 @@ func (r *run) take(batch state.Batch) {
 	}
 }
 
-// addAll makes every key dirty. A controller that cannot name them has those of changes
-// only, until the next loss of some.
+// addAll makes every key dirty. If the controller panics, only changes make keys dirty
+// until the feed loses some and everything is read again.
 func (r *run) addAll() {
 	if p := panics.Catch(func() { r.queue.addAll(r.c.All(r.store.View())) }); p != nil {
 		r.logger.Error("what there is to decide is not known; this is a defect of drover", p.Fields()...)

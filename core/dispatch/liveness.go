@@ -120,7 +120,7 @@ func (d *Dispatcher) grantAll(now time.Time) {
 	d.leases, d.amnesty = leases, whole
 }
 
-// expireSafely is expire of which a panic is an error: the next look tries again.
+// expireSafely is expire with panics converted to errors; the next tick tries again.
 func (d *Dispatcher) expireSafely(ctx context.Context, now time.Time) (err error) {
 	defer panics.Handle(func(p *panics.Panic) {
 		err = errdefs.Internalf("marking silent nodes panicked, which is a defect of drover: %v\n%s", p.Value, p.Stack)
@@ -128,8 +128,8 @@ func (d *Dispatcher) expireSafely(ctx context.Context, now time.Time) (err error
 	return d.expire(ctx, now)
 }
 
-// expire marks the nodes whose lease ended. What is to become of a node on which this
-// server panics stays open, and costs no other one its verdict.
+// expire marks the nodes whose lease ended. A node that causes a panic is
+// skipped.
 func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
 	silent := d.silent(now)
 	view := d.cfg.Store.View()

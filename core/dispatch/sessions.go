@@ -224,8 +224,8 @@ func (d *Dispatcher) follow(ctx context.Context) {
 	}
 }
 
-// heed tells the sessions of one change. One on which this server panics is told to
-// nobody; its node learns of it when it is told everything, as by its next session.
+// heed tells one change to the sessions that it concerns. A change that causes a panic
+// is skipped; its node learns of it by the next full set.
 func (d *Dispatcher) heed(c *state.Change) {
 	defer panics.Handle(func(p *panics.Panic) {
 		d.logger.Error("a change cannot be told to its node; this is a defect of drover", p.Fields("table", c.Table, "index", c.Index)...)

@@ -1,13 +1,13 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package panics decides what a panic of ours costs: the one item that was being
-// worked on (an evaluation, a plan, a call, a change), which fails, and never the
-// process. It owns catching a panic with the stack where it happened, and the count of
-// those that were caught. It does not own what becomes of the item: whoever catches
-// says so, in the log too, and sees to it that the item is not tried for ever.
+// Package panics catches panics, so that a defect costs one item (an evaluation, a plan,
+// a call, a change) and never the process. It owns catching a panic with its stack, and
+// the count of caught panics. It does not own what happens to the item: the caller fails
+// it, logs it, and makes sure that it is not tried again without end or delay.
 //
-// Whoever catches holds no lock at that place that is not released by a defer.
+// Code that may panic must release its locks by defer, or a caught panic leaves them
+// locked.
 package panics
 
 import (
@@ -15,23 +15,23 @@ import (
 	"sync/atomic"
 )
 
-// Panic is one that was caught.
+// Panic is a caught panic.
 type Panic struct {
 	Value any
 	Stack string
 }
 
-// Fields are what a log line says of it.
+// Fields returns more and the fields that describe the panic in a log line.
 func (p *Panic) Fields(more ...any) []any {
 	return append(more, "panic", p.Value, "stack", p.Stack)
 }
 
 var caught atomic.Uint64
 
-// Caught is how many panics were caught since the process began.
+// Caught returns the number of panics caught since the process started.
 func Caught() uint64 { return caught.Load() }
 
-// Handle calls then with the panic of the function that defers it, if there is one:
+// Handle calls then with the panic of the function that defers Handle, if it panics:
 //
 //	defer panics.Handle(func(p *panics.Panic) { err = ... })
 func Handle(then func(*Panic)) {

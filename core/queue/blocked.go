@@ -57,7 +57,7 @@ func (b *Blocked) Block(e *model.Evaluation) {
 	}
 }
 
-// block reports whether the evaluation is to be handed out at once.
+// block keeps an evaluation. It reports whether to enqueue it at once instead.
 func (b *Blocked) block(e *model.Evaluation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +110,7 @@ func (b *Blocked) Unblock(class string, index uint64) {
 		func(e *model.Evaluation) bool { return e.SnapshotIndex < index && helps(e, class) })
 }
 
-// release hands out what is wanted of a room that is noted.
+// release calls note and enqueues the evaluations for which which is true.
 func (b *Blocked) release(note func(), which func(*model.Evaluation) bool) {
 	b.enqueue(func() []*model.Evaluation {
 		b.mu.Lock()

@@ -99,8 +99,8 @@ func (f *Feeder) follow(batch state.Batch) {
 	}
 }
 
-// survive feeds one item. One on which this server panics is left out, until the state
-// changes it or everything is looked at again.
+// survive feeds one item to the queues. An item that causes a panic is left out until it
+// changes or the queues are reconciled.
 func (f *Feeder) survive(feed func(), item ...any) {
 	if p := panics.Catch(feed); p != nil {
 		f.Logger.Error("the queues do not follow a change of the state; this is a defect of drover", p.Fields(item...)...)

@@ -128,8 +128,8 @@ func (w *Worker) RunFailed(ctx context.Context) {
 	}
 }
 
-// survive turns a panic into an error: the evaluation is tried again, which its
-// deliveries bound.
+// survive converts a panic to an error: the evaluation is tried again, as often as the
+// delivery limit of the broker allows.
 func (w *Worker) survive(eval *model.Evaluation, do func() error) (err error) {
 	defer panics.Handle(func(p *panics.Panic) {
 		w.Logger.Error("a worker panicked on an evaluation; this is a defect of drover", p.Fields("eval_id", eval.ID, "job_id", eval.JobID, "namespace", eval.Namespace)...)

@@ -133,7 +133,9 @@ func TestHostileAnOlderCopyOfAServersDataEndsNoTaskUntilAnOperatorAgrees(t *test
 	if now := a.pids(a.await("kept", "running", 2)); !maps.Equal(now, pids) {
 		t.Fatalf("the tasks that both know run as %v, before as %v", now, pids)
 	}
-	a.must("node", "trust")
+	if out := a.must("node", "trust", "-all", "-yes"); !strings.Contains(out, "trusts them now") {
+		t.Errorf("of all nodes it is said:\n%s", out)
+	}
 	a.eventually(20*time.Second, "what the servers do not know is stopped", func() bool { return live(later) == 0 })
 	if live(pids) != 2 {
 		t.Error("what they know was stopped, too")

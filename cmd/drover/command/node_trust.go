@@ -25,13 +25,13 @@ func nodeTrust() spec {
 
   Servers cannot reach a node that refuses them: run the command on the node, or with -address of the node's agent.
 
-  With -all, every registered node is asked, and the nodes that do not accept their servers are made to accept them, for
-  example after "operator snapshot restore". The exit code is 1 if a node could not be asked or told.`,
+  With -all, the command asks every registered node, and makes the nodes trust their servers that do not, as is needed
+  after "operator snapshot restore". The exit code is 1 if a node could not be reached.`,
 		setup: func(fs *flag.FlagSet) run {
 			node := fs.String("node-id", "", "Node; the agent's own node by default.")
 			show := fs.Bool("status", false, "Shows whether the node accepts its servers, and changes nothing.")
-			all := fs.Bool("all", false, "All nodes that the servers can reach.")
-			yes := fs.Bool("yes", false, "With -all: answers yes to the question whether to go on.")
+			all := fs.Bool("all", false, "All registered nodes.")
+			yes := fs.Bool("yes", false, "With -all: does not ask for confirmation.")
 			return func(ctx context.Context, s *session, _ []string) error {
 				switch {
 				case *all && *node != "":
@@ -66,29 +66,29 @@ func (s *session) nodeCluster(c *client.NodeCluster) {
 	s.pairs("Cluster", cluster, "Highest index seen", text(c.Index), "Servers", c.Standing)
 }
 
-// trusting is what -all has found of a node and done with it.
+// trusting is the result of -all for one node.
 type trusting struct {
 	ID, Name, Status string
-	Cluster          *client.NodeCluster // nil if the node could not be asked
-	Trusted          bool                // it was made to accept them its servers
+	Cluster          *client.NodeCluster // before the command; nil if the node could not be asked
+	Trusted          bool                // the command made the node trust its servers
 	Error            string              `json:",omitempty"`
 }
 
-// standing is what the node thinks of its servers, or why that is not known.
+// standing says whether the node trusts its servers, or why that is unknown.
 func (t *trusting) standing() string {
 	switch {
 	case t.Error != "":
 		return t.Error
 	case t.Trusted:
-		return "made to accept them"
+		return "trusts them now"
 	}
 	return t.Cluster.Standing
 }
 
-// atOnce is how many nodes are asked at a time.
+// atOnce is the number of nodes that are asked concurrently.
 const atOnce = 16
 
-// eachNode calls do for nodes, some at a time, and then says what it came to.
+// eachNode calls do for all nodes, atOnce concurrently, and then say in order.
 func eachNode(nodes []*trusting, do func(*trusting) error, say func(*trusting)) {
 	for some := range slices.Chunk(nodes, atOnce) {
 		var wait sync.WaitGroup
@@ -138,13 +138,13 @@ func (s *session) trustAll(ctx context.Context, show, yes bool) error {
 		}
 	}
 	if err == nil && failed > 0 {
-		err = fmt.Errorf("%d of %d nodes could not be asked or told; run this again when they can be reached, or on their machines", failed, len(nodes))
+		err = fmt.Errorf("%d of %d nodes could not be reached; run this again when they can, or on their machines", failed, len(nodes))
 	}
 	return err
 }
 
-// trustDoubting makes the nodes believe that do not, and says so of each. It reports
-// whether to go on.
+// trustDoubting makes the nodes trust their servers that do not, and prints a line for
+// each. It reports false if the user says no.
 func (s *session) trustDoubting(ctx context.Context, nodes []*trusting, yes bool) (bool, error) {
 	doubting := slices.DeleteFunc(slices.Clone(nodes), func(n *trusting) bool {
 		return n.Error != "" || n.Cluster.Standing == rpc.ClusterBelieved
@@ -152,7 +152,7 @@ func (s *session) trustDoubting(ctx context.Context, nodes []*trusting, yes bool
 	if len(doubting) == 0 {
 		return true, nil
 	}
-	sure, err := s.confirm(yes, "%d of %d nodes do not believe these servers. They will, and STOP the allocations that the servers do not know. Go on?", len(doubting), len(nodes))
+	sure, err := s.confirm(yes, "%d of %d nodes do not trust these servers. They will, and STOP the allocations that the servers do not know. Go on?", len(doubting), len(nodes))
 	if !sure {
 		return false, err
 	}

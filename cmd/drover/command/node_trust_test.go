@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// doubters are three nodes, of which one believes its servers, one does not and one is
-// gone.
+// doubters answers for three nodes: one trusts its servers, one doubts them, and one is
+// down.
 func doubters() map[string]string {
 	const cluster = "/v1/client/cluster?node_id="
 	return map[string]string{
@@ -31,16 +31,16 @@ func without(answers map[string]string, part string) map[string]string {
 	return answers
 }
 
-func TestAllNodesThatDoubtAreMadeToBelieveAndOthersAreLeftAlone(t *testing.T) {
+func TestTrustOfAllChangesTheNodesThatDoubtAndNoOthers(t *testing.T) {
 	f := newFake(t, doubters())
 	r := f.at(t, nil, "node", "trust", "-all", "-yes")
-	if r.code != 1 || !strings.Contains(r.err, "1 of 3 nodes could not be asked or told") {
+	if r.code != 1 || !strings.Contains(r.err, "1 of 3 nodes could not be reached") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 	if want := []string{"PUT /v1/client/cluster?node_id=bbbbbbbb-2"}; !slices.Equal(f.writes(), want) {
 		t.Errorf("it wrote %q", f.writes())
 	}
-	for _, want := range []string{`Node "bbbbbbbb" (n2): made to accept them`, "aaaaaaaa  n1    ready   believed", "bbbbbbbb  n2    ready   made to accept them", "down", `No path to node`} {
+	for _, want := range []string{`Node "bbbbbbbb" (n2): trusts them now`, "aaaaaaaa  n1    ready   believed", "bbbbbbbb  n2    ready   trusts them now", "down", `No path to node`} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("no %q in\n%s", want, r.out)
 		}
@@ -49,7 +49,7 @@ func TestAllNodesThatDoubtAreMadeToBelieveAndOthersAreLeftAlone(t *testing.T) {
 
 func TestTrustOfAllAsksAndChangesNothingWithoutAYes(t *testing.T) {
 	f := newFake(t, doubters())
-	if r := f.at(t, nil, "node", "trust", "-all"); r.code != 1 || !strings.Contains(r.err, "1 of 3 nodes do not believe") || !strings.Contains(r.err, "-yes") {
+	if r := f.at(t, nil, "node", "trust", "-all"); r.code != 1 || !strings.Contains(r.err, "1 of 3 nodes do not trust") || !strings.Contains(r.err, "-yes") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 	if r := f.at(t, nil, "node", "trust", "-all", "-status"); r.code != 1 || !strings.Contains(r.out, "doubted") {
@@ -60,7 +60,7 @@ func TestTrustOfAllAsksAndChangesNothingWithoutAYes(t *testing.T) {
 	}
 }
 
-func TestTrustOfAllIsQuietAndWellWhereEveryNodeBelieves(t *testing.T) {
+func TestTrustOfAllChangesNothingWhereEveryNodeTrusts(t *testing.T) {
 	answers := without(doubters(), "GET /v1/client/cluster?node_id=cccc")
 	answers["GET /v1/client/cluster"] = `{"ClusterID":"x","Index":7,"Standing":"believed"}`
 	f := newFake(t, without(answers, "node_id=bbbb"))

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold holds a start back until it is written down, so that no task runs that nobody
-// knows of: a new process waits at its gate, a pipe of which its starter has the
-// other end. If the starter ends before it opens the gate, the pipe ends, and the
-// process ends without having run anything of its task.
+// Hold delays a start until it is recorded, so that no task runs without a record. The
+// new process waits at its gate, a pipe whose other end the starter holds. If the
+// starter ends before it opens the gate, the pipe ends, and the process exits without
+// having run any instruction of its task.
 type Hold struct {
-	// Report is the path of a file to be made, which outlives the starter and tells
-	// whoever comes after it what became of the start, see Began.
+	// Report is the path of a file that is created. It outlives the starter and tells
+	// the next one whether the task has run, see Began.
 	Report string
-	// Write is called when the process is there and waits. The gate is opened if it
+	// Write records the process, which exists and waits. The gate is opened if Write
 	// returns nil.
 	Write func(Started) error
 }
@@ -34,13 +34,13 @@ const (
 	fileFD = reportFD + 2
 )
 
-// A report has nothing in it while the process is held, one byte from when it passed
-// the gate, and the report of a failed call (see the assembly) if one failed. It is
-// locked by the starter's descriptor, which the process inherits and which is closed
-// when it becomes its task or ends: a report that is not locked is final.
+// A report is empty while the process is held and has one byte once the process has
+// passed the gate. If a system call of the program fails, its report (see the assembly)
+// is appended. The starter locks the file; the process inherits the lock's descriptor,
+// which is closed when it becomes its task or ends. So an unlocked report is final.
 const begun = 1
 
-// addReport makes the file the report, for what follows.
+// addReport makes the following steps report to the file.
 func (p *program) addReport() {
 	p.add("take the report", unix.SYS_DUP3, fileFD, reportFD, unix.O_CLOEXEC)
 	p.add("keep the report from the task", unix.SYS_FCNTL, fileFD, unix.F_SETFD, unix.FD_CLOEXEC)
@@ -80,7 +80,7 @@ func makeGate(report string, write func(Started) error) (*gate, error) {
 	return g, nil
 }
 
-// forked is called when the process is there: its end of the pipe is its own.
+// forked closes the process's end of the pipe here, after the fork.
 func (g *gate) forked() {
 	closeFD(g.wait)
 	g.wait = -1
@@ -92,7 +92,7 @@ func (g *gate) close() {
 	}
 }
 
-// push lets the process go one step further. One that has ended is no error here.
+// push lets the process pass its next wait. It is no error if the process has ended.
 func (g *gate) push() error {
 	if _, err := unix.Write(g.pass, []byte{1}); err != nil && err != unix.EPIPE {
 		return fmt.Errorf("let a new process go on: %w", err)
@@ -103,8 +103,8 @@ func (g *gate) push() error {
 // ErrVanished says that a held process ended before it passed its gate.
 var ErrVanished = errors.New("the new process ended before it became its task")
 
-// open has the start written down, opens the gate, and returns when the process has
-// become its task.
+// open records the start, opens the gate, and returns when the process has become its
+// task.
 func (g *gate) open(p *program, s Started) error {
 	if err := g.write(s); err != nil {
 		return err
@@ -137,8 +137,8 @@ func (g *gate) open(p *program, s Started) error {
 	return nil
 }
 
-// start starts a process that carries out a program, and returns when it was written
-// down and has become its task. Whatever comes of it, s says what is to be ended.
+// start starts a process that carries out a program, and returns when it is recorded
+// and has become its task. After an error s names the process to end.
 func (p *program) start(cgroup int, task Process, g *gate, s *Started) error {
 	file, err := p.file("drover-launch")
 	if err != nil {
@@ -154,12 +154,12 @@ func (p *program) start(cgroup int, task Process, g *gate, s *Started) error {
 	return g.open(p, *s)
 }
 
-// ErrUndecided says that a process whose starter has ended neither goes on nor ends.
+// ErrUndecided says that a process whose starter has ended neither continues nor ends.
 var ErrUndecided = errors.New("a new process is still at its gate")
 
-// Began reports whether a start whose starter has ended went so far that the task may
-// have run, by its report. It waits for a process that is about to become its task or
-// to end, up to patience. os.ErrNotExist: the start was not held, or is over.
+// Began reports whether the task of a start whose starter has ended may have run. It
+// waits up to patience for a process that is about to become its task or to end.
+// Errors: os.ErrNotExist if the start was not held or has completed, ErrUndecided.
 func Began(report string, patience time.Duration) (bool, error) {
 	fd, err := unix.Open(report, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -22,8 +22,8 @@ type Plain struct {
 
 // Fork starts a process that is not isolated, in the cgroup of version 2 that is open
 // as cgroup (-1: the caller's) and in all else that the calling thread is in, see
-// Within. It is held back until it is written down. A start that fails leaves no
-// process behind. ErrNoPrograms: this machine cannot hold a process back.
+// Within. The process is held until hold.Write has returned. A start that fails leaves
+// no process behind. ErrNoPrograms: this machine cannot hold a process.
 func Fork(c Plain, cgroup int, p Process, hold Hold) (Started, error) {
 	s := Started{PIDFD: -1, InitFD: -1}
 	g, err := makeGate(hold.Report, hold.Write)
@@ -32,7 +32,7 @@ func Fork(c Plain, cgroup int, p Process, hold Hold) (Started, error) {
 		g.close()
 	}
 	if errors.Is(err, ErrNoPrograms) {
-		err = errors.Join(err, os.Remove(hold.Report)) // it would say that nothing has run
+		err = errors.Join(err, os.Remove(hold.Report)) // it would say that the task has not run
 	}
 	var failed *StepError
 	if errors.As(err, &failed) && failed.What == stepExec {

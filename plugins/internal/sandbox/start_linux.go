@@ -57,8 +57,8 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// Start isolates a new process, held back until it is written down. A start that
-// fails leaves no process behind.
+// Start isolates a new process, which is held until hold.Write has returned. A start
+// that fails leaves no process behind.
 func Start(cfg *Config, group *Group, p Process, hold Hold) (Started, error) {
 	s := Started{PIDFD: -1, InitFD: -1}
 	// The thread that builds does not see the machine's files in the end.
@@ -74,7 +74,7 @@ func Start(cfg *Config, group *Group, p Process, hold Hold) (Started, error) {
 	return s.unless(err)
 }
 
-// unless ends what a start that failed has left.
+// unless returns what was started, or ends it after an error.
 func (s *Started) unless(err error) (Started, error) {
 	if err != nil {
 		s.abandon()

@@ -41,21 +41,21 @@ func (l *loop) adopt() error {
 			continue
 		}
 		l.adoptTask(key, &spec, &rec)
-		_ = os.Remove(l.journal.report(key)) // one that stays says the same
+		_ = os.Remove(l.journal.report(key)) // if it stays, it says that the task has run
 	}
 	return nil
 }
 
-// settle is how long a process whose supervisor was killed may take to become its task
-// or to end, which both are a matter of microseconds.
+// settle is the time limit for a process whose supervisor was killed to become its task
+// or to end. Both usually take microseconds.
 const settle = 2 * time.Second
 
-// began reports whether a task that is written down may have run: it has unless its
-// start was under way when the supervisor died and did not pass its gate.
+// began reports whether a recorded task may have run. It has not if the supervisor died
+// before it opened the gate of the task's process, or if the command could not be run.
 func (l *loop) began(key string, rec *record) bool {
 	began, err := sandbox.Began(l.journal.report(key), settle)
 	if errors.Is(err, sandbox.ErrUndecided) && rec.Boot == l.boot {
-		// It is stopped, or the machine is too slow to wait for: a dead one decides.
+		// It may be stopped. The report of a dead process is final.
 		l.log.Warn("a new process neither runs nor ends; it is killed", "pid", rec.PID)
 		if fd, err := openProcess(rec.PID, rec.Start); err == nil {
 			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // gone is as good
@@ -64,13 +64,13 @@ func (l *loop) began(key string, rec *record) bool {
 		began, err = sandbox.Began(l.journal.report(key), settle)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		l.log.Error("whether a task has run is not known; it is taken for one that has", "key", key, "error", err)
+		l.log.Error("it is unknown whether a task has run; it is treated as if it has", "key", key, "error", err)
 	}
 	return began || err != nil
 }
 
-// undo ends a start that was never answered: whoever asked for it does so again. Its
-// process has not passed its gate, or this machine has none (see forkFree).
+// undo removes what a start that was never answered has left; the client asks again.
+// The process has not passed its gate, or runs without one (see forkFree).
 func (l *loop) undo(key string, rec *record) {
 	for _, pid := range holders(l.journal.fifo(key, 1)) {
 		_ = unix.Kill(-pid, unix.SIGKILL)
@@ -83,15 +83,15 @@ func (l *loop) undo(key string, rec *record) {
 		}
 	}
 	if rec.PID != 0 && rec.Boot == l.boot {
-		// Not before the keeper has reaped it, which then looks for its marker.
+		// The keeper looks for the marker when it reaps the process.
 		awaitReaped(rec.PID, rec.Start, settle)
 	}
 	l.askKeeper(keeperDrop, key)
 	l.journal.forget(key, rec.PID, rec.Start)
 }
 
-// awaitReaped waits until a process that is ending is gone; after an upgrade it is our
-// own child.
+// awaitReaped waits until an ending process is reaped. After an upgrade it is a child
+// of this process.
 func awaitReaped(pid int, start uint64, patience time.Duration) {
 	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		st, err := readStat(pid)

@@ -82,9 +82,9 @@ func (l *loop) begin(t *task, req *request, files [3]int, cgroup int) error {
 	return nil
 }
 
-// forkFree is for machines that cannot hold a process back: the task runs before it
-// is written down, so that one whose supervisor is killed in between is ended, and
-// started again.
+// forkFree starts a task on a machine that cannot hold a process: the task runs before
+// it is recorded. If the supervisor is killed in between, the task is killed and started
+// again.
 func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold sandbox.Hold) error {
 	s := sandbox.Started{PIDFD: -1, InitFD: -1}
 	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Sys: &syscall.SysProcAttr{

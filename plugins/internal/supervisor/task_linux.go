@@ -146,8 +146,8 @@ func (l *loop) spawn(t *task, req *request) error {
 	return nil
 }
 
-// hold is how a task's start is held back. What it calls uses nothing that changes
-// but the task, which nobody else has yet: an isolated one is started beside the loop.
+// hold returns how a task's start is held. Its Write may run beside the loop: it changes
+// only the task, which nobody else uses yet.
 func (l *loop) hold(t *task, req *request) sandbox.Hold {
 	return sandbox.Hold{Report: l.journal.report(t.key), Write: func(s sandbox.Started) error {
 		t.pid, t.pidfd = s.PID, s.PIDFD
@@ -155,7 +155,7 @@ func (l *loop) hold(t *task, req *request) sandbox.Hold {
 			i.init, i.initFD = s.Init, s.InitFD
 		}
 		if err := req.stale(); err != nil {
-			return err // nobody waits for it, and it was called failed
+			return err // the client has given up
 		}
 		err := place(t.pid, req.Spec)
 		if err == nil {
@@ -168,8 +168,8 @@ func (l *loop) hold(t *task, req *request) sandbox.Hold {
 	}}
 }
 
-// enlist writes a new process down. If we are killed from here on, the next supervisor
-// asks the start's report whether it became the task.
+// enlist records a new process. If this supervisor is killed afterwards, the next one
+// reads from the start's report whether the process became the task.
 func (l *loop) enlist(t *task) error {
 	st, err := readStat(t.pid)
 	if err != nil {
@@ -191,10 +191,10 @@ func (l *loop) enlist(t *task) error {
 	return err
 }
 
-// over is called when a start has succeeded: from here on its record says it all.
-func (l *loop) over(t *task) { _ = os.Remove(l.journal.report(t.key)) } // one that stays says the same
+// over removes the report of a start that has succeeded.
+func (l *loop) over(t *task) { _ = os.Remove(l.journal.report(t.key)) } // if it stays, it says that the task has run
 
-// endStart ends a task that is not wanted any more as soon as it runs.
+// endStart kills and reaps a task whose start is given up.
 func (l *loop) endStart(t *task) {
 	l.kill(t)
 	reap(t.pid)
