@@ -113,6 +113,8 @@ type Client struct {
 	// Drain is how the node's work moves elsewhere when the agent leaves; nil leaves it.
 	Drain             *Drain `json:"drain_on_shutdown,omitempty"`
 	DisableRemoteExec bool   `json:"disable_remote_exec,omitempty"`
+	// Users are the ids that allocs get; nil gives none.
+	Users *Users `json:"users,omitempty"`
 	// PluginInstall lets plugins be installed and removed over the API.
 	PluginInstall bool     `json:"plugin_install,omitempty"`
 	Artifact      Artifact `json:"artifact"`
@@ -284,6 +286,7 @@ func (c *Config) Finish() error {
 		}
 	}
 	problems = append(problems, c.Client.capacityProblems()...)
+	problems = append(problems, c.Client.Users.problems()...)
 	problems = append(problems, c.Server.heartbeatProblems()...)
 	problems = append(problems, c.Limits.problems()...)
 	problems = append(problems, c.leaveProblems()...)
