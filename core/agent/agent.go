@@ -16,7 +16,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -36,6 +38,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
@@ -89,6 +92,9 @@ type Config struct {
 	NoExec bool
 	// MaxKillTimeout limits the kill timeout of tasks; 0 means no limit.
 	MaxKillTimeout time.Duration
+	// DynamicUserMin and DynamicUserMax are the user ids that allocs get, one each, for
+	// tasks that name no user; a DynamicUserMax of 0 means none.
+	DynamicUserMin, DynamicUserMax int
 	// SecretsInMemory mounts secrets directories in memory if the agent is able to.
 	SecretsInMemory bool
 }
@@ -253,12 +259,23 @@ func (a *Agent) open(ctx context.Context) error {
 		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
 		HostEnv: os.Environ(), Rules: a.cfg.Rules, Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
 	}
+	if a.cfg.DynamicUserMax > 0 && os.Geteuid() != 0 {
+		return errdefs.FailedPreconditionf("client.users: an agent that does not run as root cannot run tasks as other users; run it as root, or leave the block out")
+	}
+	a.runCfg.Users = alloc.NewUsers(a.cfg.DynamicUserMin, a.cfg.DynamicUserMax, userExists)
 	a.prepares(a.runCfg)
 	if err := <-started; err != nil {
 		return err
 	}
 	a.node = a.describe()
 	return nil
+}
+
+// userExists reports whether an id is that of a user or a group of the machine.
+func userExists(id int) bool {
+	_, err := user.LookupId(strconv.Itoa(id))
+	_, gerr := user.LookupGroupId(strconv.Itoa(id))
+	return err == nil || gerr == nil
 }
 
 // maxStateDir keeps the socket paths below the plugins' state directory within the

@@ -21,6 +21,9 @@ func (a *Agent) restore() error {
 		return err
 	}
 	for _, rec := range records {
+		a.runCfg.Users.Hold(rec.Alloc.ID, rec.UID) // also of one that cannot be restored
+	}
+	for _, rec := range records {
 		r, err := alloc.Restore(a.runCfg, rec)
 		if err != nil {
 			a.cfg.Logger.Error("an alloc of an earlier agent cannot be restored", "alloc_id", rec.Alloc.ID, "error", err)

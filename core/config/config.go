@@ -116,6 +116,8 @@ type Client struct {
 	// it.
 	Drain             *Drain `json:"drain_on_shutdown,omitempty"`
 	DisableRemoteExec bool   `json:"disable_remote_exec,omitempty"`
+	// Users are the ids that allocs get; nil gives none.
+	Users *Users `json:"users,omitempty"`
 	// PluginInstall allows plugins to be installed and removed over the API.
 	PluginInstall bool     `json:"plugin_install,omitempty"`
 	Artifact      Artifact `json:"artifact"`
@@ -288,6 +290,7 @@ func (c *Config) Finish() error {
 		}
 	}
 	problems = append(problems, c.Client.capacityProblems()...)
+	problems = append(problems, c.Client.Users.problems()...)
 	problems = append(problems, c.Server.heartbeatProblems()...)
 	problems = append(problems, c.Limits.problems()...)
 	problems = append(problems, c.leaveProblems()...)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -62,7 +61,7 @@ func TestNoOtherUserOfTheMachineReadsTheSecretsOfATask(t *testing.T) {
 	x := a.await("secrets", model.AllocClientStatusRunning, 1)[0]
 	for _, k := range kinds {
 		want := "token of the task\n" + k.is + "\ndone\n"
-		a.eventually(60*time.Second, "the task "+k.name+" uses its folders", func() bool {
+		a.eventually(patience, "the task "+k.name+" uses its folders", func() bool {
 			out, err := os.ReadFile(a.path(x.ID, "alloc/logs/"+k.name+".stdout.0"))
 			return err == nil && string(out) == want
 		})

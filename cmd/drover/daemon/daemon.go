@@ -268,6 +268,7 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 		allocs = c.AllocDir
 	}
 	fetch := artifactConfig(c.Artifact)
+	firstUser, lastUser := c.Users.Range()
 	return agent.Config{
 		DataDir: dir, AllocDir: allocs, Region: d.cfg.Region, Logger: d.log, Servers: servers, Node: d.describeNode(),
 		RetryMax: config.Duration(c.ServerJoin.RetryInterval, 0),
@@ -284,7 +285,7 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,
 		},
 		Artifact: &fetch, Template: templateConfig(c.Template), MaxKillTimeout: config.Duration(c.MaxKillTimeout, 0), SecretsInMemory: true,
-		Ineligible: c.DefaultIneligible, NoExec: c.DisableRemoteExec,
+		Ineligible: c.DefaultIneligible, NoExec: c.DisableRemoteExec, DynamicUserMin: firstUser, DynamicUserMax: lastUser,
 	}
 }
 

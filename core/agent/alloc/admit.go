@@ -11,29 +11,111 @@ import (
 	"strconv"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 )
 
 // admit opens the task's folder and its secrets to whom the task runs as, right
-// before it does.
-func (p *preparation) admit(ctx context.Context, name string) error {
+// before it does. A uid is one that the node gave to the alloc.
+func (p *preparation) admit(ctx context.Context, name string, uid int) error {
 	return p.step(ctx, StepSecrets, p.cfg.Limits.Disk, func(context.Context) error {
-		return p.dir.Admit(p.name, accessOf(p.info.Capabilities, name))
+		if err := p.dir.Admit(p.name, accessOf(p.info.Capabilities, name, uid)); err != nil || uid == 0 || !p.haveOneUser() {
+			return err
+		}
+		return p.dir.AdmitShared(allocdir.AccessOf(uid, uid))
 	})
 }
+
+// haveOneUser reports whether all tasks of the alloc run as the id that was given to it:
+// then nobody else needs what they share.
+func (p *preparation) haveOneUser() bool {
+	for _, t := range p.group.Tasks {
+		if !p.dynamic(t) {
+			return false
+		}
+	}
+	return true
+}
+
+// dynamic reports whether a task runs as the id of its alloc, if that has one.
+func (p *preparation) dynamic(t *model.Task) bool {
+	d, err := p.cfg.Drivers.Driver(t.Driver)
+	return err == nil && t.User == "" && canBeDynamic(d.Info().Capabilities)
+}
+
+func canBeDynamic(c driver.Capabilities) bool { return c.DynamicUsers && !c.UnknownUser }
 
 // accessOf says who enters the folders of a task that names a user, or none. The users
 // of an image are not the machine's: the driver shows the folders to the container,
 // in which they may be anybody's.
-func accessOf(c driver.Capabilities, name string) allocdir.Access {
+func accessOf(c driver.Capabilities, name string, uid int) allocdir.Access {
 	switch {
+	case uid != 0:
+		return allocdir.AccessOf(uid, uid)
 	case c.UnknownUser:
 		return allocdir.AccessOfAll()
 	case c.FSIsolation == "image":
 		return allocdir.AccessWithin()
 	}
-	uid, gid := idsOf(cmp.Or(name, c.DefaultUser))
-	return allocdir.AccessOf(uid, gid)
+	return allocdir.AccessOf(idsOf(cmp.Or(name, c.DefaultUser)))
+}
+
+// assignUser returns the id that the task runs as because it names no user; 0 where the
+// alloc has none or the driver cannot run it so. It is on the disk before anything
+// belongs to it.
+func (p *preparation) assignUser(ctx context.Context, name string) (int, error) {
+	if name != "" || !canBeDynamic(p.info.Capabilities) {
+		return 0, nil
+	}
+	p.building.Lock()
+	defer p.building.Unlock()
+	p.mu.Lock()
+	uid := p.uid
+	p.mu.Unlock()
+	if uid != 0 || !p.cfg.Users.Enabled() || p.ranWithout() {
+		return uid, nil
+	}
+	previous := p.predecessor()
+	uid, err := p.cfg.Users.Assign(p.id, previous)
+	if err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.uid = uid
+	if err := p.cfg.Store.PutAlloc(ctx, p.record()); err != nil {
+		p.uid = 0 // asked for again, and found to be the alloc's
+		return 0, err
+	}
+	return uid, nil
+}
+
+// predecessor is the alloc whose data this one takes over; "" for none.
+func (p *preparation) predecessor() string {
+	if disk := p.group.EphemeralDisk; disk == nil || !disk.Sticky {
+		return ""
+	}
+	return p.alloc.PreviousAllocation
+}
+
+// ranWithout reports whether the alloc's data belongs to somebody else than an id of
+// its own: its tasks ran before the node gave ids, or those of the alloc did whose data
+// it has taken over.
+func (p *preparation) ranWithout() bool {
+	for _, t := range p.group.Tasks {
+		p.mu.Lock()
+		ran := p.tasks[t.Name].state.Starts > 0
+		p.mu.Unlock()
+		if ran && p.dynamic(t) {
+			return true
+		}
+	}
+	previous := p.predecessor()
+	if previous == "" || p.cfg.Users.Has(previous) {
+		return false
+	}
+	_, err := os.Stat(allocdir.New(p.cfg.Root, previous).Path)
+	return err == nil
 }
 
 // idsOf are those of a user of this machine, who may be named by id. The agent's own

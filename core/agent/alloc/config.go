@@ -32,7 +32,8 @@ type Record struct {
 	Alloc    *model.Allocation // with its Job
 	Received time.Time
 	Health   *model.AllocDeploymentStatus
-	Tasks    map[string]TaskRecord `json:"-"` // kept one by one
+	UID      int                   `json:",omitempty"` // that Users gave; 0 for none
+	Tasks    map[string]TaskRecord `json:"-"`          // kept one by one
 }
 
 // TaskRecord is what is kept of a task.
@@ -61,6 +62,8 @@ type Config struct {
 	Templates Templates
 	// SecretsInMemory: secrets folders are memory file systems.
 	SecretsInMemory bool
+	// Users gives ids to allocs; nil gives none.
+	Users *Users
 	// MaxKillTimeout bounds what jobs ask for; 0 does not.
 	MaxKillTimeout time.Duration
 	// HostEnv is the agent's environment, as os.Environ gives it.

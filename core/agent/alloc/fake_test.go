@@ -45,6 +45,7 @@ type fakeDriver struct {
 	isolation driver.FSIsolation
 	user      string // of tasks that name none
 	unknown   bool   // UnknownUser
+	dynamic   bool   // DynamicUsers
 
 	destroying time.Duration // how long DestroyTask takes
 }
@@ -63,7 +64,7 @@ func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 }
 
 func (d *fakeDriver) Info() driver.Info {
-	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation, DefaultUser: d.user, UnknownUser: d.unknown},
+	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation, DefaultUser: d.user, UnknownUser: d.unknown, DynamicUsers: d.dynamic},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{{Name: "say", Type: schema.String}}}}
 }
 

@@ -73,7 +73,12 @@ func (p *preparation) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.admit(ctx, config.User); err != nil {
+	uid, err := p.assignUser(ctx, config.User)
+	if err != nil {
+		return err
+	}
+	config.DynamicUID = uid
+	if err := p.admit(ctx, config.User, uid); err != nil {
 		return err
 	}
 	err = p.step(ctx, StepDriver, p.cfg.Limits.Driver, func(ctx context.Context) error {

@@ -39,6 +39,7 @@ type Runner struct {
 	building sync.Mutex // held while the alloc's folders are made
 	built    bool
 	tookOver bool // the data of the alloc before
+	uid      int  // that Users gave; guarded by mu
 
 	mu       sync.Mutex
 	alloc    *model.Allocation
@@ -90,7 +91,7 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	}
 	r := &Runner{
 		cfg: cfg, id: a.ID, dir: allocdir.New(cfg.Root, a.ID), logger: cfg.Logger.With("alloc_id", a.ID),
-		alloc: a, group: tg, received: rec.Received, health: rec.Health, tasks: map[string]*taskRun{},
+		alloc: a, group: tg, received: rec.Received, health: rec.Health, uid: rec.UID, tasks: map[string]*taskRun{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	now := cfg.Now()
@@ -221,7 +222,11 @@ func (r *Runner) Destroy(ctx context.Context) error {
 	if err := r.dir.Remove(); err != nil {
 		return err
 	}
-	return r.cfg.Store.DeleteAlloc(ctx, r.id)
+	if err := r.cfg.Store.DeleteAlloc(ctx, r.id); err != nil {
+		return err
+	}
+	r.cfg.Users.Release(r.id)
+	return nil
 }
 
 // effects is what a round of steps wants done, by task.
@@ -387,8 +392,12 @@ func (r *Runner) reconsider() {
 }
 
 func (r *Runner) saveAlloc() {
-	err := r.cfg.Store.PutAlloc(r.ctx, &Record{Alloc: r.alloc, Received: r.received, Health: r.health})
+	err := r.cfg.Store.PutAlloc(r.ctx, r.record())
 	r.noteSaved(err)
+}
+
+func (r *Runner) record() *Record {
+	return &Record{Alloc: r.alloc, Received: r.received, Health: r.health, UID: r.uid}
 }
 
 func (r *Runner) saveTasks() {

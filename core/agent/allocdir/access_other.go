@@ -7,3 +7,6 @@ package allocdir
 
 // Admit does nothing: folders have what the folder above them gives.
 func (d Dir) Admit(task string, _ Access) error { return checkTaskName(task) }
+
+// AdmitShared does nothing, either.
+func (d Dir) AdmitShared(Access) error { return nil }

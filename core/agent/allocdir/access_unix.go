@@ -24,17 +24,22 @@ func (d Dir) Admit(task string, access Access) error {
 		return err
 	}
 	// The secrets first: once the folder is the task's, it may exchange them.
-	for _, folder := range []struct {
-		path []string
-		mode fs.FileMode
-	}{{[]string{task, SecretsDir}, access.secrets}, {[]string{task}, access.folder}} {
-		f, err := d.openFolder(folder.path...)
-		if err == nil {
-			err = errors.Join(access.apply(f, folder.mode), f.Close())
-		}
-		if err != nil {
-			return fmt.Errorf("set who may enter the folder %q of the alloc: %w", strings.Join(folder.path, "/"), err)
-		}
+	if err := d.admit(access, access.secrets, task, SecretsDir); err != nil {
+		return err
+	}
+	return d.admit(access, access.folder, task)
+}
+
+// AdmitShared does the same with the folder that the tasks of the alloc share.
+func (d Dir) AdmitShared(access Access) error { return d.admit(access, access.folder, SharedDir) }
+
+func (d Dir) admit(access Access, mode fs.FileMode, names ...string) error {
+	f, err := d.openFolder(names...)
+	if err == nil {
+		err = errors.Join(access.apply(f, mode), f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("set who may enter the folder %q of the alloc: %w", strings.Join(names, "/"), err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@
 package driverexec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ var defaultChroot = []string{
 
 func isolatedCapabilities() driver.Capabilities {
 	return driver.Capabilities{
-		SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationChroot, MountConfigs: true, DefaultUser: defaultUser,
+		SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationChroot, MountConfigs: true, DefaultUser: defaultUser, DynamicUsers: true,
 		NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 	}
 }
@@ -176,7 +177,7 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 	if err := supervised.CheckKillSignal(task); err != nil {
 		return invalid(err)
 	}
-	user, err := isolatedUser(task.User)
+	user, err := isolatedUser(task)
 	if err != nil {
 		return invalid(err)
 	}
@@ -225,11 +226,11 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 }
 
 // isolatedUser finds the user of a task; root is named, never nil for "the agent's".
-func isolatedUser(name string) (*supervisor.User, error) {
-	if name == "" {
-		name = defaultUser
+func isolatedUser(task *driver.TaskConfig) (*supervisor.User, error) {
+	if id := uint32(task.DynamicUID); id != 0 {
+		return &supervisor.User{UID: id, GID: id}, nil
 	}
-	u, err := supervised.ResolveUser(name)
+	u, err := supervised.ResolveUser(cmp.Or(task.User, defaultUser))
 	if err != nil {
 		return nil, err
 	}

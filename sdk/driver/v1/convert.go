@@ -74,7 +74,7 @@ func taskToPB(t *TaskConfig) *driverv1.TaskConfig {
 			StdoutPath: t.Logs.StdoutPath, StderrPath: t.Logs.StderrPath, MaxFiles: int32(t.Logs.MaxFiles),
 			MaxFileSizeMb: int32(t.Logs.MaxFileSizeMB), Disabled: t.Logs.Disabled,
 		},
-		KillSignal: t.KillSignal, KillTimeout: durationpb.New(t.KillTimeout), CdiDevices: t.CDIDevices, DeviceEnv: t.DeviceEnv,
+		KillSignal: t.KillSignal, KillTimeout: durationpb.New(t.KillTimeout), CdiDevices: t.CDIDevices, DeviceEnv: t.DeviceEnv, DynamicUid: uint32(t.DynamicUID),
 	}
 	for _, m := range t.Mounts {
 		out.Mounts = append(out.Mounts, &driverv1.Mount{HostPath: m.HostPath, TaskPath: m.TaskPath, ReadOnly: m.ReadOnly,
@@ -110,7 +110,7 @@ func taskFromPB(t *driverv1.TaskConfig) *TaskConfig {
 			StdoutPath: l.GetStdoutPath(), StderrPath: l.GetStderrPath(), MaxFiles: int(l.GetMaxFiles()),
 			MaxFileSizeMB: int(l.GetMaxFileSizeMb()), Disabled: l.GetDisabled(),
 		},
-		KillSignal: t.GetKillSignal(), KillTimeout: t.GetKillTimeout().AsDuration(), CDIDevices: t.GetCdiDevices(), DeviceEnv: t.GetDeviceEnv(),
+		KillSignal: t.GetKillSignal(), KillTimeout: t.GetKillTimeout().AsDuration(), CDIDevices: t.GetCdiDevices(), DeviceEnv: t.GetDeviceEnv(), DynamicUID: int(t.GetDynamicUid()),
 	}
 	for _, m := range t.GetMounts() {
 		out.Mounts = append(out.Mounts, Mount{HostPath: m.GetHostPath(), TaskPath: m.GetTaskPath(), ReadOnly: m.GetReadOnly(),

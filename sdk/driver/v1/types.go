@@ -127,6 +127,10 @@ type TaskConfig struct {
 	DeviceEnv map[string]string
 	// User is the user to run as; empty means the driver's default.
 	User string
+	// DynamicUID is the user and group id to run as. The node has given it to the
+	// alloc, it may be in no password file, and User is empty. 0 means that there is
+	// none; drivers without DynamicUsers never get one.
+	DynamicUID int
 
 	Resources Resources
 	Mounts    []Mount

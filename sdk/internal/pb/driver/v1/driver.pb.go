@@ -1837,6 +1837,7 @@ type TaskConfig struct {
 	KillTimeout   *durationpb.Duration   `protobuf:"bytes,24,opt,name=kill_timeout,json=killTimeout,proto3" json:"kill_timeout,omitempty"`
 	CdiDevices    []string               `protobuf:"bytes,25,rep,name=cdi_devices,json=cdiDevices,proto3" json:"cdi_devices,omitempty"` // as "vendor.com/class=name"
 	DeviceEnv     map[string]string      `protobuf:"bytes,26,rep,name=device_env,json=deviceEnv,proto3" json:"device_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	DynamicUid    uint32                 `protobuf:"varint,27,opt,name=dynamic_uid,json=dynamicUid,proto3" json:"dynamic_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2051,6 +2052,13 @@ func (x *TaskConfig) GetDeviceEnv() map[string]string {
 		return x.DeviceEnv
 	}
 	return nil
+}
+
+func (x *TaskConfig) GetDynamicUid() uint32 {
+	if x != nil {
+		return x.DynamicUid
+	}
+	return 0
 }
 
 type Resources struct {
@@ -3244,7 +3252,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\vannotations\x18\x04 \x03(\v25.drover.driver.v1.TaskEventsResponse.AnnotationsEntryR\vannotations\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe7\b\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\t\n" +
 	"\n" +
 	"TaskConfig\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -3278,7 +3286,9 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\vcdi_devices\x18\x19 \x03(\tR\n" +
 	"cdiDevices\x12J\n" +
 	"\n" +
-	"device_env\x18\x1a \x03(\v2+.drover.driver.v1.TaskConfig.DeviceEnvEntryR\tdeviceEnv\x1a6\n" +
+	"device_env\x18\x1a \x03(\v2+.drover.driver.v1.TaskConfig.DeviceEnvEntryR\tdeviceEnv\x12\x1f\n" +
+	"\vdynamic_uid\x18\x1b \x01(\rR\n" +
+	"dynamicUid\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
