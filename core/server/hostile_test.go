@@ -25,7 +25,7 @@ import (
 const (
 	damagedDir   = "DROVER_DAMAGED_DIR"
 	hostileVars  = 120 // variables that were acknowledged
-	hostileStart = 20 * time.Second
+	hostileStart = time.Minute
 )
 
 // The outcomes of a start on damaged data, as exit codes of the process that tries.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,8 +33,12 @@ type piece struct {
 	alone bool // nobody was there who could have seen its end
 }
 
-// helpers are the processes of the plugin's supervisor in a role.
-func (c *chaos) helpers(role string) []int { return c.processes("__drover-supervise " + role) }
+// helpers are the processes of the plugin's supervisor in a role. A task looks like
+// the process that starts it until it has become its program: it is none of them.
+func (c *chaos) helpers(role string) []int {
+	all := c.processes("__drover-supervise " + role)
+	return slices.DeleteFunc(slices.Clone(all), func(pid int) bool { return slices.Contains(all, parent(pid)) })
+}
 
 // fault does harm and reports whether an exit code may be lost by it. After it
 // the agent's process runs.
@@ -142,6 +147,12 @@ func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	c := &chaos{agent: newAgent(t), rng: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(c.dir, "state/driver-exec/supervisor.log")) // it may not be there
+			t.Logf("the supervisor's log ends:\n%s", log[max(0, len(log)-4000):])
+		}
+	})
 	c.configure("client {\n  gc_max_allocs = 5000\n}\n") // what ended is looked at in the end
 	c.withExec()
 	c.agent.run(shell("raw", "service", 12, "", "exec sleep 601"))

@@ -90,9 +90,7 @@ func (d *daemon) watch(ctx context.Context) error {
 
 // outOfMemory tells the user at once: it may be a child that was killed.
 func (t *task) outOfMemory() {
-	t.mu.Lock()
-	t.oom = true
-	t.mu.Unlock()
+	t.blame()
 	t.d.events.tell(t.id, "The kernel killed a process of the task: it used more memory than it may have", nil)
 }
 

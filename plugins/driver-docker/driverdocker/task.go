@@ -59,12 +59,15 @@ type task struct {
 	startedAt time.Time
 	endedAt   time.Time
 	exit      *driver.ExitResult
-	oom       bool
+	oom       bool // the kernel has killed a process of it for want of memory
+	asked     bool // its end needs no explanation by the kernel: it was signalled, or that was looked for
 	dropped   uint64
+	// blamed is closed when oom is set.
+	blamed chan struct{}
 }
 
 func newTask(id string, d *daemon, s handleState) *task {
-	t := &task{id: id, d: d, state: s, ended: make(chan struct{}), logged: make(chan struct{}), stopLogs: func() {}}
+	t := &task{id: id, d: d, state: s, ended: make(chan struct{}), logged: make(chan struct{}), blamed: make(chan struct{}), stopLogs: func() {}}
 	return t
 }
 
@@ -162,14 +165,71 @@ func (t *task) end(at time.Time, r driver.ExitResult) {
 	if t.exit != nil {
 		return
 	}
-	if t.oom && r.ExitCode == 128+9 {
-		outOfMemory(&r) // the event is there before the state of some daemons
-	}
 	t.endedAt, t.exit = at, &r
+	if t.oom {
+		t.amend() // the event is there before the state of some daemons
+	}
 	close(t.ended)
 	if t.whenEnded != nil {
 		t.whenEnded()
 	}
+}
+
+// amend has an end by SIGKILL say that the kernel was the one. t.mu is held.
+func (t *task) amend() {
+	if t.exit == nil || t.exit.ExitCode != killed {
+		return
+	}
+	r := *t.exit
+	outOfMemory(&r)
+	t.exit = &r
+}
+
+// killed is the exit code of what was ended by SIGKILL.
+const killed = 128 + 9
+
+// blame notes that the kernel has killed a process of the task for want of memory. The
+// daemon may say so after it has said that the task has ended.
+func (t *task) blame() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.oom {
+		t.oom = true
+		close(t.blamed)
+	}
+	t.amend()
+}
+
+// explain gives the end of a task by a SIGKILL that nobody here has sent a moment in
+// which the daemon may say that it was the kernel.
+func (t *task) explain(ctx context.Context) {
+	t.mu.Lock()
+	known := t.asked || t.exit.OOMKilled || t.exit.ExitCode != killed
+	t.mu.Unlock()
+	if known {
+		return
+	}
+	select {
+	case <-t.blamed:
+		return
+	case <-time.After(blameGrace):
+	case <-ctx.Done():
+		return
+	}
+	if c, err := t.d.inspect(ctx, t.state.Container); err == nil && c.State.OOMKilled {
+		t.blame()
+	}
+	t.wasAsked() // once is enough
+}
+
+// blameGrace is how long after the end of a task its reason may be told.
+const blameGrace = 2 * time.Second
+
+// wasAsked notes that the end of the task needs no explanation.
+func (t *task) wasAsked() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked = true
 }
 
 // atEnd has do called when the task ends, at once if it has; nil calls that off.
@@ -207,6 +267,7 @@ func (d *Driver) WaitTask(ctx context.Context, id string) (driver.ExitResult, er
 	case <-time.After(logGrace):
 	case <-ctx.Done():
 	}
+	t.explain(ctx)
 	return *t.result(), nil
 }
 
@@ -225,6 +286,7 @@ func (d *Driver) SignalTask(ctx context.Context, id string, signal string) error
 	if signal == "" {
 		return errdefs.InvalidArgumentf("signal task %q: no signal given", id)
 	}
+	t.wasAsked()
 	err = t.d.kill(ctx, t.state.Container, signal)
 	if err == nil {
 		return nil
@@ -245,6 +307,7 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 	if t.result() != nil {
 		return nil
 	}
+	t.wasAsked()
 	if signal == "" {
 		signal = "SIGTERM"
 		if c, err := t.d.inspect(ctx, t.state.Container); err == nil && c.Config.StopSignal != "" {
