@@ -19,6 +19,7 @@ func TestAChangeOnWhichTheServerPanicsIsToldToNobodyAndTheNextOneIs(t *testing.T
 		defer cancel()
 		s := start(t, ctx)
 		s.register(t, idN1)
+		synctest.Wait() // the feed has begun: nothing is told as a whole again
 		pushed, _ := s.attach(ctx, idN1, nil)
 		<-pushed // everything
 		before := panics.Caught()
