@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// looksPerLease is how often the leases are looked at within one.
+	// looksPerLease is the number of lease checks within one lease.
 	looksPerLease = 8
-	// statusBatch bounds how many nodes one Command marks.
+	// statusBatch is the maximum number of nodes that one Command marks.
 	statusBatch = 256
 )
 
-// renew gives the node a fresh lease.
+// renew renews the node's lease.
 func (d *Dispatcher) renew(node *model.Node, now time.Time) rpc.Lease {
 	lease := d.lease()
 	d.mu.Lock()
@@ -35,8 +35,8 @@ func (d *Dispatcher) renew(node *model.Node, now time.Time) rpc.Lease {
 	return rpc.Lease{TTL: lease, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node), ClusterID: view.Cluster().At(0).ClusterID}
 }
 
-// Away gives a node that will be back soon a longer lease: see rpc.Servers. The end
-// of its session does not shorten it.
+// Away implements rpc.Servers: it grants a longer lease, which the end of the session
+// does not shorten.
 func (d *Dispatcher) Away(_ context.Context, id rpc.Identity) error {
 	node, err := d.known(d.cfg.Store.View(), id)
 	if err != nil {
@@ -52,8 +52,8 @@ func (d *Dispatcher) Away(_ context.Context, id rpc.Identity) error {
 	return nil
 }
 
-// shorten lets the lease of a node whose session broke off end earlier: it has
-// half of it, and the grace, to come back.
+// shorten shortens the lease of a node whose session broke off: it has half a lease,
+// and the grace, to reconnect.
 func (d *Dispatcher) shorten(nodeID string, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,11 +66,10 @@ func (d *Dispatcher) shorten(nodeID string, now time.Time) {
 	}
 }
 
-// Lead watches the leases until ctx ends. It runs while this server leads. All
-// nodes get a whole lease first: the leader before may have heard of them. They get
-// one again when a look comes late: then it was this server that was silent (its
-// process was stopped, its machine suspended), and what nodes have said waits to be
-// read.
+// Lead checks the leases until ctx ends. It runs while this server is the leader.
+// First it grants all nodes a full lease, because the previous leader may have heard
+// of them. It does so again when a check runs late: then this server was suspended,
+// and heartbeats are waiting to be read.
 func (d *Dispatcher) Lead(ctx context.Context) {
 	last := d.cfg.Now()
 	d.grantAll(last)
@@ -102,8 +101,8 @@ func (d *Dispatcher) Lead(ctx context.Context) {
 	}
 }
 
-// grantAll gives every node that is not down a whole lease, which the end of its
-// session does not shorten: many sessions end at such a time.
+// grantAll grants every node that is not down a full lease, which the end of its
+// session does not shorten, because many sessions end at such a time.
 func (d *Dispatcher) grantAll(now time.Time) {
 	leases := map[string]time.Time{}
 	whole := now.Add(d.whole())
@@ -112,7 +111,7 @@ func (d *Dispatcher) grantAll(now time.Time) {
 	for node := range d.cfg.Store.View().Nodes() {
 		if node.Status != model.NodeStatusDown {
 			leases[node.ID] = whole
-			if end := d.leases[node.ID]; end.After(whole) { // it is away
+			if end := d.leases[node.ID]; end.After(whole) { // its agent has announced a restart
 				leases[node.ID] = end
 			}
 		}
@@ -157,7 +156,7 @@ func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// silent lists the nodes whose lease ended.
+// silent lists the nodes whose lease has ended.
 func (d *Dispatcher) silent(now time.Time) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -170,8 +169,8 @@ func (d *Dispatcher) silent(now time.Time) []string {
 	return ids
 }
 
-// settle forgets nodes that are down or gone, and looks again later at those
-// that may come back.
+// settle removes nodes that are down or no longer exist, and schedules another check
+// for nodes that may reconnect.
 func (d *Dispatcher) settle(ids []string, now time.Time) {
 	view := d.cfg.Store.View()
 	d.mu.Lock()
@@ -189,8 +188,8 @@ func (d *Dispatcher) settle(ids []string, now time.Time) {
 	}
 }
 
-// verdict says what becomes of a silent node: out of reach while one of its
-// allocs may still reconnect, down otherwise. Nil changes nothing.
+// verdict returns the command for a silent node: disconnected while one of its allocs
+// may reconnect, otherwise down. nil means no change.
 func (d *Dispatcher) verdict(view *state.View, id string, now time.Time) fsm.Command {
 	node := view.NodeByID(id)
 	if node == nil || node.Status == model.NodeStatusDown {
@@ -207,7 +206,7 @@ func (d *Dispatcher) verdict(view *state.View, id string, now time.Time) fsm.Com
 	return d.statusCommand(view, node, status, "Node heartbeat missed", now)
 }
 
-// mayReconnect says whether an alloc of the node waits for it to come back.
+// mayReconnect reports whether an alloc of the node waits for its reconnect.
 func mayReconnect(view *state.View, nodeID string) bool {
 	for _, a := range view.AllocsByNode(nodeID) {
 		if a.TerminalStatus() {

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Descriptions of evaluations that did not end well, as the reference words them.
+// Descriptions of failed evaluations, with the reference's wording.
 const (
 	DescMaxPlans   = "maximum attempts reached"
 	DescConflicts  = "created due to placement conflicts"
@@ -28,14 +28,14 @@ const (
 	DescDefect     = "the scheduler panicked on this evaluation, which is a defect of drover; see the server's log"
 )
 
-// Attempts at one evaluation when parts of its plans are refused.
+// maxAttempts is the number of attempts at one evaluation when parts of its plans are
+// rejected.
 const maxAttempts = 5
 
-// failedWait is how long a failed evaluation's successor waits.
+// failedWait is the delay of the evaluation that follows a failed one.
 const failedWait = time.Minute
 
-// How long what conflicts have left over waits for its next try: at first, and at
-// most after conflicts again and again.
+// Delays of the retry after repeated conflicts: the first, and the longest.
 const (
 	conflictWait    = 5 * time.Second
 	maxConflictWait = 5 * time.Minute
@@ -46,12 +46,12 @@ type Proposer interface {
 	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
 }
 
-// Applier commits plans.
+// Applier submits plans.
 type Applier interface {
 	Submit(ctx context.Context, p *model.Plan) (*model.PlanResult, error)
 }
 
-// Config is what a Worker needs. Everything is required.
+// Config holds the dependencies of a Worker. All are required.
 type Config struct {
 	Broker   *queue.Broker
 	Blocked  *queue.Blocked
@@ -64,30 +64,30 @@ type Config struct {
 	Logger   hclog.Logger
 }
 
-// View is the state that a worker decides on.
+// View is the part of the state that a worker reads.
 type View interface {
 	schedule.View
 	EvalByID(id string) *model.Evaluation
 }
 
-// Worker processes evaluations one after the other.
+// Worker processes one evaluation after another.
 type Worker struct{ Config }
 
 // New returns a worker; Run makes it work.
 func New(cfg Config) *Worker { return &Worker{cfg} }
 
-// types that workers take; those that were delivered too often come in a lane of their own.
+// types are the lanes that workers process; evaluations above the delivery limit have
+// a lane of their own.
 var types = []string{model.JobTypeService, model.JobTypeBatch, model.JobTypeSystem, model.JobTypeSysBatch}
 
-// unfinished bounds the evaluations that are decided and whose end is on its way
-// into the log while the worker goes on with the next one.
+// unfinished is the number of decided evaluations whose results may be waiting for
+// their commit while the worker continues.
 const unfinished = 32
 
-// Run takes evaluations until taking ends, and finishes what it has taken unless
-// ctx ends, which is the outer one of the two. What an evaluation came to is stored behind its
-// back: many ends go into the log together, and the next decision does not wait
-// for them. The evaluation is held until its end is stored, so that no other one
-// of its job is decided before.
+// Run takes evaluations until taking ends, and finishes those that it has taken unless
+// ctx ends too. Results are committed in the background: many of them share a log
+// entry, and the next decision does not wait for them. An evaluation is held until its
+// result is stored, so that no other evaluation of its job is decided before.
 func (w *Worker) Run(ctx, taking context.Context) {
 	var ends sync.WaitGroup
 	defer ends.Wait()
@@ -117,7 +117,8 @@ func (w *Worker) Run(ctx, taking context.Context) {
 	}
 }
 
-// RunFailed ends evaluations that were delivered too often, until ctx ends. One per server.
+// RunFailed completes evaluations above the delivery limit, until ctx ends. One runs
+// per server.
 func (w *Worker) RunFailed(ctx context.Context) {
 	for {
 		eval, token, err := w.Broker.Dequeue(ctx, queue.TypeFailed)
@@ -138,7 +139,7 @@ func (w *Worker) survive(eval *model.Evaluation, do func() error) (err error) {
 	return do()
 }
 
-// release lets an evaluation go: for good, or to be tried again after an error.
+// release acknowledges an evaluation, or returns it for a retry after an error.
 func (w *Worker) release(ctx context.Context, eval *model.Evaluation, token string, err error) {
 	if err == nil {
 		err = w.Broker.Ack(eval.ID, token)
@@ -152,7 +153,7 @@ func (w *Worker) release(ctx context.Context, eval *model.Evaluation, token stri
 	}
 }
 
-// Process handles one evaluation. It returns an error if it shall be tried again.
+// Process handles one evaluation. After an error it should be retried.
 func (w *Worker) Process(ctx context.Context, eval *model.Evaluation, token string) error {
 	out, err := w.decide(ctx, eval, token)
 	if err != nil || out == nil {
@@ -161,8 +162,9 @@ func (w *Worker) Process(ctx context.Context, eval *model.Evaluation, token stri
 	return w.finish(ctx, out)
 }
 
-// decide has the scheduler decide and its plan committed, again on newer state
-// while parts of it are refused. It returns nil if the evaluation is over already.
+// decide calls the scheduler and submits its plan, and repeats this on newer state
+// while parts of the plan are rejected. It returns nil if the evaluation has already
+// ended.
 func (w *Worker) decide(ctx context.Context, eval *model.Evaluation, token string) (*schedule.Outcome, error) {
 	need := max(eval.ModifyIndex, eval.SnapshotIndex)
 	for attempt := 1; ; attempt++ {
@@ -199,8 +201,8 @@ func (w *Worker) decide(ctx context.Context, eval *model.Evaluation, token strin
 	}
 }
 
-// schedule is schedule.Process of which a panic fails the evaluation alone: it is
-// not tried again, since it would come to the same, and nothing of it is committed.
+// schedule calls schedule.Process. A panic fails only this evaluation: it is not
+// retried, because it would panic again, and nothing is committed.
 func (w *Worker) schedule(view View, eval *model.Evaluation, now time.Time) (out *schedule.Outcome) {
 	defer panics.Handle(func(p *panics.Panic) {
 		w.Logger.Error("the scheduler panicked on an evaluation, which fails; this is a defect of drover",
@@ -210,14 +212,15 @@ func (w *Worker) schedule(view View, eval *model.Evaluation, now time.Time) (out
 	return schedule.Process(view, eval, now, w.IDs)
 }
 
-// failed is the evaluation with its end.
+// failed returns the evaluation with status failed.
 func failed(eval *model.Evaluation, why string, now time.Time) *model.Evaluation {
 	e := eval.Copy()
 	e.Status, e.StatusDescription, e.ModifyTime = model.EvalStatusFailed, why, now.UnixNano()
 	return e
 }
 
-// timePlacements says how long the decision took, shared by what was decided.
+// timePlacements records the duration of the decision in the metrics of its
+// placements.
 func (w *Worker) timePlacements(out *schedule.Outcome, took time.Duration) {
 	for _, m := range out.FailedTGAllocs {
 		m.AllocationTime = took
@@ -229,7 +232,7 @@ func (w *Worker) timePlacements(out *schedule.Outcome, took time.Duration) {
 	}
 }
 
-// submit stores follow-up evaluations, then has the plan committed.
+// submit stores follow-up evaluations and then submits the plan.
 func (w *Worker) submit(ctx context.Context, out *schedule.Outcome) (*model.PlanResult, error) {
 	if len(out.FollowUps) > 0 {
 		if err := w.store(ctx, out.FollowUps...); err != nil {
@@ -242,15 +245,15 @@ func (w *Worker) submit(ctx context.Context, out *schedule.Outcome) (*model.Plan
 	return w.Applier.Submit(ctx, out.Plan)
 }
 
-// isOver reports whether the state says that nothing is left to do: the queue had
-// an older value.
+// isOver reports whether the state contains a completed version of the evaluation, so
+// that the queue's version is outdated.
 func isOver(view View, eval *model.Evaluation) bool {
 	now := view.EvalByID(eval.ID)
 	return now == nil || now.TerminalStatus()
 }
 
-// waitUntil is the time that a decided evaluation keeps: one that waits on, waits
-// for room from now on.
+// waitUntil returns the WaitUntil of a decided evaluation: if it stays blocked, it
+// waits for resources from now on.
 func waitUntil(e *model.Evaluation) time.Time {
 	if e.ShouldBlock() {
 		return time.Time{}
@@ -258,8 +261,8 @@ func waitUntil(e *model.Evaluation) time.Time {
 	return e.WaitUntil
 }
 
-// finish stores what became of the evaluation. What it led to gets into the queues
-// by the state.
+// finish stores the result of the evaluation. New evaluations reach the queues through
+// the state.
 func (w *Worker) finish(ctx context.Context, out *schedule.Outcome) error {
 	evals := []*model.Evaluation{out.Eval}
 	if out.Blocked != nil {
@@ -268,9 +271,9 @@ func (w *Worker) finish(ctx context.Context, out *schedule.Outcome) error {
 	return w.store(ctx, evals...)
 }
 
-// giveUp ends an evaluation whose plans were refused again and again. What is
-// left waits as a blocked one until a time, since no room may ever come that would
-// wake it; the reasons stay readable.
+// giveUp completes an evaluation whose plans were repeatedly rejected. The rest waits
+// as a blocked evaluation until a time, because freed resources may never wake it; the
+// reasons stay readable.
 func (w *Worker) giveUp(out *schedule.Outcome, result *model.PlanResult) {
 	e := out.Eval
 	e.Status, e.StatusDescription = model.EvalStatusFailed, DescMaxPlans
@@ -295,7 +298,7 @@ func (w *Worker) giveUp(out *schedule.Outcome, result *model.PlanResult) {
 	b.WaitUntil = time.Unix(0, b.CreateTime).Add(wait)
 }
 
-// fail ends an evaluation that was delivered too often and makes one to come later.
+// fail fails an evaluation above the delivery limit and creates a delayed one.
 func (w *Worker) fail(ctx context.Context, eval *model.Evaluation) error {
 	if isOver(w.View(), eval) {
 		return nil

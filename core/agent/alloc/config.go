@@ -19,44 +19,44 @@ type Drivers interface {
 	Driver(name string) (driver.Driver, error)
 }
 
-// Store keeps what is needed after a restart of the agent. A write is durable
-// when it returns. *local.Store does.
+// Store stores what is needed after a restart of the agent. A write is durable when it
+// returns. *local.Store implements it.
 type Store interface {
 	PutAlloc(ctx context.Context, rec *Record) error
 	PutTasks(ctx context.Context, allocID string, tasks map[string]TaskRecord) error
 	DeleteAlloc(ctx context.Context, allocID string) error
 }
 
-// Record is what is kept of an alloc.
+// Record is the stored state of an alloc.
 type Record struct {
 	Alloc    *model.Allocation // with its Job
 	Received time.Time
 	Health   *model.AllocDeploymentStatus
 	UID      int                   `json:",omitempty"` // that Users gave; 0 for none
-	Tasks    map[string]TaskRecord `json:"-"`          // kept one by one
+	Tasks    map[string]TaskRecord `json:"-"`          // stored separately
 }
 
-// TaskRecord is what is kept of a task.
+// TaskRecord is the stored state of a task.
 type TaskRecord struct {
 	State   task.State
 	Handle  *driver.Handle `json:",omitempty"`
-	Fetched bool           `json:",omitempty"` // its artifacts are there
+	Fetched bool           `json:",omitempty"` // its artifacts were fetched
 }
 
-// Config is what all runners of a node share.
+// Config is the configuration that all runners of a node share.
 type Config struct {
 	Node    func() *model.Node
 	Region  string
 	Root    string // directory of the allocs' directories
 	Drivers Drivers
 	Store   Store
-	// Publish takes the newest client state of an alloc. It must not block.
+	// Publish receives the newest client state of an alloc. It must not block.
 	Publish func(a *model.Allocation)
 	// Ended is called when all tasks of an alloc are dead. It must not block.
 	Ended  func(allocID string)
-	Starts chan struct{} // bounds how many tasks start at the same time
+	Starts chan struct{} // limits the number of concurrent starts
 	Limits Limits
-	// Devices, Artifacts and Templates are nil where a node has none.
+	// Devices, Artifacts and Templates are nil if the node does not support them.
 	Devices   Devices
 	Artifacts Artifacts
 	Templates Templates
@@ -64,7 +64,7 @@ type Config struct {
 	SecretsInMemory bool
 	// Users gives ids to allocs; nil gives none.
 	Users *Users
-	// MaxKillTimeout bounds what jobs ask for; 0 does not.
+	// MaxKillTimeout limits the jobs' kill timeouts; 0 means no limit.
 	MaxKillTimeout time.Duration
 	// HostEnv is the agent's environment, as os.Environ gives it.
 	HostEnv []string
@@ -83,7 +83,7 @@ func (c *Config) probe(ctx context.Context, p Probe) error {
 	return p.Run(ctx)
 }
 
-// killTimeout is how long a task may take to end by itself.
+// killTimeout returns the effective kill timeout of a task.
 func (c *Config) killTimeout(t *model.Task) time.Duration {
 	if c.MaxKillTimeout > 0 {
 		return min(t.KillTimeout, c.MaxKillTimeout)
@@ -104,7 +104,7 @@ func (c *Config) specOf(job *model.Job, tg *model.TaskGroup, t *model.Task) task
 		batch = !t.Lifecycle.Sidecar
 	}
 	delay := t.ShutdownDelay
-	if tg.ShutdownDelay != nil && !task.Sidecar(t) { // a sidecar's end follows that of others, who have waited
+	if tg.ShutdownDelay != nil && !task.Sidecar(t) { // a sidecar ends after other tasks, which have already waited
 		delay = max(delay, *tg.ShutdownDelay)
 	}
 	return task.Spec{

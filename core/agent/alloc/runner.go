@@ -1,12 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package alloc runs one alloc on its node: it carries out what core/agent/task
-// decides, keeps the order of the group's tasks, judges the alloc's health, and
-// writes down what an agent needs to go on after a restart before anybody is
-// told. A runner has no goroutine of its own, only one per task that starts or
-// runs. It does not talk to servers, own plugin processes or choose what runs
-// here. Only core/agent and packages below it may import it.
+// Package alloc runs one alloc on its node: it carries out the decisions of
+// core/agent/task, keeps the order of the group's tasks, judges the alloc's health,
+// and stores what the agent needs after a restart before it reports anything. A runner
+// has no goroutine of its own, only one per task that starts or runs. It does not talk
+// to servers, own plugin processes or choose what runs on the node. Only core/agent
+// and packages below it may import it.
 package alloc
 
 import (
@@ -32,13 +32,13 @@ type Runner struct {
 	id     string
 	dir    allocdir.Dir
 	logger hclog.Logger
-	ctx    context.Context // ends when the agent does, not when the alloc does
+	ctx    context.Context // ends with the agent, not with the alloc
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	building sync.Mutex // held while the alloc's folders are made
+	building sync.Mutex // held while the alloc's directories are created
 	built    bool
-	tookOver bool // the data of the alloc before
+	tookOver bool // the data of the previous alloc was moved
 	uid      int  // that Users gave; guarded by mu
 
 	mu       sync.Mutex
@@ -48,10 +48,10 @@ type Runner struct {
 	tasks    map[string]*taskRun
 	stop     task.StopRequest
 	health   *model.AllocDeploymentStatus
-	look     *time.Timer // when to settle again at the latest; see settle
+	look     *time.Timer // latest time of the next settle
 	probing  probing
 	ended    bool
-	begun    bool // Start was called; until then nothing is done
+	begun    bool // Start was called
 	closed   bool
 	lastErr  error
 }
@@ -64,25 +64,25 @@ type taskRun struct {
 	handle  *driver.Handle
 	address *driver.NetworkOverride
 	timer   *time.Timer
-	abort   context.CancelFunc // ends a start that is under way
+	abort   context.CancelFunc // cancels a start in progress
 	dirty   bool
-	unseen  bool // what was read back of it has yet to be confirmed by its driver
+	unseen  bool // its stored state has not been confirmed by its driver yet
 
-	fetched      bool                  // its artifacts are there
+	fetched      bool                  // its artifacts were fetched
 	rendering    Rendering             // its templates, while they are open
 	firstScripts []*model.ChangeScript // to be run when it has started
-	at           StepStatus            // where a start is
-	detail       func() string         // what the step there waits for
-	left         <-chan struct{}       // closed when a step that was left behind has ended
+	at           StepStatus            // current step of a start
+	detail       func() string         // what that step waits for
+	left         <-chan struct{}       // closed when an abandoned step has ended
 	reserved     atomic.Pointer[device.Reservation]
 }
 
-// New makes the runner of an alloc that has just arrived, with its Job.
+// New returns a runner for a new alloc, with its Job.
 func New(cfg *Config, a *model.Allocation) (*Runner, error) {
 	return Restore(cfg, &Record{Alloc: a, Received: cfg.Now()})
 }
 
-// Restore makes the runner of an alloc that an earlier agent ran.
+// Restore returns a runner for an alloc of an earlier agent process.
 func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	a := rec.Alloc
 	tg := a.Job.LookupTaskGroup(a.TaskGroup)
@@ -105,7 +105,7 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	return r, nil
 }
 
-// Start begins to run the alloc, or goes on with it after a restart.
+// Start starts the alloc, or recovers it after a restart.
 func (r *Runner) Start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *Runner) Start() {
 	r.settle(&effects)
 }
 
-// Update takes what servers want of the alloc now. a carries its Job.
+// Update sets the servers' newest version of the alloc, with its Job.
 func (r *Runner) Update(a *model.Allocation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +132,7 @@ func (r *Runner) Update(a *model.Allocation) {
 		return
 	}
 	if a.DeploymentID != r.alloc.DeploymentID {
-		r.health, r.received, r.probing.passed = nil, r.cfg.Now(), false // a new deployment asks anew
+		r.health, r.received, r.probing.passed = nil, r.cfg.Now(), false // a new deployment judges health again
 	}
 	back := a.UnknownSince().After(r.alloc.UnknownSince())
 	r.alloc, r.group = a, tg
@@ -150,9 +150,9 @@ func (r *Runner) Update(a *model.Allocation) {
 	r.settle(&e)
 }
 
-// noteReturn notes with every task that runs that servers, who held the alloc for out
-// of reach, have heard of its node again. They may have heard how it is, too, before
-// the node hears that they had held it so.
+// noteReturn records with every running task that its node has reconnected, after
+// servers had marked the alloc as unknown. Servers may have heard of the alloc's state
+// before the node learns that it was unknown.
 func (r *Runner) noteReturn(e *effects) {
 	for name, t := range r.tasks {
 		if t.state.Phase == task.Running {
@@ -168,7 +168,7 @@ func (r *Runner) want(a *model.Allocation) {
 	}
 }
 
-// Stop ends the alloc whatever servers want: its node gives it up.
+// Stop ends the alloc regardless of what servers want, because its node gives it up.
 func (r *Runner) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,8 +176,8 @@ func (r *Runner) Stop() {
 	r.settle(&effects{})
 }
 
-// CutOff ends the alloc, which fails: its node has lost the servers for longer than
-// its group allows. They decide where its work is done from now on.
+// CutOff fails the alloc, because its node has been without servers for longer than
+// the group allows. The servers decide where it runs next.
 func (r *Runner) CutOff(after time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,8 +192,8 @@ func (r *Runner) IsCutOff() bool {
 	return r.stop.CutOff > 0
 }
 
-// Close lets go of the alloc without ending its tasks, and waits until nothing
-// of the runner runs any more.
+// Close releases the alloc without ending its tasks, and waits until all goroutines of
+// the runner have ended.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -213,7 +213,7 @@ func (r *Runner) Close() {
 	r.work.Wait()
 }
 
-// Destroy removes what is left of an alloc that has ended.
+// Destroy removes the directory and stored state of an ended alloc.
 func (r *Runner) Destroy(ctx context.Context) error {
 	if !r.Ended() {
 		return errdefs.FailedPreconditionf("alloc %s has not ended; stop it first", r.id)
@@ -229,7 +229,7 @@ func (r *Runner) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// effects is what a round of steps wants done, by task.
+// effects collects the effects of a round of transitions, by task.
 type effects struct{ list []taskEffects }
 
 type taskEffects struct {
@@ -237,7 +237,7 @@ type taskEffects struct {
 	list []task.Effect
 }
 
-// post hands an event to a task.
+// post applies an event to a task.
 func (r *Runner) post(name string, ev task.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,8 +265,8 @@ func (r *Runner) step(name string, ev task.Event, e *effects) {
 	}
 }
 
-// settle brings the group in order, writes down what has changed, tells the
-// servers, and only then does what is to be done.
+// settle applies the group's order, stores what has changed, reports to the servers,
+// and only then carries out the effects.
 func (r *Runner) settle(e *effects) {
 	if r.closed || !r.begun {
 		return
@@ -293,9 +293,9 @@ func (r *Runner) settle(e *effects) {
 	r.noteEnd()
 }
 
-// seen reports whether all tasks are what their states say. Of what was read back
-// after a restart of the agent that is not known until the drivers have said so,
-// and until then nobody is told: the machine may have been restarted, too.
+// seen reports whether the drivers have confirmed the stored states of all tasks after
+// a restart of the agent. Until then nothing is reported, because the machine may have
+// been restarted, too.
 func (r *Runner) seen() bool {
 	for _, t := range r.tasks {
 		if t.unseen {
@@ -305,7 +305,7 @@ func (r *Runner) seen() bool {
 	return true
 }
 
-// letGo closes the templates of tasks that are dead.
+// letGo closes the templates of dead tasks.
 func (r *Runner) letGo() {
 	for _, t := range r.tasks {
 		if open := t.rendering; open != nil && t.state.Phase == task.Dead {
@@ -336,7 +336,8 @@ func (r *Runner) states() map[string]task.State {
 	return out
 }
 
-// wanted is what is wanted of the alloc: by servers, its node and its own limits.
+// wanted returns the requested end of the alloc, by servers, its node or its own
+// limits.
 func (r *Runner) wanted(now time.Time) task.StopRequest {
 	stop := r.stop
 	end := task.Expiry(r.group, r.states())
@@ -344,7 +345,7 @@ func (r *Runner) wanted(now time.Time) task.StopRequest {
 	return stop
 }
 
-// lookAgain has the alloc settled again at the first of the times that is to come.
+// lookAgain schedules settle for the first of the times that is in the future.
 func (r *Runner) lookAgain(now time.Time, times ...time.Time) {
 	if r.look != nil {
 		r.look.Stop()
@@ -361,8 +362,8 @@ func (r *Runner) lookAgain(now time.Time, times ...time.Time) {
 	}
 }
 
-// judge decides the alloc's health once, if anybody waits for it, and returns
-// when to ask again; zero if there is no need.
+// judge decides the alloc's health once, if it is needed, and returns when to check
+// again; zero if that is not needed.
 func (r *Runner) judge(now time.Time, e *effects) (again time.Time) {
 	rule, ok := ruleOf(r.alloc, r.group, r.received)
 	if !ok || r.stop.Wanted || r.health != nil && r.health.Healthy != nil || !r.seen() {
@@ -413,8 +414,8 @@ func (r *Runner) saveTasks() {
 	}
 }
 
-// noteSaved: tasks go on when the disk is full; only a restart of the agent
-// would then not find them.
+// noteSaved logs a failed write, for example on a full disk. Tasks continue; but after
+// a restart of the agent they would not be recovered.
 func (r *Runner) noteSaved(err error) {
 	if err != nil && r.ctx.Err() == nil {
 		r.lastErr = err
@@ -422,7 +423,8 @@ func (r *Runner) noteSaved(err error) {
 	}
 }
 
-// view is what servers are told. It is shared and never changed afterwards.
+// view returns the alloc as reported to servers. It is shared and never changed
+// afterwards.
 func (r *Runner) view() *model.Allocation {
 	a := r.alloc
 	out := &model.Allocation{
@@ -437,7 +439,7 @@ func (r *Runner) view() *model.Allocation {
 	return out
 }
 
-// network is the address that a driver gave one of the tasks, if any.
+// network returns the address that a driver gave to one of the tasks, if any.
 func (r *Runner) network() *model.AllocNetworkStatus {
 	out := &model.AllocNetworkStatus{}
 	for _, t := range r.tasks {
