@@ -233,7 +233,7 @@ func TestCLIOfTheCluster(t *testing.T) {
 func TestCLIOfVariablesKeysAndSnapshots(t *testing.T) {
 	a := newAgent(t).start()
 	a.shows([]string{`"x": "1"`}, "var", "put", "app/db", "x=1", "y=2")
-	a.fails(1, "-check-index of its index or with -force", "var", "put", "app/db", "x=2")
+	a.fails(1, "with -check-index, or use -force", "var", "put", "app/db", "x=2")
 	file := a.write("db.nv.hcl", 0o600, a.output("var", "get", "-out", "hcl", "app/db"))
 	a.shows([]string{`"z": "3"`}, "var", "put", "@"+file, "z=3")
 	a.shows([]string{"app/db"}, "var", "list", "app/")
@@ -284,7 +284,7 @@ func TestEveryBuiltInExampleRuns(t *testing.T) {
 		}
 		a.output("job", "stop", "-purge", "-detach", "example")
 	}
-	a.fails(1, "exists already", "job", "init", filepath.Join(a.dir, "full.nomad.hcl"))
+	a.fails(1, "already exists", "job", "init", filepath.Join(a.dir, "full.nomad.hcl"))
 }
 
 // instance waits until an instance of a job has done its work.

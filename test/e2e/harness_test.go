@@ -185,7 +185,7 @@ func (a *agent) start() *agent {
 	a.launch()
 	a.eventually(patience, "the node is ready", func() bool {
 		if !a.alive() {
-			a.t.Fatal("the agent has ended at its start")
+			a.t.Fatalf("the agent has ended at its start: %v", a.cmd.ProcessState)
 		}
 		nodes, _, err := a.Nodes(a.ctx(), nil)
 		if err != nil || len(nodes) != 1 || nodes[0].Status != model.NodeStatusReady {
