@@ -17,18 +17,18 @@ import (
 
 const allegianceKey = "node/cluster"
 
-// allegiance is which cluster the node belongs to and how much of the cluster's
-// history it has seen. It outlives the agent: servers that have lost their data,
-// in part or whole, must not end tasks because they do not know them.
+// allegiance is the cluster to which the node belongs and the position of the
+// cluster's history that it has seen. It is stored on disk: servers that have lost
+// their data, in part or whole, must not end tasks because they do not know them.
 type allegiance struct {
 	store *local.Store
 
 	mu   sync.Mutex
 	seen model.ClusterPoint // on disk; without a ClusterID in memory only
-	// lost says that the servers lack what was seen, which then stays as it is: the
-	// data which was lost is known again when it is put back.
+	// lost means that the servers lack what the node has seen. seen is then not
+	// changed, so that restored data is recognized.
 	lost     bool
-	stranger bool          // servers of another cluster have answered last
+	stranger bool          // the last servers that answered belong to another cluster
 	met      chan struct{} // closed when such have answered
 }
 
@@ -53,14 +53,14 @@ func (g *allegiance) point() model.ClusterPoint {
 	return g.seen
 }
 
-// doubts reports whether nothing is stopped because servers do not have it.
+// doubts reports whether allocs must not be stopped because servers do not have them.
 func (g *allegiance) doubts() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.lost
 }
 
-// keep makes a point durable before it counts. The caller holds the lock.
+// keep stores a position before it takes effect. The caller holds the lock.
 func (g *allegiance) keep(ctx context.Context, next model.ClusterPoint) error {
 	if next == g.seen {
 		return nil
@@ -76,9 +76,9 @@ func (g *allegiance) keep(ctx context.Context, next model.ClusterPoint) error {
 	return nil
 }
 
-// answered takes in which cluster's servers have answered: the first is the node's,
-// any other is refused. Servers that do not say it are believed by a node that
-// belongs to no cluster.
+// answered records the cluster of servers that have answered: the first becomes the
+// node's cluster, others are refused. Servers that do not report it are accepted by a
+// node without a cluster.
 func (g *allegiance) answered(ctx context.Context, clusterID string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +99,7 @@ func (g *allegiance) join(ctx context.Context, clusterID string) error {
 	return nil
 }
 
-// turnedAway notes that the servers, of another cluster, refused the node.
+// turnedAway records that servers of another cluster have refused the node.
 func (g *allegiance) turnedAway() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,8 +115,8 @@ func (g *allegiance) refused() {
 	}
 }
 
-// hear notes what the servers tell, before it is acted upon. It reports whether
-// it has changed that the servers lack what this node has seen.
+// hear records an assignment's position before it is acted on. It reports whether the
+// servers have begun or ceased to lack what this node has seen.
 func (g *allegiance) hear(ctx context.Context, x *rpc.Assignments) (turned bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -143,7 +143,7 @@ func (g *allegiance) hear(ctx context.Context, x *rpc.Assignments) (turned bool,
 	return turned, err
 }
 
-// trust lets the node join whichever cluster answers next and believe it.
+// trust lets the node join the cluster that answers next.
 func (g *allegiance) trust(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,7 +154,7 @@ func (g *allegiance) trust(ctx context.Context) error {
 	return nil
 }
 
-// state is what the node tells of it.
+// state returns the node's report.
 func (g *allegiance) state() rpc.NodeCluster {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,13 +168,13 @@ func (g *allegiance) state() rpc.NodeCluster {
 	return out
 }
 
-// Stranger is closed once servers of another cluster have answered: the node does
-// not register with them until an operator agrees.
+// Stranger returns a channel that is closed once servers of another cluster have
+// answered: the node does not register with them until an operator agrees.
 func (a *Agent) Stranger() <-chan struct{} { return a.cluster.met }
 
-// hear takes in what servers tell before it is acted upon. What the node knew of
-// its allocs is of the history that it heard before: when that turns out to be
-// another one, all of it is asked for again.
+// hear processes the position of assignments before they are acted on. If the history
+// turns out to be another one, the node's knowledge of its allocs is void, and all of
+// them are requested again.
 func (a *Agent) hear(ctx context.Context, x *rpc.Assignments) error {
 	turned, err := a.cluster.hear(ctx, x)
 	if err != nil || !turned {
@@ -200,7 +200,7 @@ func (a *Agent) forgetKnown() {
 	clear(a.known)
 }
 
-// unassigned counts the allocs that run and that a full set lacks.
+// unassigned counts the running allocs that a full set lacks.
 func (a *Agent) unassigned(x *rpc.Assignments) (n int) {
 	assigned := make(map[string]bool, len(x.Set))
 	for _, y := range x.Set {

@@ -15,8 +15,7 @@ import (
 
 var _ rpc.Node = (*Agent)(nil)
 
-// Call carries out one request of an operator; see rpc.Node. A panic fails the
-// request alone.
+// Call implements rpc.Node. A panic fails only the request.
 func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) (err error) {
 	defer panics.Handle(func(p *panics.Panic) {
 		a.cfg.Logger.Error("a request to this node panicked; this is a defect of drover", p.Fields("request", call.Method)...)
@@ -104,7 +103,7 @@ func (a *Agent) signalAlloc(ctx context.Context, q rpc.SignalRequest) error {
 	return r.Signal(ctx, q.Task, q.Signal)
 }
 
-// answerChecks: no service checks run on this node yet, so none has a result.
+// answerChecks returns no results: service checks do not run on this node yet.
 func (a *Agent) answerChecks(q rpc.AllocRequest, send func([]byte) error) error {
 	if _, err := a.runner(q.AllocID); err != nil {
 		return err

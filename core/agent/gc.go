@@ -14,8 +14,8 @@ import (
 	"github.com/drover-project/drover/core/agent/fingerprint"
 )
 
-// GC says when the directories of ended allocs are removed. What servers have
-// forgotten goes at once.
+// GC configures when the directories of ended allocs are removed. Allocs that servers
+// have removed are removed at once.
 type GC struct {
 	MaxAllocs  int           // ended allocs that are kept; default 50
 	Interval   time.Duration // how often the disk is looked at; default 1 min
@@ -52,8 +52,8 @@ func (a *Agent) garbage() {
 	}
 }
 
-// collectGarbage removes ended allocs that are too many or that a full disk needs,
-// oldest first, away from the path on which allocs start.
+// collectGarbage removes ended allocs above the limits of their number or the disk,
+// oldest first, in the background.
 func (a *Agent) collectGarbage(ctx context.Context) {
 	ticker := time.NewTicker(a.cfg.GC.Interval)
 	defer ticker.Stop()
@@ -72,8 +72,8 @@ func (a *Agent) collectGarbage(ctx context.Context) {
 	}
 }
 
-// ended are the allocs that have ended, oldest first: those that servers have
-// forgotten, and those that servers know to have ended.
+// endedAllocs returns the ended allocs, oldest first: those that servers have removed,
+// and those whose end the servers know.
 func (a *Agent) endedAllocs() (orphans, ended []*alloc.Runner) {
 	for _, r := range a.runners() {
 		switch {
@@ -90,8 +90,8 @@ func (a *Agent) endedAllocs() (orphans, ended []*alloc.Runner) {
 	return orphans, ended
 }
 
-// collectOver removes all ended allocs but the newest, and all that servers have
-// forgotten.
+// collectOver removes all ended allocs except the newest, and all that servers have
+// removed.
 func (a *Agent) collectOver(ctx context.Context, keep int) error {
 	orphans, ended := a.endedAllocs()
 	return a.removeAll(ctx, append(orphans, ended[:max(0, len(ended)-keep)]...))
@@ -119,8 +119,8 @@ func (a *Agent) collectForDisk(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// removeAll removes allocs, some at the same time. One that cannot be removed
-// keeps none of the others.
+// removeAll removes allocs, several at the same time. A failure does not prevent the
+// removal of others.
 func (a *Agent) removeAll(ctx context.Context, list []*alloc.Runner) error {
 	var (
 		mu   sync.Mutex

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// streamLogs streams a task's output over its rotated files as if it were one.
+// streamLogs streams a task's output across its rotated files.
 func (a *Agent) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*rpc.StreamFrame) error) error {
 	r, err := a.runner(q.AllocID)
 	if err != nil {
@@ -35,8 +35,8 @@ func (a *Agent) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*rpc
 	return err
 }
 
-// logReader walks through the files of one output. It keeps the file that it is
-// in open, so that a file that is rotated away is read to its end.
+// logReader reads the files of one output. It keeps the current file open, so that a
+// file that is rotated away is read to its end.
 type logReader struct {
 	dir allocdir.Dir
 	q   rpc.LogRequest
@@ -63,8 +63,8 @@ func (l *logReader) closeFile() {
 	}
 }
 
-// watchFolder has new files wake the reader; before the first task starts there
-// is no folder yet.
+// watchFolder subscribes to new files; before the first task starts the directory does
+// not exist.
 func (l *logReader) watchFolder() {
 	if l.folder != nil {
 		return
@@ -154,8 +154,8 @@ func (l *logReader) drain() error {
 	return err
 }
 
-// next moves on to the following file if there is one, once the current one is
-// read to its end: what came between the last look and the new file counts.
+// next moves to the following file, if there is one, after reading the current one to
+// its end.
 func (l *logReader) next() (bool, error) {
 	files, err := l.dir.LogFiles(l.q.Task, l.q.Type)
 	if err != nil && !errdefs.IsNotFound(err) {

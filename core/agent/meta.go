@@ -20,8 +20,8 @@ const (
 	maxMetaBytes = 64 << 10
 )
 
-// dynamicMeta is the node's metadata that was applied while it ran, over that of
-// its configuration. It outlives the agent. A nil value hides a configured key.
+// dynamicMeta is the node's metadata that was set at run time; it overrides the
+// configured metadata and is stored on disk. A nil value hides a configured key.
 type dynamicMeta struct {
 	mu     sync.Mutex
 	values map[string]*string
@@ -103,7 +103,7 @@ func (a *Agent) answerMeta(send func([]byte) error) error {
 	return sendJSON(send, out)
 }
 
-// applyMeta changes the metadata and has the servers know of it.
+// applyMeta changes the metadata and registers the node.
 func (a *Agent) applyMeta(ctx context.Context, change map[string]*string, send func([]byte) error) error {
 	if err := a.meta.apply(ctx, a.store, a.cfg.Node.Meta, change); err != nil {
 		return err

@@ -14,12 +14,12 @@ import (
 	"github.com/drover-project/drover/core/pluginhost"
 )
 
-// subsystemPlugin is that of events about plugins.
+// subsystemPlugin is the subsystem of events about plugins.
 const subsystemPlugin = "Plugin"
 
-// pluginEvents says what has happened to plugins between two looks at them. It
-// compares states instead of counting changes, so that a plugin that fails many
-// times in between is one event.
+// pluginEvents returns the events of plugins between two checks. It compares states
+// instead of counting changes, so that a plugin that fails many times in between
+// causes one event.
 func pluginEvents(before map[string]pluginhost.PluginStatus, after []pluginhost.PluginStatus, now time.Time) []*model.NodeEvent {
 	var out []*model.NodeEvent
 	for i := range after {
@@ -84,7 +84,7 @@ func pluginEvent(p *pluginhost.PluginStatus, failed int, now time.Time, what str
 	return e
 }
 
-// eventLog has the events that servers do not know yet, the newest ones.
+// eventLog holds the newest events that servers do not know yet.
 type eventLog struct {
 	mu      sync.Mutex
 	pending []*model.NodeEvent

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// schemaTimeout bounds the sending of schemas, which holds up beats.
+	// schemaTimeout limits the sending of schemas, which delays heartbeats.
 	schemaTimeout = 2 * time.Second
 	// schemaPause is how long after a failure nothing is sent.
 	schemaPause = 10 * time.Second
 )
 
-// schemas is what the node's drivers publish, for servers that lack it. Reports of
-// the node carry hashes; a body travels when a lease asks for it.
+// schemas holds the schemas of the node's drivers. Registrations contain hashes; a
+// body is sent when a lease requests it.
 type schemas struct {
 	mu      sync.Mutex
 	bodies  map[string][]byte // by hash
@@ -31,8 +31,8 @@ type schemas struct {
 	notTill time.Time
 }
 
-// name writes the hashes of what the drivers publish into the node. A driver
-// whose schema cannot be published is one that jobs are not checked against.
+// name sets the hashes of the drivers' schemas in the node. A driver whose schema
+// cannot be published is not validated against.
 func (s *schemas) name(n *model.Node, prints []pluginhost.DriverFingerprint, warn func(driver string, err error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,8 @@ func bodyOf(p pluginhost.DriverFingerprint) *driverschema.Body {
 	return out
 }
 
-// refuse remembers what nobody will have, so that it is told and tried once.
+// refuse remembers a schema that is not accepted, so that it is logged and tried only
+// once.
 func (s *schemas) refuse(key string) {
 	if s.refused == nil {
 		s.refused = map[string]bool{}
@@ -106,8 +107,8 @@ func (s *schemas) sent(bodies [][]byte, err error, now time.Time) {
 	}
 }
 
-// sendSchemas brings the servers what a lease says they lack. If it fails a later
-// lease asks again.
+// sendSchemas sends the schemas that a lease requests. If it fails, a later lease
+// requests them again.
 func (a *Agent) sendSchemas(ctx context.Context, lease rpc.Lease) {
 	if len(lease.Missing) == 0 {
 		return

@@ -68,14 +68,14 @@ func (a *Agent) register(ctx context.Context) (rpc.Lease, error) {
 		a.cfg.Logger.Info("node registered", "node_id", a.nodeID)
 		close(a.ready)
 	})
-	a.askReleases() // what the node said may let it have something else
+	a.askReleases() // after the registration the registry may assign something else
 	a.updates.Retry()
 	a.sendSchemas(ctx, lease)
 	return lease, nil
 }
 
-// attached holds one session: it beats, and acts on what is pushed, until one
-// of the three ends.
+// attached runs one session: it sends heartbeats and updates and acts on pushes, until
+// one of the three ends.
 func (a *Agent) attached(ctx context.Context, lease rpc.Lease) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -88,8 +88,8 @@ func (a *Agent) attached(ctx context.Context, lease rpc.Lease) error {
 	return context.Cause(ctx)
 }
 
-// beat beats three times within a lease, and registers again when the node has
-// changed or the servers want it to.
+// beat sends three heartbeats per lease, and registers again when the node has changed
+// or the servers require it.
 func (a *Agent) beat(ctx context.Context, lease rpc.Lease) error {
 	timer := time.NewTimer(beatAfter(lease))
 	defer timer.Stop()
@@ -131,7 +131,7 @@ func (a *Agent) beat(ctx context.Context, lease rpc.Lease) error {
 	}
 }
 
-// registerAgain tells servers what has changed; old is the lease until then.
+// registerAgain registers the node after a change; old is the lease until then.
 func (a *Agent) registerAgain(ctx context.Context, old rpc.Lease) (rpc.Lease, error) {
 	lease, err := a.register(ctx)
 	if err != nil {
@@ -140,12 +140,12 @@ func (a *Agent) registerAgain(ctx context.Context, old rpc.Lease) (rpc.Lease, er
 	return lease, nil
 }
 
-// awayTimeout bounds the word by which an agent that ends says so.
+// awayTimeout limits the announcement of a restart.
 const awayTimeout = 2 * time.Second
 
-// sayAway tells the servers that the node will be back soon, so that they do not
-// replace what goes on here. If they do not hear it they wait as for any node that
-// falls silent.
+// sayAway announces to the servers that the node will be back soon, so that they do
+// not replace its allocs. If that fails, they treat it like any node that becomes
+// silent.
 func (a *Agent) sayAway() {
 	if !a.Connected() {
 		return
@@ -181,7 +181,7 @@ func (a *Agent) touch() {
 	}
 }
 
-// sendUpdates is what the update buffer sends with.
+// sendUpdates is the update buffer's Send.
 func (a *Agent) sendUpdates(ctx context.Context, batch []*model.AllocReport) (whole []string, err error) {
 	answer, err := a.cfg.Servers.UpdateAllocs(ctx, a.identity(), batch)
 	switch {
@@ -205,8 +205,8 @@ func (a *Agent) told(x *rpc.Assignments) {
 	a.updates.Told(digests, x.Full)
 }
 
-// mailbox keeps what is pushed until the node gets to it, so that a push never
-// waits for the node.
+// mailbox queues pushes until the node processes them, so that a push never waits for
+// the node.
 type mailbox struct {
 	mu    sync.Mutex
 	queue []*rpc.Assignments
@@ -217,7 +217,7 @@ func (b *mailbox) put(x *rpc.Assignments) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if x.Full {
-		b.queue = nil // it says everything that waits, too
+		b.queue = nil // a full set supersedes everything that is waiting
 	}
 	b.queue = append(b.queue, x)
 	select {
@@ -235,8 +235,8 @@ func (b *mailbox) take() []*rpc.Assignments {
 	return out
 }
 
-// act acts on what is pushed. If something cannot be carried out the session
-// ends, since the next one begins with everything again.
+// act acts on pushes. If that fails the session ends, because the next one begins with
+// a full set.
 func (a *Agent) act(ctx context.Context, box *mailbox) error {
 	for {
 		select {

@@ -10,17 +10,17 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// holder is the process of an agent that acts as a node.
+// holder is the agent process that acts as a node.
 type holder struct {
 	instance string
 	heard    time.Time
 }
 
-// claim takes the node for the agent's process that speaks, or refuses it: while
-// another one with the same identity was heard of within a lease, that one is the
-// node. Two agents on copies of one data directory would otherwise take the place
-// of each other again and again, and each would answer for the other's allocs. A
-// process that ends gives the node back with the end of its session.
+// claim assigns the node to the calling agent process, or refuses it while another
+// process with the same identity was heard of within a lease. Otherwise two agents on
+// copies of one data directory would replace each other again and again, and each
+// would answer for the other's allocs. A process gives up the node when its session
+// ends.
 func (d *Dispatcher) claim(id rpc.Identity, now time.Time) error {
 	if id.Instance == "" {
 		return nil
@@ -38,7 +38,8 @@ func (d *Dispatcher) claim(id rpc.Identity, now time.Time) error {
 	return nil
 }
 
-// vacate lets another process have the node: the session of this one has ended.
+// vacate makes the node available to another process, because the session of this one
+// has ended.
 func (d *Dispatcher) vacate(id rpc.Identity) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

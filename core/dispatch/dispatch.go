@@ -19,51 +19,55 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// DefaultTTL is how long a node counts as alive after it was last heard of.
+// DefaultTTL is the default lease: how long a node counts as alive after a heartbeat.
 const DefaultTTL = 8 * time.Second
 
-// DefaultGrace is how much later than its lease a node may be heard of, where an
-// operator says nothing else: its allocs are replaced then, which is worse than to wait
-// for an agent or a machine that is slow for a while.
+// DefaultGrace is the default time after the end of its lease until a silent node is
+// marked down. Its allocs are then replaced, which is worse than waiting for an agent
+// or a machine that is slow for a while.
 const DefaultGrace = 30 * time.Second
 
-// AwayTTL is the lease of a node whose agent has said that it ends and will be back:
-// time for an upgrade, or for the machine to start again.
+// AwayTTL is the lease of a node whose agent has announced a restart: time for an
+// upgrade, or for a reboot.
 const AwayTTL = time.Minute
 
 // proposeTimeout bounds the wait for a Command to be committed.
 const proposeTimeout = 30 * time.Second
 
-// Raft is what dispatch needs of consensus.
+// Raft is the part of consensus that dispatch uses.
 type Raft interface {
 	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
 	VerifyLeader(ctx context.Context) error
 }
 
-// Config is what a Dispatcher works with. All fields but Region, Addresses,
-// TTL and Now are needed.
+// Config holds the dependencies and settings of a Dispatcher. All fields except
+// Region, Addresses, TTL and Now are required.
 type Config struct {
 	Store *state.Store
 	Raft  Raft
-	// NewID mints the id of an eval.
+	// NewID generates the id of an eval.
 	NewID func() string
-	// NodeEvals makes the evals that a change of a node's status asks for.
+	// NodeEvals returns the evals that a change of a node's status requires.
 	NodeEvals func(view *state.View, node *model.Node, trigger string, now time.Time) []*model.Evaluation
 	// OpenVariable decrypts a stored variable.
 	OpenVariable func(view *state.View, row *model.Variable) (items map[string]string, err error)
 	// PluginFile opens an uploaded file by its digest.
 	PluginFile func(digest string) (io.ReadCloser, error)
-	// Region is the servers'; nodes of another one are refused. "" takes all.
+	// Region is the servers' region; nodes of other regions are refused. "" accepts
+	// all.
 	Region string
-	// Addresses lists the servers for nodes; nil is none.
+	// Addresses returns the servers' addresses for nodes; nil means none.
 	Addresses func() []string
 	// TTL is the lease of a node; 0 means DefaultTTL.
 	TTL time.Duration
-	// MaxBeats bounds the beats of all nodes in a second by longer leases; 0 does not.
+	// MaxBeats limits the heartbeats of all nodes per second by granting longer
+	// leases; 0 means no limit.
 	MaxBeats float64
-	// FailoverTTL is how long nodes have at least to be heard of by a new leader.
+	// FailoverTTL is the minimum time that nodes have to send a heartbeat to a new
+	// leader.
 	FailoverTTL time.Duration
-	// Grace is how much later than its lease a node may be heard of; 0 is not at all.
+	// Grace is the time after the end of its lease until a silent node is marked down;
+	// 0 means none.
 	Grace time.Duration
 	// Now is the clock; nil means time.Now.
 	Now    func() time.Time
@@ -75,15 +79,15 @@ type Dispatcher struct {
 	cfg     Config
 	logger  hclog.Logger
 	updates chan *updateRequest
-	schemas chan struct{} // of size 1: held while schemas are stored
+	schemas chan struct{} // capacity 1: held while schemas are stored
 
 	mu       sync.Mutex
 	sessions map[string]*session  // by node id
-	leases   map[string]time.Time // by node id: when its lease ends; nil unless this server leads
-	away     map[string]bool      // by node id: its agent has said that it will be back
-	amnesty  time.Time            // no lease ends before; see grantAll
-	holders  map[string]holder    // by node id: the agent that is the node
-	term     string               // that this server leads in; see Begin
+	leases   map[string]time.Time // by node id: end of its lease; nil unless this server is the leader
+	away     map[string]bool      // by node id: its agent has announced a restart
+	amnesty  time.Time            // no lease ends before this; see grantAll
+	holders  map[string]holder    // by node id: the agent process that acts as the node
+	term     string               // term in which this server is the leader; see Begin
 }
 
 var (
@@ -121,7 +125,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	work.Wait()
 }
 
-// Node returns the attached node, to call it.
+// Node returns an attached node, for calls to it.
 func (d *Dispatcher) Node(nodeID string) (rpc.Node, error) {
 	d.mu.Lock()
 	s := d.sessions[nodeID]
@@ -147,7 +151,7 @@ func (d *Dispatcher) propose(ctx context.Context, cmd fsm.Command) (uint64, erro
 	return index, err
 }
 
-// known returns the node that id proves to be, for the process that speaks.
+// known returns the node that id authenticates, if the calling process may act as it.
 func (d *Dispatcher) known(view *state.View, id rpc.Identity) (*model.Node, error) {
 	node, err := identify(view, id)
 	if err != nil {
@@ -156,13 +160,13 @@ func (d *Dispatcher) known(view *state.View, id rpc.Identity) (*model.Node, erro
 	return node, d.claim(id, d.cfg.Now())
 }
 
-// Identify tells whether id is that of a node: see rpc.Doorkeeper.
+// Identify implements rpc.Doorkeeper.
 func (d *Dispatcher) Identify(id rpc.Identity) error {
 	_, err := identify(d.cfg.Store.View(), id)
 	return err
 }
 
-// identify returns the node that id proves to be.
+// identify returns the node that id authenticates.
 func identify(view *state.View, id rpc.Identity) (*model.Node, error) {
 	if err := id.Validate(); err != nil {
 		return nil, err
@@ -180,7 +184,7 @@ func identify(view *state.View, id rpc.Identity) (*model.Node, error) {
 	return node, nil
 }
 
-// sameCluster refuses a node that belongs to another cluster.
+// sameCluster rejects a node of another cluster.
 func sameCluster(view *state.View, nodes string) error {
 	if ours := view.Cluster().At(0).ClusterID; nodes != "" && nodes != ours {
 		return rpc.OtherCluster(nodes, ours)
@@ -188,9 +192,9 @@ func sameCluster(view *state.View, nodes string) error {
 	return nil
 }
 
-// Begin tells that this server leads in a term whose first entry is applied here,
-// "" that it does not lead any more. What nodes have been told meanwhile is told
-// again, now that the leader can vouch for it.
+// Begin reports that this server is the leader in a term whose first entry is applied
+// here; "" means that it is no longer the leader. It repeats all assignments to the
+// nodes, which the leader can now confirm.
 func (d *Dispatcher) Begin(termID string) {
 	d.mu.Lock()
 	d.term = termID

@@ -17,10 +17,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// filePiece is how much of a file goes into one message.
+// filePiece is the size of a file's chunks, one per message.
 const filePiece = 512 << 10
 
-// Plugins tells a node what the registry wants of it: see rpc.Servers.
+// Plugins implements rpc.Servers.
 func (d *Dispatcher) Plugins(ctx context.Context, id rpc.Identity) (rpc.PluginAnswer, error) {
 	view, confirmed := d.vouch(ctx)
 	node, err := d.known(view, id)
@@ -40,7 +40,7 @@ func (d *Dispatcher) Plugins(ctx context.Context, id rpc.Identity) (rpc.PluginAn
 	return out, nil
 }
 
-// PluginFile sends an uploaded file to a node: see rpc.Servers.
+// PluginFile implements rpc.Servers.
 func (d *Dispatcher) PluginFile(ctx context.Context, id rpc.Identity, digest string, take func([]byte) error) error {
 	if _, err := d.known(d.cfg.Store.View(), id); err != nil {
 		return err
@@ -71,8 +71,8 @@ func (d *Dispatcher) PluginFile(ctx context.Context, id rpc.Identity, digest str
 	return ctx.Err()
 }
 
-// tellPlugins has the nodes ask that a change of a plugin concerns: those that
-// were admitted or settled, and all when it is for all of them.
+// tellPlugins notifies the nodes that a change of a plugin concerns: those that
+// entered or left flight, or all nodes if it concerns all.
 func (d *Dispatcher) tellPlugins(c *state.Change) {
 	old, _ := c.Old.(*model.PluginSpec)
 	now, _ := c.New.(*model.PluginSpec)
@@ -94,8 +94,8 @@ func (d *Dispatcher) tellPlugins(c *state.Change) {
 	}
 }
 
-// concernsAll reports whether a change can mean something for every node: other
-// nodes are meant, the plugin is gone, or nodes may have it without admission.
+// concernsAll reports whether a change may concern every node: the target has changed,
+// the plugin was removed, or nodes may have it without admission.
 func concernsAll(old, now *model.PluginSpec) bool {
 	switch {
 	case now == nil:
@@ -108,7 +108,7 @@ func concernsAll(old, now *model.PluginSpec) bool {
 	return old.Rollout.Status != now.Rollout.Status && now.Rollout.Status == model.PluginRolloutComplete
 }
 
-// moved returns the nodes that came into flight or left it.
+// moved returns the nodes that entered or left flight.
 func moved(old, now *model.PluginSpec) []string {
 	var out []string
 	for _, pair := range [2][2]*model.PluginSpec{{old, now}, {now, old}} {
@@ -124,7 +124,7 @@ func moved(old, now *model.PluginSpec) []string {
 	return out
 }
 
-// askPlugins has the next push say that the node shall ask for its plugins.
+// askPlugins makes the next push tell the node to request its plugins.
 func (s *session) askPlugins(index uint64) {
 	s.mu.Lock()
 	if !s.full { // a full push says so anyway

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Register stores what the node says about itself and makes it ready.
+// Register stores the node's registration and makes it ready.
 func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease, error) {
 	if node == nil {
 		return rpc.Lease{}, errdefs.InvalidArgumentf("the registration is empty; send the node")
@@ -56,14 +56,13 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	return d.renew(stored, now), nil
 }
 
-// The bounds of what a node may report of itself.
+// Limits of a registration.
 const (
 	maxEventText    = 1024
 	maxEventDetails = 16
 )
 
-// reported returns the events that a node reports, within bounds: the newest of
-// them, with texts that are cut.
+// reported returns the newest events in a registration, with shortened texts.
 func reported(events []*model.NodeEvent) []*model.NodeEvent {
 	events = events[max(0, len(events)-model.MaxNodeEvents):]
 	out := make([]*model.NodeEvent, 0, len(events))
@@ -88,13 +87,13 @@ func reported(events []*model.NodeEvent) []*model.NodeEvent {
 
 func cut(s string) string { return model.CutText(s, maxEventText) }
 
-// asksForEvals says whether the scheduler must look at the node anew: it is
-// new, it is back, or it can run other things than before.
+// asksForEvals reports whether a registration requires evaluations: the node is new,
+// is back, or can run other things than before.
 func asksForEvals(before, after *model.Node) bool {
 	return before == nil || before.Status != model.NodeStatusReady || before.ComputedClass != after.ComputedClass
 }
 
-// Beat renews the lease. It makes a node that was down or out of reach ready.
+// Beat renews the lease. It makes a node ready that was down or disconnected.
 func (d *Dispatcher) Beat(ctx context.Context, id rpc.Identity) (rpc.Lease, error) {
 	view := d.cfg.Store.View()
 	node, err := d.known(view, id)

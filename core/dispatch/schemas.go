@@ -16,14 +16,14 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// maxDrivers bounds the schemas that a node is asked for at a time.
+// maxDrivers is the maximum number of schemas that a lease requests.
 const maxDrivers = 64
 
 // maxVersion bounds what a node may say of the version of a plugin.
 const maxVersion = 64
 
-// namedDrivers returns the drivers of a node with hashes that are some and versions
-// that are short: state counts nodes by them.
+// namedDrivers returns the drivers of a node, with valid hashes and short versions,
+// because state counts nodes by them.
 func namedDrivers(drivers map[string]*model.DriverInfo) map[string]*model.DriverInfo {
 	out := maps.Clone(drivers)
 	for name, info := range out {
@@ -40,8 +40,8 @@ func namedDrivers(drivers map[string]*model.DriverInfo) map[string]*model.Driver
 	return out
 }
 
-// missing returns the hashes of schemas that a node's drivers publish and that
-// nobody has brought yet. One for which there is no room is not asked for.
+// missing returns the hashes of schemas of a node's drivers that the state does not
+// have yet and has room for.
 func missing(view *state.View, node *model.Node) []string {
 	var out []string
 	for name, info := range node.Drivers {
@@ -56,9 +56,9 @@ func missing(view *state.View, node *model.Node) []string {
 	return out
 }
 
-// PutDriverSchemas stores what a node's drivers publish: see rpc.Servers. Many
-// nodes bring the same at the same time when a driver is new: they go one by one,
-// and all but the first find it there.
+// PutDriverSchemas implements rpc.Servers. Many nodes send the same schema at the same
+// time when a driver is new: they are handled one by one, and all but the first find
+// it stored.
 func (d *Dispatcher) PutDriverSchemas(ctx context.Context, id rpc.Identity, bodies [][]byte) error {
 	select {
 	case d.schemas <- struct{}{}:

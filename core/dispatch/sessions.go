@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// vouchTimeout bounds the question whether a leader vouches for a full set.
+// vouchTimeout limits the confirmation of a full set by a leader.
 const vouchTimeout = 5 * time.Second
 
 // session is an attached node.
@@ -24,17 +24,17 @@ type session struct {
 	wake     chan struct{} // of size 1
 	replaced chan struct{} // closed when another session takes its place
 
-	// Used by Attach only: the index of the last full push, whether the leader vouched
-	// for it and it holds all that the node has seen, and what that is.
+	// Used only by Attach: the index of the last full push, whether a leader confirmed
+	// it and it includes all that the node has seen, and its position in the history.
 	sent    uint64
 	vouched bool
 	seen    model.ClusterPoint
 
 	mu    sync.Mutex
-	full  bool // everything must be sent
-	ask   bool // the node shall ask for its plugins
+	full  bool // the next push is a full set
+	ask   bool // the next push tells the node to request its plugins
 	index uint64
-	set   map[string]rpc.Assignment // by alloc id: what changed since the last push
+	set   map[string]rpc.Assignment // by alloc id: changes since the last push
 	gone  []string
 }
 
@@ -53,7 +53,7 @@ func (s *session) resync() {
 	s.signal()
 }
 
-// note adds one change to the next push.
+// note adds a change to the next push.
 func (s *session) note(index uint64, old, now *model.Allocation) {
 	defer s.signal()
 	s.mu.Lock()
@@ -72,8 +72,8 @@ func (s *session) note(index uint64, old, now *model.Allocation) {
 	}
 }
 
-// take returns what is to be pushed; nil if nothing is. full says that the
-// caller has to build a full set.
+// take returns what must be pushed; nil if nothing. full means that the caller must
+// build a full set.
 func (s *session) take() (delta *rpc.Assignments, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +86,8 @@ func (s *session) take() (delta *rpc.Assignments, full bool) {
 	}
 	delta = &rpc.Assignments{Index: max(s.index, s.sent), Gone: s.gone, Plugins: s.ask, Set: make([]rpc.Assignment, 0, len(s.set))}
 	for _, a := range s.set {
-		// The feed runs behind the store: what it tells now may have been part
-		// of the full push already.
+		// The feed lags behind the store: a change may already have been part of the
+		// full push.
 		if a.AllocModifyIndex > s.sent {
 			delta.Set = append(delta.Set, a)
 		}
@@ -103,7 +103,7 @@ func assignment(a *model.Allocation) rpc.Assignment {
 	return rpc.Assignment{AllocID: a.ID, AllocModifyIndex: a.AllocModifyIndex, DesiredStatus: a.DesiredStatus, Reported: a.ReportDigest()}
 }
 
-// Attach serves a node's session: see rpc.Servers.
+// Attach implements rpc.Servers.
 func (d *Dispatcher) Attach(ctx context.Context, id rpc.Identity, node rpc.Node, push func(*rpc.Assignments) error) error {
 	if _, err := d.known(d.cfg.Store.View(), id); err != nil {
 		return err
@@ -157,9 +157,9 @@ func (d *Dispatcher) leave(id rpc.Identity, s *session) {
 	}
 }
 
-// place says where in the cluster's history a push is, which the node has seen then
-// if the leader vouches for it and nothing was lost. Of a term that began meanwhile
-// the leader vouches for nothing before it has told everything again: see Begin.
+// place sets the position of a push in the cluster's history, which the node records
+// as seen if the leader confirms the push and nothing was lost. After a new term has
+// begun, pushes are not confirmed until everything was pushed again: see Begin.
 func (s *session) place(x *rpc.Assignments, view *state.View) {
 	if x.Full {
 		s.vouched = x.Confirmed && !x.Lost
@@ -174,12 +174,11 @@ func (s *session) place(x *rpc.Assignments, view *state.View) {
 	}
 }
 
-// vouch returns the newest state and whether the leader vouches for it. It does once
-// what it has begun its term with is in the state: then nothing is missing that was
-// written before.
+// vouch returns the newest state and whether the leader confirms it. It does once the
+// state contains the entry that began its term, because all earlier writes are then
+// included.
 func (d *Dispatcher) vouch(ctx context.Context) (view *state.View, confirmed bool) {
-	// The question comes before the read: what is read is then not older than
-	// the answer.
+	// Confirm before reading, so that the state is not older than the confirmation.
 	ctx, cancel := context.WithTimeout(ctx, vouchTimeout)
 	defer cancel()
 	confirmed = d.cfg.Raft.VerifyLeader(ctx) == nil
@@ -190,7 +189,7 @@ func (d *Dispatcher) vouch(ctx context.Context) (view *state.View, confirmed boo
 	return view, confirmed && term == view.Cluster().TermID()
 }
 
-// everything returns the full set of a node that has seen a point of the history.
+// everything returns the full set for a node that has seen a position of the history.
 func (d *Dispatcher) everything(ctx context.Context, nodeID string, seen model.ClusterPoint) *rpc.Assignments {
 	view, confirmed := d.vouch(ctx)
 	at := view.Cluster().At(view.Index())
@@ -204,11 +203,11 @@ func (d *Dispatcher) everything(ctx context.Context, nodeID string, seen model.C
 	return out
 }
 
-// follow reads the changes of allocs and of plugins and tells the sessions.
+// follow reads the changes of allocs and plugins and notifies the sessions.
 func (d *Dispatcher) follow(ctx context.Context) {
 	feed := d.cfg.Store.Subscribe(state.TableAllocs, state.TablePluginSpecs)
 	defer feed.Close()
-	d.resyncAll() // what changed before the feed began
+	d.resyncAll() // for changes before the feed began
 	for {
 		batch, err := feed.Next(ctx)
 		if err != nil {
@@ -245,7 +244,7 @@ func (d *Dispatcher) resyncAll() {
 	}
 }
 
-// tell notes a change that the alloc's node must act upon.
+// tell adds a change to the session of the alloc's node if the node must act on it.
 func (d *Dispatcher) tell(c *state.Change) {
 	old, _ := c.Old.(*model.Allocation)
 	now, _ := c.New.(*model.Allocation)
@@ -256,7 +255,7 @@ func (d *Dispatcher) tell(c *state.Change) {
 	case now == nil:
 		alloc = old
 	case old != nil && old.AllocModifyIndex == now.AllocModifyIndex:
-		return // what the node itself reported
+		return // a report of the node itself
 	}
 	d.mu.Lock()
 	s := d.sessions[alloc.NodeID]

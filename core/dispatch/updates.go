@@ -16,11 +16,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// updateBatch bounds how many allocs one Command updates, unless one node sends
-// more.
+// updateBatch is the maximum number of allocs that one Command updates, unless a
+// single node sends more.
 const updateBatch = 8192
 
-// updateRequest is what one node reports.
+// updateRequest is the report of one node.
 type updateRequest struct {
 	nodeID  string
 	reports []*model.AllocReport
@@ -32,7 +32,7 @@ type updateResult struct {
 	err    error
 }
 
-// UpdateAllocs commits what is new of what a ready node reports.
+// UpdateAllocs commits the news in the reports of a ready node.
 func (d *Dispatcher) UpdateAllocs(ctx context.Context, id rpc.Identity, reports []*model.AllocReport) (rpc.UpdateAnswer, error) {
 	view := d.cfg.Store.View()
 	node, err := d.known(view, id)
@@ -64,8 +64,8 @@ func (d *Dispatcher) UpdateAllocs(ctx context.Context, id rpc.Identity, reports 
 	}
 }
 
-// commitUpdates makes one Command of everything that came while the one before
-// it was being committed.
+// commitUpdates combines all reports that arrive during a commit into the next
+// Command.
 func (d *Dispatcher) commitUpdates(ctx context.Context) {
 	for {
 		var batch []*updateRequest
@@ -94,8 +94,8 @@ func (d *Dispatcher) gather(first *updateRequest) []*updateRequest {
 	return batch
 }
 
-// commit makes a Command of what is new in a batch, if anything is, and answers.
-// What one node reports and this server panics on is refused alone.
+// commit proposes a Command with the news in a batch, if there are any, and answers.
+// If one node's report causes a panic, only that report is rejected.
 func (d *Dispatcher) commit(ctx context.Context, batch []*updateRequest) {
 	answers, err := d.tryCommit(ctx, batch)
 	if errors.Is(err, fsm.ErrPanicked) && len(batch) > 1 {
@@ -133,8 +133,8 @@ func (d *Dispatcher) tryCommit(ctx context.Context, batch []*updateRequest) (ans
 	return answers, err
 }
 
-// newsOf leaves out what is not an alloc of the node and what is known already.
-// whole are allocs of which the state is too old for the report.
+// newsOf returns the reports' news, without allocs that are not on the node. whole
+// lists allocs for which the state is too old for the report.
 func newsOf(view *state.View, req *updateRequest) (news []*model.AllocReport, whole []string) {
 	for _, r := range req.reports {
 		known := view.AllocByID(r.ID)
@@ -152,8 +152,8 @@ func newsOf(view *state.View, req *updateRequest) (news []*model.AllocReport, wh
 	return news, whole
 }
 
-// evalsFor asks the scheduler once to look at each job of which an alloc failed,
-// came back, or serves for which another one is to go.
+// evalsFor returns one eval for each job of which an alloc has failed, reconnected, or
+// become healthy so that another may be stopped.
 func (d *Dispatcher) evalsFor(view *state.View, updates []*model.AllocReport, now time.Time) []*model.Evaluation {
 	var evals []*model.Evaluation
 	seen := map[model.JobKey]bool{}
@@ -180,7 +180,7 @@ func (d *Dispatcher) evalsFor(view *state.View, updates []*model.AllocReport, no
 	return evals
 }
 
-// triggerOf says why the scheduler must act on an update, "" if it need not.
+// triggerOf returns the trigger of the eval that an update requires, "" if none.
 func triggerOf(view *state.View, old, now *model.Allocation) string {
 	switch {
 	case old.ClientStatus == model.AllocClientStatusUnknown && now.ClientStatus != model.AllocClientStatusUnknown:
@@ -193,9 +193,9 @@ func triggerOf(view *state.View, old, now *model.Allocation) string {
 	return ""
 }
 
-// hasRival reports whether another alloc may hold the same place: one of the two
-// was replaced while its node was out of reach, and which stays may depend on
-// which of them runs.
+// hasRival reports whether another alloc may claim the same place: one of the two was
+// replaced while its node was unreachable, and which one stays may depend on which is
+// running.
 func hasRival(view *state.View, a *model.Allocation) bool {
 	if a.ServerTerminalStatus() {
 		return false

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// variableWait bounds how long one question for variables waits.
+	// variableWait limits how long a query for variables waits.
 	variableWait = 10 * time.Minute
-	// listMost bounds the answer to a list.
+	// listMost limits the answer to a list.
 	listMost = 10_000
 )
 
 // queryBounds are how long the texts of a question for variables may be.
 var queryBounds = model.Bounds{Text: 1024, Total: 4096}
 
-// Variables answers a node that renders templates: see rpc.Servers. The node gets
-// them only on behalf of a job that it runs.
+// Variables implements rpc.Servers. A node can read variables only on behalf of a job
+// that it runs.
 func (d *Dispatcher) Variables(ctx context.Context, id rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
 	if err := queryBounds.Check("VariableQuery", q); err != nil {
 		return rpc.VariableAnswer{}, err
@@ -100,7 +100,7 @@ func describe(row *model.Variable) rpc.Variable {
 	}
 }
 
-// runs reports whether an alloc of the job is on the node that has not ended.
+// runs reports whether a live alloc of the job is on the node.
 func runs(view *state.View, nodeID, namespace, jobID string) bool {
 	for _, a := range view.AllocsByNode(nodeID) {
 		if a.Namespace == namespace && a.JobID == jobID && !a.ClientTerminalStatus() {

@@ -16,11 +16,10 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// Feeder keeps the queues equal to what the state asks for: it fills them when
-// this server begins to lead, follows the changes of the state, and says which
-// blocked evaluations a change may help. Nobody else feeds them. It runs off the
-// path that applies the log, so that many blocked evaluations never slow a write
-// down.
+// Feeder keeps the queues in sync with the state: it fills them when this server
+// becomes the leader, follows the changes of the state, and reports freed resources to
+// the blocked evaluations. Nothing else feeds the queues. It does not run in Apply, so
+// that many blocked evaluations never delay a write.
 type Feeder struct {
 	Store   *state.Store
 	Broker  *queue.Broker
@@ -28,7 +27,7 @@ type Feeder struct {
 	Logger  hclog.Logger
 }
 
-// Run feeds until ctx ends; then the queues are empty and disabled.
+// Run feeds the queues until ctx ends; it then empties and disables them.
 func (f *Feeder) Run(ctx context.Context) {
 	feed := f.Store.Subscribe(state.TableEvals, state.TableNodes, state.TableAllocs, state.TableJobs, state.TableSchedulerConfig)
 	defer feed.Close()
@@ -53,8 +52,8 @@ func (f *Feeder) enable(on bool) {
 	f.Blocked.SetEnabled(on)
 }
 
-// reconcile makes the queues equal to the state without knowing what has changed.
-// What workers hold stays theirs.
+// reconcile syncs the queues with the state without knowing the changes. Evaluations
+// that workers hold stay with them.
 func (f *Feeder) reconcile() {
 	view := f.Store.View()
 	f.Broker.Pause(view.SchedulerConfig().PauseEvalBroker)
@@ -64,11 +63,12 @@ func (f *Feeder) reconcile() {
 	for e := range view.Evals() {
 		f.survive(func() { f.sync(e.ID, e) }, "eval_id", e.ID)
 	}
-	// Where room came in the meantime is not known: it may be anywhere.
+	// It is unknown where resources were freed meanwhile.
 	f.Blocked.UnblockAll(view.TableIndex(state.TableNodes, state.TableAllocs, state.TableSchedulerConfig))
 }
 
-// sync puts an evaluation where its newest value belongs; nil is a deleted one.
+// sync puts an evaluation into the queue for its newest value; nil means that it was
+// deleted.
 func (f *Feeder) sync(id string, e *model.Evaluation) {
 	switch {
 	case e == nil || e.TerminalStatus():
@@ -82,12 +82,13 @@ func (f *Feeder) sync(id string, e *model.Evaluation) {
 	}
 }
 
-// retriesLater reports whether a blocked evaluation waits for a time and not for room.
+// retriesLater reports whether a blocked evaluation waits for a time instead of
+// resources.
 func retriesLater(e *model.Evaluation) bool { return e.ShouldBlock() && !e.WaitUntil.IsZero() }
 
-// follow takes over what a batch of commits changed. The newest view counts, not
-// the value in the batch: a worker may have ended the evaluation since. Room that
-// came on several nodes of a class is announced once.
+// follow processes the changes of a batch. It uses the newest view, not the value in
+// the batch, because a worker may have completed the evaluation since. Freed resources
+// on several nodes of a class are reported once.
 func (f *Feeder) follow(batch state.Batch) {
 	view := f.Store.View()
 	room := map[string]uint64{} // computed class -> index
@@ -129,8 +130,8 @@ func (f *Feeder) take(view *state.View, c state.Change, room map[string]uint64) 
 	}
 }
 
-// node announces the room of a node that has become ready, has changed class or
-// offers other room than before.
+// node records freed resources on a node that has become ready, has changed its class
+// or has other capacity than before.
 func (f *Feeder) node(c state.Change, room map[string]uint64) {
 	old, _ := c.Old.(*model.Node)
 	n, ok := c.New.(*model.Node)
@@ -141,7 +142,7 @@ func (f *Feeder) node(c state.Change, room map[string]uint64) {
 	f.Blocked.UnblockNode(n.ID, c.Index)
 }
 
-// freed announces the room of an alloc that has ended or is gone.
+// freed records freed resources of an alloc that has ended or was removed.
 func (f *Feeder) freed(view *state.View, c state.Change, room map[string]uint64) {
 	old, ok := c.Old.(*model.Allocation)
 	if !ok || old.ClientTerminalStatus() {

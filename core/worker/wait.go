@@ -11,12 +11,12 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// indexWait bounds how long a worker waits for the state to reach an index.
+// indexWait limits how long a worker waits for the state to reach an index.
 const indexWait = 5 * time.Second
 
-// WaitForIndex returns the WaitFor of a Config over a store: it returns once the
-// newest View shows index. A leader applies what it proposes before it answers, so
-// it seldom waits at all.
+// WaitForIndex returns a WaitFor for a Config: it returns once the store's newest View
+// has reached index. A leader applies an entry before the proposal returns, so it
+// seldom waits.
 func WaitForIndex(store *state.Store) func(ctx context.Context, index uint64) error {
 	return func(ctx context.Context, index uint64) error {
 		ctx, cancel := context.WithTimeout(ctx, indexWait)

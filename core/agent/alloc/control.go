@@ -52,15 +52,15 @@ func (r *Runner) Alloc() *model.Allocation {
 	return r.alloc
 }
 
-// View is what servers are told of the alloc.
+// View returns the alloc as reported to servers.
 func (r *Runner) View() *model.Allocation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.view()
 }
 
-// Report is what servers may be told of the alloc; false while the drivers have
-// not confirmed what was read back of it.
+// Report returns the alloc as it may be reported to servers; false while the drivers
+// have not confirmed its stored state.
 func (r *Runner) Report() (*model.Allocation, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +70,7 @@ func (r *Runner) Report() (*model.Allocation, bool) {
 	return r.view(), true
 }
 
-// LastError is the last thing that went wrong apart from the tasks themselves.
+// LastError returns the last error outside the tasks themselves.
 func (r *Runner) LastError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,9 +107,9 @@ func (r *Runner) Counts() []TaskCount {
 	return out
 }
 
-// Restart restarts one task, or all that run if name is empty. With dead those
-// that have ended run again, too: the named one at once, or all of the alloc in
-// the order of their lifecycle.
+// Restart restarts one task, or all running tasks if name is empty. With dead, ended
+// tasks are restarted too: the named one at once, or all tasks of the alloc in the
+// order of their lifecycle.
 func (r *Runner) Restart(name string, dead bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,8 +176,8 @@ type TaskRun struct {
 	Driver driver.Driver
 }
 
-// Running returns the tasks that run, all or the named one. One that is being
-// restarted does not: what is meant for it would reach a process that ends.
+// Running returns the running tasks, all or the named one. A task that is being
+// restarted is left out, because requests would reach a process that is ending.
 func (r *Runner) Running(name string) ([]TaskRun, error) {
 	r.mu.Lock()
 	names, err := r.pick(name)

@@ -17,7 +17,8 @@ import (
 
 const (
 	destroyTimeout = time.Minute
-	// destroyGrace is how long after the end of the agent a task is still freed.
+	// destroyGrace is how long after the shutdown of the agent a task's resources may
+	// still be freed.
 	destroyGrace = 3 * time.Second
 	// retryMin and retryMax bound the pause before a plugin that does not
 	// answer is asked again.
@@ -28,13 +29,13 @@ const (
 	stopGrace = 30 * time.Second
 )
 
-// taskID names one run of a task for its driver.
+// taskID returns the driver's ID of one run of a task.
 func taskID(allocID, name string, run uint64) string {
 	return fmt.Sprintf("%s/%s/%d", allocID, name, run)
 }
 
-// carryOut does what a step asked for. Timers are set at once; everything else
-// may block and goes in order in a goroutine of its own.
+// carryOut carries out the effects of a transition. Timers are set at once; everything
+// else may block and is executed in order in a separate goroutine.
 func (r *Runner) carryOut(te taskEffects) {
 	t := r.tasks[te.name]
 	var slow []task.Effect
@@ -88,7 +89,7 @@ func (r *Runner) start(name string, e task.Start) {
 	}
 }
 
-// beginStart makes a kill end the start from here on.
+// beginStart registers abort, so that a kill cancels the start from now on.
 func (r *Runner) beginStart(name string, run uint64, abort context.CancelFunc) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +115,7 @@ func (r *Runner) watch(drv driver.Driver, name string, run uint64) {
 	}
 }
 
-// launch prepares and starts a task, and returns what came of it.
+// launch prepares and starts a task, and returns the resulting event.
 func (r *Runner) launch(ctx context.Context, name string, e task.Start) (driver.Driver, task.Event) {
 	run := e.Run
 	drv, err := r.goOn(ctx, name, e)
@@ -142,13 +143,13 @@ func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, 
 		return ctx.Err()
 	}
 	if errdefs.IsAlreadyExists(err) {
-		// An agent that lost its state started it: that run belongs to nobody.
+		// It was started by an agent that has lost its state: it belongs to no alloc.
 		if derr := drv.DestroyTask(ctx, config.ID, true); derr == nil {
 			handle, address, err = drv.StartTask(ctx, config)
 		}
 	}
-	// A plugin that is killed in the middle is no failure of the task: it goes on with
-	// what was begun, or once it is certain that nothing is there, it is begun again.
+	// If the plugin is killed during the start, the task has not failed: continue with
+	// what was started, or, once it is certain that nothing exists, start again.
 	for try := 0; errors.Is(err, driver.ErrInterrupted) && try < interruptedTries; try++ {
 		if r.takeOver(ctx, name, config.ID) {
 			return ctx.Err()
@@ -173,8 +174,8 @@ func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, 
 	return nil
 }
 
-// mayRetry: what is wrong with the task stays wrong; anything else may pass,
-// unless the driver says otherwise.
+// mayRetry reports whether a start may be retried: a problem of the task is permanent,
+// all others may pass, unless the driver says otherwise.
 func mayRetry(err error) bool {
 	if errdefs.IsInvalidArgument(err) || errdefs.IsUnimplemented(err) {
 		return false
@@ -182,12 +183,12 @@ func mayRetry(err error) bool {
 	return errdefs.IsRetryable(errdefs.New(errdefs.Unavailable, err)) // an explicit mark within wins
 }
 
-// interruptedTries is how often a start that was interrupted is begun again at once:
-// a task may be what ends its plugin.
+// interruptedTries is how often an interrupted start is repeated at once: the task
+// itself may be what ends the plugin.
 const interruptedTries = 2
 
-// cleanUp frees a run whose start failed in a way that leaves open what is there,
-// and reports whether its driver has said that nothing is.
+// cleanUp destroys a run after a failed start that may have left something behind, and
+// reports whether its driver has confirmed that nothing is left.
 func (r *Runner) cleanUp(drv driver.Driver, id string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), destroyTimeout)
 	defer cancel()
@@ -220,7 +221,7 @@ func (r *Runner) wait(drv driver.Driver, name string, run uint64) (ev task.Exite
 		case errdefs.IsNotFound(err):
 			return task.Exited{Run: run, ExitCode: -1, Err: "the task is gone and its exit code is not known", Jitter: r.cfg.Jitter()}, true
 		}
-		// Not being able to ask never means that the task is dead.
+		// An unreachable driver never means that the task is dead.
 		if !r.pause(pause) {
 			return ev, false
 		}
@@ -323,9 +324,9 @@ func (r *Runner) resume(name string, t *taskRun, now time.Time, e *effects) {
 	})
 }
 
-// recover makes the driver know a running task again, and says whether it runs
-// still. It tries until it is certain either way: a plugin that is away does not
-// end a task. ok is false if there is no such task any more.
+// recover makes the driver know a running task again, and reports whether it is still
+// running. It retries until that is certain: an unavailable plugin does not end a
+// task. ok is false if the task no longer exists.
 func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uint64) (runs, ok bool) {
 	if handle == nil {
 		r.lost(name, run, "its handle was not kept")
@@ -359,12 +360,12 @@ func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uin
 	}
 }
 
-// unknownTries is how often a driver may say that it does not know how a task is,
-// while it finds out. One that never knows is taken to have a running task.
+// unknownTries is how often a driver may report an unknown state of a task. After that
+// the task is assumed to be running.
 const unknownTries = 5
 
-// runs asks the driver, for the given time, whether a task that it has taken over
-// runs. Of one that does not, waiting for it says how it ended.
+// runs asks the driver whether a recovered task is running. If it is not, waiting for
+// it returns how it ended.
 func (r *Runner) runs(drv driver.Driver, id string, asked int) (bool, error) {
 	status, err := drv.InspectTask(r.ctx, id)
 	switch {
@@ -380,7 +381,7 @@ func (r *Runner) runs(drv driver.Driver, id string, asked int) (bool, error) {
 	return status.State != driver.TaskExited, nil
 }
 
-// lost reports a task that ended without a trace while no agent ran.
+// lost reports a task that disappeared while no agent ran.
 func (r *Runner) lost(name string, run uint64, why string) {
 	text := "failed to restore task: " + why
 	r.post(name, task.Note{Event: model.TaskEvent{

@@ -31,7 +31,7 @@ func clientStatus(states map[string]task.State) (status, description string) {
 	return model.AllocClientStatusPending, "No tasks have started"
 }
 
-// healthRule is how the health of an alloc is judged.
+// healthRule says how the health of an alloc is judged.
 type healthRule struct {
 	minHealthy time.Duration
 	deadline   time.Time
@@ -39,8 +39,7 @@ type healthRule struct {
 	checks     bool          // service checks must pass, too
 }
 
-// ruleOf returns the rule for an alloc that was received at a time; ok is false
-// where nobody needs its health.
+// ruleOf returns the rule for an alloc; ok is false if its health is not needed.
 func ruleOf(a *model.Allocation, tg *model.TaskGroup, received time.Time) (healthRule, bool) {
 	if a.Job.Type != model.JobTypeService && a.Job.Type != model.JobTypeSystem {
 		return healthRule{}, false
@@ -60,8 +59,8 @@ func ruleOf(a *model.Allocation, tg *model.TaskGroup, received time.Time) (healt
 	return healthRule{minHealthy: minimum, deadline: received.Add(window), window: window, checks: check == "checks"}, true
 }
 
-// verdict is what is known of an alloc's health. While it is undecided, at is
-// when to ask again at the latest.
+// verdict is the result of judging an alloc's health. While it is undecided, at is the
+// latest time to check again.
 type verdict struct {
 	decided bool
 	healthy bool
@@ -69,8 +68,8 @@ type verdict struct {
 	reason  map[string]string // by task, for those that made it unhealthy
 }
 
-// judge says whether an alloc is healthy: all of its tasks that run for long
-// have run for the minimum time, and those that end have ended well.
+// judge decides whether an alloc is healthy: all long-running tasks have run for the
+// minimum time, and all others have ended successfully.
 func judge(rule healthRule, tg *model.TaskGroup, states map[string]task.State, now time.Time) verdict {
 	var since time.Time
 	late := map[string]string{}
@@ -106,7 +105,7 @@ func judge(rule healthRule, tg *model.TaskGroup, states map[string]task.State, n
 	return verdict{at: rule.deadline}
 }
 
-// settledAt is when a task became what a healthy one is.
+// settledAt returns when a task reached the state that counts as healthy.
 func settledAt(t *model.Task, s task.State) (time.Time, bool) {
 	if t.Lifecycle != nil && !t.Lifecycle.Sidecar {
 		if s.Phase != task.Dead || s.Report.FinishedAt == nil {

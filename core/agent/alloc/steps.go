@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Names of the steps of a start, in their order.
+// Names of the steps of a start, in order.
 const (
 	StepQueue     = "queue" // waiting for others that start on this node
 	StepDirectory = "alloc directory"
@@ -28,24 +28,24 @@ const (
 	StepDriver    = "driver start"
 )
 
-// Limits bounds the steps of a start. A step that has not ended by its limit has
-// failed; whether it is tried again is the restart policy's to say.
+// Limits are the time limits of the steps of a start. A step that exceeds its limit
+// has failed; the restart policy decides about a retry.
 type Limits struct {
-	Queue     time.Duration // for a place among the node's concurrent starts
-	Disk      time.Duration // each step that only touches the node's disk
+	Queue     time.Duration // for a slot among the node's concurrent starts
+	Disk      time.Duration // each step that uses only the node's disk
 	Artifacts time.Duration // each artifact of a task
 	Driver    time.Duration // the driver's start, which may fetch an image
-	// Templates ends one try at a first render. Data that is not there yet is
-	// waited for in the next one, for as long as the task is wanted.
+	// Templates limits one attempt at a first rendering. Missing data is awaited in
+	// the next attempt, as long as the task is wanted.
 	Templates time.Duration
-	// Slow is when a step that goes on is told of as an event.
+	// Slow is the duration after which a step is reported as an event.
 	Slow time.Duration
-	// Lend is how long a start may keep its place among the node's concurrent
-	// starts: what takes longer waits for somebody else and costs nothing.
+	// Lend is how long a start keeps its slot among the node's concurrent starts: a
+	// longer start waits for something else and needs no resources.
 	Lend time.Duration
 }
 
-// DefaultLimits are those of an agent that is not told otherwise.
+// DefaultLimits returns the default limits.
 func DefaultLimits() Limits {
 	return Limits{
 		Queue: time.Hour, Disk: 2 * time.Minute, Artifacts: 35 * time.Minute, Driver: 31 * time.Minute, Templates: 10 * time.Minute,
@@ -53,7 +53,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// StepStatus says where the start of a task is.
+// StepStatus is the current step of a task's start.
 type StepStatus struct {
 	Task      string
 	Step      string // "" when no start is under way
@@ -63,7 +63,7 @@ type StepStatus struct {
 	LastError string // of the last start that failed
 }
 
-// Steps says of every task, in the order of the group, where its start is.
+// Steps returns the current step of every task's start, in the order of the group.
 func (r *Runner) Steps() []StepStatus {
 	var out []StepStatus
 	var details []func() string // they may ask the runner: not under its lock
@@ -84,7 +84,7 @@ func (r *Runner) Steps() []StepStatus {
 	return out
 }
 
-// step is one thing that is done before a task runs.
+// step is one step of a start.
 type step struct {
 	name   string
 	limit  time.Duration
@@ -92,7 +92,7 @@ type step struct {
 	do     func(ctx context.Context) error
 }
 
-// stepError is how a start fails.
+// stepError is the error of a failed step.
 type stepError struct {
 	cause task.Cause
 	err   error
@@ -110,9 +110,9 @@ func causeOf(err error) task.Cause {
 	return task.InSetup
 }
 
-// runStep runs a step of a task within its limit. A step that does not heed its
-// context is left behind; the next start of the task waits for it first, so that
-// two never work on the same files.
+// runStep runs a step within its limit. A step that ignores its context is abandoned;
+// the next start of the task first waits for its end, so that two never work on the
+// same files.
 func (r *Runner) runStep(ctx context.Context, name string, s step) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
@@ -142,7 +142,7 @@ func (r *Runner) runStep(ctx context.Context, name string, s step) error {
 		return err
 	case <-ctx.Done():
 	}
-	// It heeds its context as a rule: give it a moment to clean up.
+	// Most steps heed their context: give it a moment to clean up.
 	grace := time.NewTimer(stepGrace)
 	defer grace.Stop()
 	select {
@@ -157,17 +157,17 @@ func (r *Runner) runStep(ctx context.Context, name string, s step) error {
 	}
 }
 
-// leave remembers work of a task that goes on though nobody waits for it.
+// leave records an abandoned step that is still running.
 func (r *Runner) leave(t *taskRun, over <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.left = over
 }
 
-// stepGrace is how long a step that was given up may take to end.
+// stepGrace is how long the end of a cancelled step is awaited.
 const stepGrace = time.Second
 
-// overdue is the error of a step whose context has ended.
+// overdue returns the error of a step whose context has ended.
 func (r *Runner) overdue(ctx context.Context, s step, why string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errdefs.DeadlineExceededf("step %q did not end within %s: %s", s.name, s.limit, why)
