@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command drover-artifact fetches one artifact in a sandbox. A Drover agent
-// starts it, one process per artifact, and speaks core/agent/artifact/wire with
-// it. It owns nothing but that: package fetch does the work. It is a binary of
-// its own so that the daemon links no getter and no client of a cloud.
+// Command drover-artifact fetches one artifact in a sandbox. A Drover agent starts one
+// process per artifact and talks to it with core/agent/artifact/wire. Package fetch
+// does the work. It is a separate binary so that the daemon links no getters and no
+// cloud clients.
 package main
 
 import (

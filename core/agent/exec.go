@@ -34,7 +34,7 @@ func commandOf(a *model.Allocation, q rpc.ExecRequest) ([]string, error) {
 	return nil, errdefs.NotFoundf("action %q not found", q.Action)
 }
 
-// execSession carries one exec's messages to and from the driver's streams.
+// execSession copies the messages of one exec to and from the driver's streams.
 type execSession struct {
 	stdin *io.PipeReader
 	input *io.PipeWriter

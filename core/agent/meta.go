@@ -41,7 +41,7 @@ func (m *dynamicMeta) load(ctx context.Context, store *local.Store) error {
 	return nil
 }
 
-// over returns the configured metadata with what was applied over it.
+// over returns the configured metadata, overridden by the values set at run time.
 func (m *dynamicMeta) over(static map[string]string) map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

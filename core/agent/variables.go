@@ -16,7 +16,8 @@ import (
 // source is where templates get data that changes: the servers.
 type source struct{ agent *Agent }
 
-// scopeOf says on whose behalf an alloc's templates ask. Neither name holds a zero byte.
+// scopeOf returns the scope of an alloc's templates: its namespace and job, neither of
+// which contains a zero byte.
 func scopeOf(namespace, jobID string) string { return namespace + "\x00" + jobID }
 
 // Serves implements template.Partial: services are not registered yet.

@@ -149,7 +149,7 @@ func (d *drivers) entry(name string) *entry {
 	return e
 }
 
-// update changes a fingerprint and tells whoever waits.
+// update changes a fingerprint and wakes its waiters.
 func (d *drivers) update(name string, change func(*DriverFingerprint)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -68,8 +68,8 @@ func (a *Authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *
 	return out, key
 }
 
-// Machine is the TLS of a machine whose certificate has a DNS name. Of an earlier
-// one of the same name the files are replaced.
+// Machine returns the TLS files of a machine whose certificate has a DNS name. It
+// replaces the files of an earlier machine with that name.
 func (a *Authority) Machine(name, dns string, verify bool) rpc.TLS {
 	a.t.Helper()
 	a.sign(name, &x509.Certificate{DNSNames: []string{dns}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})

@@ -1,12 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package fetch is the child that fetches one artifact: it reads a request,
-// locks itself into the staging folder, fetches with go-getter under limits, and
-// answers. It owns the getters, the sandbox, the unpacking of archives and the
-// guard against addresses that a source must not lead to. It does not inspect
-// what came for the task, nor move it anywhere: the agent does. Only
-// cmd/drover-artifact may import it.
+// Package fetch is the child process that fetches one artifact: it reads a request,
+// confines itself to the staging directory, fetches with go-getter within limits, and
+// answers. It owns the getters, the sandbox, the unpacking of archives, and the guard
+// against addresses that a source must not use. It does not inspect the result for the
+// task or move it: the agent does. Only cmd/drover-artifact may import it.
 package fetch
 
 import (

@@ -138,7 +138,7 @@ func (g *guard) redirect(u *url.URL) error {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return g.allow(host, ip)
 	}
-	return nil // its addresses are looked at when they are dialed
+	return nil // its addresses are checked when they are dialed
 }
 
 // refusedAny returns what was refused, if anything was.

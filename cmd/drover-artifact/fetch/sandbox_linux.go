@@ -148,7 +148,7 @@ func (p extraPath) access() landlock.AccessFSSet {
 
 // limit sets the limits of this process and those it starts.
 func limit(l wire.Limits) error {
-	signal.Ignore(unix.SIGXFSZ) // a file that is too large is an error, not an end
+	signal.Ignore(unix.SIGXFSZ) // a file above the limit causes an error instead of ending the process
 	largest := uint64(math.MaxInt64)
 	if l.HTTPMaxBytes > 0 && l.UnpackMaxBytes > 0 {
 		largest = uint64(l.HTTPMaxBytes) + uint64(l.UnpackMaxBytes)

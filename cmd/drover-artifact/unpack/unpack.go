@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package unpack unpacks archives that nobody trusts into a folder: under limits
-// of bytes and files, and never beyond the folder. It owns the formats (tar and
-// zip with their compressions, and single compressed files); links stay links,
-// device nodes are refused. It fetches nothing. Only cmd/drover-artifact and
-// packages below it may import it.
+// Package unpack unpacks untrusted archives into a directory, within limits of bytes
+// and files, and never outside the directory. It owns the formats (tar and zip with
+// their compressions, and single compressed files). Links are kept, device nodes are
+// rejected. It fetches nothing. Only cmd/drover-artifact and packages below it may
+// import it.
 package unpack
 
 import (

@@ -87,7 +87,7 @@ func jobStart() spec {
 	}
 }
 
-// submissionBefore is the newest job file that is kept for a job, nil if none is.
+// submissionBefore returns the newest stored job file of a job, nil if there is none.
 func (s *session) submissionBefore(ctx context.Context, job *model.Job) (*model.JobSubmission, error) {
 	for v, n := job.Version, 0; n < 2; v, n = v-1, n+1 {
 		sub, _, err := s.client.JobSubmission(ctx, job.ID, v, nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// maxPayload is more than any cluster takes: what is larger is not read.
+// maxPayload is above every server's limit: larger input is not read.
 const maxPayload = 1 << 20
 
 func jobDispatch() spec {

@@ -146,7 +146,7 @@ func autoPromotes(d *model.Deployment) bool {
 // deploymentView draws a deployment again and again.
 type deploymentView struct {
 	*session
-	lines int    // drawn last time
+	lines int    // time of the last drawing
 	last  string // printed last time
 }
 

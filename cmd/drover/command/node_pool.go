@@ -236,8 +236,8 @@ func nodePoolInit() spec {
 	})
 }
 
-// exampleOf makes a command that writes an example into name.hcl, or into
-// name.json what inJSON returns.
+// exampleOf returns a command that writes an example to name.hcl, or the result of
+// inJSON to name.json.
 func exampleOf(command, what, name, hcl string, inJSON func() (any, error)) spec {
 	return spec{
 		usage: command + " [options] [<filename>]", synopsis: "Writes an example specification of a " + what, max: 1, offline: true,

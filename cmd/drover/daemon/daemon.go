@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package daemon is the `agent` command: it reads flags and configuration, puts
-// the server side, the node side and the HTTP API together in one process, and
-// answers what an agent says about itself. The two sides meet only through the
-// session of core/rpc. cmd/drover imports it.
+// Package daemon is the `agent` command: it reads flags and configuration, composes
+// the server side, the node side and the HTTP API in one process, and answers requests
+// about the agent itself. The two sides communicate only through the session of
+// core/rpc. cmd/drover imports it.
 package daemon
 
 import (

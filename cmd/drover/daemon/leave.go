@@ -44,8 +44,8 @@ func leaves(c *config.Config, sig os.Signal) bool {
 	return asked && c.Client.Enabled && c.Client.Drain != nil
 }
 
-// Leave drains the node and waits until it is drained, for its deadline at the
-// longest.
+// Leave drains the node and waits for the end of the drain, at most until its
+// deadline.
 func (d *Daemon) Leave(ctx context.Context) error {
 	if d.node == nil {
 		return nil

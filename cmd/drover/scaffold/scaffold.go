@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package scaffold writes the first version of a plugin: a whole Go module that
-// builds, passes the suite of its contract and runs under an agent. It owns the
-// templates. cmd/drover/command imports it.
+// Package scaffold writes the skeleton of a plugin: a Go module that builds, runs
+// under an agent and passes the checks of its contract. It owns the templates.
+// cmd/drover/command imports it.
 package scaffold
 
 import (
@@ -58,7 +58,7 @@ type data struct {
 	Module  string
 	Package string // a Go package name
 	Env     string // the beginning of the name of a variable
-	Series  string // the beginning of the name of a series
+	Series  string // prefix of the names of series
 	Replace string
 }
 

@@ -187,7 +187,7 @@ func (f *Facts) probeDisk(ctx context.Context, o Options) {
 	}
 }
 
-// device names the device of the file system that holds a path.
+// device returns the device of the file system that contains a path.
 func device(ctx context.Context, path string) string {
 	parts, err := disk.PartitionsWithContext(ctx, false)
 	if err != nil {

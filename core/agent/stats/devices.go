@@ -30,7 +30,7 @@ type DeviceValues struct {
 	Attributes map[string]*DeviceValue
 }
 
-// DeviceValue is a value; with a denominator it is a part of that.
+// DeviceValue is a measured value; with a denominator it is a fraction of that.
 type DeviceValue struct {
 	FloatNumeratorVal   *float64 `json:",omitempty"`
 	FloatDenominatorVal *float64 `json:",omitempty"`

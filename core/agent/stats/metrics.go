@@ -102,7 +102,7 @@ func (s *samples) machine(m *merged, mhz float64) {
 	}
 }
 
-// flows adds what the reference does not have.
+// flows adds metrics that the reference does not have.
 func (s *samples) flows(n *stats.Sample) {
 	if w := n.Swap; w != nil {
 		s.gauge(s.labels, "drover.client.host.swap.total", float64(w.Total))

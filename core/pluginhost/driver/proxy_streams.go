@@ -181,7 +181,7 @@ func (f *follower[T]) step(ctx context.Context, changed <-chan struct{}) {
 	select {
 	case out <- held:
 		f.held = nil
-		if f.pace.Wait(ctx) != nil { // ctx ends, or will before the next one is due
+		if f.pace.Wait(ctx) != nil { // ctx has ended, or will before the next value may be read
 			<-ctx.Done()
 		}
 	case v, ok := <-now:

@@ -134,7 +134,7 @@ func (c *Collector) answer(conn net.Conn) {
 		out.Error = err.Error()
 	}
 	out.Pipes = c.count()
-	_ = json.NewEncoder(conn).Encode(out) // a client that has gone asks again
+	_ = json.NewEncoder(conn).Encode(out) // a client that has disconnected asks again
 }
 
 func (c *Collector) do(line []byte) error {

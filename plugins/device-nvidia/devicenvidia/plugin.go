@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package devicenvidia is the device plugin nvidia-gpu: GPUs of NVIDIA, and their
-// MIG instances, as devices of tasks. It owns what a GPU means to Drover: groups,
-// attributes, health, reservations and statistics. It owns no C interface (nvml
-// does) and no record of who has which GPU (the allocs are that). Only
-// plugins/device-nvidia imports it.
+// Package devicenvidia is the device plugin nvidia-gpu: NVIDIA GPUs, and their MIG
+// instances, as devices of tasks. It owns their mapping to Drover: groups, attributes,
+// health, reservations and statistics. It owns neither the C interface (nvml does) nor
+// the assignment of GPUs, which the allocs record. Only plugins/device-nvidia imports
+// it.
 package devicenvidia
 
 import (

@@ -199,8 +199,8 @@ func (l *library) WaitXid(timeoutMS uint32) (Xid, bool, error) {
 	return Xid{UUID: uuid, Number: data.data}, true, nil
 }
 
-// eventSet makes the set at its first use and registers every GPU that can
-// report.
+// eventSet creates the event set at its first use and registers every GPU that
+// supports events.
 func (l *library) eventSet() (uintptr, error) {
 	l.mu.Lock()
 	set, closed := l.events, l.closed

@@ -34,7 +34,7 @@ const (
 	workLimit = 2 * time.Minute
 )
 
-// daemon is one Docker daemon with the tasks that run at it.
+// daemon is one Docker daemon and its tasks.
 type daemon struct {
 	endpoint string
 	// api is replaced when the agent's config brings other certificates; agreed is

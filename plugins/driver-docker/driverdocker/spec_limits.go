@@ -237,5 +237,5 @@ func ulimits(byName map[string]string) ([]*container.Ulimit, error) {
 	return out, nil
 }
 
-// joinPath keeps error texts readable where a path is made of two parts.
+// joinPath joins a path of two parts, for error texts.
 func joinPath(dir, rel string) string { return fmt.Sprintf("%s in %s", rel, dir) }

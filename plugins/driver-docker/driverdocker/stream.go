@@ -110,7 +110,7 @@ func (d *daemon) open(ctx context.Context, resource string, query url.Values) (*
 	return &stream{body: answer.Body, buffered: buffered, end: end}, nil
 }
 
-// refusal reads why the daemon refuses.
+// refusal reads the daemon's error message.
 func refusal(answer *http.Response) error {
 	var said struct{ Message string }
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxRefusal)).Decode(&said); err != nil || said.Message == "" {

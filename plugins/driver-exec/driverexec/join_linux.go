@@ -138,7 +138,7 @@ func (j *joiner) pipes(ctx context.Context, stream driver.ExecStream) error {
 	defer func() {
 		for _, f := range append(ours[:], theirs[:]...) {
 			if f != nil {
-				_ = f.Close() // mostly closed before
+				_ = f.Close() // usually already closed
 			}
 		}
 	}()

@@ -56,7 +56,7 @@ type taskConfig struct {
 	DeniedEnvvars    []string            `json:"denied_envvars"`
 }
 
-// maxOOMScore is the kernel's: such a task is killed first.
+// maxOOMScore is the kernel's maximum: the OOM killer chooses such a task first.
 const maxOOMScore = 1000
 
 // rawExecIgnores is what of a task the driver does not act on: it sets no limit of

@@ -73,7 +73,7 @@ type Limits struct {
 	MemoryLow int64 `json:"memory_low,omitempty"`
 	CPUShares int64 `json:"cpu_shares,omitempty"` // in MHz; a weight, not a limit
 	Cores     []int `json:"cores,omitempty"`      // the only cores to run on
-	// Pids are the processes and threads at most, where cgroups can count them.
+	// Pids is the maximum number of processes and threads, if cgroups can limit it.
 	Pids int64 `json:"pids,omitempty"`
 }
 

@@ -1,12 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package supervised is what drivers have in common whose tasks are processes under
-// the node's supervisor: the whole contract of sdk/driver/v1 from start to destroy,
-// handles, statistics, events of lost output, and how a task's user, signals,
-// environment and log files are resolved. It owns no process (that is
-// plugins/internal/supervisor) and does not know what a task runs (that is the
-// driver's). Only drivers below plugins/ import it.
+// Package supervised is the common part of drivers whose tasks are processes under the
+// node's supervisor: the contract of sdk/driver/v1 from start to destroy, handles,
+// statistics, events of lost output, and the resolution of a task's user, signals,
+// environment and log files. It owns no processes (plugins/internal/supervisor does)
+// and does not know what a task runs (the driver does). Only drivers below plugins/
+// import it.
 package supervised
 
 import (

@@ -192,7 +192,7 @@ func (c *Client) Stop(ctx context.Context, id string, signal int, timeout time.D
 	if err != nil {
 		return Status{}, err
 	}
-	// The kill comes even if ctx ends before.
+	// Carry out the kill even if ctx ends before.
 	timer := time.AfterFunc(timeout, func() { killTree(ch.cmd) })
 	go func() {
 		<-ch.ended
@@ -282,5 +282,5 @@ func (*Sampler) Measure([]Status) map[string]Usage { return nil }
 // Ended says that what runs may have changed.
 func (*Sampler) Ended([]Status) bool { return true }
 
-// OOMKills counts nothing here: there is no isolation.
+// OOMKills returns 0: there is no isolation on this platform.
 func OOMKills([]Status) map[string]uint64 { return nil }

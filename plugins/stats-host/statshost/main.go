@@ -1,12 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package statshost is the collector of the machine that a node runs on: its
-// processors, memory, swap, file systems, disks, network interfaces, sensors, load
-// and uptime. It owns what of all that the system lists is worth telling, and that
-// a file system which does not answer holds nothing up. It keeps nothing between
-// samples, and knows no task. Only plugins/stats-host and cmd/drover-plugins
-// import it.
+// Package statshost is the collector of the machine on which a node runs: processors,
+// memory, swap, file systems, disks, network interfaces, sensors, load and uptime. It
+// selects what is worth reporting, and ensures that a file system that does not answer
+// delays nothing else. It keeps no state between samples and does not know tasks. Only
+// plugins/stats-host and cmd/drover-plugins import it.
 package statshost
 
 import (
