@@ -32,15 +32,20 @@ func (c *cell) freeze(pid int) {
 	}
 }
 
-// killAfter kills the supervisor some time from now and returns what waits for it.
-func (c *cell) killAfter(sup *supervisor.Client, pause time.Duration) (killed func()) {
+// killAfter kills the supervisor, or its keeper, some time from now and returns what
+// waits for it.
+func (c *cell) killAfter(sup *supervisor.Client, keeper bool, pause time.Duration) (killed func()) {
 	c.t.Helper()
 	h, err := sup.Hello(c.ctx)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	time.AfterFunc(pause, func() { done <- syscall.Kill(h.PID, syscall.SIGKILL) })
+	pid := h.PID
+	if keeper {
+		pid = h.Keeper
+	}
+	time.AfterFunc(pause, func() { done <- syscall.Kill(pid, syscall.SIGKILL) })
 	return func() {
 		if err := <-done; err != nil {
 			c.t.Fatal(err)
@@ -74,7 +79,7 @@ func TestHostileNoExitCodeIsLostWhenTheSupervisorIsKilledWhileTasksEnd(t *testin
 					c.start(task)
 					started = append(started, task)
 				}
-				killed := c.killAfter(sup, time.Duration(rand.IntN(60))*time.Millisecond)
+				killed := c.killAfter(sup, round%3 == 2, time.Duration(rand.IntN(60))*time.Millisecond)
 				for _, task := range started {
 					if err := os.WriteFile(filepath.Join(task.AllocDir, "alloc", fmt.Sprintf("go%d", round)), nil, 0o644); err != nil {
 						t.Fatal(err)
@@ -122,7 +127,7 @@ func TestHostileATaskRunsOnceWhenTheSupervisorIsKilledWhileItStarts(t *testing.T
 					task.DriverConfig = marshal(t, sh("echo ran >>"+shared+"/ran; exit 5"))
 					all = append(all, task)
 				}
-				killed := c.killAfter(sup, time.Duration(rand.IntN(40_000))*time.Microsecond)
+				killed := c.killAfter(sup, round%3 == 2, time.Duration(rand.IntN(40_000))*time.Microsecond)
 				started := make(chan error, tasks)
 				for _, task := range all {
 					go func() {

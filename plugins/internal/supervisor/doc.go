@@ -68,8 +68,9 @@
 // that they failed. A start is also refused when its client is gone, and undone when
 // its task is destroyed meanwhile: nothing comes up that nobody knows of.
 //
-// Keeper killed: the supervisor goes on. Both killed: the next client starts a
-// new pair; on Linux 6.15 and later the exit code still comes from the pidfd, on
+// Keeper killed: the supervisor becomes the keeper (execve: same process, same
+// children) and starts a new supervisor, which adopts the tasks as above. Both killed:
+// the next client starts a new pair; on Linux 6.15 and later the exit code still comes from the pidfd, on
 // older kernels the end of such a task is reported with the exit code unknown.
 //
 // Binary upgraded: Client.Upgrade makes the supervisor execve the new binary: the

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,35 +37,71 @@ type keeper struct {
 	holding chan struct{}
 }
 
-// keep holds the directory's lock and socket and a supervisor on them.
-func keep(dir string, log hclog.Logger) error {
-	j, err := openJournal(dir)
+// keep holds the directory's lock and socket and a supervisor on them. The arguments
+// are the directory and, if this process was the supervisor, the descriptors of both.
+func keep(args []string, log hclog.Logger) error {
+	j, err := openJournal(args[0])
 	if err != nil {
 		return err
 	}
 	k := &keeper{journal: j, log: log, held: map[string][]int{}}
-	k.lock, err = unix.Open(filepath.Join(dir, "lock"), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return fmt.Errorf("open the supervisor's lock: %w", err)
+	if len(args) > 1 {
+		err = k.takeOver(args[1:])
+	} else if ours, lerr := k.claim(); lerr != nil || !ours {
+		return lerr
 	}
-	// The supervisor shares the lock: it is free only when both are gone.
-	if err := unix.Flock(k.lock, unix.LOCK_EX|unix.LOCK_NB); err == unix.EWOULDBLOCK {
-		return nil // there is one
-	} else if err != nil {
-		return fmt.Errorf("lock the supervisor's directory: %w", err)
+	if err != nil {
+		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the reaper of the tasks: %w", err)
-	}
-	leaveCgroup()
-	if k.listener, err = listen(dir); err != nil {
-		return err
 	}
 	if err := k.start(); err != nil {
 		return err
 	}
 	go k.watch()
 	return k.wait()
+}
+
+// claim makes the directory ours, unless there is a supervisor in it.
+func (k *keeper) claim() (ours bool, err error) {
+	k.lock, err = unix.Open(filepath.Join(k.journal.dir, "lock"), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return false, fmt.Errorf("open the supervisor's lock: %w", err)
+	}
+	// The supervisor shares the lock: it is free only when both are gone.
+	if err := unix.Flock(k.lock, unix.LOCK_EX|unix.LOCK_NB); err == unix.EWOULDBLOCK {
+		return false, nil // there is one
+	} else if err != nil {
+		return false, fmt.Errorf("lock the supervisor's directory: %w", err)
+	}
+	leaveCgroup()
+	k.listener, err = listen(k.journal.dir)
+	return err == nil, err
+}
+
+// takeOver continues as the keeper of what this process supervised: its tasks are our
+// children, and their FIFOs are open.
+func (k *keeper) takeOver(args []string) error {
+	fds, err := descriptors(args, 2)
+	if err != nil {
+		return err
+	}
+	k.lock, k.listener = fds[0], fds[1]
+	fifos := filepath.Join(k.journal.dir, "fifo") + "/"
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("look for the log pipes of the tasks: %w", err)
+	}
+	for _, e := range open {
+		path, err := os.Readlink("/proc/self/fd/" + e.Name())
+		fd, nerr := strconv.Atoi(e.Name())
+		if name, ok := strings.CutPrefix(path, fifos); err == nil && nerr == nil && ok {
+			key := strings.TrimSuffix(name, filepath.Ext(name))
+			k.held[key] = append(k.held[key], fd)
+		}
+	}
+	return nil
 }
 
 // leaveCgroup moves out of the cgroup of whoever started us, so that the end of

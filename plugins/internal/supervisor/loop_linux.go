@@ -49,6 +49,8 @@ type loop struct {
 	// socketAt is when the socket's name is looked for next.
 	socketAt time.Time
 	shutdown bool
+	// orphaned: the keeper is gone.
+	orphaned bool
 	// drained and flooded say of this turn whether some output was emptied, and
 	// whether some had more than its share.
 	drained, flooded bool
@@ -61,6 +63,7 @@ type watched struct {
 	output int
 	conn   *conn
 	wake   bool
+	keeper bool // the pipe to the keeper
 }
 
 // gather is how long output may wait for more of it.
@@ -106,6 +109,10 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
 	}
 	if err := l.watch(l.listener, unix.EPOLLIN, watched{}); err != nil {
+		return nil, err
+	}
+	// No event is asked for: that nobody reads the pipe any more is always told.
+	if err := l.watch(l.keeper, 0, watched{keeper: true}); err != nil {
 		return nil, err
 	}
 	if err := l.adopt(); err != nil {
@@ -177,6 +184,13 @@ func (l *loop) run() error {
 			// that a fast writer costs few wake-ups. A pipe holds what comes.
 			_ = unix.Nanosleep(&unix.Timespec{Nsec: int64(gather)}, nil) // shorter is no matter
 		}
+		if l.orphaned && len(l.starting) == 0 && !l.shutdown {
+			l.orphaned = false
+			l.log.Error("the keeper died; this process becomes the keeper and starts a new supervisor")
+			if err := l.becomeKeeper(); err != nil {
+				l.log.Error("there is no keeper: exit codes are lost if this supervisor dies", "error", err)
+			}
+		}
 		if (l.shutdown || l.idleFor(time.Now())) && len(l.trash) == 0 {
 			return nil
 		}
@@ -189,6 +203,9 @@ func (l *loop) handle(fd int, events uint32) {
 	case !ok: // closed by an event before it
 	case w.wake:
 		l.takeStarted()
+	case w.keeper:
+		l.unwatch(fd)
+		l.orphaned = true
 	case w.task != nil && w.output == outputInit:
 		l.initEnded(w.task)
 	case w.conn != nil:
@@ -349,6 +366,30 @@ func (l *loop) upgrade(path string) error {
 	}
 	_ = writeWhole(l.binaryFile(), []byte(previous)) // the failure to run is what counts
 	return fmt.Errorf("run the new supervisor %s: %w", path, err)
+}
+
+// becomeKeeper becomes the keeper of its own tasks: same process, same children, same
+// socket. A supervisor without a keeper would take the exit codes of its tasks with it.
+// It returns only if that failed.
+func (l *loop) becomeKeeper() error {
+	inherited := []int{l.lock, l.listener}
+	for _, t := range l.tasks {
+		for i := range t.out {
+			if t.out[i].fifo >= 0 {
+				inherited = append(inherited, t.out[i].fifo) // its output is not lost meanwhile
+			}
+		}
+	}
+	for _, fd := range inherited {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("hand on a descriptor: %w", err)
+		}
+	}
+	err := syscall.Exec("/proc/self/exe", keeperArgs(l.journal.dir, l.lock, l.listener), os.Environ())
+	for _, fd := range inherited {
+		unix.CloseOnExec(fd)
+	}
+	return fmt.Errorf("run the keeper: %w", err)
 }
 
 func (l *loop) binaryFile() string { return l.journal.dir + "/binary" }

@@ -84,7 +84,7 @@ func role(name string, args []string) int {
 	case roleLaunch:
 		err = launch(args[0])
 	case roleKeep:
-		err = keep(args[0], log)
+		err = keep(args, log)
 	case roleLoop:
 		err = supervise(args, log)
 	default:
@@ -168,28 +168,42 @@ func listen(dir string) (int, error) {
 	return fd, nil
 }
 
+// keeperArgs are the arguments of a keeper that takes over lock and listener.
+func keeperArgs(dir string, lock, listener int) []string {
+	return []string{os.Args[0], hiddenArgument, roleKeep, dir, strconv.Itoa(lock), strconv.Itoa(listener)}
+}
+
+// descriptors reads the numbers of n inherited descriptors.
+func descriptors(args []string, n int) ([]int, error) {
+	if len(args) != n {
+		return nil, fmt.Errorf("want %d descriptors, have %q", n, args)
+	}
+	fds := make([]int, n)
+	for i, a := range args {
+		fd, err := strconv.Atoi(a)
+		if err != nil {
+			return nil, fmt.Errorf("descriptor %q: %w", a, err)
+		}
+		fds[i] = fd
+	}
+	return fds, nil
+}
+
 func loopArgs(dir string, lock, listener, keeper int) []string {
 	return []string{os.Args[0], hiddenArgument, roleLoop, dir, strconv.Itoa(lock), strconv.Itoa(listener), strconv.Itoa(keeper)}
 }
 
 // supervise is the loop's process.
 func supervise(args []string, log hclog.Logger) error {
-	if len(args) != 4 {
-		return fmt.Errorf("want a directory and three descriptors, have %q", args)
-	}
-	var fds [3]int
-	for i, a := range args[1:] {
-		n, err := strconv.Atoi(a)
-		if err != nil {
-			return fmt.Errorf("descriptor %q: %w", a, err)
-		}
-		fds[i] = n
+	fds, err := descriptors(args[1:], 3)
+	if err != nil {
+		return err
 	}
 	idle := defaultIdle
 	if d, err := time.ParseDuration(os.Getenv(idleEnv)); err == nil {
 		idle = d
 	}
-	l, err := newLoop(args[0], fds, idle, log)
+	l, err := newLoop(args[0], [3]int(fds), idle, log)
 	if err != nil {
 		return err
 	}

@@ -262,6 +262,31 @@ func TestATaskThatEndsWhileThereIsNoSupervisorKeepsExitCodeAndLastWords(t *testi
 	}
 }
 
+func TestASupervisorWhoseKeeperIsKilledBecomesTheKeeperAndNothingIsLost(t *testing.T) {
+	r := newRig(t)
+	s := r.start("a", `echo first words; while [ ! -e go ]; do sleep 0.005; done; echo last words; exit 11`)
+	h := r.hello()
+	for range 3 {
+		r.must(syscall.Kill(h.Keeper, syscall.SIGKILL))
+		was := h
+		r.eventually("the supervisor is the keeper", func() bool { h = r.hello(); return h.Keeper == was.PID && h.PID != was.PID })
+		if now, err := r.Inspect(r.ctx, "a"); err != nil || now.PID != s.PID || now.Exit != nil {
+			t.Fatalf("the task is %+v, %v; %s", now, err, r.supervisorLog())
+		}
+	}
+	// The new keeper knows the end of a task that nobody supervises.
+	r.freeze(h.PID)
+	r.must(os.WriteFile(filepath.Join(r.root, "go"), nil, 0o600))
+	r.eventually("the task ends", func() bool { return !alive(s.PID) })
+	r.must(syscall.Kill(h.PID, syscall.SIGKILL))
+	if e := r.wait("a"); e.Code != 11 || e.Unknown != "" {
+		t.Fatalf("exit %+v; %s", e, r.supervisorLog())
+	}
+	if out := r.log("a.stdout.0"); out != "first words\nlast words\n" {
+		t.Fatalf("log %q", out)
+	}
+}
+
 func TestWithKeeperAndSupervisorKilledTheTaskGoesOn(t *testing.T) {
 	r := newRig(t)
 	s := r.start("a", `while [ ! -e go ]; do sleep 0.005; done; echo still; exit 13`)
