@@ -88,6 +88,7 @@ var attributes = map[string]proof{
 var given = map[string]proof{
 	"AllocDir": by(TestATaskSeesNoFilesOfTheAgentOrOfOtherTasks), "TaskDir": by(TestATaskSeesNoFilesOfTheAgentOrOfOtherTasks),
 	"DriverConfig": because("it is the attributes above"), "Env": by(TestExecKeepsTheContract), "ID": by(TestExecKeepsTheContract),
+	"DynamicUID":           by(TestTasksOfTwoAllocsWithUserIDsOfTheirOwnCannotReachEachOther, TestAUserIDOfAnAllocIsRefusedWhereTheOperatorDeniesIt),
 	"User":                 by(TestTasksRunAsNobodyOrAsTheUserTheyNameUnlessItIsDenied),
 	"Resources.CPUMHz":     by(TestResourcesBecomeLimitsOfTheTasksCgroup),
 	"Resources.CPUPercent": because("it is CPUMHz in another unit"),
