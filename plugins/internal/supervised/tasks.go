@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -60,9 +61,11 @@ func (t *Tasks) client(ctx context.Context, dir string) (*supervisor.Client, err
 	if err != nil {
 		return nil, err
 	}
-	if err := c.UpToDate(ctx); ctx.Err() != nil {
-		return nil, errors.Join(err, c.Close())
-	} else if err != nil {
+	err = c.UpToDate(ctx)
+	if ctx.Err() != nil {
+		return nil, errors.Join(fmt.Errorf("ask the supervisor for its version: %w", ctx.Err()), c.Close())
+	}
+	if err != nil {
 		// The old one goes on serving; what it cannot do it says itself.
 		plugin.Logger(t.plugin).Warn("the supervisor stays at its old version", "dir", dir, "error", err)
 	}
