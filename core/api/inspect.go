@@ -72,8 +72,8 @@ const maxSchedulers = 1024
 type Inspection interface {
 	Host(ctx context.Context) (*HostReport, error)
 	Reload(ctx context.Context) error
-	// Monitor streams log lines until ctx ends.
-	Monitor(ctx context.Context, req *MonitorRequest, line func([]byte) error) error
+	// Monitor streams the log lines that follow its call of began until ctx ends.
+	Monitor(ctx context.Context, req *MonitorRequest, began func() error, line func([]byte) error) error
 	// ExportLogs streams an agent's past log.
 	ExportLogs(ctx context.Context, req *ExportRequest, send func([]byte) error) error
 }
@@ -268,11 +268,10 @@ func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, erro
 		return nil, fail(http.StatusBadRequest, "Unknown log level: "+req.Level)
 	}
 	out := newStream(r.Context(), w, plain)
-	out.start() // clients wait for the header of the answer, and the first line may take long
-	if err := out.flush(); err != nil {
-		return done, nil
-	}
-	err = s.local.Monitor(r.Context(), req, func(line []byte) error {
+	// Clients wait for the header of the answer, and the first line may take long. Once
+	// they have it they miss no line.
+	began := func() error { out.start(); return out.flush() }
+	err = s.local.Monitor(r.Context(), req, began, func(line []byte) error {
 		return out.frame(&StreamFrame{Data: line, File: "log"})
 	})
 	return done, out.end(err)

@@ -230,7 +230,7 @@ func (b *backend) AutopilotHealth(context.Context) (*api.AutopilotHealth, error)
 func (b *backend) RaftConfiguration(context.Context) (*api.RaftConfiguration, error) {
 	return &api.RaftConfiguration{}, nil
 }
-func (b *backend) Monitor(context.Context, *api.MonitorRequest, func([]byte) error) error {
+func (b *backend) Monitor(context.Context, *api.MonitorRequest, func() error, func([]byte) error) error {
 	return errAgent
 }
 func (b *backend) ExportLogs(context.Context, *api.ExportRequest, func([]byte) error) error {

@@ -138,9 +138,10 @@ func (d *Daemon) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 	return d.server.RestoreSnapshot(ctx, r)
 }
 
-// Monitor streams log lines of at least the level until ctx ends. A reader that
-// is too slow misses lines; it never holds the agent up.
-func (d *Daemon) Monitor(ctx context.Context, req *api.MonitorRequest, line func([]byte) error) error {
+// Monitor streams log lines of at least the level until ctx ends: those that are logged
+// after it has called began. A reader that is too slow misses lines; it never holds the
+// agent up.
+func (d *Daemon) Monitor(ctx context.Context, req *api.MonitorRequest, began func() error, line func([]byte) error) error {
 	at := hclog.LevelFromString(req.Level)
 	if at == hclog.NoLevel {
 		return errdefs.InvalidArgumentf("Unknown log level: %s", req.Level)
@@ -149,6 +150,9 @@ func (d *Daemon) Monitor(ctx context.Context, req *api.MonitorRequest, line func
 	sink := hclog.NewSinkAdapter(&hclog.LoggerOptions{Level: at, Output: lines, JSONFormat: req.JSON, IncludeLocation: req.IncludeLocation})
 	d.log.RegisterSink(sink)
 	defer d.log.DeregisterSink(sink)
+	if err := began(); err != nil {
+		return err
+	}
 	for {
 		select {
 		case b := <-lines:
