@@ -4,6 +4,7 @@
 package jobspec
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -25,7 +26,7 @@ func ParseConfigBlock(src []byte, filename string, variables map[string]string) 
 	if diags := hclsyntax.Walk(body, keep); diags.HasErrors() {
 		return nil, nil, parseError(diags, src, filename)
 	}
-	ctx := &hcl.EvalContext{Functions: functions(newBudget(nil), false, ""), Variables: map[string]cty.Value{}}
+	ctx := &hcl.EvalContext{Functions: functions(newBudget(context.Background()), false, ""), Variables: map[string]cty.Value{}}
 	for name, value := range variables {
 		ctx.Variables[name] = cty.StringVal(value)
 	}

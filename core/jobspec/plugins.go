@@ -4,6 +4,7 @@
 package jobspec
 
 import (
+	"context"
 	"reflect"
 	"time"
 
@@ -55,7 +56,7 @@ func ParsePlugins(src []byte, filename string) ([]*Plugin, error) {
 	}
 	var file pluginsFile
 	d := &decoder{}
-	ctx := &hcl.EvalContext{Functions: functions(newBudget(nil), false, ""), Variables: map[string]cty.Value{}}
+	ctx := &hcl.EvalContext{Functions: functions(newBudget(context.Background()), false, ""), Variables: map[string]cty.Value{}}
 	d.decodeBlock(&block{name: "file", body: body, ctx: ctx, rng: startOf(filename)}, reflect.ValueOf(&file).Elem())
 	var out []*Plugin
 	for _, b := range file.Plugins {
