@@ -354,16 +354,7 @@ func (l *loop) upgrade(path string) error {
 	if err := writeWhole(l.binaryFile(), []byte(path)); err != nil {
 		return err
 	}
-	inherited := []int{l.lock, l.listener, l.keeper}
-	for _, fd := range inherited {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
-			return fmt.Errorf("hand on a descriptor: %w", err)
-		}
-	}
-	err := syscall.Exec(path, loopArgs(l.journal.dir, l.lock, l.listener, l.keeper), os.Environ())
-	for _, fd := range inherited {
-		unix.CloseOnExec(fd)
-	}
+	err := become(path, loopArgs(l.journal.dir, l.lock, l.listener, l.keeper), l.lock, l.listener, l.keeper)
 	_ = writeWhole(l.binaryFile(), []byte(previous)) // the failure to run is what counts
 	return fmt.Errorf("run the new supervisor %s: %w", path, err)
 }
@@ -380,16 +371,22 @@ func (l *loop) becomeKeeper() error {
 			}
 		}
 	}
+	return fmt.Errorf("run the keeper: %w", become("/proc/self/exe", keeperArgs(l.journal.dir, l.lock, l.listener), inherited...))
+}
+
+// become executes another program in this process, which inherits the descriptors. It
+// returns only if that failed.
+func become(path string, args []string, inherited ...int) error {
 	for _, fd := range inherited {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
 			return fmt.Errorf("hand on a descriptor: %w", err)
 		}
 	}
-	err := syscall.Exec("/proc/self/exe", keeperArgs(l.journal.dir, l.lock, l.listener), os.Environ())
+	err := syscall.Exec(path, args, os.Environ())
 	for _, fd := range inherited {
 		unix.CloseOnExec(fd)
 	}
-	return fmt.Errorf("run the keeper: %w", err)
+	return err
 }
 
 func (l *loop) binaryFile() string { return l.journal.dir + "/binary" }
