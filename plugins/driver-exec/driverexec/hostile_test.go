@@ -53,114 +53,99 @@ func (c *cell) killAfter(sup *supervisor.Client, keeper bool, pause time.Duratio
 	}
 }
 
+// eachOf runs a test with a cell of exec and with one of raw_exec. The folder that an
+// alloc's tasks share has the path that alloc returns, as its tasks see it.
+func eachOf(t *testing.T, test func(t *testing.T, c *cell, alloc func(*driver.TaskConfig) string)) {
+	t.Run("exec", func(t *testing.T) {
+		c := newCellOf(t, map[string]any{}, func(dir string) closer { return driverexec.NewExec(dir) })
+		test(t, c, func(*driver.TaskConfig) string { return "/alloc" })
+	})
+	t.Run("raw_exec", func(t *testing.T) {
+		c := newCellOf(t, map[string]any{"enabled": true}, func(dir string) closer { return driverexec.NewRawExec(dir) })
+		test(t, c, func(task *driver.TaskConfig) string { return filepath.Join(task.AllocDir, "alloc") })
+	})
+}
+
 func TestHostileNoExitCodeIsLostWhenTheSupervisorIsKilledWhileTasksEnd(t *testing.T) {
 	const rounds, tasks = 8, 24
-	for name, newDriver := range map[string]func(dir string) closer{
-		"exec":     func(dir string) closer { return driverexec.NewExec(dir) },
-		"raw_exec": func(dir string) closer { return driverexec.NewRawExec(dir) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			config := map[string]any{}
-			if name == "raw_exec" {
-				config["enabled"] = true
+	eachOf(t, func(t *testing.T, c *cell, alloc func(*driver.TaskConfig) string) {
+		sup, _ := c.supervised()
+		wrong := 0
+		for round := range rounds {
+			var started []*driver.TaskConfig
+			for i := range tasks {
+				task := c.task(fmt.Sprintf("r%d-%d", round, i), nil)
+				task.DriverConfig = marshal(t, sh(fmt.Sprintf("while [ ! -e %s/go%d ]; do sleep 0.01; done; exit %d", alloc(task), round, i+1)))
+				c.start(task)
+				started = append(started, task)
 			}
-			c := newCellOf(t, config, newDriver)
-			sup, _ := c.supervised()
-			wrong := 0
-			for round := range rounds {
-				var started []*driver.TaskConfig
-				for i := range tasks {
-					task := c.task(fmt.Sprintf("r%d-%d", round, i), nil)
-					script := fmt.Sprintf("while [ ! -e %s/go%d ]; do sleep 0.01; done; exit %d", "/alloc", round, i+1)
-					if name == "raw_exec" {
-						script = fmt.Sprintf("while [ ! -e %s/alloc/go%d ]; do sleep 0.01; done; exit %d", task.AllocDir, round, i+1)
-					}
-					task.DriverConfig = marshal(t, sh(script))
-					c.start(task)
-					started = append(started, task)
-				}
-				killed := c.killAfter(sup, round%3 == 2, time.Duration(rand.IntN(60))*time.Millisecond)
-				for _, task := range started {
-					if err := os.WriteFile(filepath.Join(task.AllocDir, "alloc", fmt.Sprintf("go%d", round)), nil, 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
-				killed()
-				for i, task := range started {
-					r, err := c.WaitTask(c.ctx, task.ID)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if r.ExitCode != i+1 || r.Signal != 0 || r.Err != "" {
-						wrong++
-						t.Errorf("round %d: the task that ended with %d is said to have ended with %+v", round, i+1, r)
-					}
+			killed := c.killAfter(sup, round%3 == 2, time.Duration(rand.IntN(60))*time.Millisecond)
+			for _, task := range started {
+				if err := os.WriteFile(filepath.Join(task.AllocDir, "alloc", fmt.Sprintf("go%d", round)), nil, 0o644); err != nil {
+					t.Fatal(err)
 				}
 			}
-			t.Logf("%d kills, %d ends, %d wrong", rounds, rounds*tasks, wrong)
-		})
-	}
+			killed()
+			for i, task := range started {
+				r, err := c.WaitTask(c.ctx, task.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.ExitCode != i+1 || r.Signal != 0 || r.Err != "" {
+					wrong++
+					t.Errorf("round %d: the task that ended with %d is said to have ended with %+v", round, i+1, r)
+				}
+			}
+		}
+		t.Logf("%d kills, %d ends, %d wrong", rounds, rounds*tasks, wrong)
+	})
 }
 
 func TestHostileATaskRunsOnceWhenTheSupervisorIsKilledWhileItStarts(t *testing.T) {
 	const rounds, tasks = 12, 12
-	for name, newDriver := range map[string]func(dir string) closer{
-		"exec":     func(dir string) closer { return driverexec.NewExec(dir) },
-		"raw_exec": func(dir string) closer { return driverexec.NewRawExec(dir) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			config := map[string]any{}
-			if name == "raw_exec" {
-				config["enabled"] = true
+	eachOf(t, func(t *testing.T, c *cell, alloc func(*driver.TaskConfig) string) {
+		sup, _ := c.supervised()
+		runs := map[int]int{}
+		for round := range rounds {
+			var all []*driver.TaskConfig
+			for i := range tasks {
+				task := c.task(fmt.Sprintf("r%d-%d", round, i), nil)
+				task.DriverConfig = marshal(t, sh("echo ran >>"+alloc(task)+"/ran; exit 5"))
+				all = append(all, task)
 			}
-			c := newCellOf(t, config, newDriver)
-			sup, _ := c.supervised()
-			runs := map[int]int{}
-			for round := range rounds {
-				var all []*driver.TaskConfig
-				for i := range tasks {
-					task := c.task(fmt.Sprintf("r%d-%d", round, i), nil)
-					shared := "/alloc"
-					if name == "raw_exec" {
-						shared = filepath.Join(task.AllocDir, "alloc")
-					}
-					task.DriverConfig = marshal(t, sh("echo ran >>"+shared+"/ran; exit 5"))
-					all = append(all, task)
-				}
-				killed := c.killAfter(sup, round%3 == 2, time.Duration(rand.IntN(40_000))*time.Microsecond)
-				started := make(chan error, tasks)
-				for _, task := range all {
-					go func() {
-						_, _, err := c.StartTask(c.ctx, task)
-						started <- err
-					}()
-				}
-				for range all {
-					if err := <-started; err != nil {
-						t.Errorf("a start while the supervisor is killed: %v", err)
-					}
-				}
-				killed()
-				for _, task := range all {
-					r, err := c.WaitTask(c.ctx, task.ID)
-					if err != nil || r.ExitCode != 5 {
-						t.Errorf("%s ended with %+v, %v", task.ID, r, err)
-					}
-					ran, err := os.ReadFile(filepath.Join(task.AllocDir, "alloc", "ran"))
-					if err != nil {
-						t.Errorf("%s was started: %v", task.ID, err)
-					}
-					runs[strings.Count(string(ran), "\n")]++
-					if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
-						t.Error(err)
-					}
+			killed := c.killAfter(sup, round%3 == 2, time.Duration(rand.IntN(40_000))*time.Microsecond)
+			started := make(chan error, tasks)
+			for _, task := range all {
+				go func() {
+					_, _, err := c.StartTask(c.ctx, task)
+					started <- err
+				}()
+			}
+			for range all {
+				if err := <-started; err != nil {
+					t.Errorf("a start while the supervisor is killed: %v", err)
 				}
 			}
-			if runs[1] != rounds*tasks {
-				t.Errorf("of %d tasks, by how often they ran: %v", rounds*tasks, runs)
+			killed()
+			for _, task := range all {
+				r, err := c.WaitTask(c.ctx, task.ID)
+				if err != nil || r.ExitCode != 5 {
+					t.Errorf("%s ended with %+v, %v", task.ID, r, err)
+				}
+				ran, err := os.ReadFile(filepath.Join(task.AllocDir, "alloc", "ran"))
+				if err != nil {
+					t.Errorf("%s was started: %v", task.ID, err)
+				}
+				runs[strings.Count(string(ran), "\n")]++
+				if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+					t.Error(err)
+				}
 			}
-		})
-	}
+		}
+		if runs[1] != rounds*tasks {
+			t.Errorf("of %d tasks, by how often they ran: %v", rounds*tasks, runs)
+		}
+	})
 }
 
 func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {

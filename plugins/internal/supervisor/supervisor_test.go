@@ -245,21 +245,27 @@ func TestTasksOutliveTheSupervisorAndKeepTheirExitCodes(t *testing.T) {
 	}
 }
 
-func TestATaskThatEndsWhileThereIsNoSupervisorKeepsExitCodeAndLastWords(t *testing.T) {
-	r := newRig(t)
-	h := r.hello()
-	s := r.start("a", `while [ ! -e go ]; do sleep 0.005; done; echo last words; exit 11`)
-	// The supervisor is stopped, so that it sees nothing of the end, and killed.
+// endsUnseen lets the task a end with code 11 while its supervisor is stopped, kills the
+// supervisor, and checks that the next one knows exit code and output.
+func (r *rig) endsUnseen(h supervisor.Hello, s supervisor.Status, output string) {
+	r.t.Helper()
 	r.freeze(h.PID)
 	r.must(os.WriteFile(filepath.Join(r.root, "go"), nil, 0o600))
 	r.eventually("the task ends", func() bool { return !alive(s.PID) })
 	r.must(syscall.Kill(h.PID, syscall.SIGKILL))
 	if e := r.wait("a"); e.Code != 11 || e.Unknown != "" {
-		t.Fatalf("exit %+v; %s", e, r.supervisorLog())
+		r.t.Fatalf("exit %+v; %s", e, r.supervisorLog())
 	}
-	if out := r.log("a.stdout.0"); out != "last words\n" {
-		t.Fatalf("log %q", out)
+	if out := r.log("a.stdout.0"); out != output {
+		r.t.Fatalf("log %q", out)
 	}
+}
+
+func TestATaskThatEndsWhileThereIsNoSupervisorKeepsExitCodeAndLastWords(t *testing.T) {
+	r := newRig(t)
+	h := r.hello()
+	s := r.start("a", `while [ ! -e go ]; do sleep 0.005; done; echo last words; exit 11`)
+	r.endsUnseen(h, s, "last words\n")
 }
 
 func TestASupervisorWhoseKeeperIsKilledBecomesTheKeeperAndNothingIsLost(t *testing.T) {
@@ -275,16 +281,7 @@ func TestASupervisorWhoseKeeperIsKilledBecomesTheKeeperAndNothingIsLost(t *testi
 		}
 	}
 	// The new keeper knows the end of a task that nobody supervises.
-	r.freeze(h.PID)
-	r.must(os.WriteFile(filepath.Join(r.root, "go"), nil, 0o600))
-	r.eventually("the task ends", func() bool { return !alive(s.PID) })
-	r.must(syscall.Kill(h.PID, syscall.SIGKILL))
-	if e := r.wait("a"); e.Code != 11 || e.Unknown != "" {
-		t.Fatalf("exit %+v; %s", e, r.supervisorLog())
-	}
-	if out := r.log("a.stdout.0"); out != "first words\nlast words\n" {
-		t.Fatalf("log %q", out)
-	}
+	r.endsUnseen(h, s, "first words\nlast words\n")
 }
 
 func TestWithKeeperAndSupervisorKilledTheTaskGoesOn(t *testing.T) {
