@@ -86,7 +86,7 @@ func (l *loop) undo(key string, rec *record) {
 		// The keeper looks for the marker when it reaps the process.
 		awaitReaped(rec.PID, rec.Start, settle)
 	}
-	l.askKeeper(keeperDrop, key)
+	l.dropHeld(key)
 	l.journal.forget(key, rec.PID, rec.Start)
 }
 
@@ -143,7 +143,7 @@ func (l *loop) adoptTask(key string, spec *Spec, rec *record) {
 	}
 	if !spec.Logs.Disabled {
 		l.adoptLogs(t, spec)
-		l.askKeeper(keeperHold, t.key) // it may be another keeper
+		l.askToHold(t) // it may be another keeper
 	}
 	t.out[0].dropped += rec.Dropped
 	if t.exit == nil {

@@ -81,8 +81,9 @@
 // A task's stdout and stderr are FIFOs, which the task itself holds open for
 // reading and writing: so a pipe never lacks a reader, no end of the supervisor
 // can send SIGPIPE to a task, and its output waits in the pipe (64 KiB) for the
-// next supervisor. The keeper holds the FIFOs open too, so that the last words of
-// a task that ends while there is no supervisor are kept. Output goes from pipe to
+// next supervisor. The keeper holds the FIFOs open too, from the moment in which the
+// supervisor hands them on, so that the last words of a task that ends while there is no
+// supervisor are kept. Output goes from pipe to
 // file by splice(2): what was taken from the pipe is in the file, whenever the
 // supervisor dies, with no byte lost or doubled. After each turn in which output
 // came, the loop waits a millisecond for more, and a pipe that was once full is made

@@ -6,7 +6,6 @@
 package supervisor
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -159,38 +158,6 @@ func (k *keeper) inherit(info sigchld) {
 	reap(info.pid)
 }
 
-// The lines that the supervisor writes to the keeper: a verb and a task's key.
-const (
-	keeperHold = "+"
-	keeperDrop = "-"
-)
-
-// hold keeps the FIFOs of tasks open as the supervisor asks for it, so that what
-// is in them outlives the supervisor even where the task has ended too. It
-// returns when the supervisor closes its end, that is, dies.
-func (k *keeper) hold(pipe *os.File) {
-	lines := bufio.NewScanner(pipe)
-	for lines.Scan() {
-		verb, key := lines.Text()[:1], lines.Text()[1:]
-		held := k.held[key]
-		switch {
-		case verb == keeperHold && held == nil:
-			for n := 1; n <= 2; n++ {
-				if fd, err := openFIFO(k.journal.fifo(key, n)); err == nil {
-					held = append(held, fd)
-				}
-			}
-			k.held[key] = held
-		case verb == keeperDrop:
-			for _, fd := range held {
-				closeFD(fd)
-			}
-			delete(k.held, key)
-		}
-	}
-	_ = pipe.Close() // only read from
-}
-
 // start starts a supervisor.
 func (k *keeper) start() error {
 	if !k.started.IsZero() && time.Since(k.started) < 5*time.Second {
@@ -201,9 +168,9 @@ func (k *keeper) start() error {
 		k.pause = 0
 	}
 	k.started = time.Now()
-	var asks [2]int
-	if err := unix.Pipe2(asks[:], unix.O_CLOEXEC); err != nil {
-		return fmt.Errorf("make a pipe: %w", err)
+	asks, err := askSockets()
+	if err != nil {
+		return err
 	}
 	attr := &syscall.ProcAttr{
 		Dir: "/", Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true},
@@ -224,7 +191,7 @@ func (k *keeper) start() error {
 	k.holding = make(chan struct{})
 	go func() {
 		defer close(k.holding)
-		k.hold(os.NewFile(uintptr(asks[0]), "supervisor"))
+		k.hold(asks[0])
 	}()
 	return nil
 }

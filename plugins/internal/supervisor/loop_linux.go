@@ -28,7 +28,7 @@ type loop struct {
 	groups *sandbox.Cgroups
 
 	epoll, null int
-	// lock and listener are the keeper's too; keeper is a pipe to it.
+	// lock and listener are the keeper's too; keeper is a socket to it.
 	lock, listener, keeper int
 
 	tasks map[string]*task
@@ -63,7 +63,7 @@ type watched struct {
 	output int
 	conn   *conn
 	wake   bool
-	keeper bool // the pipe to the keeper
+	keeper bool // the socket to the keeper
 }
 
 // gather is how long output may wait for more of it.
@@ -111,7 +111,7 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 	if err := l.watch(l.listener, unix.EPOLLIN, watched{}); err != nil {
 		return nil, err
 	}
-	// No event is asked for: that nobody reads the pipe any more is always told.
+	// No event is asked for: that the other end is closed is always told.
 	if err := l.watch(l.keeper, 0, watched{keeper: true}); err != nil {
 		return nil, err
 	}
@@ -122,12 +122,6 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 	// for seconds. It is not waited for.
 	go l.groups.Sweep(time.Now().Add(-time.Hour), 1000)
 	return l, nil
-}
-
-// askKeeper asks the keeper to hold the FIFOs of a task, or to let them go. It
-// is a second pair of hands, so it does not matter if there is no keeper.
-func (l *loop) askKeeper(verb, key string) {
-	_, _ = unix.Write(l.keeper, []byte(verb+key+"\n"))
 }
 
 func (l *loop) watch(fd int, events uint32, w watched) error {

@@ -245,14 +245,27 @@ func TestTasksOutliveTheSupervisorAndKeepTheirExitCodes(t *testing.T) {
 	}
 }
 
-// endsUnseen lets the task a end with code 11 while its supervisor is stopped, kills the
-// supervisor, and checks that the next one knows exit code and output.
+// endsUnseen lets the task a end unseen, and checks that the next supervisor knows its
+// exit code and output.
 func (r *rig) endsUnseen(h supervisor.Hello, s supervisor.Status, output string) {
+	r.t.Helper()
+	r.endUnseen(h, s)
+	r.knowsTheEnd(output)
+}
+
+// endUnseen lets the task a end with code 11 while its supervisor is stopped, and kills
+// the supervisor.
+func (r *rig) endUnseen(h supervisor.Hello, s supervisor.Status) {
 	r.t.Helper()
 	r.freeze(h.PID)
 	r.must(os.WriteFile(filepath.Join(r.root, "go"), nil, 0o600))
 	r.eventually("the task ends", func() bool { return !alive(s.PID) })
 	r.must(syscall.Kill(h.PID, syscall.SIGKILL))
+	r.eventually("the supervisor has ended", func() bool { return !alive(h.PID) })
+}
+
+func (r *rig) knowsTheEnd(output string) {
+	r.t.Helper()
 	if e := r.wait("a"); e.Code != 11 || e.Unknown != "" {
 		r.t.Fatalf("exit %+v; %s", e, r.supervisorLog())
 	}
@@ -266,6 +279,16 @@ func TestATaskThatEndsWhileThereIsNoSupervisorKeepsExitCodeAndLastWords(t *testi
 	h := r.hello()
 	s := r.start("a", `while [ ! -e go ]; do sleep 0.005; done; echo last words; exit 11`)
 	r.endsUnseen(h, s, "last words\n")
+}
+
+func TestLastWordsAreKeptBeforeTheKeeperHasHeardOfTheTask(t *testing.T) {
+	r := newRig(t)
+	h := r.hello()
+	r.freeze(h.Keeper)
+	s := r.start("a", `while [ ! -e go ]; do sleep 0.005; done; echo last words; exit 11`)
+	r.endUnseen(h, s)
+	r.must(syscall.Kill(h.Keeper, syscall.SIGCONT))
+	r.knowsTheEnd("last words\n")
 }
 
 func TestASupervisorWhoseKeeperIsKilledBecomesTheKeeperAndNothingIsLost(t *testing.T) {

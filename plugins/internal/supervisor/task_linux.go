@@ -186,7 +186,7 @@ func (l *loop) enlist(t *task) error {
 		err = writeJSON(l.journal.run(t.key), t.record(l.boot))
 	}
 	if err == nil && t.out[0].fifo >= 0 {
-		l.askKeeper(keeperHold, t.key)
+		l.askToHold(t)
 	}
 	return err
 }
@@ -354,7 +354,7 @@ func (l *loop) release(t *task) {
 		l.removeCgroup(t.cgroup)
 	}
 	l.discard(t.isolated)
-	l.askKeeper(keeperDrop, t.key)
+	l.dropHeld(t.key)
 	l.journal.forget(t.key, t.pid, t.start)
 	delete(l.tasks, t.id)
 	delete(l.timed, t)
