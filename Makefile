@@ -58,6 +58,10 @@ e2e: build ## black-box tests on the real binaries only
 hostile: build ## faults, damage, pauses and hostile messages, DROVER_HOSTILE_ROUNDS (100) rounds of each; `make test` has a few
 	DROVER_HOSTILE_ROUNDS=$${DROVER_HOSTILE_ROUNDS:-100} $(GO) test -count=1 -timeout 90m -v -run Hostile ./core/... ./plugins/... ./test/hostile ./test/e2e
 
+.PHONY: layout
+layout: ## write the table of docs/design/layout.md anew, from layers.txt and the packages' docs
+	$(GO) test -count=1 ./internal/repotest -run TestTheTableOfLayout -update
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each
 	@./internal/repotest/fuzz.sh $${FUZZTIME:-30s}

@@ -27,6 +27,7 @@ type pkg struct {
 	ImportPath   string
 	Dir          string
 	Name         string
+	Doc          string // the first sentence of the package's documentation
 	GoFiles      []string
 	Imports      []string
 	TestImports  []string
@@ -37,7 +38,7 @@ type pkg struct {
 func (p pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/") }
 
 var listPackages = sync.OnceValues(func() ([]pkg, error) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,GoFiles,Imports,TestImports,XTestImports", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Doc,GoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = repoRoot
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
