@@ -50,20 +50,20 @@ func (n *Node) Configuration() (servers []Server, index uint64, err error) {
 func (n *Node) AddServer(ctx context.Context, s Server) error {
 	const what = "add a server to the members"
 	id, address := raft.ServerID(s.ID), raft.ServerAddress(s.Address)
-	var future raft.Future
+	add := n.raft.AddNonvoter
 	if s.Voter {
-		future = n.raft.AddVoter(id, address, 0, untilDeadline(ctx))
-	} else {
-		future = n.raft.AddNonvoter(id, address, 0, untilDeadline(ctx))
+		add = n.raft.AddVoter
 	}
-	return n.classify(what, wait(ctx, future))
+	return n.classify(what, n.pending.ask(ctx, func() raft.Future { return add(id, address, 0, untilDeadline(ctx)) }))
 }
 
 // RemoveServer removes a server. Only the leader can do this; a leader that removes
 // itself steps down.
 func (n *Node) RemoveServer(ctx context.Context, id string) error {
 	const what = "remove a server from the members"
-	return n.classify(what, wait(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, untilDeadline(ctx))))
+	return n.classify(what, n.pending.ask(ctx, func() raft.Future {
+		return n.raft.RemoveServer(raft.ServerID(id), 0, untilDeadline(ctx))
+	}))
 }
 
 // TransferLeadership transfers leadership to the given server, or to the most
@@ -71,7 +71,7 @@ func (n *Node) RemoveServer(ctx context.Context, id string) error {
 func (n *Node) TransferLeadership(ctx context.Context, id string) error {
 	const what = "hand the lead over"
 	if id == "" {
-		return n.classify(what, wait(ctx, n.raft.LeadershipTransfer()))
+		return n.classify(what, n.pending.ask(ctx, n.raft.LeadershipTransfer))
 	}
 	servers, _, err := n.Configuration()
 	if err != nil {
@@ -79,8 +79,9 @@ func (n *Node) TransferLeadership(ctx context.Context, id string) error {
 	}
 	for _, s := range servers {
 		if s.ID == id {
-			future := n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(s.Address))
-			return n.classify(what, wait(ctx, future))
+			return n.classify(what, n.pending.ask(ctx, func() raft.Future {
+				return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(s.Address))
+			}))
 		}
 	}
 	return unknownServer(id)

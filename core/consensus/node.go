@@ -27,7 +27,8 @@ type Node struct {
 	cancel context.CancelFunc
 	// broken is the reason why the state machine cannot continue. If it is set, writes
 	// are rejected.
-	broken atomic.Pointer[error]
+	broken  atomic.Pointer[error]
+	pending *pending
 }
 
 var _ Proposer = (*Node)(nil)
@@ -44,7 +45,7 @@ func Open(cfg Config) (*Node, error) {
 	}
 	logger = logger.Named("raft")
 	closing, cancel := context.WithCancel(context.Background())
-	n := &Node{id: cfg.NodeID, logger: logger, cancel: cancel}
+	n := &Node{id: cfg.NodeID, logger: logger, cancel: cancel, pending: newPending()}
 	fatal := func(err error) { n.breakDown(err, cfg.Fatal) }
 	st, err := openStores(cfg, logger, fatal)
 	if err != nil {
@@ -178,7 +179,7 @@ func (n *Node) snapshotAtStop() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopSnapshotTime)
 	defer cancel()
-	if err := wait(ctx, n.raft.Snapshot()); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+	if err := n.pending.ask(ctx, func() raft.Future { return n.raft.Snapshot() }); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		n.logger.Warn("no snapshot was taken at the stop; the next start replays the log", "error", err)
 	}
 }
@@ -187,7 +188,15 @@ func (n *Node) snapshotAtStop() {
 // goroutine that waits for a failed disk never returns.
 const brokenStop = 2 * time.Second
 
+// drainTime is how long Close waits for raft's answers. A leader that has lost the other
+// servers notices it earlier than this.
+const drainTime = 2 * time.Second
+
 func (n *Node) stop() error {
+	defer close(n.pending.down)
+	if n.brokenDown() == nil {
+		n.pending.drain(drainTime)
+	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- n.raft.Shutdown().Error() }()
 	var late <-chan time.Time
@@ -219,8 +228,11 @@ func (n *Node) Propose(ctx context.Context, command []byte) (uint64, any, error)
 	if err := n.stores.space.Check(); err != nil {
 		return 0, nil, err
 	}
-	future := n.raft.Apply(command, untilDeadline(ctx))
-	if err := wait(ctx, future); err != nil {
+	var future raft.ApplyFuture
+	if err := n.pending.ask(ctx, func() raft.Future {
+		future = n.raft.Apply(command, untilDeadline(ctx))
+		return future
+	}); err != nil {
 		return 0, nil, n.classify(what, err)
 	}
 	answer := future.Response()
@@ -237,7 +249,7 @@ func (n *Node) Barrier(ctx context.Context) error {
 	if err := n.brokenDown(); err != nil {
 		return err
 	}
-	if err := wait(ctx, n.raft.Barrier(untilDeadline(ctx))); err != nil {
+	if err := n.pending.ask(ctx, func() raft.Future { return n.raft.Barrier(untilDeadline(ctx)) }); err != nil {
 		return n.classify(what, err)
 	}
 	return n.brokenDown()
@@ -250,7 +262,7 @@ func (n *Node) VerifyLeader(ctx context.Context) error {
 	if err := n.brokenDown(); err != nil {
 		return err
 	}
-	return n.classify(what, wait(ctx, n.raft.VerifyLeader()))
+	return n.classify(what, n.pending.ask(ctx, n.raft.VerifyLeader))
 }
 
 // AppliedIndex returns the index up to which raft has passed the log to the state
@@ -272,21 +284,4 @@ func untilDeadline(ctx context.Context) time.Duration {
 		return 0
 	}
 	return max(time.Until(deadline), time.Millisecond)
-}
-
-// wait returns the error of the future, or of ctx if it ends first.
-func wait(ctx context.Context, future raft.Future) error {
-	if ctx.Done() == nil {
-		return future.Error()
-	}
-	// Raft's futures cannot be cancelled. Each ends by itself: with the commit, the
-	// loss of leadership or the shutdown.
-	done := make(chan error, 1)
-	go func() { done <- future.Error() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -25,8 +25,11 @@ type SnapshotInfo struct {
 // caller closes the reader.
 func (n *Node) TakeSnapshot(ctx context.Context) (SnapshotInfo, io.ReadCloser, error) {
 	const what = "take a snapshot"
-	future := n.raft.Snapshot()
-	err := wait(ctx, future)
+	var future raft.SnapshotFuture
+	err := n.pending.ask(ctx, func() raft.Future {
+		future = n.raft.Snapshot()
+		return future
+	})
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return n.newestSnapshot()
 	}
