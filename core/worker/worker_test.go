@@ -132,7 +132,7 @@ func (l *leader) register(id string, count int) *model.Evaluation {
 // eventually waits until a claim about the state holds.
 func (l *leader) eventually(claim string, holds func(*state.View) bool) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		changed := l.store.Watch(ctx, state.Key{Table: state.TableEvals}, state.Key{Table: state.TableAllocs})

@@ -169,7 +169,7 @@ func TestFirstIsOverAtOnceWhereItWasDone(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it waits for what follows the changes, which never ends")
 	}
 	r.Close()

@@ -143,7 +143,7 @@ func TestAProcessIsHeldByItsLimitsOnThisMachine(t *testing.T) {
 		found, _ := filepath.Glob("/sys/fs/cgroup/*/drover-plugins/" + name)
 		return found
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(left()) > 0; g.Remove(name) {
+	for deadline := time.Now().Add(time.Minute); len(left()) > 0; g.Remove(name) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%v is still there", left())
 		}

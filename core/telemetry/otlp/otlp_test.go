@@ -63,7 +63,7 @@ func publish(t *testing.T, endpoint string) error {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return s.Publish(ctx, set)
 }

@@ -30,7 +30,7 @@ func labels(kv ...string) map[string]string {
 
 func publish(t *testing.T, s *statsd.Sink, samples ...telemetry.Sample) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Publish(ctx, &telemetry.Set{Time: time.Now(), Samples: samples}); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func receiver(t *testing.T, network, address string) net.PacketConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return c
