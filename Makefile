@@ -39,8 +39,8 @@ demo: build ## start a dev agent, run a real job, wait until it is healthy, show
 
 .PHONY: test
 test: check-fmt vet build ## what CI runs: formatting, vet, build, every test, the core with the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m $(RACE)
-	$(GO) test -timeout 15m ./cmd/... ./internal/... ./test/... ./bench/... ./examples/...
+	CGO_ENABLED=1 $(GO) test -race -timeout 25m $(RACE)
+	$(GO) test -timeout 25m ./cmd/... ./internal/... ./test/... ./bench/... ./examples/...
 	cd $(COMPAT_MODULE) && $(GO) test -timeout 10m ./...
 
 .PHONY: check
@@ -58,9 +58,9 @@ e2e: build ## black-box tests on the real binaries only
 hostile: build ## faults, damage, pauses and hostile messages, DROVER_HOSTILE_ROUNDS (100) rounds of each; `make test` has a few
 	DROVER_HOSTILE_ROUNDS=$${DROVER_HOSTILE_ROUNDS:-100} $(GO) test -count=1 -timeout 90m -v -run Hostile ./core/... ./plugins/... ./test/hostile ./test/e2e
 
-.PHONY: layout
-layout: ## write the table of docs/design/layout.md anew, from layers.txt and the packages' docs
-	$(GO) test -count=1 ./internal/repotest -run TestTheTableOfLayout -update
+.PHONY: docs
+docs: ## write the generated parts of docs/design anew, from layers.txt, the packages' docs and the tables of core/model
+	$(GO) test -count=1 ./internal/repotest -run "TestTheTableOfLayout|TestTheStateDiagrams" -update
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each

@@ -22,6 +22,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/lifecycles"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -79,6 +80,7 @@ func (s *servers) sleep(d time.Duration) { s.slept.Add(int64(d)) }
 // start runs a dispatcher, with its leases watched, until the test ends.
 func start(t *testing.T, ctx context.Context, edits ...func(*dispatch.Config)) *servers {
 	store := state.New()
+	lifecycles.Check(t, store)
 	l := &log{machine: fsm.New(store, hclog.NewNullLogger()), index: 10}
 	var ids, slept atomic.Int64
 	cfg := dispatch.Config{

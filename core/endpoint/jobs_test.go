@@ -19,6 +19,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/lifecycles"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -53,6 +54,7 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func newServer(t *testing.T) *server {
 	t.Helper()
 	r := &raft{fsm: fsm.New(state.New(), hclog.NewNullLogger())}
+	lifecycles.Check(t, r.fsm.Store())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return &server{endpoint.New(endpoint.Config{Store: r.fsm.Store(), Raft: r, Region: "global", Now: func() time.Time { return now }}), t, ctx}

@@ -267,37 +267,42 @@ func TestAPrepublishedKeyIsPublishedListedAndUsedFromItsTimeOn(t *testing.T) {
 		}
 		return resp.StatusCode
 	}
-	soon := time.Now().Add(time.Second)
-	var made struct{ Key api.RootKeyMeta }
-	if status := rotate(fmt.Sprintf("publish_time=%d", soon.UnixNano()), &made); status != 200 {
-		t.Fatalf("status %d", status)
+	prepublish := func(at time.Time) string {
+		var made struct{ Key api.RootKeyMeta }
+		if status := rotate(fmt.Sprintf("publish_time=%d", at.UnixNano()), &made); status != 200 {
+			t.Fatalf("status %d", status)
+		}
+		if made.Key.State != model.RootKeyPrepublished || made.Key.PublishTime != at.UnixNano() {
+			t.Fatalf("made %+v", made.Key)
+		}
+		return made.Key.KeyID
 	}
-	if made.Key.State != model.RootKeyPrepublished || made.Key.PublishTime != soon.UnixNano() {
-		t.Fatalf("made %+v", made.Key)
-	}
+	later := prepublish(time.Now().Add(time.Hour))
 	var keys []api.RootKeyMeta
 	c.Must("GET", "/v1/operator/keyring/keys", nil, &keys)
 	states := map[string]string{}
 	for _, k := range keys {
 		states[k.KeyID] = k.State
 	}
-	if states[old] != model.RootKeyActive || states[made.Key.KeyID] != model.RootKeyPrepublished {
+	if states[old] != model.RootKeyActive || states[later] != model.RootKeyPrepublished {
 		t.Errorf("listed %v", states)
 	}
 	var jwks struct{ Keys []struct{ Kid string } }
 	c.Must("GET", "/.well-known/jwks.json", nil, &jwks)
-	if len(jwks.Keys) != 2 || jwks.Keys[0].Kid != made.Key.KeyID && jwks.Keys[1].Kid != made.Key.KeyID {
-		t.Errorf("published %+v, want the active key and %s", jwks.Keys, made.Key.KeyID)
+	if len(jwks.Keys) != 2 || jwks.Keys[0].Kid != later && jwks.Keys[1].Kid != later {
+		t.Errorf("published %+v, want the active key and %s", jwks.Keys, later)
 	}
-	c.Eventually("the key to become active", func() bool { return c.Server.Endpoint().Store.View().ActiveRootKey().KeyID == made.Key.KeyID })
+	soon := time.Now().Add(2 * time.Second)
+	next := prepublish(soon)
+	c.Eventually("the key to become active", func() bool { return c.Server.Endpoint().Store.View().ActiveRootKey().KeyID == next })
 	if time.Now().Before(soon) {
 		t.Error("the key became active before its time")
 	}
 	if _, _, err := c.PutVariable(t.Context(), put("v", ab)); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.View().VariableByPath("default", "v").KeyID; got != made.Key.KeyID {
-		t.Errorf("sealed with %s, want %s", got, made.Key.KeyID)
+	if got := c.View().VariableByPath("default", "v").KeyID; got != next {
+		t.Errorf("sealed with %s, want %s", got, next)
 	}
 	for query, want := range map[string]int{
 		"publish_time=1": 400, "publish_time=x": 400, "publish_time=-1": 400, "algo=rot13": 400,

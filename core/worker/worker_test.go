@@ -20,6 +20,7 @@ import (
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/core/worker"
+	"github.com/drover-project/drover/internal/testkit/lifecycles"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,6 +60,7 @@ type leader struct {
 
 func newLeader(t *testing.T, workers int) *leader {
 	l := &leader{t: t, store: state.New(), broker: queue.NewBroker(queue.Config{})}
+	lifecycles.Check(t, l.store)
 	l.log = &log{index: 1, fsm: fsm.New(l.store, hclog.NewNullLogger())}
 	l.blocked = queue.NewBlocked(l.broker.Enqueue)
 	l.applier = plan.NewApplier(func() plan.View { return l.store.View() }, l.log, time.Now)

@@ -25,6 +25,7 @@ import (
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/server"
+	"github.com/drover-project/drover/internal/testkit/lifecycles"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -75,6 +76,7 @@ func StartWith(t *testing.T, cfg server.Config) *Cluster {
 	}
 	s.Start()
 	c := &Cluster{t: t, Server: s, Endpoint: s.Endpoint()}
+	lifecycles.Check(t, c.Store)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close the server: %v", err)

@@ -118,6 +118,9 @@ client {
   cpu_total_compute = 20000
   memory_total_mb   = 20000
   disk_total_mb     = 200000
+  # How full the machine's own disk is does not matter to a test.
+  gc_disk_usage_threshold  = 100
+  gc_inode_usage_threshold = 100
 }
 server { enabled = true }
 plugin "raw_exec" {
