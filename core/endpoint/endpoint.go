@@ -102,11 +102,7 @@ func (e *Endpoint) propose(ctx context.Context, cmd fsm.Command) (uint64, error)
 
 // newEval returns a pending eval of a job.
 func (e *Endpoint) newEval(job *model.Job, trigger string) *model.Evaluation {
-	now := e.Now().UnixNano()
-	return &model.Evaluation{
-		ID: newID(), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type, TriggeredBy: trigger,
-		JobID: job.ID, Status: model.EvalStatusPending, CreateTime: now, ModifyTime: now,
-	}
+	return model.NewEvaluation(newID(), trigger, job, e.Now())
 }
 
 // Ready returns at once for a stale read. Otherwise a leader must be known, and for a

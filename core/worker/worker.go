@@ -277,12 +277,8 @@ func (w *Worker) giveUp(out *schedule.Outcome, result *model.PlanResult) {
 		e.StatusDescription += "; " + result.Rejections[0].String()
 	}
 	if out.Blocked == nil {
-		out.Blocked = &model.Evaluation{
-			ID: w.IDs.NewID(), Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, JobID: e.JobID,
-			Status: model.EvalStatusBlocked, PreviousEval: e.ID, SnapshotIndex: e.SnapshotIndex,
-			EscapedComputedClass: true, JobModifyIndex: e.JobModifyIndex,
-			CreateTime: e.ModifyTime, ModifyTime: e.ModifyTime,
-		}
+		out.Blocked = e.Next(w.IDs.NewID(), model.EvalTriggerMaxPlans, time.Unix(0, e.ModifyTime))
+		out.Blocked.Status, out.Blocked.SnapshotIndex, out.Blocked.EscapedComputedClass = model.EvalStatusBlocked, e.SnapshotIndex, true
 		e.BlockedEval = out.Blocked.ID
 	}
 	b := out.Blocked
@@ -301,12 +297,8 @@ func (w *Worker) fail(ctx context.Context, eval *model.Evaluation) error {
 	}
 	now := w.Now()
 	e := failed(eval, DescFailedTry, now)
-	next := &model.Evaluation{
-		ID: w.IDs.NewID(), Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, JobID: e.JobID,
-		TriggeredBy: model.EvalTriggerFailedFollowUp, JobModifyIndex: e.JobModifyIndex, PreviousEval: e.ID,
-		Status: model.EvalStatusPending, WaitUntil: now.Add(failedWait),
-		CreateTime: now.UnixNano(), ModifyTime: now.UnixNano(),
-	}
+	next := e.Next(w.IDs.NewID(), model.EvalTriggerFailedFollowUp, now)
+	next.WaitUntil = now.Add(failedWait)
 	e.NextEval = next.ID
 	return w.store(ctx, e, next)
 }
