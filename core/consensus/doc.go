@@ -5,6 +5,5 @@
 // the state machine. It owns raft: membership, leadership, snapshots and the log on
 // disk (core/consensus/badgerlog). It is the only package that imports hashicorp/raft.
 // It does not interpret commands: core/fsm does, through the StateMachine interface.
-// All other packages write through Proposer. core/server composes it; every package on
-// the server side may hold a Proposer.
+// All other packages write through core/propose. core/server composes it.
 package consensus

@@ -8,19 +8,6 @@ import (
 	"io"
 )
 
-// Proposer proposes commands.
-type Proposer interface {
-	// Propose returns once the command is on the disks of a quorum and this server has
-	// applied it. It returns the command's log index and the state machine's result. A
-	// result that is an error is returned as err.
-	//
-	// An error of class Unavailable means that this server is not the leader (it then
-	// wraps a *NotLeaderError) or lost leadership meanwhile; DeadlineExceeded means
-	// that ctx ended first. Except with a *NotLeaderError the command may have been
-	// applied or may still be.
-	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
-}
-
 // Entry is one command of the log. It is an alias of an unnamed type, so that a state
 // machine can be implemented without importing this package.
 type Entry = struct {

@@ -31,8 +31,6 @@ type Node struct {
 	pending *pending
 }
 
-var _ Proposer = (*Node)(nil)
-
 // Open starts the node. It restores the state machine from the newest snapshot before
 // it returns; later log entries are applied after that.
 func Open(cfg Config) (*Node, error) {
@@ -214,7 +212,14 @@ func (n *Node) stop() error {
 // ReadOnly returns why writes are currently rejected, nil if they are accepted.
 func (n *Node) ReadOnly() error { return n.stores.space.Check() }
 
-// Propose implements Proposer.
+// Propose implements propose.Log: it returns once the command is on the disks of a
+// quorum and this server has applied it. It returns the command's log index and the
+// state machine's result. A result that is an error is returned as err.
+//
+// An error of class Unavailable means that this server is not the leader (it then
+// wraps a *NotLeaderError) or lost leadership meanwhile; DeadlineExceeded means that
+// ctx ended first. Except with a *NotLeaderError the command may have been applied or
+// may still be.
 func (n *Node) Propose(ctx context.Context, command []byte) (uint64, any, error) {
 	const what = "write a command to the log"
 	if ctx.Err() != nil {

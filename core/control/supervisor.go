@@ -14,19 +14,14 @@ import (
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/state"
 )
 
-// Proposer commits a command. core/consensus implements it.
-type Proposer interface {
-	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
-}
-
-// Backoff of a key whose decision failed, and the time limit of a proposal.
+// Backoff of a key whose decision failed.
 const (
-	minBackoff     = 250 * time.Millisecond
-	maxBackoff     = 30 * time.Second
-	proposeTimeout = 30 * time.Second
+	minBackoff = 250 * time.Millisecond
+	maxBackoff = 30 * time.Second
 )
 
 // together is the maximum number of keys of an Independent controller in one log
@@ -35,10 +30,10 @@ const together = 256
 
 // Supervisor runs controllers.
 type Supervisor struct {
-	store    *state.Store
-	proposer Proposer
-	logger   hclog.Logger
-	newID    func() string
+	store  *state.Store
+	log    propose.Log
+	logger hclog.Logger
+	newID  func() string
 
 	mu    sync.Mutex
 	stats map[string]*Stats
@@ -53,8 +48,8 @@ type Stats struct {
 }
 
 // NewSupervisor returns a Supervisor; newID generates UUIDs.
-func NewSupervisor(store *state.Store, proposer Proposer, newID func() string, logger hclog.Logger) *Supervisor {
-	return &Supervisor{store: store, proposer: proposer, newID: newID, logger: logger, stats: map[string]*Stats{}}
+func NewSupervisor(store *state.Store, log propose.Log, newID func() string, logger hclog.Logger) *Supervisor {
+	return &Supervisor{store: store, log: log, newID: newID, logger: logger, stats: map[string]*Stats{}}
 }
 
 // Stats returns a copy of the counters by controller.
@@ -159,7 +154,7 @@ func (r *run) decide(ctx context.Context, keys []string) {
 	}
 	var refused error
 	if len(commands) > 0 {
-		refused = r.propose(ctx, commands)
+		_, refused = propose.Bounded(ctx, r.log, commands...)
 	}
 	for i, key := range keys {
 		if errs[i] == nil && len(decisions[i].Commands) > 0 {
@@ -192,21 +187,6 @@ func (r *run) safeDecide(in Input, key string) (d Decision, err error) {
 		d, err = Decision{}, fmt.Errorf("decision panicked: %v\n%s", p.Value, p.Stack)
 	})
 	return r.c.Decide(in, key)
-}
-
-func (r *run) propose(ctx context.Context, commands []fsm.Command) error {
-	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
-	defer cancel()
-	var cmd fsm.Command = commands[0]
-	if len(commands) > 1 {
-		cmd = &fsm.Batch{Commands: commands}
-	}
-	data, err := fsm.Encode(cmd)
-	if err != nil {
-		return err
-	}
-	_, _, err = r.proposer.Propose(ctx, data)
-	return err
 }
 
 func (r *run) count(commands int, err error) {

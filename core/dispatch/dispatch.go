@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -31,12 +32,9 @@ const DefaultGrace = 30 * time.Second
 // upgrade, or for a reboot.
 const AwayTTL = time.Minute
 
-// proposeTimeout bounds the wait for a Command to be committed.
-const proposeTimeout = 30 * time.Second
-
 // Raft is the part of consensus that dispatch uses.
 type Raft interface {
-	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
+	propose.Log
 	VerifyLeader(ctx context.Context) error
 }
 
@@ -141,14 +139,7 @@ func (d *Dispatcher) Node(nodeID string) (rpc.Node, error) {
 
 // propose commits a command.
 func (d *Dispatcher) propose(ctx context.Context, cmd fsm.Command) (uint64, error) {
-	data, err := fsm.Encode(cmd)
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
-	defer cancel()
-	index, _, err := d.cfg.Raft.Propose(ctx, data)
-	return index, err
+	return propose.Bounded(ctx, d.cfg.Raft, cmd)
 }
 
 // known returns the node that id authenticates, if the calling process may act as it.

@@ -171,11 +171,7 @@ func (d *Dispatcher) evalsFor(view *state.View, updates []*model.AllocReport, no
 			continue
 		}
 		seen[old.JobKey()] = true
-		evals = append(evals, &model.Evaluation{
-			ID: d.cfg.NewID(), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type,
-			TriggeredBy: trigger, JobID: job.ID, Status: model.EvalStatusPending,
-			CreateTime: now.UnixNano(), ModifyTime: now.UnixNano(),
-		})
+		evals = append(evals, model.NewEvaluation(d.cfg.NewID(), trigger, job, now))
 	}
 	return evals
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -29,7 +30,7 @@ func (d *Dispatcher) Variables(ctx context.Context, id rpc.Identity, q rpc.Varia
 	if err := queryBounds.Check("VariableQuery", q); err != nil {
 		return rpc.VariableAnswer{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(min(q.Wait, variableWait), 0)+proposeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(min(q.Wait, variableWait), 0)+propose.Limit)
 	defer cancel()
 	key := state.Key{Table: state.TableVariables}
 	if !q.List {

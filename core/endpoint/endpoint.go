@@ -21,17 +21,15 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginfiles"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// proposeTimeout limits a write whose caller set no deadline.
-const proposeTimeout = 30 * time.Second
-
 // Raft is the part of consensus that endpoints use.
 type Raft interface {
-	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
+	propose.Log
 	VerifyLeader(ctx context.Context) error
 	HasLeader() bool
 }
@@ -99,23 +97,12 @@ func newID() string { return uuid.NewString() }
 
 // propose commits a command and returns its index.
 func (e *Endpoint) propose(ctx context.Context, cmd fsm.Command) (uint64, error) {
-	data, err := fsm.Encode(cmd)
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
-	defer cancel()
-	index, _, err := e.Raft.Propose(ctx, data)
-	return index, err
+	return propose.Bounded(ctx, e.Raft, cmd)
 }
 
 // newEval returns a pending eval of a job.
 func (e *Endpoint) newEval(job *model.Job, trigger string) *model.Evaluation {
-	now := e.Now().UnixNano()
-	return &model.Evaluation{
-		ID: newID(), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type, TriggeredBy: trigger,
-		JobID: job.ID, Status: model.EvalStatusPending, CreateTime: now, ModifyTime: now,
-	}
+	return model.NewEvaluation(newID(), trigger, job, e.Now())
 }
 
 // Ready returns at once for a stale read. Otherwise a leader must be known, and for a

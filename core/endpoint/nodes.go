@@ -31,11 +31,9 @@ func NodeEvals(view JobsAndAllocs, node *model.Node, trigger string, now time.Ti
 			return
 		}
 		seen[job.Key()] = true
-		evals = append(evals, &model.Evaluation{
-			ID: newID(), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type, TriggeredBy: trigger, JobID: job.ID,
-			NodeID: node.ID, NodeModifyIndex: node.ModifyIndex, Status: model.EvalStatusPending,
-			CreateTime: now.UnixNano(), ModifyTime: now.UnixNano(),
-		})
+		e := model.NewEvaluation(newID(), trigger, job, now)
+		e.NodeID, e.NodeModifyIndex = node.ID, node.ModifyIndex
+		evals = append(evals, e)
 	}
 	for _, a := range view.AllocsByNode(node.ID) {
 		if a.ClientTerminalStatus() {

@@ -74,6 +74,21 @@ type Evaluation struct {
 	ModifyTime  int64  // Unix ns
 }
 
+// NewEvaluation returns a pending evaluation of a job.
+func NewEvaluation(id, trigger string, job *Job, now time.Time) *Evaluation {
+	return &Evaluation{
+		ID: id, TriggeredBy: trigger, Namespace: job.Namespace, JobID: job.ID, Priority: job.Priority, Type: job.Type,
+		Status: EvalStatusPending, CreateTime: now.UnixNano(), ModifyTime: now.UnixNano(),
+	}
+}
+
+// Next returns a pending evaluation of the same job that continues the work of e.
+func (e *Evaluation) Next(id, trigger string, now time.Time) *Evaluation {
+	next := NewEvaluation(id, trigger, &Job{Namespace: e.Namespace, ID: e.JobID, Priority: e.Priority, Type: e.Type}, now)
+	next.JobModifyIndex, next.PreviousEval = e.JobModifyIndex, e.ID
+	return next
+}
+
 // EvaluationStub is the short form of an evaluation in lists of related ones.
 type EvaluationStub struct {
 	ID                string

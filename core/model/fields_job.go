@@ -22,7 +22,7 @@ func fieldsOfJob() []Field {
 		{Name: "Job.ParentID", By: Servers},
 		{Name: "Job.Name", By: "core/agent/taskenv"},
 		{Name: "Job.Type", By: "core/schedule"},
-		{Name: "Job.Priority", By: "core/endpoint"},
+		{Name: "Job.Priority", By: "core/model.NewEvaluation"},
 		{Name: "Job.AllAtOnce", By: "core/schedule"},
 		{Name: "Job.Datacenters", By: "core/schedule"},
 		{Name: "Job.NodePool", By: "core/schedule"},

@@ -14,13 +14,9 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
-
-// Proposer proposes a command and returns once it is applied on this server.
-type Proposer interface {
-	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
-}
 
 // maxGroup is the number of plans that are committed as one log entry.
 const maxGroup = 64
@@ -28,9 +24,9 @@ const maxGroup = 64
 // Applier verifies plans and commits what fits. While one group is being committed,
 // the next is verified on top of it.
 type Applier struct {
-	view     func() View
-	proposer Proposer
-	now      func() time.Time
+	view func() View
+	log  propose.Log
+	now  func() time.Time
 
 	mu      sync.Mutex
 	pending []*request
@@ -56,8 +52,8 @@ type group struct {
 
 // NewApplier returns an applier, which works while Run runs. view returns the newest
 // state.
-func NewApplier(view func() View, proposer Proposer, now func() time.Time) *Applier {
-	return &Applier{view: view, proposer: proposer, now: now, wake: make(chan struct{}, 1)}
+func NewApplier(view func() View, log propose.Log, now func() time.Time) *Applier {
+	return &Applier{view: view, log: log, now: now, wake: make(chan struct{}, 1)}
 }
 
 // Submit waits until the plan is verified and its accepted part is committed.
@@ -192,7 +188,7 @@ func (g *group) command(r *request, now int64) (cmd *fsm.ApplyPlan, err error) {
 // commit proposes a group without waiting for it.
 func (a *Applier) commit(ctx context.Context, g *group) *group {
 	now := a.now().UnixNano()
-	batch := &fsm.Batch{}
+	var plans []*fsm.ApplyPlan
 	for _, r := range g.reqs {
 		if r.result.IsNoOp() {
 			continue
@@ -202,27 +198,18 @@ func (a *Applier) commit(ctx context.Context, g *group) *group {
 			r.result, r.err, g.cut = &model.PlanResult{}, err, true
 			continue
 		}
-		batch.Commands = append(batch.Commands, cmd)
+		plans = append(plans, cmd)
 	}
-	if len(batch.Commands) == 0 {
+	if len(plans) == 0 {
 		g.answer(0, nil, nil)
 		return g
 	}
-	var cmd fsm.Command = batch
-	if len(batch.Commands) == 1 {
-		cmd = batch.Commands[0]
-	}
-	data, err := fsm.Encode(cmd)
-	if err != nil {
-		g.answer(0, nil, err)
-		return g
-	}
 	go func() {
-		index, answer, err := a.proposer.Propose(ctx, data)
-		if errors.Is(err, fsm.ErrPanicked) && len(batch.Commands) > 1 {
+		index, refused, err := propose.Plans(ctx, a.log, plans...)
+		if errors.Is(err, fsm.ErrPanicked) && len(plans) > 1 {
 			err = errdefs.Abortedf("plans were not committed since one beside them cannot be: %s", err) // without wrapping the cause: these plans are retried
 		}
-		g.answer(index, answer, err)
+		g.answer(index, refused, err)
 	}()
 	return g
 }
@@ -237,27 +224,23 @@ func (g *group) applied() bool {
 	}
 }
 
-// answer returns the results to all waiting workers. answer is the result of the log
-// entry: what it rejected of each plan.
-func (g *group) answer(index uint64, answer any, err error) {
+// answer returns the results to all waiting workers. refused is what the log entry
+// rejected of each plan that was proposed; nil means nothing.
+func (g *group) answer(index uint64, refused [][]model.PlanRejection, err error) {
 	g.err = err
-	each, many := answer.([]any)
-	if !many {
-		each = []any{answer}
-	}
 	for _, r := range g.reqs {
 		committed := !r.result.IsNoOp()
 		if committed && err != nil {
 			r.result, r.err = nil, err
 			continue
 		}
-		if committed && len(each) > 0 {
-			if refused, ok := each[0].([]model.PlanRejection); ok {
-				r.result.Rejections = append(r.result.Rejections, refused...)
+		if committed && len(refused) > 0 {
+			if len(refused[0]) > 0 {
+				r.result.Rejections = append(r.result.Rejections, refused[0]...)
 				r.result.RefreshIndex = index
 				g.cut = true
 			}
-			each = each[1:]
+			refused = refused[1:]
 		}
 		r.result.AllocIndex = index
 		if r.result.RefreshIndex != 0 {

@@ -53,7 +53,7 @@ func (s *stale) applyData(data []byte) any {
 	return s.fsm.ApplyBatch([]fsm.Entry{{Index: s.store.View().Index() + 1, Data: data}})[0]
 }
 
-// Propose implements plan.Proposer; other entries of the log may come first.
+// Propose implements propose.Log; other entries of the log may come first.
 func (s *stale) Propose(_ context.Context, data []byte) (uint64, any, error) {
 	if s.between {
 		for range s.rng.IntN(3) {

@@ -79,8 +79,8 @@ func (p *process) later(deferred map[string]int) {
 		}
 	}
 	if more {
-		e := p.nextEval(model.EvalTriggerQueuedAllocs, DescBlocked)
-		e.ID, e.Status = p.ids.NewID(), model.EvalStatusPending
+		e := p.eval.Next(p.ids.NewID(), model.EvalTriggerQueuedAllocs, p.now)
+		e.StatusDescription = DescBlocked
 		p.out.FollowUps = append(p.out.FollowUps, e)
 	}
 }
@@ -145,8 +145,8 @@ func (p *process) apply(res *reconcile.Result) {
 	p.plan.Deployment = res.Deployment
 	p.plan.DeploymentUpdates = res.DeploymentUpdates
 	for _, f := range res.FollowUps {
-		e := p.nextEval(f.Trigger, f.Desc)
-		e.ID, e.Status, e.WaitUntil = f.ID, model.EvalStatusPending, f.WaitUntil
+		e := p.eval.Next(f.ID, f.Trigger, p.now)
+		e.StatusDescription, e.WaitUntil = f.Desc, f.WaitUntil
 		p.out.FollowUps = append(p.out.FollowUps, e)
 	}
 }
@@ -157,15 +157,6 @@ func (p *process) stop(a *model.Allocation, desc, clientStatus string) {
 		c.ClientDescription = reconcile.DescLost
 	}
 	p.plan.Change = append(p.plan.Change, c)
-}
-
-func (p *process) nextEval(trigger, desc string) *model.Evaluation {
-	e := p.eval
-	return &model.Evaluation{
-		Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, TriggeredBy: trigger,
-		JobID: e.JobID, JobModifyIndex: e.JobModifyIndex, StatusDescription: desc, PreviousEval: e.ID,
-		CreateTime: p.now.UnixNano(), ModifyTime: p.now.UnixNano(),
-	}
 }
 
 // finish sets the new status of the evaluation.
@@ -194,8 +185,8 @@ func (p *process) finish(res *reconcile.Result) {
 		p.block(e)
 		return
 	}
-	b := p.nextEval(model.EvalTriggerQueuedAllocs, DescBlocked)
-	b.ID, b.Status = p.ids.NewID(), model.EvalStatusBlocked
+	b := p.eval.Next(p.ids.NewID(), model.EvalTriggerQueuedAllocs, p.now)
+	b.Status, b.StatusDescription = model.EvalStatusBlocked, DescBlocked
 	b.SnapshotIndex, b.FailedTGAllocs = p.view.Index(), out.FailedTGAllocs
 	p.block(b)
 	e.BlockedEval = b.ID

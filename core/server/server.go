@@ -32,6 +32,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/plan"
 	"github.com/drover-project/drover/core/pluginfiles"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
@@ -207,7 +208,7 @@ func (s *Server) lead(ctx context.Context) {
 
 func (s *Server) worker() *worker.Worker {
 	return worker.New(worker.Config{
-		Broker: s.broker, Blocked: s.blocked, Applier: s.applier, Proposer: s.raft,
+		Broker: s.broker, Blocked: s.blocked, Applier: s.applier, Log: s.raft,
 		View: func() worker.View { return s.store.View() }, WaitFor: worker.WaitForIndex(s.store),
 		IDs: ids{}, Now: time.Now, Logger: s.cfg.Logger.Named("worker"),
 	})
@@ -273,11 +274,7 @@ func (s *Server) Stats() (broker queue.Stats, blocked int, controls map[string]c
 // collectGarbage removes all ended objects now.
 func (s *Server) collectGarbage(ctx context.Context) error {
 	for _, cmd := range gc.Collect(s.store.View(), time.Now(), gc.Thresholds{}) {
-		data, err := fsm.Encode(cmd)
-		if err != nil {
-			return err
-		}
-		if _, _, err := s.raft.Propose(ctx, data); err != nil {
+		if _, err := propose.Commands(ctx, s.raft, cmd); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/propose"
 )
 
 const (
@@ -25,11 +26,7 @@ func (s *Server) beginTerm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, termTimeout)
 	defer cancel()
 	cmd := &fsm.BeginTerm{ClusterID: uuid.NewString(), TermID: uuid.NewString()}
-	data, err := fsm.Encode(cmd)
-	if err != nil {
-		return err
-	}
-	if _, _, err := s.raft.Propose(ctx, data); err != nil {
+	if _, err := propose.Commands(ctx, s.raft, cmd); err != nil {
 		return err
 	}
 	s.dispatch.Begin(cmd.TermID)

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/schedule"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -41,11 +42,6 @@ const (
 	maxConflictWait = 5 * time.Minute
 )
 
-// Proposer writes a command to the log and returns once it is applied here.
-type Proposer interface {
-	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
-}
-
 // Applier submits plans.
 type Applier interface {
 	Submit(ctx context.Context, p *model.Plan) (*model.PlanResult, error)
@@ -53,15 +49,15 @@ type Applier interface {
 
 // Config holds the dependencies of a Worker. All are required.
 type Config struct {
-	Broker   *queue.Broker
-	Blocked  *queue.Blocked
-	Applier  Applier
-	Proposer Proposer
-	View     func() View                                   // the newest state
-	WaitFor  func(ctx context.Context, index uint64) error // returns once View shows index
-	IDs      schedule.IDSource
-	Now      func() time.Time
-	Logger   hclog.Logger
+	Broker  *queue.Broker
+	Blocked *queue.Blocked
+	Applier Applier
+	Log     propose.Log
+	View    func() View                                   // the newest state
+	WaitFor func(ctx context.Context, index uint64) error // returns once View shows index
+	IDs     schedule.IDSource
+	Now     func() time.Time
+	Logger  hclog.Logger
 }
 
 // View is the part of the state that a worker reads.
@@ -281,12 +277,8 @@ func (w *Worker) giveUp(out *schedule.Outcome, result *model.PlanResult) {
 		e.StatusDescription += "; " + result.Rejections[0].String()
 	}
 	if out.Blocked == nil {
-		out.Blocked = &model.Evaluation{
-			ID: w.IDs.NewID(), Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, JobID: e.JobID,
-			Status: model.EvalStatusBlocked, PreviousEval: e.ID, SnapshotIndex: e.SnapshotIndex,
-			EscapedComputedClass: true, JobModifyIndex: e.JobModifyIndex,
-			CreateTime: e.ModifyTime, ModifyTime: e.ModifyTime,
-		}
+		out.Blocked = e.Next(w.IDs.NewID(), model.EvalTriggerMaxPlans, time.Unix(0, e.ModifyTime))
+		out.Blocked.Status, out.Blocked.SnapshotIndex, out.Blocked.EscapedComputedClass = model.EvalStatusBlocked, e.SnapshotIndex, true
 		e.BlockedEval = out.Blocked.ID
 	}
 	b := out.Blocked
@@ -305,12 +297,8 @@ func (w *Worker) fail(ctx context.Context, eval *model.Evaluation) error {
 	}
 	now := w.Now()
 	e := failed(eval, DescFailedTry, now)
-	next := &model.Evaluation{
-		ID: w.IDs.NewID(), Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, JobID: e.JobID,
-		TriggeredBy: model.EvalTriggerFailedFollowUp, JobModifyIndex: e.JobModifyIndex, PreviousEval: e.ID,
-		Status: model.EvalStatusPending, WaitUntil: now.Add(failedWait),
-		CreateTime: now.UnixNano(), ModifyTime: now.UnixNano(),
-	}
+	next := e.Next(w.IDs.NewID(), model.EvalTriggerFailedFollowUp, now)
+	next.WaitUntil = now.Add(failedWait)
 	e.NextEval = next.ID
 	return w.store(ctx, e, next)
 }
@@ -337,9 +325,6 @@ func (w *Worker) cancelSuperseded(ctx context.Context) {
 }
 
 func (w *Worker) store(ctx context.Context, evals ...*model.Evaluation) error {
-	data, err := fsm.Encode(&fsm.UpsertEvals{Evals: evals})
-	if err == nil {
-		_, _, err = w.Proposer.Propose(ctx, data)
-	}
+	_, err := propose.Commands(ctx, w.Log, &fsm.UpsertEvals{Evals: evals})
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/plan"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/core/worker"
@@ -87,7 +88,7 @@ func (l *leader) work(n int, a worker.Applier) {
 
 func (l *leader) worker(applier worker.Applier) *worker.Worker {
 	return worker.New(worker.Config{
-		Broker: l.broker, Blocked: l.blocked, Applier: applier, Proposer: l.log,
+		Broker: l.broker, Blocked: l.blocked, Applier: applier, Log: l.log,
 		View:    func() worker.View { return l.store.View() },
 		WaitFor: worker.WaitForIndex(l.store), IDs: &l.ids, Now: time.Now, Logger: hclog.NewNullLogger(),
 	})
@@ -95,11 +96,7 @@ func (l *leader) worker(applier worker.Applier) *worker.Worker {
 
 func (l *leader) propose(c fsm.Command) {
 	l.t.Helper()
-	data, err := fsm.Encode(c)
-	if err == nil {
-		_, _, err = l.log.Propose(context.Background(), data)
-	}
-	if err != nil {
+	if _, err := propose.Commands(context.Background(), l.log, c); err != nil {
 		l.t.Fatal(err)
 	}
 }

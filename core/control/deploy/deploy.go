@@ -266,21 +266,10 @@ func (w *work) status(status, why string) *model.DeploymentStatusUpdate {
 }
 
 func (w *work) eval() *model.Evaluation {
-	now := w.in.Now.UnixNano()
-	priority := w.job.Priority
+	e := model.NewEvaluation(w.in.NewID(), model.EvalTriggerDeploymentWatcher, w.job, w.in.Now)
+	e.DeploymentID = w.d.ID
 	if w.d.EvalPriority > 0 {
-		priority = w.d.EvalPriority
+		e.Priority = w.d.EvalPriority
 	}
-	return &model.Evaluation{
-		ID:           w.in.NewID(),
-		Namespace:    w.d.Namespace,
-		Priority:     priority,
-		Type:         w.job.Type,
-		TriggeredBy:  model.EvalTriggerDeploymentWatcher,
-		JobID:        w.d.JobID,
-		DeploymentID: w.d.ID,
-		Status:       model.EvalStatusPending,
-		CreateTime:   now,
-		ModifyTime:   now,
-	}
+	return e
 }

@@ -255,23 +255,19 @@ func (w *work) decision() control.Decision {
 // evals returns an eval for every job with marked allocs, in the order of the jobs'
 // keys.
 func (w *work) evals() []*model.Evaluation {
-	now := w.in.Now.UnixNano()
-	var out []*model.Evaluation
+	var jobs []*model.Job
 	for key, job := range w.jobs {
-		e := &model.Evaluation{
-			Namespace: key.Namespace, JobID: key.ID, Priority: model.JobDefaultPriority, Type: model.JobTypeService,
-			TriggeredBy: model.EvalTriggerNodeDrain, Status: model.EvalStatusPending, CreateTime: now, ModifyTime: now,
+		if job == nil { // purged
+			job = &model.Job{Namespace: key.Namespace, ID: key.ID, Priority: model.JobDefaultPriority, Type: model.JobTypeService}
 		}
-		if job != nil {
-			e.Priority, e.Type = job.Priority, job.Type
-		}
-		out = append(out, e)
+		jobs = append(jobs, job)
 	}
-	slices.SortFunc(out, func(a, b *model.Evaluation) int {
-		return strings.Compare(a.Namespace+"/"+a.JobID, b.Namespace+"/"+b.JobID)
+	slices.SortFunc(jobs, func(a, b *model.Job) int {
+		return strings.Compare(a.Namespace+"/"+a.ID, b.Namespace+"/"+b.ID)
 	})
-	for _, e := range out {
-		e.ID = w.in.NewID()
+	evals := make([]*model.Evaluation, len(jobs))
+	for i, job := range jobs {
+		evals[i] = model.NewEvaluation(w.in.NewID(), model.EvalTriggerNodeDrain, job, w.in.Now)
 	}
-	return out
+	return evals
 }

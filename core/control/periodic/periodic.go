@@ -101,16 +101,12 @@ func since(in control.Input, job *model.Job) time.Time {
 }
 
 func launch(in control.Input, job *model.Job, at time.Time) fsm.Command {
-	now := in.Now.UnixNano()
-	c := &fsm.LaunchPeriodic{Namespace: job.Namespace, ParentID: job.ID, Launch: at.UnixNano(), SubmitTime: now}
+	c := &fsm.LaunchPeriodic{Namespace: job.Namespace, ParentID: job.ID, Launch: at.UnixNano(), SubmitTime: in.Now.UnixNano()}
 	if c.Skipped = skip(in, job); c.Skipped != "" {
 		return c
 	}
-	c.Eval = &model.Evaluation{
-		ID: in.NewID(), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type,
-		TriggeredBy: model.EvalTriggerPeriodicJob, JobID: model.PeriodicChildID(job.ID, at.Unix()),
-		Status: model.EvalStatusPending, CreateTime: now, ModifyTime: now,
-	}
+	c.Eval = model.NewEvaluation(in.NewID(), model.EvalTriggerPeriodicJob, job, in.Now)
+	c.Eval.JobID = model.PeriodicChildID(job.ID, at.Unix())
 	return c
 }
 

@@ -1,0 +1,42 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package repotest_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// oneOfEach says which package may contain a piece of code, and what all others use.
+var oneOfEach = []struct{ code, home, instead string }{
+	{"fsm.Encode(", "core/propose", "propose commands with core/propose"},
+	{"\tPropose(", "core/propose", "propose commands with core/propose"},
+	{"model.Evaluation{\n", "core/model", "make evaluations with model.NewEvaluation and Evaluation.Next"},
+	{"&model.Evaluation{", "core/model", "make evaluations with model.NewEvaluation and Evaluation.Next"},
+}
+
+func TestWhatIsDoneInOnePlaceIsDoneOnlyThere(t *testing.T) {
+	pkgs, err := listPackages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pkgs {
+		if !strings.HasPrefix(p.rel(), "core/") {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			src, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range oneOfEach {
+				if p.rel() != one.home && strings.Contains(string(src), one.code) {
+					t.Errorf("%s/%s has %q: %s", p.rel(), name, strings.TrimSpace(one.code), one.instead)
+				}
+			}
+		}
+	}
+}
