@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // allocDetail is an alloc in answers: with its job and, for older clients, its
@@ -85,7 +86,7 @@ func (s *Server) listAllocs(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	states := paramsOf(r).get("task_states") != "false"
-	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableAllocs), func(v View, q *query) answer {
 		prefix := q.prefix()
 		if err := isPrefixOfID(prefix); err != nil {
 			return answer{err: err}
@@ -98,7 +99,7 @@ func (s *Server) listAllocs(w http.ResponseWriter, r *http.Request) (any, error)
 			order:  func(a *model.Allocation) order { return order{a.CreateIndex, a.ID} },
 			byTime: true,
 		}
-		return listOf(q, v.TableIndex(TableAllocs), p, func(a *model.Allocation) *model.AllocListStub {
+		return listOf(q, v.TableIndex(state.TableAllocs), p, func(a *model.Allocation) *model.AllocListStub {
 			st := allocStub(v, a)
 			if resources {
 				st.AllocatedResources = a.AllocatedResources
@@ -124,10 +125,10 @@ func (s *Server) allocByID(w http.ResponseWriter, r *http.Request) (any, error) 
 	if err := checkUUID("alloc", id); err != nil {
 		return nil, err
 	}
-	return s.read(w, r, rows(TableAllocs, "", id), func(v View, _ *query) answer {
+	return s.read(w, r, rows(state.TableAllocs, "", id), func(v View, _ *query) answer {
 		a := v.AllocByID(id)
 		if a == nil {
-			return notFound(v, TableAllocs, "alloc not found")
+			return notFound(v, state.TableAllocs, "alloc not found")
 		}
 		return answer{index: a.ModifyIndex, value: detailOf(v, a)}
 	})
@@ -152,7 +153,7 @@ func (s *Server) stopAlloc(w http.ResponseWriter, r *http.Request) (any, error) 
 
 func (s *Server) nodeAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	return s.read(w, r, rows(TableAllocs, ByNode, id), func(v View, q *query) answer {
+	return s.read(w, r, rows(state.TableAllocs, state.ByNode, id), func(v View, q *query) answer {
 		allocs := v.AllocsByNode(id)
 		out := make([]*allocDetail, 0, len(allocs))
 		for _, a := range allocs {
@@ -160,6 +161,6 @@ func (s *Server) nodeAllocs(w http.ResponseWriter, r *http.Request) (any, error)
 				out = append(out, detailOf(v, a))
 			}
 		}
-		return answer{index: rowsIndex(v, TableAllocs, out, func(a *allocDetail) uint64 { return a.ModifyIndex }), value: out}
+		return answer{index: rowsIndex(v, state.TableAllocs, out, func(a *allocDetail) uint64 { return a.ModifyIndex }), value: out}
 	})
 }

@@ -10,14 +10,14 @@ import (
 	"strconv"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // View is a snapshot of the state. *state.View implements it. Objects that it returns
 // are shared and never changed. A missing object is nil.
 type View interface {
 	Index() uint64
-	// TableIndex returns the last index that changed one of the tables; see the Table
-	// constants.
+	// TableIndex returns the last index that changed one of the tables.
 	TableIndex(tables ...string) uint64
 	// RemovalIndex returns the last index that removed a row of the table.
 	RemovalIndex(table string) uint64
@@ -67,45 +67,6 @@ type View interface {
 	DriverSchemasOf(driver string) []*model.DriverSchema
 	DriverUses(driver string) []*model.DriverUse
 }
-
-// Names of tables for View.TableIndex, WatchKey and Change.
-const (
-	TableJobs            = "jobs"
-	TableJobVersions     = "job_versions"
-	TableJobSummaries    = "job_summaries"
-	TableAllocs          = "allocs"
-	TableEvals           = "evals"
-	TableDeployments     = "deployments"
-	TableNodes           = "nodes"
-	TableNamespaces      = "namespaces"
-	TableNodePools       = "node_pools"
-	TableSchedulerConfig = "scheduler_config"
-	TableVariables       = "variables"
-	TableRootKeys        = "root_keys"
-	TablePluginSpecs     = "plugin_specs"
-	TableDriverSchemas   = "driver_schemas"
-	TableScalingEvents   = "scaling_events"
-)
-
-// Indexes by which rows can be watched, besides their id.
-const (
-	ByJob        = "job" // allocs, evals and deployments; the key is JobWatchKey
-	ByNode       = "node"
-	ByEval       = "eval"
-	ByDeployment = "deployment"
-)
-
-// WatchKey names what a blocking query waits for: a table (Key is ""), one row by its
-// id (By is ""), or the rows that have a value in an index (By is one of the By
-// constants).
-type WatchKey struct {
-	Table string
-	By    string
-	Key   string
-}
-
-// JobWatchKey returns the id of a job in a WatchKey.
-func JobWatchKey(namespace, id string) string { return namespace + "\x00" + id }
 
 // ReadMode says how fresh a read must be.
 type ReadMode int
@@ -158,15 +119,15 @@ type Reads interface {
 	View() View
 	// Watch returns a channel that is closed at the next change of any of the keys
 	// after the call. Call it before you take the View.
-	Watch(ctx context.Context, keys ...WatchKey) <-chan struct{}
-	// Changes starts a feed of committed changes. It ends with ctx.
+	Watch(ctx context.Context, keys ...state.Key) <-chan struct{}
+	// Changes starts a feed of committed changes of EventTables. It ends with ctx.
 	Changes(ctx context.Context) (ChangeFeed, error)
 }
 
 // ChangeFeed may be used by one goroutine. After a *LostChangesError it continues with
 // the changes after the gap.
 type ChangeFeed interface {
-	Next(ctx context.Context) ([]Change, error)
+	Next(ctx context.Context) ([]state.Change, error)
 }
 
 // LostChangesError means that a feed has lost the changes up to an index: its reader
@@ -175,15 +136,6 @@ type LostChangesError struct{ Index uint64 }
 
 func (e *LostChangesError) Error() string {
 	return "changes up to index " + strconv.FormatUint(e.Index, 10) + " are lost: read what is of interest anew"
-}
-
-// Change is one object that a commit changed. Old is nil for a new object, New
-// for a deleted one; both are pointers to model types.
-type Change struct {
-	Table string
-	Index uint64
-	Old   any
-	New   any
 }
 
 // Jobs are the operations on jobs.

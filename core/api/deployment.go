@@ -7,10 +7,11 @@ import (
 	"net/http"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 func (s *Server) listDeployments(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableDeployments), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableDeployments), func(v View, q *query) answer {
 		prefix := q.prefix()
 		if err := isPrefixOfID(prefix); err != nil {
 			return answer{err: err}
@@ -23,7 +24,7 @@ func (s *Server) listDeployments(w http.ResponseWriter, r *http.Request) (any, e
 			order:  func(d *model.Deployment) order { return order{d.CreateIndex, d.ID} },
 			byTime: true,
 		}
-		return listOf(q, v.TableIndex(TableDeployments), p, func(d *model.Deployment) *model.Deployment { return d })
+		return listOf(q, v.TableIndex(state.TableDeployments), p, func(d *model.Deployment) *model.Deployment { return d })
 	})
 }
 
@@ -32,10 +33,10 @@ func (s *Server) deploymentByID(w http.ResponseWriter, r *http.Request) (any, er
 	if err := checkUUID("deployment", id); err != nil {
 		return nil, err
 	}
-	return s.read(w, r, rows(TableDeployments, "", id), func(v View, _ *query) answer {
+	return s.read(w, r, rows(state.TableDeployments, "", id), func(v View, _ *query) answer {
 		d := v.DeploymentByID(id)
 		if d == nil {
-			return notFound(v, TableDeployments, "deployment not found")
+			return notFound(v, state.TableDeployments, "deployment not found")
 		}
 		return answer{index: d.ModifyIndex, value: d}
 	})
@@ -43,9 +44,9 @@ func (s *Server) deploymentByID(w http.ResponseWriter, r *http.Request) (any, er
 
 func (s *Server) deploymentAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	return s.read(w, r, rows(TableAllocs, ByDeployment, id), func(v View, _ *query) answer {
+	return s.read(w, r, rows(state.TableAllocs, state.ByDeployment, id), func(v View, _ *query) answer {
 		allocs := v.AllocsByDeployment(id)
-		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex), value: allocStubs(v, allocs)}
+		return answer{index: rowsIndex(v, state.TableAllocs, allocs, allocIndex), value: allocStubs(v, allocs)}
 	})
 }
 

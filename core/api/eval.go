@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 func (s *Server) evalPage(v View, q *query) page[*model.Evaluation] {
@@ -24,22 +25,22 @@ func (s *Server) evalPage(v View, q *query) page[*model.Evaluation] {
 }
 
 func (s *Server) listEvals(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableEvals), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableEvals), func(v View, q *query) answer {
 		if err := isPrefixOfID(q.prefix()); err != nil {
 			return answer{err: err}
 		}
-		return listOf(q, v.TableIndex(TableEvals), s.evalPage(v, q), func(e *model.Evaluation) *model.Evaluation { return e })
+		return listOf(q, v.TableIndex(state.TableEvals), s.evalPage(v, q), func(e *model.Evaluation) *model.Evaluation { return e })
 	})
 }
 
 func (s *Server) countEvals(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableEvals), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableEvals), func(v View, q *query) answer {
 		pg, err := q.paging()
 		if err != nil {
 			return answer{err: err}
 		}
 		items, _, err := s.evalPage(v, q).run(q.r.Context(), paging{filter: pg.filter})
-		index := v.TableIndex(TableEvals)
+		index := v.TableIndex(state.TableEvals)
 		out := &struct {
 			Count int
 			QueryMeta
@@ -57,10 +58,10 @@ func (s *Server) evalByID(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, rows(TableEvals, "", id), func(v View, _ *query) answer {
+	return s.read(w, r, rows(state.TableEvals, "", id), func(v View, _ *query) answer {
 		e := v.EvalByID(id)
 		if e == nil {
-			return notFound(v, TableEvals, "eval not found")
+			return notFound(v, state.TableEvals, "eval not found")
 		}
 		if related {
 			e = e.Copy()
@@ -105,9 +106,9 @@ func evalStub(e *model.Evaluation) *model.EvaluationStub {
 
 func (s *Server) evalAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	return s.read(w, r, rows(TableAllocs, ByEval, id), func(v View, _ *query) answer {
+	return s.read(w, r, rows(state.TableAllocs, state.ByEval, id), func(v View, _ *query) answer {
 		allocs := v.AllocsByEval(id)
-		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex), value: allocStubs(v, allocs)}
+		return answer{index: rowsIndex(v, state.TableAllocs, allocs, allocIndex), value: allocStubs(v, allocs)}
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -184,7 +185,7 @@ func (s *Server) feedOnce(ctx context.Context) error {
 }
 
 // keep adds changes to the event log, in one batch per index.
-func (s *Server) keep(changes []Change) {
+func (s *Server) keep(changes []state.Change) {
 	for len(changes) > 0 {
 		b := changeBatch{index: changes[0].Index}
 		n := 0

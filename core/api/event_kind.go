@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // eventTopics are the topics that clients may request. Topics of objects that this
@@ -16,15 +17,20 @@ var eventTopics = []string{
 	"ACLToken", "ACLPolicy", "ACLRole", "ACLAuthMethod", "ACLBindingRule", "CSIPlugin", "CSIVolume", "HostVolume", "Operator",
 }
 
+// EventTables are the tables whose changes make events.
+var EventTables = []string{
+	state.TableJobs, state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces,
+}
+
 // eventType returns the type of event that a change makes, "" for none. It considers
 // both sides of the change.
-func eventType(c *Change) string {
+func eventType(c *state.Change) string {
 	if isNil(c.New) {
 		return goneType(c.Old)
 	}
 	switch o := c.New.(type) {
 	case *model.Job:
-		if c.Table != TableJobs {
+		if c.Table != state.TableJobs {
 			return "" // a change of a version; the change of the job itself makes the event
 		}
 		if o.Stop {

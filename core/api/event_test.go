@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 func TestAnUnknownTopicOrABadFilterOfTheEventStreamIsRefused(t *testing.T) {
@@ -41,12 +42,12 @@ func TestAnUnknownTopicOrABadFilterOfTheEventStreamIsRefused(t *testing.T) {
 
 // eventsOf feeds changes and returns "TOPIC TYPE KEY PAYLOAD-KEYS" of the events
 // that a subscriber of a query then gets, until there are n.
-func eventsOf(t *testing.T, query string, n int, changes ...api.Change) (got []string) {
+func eventsOf(t *testing.T, query string, n int, changes ...state.Change) (got []string) {
 	t.Helper()
 	return eventsWith(t, api.Config{}, query, n, changes...)
 }
 
-func eventsWith(t *testing.T, cfg api.Config, query string, n int, changes ...api.Change) (got []string) {
+func eventsWith(t *testing.T, cfg api.Config, query string, n int, changes ...state.Change) (got []string) {
 	t.Helper()
 	b := newBackend(oneAlloc())
 	srv := serveAPI(t, fed(t, b, cfg))
@@ -85,21 +86,21 @@ func TestEventsSayWhatHasHappenedAndCarryTheObject(t *testing.T) {
 		return &model.Allocation{ID: "a", JobID: "web", Namespace: "default", AllocModifyIndex: index, ClientStatus: status, DesiredTransition: model.DesiredTransition{Migrate: migrate}}
 	}
 	got := eventsOf(t, "index=0", 13,
-		api.Change{Table: api.TableJobs, Index: 2, New: &model.Job{Namespace: "default", ID: "web"}},
-		api.Change{Table: api.TableJobVersions, Index: 2, New: &model.Job{Namespace: "default", ID: "web"}},
-		api.Change{Table: api.TableEvals, Index: 2, New: &model.Evaluation{ID: "e", JobID: "web", Namespace: "default"}},
-		api.Change{Table: api.TableDeployments, Index: 3, New: d("running", group(false, 0))},
-		api.Change{Table: api.TableAllocs, Index: 3, New: a(3, "pending", nil)},
-		api.Change{Table: api.TableAllocs, Index: 4, Old: a(3, "pending", nil), New: a(3, "running", nil)},
-		api.Change{Table: api.TableDeployments, Index: 5, Old: d("running", group(false, 0)), New: d("running", group(false, 1))},
-		api.Change{Table: api.TableDeployments, Index: 6, Old: d("running", group(false, 1)), New: d("running", group(true, 1))},
-		api.Change{Table: api.TableDeployments, Index: 7, Old: d("running", group(true, 1)), New: d("successful", group(true, 1))},
-		api.Change{Table: api.TableAllocs, Index: 8, Old: a(3, "running", nil), New: a(8, "running", &yes)},
-		api.Change{Table: api.TableAllocs, Index: 9, Old: a(8, "running", &yes), New: a(9, "running", &yes)},
-		api.Change{Table: api.TableAllocs, Index: 10, Old: a(9, "complete", &yes)},
-		api.Change{Table: api.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}},
-		api.Change{Table: api.TableNodes, Index: 12, New: &model.Node{ID: "n"}},
-		api.Change{Table: api.TableJobs, Index: 13, Old: &model.Job{Namespace: "default", ID: "web"}},
+		state.Change{Table: state.TableJobs, Index: 2, New: &model.Job{Namespace: "default", ID: "web"}},
+		state.Change{Table: state.TableJobVersions, Index: 2, New: &model.Job{Namespace: "default", ID: "web"}},
+		state.Change{Table: state.TableEvals, Index: 2, New: &model.Evaluation{ID: "e", JobID: "web", Namespace: "default"}},
+		state.Change{Table: state.TableDeployments, Index: 3, New: d("running", group(false, 0))},
+		state.Change{Table: state.TableAllocs, Index: 3, New: a(3, "pending", nil)},
+		state.Change{Table: state.TableAllocs, Index: 4, Old: a(3, "pending", nil), New: a(3, "running", nil)},
+		state.Change{Table: state.TableDeployments, Index: 5, Old: d("running", group(false, 0)), New: d("running", group(false, 1))},
+		state.Change{Table: state.TableDeployments, Index: 6, Old: d("running", group(false, 1)), New: d("running", group(true, 1))},
+		state.Change{Table: state.TableDeployments, Index: 7, Old: d("running", group(true, 1)), New: d("successful", group(true, 1))},
+		state.Change{Table: state.TableAllocs, Index: 8, Old: a(3, "running", nil), New: a(8, "running", &yes)},
+		state.Change{Table: state.TableAllocs, Index: 9, Old: a(8, "running", &yes), New: a(9, "running", &yes)},
+		state.Change{Table: state.TableAllocs, Index: 10, Old: a(9, "complete", &yes)},
+		state.Change{Table: state.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}},
+		state.Change{Table: state.TableNodes, Index: 12, New: &model.Node{ID: "n"}},
+		state.Change{Table: state.TableJobs, Index: 13, Old: &model.Job{Namespace: "default", ID: "web"}},
 	)
 	want := []string{
 		"Job JobRegistered web Job", "Evaluation EvaluationUpdated e Evaluation",
@@ -115,9 +116,9 @@ func TestEventsSayWhatHasHappenedAndCarryTheObject(t *testing.T) {
 }
 
 func TestAsManyChangesAreKeptForLateSubscribersAsTheBufferIsLarge(t *testing.T) {
-	var changes []api.Change
+	var changes []state.Change
 	for i := range 10 {
-		changes = append(changes, api.Change{Table: api.TableNodePools, Index: uint64(i + 2), New: &model.NodePool{Name: strconv.Itoa(i)}})
+		changes = append(changes, state.Change{Table: state.TableNodePools, Index: uint64(i + 2), New: &model.NodePool{Name: strconv.Itoa(i)}})
 	}
 	got := eventsWith(t, api.Config{EventBuffer: 3}, "index=1", 3, changes...)
 	if want := "NodePool NodePoolUpserted 7 NodePool, NodePool NodePoolUpserted 8 NodePool, NodePool NodePoolUpserted 9 NodePool"; strings.Join(got, ", ") != want {
@@ -127,8 +128,8 @@ func TestAsManyChangesAreKeptForLateSubscribersAsTheBufferIsLarge(t *testing.T) 
 
 func TestAFilterOfTheEventStreamChoosesEvents(t *testing.T) {
 	got := eventsOf(t, "index=0&filter="+`Type%3D%3D%22NodePoolDeleted%22`, 1,
-		api.Change{Table: api.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}},
-		api.Change{Table: api.TableNodePools, Index: 12, Old: &model.NodePool{Name: "p"}})
+		state.Change{Table: state.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}},
+		state.Change{Table: state.TableNodePools, Index: 12, Old: &model.NodePool{Name: "p"}})
 	if len(got) != 1 || got[0] != "NodePool NodePoolDeleted p NodePool" {
 		t.Errorf("got %q", got)
 	}
@@ -137,11 +138,11 @@ func TestAFilterOfTheEventStreamChoosesEvents(t *testing.T) {
 func TestSubscribersAreToldWhenChangesWereLostOnTheWayToTheServerOfEvents(t *testing.T) {
 	b := newBackend(oneAlloc())
 	lines := events(t, serveAPI(t, fed(t, b, api.Config{})), "index=0")
-	b.changes <- []api.Change{{Table: api.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}}}
+	b.changes <- []state.Change{{Table: state.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}}}
 	for lines.Scan() && !strings.Contains(lines.Text(), `"p"`) {
 	}
 	b.lost <- 40
-	b.changes <- []api.Change{{Table: api.TableNodePools, Index: 41, New: &model.NodePool{Name: "q"}}}
+	b.changes <- []state.Change{{Table: state.TableNodePools, Index: 41, New: &model.NodePool{Name: "q"}}}
 	var told []string
 	for lines.Scan() {
 		if lines.Text() != "{}" {
@@ -164,7 +165,7 @@ func TestOfWhatHappenedLongAgoOnlyTheNewestIsKept(t *testing.T) {
 		b := newBackend(oneAlloc())
 		s := fed(t, b, api.Config{})
 		for i := range uint64(1000) {
-			b.changes <- []api.Change{{Table: api.TableNodePools, Index: 11 + i, New: &model.NodePool{Name: "p"}}}
+			b.changes <- []state.Change{{Table: state.TableNodePools, Index: 11 + i, New: &model.NodePool{Name: "p"}}}
 		}
 		read := func(index string) string {
 			ask, done := context.WithTimeout(t.Context(), time.Second)

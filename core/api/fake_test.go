@@ -22,6 +22,7 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -168,13 +169,13 @@ type fakeBackend struct {
 	files       map[string]string
 	frames      []*api.StreamFrame
 	exec        func(*api.ExecRequest, <-chan *api.ExecInput, func(*api.ExecOutput) error) error
-	changes     chan []api.Change
+	changes     chan []state.Change
 	lost        chan uint64 // up to this index changes are lost
 	feeds       atomic.Int64
 }
 
 func newBackend(v *fakeView) *fakeBackend {
-	return &fakeBackend{view: v, changed: make(chan struct{}), watched: make(chan struct{}, 16), changes: make(chan []api.Change), lost: make(chan uint64)}
+	return &fakeBackend{view: v, changed: make(chan struct{}), watched: make(chan struct{}, 16), changes: make(chan []state.Change), lost: make(chan uint64)}
 }
 
 // set replaces the view and wakes blocked reads.
@@ -197,7 +198,7 @@ func (b *fakeBackend) View() api.View {
 	}
 	return b.view
 }
-func (b *fakeBackend) Watch(context.Context, ...api.WatchKey) <-chan struct{} {
+func (b *fakeBackend) Watch(context.Context, ...state.Key) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.watched <- struct{}{}
@@ -243,7 +244,7 @@ func (b *fakeBackend) Changes(context.Context) (api.ChangeFeed, error) {
 	b.feeds.Add(1)
 	return b, nil
 }
-func (b *fakeBackend) Next(ctx context.Context) ([]api.Change, error) {
+func (b *fakeBackend) Next(ctx context.Context) ([]state.Change, error) {
 	select {
 	case c := <-b.changes:
 		return c, nil

@@ -3,7 +3,10 @@
 
 package api
 
-import "github.com/drover-project/drover/core/model"
+import (
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+)
 
 // The index of an answer is the value on which a client's next blocking query waits.
 // It must increase with every change of the answer and never decrease. It is
@@ -41,5 +44,5 @@ func bornIndex(v View, q *query, id string) uint64 {
 	if j := v.JobByID(q.namespace, id); j != nil {
 		return j.CreateIndex
 	}
-	return v.RemovalIndex(TableJobs)
+	return v.RemovalIndex(state.TableJobs)
 }

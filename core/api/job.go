@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // jobVerbs are the handlers of the path elements that can follow a job's id. Ids may
@@ -107,9 +108,9 @@ func (s *Server) jobPayload(w http.ResponseWriter, r *http.Request, id string) (
 		j := v.JobByID(q.namespace, id)
 		switch {
 		case j == nil:
-			return notFound(v, TableJobs, "job not found")
+			return notFound(v, state.TableJobs, "job not found")
 		case !j.Dispatched:
-			return notFound(v, TableJobs, "job was not dispatched, so it has no payload")
+			return notFound(v, state.TableJobs, "job was not dispatched, so it has no payload")
 		}
 		return answer{index: j.ModifyIndex, value: JobPayload{Payload: j.Payload}}
 	})
@@ -162,14 +163,14 @@ func (s *Server) listJobs(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, tables(TableJobs, TableJobSummaries), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableJobs, state.TableJobSummaries), func(v View, q *query) answer {
 		prefix := q.prefix()
 		p := page[*model.Job]{
 			items: v.Jobs(q.stateNamespace()),
 			keep:  func(j *model.Job) bool { return strings.HasPrefix(j.ID, prefix) },
 			order: func(j *model.Job) order { return order{id: j.Namespace + "." + j.ID} },
 		}
-		return listOf(q, v.TableIndex(TableJobs, TableJobSummaries), p, func(j *model.Job) *JobListStub { return jobStub(v, j, meta) })
+		return listOf(q, v.TableIndex(state.TableJobs, state.TableJobSummaries), p, func(j *model.Job) *JobListStub { return jobStub(v, j, meta) })
 	})
 }
 
@@ -179,7 +180,7 @@ func (s *Server) ofJob(w http.ResponseWriter, r *http.Request, id string, names 
 	return s.read(w, r, rowsOfJob(r, id, names...), func(v View, q *query) answer {
 		j := v.JobByID(q.namespace, id)
 		if j == nil {
-			return notFound(v, TableJobs, "job not found")
+			return notFound(v, state.TableJobs, "job not found")
 		}
 		return look(v, q, j)
 	})
@@ -192,15 +193,15 @@ func (s *Server) jobByID(w http.ResponseWriter, r *http.Request, id string) (any
 }
 
 func (s *Server) jobSummary(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	keys := append(rowsOfJob(r, id), WatchKey{Table: TableJobSummaries, Key: JobWatchKey(namespaceOf(r), id)})
+	keys := append(rowsOfJob(r, id), state.Key{Table: state.TableJobSummaries, Value: state.JobKey(namespaceOf(r), id)})
 	return s.read(w, r, keys, func(v View, q *query) answer {
 		j := v.JobByID(q.namespace, id)
 		if j == nil {
-			return notFound(v, TableJobs, "job not found")
+			return notFound(v, state.TableJobs, "job not found")
 		}
 		sum := summaryOf(v, j)
 		if sum == nil {
-			return notFound(v, TableJobs, "job not found")
+			return notFound(v, state.TableJobs, "job not found")
 		}
 		return answer{index: sum.ModifyIndex, value: sum}
 	})
@@ -211,14 +212,14 @@ func (s *Server) jobVersions(w http.ResponseWriter, r *http.Request, id string) 
 	if err != nil {
 		return nil, err
 	}
-	keys := append(rowsOfJob(r, id), WatchKey{Table: TableJobVersions, Key: JobWatchKey(namespaceOf(r), id)})
+	keys := append(rowsOfJob(r, id), state.Key{Table: state.TableJobVersions, Value: state.JobKey(namespaceOf(r), id)})
 	return s.read(w, r, keys, func(v View, q *query) answer {
 		j := v.JobByID(q.namespace, id)
 		if j == nil {
-			return notFound(v, TableJobs, "job not found")
+			return notFound(v, state.TableJobs, "job not found")
 		}
 		versions := v.JobVersions(q.namespace, id)
-		index := rowsIndex(v, TableJobVersions, versions, jobIndex, j.ModifyIndex)
+		index := rowsIndex(v, state.TableJobVersions, versions, jobIndex, j.ModifyIndex)
 		out := &JobVersionsResponse{Versions: versions, QueryMeta: QueryMeta{Index: index, KnownLeader: true}}
 		if diffs {
 			if out.Diffs, err = s.versionDiffs(versions, r); err != nil {
@@ -274,7 +275,7 @@ func (s *Server) jobSubmission(w http.ResponseWriter, r *http.Request, id string
 	return s.read(w, r, rowsOfJob(r, id), func(v View, q *query) answer {
 		sub := v.JobSubmission(q.namespace, id, version)
 		if sub == nil {
-			return notFound(v, TableJobs, "job source not found")
+			return notFound(v, state.TableJobs, "job source not found")
 		}
 		return answer{index: sub.JobModifyIndex, value: sub}
 	})
@@ -285,22 +286,22 @@ func (s *Server) jobAllocs(w http.ResponseWriter, r *http.Request, id string) (a
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, rowsOfJob(r, id, TableAllocs), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, state.TableAllocs), func(v View, q *query) answer {
 		allocs := slices.Clone(v.AllocsByJob(q.namespace, id))
 		if j := v.JobByID(q.namespace, id); j != nil && !all {
 			// Allocs of an earlier job with the same name are not shown.
 			allocs = slices.DeleteFunc(allocs, func(a *model.Allocation) bool { return !j.Owns(a) })
 		}
 		newestFirst(allocs, func(a *model.Allocation) order { return order{a.CreateIndex, a.ID} })
-		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex, bornIndex(v, q, id)), value: allocStubs(v, allocs)}
+		return answer{index: rowsIndex(v, state.TableAllocs, allocs, allocIndex, bornIndex(v, q, id)), value: allocStubs(v, allocs)}
 	})
 }
 
 func (s *Server) jobEvals(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.read(w, r, rowsOfJob(r, id, TableEvals), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, state.TableEvals), func(v View, q *query) answer {
 		evals := slices.Clone(v.EvalsByJob(q.namespace, id))
 		newestFirst(evals, func(e *model.Evaluation) order { return order{e.CreateIndex, e.ID} })
-		return answer{index: rowsIndex(v, TableEvals, evals, evalIndex), value: orEmpty(evals)}
+		return answer{index: rowsIndex(v, state.TableEvals, evals, evalIndex), value: orEmpty(evals)}
 	})
 }
 
@@ -309,20 +310,20 @@ func (s *Server) jobDeployments(w http.ResponseWriter, r *http.Request, id strin
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, rowsOfJob(r, id, TableDeployments), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, state.TableDeployments), func(v View, q *query) answer {
 		ds := slices.Clone(v.DeploymentsByJob(q.namespace, id))
 		if j := v.JobByID(q.namespace, id); j != nil && !all {
 			ds = slices.DeleteFunc(ds, func(d *model.Deployment) bool { return d.JobCreateIndex != 0 && d.JobCreateIndex < j.CreateIndex })
 		}
 		newestFirst(ds, func(d *model.Deployment) order { return order{d.CreateIndex, d.ID} })
-		return answer{index: rowsIndex(v, TableDeployments, ds, deploymentIndex, bornIndex(v, q, id)), value: orEmpty(ds)}
+		return answer{index: rowsIndex(v, state.TableDeployments, ds, deploymentIndex, bornIndex(v, q, id)), value: orEmpty(ds)}
 	})
 }
 
 func (s *Server) jobDeployment(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.read(w, r, rowsOfJob(r, id, TableDeployments), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, state.TableDeployments), func(v View, q *query) answer {
 		ds := v.DeploymentsByJob(q.namespace, id)
-		return answer{index: rowsIndex(v, TableDeployments, ds, deploymentIndex), value: v.LatestDeployment(q.namespace, id)}
+		return answer{index: rowsIndex(v, state.TableDeployments, ds, deploymentIndex), value: v.LatestDeployment(q.namespace, id)}
 	})
 }
 
@@ -341,7 +342,7 @@ func (s *Server) jobActions(w http.ResponseWriter, r *http.Request, id string) (
 }
 
 func (s *Server) jobScale(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.ofJob(w, r, id, []string{TableAllocs, TableDeployments, TableScalingEvents}, func(v View, q *query, j *model.Job) answer {
+	return s.ofJob(w, r, id, []string{state.TableAllocs, state.TableDeployments, state.TableScalingEvents}, func(v View, q *query, j *model.Job) answer {
 		out := &JobScaleStatus{JobID: j.ID, Namespace: j.Namespace, JobCreateIndex: j.CreateIndex,
 			JobModifyIndex: j.ModifyIndex, JobStopped: j.Stop, TaskGroups: map[string]*GroupScaleStatus{}}
 		index, events := j.ModifyIndex, v.ScalingEvents(q.namespace, id)
@@ -357,7 +358,7 @@ func (s *Server) jobScale(w http.ResponseWriter, r *http.Request, id string) (an
 				g.count(a)
 			}
 		}
-		return answer{index: rowsIndex(v, TableAllocs, allocs, allocIndex, index), value: out}
+		return answer{index: rowsIndex(v, state.TableAllocs, allocs, allocIndex, index), value: out}
 	})
 }
 

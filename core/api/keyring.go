@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // Keyring are the operations on the cluster's keys.
@@ -70,18 +71,18 @@ func (s *Server) publicKeys(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, tables(TableRootKeys), func(v View, _ *query) answer {
+	return s.read(w, r, tables(state.TableRootKeys), func(v View, _ *query) answer {
 		w.Header().Set("Cache-Control", "max-age="+strconv.Itoa(keysMaxAge))
-		return answer{index: v.TableIndex(TableRootKeys), value: struct {
+		return answer{index: v.TableIndex(state.TableRootKeys), value: struct {
 			Keys []*JWK `json:"keys"`
 		}{orEmpty(keys)}}
 	})
 }
 
 func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableRootKeys), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableRootKeys), func(v View, q *query) answer {
 		p := page[*model.RootKey]{items: v.RootKeys(), order: func(k *model.RootKey) order { return order{created: k.CreateIndex, id: k.KeyID} }}
-		return listOf(q, v.TableIndex(TableRootKeys), p, metaOfKey)
+		return listOf(q, v.TableIndex(state.TableRootKeys), p, metaOfKey)
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // listen serves the API on a port with a configuration, until the test ends.
@@ -210,10 +211,10 @@ func TestASubscriberThatFallsBehindIsToldAndCutOff(t *testing.T) {
 		defer func() { ended <- recover() }()
 		s.Handler().ServeHTTP(slow, req)
 	}()
-	b.changes <- []api.Change{{Table: api.TableJobs, Index: 9, New: &model.Job{Namespace: "default", ID: "web"}}}
+	b.changes <- []state.Change{{Table: state.TableJobs, Index: 9, New: &model.Job{Namespace: "default", ID: "web"}}}
 	<-slow.stuck // in the write of that event: it reads nothing while others come
 	for i := range uint64(5000) {
-		b.changes <- []api.Change{{Table: api.TableJobs, Index: 10 + i, New: &model.Job{Namespace: "default", ID: "web"}}}
+		b.changes <- []state.Change{{Table: state.TableJobs, Index: 10 + i, New: &model.Job{Namespace: "default", ID: "web"}}}
 	}
 	b.changes <- nil // taken once all others were
 	close(slow.release)

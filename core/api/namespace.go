@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // contentHash returns a hash of an object without its indexes.
@@ -38,22 +39,22 @@ func viewNamespace(n *model.Namespace) *namespaceView {
 }
 
 func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableNamespaces), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableNamespaces), func(v View, q *query) answer {
 		prefix := q.prefix()
 		p := page[*model.Namespace]{
 			items: v.Namespaces(),
 			keep:  func(n *model.Namespace) bool { return strings.HasPrefix(n.Name, prefix) },
 			order: func(n *model.Namespace) order { return order{id: n.Name} },
 		}
-		return listOf(q, v.TableIndex(TableNamespaces), p, viewNamespace)
+		return listOf(q, v.TableIndex(state.TableNamespaces), p, viewNamespace)
 	})
 }
 
 func (s *Server) namespaceByName(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableNamespaces), func(v View, _ *query) answer {
+	return s.read(w, r, tables(state.TableNamespaces), func(v View, _ *query) answer {
 		n := v.NamespaceByName(r.PathValue("name"))
 		if n == nil {
-			return notFound(v, TableNamespaces, "Namespace not found")
+			return notFound(v, state.TableNamespaces, "Namespace not found")
 		}
 		return answer{index: n.ModifyIndex, value: viewNamespace(n)}
 	})
@@ -100,22 +101,22 @@ func viewNodePool(p *model.NodePool) *nodePoolView {
 }
 
 func (s *Server) listNodePools(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableNodePools), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableNodePools), func(v View, q *query) answer {
 		prefix := q.prefix()
 		p := page[*model.NodePool]{
 			items: v.NodePools(),
 			keep:  func(n *model.NodePool) bool { return strings.HasPrefix(n.Name, prefix) },
 			order: func(n *model.NodePool) order { return order{id: n.Name} },
 		}
-		return listOf(q, v.TableIndex(TableNodePools), p, viewNodePool)
+		return listOf(q, v.TableIndex(state.TableNodePools), p, viewNodePool)
 	})
 }
 
 func (s *Server) nodePoolByName(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableNodePools), func(v View, _ *query) answer {
+	return s.read(w, r, tables(state.TableNodePools), func(v View, _ *query) answer {
 		p := v.NodePoolByName(r.PathValue("name"))
 		if p == nil {
-			return notFound(v, TableNodePools, "node pool not found")
+			return notFound(v, state.TableNodePools, "node pool not found")
 		}
 		return answer{index: p.ModifyIndex, value: viewNodePool(p)}
 	})
@@ -132,14 +133,14 @@ func (s *Server) nodePoolJobs(w http.ResponseWriter, r *http.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, tables(TableJobs, TableJobSummaries), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableJobs, state.TableJobSummaries), func(v View, q *query) answer {
 		prefix := q.prefix()
 		p := page[*model.Job]{
 			items: v.Jobs(q.stateNamespace()),
 			keep:  func(j *model.Job) bool { return j.NodePool == pool && strings.HasPrefix(j.ID, prefix) },
 			order: func(j *model.Job) order { return order{id: j.Namespace + "." + j.ID} },
 		}
-		return listOf(q, v.TableIndex(TableJobs, TableJobSummaries), p, func(j *model.Job) *JobListStub { return jobStub(v, j, meta) })
+		return listOf(q, v.TableIndex(state.TableJobs, state.TableJobSummaries), p, func(j *model.Job) *JobListStub { return jobStub(v, j, meta) })
 	})
 }
 

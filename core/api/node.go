@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // nodeStub returns the short form of a node. full adds resources, osName the name of
@@ -62,7 +63,7 @@ func (s *Server) listNodesWhere(w http.ResponseWriter, r *http.Request, keep fun
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, tables(TableNodes), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableNodes), func(v View, q *query) answer {
 		prefix := q.prefix()
 		if err := isPrefixOfID(prefix); err != nil {
 			return answer{err: err}
@@ -72,7 +73,7 @@ func (s *Server) listNodesWhere(w http.ResponseWriter, r *http.Request, keep fun
 			keep:  func(n *model.Node) bool { return hasPrefixFold(n.ID, prefix) && keep(n) },
 			order: func(n *model.Node) order { return order{id: n.ID} },
 		}
-		return listOf(q, v.TableIndex(TableNodes), p, func(n *model.Node) *NodeListStub { return nodeStub(n, full, osName) })
+		return listOf(q, v.TableIndex(state.TableNodes), p, func(n *model.Node) *NodeListStub { return nodeStub(n, full, osName) })
 	})
 }
 
@@ -85,10 +86,10 @@ func (s *Server) nodeByID(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := checkUUID("node", id); err != nil {
 		return nil, err
 	}
-	return s.read(w, r, rows(TableNodes, "", id), func(v View, _ *query) answer {
+	return s.read(w, r, rows(state.TableNodes, "", id), func(v View, _ *query) answer {
 		n := v.NodeByID(id)
 		if n == nil {
-			return notFound(v, TableNodes, "node not found")
+			return notFound(v, state.TableNodes, "node not found")
 		}
 		return answer{index: n.ModifyIndex, value: publicNode(n)}
 	})

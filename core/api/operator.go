@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 func (s *Server) systemGC(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -70,10 +71,10 @@ func (s *Server) autopilotHealth(_ http.ResponseWriter, r *http.Request) (any, e
 }
 
 func (s *Server) schedulerConfig(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableSchedulerConfig), func(v View, _ *query) answer {
+	return s.read(w, r, tables(state.TableSchedulerConfig), func(v View, _ *query) answer {
 		cfg := v.SchedulerConfig()
 		if cfg == nil {
-			return notFound(v, TableSchedulerConfig, "scheduler configuration not found")
+			return notFound(v, state.TableSchedulerConfig, "scheduler configuration not found")
 		}
 		out := &struct {
 			SchedulerConfig *model.SchedulerConfiguration

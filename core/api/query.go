@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/drover-project/drover/core/state"
 )
 
 // waitJitter is the fraction of a wait by which equal waits are spread at random.
@@ -81,7 +83,7 @@ type answer struct {
 
 // read answers a read from a View, and blocks until a change if the client asks for
 // it.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []WatchKey, look func(View, *query) answer) (any, error) {
+func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []state.Key, look func(View, *query) answer) (any, error) {
 	q, err := parseQuery(r)
 	if err != nil {
 		return nil, err
@@ -107,7 +109,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []WatchKey, l
 
 // lookOnce evaluates the read once, and waits for a change if the client already has
 // the result. It returns true after a change, so that the caller evaluates again.
-func (s *Server) lookOnce(ctx context.Context, q *query, keys []WatchKey, look func(View, *query) answer, timeout <-chan time.Time) (answer, bool) {
+func (s *Server) lookOnce(ctx context.Context, q *query, keys []state.Key, look func(View, *query) answer, timeout <-chan time.Time) (answer, bool) {
 	if q.minIndex == 0 {
 		a := look(s.backend.View(), q)
 		a.index = max(a.index, firstIndex)
@@ -141,24 +143,24 @@ func finish(w http.ResponseWriter, meta ReadMeta, a answer) (any, error) {
 	return a.value, a.err
 }
 
-func tables(names ...string) []WatchKey {
-	keys := make([]WatchKey, len(names))
+func tables(names ...string) []state.Key {
+	keys := make([]state.Key, len(names))
 	for i, n := range names {
-		keys[i] = WatchKey{Table: n}
+		keys[i] = state.Key{Table: n}
 	}
 	return keys
 }
 
 // rows returns the watch key of the rows that belong to an object.
-func rows(table, by, key string) []WatchKey { return []WatchKey{{Table: table, By: by, Key: key}} }
+func rows(table, by, key string) []state.Key { return []state.Key{{Table: table, By: by, Value: key}} }
 
 // rowsOfJob returns the watch keys of the rows in some tables that belong to a job,
 // and of the job itself.
-func rowsOfJob(r *http.Request, id string, names ...string) []WatchKey {
-	key := JobWatchKey(namespaceOf(r), id)
-	keys := []WatchKey{{Table: TableJobs, Key: key}}
+func rowsOfJob(r *http.Request, id string, names ...string) []state.Key {
+	key := state.JobKey(namespaceOf(r), id)
+	keys := []state.Key{{Table: state.TableJobs, Value: key}}
 	for _, n := range names {
-		keys = append(keys, WatchKey{Table: n, By: ByJob, Key: key})
+		keys = append(keys, state.Key{Table: n, By: state.ByJob, Value: key})
 	}
 	return keys
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/registry"
+	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -91,14 +92,14 @@ func (s *Server) registryRoutes(mux *http.ServeMux) {
 }
 
 func (s *Server) listPluginSpecs(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TablePluginSpecs), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TablePluginSpecs), func(v View, q *query) answer {
 		prefix := q.prefix()
 		p := page[*model.PluginSpec]{
 			items: v.PluginSpecs(),
 			keep:  func(p *model.PluginSpec) bool { return strings.HasPrefix(p.Name, prefix) },
 			order: func(p *model.PluginSpec) order { return order{id: p.Name} },
 		}
-		return listOf(q, v.TableIndex(TablePluginSpecs), p, pluginStub)
+		return listOf(q, v.TableIndex(state.TablePluginSpecs), p, pluginStub)
 	})
 }
 
@@ -112,7 +113,7 @@ func pluginStub(p *model.PluginSpec) *PluginStub {
 }
 
 func noPlugin(v View, name string) answer {
-	return notFound(v, TablePluginSpecs, "the registry has no plugin \""+name+"\"")
+	return notFound(v, state.TablePluginSpecs, "the registry has no plugin \""+name+"\"")
 }
 
 func (s *Server) pluginSpec(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -121,7 +122,7 @@ func (s *Server) pluginSpec(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, []WatchKey{{Table: TablePluginSpecs, Key: name}}, func(v View, _ *query) answer {
+	return s.read(w, r, []state.Key{{Table: state.TablePluginSpecs, Value: name}}, func(v View, _ *query) answer {
 		p := v.PluginSpecByName(name)
 		if p == nil {
 			return noPlugin(v, name)
@@ -170,7 +171,7 @@ func redact(v any) any {
 
 func (s *Server) pluginSpecNodes(w http.ResponseWriter, r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	return s.read(w, r, tables(TablePluginSpecs, TableNodes), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TablePluginSpecs, state.TableNodes), func(v View, q *query) answer {
 		p := v.PluginSpecByName(name)
 		if p == nil {
 			return noPlugin(v, name)
@@ -181,7 +182,7 @@ func (s *Server) pluginSpecNodes(w http.ResponseWriter, r *http.Request) (any, e
 			keep:  func(n *PluginNode) bool { return strings.HasPrefix(n.ID, prefix) },
 			order: func(n *PluginNode) order { return order{id: n.ID} },
 		}
-		return listOf(q, v.TableIndex(TablePluginSpecs, TableNodes), list, func(n *PluginNode) *PluginNode { return n })
+		return listOf(q, v.TableIndex(state.TablePluginSpecs, state.TableNodes), list, func(n *PluginNode) *PluginNode { return n })
 	})
 }
 

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strings"
+
+	"github.com/drover-project/drover/core/state"
 )
 
 // verbs are the handlers of one path by method. A method with a nil handler is
@@ -205,7 +207,7 @@ func (s *Server) absentRoutes(mux *http.ServeMux) {
 	}
 	refuse(http.StatusBadRequest, "ACL support disabled", "/v1/acl/{rest...}")
 	none := func(w http.ResponseWriter, r *http.Request) (any, error) {
-		return s.read(w, r, nil, func(v View, _ *query) answer { return answer{index: v.TableIndex(TableNodes), value: []any{}} })
+		return s.read(w, r, nil, func(v View, _ *query) answer { return answer{index: v.TableIndex(state.TableNodes), value: []any{}} })
 	}
 	for _, path := range []string{"/v1/volumes", "/v1/plugins"} {
 		s.mount(mux, path, verbs{get: none})

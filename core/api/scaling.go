@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // ScalingPolicyStub is the short form of a scaling policy.
@@ -45,7 +46,7 @@ func policies(jobs iter.Seq[*model.Job]) iter.Seq[*model.ScalingPolicy] {
 
 func (s *Server) listScalingPolicies(w http.ResponseWriter, r *http.Request) (any, error) {
 	job, kind := paramsOf(r).get("job"), paramsOf(r).get("type")
-	return s.read(w, r, tables(TableJobs), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableJobs), func(v View, q *query) answer {
 		prefix := q.prefix()
 		p := page[*model.ScalingPolicy]{
 			items: policies(v.Jobs(q.stateNamespace())),
@@ -54,7 +55,7 @@ func (s *Server) listScalingPolicies(w http.ResponseWriter, r *http.Request) (an
 			},
 			order: func(p *model.ScalingPolicy) order { return order{id: p.ID} },
 		}
-		return listOf(q, v.TableIndex(TableJobs), p, func(p *model.ScalingPolicy) *ScalingPolicyStub {
+		return listOf(q, v.TableIndex(state.TableJobs), p, func(p *model.ScalingPolicy) *ScalingPolicyStub {
 			return &ScalingPolicyStub{ID: p.ID, Enabled: p.Enabled, Type: p.Type, Target: p.Target, CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex}
 		})
 	})
@@ -62,12 +63,12 @@ func (s *Server) listScalingPolicies(w http.ResponseWriter, r *http.Request) (an
 
 func (s *Server) scalingPolicy(w http.ResponseWriter, r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	return s.read(w, r, tables(TableJobs), func(v View, _ *query) answer {
+	return s.read(w, r, tables(state.TableJobs), func(v View, _ *query) answer {
 		for p := range policies(v.Jobs("")) {
 			if p.ID == id {
 				return answer{index: p.ModifyIndex, value: p}
 			}
 		}
-		return notFound(v, TableJobs, "policy not found")
+		return notFound(v, state.TableJobs, "policy not found")
 	})
 }

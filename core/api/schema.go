@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // DriverSchemas are the known schemas of a driver. This is an addition of Drover to
@@ -45,9 +46,9 @@ func (s *Server) schemaRoutes(mux *http.ServeMux) {
 
 // listDriverSchemas lists all schemas without their bodies.
 func (s *Server) listDriverSchemas(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableDriverSchemas, TableNodes), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableDriverSchemas, state.TableNodes), func(v View, q *query) answer {
 		p := page[*model.DriverSchema]{items: v.DriverSchemas(), order: func(d *model.DriverSchema) order { return order{created: d.CreateIndex, id: d.Hash} }}
-		return listOf(q, v.TableIndex(TableDriverSchemas, TableNodes), p, func(d *model.DriverSchema) *DriverSchema {
+		return listOf(q, v.TableIndex(state.TableDriverSchemas, state.TableNodes), p, func(d *model.DriverSchema) *DriverSchema {
 			out := driverSchema(d, v.DriverUses(d.Driver))
 			out.Schema = nil
 			return out
@@ -57,10 +58,10 @@ func (s *Server) listDriverSchemas(w http.ResponseWriter, r *http.Request) (any,
 
 func (s *Server) driverSchemas(w http.ResponseWriter, r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	return s.read(w, r, tables(TableDriverSchemas, TableNodes), func(v View, _ *query) answer {
+	return s.read(w, r, tables(state.TableDriverSchemas, state.TableNodes), func(v View, _ *query) answer {
 		rows, uses := v.DriverSchemasOf(name), v.DriverUses(name)
 		if len(rows) == 0 && len(uses) == 0 {
-			return notFound(v, TableNodes, "driver not found")
+			return notFound(v, state.TableNodes, "driver not found")
 		}
 		out := &DriverSchemas{Driver: name, Schemas: []*DriverSchema{}}
 		for _, u := range uses {
@@ -74,7 +75,7 @@ func (s *Server) driverSchemas(w http.ResponseWriter, r *http.Request) (any, err
 		slices.SortFunc(out.Schemas, func(a, b *DriverSchema) int {
 			return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), cmp.Compare(a.Hash, b.Hash))
 		})
-		return answer{index: v.TableIndex(TableDriverSchemas, TableNodes), value: out}
+		return answer{index: v.TableIndex(state.TableDriverSchemas, state.TableNodes), value: out}
 	})
 }
 

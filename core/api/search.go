@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // Limits of a search.
@@ -132,12 +133,12 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) (any, error) {
 	})
 }
 
-func searchTables() []WatchKey {
-	return tables(TableJobs, TableAllocs, TableEvals, TableDeployments, TableNodes, TableNodePools, TableNamespaces)
+func searchTables() []state.Key {
+	return tables(state.TableJobs, state.TableAllocs, state.TableEvals, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces)
 }
 
 func searchIndex(v View) uint64 {
-	return v.TableIndex(TableJobs, TableAllocs, TableEvals, TableDeployments, TableNodes, TableNodePools, TableNamespaces)
+	return v.TableIndex(state.TableJobs, state.TableAllocs, state.TableEvals, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces)
 }
 
 func (s *Server) searchFuzzy(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // ServiceRegistration is one instance of a service. It is derived from the running
@@ -131,7 +132,7 @@ func portOf(a *model.Allocation, label string) (string, int) {
 }
 
 func (s *Server) listServices(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableAllocs), func(v View, q *query) answer {
 		tags := map[string]map[string][]string{} // namespace, service
 		for a := range v.Allocs() {
 			if !q.inNamespace(a.Namespace) {
@@ -158,7 +159,7 @@ func (s *Server) listServices(w http.ResponseWriter, r *http.Request) (any, erro
 			},
 			order: func(n *NamespaceServices) order { return order{id: n.Namespace} },
 		}
-		return listOf(q, v.TableIndex(TableAllocs), p, func(n *NamespaceServices) *NamespaceServices { return n })
+		return listOf(q, v.TableIndex(state.TableAllocs), p, func(n *NamespaceServices) *NamespaceServices { return n })
 	})
 }
 
@@ -189,7 +190,7 @@ func pageOfRegistrations(q *query, v View, list []*ServiceRegistration) answer {
 		order:  func(r *ServiceRegistration) order { return order{r.CreateIndex, r.ID} },
 		byTime: true,
 	}
-	return listOf(q, v.TableIndex(TableAllocs), p, func(r *ServiceRegistration) *ServiceRegistration { return r })
+	return listOf(q, v.TableIndex(state.TableAllocs), p, func(r *ServiceRegistration) *ServiceRegistration { return r })
 }
 
 func (s *Server) serviceByName(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -198,7 +199,7 @@ func (s *Server) serviceByName(w http.ResponseWriter, r *http.Request) (any, err
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, tables(TableAllocs), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableAllocs), func(v View, q *query) answer {
 		mine := func(reg *ServiceRegistration) bool { return q.inNamespace(reg.Namespace) && reg.ServiceName == name }
 		return pageOfRegistrations(q, v, choose.of(registrationsIn(v, v.Allocs(), mine)))
 	})
@@ -238,16 +239,16 @@ func (c choice) of(list []*ServiceRegistration) []*ServiceRegistration {
 }
 
 func (s *Server) jobServices(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.read(w, r, rowsOfJob(r, id, TableAllocs), func(v View, q *query) answer {
+	return s.read(w, r, rowsOfJob(r, id, state.TableAllocs), func(v View, q *query) answer {
 		return pageOfRegistrations(q, v, registrationsIn(v, slices.Values(v.AllocsByJob(q.namespace, id)), nil))
 	})
 }
 
 func (s *Server) allocServices(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, rows(TableAllocs, "", r.PathValue("id")), func(v View, q *query) answer {
+	return s.read(w, r, rows(state.TableAllocs, "", r.PathValue("id")), func(v View, q *query) answer {
 		a := v.AllocByID(r.PathValue("id"))
 		if a == nil {
-			return notFound(v, TableAllocs, "alloc not found")
+			return notFound(v, state.TableAllocs, "alloc not found")
 		}
 		return pageOfRegistrations(q, v, registrations(v, a))
 	})

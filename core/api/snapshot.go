@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/drover-project/drover/core/state"
 )
 
 // Snapshots saves and restores the state of the cluster.
@@ -96,8 +98,8 @@ type UpgradeCheck struct {
 
 // vaultUpgradeCheck returns an empty result: Drover never had the legacy workflow.
 func (s *Server) vaultUpgradeCheck(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableJobs), func(v View, _ *query) answer {
-		index := v.TableIndex(TableJobs)
+	return s.read(w, r, tables(state.TableJobs), func(v View, _ *query) answer {
+		index := v.TableIndex(state.TableJobs)
 		return answer{index: index, value: &UpgradeCheck{
 			JobsWithoutVaultIdentity: []JobListStub{}, OutdatedNodes: []*NodeListStub{}, VaultTokens: []struct{}{},
 			QueryMeta: QueryMeta{Index: index, KnownLeader: true},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // JobStatus is a job on the jobs page of a UI.
@@ -80,7 +81,7 @@ func (s *Server) jobStatuses(w http.ResponseWriter, r *http.Request) (any, error
 	for _, j := range req.Jobs {
 		wanted[model.JobKey{Namespace: j.Namespace, ID: j.ID}] = true
 	}
-	return s.read(w, r, tables(TableJobs, TableAllocs, TableDeployments), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableJobs, state.TableAllocs, state.TableDeployments), func(v View, q *query) answer {
 		prefix := q.prefix()
 		p := page[*model.Job]{
 			items: v.Jobs(q.stateNamespace()),
@@ -91,7 +92,7 @@ func (s *Server) jobStatuses(w http.ResponseWriter, r *http.Request) (any, error
 			byTime: true, newestFirst: true,
 		}
 		kids := childStatuses(v, q)
-		return listOf(q, v.TableIndex(TableJobs, TableAllocs, TableDeployments), p, func(j *model.Job) *JobStatus { return jobStatus(v, j, kids[j.Key()]) })
+		return listOf(q, v.TableIndex(state.TableJobs, state.TableAllocs, state.TableDeployments), p, func(j *model.Job) *JobStatus { return jobStatus(v, j, kids[j.Key()]) })
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -242,11 +243,11 @@ func TestClientErrorsHaveTheClassOfTheStatus(t *testing.T) {
 func TestTheEventStreamSendsWhatWasAskedForAndNothingElse(t *testing.T) {
 	b := newBackend(oneAlloc())
 	srv := serveAPI(t, fed(t, b, api.Config{}))
-	b.changes <- []api.Change{
-		{Table: api.TableNodes, Index: 20, New: &model.Node{ID: "n1", SecretID: "hush"}},
-		{Table: api.TableJobs, Index: 21, New: &model.Job{Namespace: "default", ID: "web"}},
-		{Table: api.TableJobs, Index: 22, New: &model.Job{Namespace: "other", ID: "hidden"}},
-		{Table: api.TableJobs, Index: 23, Old: &model.Job{Namespace: "default", ID: "web"}},
+	b.changes <- []state.Change{
+		{Table: state.TableNodes, Index: 20, New: &model.Node{ID: "n1", SecretID: "hush"}},
+		{Table: state.TableJobs, Index: 21, New: &model.Job{Namespace: "default", ID: "web"}},
+		{Table: state.TableJobs, Index: 22, New: &model.Job{Namespace: "other", ID: "hidden"}},
+		{Table: state.TableJobs, Index: 23, Old: &model.Job{Namespace: "default", ID: "web"}},
 	}
 	c, err := client.New(client.Config{Address: srv.URL})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -108,23 +109,23 @@ func (s *Server) variableRoutes(mux *http.ServeMux) {
 }
 
 func (s *Server) listVariables(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(TableVariables), func(v View, q *query) answer {
+	return s.read(w, r, tables(state.TableVariables), func(v View, q *query) answer {
 		now := time.Now()
 		p := page[*model.Variable]{
 			items: v.Variables(q.stateNamespace(), q.prefix()),
 			order: func(v *model.Variable) order { return order{id: v.Namespace + "." + v.Path} },
 		}
-		return listOf(q, v.TableIndex(TableVariables), p, func(v *model.Variable) VariableMeta { return MetaOfVariable(v, now) })
+		return listOf(q, v.TableIndex(state.TableVariables), p, func(v *model.Variable) VariableMeta { return MetaOfVariable(v, now) })
 	})
 }
 
 func (s *Server) getVariable(w http.ResponseWriter, r *http.Request) (any, error) {
 	ns, path := namespaceOf(r), r.PathValue("path")
-	keys := []WatchKey{{Table: TableVariables, Key: JobWatchKey(ns, path)}}
+	keys := []state.Key{{Table: state.TableVariables, Value: state.JobKey(ns, path)}}
 	return s.read(w, r, keys, func(v View, _ *query) answer {
 		row := v.VariableByPath(ns, path)
 		if row == nil {
-			return notFound(v, TableVariables, "variable not found")
+			return notFound(v, state.TableVariables, "variable not found")
 		}
 		out, err := s.backend.OpenVariable(row)
 		if err != nil {

@@ -88,7 +88,7 @@ func New(cfg Config) *Endpoint {
 		cfg.Now = time.Now
 	}
 	e := &Endpoint{Config: cfg}
-	e.first.Store(cfg.Store.Subscribe(eventTables...))
+	e.first.Store(cfg.Store.Subscribe(api.EventTables...))
 	e.Calls = Calls{OfAlloc: e.nodeOf, ByID: e.anyNode}
 	return e
 }
@@ -124,12 +124,8 @@ func (e *Endpoint) Ready(ctx context.Context, mode api.ReadMode) (api.ReadMeta, 
 func (e *Endpoint) View() api.View { return e.Store.View() }
 
 // Watch returns a channel that is closed at the next change of any of the keys.
-func (e *Endpoint) Watch(ctx context.Context, keys ...api.WatchKey) <-chan struct{} {
-	mapped := make([]state.Key, len(keys))
-	for i, k := range keys {
-		mapped[i] = state.Key{Table: k.Table, By: k.By, Value: k.Key}
-	}
-	return e.Store.Watch(ctx, mapped...)
+func (e *Endpoint) Watch(ctx context.Context, keys ...state.Key) <-chan struct{} {
+	return e.Store.Watch(ctx, keys...)
 }
 
 // Changes starts a feed of committed changes, which ends with ctx. The first feed
@@ -137,22 +133,17 @@ func (e *Endpoint) Watch(ctx context.Context, keys ...api.WatchKey) <-chan struc
 func (e *Endpoint) Changes(ctx context.Context) (api.ChangeFeed, error) {
 	f := e.first.Swap(nil)
 	if f == nil {
-		f = e.Store.Subscribe(eventTables...)
+		f = e.Store.Subscribe(api.EventTables...)
 	}
 	context.AfterFunc(ctx, f.Close)
 	return feed{f}, nil
 }
 
-// feed converts the changes of state to the API's names.
+// feed is a feed of state with the errors of the API.
 type feed struct{ *state.Feed }
 
-// eventTables are the tables whose changes make events.
-var eventTables = []string{
-	state.TableJobs, state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces,
-}
-
 // Next waits for changes. A reader that was too slow gets a *api.LostChangesError.
-func (f feed) Next(ctx context.Context) ([]api.Change, error) {
+func (f feed) Next(ctx context.Context) ([]state.Change, error) {
 	b, err := f.Feed.Next(ctx)
 	if err != nil {
 		return nil, err
@@ -160,9 +151,5 @@ func (f feed) Next(ctx context.Context) ([]api.Change, error) {
 	if b.Resync {
 		return nil, &api.LostChangesError{Index: b.Index}
 	}
-	out := make([]api.Change, len(b.Changes))
-	for i, c := range b.Changes {
-		out[i] = api.Change(c)
-	}
-	return out, nil
+	return b.Changes, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/internal/testkit"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -340,7 +341,7 @@ func TestABlockingReadOfAVariableWakesAtItsChange(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	changed := c.Watch(ctx, api.WatchKey{Table: api.TableVariables, Key: api.JobWatchKey("default", "a")})
+	changed := c.Watch(ctx, state.Key{Table: state.TableVariables, Value: state.VariableKey("default", "a")})
 	got := make(chan string, 1)
 	go func() {
 		_, body := c.Ask("GET", fmt.Sprintf("/v1/var/a?index=%d&wait=50s", v.ModifyIndex), nil)
