@@ -180,38 +180,18 @@ func (a *Agent) hear(ctx context.Context, x *rpc.Assignments) error {
 	if err != nil || !turned {
 		return err
 	}
-	a.forgetKnown()
+	a.allocs.ForgetKnown()
 	if !x.Lost {
 		a.cfg.Logger.Info("the servers have again what they had told this node: it believes them")
 		return nil
 	}
 	const what = "The servers have lost what they had told this node: an older copy of their data was put back"
-	a.cfg.Logger.Error(what+". Allocs that they do not know run on; run `drover node trust` on this machine to have them stopped", "allocs", a.unassigned(x))
+	a.cfg.Logger.Error(what+". Allocs that they do not know run on; run `drover node trust` on this machine to have them stopped", "allocs", a.allocs.Unassigned(x))
 	a.events.add([]*model.NodeEvent{{
 		Subsystem: "Cluster", Timestamp: time.Now().UTC(), Message: what + "; allocs that they do not know run on until `drover node trust` is run",
 	}})
 	a.touch()
 	return nil
-}
-
-func (a *Agent) forgetKnown() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	clear(a.known)
-}
-
-// unassigned counts the running allocs that a full set lacks.
-func (a *Agent) unassigned(x *rpc.Assignments) (n int) {
-	assigned := make(map[string]bool, len(x.Set))
-	for _, y := range x.Set {
-		assigned[y.AllocID] = true
-	}
-	for _, r := range a.runners() {
-		if !assigned[r.ID()] && !r.Ended() {
-			n++
-		}
-	}
-	return n
 }
 
 // answerCluster tells which cluster the node belongs to and whether it believes it.
@@ -225,7 +205,7 @@ func (a *Agent) trust(ctx context.Context, send func([]byte) error) error {
 	if err := a.cluster.trust(ctx); err != nil {
 		return err
 	}
-	a.forgetKnown()
+	a.allocs.ForgetKnown()
 	a.cfg.Logger.Warn("an operator has the node believe its servers: what they do not know is stopped", "cluster_before", before.ClusterID)
 	select {
 	case a.trusted <- struct{}{}:

@@ -29,7 +29,7 @@ func (a *Agent) call(ctx context.Context, call rpc.Call, in <-chan []byte, send 
 	case rpc.MethodHostStats:
 		return a.answerHostStats(ctx, send)
 	case rpc.MethodCollect:
-		return a.CollectAll(ctx)
+		return a.collector.All(ctx)
 	case rpc.MethodNodeMeta:
 		return a.answerMeta(send)
 	case rpc.MethodSetNodeMeta:
@@ -39,7 +39,7 @@ func (a *Agent) call(ctx context.Context, call rpc.Call, in <-chan []byte, send 
 	case rpc.MethodTrust:
 		return a.trust(ctx, send)
 	case rpc.MethodAllocGC:
-		return with(call, func(q rpc.AllocRequest) error { return a.CollectAlloc(ctx, q.AllocID) })
+		return with(call, func(q rpc.AllocRequest) error { return a.collector.One(ctx, q.AllocID) })
 	case rpc.MethodAllocStats:
 		return with(call, func(q rpc.AllocRequest) error { return a.answerStats(ctx, q, send) })
 	case rpc.MethodChecks:
@@ -88,7 +88,7 @@ func frames(send func([]byte) error) func(*rpc.StreamFrame) error {
 }
 
 func (a *Agent) restartAlloc(q rpc.RestartRequest) error {
-	r, err := a.runner(q.AllocID)
+	r, err := a.allocs.Runner(q.AllocID)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (a *Agent) restartAlloc(q rpc.RestartRequest) error {
 }
 
 func (a *Agent) signalAlloc(ctx context.Context, q rpc.SignalRequest) error {
-	r, err := a.runner(q.AllocID)
+	r, err := a.allocs.Runner(q.AllocID)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (a *Agent) signalAlloc(ctx context.Context, q rpc.SignalRequest) error {
 
 // answerChecks returns no results: service checks do not run on this node yet.
 func (a *Agent) answerChecks(q rpc.AllocRequest, send func([]byte) error) error {
-	if _, err := a.runner(q.AllocID); err != nil {
+	if _, err := a.allocs.Runner(q.AllocID); err != nil {
 		return err
 	}
 	return sendJSON(send, map[string]any{})
@@ -140,7 +140,7 @@ func (a *Agent) exec(ctx context.Context, q rpc.ExecRequest, in <-chan []byte, s
 	if a.cfg.NoExec {
 		return errdefs.PermissionDeniedf("Permission denied: the configuration of this node has client.disable_remote_exec, so nobody runs commands in its tasks")
 	}
-	r, err := a.runner(q.AllocID)
+	r, err := a.allocs.Runner(q.AllocID)
 	if err != nil {
 		return err
 	}

@@ -53,14 +53,14 @@ func (a *Agent) Connected() bool {
 
 // HasAlloc reports whether the node has an alloc, running or not yet collected.
 func (a *Agent) HasAlloc(id string) bool {
-	_, err := a.runner(id)
+	_, err := a.allocs.Runner(id)
 	return err == nil
 }
 
 // Allocs are the allocs of the node with what the node knows of them.
 func (a *Agent) Allocs() []*model.Allocation {
 	var out []*model.Allocation
-	for _, r := range a.runners() {
+	for _, r := range a.allocs.Runners() {
 		x, now := *r.Alloc(), r.View()
 		x.ClientStatus, x.ClientDescription, x.TaskStates = now.ClientStatus, now.ClientDescription, now.TaskStates
 		out = append(out, &x)

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -47,19 +46,6 @@ func (c *contact) load(ctx context.Context, store interface {
 		return err
 	}
 	return json.Unmarshal(body, &c.saved)
-}
-
-// stopAfter is how long allocs of a group may run on a node that has lost its
-// servers; 0 is without a limit.
-func stopAfter(tg *model.TaskGroup) time.Duration {
-	switch {
-	case tg == nil:
-	case tg.Disconnect != nil && tg.Disconnect.StopOnClientAfter != nil:
-		return *tg.Disconnect.StopOnClientAfter
-	case tg.StopAfterClientDisconnect != nil:
-		return *tg.StopAfterClientDisconnect
-	}
-	return 0
 }
 
 // limited is an alloc that must not run on without servers.
@@ -119,7 +105,7 @@ func (a *Agent) lookAtContact(ctx context.Context, now time.Time) time.Duration 
 	}
 	over, next := cutOff(now, a.contact.last(session.Heard, now), session.TTL, allocs)
 	for _, x := range over {
-		if r, err := a.runner(x.id); err == nil {
+		if r, err := a.allocs.Runner(x.id); err == nil {
 			a.cfg.Logger.Warn("alloc stopped: the node has lost its servers for longer than its group allows", "alloc_id", x.id, "stop_on_client_after", x.after)
 			r.CutOff(x.after)
 		}
@@ -157,10 +143,9 @@ func (a *Agent) saveContact(ctx context.Context, heard time.Time) {
 // limited lists the allocs that live and must not run on without servers.
 func (a *Agent) limited() []limited {
 	var out []limited
-	for _, r := range a.runners() {
-		x := r.Alloc()
-		if after := stopAfter(x.Job.LookupTaskGroup(x.TaskGroup)); after > 0 && !r.Ended() && !r.IsCutOff() {
-			out = append(out, limited{x.ID, after})
+	for _, r := range a.allocs.Runners() {
+		if after := r.StopAfter(); after > 0 && !r.Ended() && !r.IsCutOff() {
+			out = append(out, limited{r.ID(), after})
 		}
 	}
 	return out

@@ -25,7 +25,7 @@ const (
 )
 
 func (a *Agent) fileCall(ctx context.Context, method string, q rpc.FileRequest, send func([]byte) error) error {
-	r, err := a.runner(q.AllocID)
+	r, err := a.allocs.Runner(q.AllocID)
 	if err != nil {
 		return err
 	}

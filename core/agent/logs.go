@@ -14,7 +14,7 @@ import (
 
 // streamLogs streams a task's output across its rotated files.
 func (a *Agent) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*rpc.StreamFrame) error) error {
-	r, err := a.runner(q.AllocID)
+	r, err := a.allocs.Runner(q.AllocID)
 	if err != nil {
 		return err
 	}

@@ -197,10 +197,7 @@ func (a *Agent) followDriver(ctx context.Context, name string) {
 
 func (a *Agent) noteDriverEvent(ev driver.TaskEvent) {
 	id, _, _ := strings.Cut(ev.TaskID, "/")
-	a.mu.Lock()
-	r := a.allocs[id]
-	a.mu.Unlock()
-	if r != nil {
+	if r, err := a.allocs.Runner(id); err == nil {
 		r.NoteDriverEvent(ev)
 	}
 }

@@ -205,6 +205,13 @@ func (a *Agent) told(x *rpc.Assignments) {
 	a.updates.Told(digests, x.Full)
 }
 
+// fetch gets allocs from the servers.
+func (a *Agent) fetch(ctx context.Context, ids []string) ([]*model.Allocation, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return a.cfg.Servers.FetchAllocs(ctx, a.identity(), ids)
+}
+
 // mailbox queues pushes until the node processes them, so that a push never waits for
 // the node.
 type mailbox struct {
@@ -249,7 +256,7 @@ func (a *Agent) act(ctx context.Context, box *mailbox) error {
 				return err
 			}
 			a.told(x)
-			if err := a.apply(ctx, x); err != nil {
+			if err := a.allocs.Apply(ctx, x, a.cluster.doubts(), a.fetch); err != nil {
 				return err
 			}
 			if x.Full || x.Plugins {

@@ -56,7 +56,7 @@ func (a *Agent) keepTaskStats(ctx context.Context) {
 func (a *Agent) runningTasks() []stats.Running {
 	var out []stats.Running
 	byDriver := map[string]map[string]driver.TaskStats{}
-	for _, r := range a.runners() {
+	for _, r := range a.allocs.Runners() {
 		runs, err := r.Running("")
 		if err != nil {
 			continue // its driver is not there
@@ -80,7 +80,7 @@ func (a *Agent) runningTasks() []stats.Running {
 // AllocMetrics are the metrics of the tasks that this node has.
 func (a *Agent) AllocMetrics(opts stats.AllocOptions, labels map[string]string) []telemetry.Sample {
 	var counted []stats.Counted
-	for _, r := range a.runners() {
+	for _, r := range a.allocs.Runners() {
 		given := r.Alloc()
 		for _, c := range r.Counts() {
 			counted = append(counted, stats.Counted{
@@ -111,7 +111,7 @@ func (a *Agent) answerHostStats(ctx context.Context, send func([]byte) error) er
 }
 
 func (a *Agent) answerStats(ctx context.Context, q rpc.AllocRequest, send func([]byte) error) error {
-	r, err := a.runner(q.AllocID)
+	r, err := a.allocs.Runner(q.AllocID)
 	if err != nil {
 		return err
 	}
