@@ -29,9 +29,12 @@ import (
 	"github.com/drover-project/drover/core/agent/allocs"
 	"github.com/drover-project/drover/core/agent/artifact"
 	"github.com/drover-project/drover/core/agent/collect"
+	"github.com/drover-project/drover/core/agent/cutoff"
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agent/local"
 	"github.com/drover-project/drover/core/agent/releases"
+	"github.com/drover-project/drover/core/agent/serve"
+	"github.com/drover-project/drover/core/agent/session"
 	"github.com/drover-project/drover/core/agent/stats"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/agent/update"
@@ -122,6 +125,7 @@ type Agent struct {
 	updates *update.Buffer
 	// collector removes what nobody needs any more.
 	collector *collect.Collector
+	server    *serve.Server
 	allocs    *allocs.Set
 	nodeID    string
 	secret    string
@@ -133,17 +137,10 @@ type Agent struct {
 	// plugin host.
 	releases *releases.Keeper
 	schemas  schemas
-	events   eventLog
 
-	ready      chan struct{} // closed at the first registration
-	registered sync.Once
-	session    sessionState
-	contact    contact
-	http       *rpc.HTTPListener
-	cluster    allegiance
-	trusted    chan struct{} // capacity 1: an operator has accepted the current servers
-	changed    chan struct{}
-	refused    chan struct{} // capacity 1: updates were refused because the node is not ready
+	session *session.Session
+	cutoff  *cutoff.Watch
+	http    *rpc.HTTPListener
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -168,10 +165,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{
-		http: rpc.NewHTTPListener(),
-		cfg:  cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1), refused: make(chan struct{}, 1), trusted: make(chan struct{}, 1),
-	}
+	a := &Agent{http: rpc.NewHTTPListener(), cfg: cfg, store: store, plugins: cfg.Plugins}
 	if err := a.open(ctx); err != nil {
 		a.closeParts()
 		return nil, err
@@ -192,9 +186,6 @@ func setDefaults(cfg *Config) {
 	if cfg.Node == nil {
 		cfg.Node = &model.Node{}
 	}
-	if cfg.RetryMax == 0 {
-		cfg.RetryMax = retryMax
-	}
 	if cfg.ParallelStarts == 0 {
 		cfg.ParallelStarts = 32
 	}
@@ -214,11 +205,11 @@ func (a *Agent) open(ctx context.Context) error {
 	if err = a.meta.load(ctx, a.store); err != nil {
 		return err
 	}
-	if err = a.cluster.load(ctx, a.store); err != nil {
+	a.session, err = session.New(ctx, session.Config{
+		Servers: a.cfg.Servers, Store: a.store, NodeID: a.nodeID, SecretID: a.secret, Instance: a.instance, RetryMax: a.cfg.RetryMax, Logger: a.cfg.Logger,
+	})
+	if err != nil {
 		return err
-	}
-	if err = a.contact.load(ctx, a.store); err != nil {
-		return fmt.Errorf("read when a server was last heard of: %w", err)
 	}
 	started, probed := make(chan error, 1), make(chan struct{})
 	if a.plugins == nil {
@@ -242,7 +233,7 @@ func (a *Agent) open(ctx context.Context) error {
 	}
 	a.facts = fingerprint.Probe(ctx, a.cfg.Fingerprint)
 	close(probed)
-	a.updates = update.New(a.sendUpdates, a.cfg.Logger.Named("update"))
+	a.updates = update.New(a.session.SendUpdates, a.cfg.Logger.Named("update"))
 	a.openStats()
 	run := &alloc.Config{
 		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.plugins, Store: a.store,
@@ -257,16 +248,40 @@ func (a *Agent) open(ctx context.Context) error {
 	run.Users = alloc.NewUsers(a.cfg.DynamicUserMin, a.cfg.DynamicUserMax, userExists)
 	a.prepares(run)
 	a.allocs = allocs.New(allocs.Config{
-		Run: run, Updates: a.updates, Limited: a.contact.lookAgain, Garbage: func() { a.collector.Garbage() }, Parallel: a.cfg.ParallelStarts, Logger: a.cfg.Logger,
+		Run: run, Updates: a.updates, Limited: func() { a.cutoff.Look() }, Garbage: func() { a.collector.Garbage() }, Parallel: a.cfg.ParallelStarts, Logger: a.cfg.Logger,
 	})
 	a.collector = collect.New(collect.Config{
 		Limits: a.cfg.GC, Root: a.cfg.AllocDir, Allocs: a.allocs, Drivers: a.plugins, EndAcknowledged: a.updates.EndAcknowledged, Logger: a.cfg.Logger,
+	})
+	if a.cutoff, err = cutoff.New(ctx, cutoff.Config{Store: a.store, Allocs: a.allocs, Session: a.session.State, Logger: a.cfg.Logger}); err != nil {
+		return err
+	}
+	a.serve()
+	a.session.Bind(session.Parts{
+		Node: a.registration, Handler: a.server, Allocs: a.allocs, Updates: a.updates, Schemas: &a.schemas, Releases: a.askReleases,
 	})
 	if err := <-started; err != nil {
 		return err
 	}
 	a.node = a.describe()
 	return nil
+}
+
+// serve makes the server of requests to the node.
+func (a *Agent) serve() {
+	cfg := serve.Config{
+		Root: a.cfg.AllocDir, Allocs: a.allocs, Collector: a.collector, Meta: metaOf{a}, Cluster: a.session, HTTP: a.http,
+		PluginInstall: a.cfg.PluginInstall, Machine: a.plugins, Samples: a.stats, MHz: a.mhz(), NoExec: a.cfg.NoExec, Logger: a.cfg.Logger,
+	}
+	if a.host != nil {
+		cfg.Plugins = a.host
+	}
+	a.server = serve.New(cfg)
+}
+
+// Call implements rpc.Node.
+func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error {
+	return a.server.Call(ctx, call, in, send)
 }
 
 // userExists reports whether an id is that of a user or a group of the machine.
@@ -302,8 +317,8 @@ func (a *Agent) Start(ctx context.Context) error {
 	a.allocs.Restore(records)
 	a.work.Go(func() { a.updates.Run(ctx) })
 	a.work.Go(func() { a.followFingerprints(ctx) })
-	a.work.Go(func() { a.keepSession(ctx) })
-	a.work.Go(func() { a.heed(ctx) })
+	a.work.Go(func() { a.session.Run(ctx) })
+	a.work.Go(func() { a.cutoff.Run(ctx) })
 	a.keepReleases(ctx)
 	a.work.Go(func() { a.collector.Run(ctx) })
 	a.work.Go(func() { a.collector.Sweep(ctx) })
@@ -317,13 +332,13 @@ func (a *Agent) Start(ctx context.Context) error {
 func (a *Agent) HTTP() net.Listener { return a.http.Open() }
 
 // Ready is closed once the node has registered.
-func (a *Agent) Ready() <-chan struct{} { return a.ready }
+func (a *Agent) Ready() <-chan struct{} { return a.session.Ready() }
 
 // Close stops the agent. Tasks keep running: the next agent process with the same data
 // directory recovers them. A development agent calls StopAll first.
 func (a *Agent) Close() error {
 	if a.cancel != nil {
-		a.sayAway()
+		a.session.SayAway()
 		a.cancel()
 	}
 	a.work.Wait()
@@ -342,3 +357,30 @@ func (a *Agent) closeParts() error {
 // StopAll stops every alloc and waits until all have ended or ctx ends. Tasks that
 // still run then are killed, so that nothing is left behind.
 func (a *Agent) StopAll(ctx context.Context) { a.allocs.StopAll(ctx) }
+
+// Session returns what the node knows of its servers.
+func (a *Agent) Session() session.State { return a.session.State() }
+
+// Connected reports whether the node holds a session with a server.
+func (a *Agent) Connected() bool { return a.session.Connected() }
+
+// Stranger returns a channel that is closed once servers of another cluster have
+// answered: the node does not register with them until an operator agrees.
+func (a *Agent) Stranger() <-chan struct{} { return a.session.Stranger() }
+
+// HasAlloc reports whether the node has an alloc, running or not yet collected.
+func (a *Agent) HasAlloc(id string) bool {
+	_, err := a.allocs.Runner(id)
+	return err == nil
+}
+
+// Allocs are the allocs of the node with what the node knows of them.
+func (a *Agent) Allocs() []*model.Allocation {
+	var out []*model.Allocation
+	for _, r := range a.allocs.Runners() {
+		x, now := *r.Alloc(), r.View()
+		x.ClientStatus, x.ClientDescription, x.TaskStates = now.ClientStatus, now.ClientDescription, now.TaskStates
+		out = append(out, &x)
+	}
+	return out
+}

@@ -8,12 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/drover-project/drover/core/agent/alloc"
-	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agent/stats"
-	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
-	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/telemetry"
 )
 
@@ -94,56 +90,4 @@ func (a *Agent) AllocMetrics(opts stats.AllocOptions, labels map[string]string) 
 // HostMetrics are the metrics of the machine, with the node's labels.
 func (a *Agent) HostMetrics(ctx context.Context, labels map[string]string) []telemetry.Sample {
 	return stats.HostSamples(a.plugins.HostStats(ctx), a.mhz(), labels)
-}
-
-func (a *Agent) answerHostStats(ctx context.Context, send func([]byte) error) error {
-	out, err := stats.OfHost(a.plugins.HostStats(ctx), a.mhz())
-	if err != nil {
-		return err
-	}
-	if u, err := fingerprint.DirUse(ctx, a.cfg.AllocDir); err == nil { // the directory is the node's own, not the machine's
-		out.AllocDirStats = &stats.HostDisk{
-			Device: u.Device, Size: u.Size, Used: u.Used, Available: u.Available, UsedPercent: u.UsedPercent, InodesUsedPercent: u.InodesUsedPercent,
-		}
-	}
-	out.DeviceStats = stats.OfDevices(a.plugins.DeviceStats(ctx))
-	return sendJSON(send, out)
-}
-
-func (a *Agent) answerStats(ctx context.Context, q rpc.AllocRequest, send func([]byte) error) error {
-	r, err := a.allocs.Runner(q.AllocID)
-	if err != nil {
-		return err
-	}
-	runs, err := r.Running(q.Task)
-	if err != nil {
-		return err
-	}
-	out, given := stats.NewAllocUsage(), r.Alloc()
-	var measured []*stats.DeviceGroup
-	if hasDevices(given) {
-		measured = stats.OfDevices(a.plugins.DeviceStats(ctx))
-	}
-	for _, run := range runs {
-		if s, ok := a.sampleOf(ctx, run); ok { // else its driver does not measure, or it has just ended
-			out.Add(run.Task, s, a.mhz(), stats.GivenTo(alloc.DevicesOf(given, run.Task), measured))
-		}
-	}
-	return sendJSON(send, out)
-}
-
-func hasDevices(v *model.Allocation) bool {
-	if v.AllocatedResources == nil {
-		return false
-	}
-	for name := range v.AllocatedResources.Tasks {
-		if len(alloc.DevicesOf(v, name)) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func (a *Agent) sampleOf(ctx context.Context, run alloc.TaskRun) (driver.TaskStats, bool) {
-	return a.stats.Get(ctx, run.Driver, run.ID)
 }
