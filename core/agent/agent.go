@@ -26,10 +26,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/agent/allocs"
 	"github.com/drover-project/drover/core/agent/artifact"
+	"github.com/drover-project/drover/core/agent/collect"
+	"github.com/drover-project/drover/core/agent/cutoff"
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agent/local"
 	"github.com/drover-project/drover/core/agent/releases"
+	"github.com/drover-project/drover/core/agent/serve"
+	"github.com/drover-project/drover/core/agent/session"
 	"github.com/drover-project/drover/core/agent/stats"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/agent/update"
@@ -77,7 +82,7 @@ type Config struct {
 	StatsInterval time.Duration
 	AllocMetrics  bool
 
-	GC             GC
+	GC             collect.Limits
 	ParallelStarts int // tasks that start at the same time; default 32
 
 	Artifact *artifact.Config // nil: the defaults
@@ -118,9 +123,12 @@ type Agent struct {
 	plugins Plugins
 	facts   *fingerprint.Facts
 	updates *update.Buffer
-	runCfg  *alloc.Config
-	nodeID  string
-	secret  string
+	// collector removes what nobody needs any more.
+	collector *collect.Collector
+	server    *serve.Server
+	allocs    *allocs.Set
+	nodeID    string
+	secret    string
 	// instance identifies this process: see rpc.Identity.
 	instance string
 	stats    *stats.Tasks
@@ -129,33 +137,16 @@ type Agent struct {
 	// plugin host.
 	releases *releases.Keeper
 	schemas  schemas
-	events   eventLog
 
-	ready      chan struct{} // closed at the first registration
-	registered sync.Once
-	session    sessionState
-	contact    contact
-	http       *rpc.HTTPListener
-	cluster    allegiance
-	trusted    chan struct{} // capacity 1: an operator has accepted the current servers
-	changed    chan struct{}
-	refused    chan struct{} // capacity 1: updates were refused because the node is not ready
-	collect    chan struct{} // an alloc has ended: there may be garbage
+	session *session.Session
+	cutoff  *cutoff.Watch
+	http    *rpc.HTTPListener
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu     sync.Mutex
-	node   *model.Node
-	allocs map[string]*alloc.Runner
-	known  map[string]uint64 // by alloc: the AllocModifyIndex that was acted on
-	// unrestored are allocs of an earlier agent process that this one cannot run.
-	unrestored map[string]bool
-	// waiting are assigned allocs whose predecessor still runs on this node.
-	waiting map[string]*model.Allocation
-	ending  bool // no task starts any more
-	// orphans are allocs that servers have removed and that still run here.
-	orphans map[string]bool
+	mu   sync.Mutex
+	node *model.Node
 }
 
 // New opens the node's state and starts its plugins. Start starts the node.
@@ -174,11 +165,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{
-		http: rpc.NewHTTPListener(),
-		cfg:  cfg, store: store, plugins: cfg.Plugins, ready: make(chan struct{}), changed: make(chan struct{}, 1), refused: make(chan struct{}, 1), trusted: make(chan struct{}, 1),
-		collect: make(chan struct{}, 1), allocs: map[string]*alloc.Runner{}, unrestored: map[string]bool{}, known: map[string]uint64{}, orphans: map[string]bool{}, waiting: map[string]*model.Allocation{},
-	}
+	a := &Agent{http: rpc.NewHTTPListener(), cfg: cfg, store: store, plugins: cfg.Plugins}
 	if err := a.open(ctx); err != nil {
 		a.closeParts()
 		return nil, err
@@ -199,10 +186,6 @@ func setDefaults(cfg *Config) {
 	if cfg.Node == nil {
 		cfg.Node = &model.Node{}
 	}
-	cfg.GC.setDefaults()
-	if cfg.RetryMax == 0 {
-		cfg.RetryMax = retryMax
-	}
 	if cfg.ParallelStarts == 0 {
 		cfg.ParallelStarts = 32
 	}
@@ -222,11 +205,11 @@ func (a *Agent) open(ctx context.Context) error {
 	if err = a.meta.load(ctx, a.store); err != nil {
 		return err
 	}
-	if err = a.cluster.load(ctx, a.store); err != nil {
+	a.session, err = session.New(ctx, session.Config{
+		Servers: a.cfg.Servers, Store: a.store, NodeID: a.nodeID, SecretID: a.secret, Instance: a.instance, RetryMax: a.cfg.RetryMax, Logger: a.cfg.Logger,
+	})
+	if err != nil {
 		return err
-	}
-	if err = a.contact.load(ctx, a.store); err != nil {
-		return fmt.Errorf("read when a server was last heard of: %w", err)
 	}
 	started, probed := make(chan error, 1), make(chan struct{})
 	if a.plugins == nil {
@@ -250,25 +233,55 @@ func (a *Agent) open(ctx context.Context) error {
 	}
 	a.facts = fingerprint.Probe(ctx, a.cfg.Fingerprint)
 	close(probed)
-	a.updates = update.New(a.sendUpdates, a.cfg.Logger.Named("update"))
+	a.updates = update.New(a.session.SendUpdates, a.cfg.Logger.Named("update"))
 	a.openStats()
-	a.runCfg = &alloc.Config{
+	run := &alloc.Config{
 		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.plugins, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
-		Ended:   func(id string) { go a.ended(id) }, // in a goroutine, since the runner holds its lock
+		Ended:   func(id string) { go a.allocs.Ended(id) }, // in a goroutine, since the runner holds its lock
 		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
 		HostEnv: os.Environ(), Rules: a.cfg.Rules, Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
 	}
 	if a.cfg.DynamicUserMax > 0 && os.Geteuid() != 0 {
 		return errdefs.FailedPreconditionf("client.users: an agent that does not run as root cannot run tasks as other users; run it as root, or leave the block out")
 	}
-	a.runCfg.Users = alloc.NewUsers(a.cfg.DynamicUserMin, a.cfg.DynamicUserMax, userExists)
-	a.prepares(a.runCfg)
+	run.Users = alloc.NewUsers(a.cfg.DynamicUserMin, a.cfg.DynamicUserMax, userExists)
+	a.prepares(run)
+	a.allocs = allocs.New(allocs.Config{
+		Run: run, Updates: a.updates, Limited: func() { a.cutoff.Look() }, Garbage: func() { a.collector.Garbage() }, Parallel: a.cfg.ParallelStarts, Logger: a.cfg.Logger,
+	})
+	a.collector = collect.New(collect.Config{
+		Limits: a.cfg.GC, Root: a.cfg.AllocDir, Allocs: a.allocs, Drivers: a.plugins, EndAcknowledged: a.updates.EndAcknowledged, Logger: a.cfg.Logger,
+	})
+	if a.cutoff, err = cutoff.New(ctx, cutoff.Config{Store: a.store, Allocs: a.allocs, Session: a.session.State, Logger: a.cfg.Logger}); err != nil {
+		return err
+	}
+	a.serve()
+	a.session.Bind(session.Parts{
+		Node: a.registration, Handler: a.server, Allocs: a.allocs, Updates: a.updates, Schemas: &a.schemas, Releases: a.askReleases,
+	})
 	if err := <-started; err != nil {
 		return err
 	}
 	a.node = a.describe()
 	return nil
+}
+
+// serve makes the server of requests to the node.
+func (a *Agent) serve() {
+	cfg := serve.Config{
+		Root: a.cfg.AllocDir, Allocs: a.allocs, Collector: a.collector, Meta: metaOf{a}, Cluster: a.session, HTTP: a.http,
+		PluginInstall: a.cfg.PluginInstall, Machine: a.plugins, Samples: a.stats, MHz: a.mhz(), NoExec: a.cfg.NoExec, Logger: a.cfg.Logger,
+	}
+	if a.host != nil {
+		cfg.Plugins = a.host
+	}
+	a.server = serve.New(cfg)
+}
+
+// Call implements rpc.Node.
+func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error {
+	return a.server.Call(ctx, call, in, send)
 }
 
 // userExists reports whether an id is that of a user or a group of the machine.
@@ -296,17 +309,19 @@ func pluginStateDir(dataDir string) string {
 // Start recovers the allocs that were running and begins the session.
 func (a *Agent) Start(ctx context.Context) error {
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	if err := a.restore(); err != nil {
+	records, err := a.store.Allocs()
+	if err != nil {
 		a.cancel()
 		return err
 	}
+	a.allocs.Restore(records)
 	a.work.Go(func() { a.updates.Run(ctx) })
 	a.work.Go(func() { a.followFingerprints(ctx) })
-	a.work.Go(func() { a.keepSession(ctx) })
-	a.work.Go(func() { a.heed(ctx) })
+	a.work.Go(func() { a.session.Run(ctx) })
+	a.work.Go(func() { a.cutoff.Run(ctx) })
 	a.keepReleases(ctx)
-	a.work.Go(func() { a.collectGarbage(ctx) })
-	a.work.Go(func() { a.sweep(ctx) })
+	a.work.Go(func() { a.collector.Run(ctx) })
+	a.work.Go(func() { a.collector.Sweep(ctx) })
 	if a.cfg.AllocMetrics {
 		a.work.Go(func() { a.keepTaskStats(ctx) })
 	}
@@ -317,19 +332,17 @@ func (a *Agent) Start(ctx context.Context) error {
 func (a *Agent) HTTP() net.Listener { return a.http.Open() }
 
 // Ready is closed once the node has registered.
-func (a *Agent) Ready() <-chan struct{} { return a.ready }
+func (a *Agent) Ready() <-chan struct{} { return a.session.Ready() }
 
 // Close stops the agent. Tasks keep running: the next agent process with the same data
 // directory recovers them. A development agent calls StopAll first.
 func (a *Agent) Close() error {
 	if a.cancel != nil {
-		a.sayAway()
+		a.session.SayAway()
 		a.cancel()
 	}
-	for _, r := range a.runners() {
-		r.Close()
-	}
 	a.work.Wait()
+	a.allocs.Close()
 	a.stats.Close()
 	return a.closeParts()
 }
@@ -343,50 +356,4 @@ func (a *Agent) closeParts() error {
 
 // StopAll stops every alloc and waits until all have ended or ctx ends. Tasks that
 // still run then are killed, so that nothing is left behind.
-func (a *Agent) StopAll(ctx context.Context) {
-	a.mu.Lock()
-	a.ending = true // servers would replace the allocs that end now
-	a.mu.Unlock()
-	runners := a.runners()
-	for _, r := range runners {
-		r.Stop()
-	}
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for i, r := range runners {
-		for !r.Ended() {
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				a.destroyAll(context.WithoutCancel(ctx), runners[i:])
-				return
-			}
-		}
-	}
-}
-
-// forceTimeout limits the time for killing all tasks.
-const forceTimeout = 10 * time.Second
-
-func (a *Agent) destroyAll(ctx context.Context, runners []*alloc.Runner) {
-	ctx, cancel := context.WithTimeout(ctx, forceTimeout)
-	defer cancel()
-	var work sync.WaitGroup
-	slots := make(chan struct{}, a.cfg.ParallelStarts)
-	for _, r := range runners {
-		tasks, err := r.Running("")
-		if err != nil {
-			a.cfg.Logger.Warn("tasks may be left behind", "alloc_id", r.ID(), "error", err)
-		}
-		for _, t := range tasks {
-			slots <- struct{}{}
-			work.Go(func() {
-				defer func() { <-slots }()
-				if err := t.Driver.DestroyTask(ctx, t.ID, true); err != nil {
-					a.cfg.Logger.Warn("a task may be left behind", "task_id", t.ID, "error", err)
-				}
-			})
-		}
-	}
-	work.Wait()
-}
+func (a *Agent) StopAll(ctx context.Context) { a.allocs.StopAll(ctx) }

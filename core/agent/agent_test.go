@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-project/drover/core/agent"
+	"github.com/drover-project/drover/core/agent/collect"
 	"github.com/drover-project/drover/core/driverschema"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -65,7 +66,7 @@ func newBedWith(t *testing.T, edit func(*agent.Config)) *bed {
 
 func (b *bed) start() {
 	b.t.Helper()
-	cfg := agent.Config{DataDir: b.dir, Servers: b.servers, Plugins: b.driver, GC: agent.GC{MaxAllocs: 2, Interval: time.Millisecond, Usage: b.usage}}
+	cfg := agent.Config{DataDir: b.dir, Servers: b.servers, Plugins: b.driver, GC: collect.Limits{MaxAllocs: 2, Interval: time.Millisecond, Usage: b.usage}}
 	if b.edit != nil {
 		b.edit(&cfg)
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,36 +20,6 @@ import (
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
-
-func TestAllocsAreCutOffOnceTheirLimitAndTheLeaseAreOver(t *testing.T) {
-	heard := time.Unix(1000, 0)
-	limits := map[string]time.Duration{"short": time.Second, "minute": time.Minute, "hour": time.Hour}
-	for _, c := range []struct {
-		after time.Duration
-		lease time.Duration
-		over  string
-		next  time.Duration // from heard; 0 is never
-	}{
-		{0, 0, "", time.Second},
-		{time.Second - 1, 0, "", time.Second},
-		{time.Second, 0, "short", time.Minute},
-		{time.Minute, 0, "minute short", time.Hour},
-		{2 * time.Hour, 0, "hour minute short", 0},
-		{time.Second, 8 * time.Second, "", 8 * time.Second}, // servers count it as alive
-		{8 * time.Second, 8 * time.Second, "short", time.Minute},
-		{-time.Hour, 0, "", time.Second}, // the clock went back
-	} {
-		over, next := agent.CutOff(heard.Add(c.after), heard, c.lease, limits)
-		slices.Sort(over)
-		want := time.Time{}
-		if c.next != 0 {
-			want = heard.Add(c.next)
-		}
-		if strings.Join(over, " ") != c.over || !next.Equal(want) {
-			t.Errorf("%s after the last word, lease %s: got %v and %v, want %q and %v", c.after, c.lease, over, next, c.over, want)
-		}
-	}
-}
 
 // remote are servers that can be cut off.
 type remote struct {

@@ -91,20 +91,24 @@ func (m *dynamicMeta) apply(ctx context.Context, store *local.Store, static map[
 	return nil
 }
 
-func (a *Agent) answerMeta(send func([]byte) error) error {
+// metaOf is the node's metadata, as operators read and change it.
+type metaOf struct{ *Agent }
+
+// Meta implements serve.Meta.
+func (a metaOf) Meta() rpc.NodeMeta {
 	static := a.cfg.Node.Meta
 	if static == nil {
 		static = map[string]string{}
 	}
 	out := rpc.NodeMeta{Meta: a.meta.over(static), Static: static, Dynamic: map[string]*string{}}
 	a.meta.mu.Lock()
+	defer a.meta.mu.Unlock()
 	maps.Copy(out.Dynamic, a.meta.values)
-	a.meta.mu.Unlock()
-	return sendJSON(send, out)
+	return out
 }
 
-// applyMeta changes the metadata and registers the node.
-func (a *Agent) applyMeta(ctx context.Context, change map[string]*string, send func([]byte) error) error {
+// SetMeta implements serve.Meta: the node registers with the changed metadata.
+func (a metaOf) SetMeta(ctx context.Context, change map[string]*string) error {
 	if err := a.meta.apply(ctx, a.store, a.cfg.Node.Meta, change); err != nil {
 		return err
 	}
@@ -112,6 +116,6 @@ func (a *Agent) applyMeta(ctx context.Context, change map[string]*string, send f
 	a.mu.Lock()
 	a.node = next
 	a.mu.Unlock()
-	a.touch()
-	return a.answerMeta(send)
+	a.session.Touch()
+	return nil
 }

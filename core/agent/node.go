@@ -145,10 +145,10 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 			}
 		}
 		events := pluginEvents(seen, plugins, time.Now())
-		a.events.add(events)
+		a.session.AddEvents(events)
 		seen = pluginsByName(plugins)
 		if a.redescribe() || len(events) > 0 {
-			a.touch()
+			a.session.Touch()
 		}
 		if !awaitChange(ctx, changed, devicesChanged, pluginsChanged) {
 			return
@@ -176,6 +176,10 @@ func sameDrivers(a, b *model.Node) bool {
 	})
 }
 
+// followPause is the pause before a driver whose events have ended is asked for them
+// again.
+const followPause = 5 * time.Second
+
 // followDriver adds what a driver says of its tasks to their events.
 func (a *Agent) followDriver(ctx context.Context, name string) {
 	for ctx.Err() == nil {
@@ -191,16 +195,16 @@ func (a *Agent) followDriver(ctx context.Context, name string) {
 		if errdefs.IsUnimplemented(err) {
 			return
 		}
-		a.sleep(ctx, retryMax)
+		select {
+		case <-ctx.Done():
+		case <-time.After(followPause):
+		}
 	}
 }
 
 func (a *Agent) noteDriverEvent(ev driver.TaskEvent) {
 	id, _, _ := strings.Cut(ev.TaskID, "/")
-	a.mu.Lock()
-	r := a.allocs[id]
-	a.mu.Unlock()
-	if r != nil {
+	if r, err := a.allocs.Runner(id); err == nil {
 		r.NoteDriverEvent(ev)
 	}
 }

@@ -5,9 +5,7 @@ package agent
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -82,29 +80,4 @@ func pluginEvent(p *pluginhost.PluginStatus, failed int, now time.Time, what str
 		e.Details["pid"] = strconv.Itoa(pid)
 	}
 	return e
-}
-
-// eventLog holds the newest events that servers do not know yet.
-type eventLog struct {
-	mu      sync.Mutex
-	pending []*model.NodeEvent
-}
-
-func (l *eventLog) add(events []*model.NodeEvent) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pending = append(l.pending, events...)
-	l.pending = slices.Clone(l.pending[max(0, len(l.pending)-model.MaxNodeEvents):])
-}
-
-func (l *eventLog) unsent() []*model.NodeEvent {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.pending)
-}
-
-func (l *eventLog) sent(events []*model.NodeEvent) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pending = slices.DeleteFunc(l.pending, func(e *model.NodeEvent) bool { return slices.Contains(events, e) })
 }

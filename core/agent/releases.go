@@ -25,8 +25,8 @@ func (a *Agent) openReleases(ctx context.Context) (err error) {
 		return nil
 	}
 	a.releases, err = releases.New(ctx, releases.Config{
-		Servers: a.cfg.Servers, Identity: a.identity(), Host: host, Store: a.store,
-		Logger: a.cfg.Logger.Named("releases"), Changed: a.touch,
+		Servers: a.cfg.Servers, Identity: a.session.Identity(), Host: host, Store: a.store,
+		Logger: a.cfg.Logger.Named("releases"), Changed: a.session.Touch,
 	})
 	return err
 }
@@ -44,8 +44,9 @@ func (a *Agent) askReleases() {
 	}
 }
 
-// withReleases returns the node with what it says of the registry's plugins.
-func (a *Agent) withReleases(n *model.Node) *model.Node {
+// registration is the node as it registers, with what it says of the registry's plugins.
+func (a *Agent) registration() *model.Node {
+	n := a.Node()
 	if a.releases == nil {
 		return n
 	}

@@ -4,23 +4,17 @@
 package agent
 
 import (
-	"context"
 	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/driverschema"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
-	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-const (
-	// schemaTimeout limits the sending of schemas, which delays heartbeats.
-	schemaTimeout = 2 * time.Second
-	// schemaPause is how long after a failure nothing is sent.
-	schemaPause = 10 * time.Second
-)
+// schemaPause is how long after a failure nothing is sent.
+const schemaPause = 10 * time.Second
 
 // schemas holds the schemas of the node's drivers. Registrations contain hashes; a
 // body is sent when a lease requests it.
@@ -77,8 +71,8 @@ func (s *schemas) refuse(key string) {
 	s.refused[key] = true
 }
 
-// wanted returns the bodies of the hashes that may be sent now.
-func (s *schemas) wanted(hashes []string, now time.Time) (bodies [][]byte) {
+// Wanted implements session.Schemas: it returns the bodies of the hashes that may be sent now.
+func (s *schemas) Wanted(hashes []string, now time.Time) (bodies [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Before(s.notTill) {
@@ -92,8 +86,8 @@ func (s *schemas) wanted(hashes []string, now time.Time) (bodies [][]byte) {
 	return bodies
 }
 
-// sent takes note of how it went.
-func (s *schemas) sent(bodies [][]byte, err error, now time.Time) {
+// Sent implements session.Schemas.
+func (s *schemas) Sent(bodies [][]byte, err error, now time.Time) {
 	if err == nil {
 		return
 	}
@@ -103,28 +97,6 @@ func (s *schemas) sent(bodies [][]byte, err error, now time.Time) {
 	if errdefs.IsInvalidArgument(err) {
 		for _, data := range bodies {
 			s.refuse(driverschema.Hash(data))
-		}
-	}
-}
-
-// sendSchemas sends the schemas that a lease requests. If it fails, a later lease
-// requests them again.
-func (a *Agent) sendSchemas(ctx context.Context, lease rpc.Lease) {
-	if len(lease.Missing) == 0 {
-		return
-	}
-	for _, data := range a.schemas.wanted(lease.Missing, time.Now()) {
-		// One by one: one that is refused must not take others with it.
-		bodies := [][]byte{data}
-		call, cancel := context.WithTimeout(ctx, schemaTimeout)
-		err := a.cfg.Servers.PutDriverSchemas(call, a.identity(), bodies)
-		cancel()
-		a.schemas.sent(bodies, err, time.Now())
-		if err != nil {
-			a.cfg.Logger.Warn("the servers did not take a driver's schema; until they have it jobs are not checked against it", "error", err)
-			if !errdefs.IsInvalidArgument(err) {
-				return
-			}
 		}
 	}
 }

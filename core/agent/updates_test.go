@@ -85,12 +85,12 @@ func TestAnAllocIsKeptUntilServersKnowItsEnd(t *testing.T) {
 		b.servers.with(func() { told = len(b.servers.sent) > 0 })
 		return told && b.driver.running() == 0
 	})
-	if err := b.agent.CollectAll(t.Context()); err != nil || b.dirs() != 1 {
+	if _, err := ask[any](t, b, rpc.MethodCollect, nil); err != nil || b.dirs() != 1 {
 		t.Fatalf("%d directories: %v", b.dirs(), err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.agent.CollectAlloc(ctx, "a1"); !errdefs.IsFailedPrecondition(err) {
+	if _, err := rpc.Ask[any](ctx, b.agent, rpc.MethodAllocGC, rpc.AllocRequest{AllocID: "a1"}); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("collected while servers think that it runs: %v", err)
 	}
 	b.servers.with(func() { b.servers.refusal = nil })

@@ -36,7 +36,7 @@ func (s source) Fetch(ctx context.Context, q template.Query, opts template.Fetch
 		ask.Namespace = namespace
 	}
 	ask.List = q.Kind == template.KindVariables
-	got, err := s.agent.cfg.Servers.Variables(ctx, s.agent.identity(), ask)
+	got, err := s.agent.cfg.Servers.Variables(ctx, s.agent.session.Identity(), ask)
 	if err != nil {
 		return template.Answer{}, err
 	}

@@ -35,7 +35,7 @@ func fieldsOfTask() []Field {
 		{Name: "Task.CSIPluginConfig", Warn: "csi_plugin"},
 		{Name: "Task.Identity", By: "core/jobspec"}, // see the rows of its parts
 		{Name: "Task.Identities", Warn: "identity"},
-		{Name: "Task.Actions", By: "core/agent"},
+		{Name: "Task.Actions", By: "core/agent/serve"},
 		{Name: "Task.Schedule", Warn: "schedule"},
 		{Name: "Task.Secrets", Warn: "secret"},
 
@@ -45,9 +45,9 @@ func fieldsOfTask() []Field {
 		{Name: "LogConfig.MaxFiles", By: "core/agent/alloc"},
 		{Name: "LogConfig.MaxFileSizeMB", By: "core/agent/alloc"},
 		{Name: "LogConfig.Disabled", By: "core/agent/alloc"},
-		{Name: "Action.Name", By: "core/agent"},
-		{Name: "Action.Command", By: "core/agent"},
-		{Name: "Action.Args", By: "core/agent"},
+		{Name: "Action.Name", By: "core/agent/serve"},
+		{Name: "Action.Command", By: "core/agent/serve"},
+		{Name: "Action.Args", By: "core/agent/serve"},
 		{Name: "VolumeMount.Volume", By: "core/agent/alloc"},
 		{Name: "VolumeMount.Destination", By: "core/agent/alloc"},
 		{Name: "VolumeMount.ReadOnly", By: "core/agent/alloc"},

@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent"
+	"github.com/drover-project/drover/core/agent/collect"
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/api"
@@ -280,7 +281,7 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 		PluginLimits:  d.pluginLimits(),
 		Rules:         d.taskRules(),
 		StatsInterval: config.Duration(d.cfg.Telemetry.CollectionInterval, time.Second), AllocMetrics: d.cfg.Telemetry.PublishAllocationMetrics,
-		GC: agent.GC{
+		GC: collect.Limits{
 			MaxAllocs: c.GCMaxAllocs, Interval: config.Duration(c.GCInterval, 0), Parallel: c.GCParallel,
 			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,
 		},

@@ -176,6 +176,20 @@ func (r *Runner) Stop() {
 	r.settle(&effects{})
 }
 
+// StopAfter is how long the alloc may run on a node that has lost its servers; 0 is
+// without a limit.
+func (r *Runner) StopAfter() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch tg := r.group; {
+	case tg.Disconnect != nil && tg.Disconnect.StopOnClientAfter != nil:
+		return *tg.Disconnect.StopOnClientAfter
+	case tg.StopAfterClientDisconnect != nil:
+		return *tg.StopAfterClientDisconnect
+	}
+	return 0
+}
+
 // CutOff fails the alloc, because its node has been without servers for longer than
 // the group allows. The servers decide where it runs next.
 func (r *Runner) CutOff(after time.Duration) {

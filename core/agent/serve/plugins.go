@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package serve
 
 import (
 	"context"
@@ -14,16 +14,28 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// pluginHost is the node's own host of plugins.
-func (a *Agent) pluginHost() (*pluginhost.Host, error) {
-	if a.host == nil {
-		return nil, errdefs.Unimplementedf("this node has no host of plugins")
-	}
-	return a.host, nil
+// Plugins is the node's host of plugins.
+type Plugins interface {
+	Listed() []pluginhost.PluginStatus
+	Plugin(name string) (pluginhost.PluginStatus, error)
+	InstallFrom(ctx context.Context, r pluginhost.Release, body io.Reader) (pluginhost.PluginStatus, error)
+	InstallDetached(ctx context.Context, r pluginhost.Release, body io.Reader) error
+	Rollback(ctx context.Context, name string) (pluginhost.PluginStatus, error)
+	Disable(ctx context.Context, name string) error
+	Enable(ctx context.Context, name string) error
+	Reload(ctx context.Context, name string) error
+	Remove(ctx context.Context, name string, force bool) error
 }
 
-func (a *Agent) answerPlugins(send func([]byte) error) error {
-	h, err := a.pluginHost()
+func (s *Server) plugins() (Plugins, error) {
+	if s.cfg.Plugins == nil {
+		return nil, errdefs.Unimplementedf("this node has no host of plugins")
+	}
+	return s.cfg.Plugins, nil
+}
+
+func (s *Server) answerPlugins(send func([]byte) error) error {
+	h, err := s.plugins()
 	if err != nil {
 		return err
 	}
@@ -34,8 +46,8 @@ func (a *Agent) answerPlugins(send func([]byte) error) error {
 	return sendJSON(send, out)
 }
 
-func (a *Agent) answerPlugin(name string, send func([]byte) error) error {
-	h, err := a.pluginHost()
+func (s *Server) answerPlugin(name string, send func([]byte) error) error {
+	h, err := s.plugins()
 	if err != nil {
 		return err
 	}
@@ -52,12 +64,12 @@ func (a *Agent) answerPlugin(name string, send func([]byte) error) error {
 }
 
 // changePlugin does to a plugin what an operator asks for.
-func (a *Agent) changePlugin(ctx context.Context, q rpc.PluginRequest, in <-chan []byte, send func([]byte) error) error {
-	h, err := a.pluginHost()
+func (s *Server) changePlugin(ctx context.Context, q rpc.PluginRequest, in <-chan []byte, send func([]byte) error) error {
+	h, err := s.plugins()
 	if err != nil {
 		return err
 	}
-	if err := a.mayChange(q.Action); err != nil {
+	if err := s.mayChange(q.Action); err != nil {
 		return err
 	}
 	switch q.Action {
@@ -79,15 +91,15 @@ func (a *Agent) changePlugin(ctx context.Context, q rpc.PluginRequest, in <-chan
 	if err != nil {
 		return err
 	}
-	return a.answerPlugin(q.Name, send)
+	return s.answerPlugin(q.Name, send)
 }
 
 // mayChange refuses what puts executables onto the node or takes them away, where
 // its configuration does not allow that: it runs with the rights of the agent.
-func (a *Agent) mayChange(action string) error {
+func (s *Server) mayChange(action string) error {
 	switch action {
 	case rpc.PluginInstall, rpc.PluginUpgrade, rpc.PluginRemove:
-		if !a.cfg.PluginInstall {
+		if !s.cfg.PluginInstall {
 			return errdefs.PermissionDeniedf("this node does not let plugins be changed over the API: a plugin runs with the rights of the agent; " +
 				"set plugin_install = true in the client block of its configuration to allow it, or change the file in its plugin_dir")
 		}
@@ -95,7 +107,7 @@ func (a *Agent) mayChange(action string) error {
 	return nil
 }
 
-func install(ctx context.Context, h *pluginhost.Host, q rpc.PluginRequest, in <-chan []byte) error {
+func install(ctx context.Context, h Plugins, q rpc.PluginRequest, in <-chan []byte) error {
 	if q.Action == rpc.PluginUpgrade {
 		if _, err := h.Plugin(q.Name); err != nil {
 			return err

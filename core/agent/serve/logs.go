@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package serve
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 )
 
 // streamLogs streams a task's output across its rotated files.
-func (a *Agent) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*rpc.StreamFrame) error) error {
-	r, err := a.runner(q.AllocID)
+func (s *Server) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*rpc.StreamFrame) error) error {
+	r, err := s.cfg.Allocs.Runner(q.AllocID)
 	if err != nil {
 		return err
 	}
@@ -24,9 +24,9 @@ func (a *Agent) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*rpc
 	if q.Type != "stdout" && q.Type != "stderr" {
 		return errdefs.InvalidArgumentf("log type %q is unknown; use stdout or stderr", q.Type)
 	}
-	s := newStreamer(ctx, send)
-	defer s.wake.close()
-	reader := &logReader{dir: r.Dir(), q: q, s: s}
+	stream := newStreamer(ctx, send)
+	defer stream.wake.close()
+	reader := &logReader{dir: r.Dir(), q: q, s: stream}
 	defer reader.close()
 	err = reader.run()
 	if q.Follow {

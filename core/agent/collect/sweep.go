@@ -1,13 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package collect
 
 import (
 	"context"
 	"time"
 
-	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -21,16 +20,16 @@ const (
 	sweepLimit = 2 * time.Minute
 )
 
-// sweep ends tasks that drivers have and no alloc owns, until ctx ends. A start that
+// Sweep ends tasks that drivers have and no alloc owns, until ctx ends. A start that
 // was interrupted, by a kill of the plugin, the supervisor or this agent, can leave
 // one, and so can an agent that has lost its state.
-func (a *Agent) sweep(ctx context.Context) {
+func (c *Collector) Sweep(ctx context.Context) {
 	for ctx.Err() == nil {
-		prints, changed := a.plugins.Fingerprints()
+		prints, changed := c.cfg.Drivers.Fingerprints()
 		for _, p := range prints {
-			a.sweepDriver(ctx, p.Name)
+			c.sweepDriver(ctx, p.Name)
 		}
-		a.sleep(ctx, sweepPause)
+		sleep(ctx, sweepPause)
 		timer := time.NewTimer(sweepEvery)
 		select {
 		case <-ctx.Done():
@@ -41,8 +40,8 @@ func (a *Agent) sweep(ctx context.Context) {
 	}
 }
 
-func (a *Agent) sweepDriver(ctx context.Context, name string) {
-	d, err := a.plugins.Driver(name)
+func (c *Collector) sweepDriver(ctx context.Context, name string) {
+	d, err := c.cfg.Drivers.Driver(name)
 	if err != nil {
 		return // it is asked when it is there
 	}
@@ -55,32 +54,18 @@ func (a *Agent) sweepDriver(ctx context.Context, name string) {
 	list, err := l.ListTasks(ctx)
 	if err != nil {
 		if !errdefs.IsUnimplemented(err) && !errdefs.IsUnavailable(err) {
-			a.cfg.Logger.Warn("a driver cannot say which tasks it has", "driver", name, "error", err)
+			c.cfg.Logger.Warn("a driver cannot say which tasks it has", "driver", name, "error", err)
 		}
 		return
 	}
 	for _, h := range list { // who owns them is looked up after they were listed
 		id := h.TaskID
-		if a.owned(id) {
+		if c.cfg.Allocs.Owned(id) {
 			continue
 		}
-		a.cfg.Logger.Warn("a driver has a task that no allocation owns; it is ended", "driver", name, "task_id", id)
+		c.cfg.Logger.Warn("a driver has a task that no allocation owns; it is ended", "driver", name, "task_id", id)
 		if err := d.DestroyTask(ctx, id, true); err != nil {
-			a.cfg.Logger.Warn("a task that no allocation owns cannot be ended yet; it is tried again", "driver", name, "task_id", id, "error", err)
+			c.cfg.Logger.Warn("a task that no allocation owns cannot be ended yet; it is tried again", "driver", name, "task_id", id, "error", err)
 		}
 	}
-}
-
-// owned reports whether a task of a driver is an alloc's, or may be: an alloc that
-// could not be restored owns all of its tasks, and what has no name of ours is
-// somebody else's.
-func (a *Agent) owned(id string) bool {
-	allocID, name, run, ok := alloc.ParseTaskID(id)
-	if !ok {
-		return true
-	}
-	a.mu.Lock()
-	r, unrestored := a.allocs[allocID], a.unrestored[allocID]
-	a.mu.Unlock()
-	return unrestored || r != nil && r.Owns(name, run)
 }

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package session
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-project/drover/core/agent/local"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -21,7 +20,7 @@ const allegianceKey = "node/cluster"
 // cluster's history that it has seen. It is stored on disk: servers that have lost
 // their data, in part or whole, must not end tasks because they do not know them.
 type allegiance struct {
-	store *local.Store
+	store Store
 
 	mu   sync.Mutex
 	seen model.ClusterPoint // on disk; without a ClusterID in memory only
@@ -32,7 +31,7 @@ type allegiance struct {
 	met      chan struct{} // closed when such have answered
 }
 
-func (g *allegiance) load(ctx context.Context, store *local.Store) error {
+func (g *allegiance) load(ctx context.Context, store Store) error {
 	g.store, g.met = store, make(chan struct{})
 	body, err := store.Get(ctx, allegianceKey)
 	if errdefs.IsNotFound(err) {
@@ -170,66 +169,44 @@ func (g *allegiance) state() rpc.NodeCluster {
 
 // Stranger returns a channel that is closed once servers of another cluster have
 // answered: the node does not register with them until an operator agrees.
-func (a *Agent) Stranger() <-chan struct{} { return a.cluster.met }
+func (s *Session) Stranger() <-chan struct{} { return s.cluster.met }
 
 // hear processes the position of assignments before they are acted on. If the history
 // turns out to be another one, the node's knowledge of its allocs is void, and all of
 // them are requested again.
-func (a *Agent) hear(ctx context.Context, x *rpc.Assignments) error {
-	turned, err := a.cluster.hear(ctx, x)
+func (s *Session) hear(ctx context.Context, x *rpc.Assignments) error {
+	turned, err := s.cluster.hear(ctx, x)
 	if err != nil || !turned {
 		return err
 	}
-	a.forgetKnown()
+	s.parts.Allocs.ForgetKnown()
 	if !x.Lost {
-		a.cfg.Logger.Info("the servers have again what they had told this node: it believes them")
+		s.cfg.Logger.Info("the servers have again what they had told this node: it believes them")
 		return nil
 	}
 	const what = "The servers have lost what they had told this node: an older copy of their data was put back"
-	a.cfg.Logger.Error(what+". Allocs that they do not know run on; run `drover node trust` on this machine to have them stopped", "allocs", a.unassigned(x))
-	a.events.add([]*model.NodeEvent{{
+	s.cfg.Logger.Error(what+". Allocs that they do not know run on; run `drover node trust` on this machine to have them stopped", "allocs", s.parts.Allocs.Unassigned(x))
+	s.AddEvents([]*model.NodeEvent{{
 		Subsystem: "Cluster", Timestamp: time.Now().UTC(), Message: what + "; allocs that they do not know run on until `drover node trust` is run",
 	}})
-	a.touch()
+	s.Touch()
 	return nil
 }
 
-func (a *Agent) forgetKnown() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	clear(a.known)
-}
+// Standing tells which cluster the node belongs to and whether it believes it.
+func (s *Session) Standing() rpc.NodeCluster { return s.cluster.state() }
 
-// unassigned counts the running allocs that a full set lacks.
-func (a *Agent) unassigned(x *rpc.Assignments) (n int) {
-	assigned := make(map[string]bool, len(x.Set))
-	for _, y := range x.Set {
-		assigned[y.AllocID] = true
-	}
-	for _, r := range a.runners() {
-		if !assigned[r.ID()] && !r.Ended() {
-			n++
-		}
-	}
-	return n
-}
-
-// answerCluster tells which cluster the node belongs to and whether it believes it.
-func (a *Agent) answerCluster(send func([]byte) error) error {
-	return sendJSON(send, a.cluster.state())
-}
-
-// trust has the node begin a session anew with whichever cluster answers.
-func (a *Agent) trust(ctx context.Context, send func([]byte) error) error {
-	before := a.cluster.state()
-	if err := a.cluster.trust(ctx); err != nil {
+// Trust has the node begin a session anew with whichever cluster answers.
+func (s *Session) Trust(ctx context.Context) error {
+	before := s.cluster.state()
+	if err := s.cluster.trust(ctx); err != nil {
 		return err
 	}
-	a.forgetKnown()
-	a.cfg.Logger.Warn("an operator has the node believe its servers: what they do not know is stopped", "cluster_before", before.ClusterID)
+	s.parts.Allocs.ForgetKnown()
+	s.cfg.Logger.Warn("an operator has the node believe its servers: what they do not know is stopped", "cluster_before", before.ClusterID)
 	select {
-	case a.trusted <- struct{}{}:
+	case s.trusted <- struct{}{}:
 	default:
 	}
-	return a.answerCluster(send)
+	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package serve
 
 import (
 	"context"
@@ -24,8 +24,8 @@ const (
 	heartbeatEvery = time.Second
 )
 
-func (a *Agent) fileCall(ctx context.Context, method string, q rpc.FileRequest, send func([]byte) error) error {
-	r, err := a.runner(q.AllocID)
+func (s *Server) fileCall(ctx context.Context, method string, q rpc.FileRequest, send func([]byte) error) error {
+	r, err := s.cfg.Allocs.Runner(q.AllocID)
 	if err != nil {
 		return err
 	}

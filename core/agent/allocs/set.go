@@ -1,0 +1,147 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package allocs is the set of a node's allocs: it makes the node run what servers have
+// assigned to it and end what they no longer have. core/agent/alloc runs each of them.
+// It does not talk to servers and removes nothing from disk. Only core/agent and
+// packages below it may import it.
+package allocs
+
+import (
+	"context"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Updates is where reports on allocs go that have no runner.
+type Updates interface {
+	Put(a *model.Allocation, urgent bool)
+	Forget(allocID string)
+}
+
+// Config is what a set needs.
+type Config struct {
+	Run     *alloc.Config
+	Updates Updates
+	// Limited is called when an alloc comes or changes whose group limits how long it
+	// runs without servers. Garbage is called when an alloc has ended, so that there
+	// may be something to collect. Neither may block.
+	Limited func()
+	Garbage func()
+	// Parallel limits the tasks that StopAll kills at the same time.
+	Parallel int
+	Logger   hclog.Logger
+}
+
+// Set holds the allocs of a node.
+type Set struct {
+	cfg  Config
+	work sync.WaitGroup // starts of runners
+
+	mu      sync.Mutex
+	runners map[string]*alloc.Runner
+	known   map[string]uint64 // by alloc: the AllocModifyIndex that was acted on
+	// unrestored are allocs of an earlier agent process that this one cannot run.
+	unrestored map[string]bool
+	// waiting are assigned allocs whose predecessor still runs on this node.
+	waiting map[string]*model.Allocation
+	ending  bool // no alloc begins any more
+	// orphans are allocs that servers have removed and that still run here.
+	orphans map[string]bool
+}
+
+// New returns a set without allocs.
+func New(cfg Config) *Set {
+	return &Set{
+		cfg: cfg, runners: map[string]*alloc.Runner{}, known: map[string]uint64{}, unrestored: map[string]bool{},
+		waiting: map[string]*model.Allocation{}, orphans: map[string]bool{},
+	}
+}
+
+// Restore goes on with what an earlier agent on this data directory ran.
+func (s *Set) Restore(records []*alloc.Record) {
+	for _, rec := range records {
+		s.cfg.Run.Users.Hold(rec.Alloc.ID, rec.UID) // also of one that cannot be restored
+	}
+	for _, rec := range records {
+		r, err := alloc.Restore(s.cfg.Run, rec)
+		if err != nil {
+			s.cfg.Logger.Error("an alloc of an earlier agent cannot be restored", "alloc_id", rec.Alloc.ID, "error", err)
+			s.unrestored[rec.Alloc.ID] = true
+			continue
+		}
+		s.runners[rec.Alloc.ID] = r
+		s.work.Go(r.Start)
+	}
+}
+
+// Runners returns the runners of all allocs, in no order.
+func (s *Set) Runners() []*alloc.Runner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*alloc.Runner, 0, len(s.runners))
+	for _, r := range s.runners {
+		out = append(out, r)
+	}
+	return out
+}
+
+// Runner returns the runner of an alloc; it is NotFound if the node does not have it.
+func (s *Set) Runner(allocID string) (*alloc.Runner, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.runners[allocID]; r != nil {
+		return r, nil
+	}
+	return nil, errdefs.NotFoundf("Unknown allocation %q", allocID)
+}
+
+// Orphan reports whether servers have removed an alloc.
+func (s *Set) Orphan(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.orphans[id]
+}
+
+// Remove removes an ended alloc from the node.
+func (s *Set) Remove(ctx context.Context, r *alloc.Runner) error {
+	if err := r.Destroy(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.runners, r.ID())
+	if s.orphans[r.ID()] {
+		delete(s.orphans, r.ID())
+		delete(s.known, r.ID())
+	}
+	return nil
+}
+
+// Owned reports whether a task of a driver is an alloc's, or may be: an alloc that
+// could not be restored owns all of its tasks, and what has no name of ours is
+// somebody else's.
+func (s *Set) Owned(taskID string) bool {
+	allocID, name, run, ok := alloc.ParseTaskID(taskID)
+	if !ok {
+		return true
+	}
+	s.mu.Lock()
+	r, unrestored := s.runners[allocID], s.unrestored[allocID]
+	s.mu.Unlock()
+	return unrestored || r != nil && r.Owns(name, run)
+}
+
+// Close releases the allocs. Their tasks keep running, and no other alloc begins.
+func (s *Set) Close() {
+	s.end()
+	for _, r := range s.Runners() {
+		r.Close()
+	}
+	s.work.Wait()
+}
