@@ -187,8 +187,8 @@ func (s *supervised) settled(ctx context.Context, now *live, look *time.Timer) *
 	cfg.Logger.Debug("a plugin that nobody needs is not kept running", "plugin", s.name, "state", state, "next_look", pause)
 	s.wake.hush()
 	now.detach(why)
-	now.proc.stop()
-	s.host.forgetProcess(s.name)
+	now.proc.Stop()
+	s.host.launcher.Forget(s.name)
 	s.set(func(st *PluginStatus) { st.State, st.PID, st.Reattached = state, 0, false })
 	look.Reset(pause)
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/pluginhost/feed"
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -83,21 +84,21 @@ type collectorSession struct {
 	backends   []stats.Backend
 }
 
-func (c *collectors) attach(ctx context.Context, pluginName string, p *process) (*collectorSession, error) {
-	backends, err := stats.ConnectV1(ctx, p.conn)
+func (c *collectors) attach(ctx context.Context, pluginName string, p *process.Process) (*collectorSession, error) {
+	backends, err := stats.ConnectV1(ctx, p.Conn)
 	if err != nil {
-		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
+		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.File.Path, err))
 	}
 	for _, b := range backends {
 		if err := c.claim(b.Info(), pluginName, p); err != nil {
 			return nil, err
 		}
 	}
-	return &collectorSession{collectors: c, plugin: pluginName, version: p.info.Version, backends: backends}, nil
+	return &collectorSession{collectors: c, plugin: pluginName, version: p.Info.Version, backends: backends}, nil
 }
 
 // claim reserves the name for the plugin.
-func (c *collectors) claim(info stats.Info, pluginName string, p *process) error {
+func (c *collectors) claim(info stats.Info, pluginName string, p *process.Process) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.byName[info.Name]
@@ -113,7 +114,7 @@ func (c *collectors) claim(info stats.Info, pluginName string, p *process) error
 		c.byName[info.Name] = e
 	}
 	if e.plugin != pluginName {
-		return errdefs.AlreadyExistsf("plugin %s: serves the collector %q, which plugin %q serves already; remove one of the two", p.file.path, info.Name, e.plugin)
+		return errdefs.AlreadyExistsf("plugin %s: serves the collector %q, which plugin %q serves already; remove one of the two", p.File.Path, info.Name, e.plugin)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-project/drover/core/pluginhost/breaker"
 	"github.com/drover-project/drover/core/pluginhost/device"
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/hashicorp/go-hclog"
 )
@@ -98,12 +99,12 @@ type deviceSession struct {
 	calls    sync.WaitGroup // reservations in progress
 }
 
-func (d *devices) attach(ctx context.Context, pluginName string, p *process) (*deviceSession, error) {
+func (d *devices) attach(ctx context.Context, pluginName string, p *process.Process) (*deviceSession, error) {
 	backends, err := d.connect(ctx, p)
 	if err != nil {
-		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
+		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.File.Path, err))
 	}
-	s := &deviceSession{devices: d, plugin: pluginName, version: p.info.Version, backends: backends, breakers: map[string]*breaker.Breaker{}}
+	s := &deviceSession{devices: d, plugin: pluginName, version: p.Info.Version, backends: backends, breakers: map[string]*breaker.Breaker{}}
 	for _, b := range backends {
 		name := b.Info().Name
 		if err := d.claim(name, pluginName, p); err != nil {
@@ -114,15 +115,15 @@ func (d *devices) attach(ctx context.Context, pluginName string, p *process) (*d
 	return s, nil
 }
 
-func (d *devices) connect(ctx context.Context, p *process) ([]device.Backend, error) {
-	if p.foreign() {
-		return device.ConnectNomad(ctx, p.conn, p.info.Name)
+func (d *devices) connect(ctx context.Context, p *process.Process) ([]device.Backend, error) {
+	if p.Foreign() {
+		return device.ConnectNomad(ctx, p.Conn, p.Info.Name)
 	}
-	return device.ConnectV1(ctx, p.conn)
+	return device.ConnectV1(ctx, p.Conn)
 }
 
 // claim reserves the name for the plugin.
-func (d *devices) claim(name, pluginName string, p *process) error {
+func (d *devices) claim(name, pluginName string, p *process.Process) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := d.byName[name]
@@ -131,7 +132,7 @@ func (d *devices) claim(name, pluginName string, p *process) error {
 		d.byName[name] = e
 	}
 	if e.plugin != pluginName {
-		return errdefs.AlreadyExistsf("plugin %s: serves the device plugin %q, which plugin %q serves already; remove one of the two", p.file.path, name, e.plugin)
+		return errdefs.AlreadyExistsf("plugin %s: serves the device plugin %q, which plugin %q serves already; remove one of the two", p.File.Path, name, e.plugin)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/schema"
 )
@@ -46,8 +47,8 @@ type drivers struct {
 	works     *works
 	demand    func(plugin string)
 	answering func()
-	// socketDir is in the environment of plugins and of what they start.
-	socketDir string
+	// mark is a variable in the environment of plugins and of what they start.
+	mark string
 
 	mu      sync.Mutex
 	byName  map[string]*entry
@@ -170,12 +171,12 @@ type driverSession struct {
 }
 
 // attach asks a process for its drivers and reserves their names.
-func (d *drivers) attach(ctx context.Context, pluginName string, p *process) (*driverSession, error) {
+func (d *drivers) attach(ctx context.Context, pluginName string, p *process.Process) (*driverSession, error) {
 	backends, err := d.connect(ctx, p)
 	if err != nil {
-		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.file.path, err))
+		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.File.Path, err))
 	}
-	s := &driverSession{drivers: d, plugin: pluginName, version: p.info.Version, backends: backends}
+	s := &driverSession{drivers: d, plugin: pluginName, version: p.Info.Version, backends: backends}
 	for _, b := range backends {
 		if err := d.claim(b.Info(), pluginName, p); err != nil {
 			return nil, err
@@ -184,11 +185,11 @@ func (d *drivers) attach(ctx context.Context, pluginName string, p *process) (*d
 	return s, nil
 }
 
-func (d *drivers) connect(ctx context.Context, p *process) ([]driver.Backend, error) {
-	if p.foreign() {
-		return driver.ConnectNomad(ctx, p.conn, p.info.Name, d.nomad)
+func (d *drivers) connect(ctx context.Context, p *process.Process) ([]driver.Backend, error) {
+	if p.Foreign() {
+		return driver.ConnectNomad(ctx, p.Conn, p.Info.Name, d.nomad)
 	}
-	return driver.ConnectV1(ctx, p.conn)
+	return driver.ConnectV1(ctx, p.Conn)
 }
 
 // open configures the drivers, recovers their tasks, admits calls and follows their
@@ -200,15 +201,15 @@ func (s *driverSession) open(ctx context.Context, configs map[string]map[string]
 }
 
 // claim reserves the driver's name for the plugin.
-func (d *drivers) claim(info driver.Info, pluginName string, p *process) error {
+func (d *drivers) claim(info driver.Info, pluginName string, p *process.Process) error {
 	if err := checkDriver(info); err != nil {
-		return fmt.Errorf("plugin %s: %w", p.file.path, err)
+		return fmt.Errorf("plugin %s: %w", p.File.Path, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := d.entry(info.Name)
 	if e.plugin != "" && e.plugin != pluginName {
-		return errdefs.AlreadyExistsf("plugin %s: serves driver %q, which plugin %q serves already; remove one of the two", p.file.path, info.Name, e.plugin)
+		return errdefs.AlreadyExistsf("plugin %s: serves driver %q, which plugin %q serves already; remove one of the two", p.File.Path, info.Name, e.plugin)
 	}
 	e.plugin = pluginName
 	if e.proxy == nil {

@@ -3,8 +3,7 @@
 
 // Package pluginhost discovers, launches, supervises, restarts, reattaches and ends
 // plugin processes, and offers what they serve through interfaces of the core. It owns
-// the processes and their sockets. Only it and sdk/plugin use go-plugin. It does not
-// own tasks or their durable handles (core/agent does). core/agent imports it.
+// what is decided about them. It does not own tasks or their durable handles (core/agent does). core/agent imports it.
 package pluginhost
 
 import (
@@ -24,16 +23,9 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
-
-// Store stores what the host needs to find its plugins again after the agent was
-// killed. Get of a missing key returns NotFound.
-type Store interface {
-	Get(ctx context.Context, key string) ([]byte, error)
-	Put(ctx context.Context, key string, value []byte) error
-	Delete(ctx context.Context, key string) error
-}
 
 // Config configures a Host. Zero durations and counts mean the defaults.
 type Config struct {
@@ -42,7 +34,7 @@ type Config struct {
 	// StateDir is the host's own directory, for sockets; it is created with mode 0700.
 	StateDir string
 	// Store may be nil: plugins are then not reattached after a restart.
-	Store  Store
+	Store  process.Store
 	Logger hclog.Logger
 	// DriverConfig contains the agent's plugin "NAME" { config { } } blocks, by the
 	// name of a driver, a device plugin or a file.
@@ -202,7 +194,7 @@ type PluginStatus struct {
 // Host runs the plugins of one agent.
 type Host struct {
 	cfg        Config
-	socketDir  string
+	launcher   *process.Launcher
 	drivers    *drivers
 	devices    *devices
 	collectors *collectors
@@ -210,9 +202,7 @@ type Host struct {
 	changed    *signal // of any plugin's status
 	catalog    *catalog
 	versions   versions
-	others     *others
 	locks      *locks
-	limiter    *limiter
 	unusable   unusable
 	works      *works
 	mark       string // unique to this host, for the names of temporary files
@@ -233,27 +223,28 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Dir == "" || cfg.StateDir == "" {
 		return nil, errdefs.InvalidArgumentf("plugin host: Dir and StateDir must be set")
 	}
-	sealDescriptors()
 	stateDir, err := filepath.Abs(cfg.StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("plugin host: %w", err)
 	}
-	socketDir, err := privateSocketDir(stateDir)
+	launcher, err := process.NewLauncher(process.Config{
+		StateDir: stateDir, Store: cfg.Store, Logger: cfg.Logger, Env: cfg.Env, Args: cfg.Args,
+		Limits: cfg.ProcessLimits, StartTimeout: cfg.StartTimeout,
+	})
 	if err != nil {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, socketDir: socketDir, digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
-		limiter: newLimiter(cfg.ProcessLimits, cfg.StateDir, cfg.Logger),
+		cfg: cfg, launcher: launcher, digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
 	}
-	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
+	h.catalog, h.locks = newCatalog(cfg.Store), newLocks()
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
-	h.mark, h.works = tagOf(stateDir)+".new", newWorks()
-	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
+	h.mark, h.works = process.Tag(stateDir)+".new", newWorks()
+	logs := &fifos{client: logpipe.NewClient(launcher.SocketDir(), logCommand(cfg.LogCollector, launcher.SocketDir()))}
 	h.devices = newDevices(cfg.Limits.Breaker, cfg.StatsInterval, cfg.Logger, h.changed.raise)
 	h.collectors = newCollectors(cfg.StatsInterval, cfg.Logger, h.demand)
 	h.drivers = newDrivers(cfg.Limits, driver.NomadHost{Logs: logs, Topology: cfg.Topology}, cfg.Logger, h.demand, h.changed.raise)
-	h.drivers.works, h.drivers.socketDir = h.works, socketDir
+	h.drivers.works, h.drivers.mark = h.works, launcher.Mark()
 	return h, nil
 }
 
@@ -283,10 +274,7 @@ func (h *Host) Start(ctx context.Context) error {
 	if err := h.endLeftovers(ctx, files); err != nil {
 		return err
 	}
-	if err := h.endOrphans(ctx, files); err != nil {
-		return err
-	}
-	h.sweep(ctx)
+	h.sweep()
 	h.notice()
 	h.mu.Lock()
 	if h.cancel != nil || h.closed {
@@ -313,9 +301,9 @@ func (h *Host) Start(ctx context.Context) error {
 }
 
 // warnOfArgs warns of arguments for plugins that do not exist.
-func (h *Host) warnOfArgs(files []file) {
+func (h *Host) warnOfArgs(files []process.File) {
 	for name := range h.cfg.Args {
-		if !slices.ContainsFunc(files, func(f file) bool { return f.name == name }) {
+		if !slices.ContainsFunc(files, func(f process.File) bool { return f.Name == name }) {
 			h.cfg.Logger.Warn("args are for the plugin whose file has the name of their block, and there is none", "plugin", name, "plugin_dir", h.cfg.Dir)
 		}
 	}
@@ -338,9 +326,14 @@ func (h *Host) Close(keepPlugins bool) {
 	h.collectors.close()
 	if !keepPlugins {
 		for _, p := range h.Status() {
-			h.limiter.release(p.Name)
+			h.launcher.Release(p.Name)
 		}
 	}
+}
+
+// pings says when a process counts as hung.
+func (h *Host) pings() process.Pings {
+	return process.Pings{Interval: h.cfg.PingInterval, Timeout: h.cfg.PingTimeout, Failures: h.cfg.PingFailures}
 }
 
 func (h *Host) keeping() bool {
@@ -420,5 +413,3 @@ func (h *Host) HostStats(ctx context.Context) []HostReading { return h.collector
 func (h *Host) OnRestart(driverName string, f func()) (stop func()) {
 	return h.drivers.onRestart(driverName, f)
 }
-
-func storeKey(name string) string { return "pluginhost/" + filepath.Base(name) }

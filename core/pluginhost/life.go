@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -62,8 +63,8 @@ func (s *supervised) restAfter(err error) {
 func (s *supervised) rest(now *live) *live {
 	if now != nil {
 		now.detach(errdefs.Unavailablef("plugin %q: it was %s", s.name, s.modeNow().state(StateStopped)))
-		now.proc.stop()
-		s.host.forgetProcess(s.name)
+		now.proc.Stop()
+		s.host.launcher.Forget(s.name)
 	}
 	s.host.release(s.name, nil)
 	s.set(func(st *PluginStatus) {
@@ -144,20 +145,20 @@ func (h *Host) unlock(name string, t *turn) {
 const keptAtLeast = time.Minute
 
 // add makes a plugin and begins to run it; h.mu is held.
-func (h *Host) add(f file, m mode, firstDone func()) *supervised {
+func (h *Host) add(f process.File, m mode, firstDone func()) *supervised {
 	s := newSupervised(h, f)
 	s.mode = m
 	if m != modeOn {
 		s.patience = time.Now().Add(keptAtLeast)
 	}
-	h.plugins[f.name] = s
+	h.plugins[f.Name] = s
 	ctx, cancel := context.WithCancel(h.run)
 	s.stop = cancel
 	idle := firstDone == nil
 	if idle {
 		firstDone = func() {}
 	}
-	if m == modeDisabled && !h.catalog.get(f.name).Kept {
+	if m == modeDisabled && !h.catalog.get(f.Name).Kept {
 		idle = true
 		s.status.State = StateDisabled
 		firstDone()
@@ -167,11 +168,11 @@ func (h *Host) add(f file, m mode, firstDone func()) *supervised {
 }
 
 // bootMode returns the mode that the previous agent stored for a file.
-func (h *Host) bootMode(f file) mode {
+func (h *Host) bootMode(f process.File) mode {
 	switch {
-	case f.stored != "":
+	case f.Stored != "":
 		return modeGone
-	case h.catalog.get(f.name).Disabled:
+	case h.catalog.get(f.Name).Disabled:
 		return modeDisabled
 	}
 	return modeOn
@@ -179,14 +180,14 @@ func (h *Host) bootMode(f file) mode {
 
 // withKept adds the plugins whose files were removed but which still had tasks when
 // the previous agent ended.
-func (h *Host) withKept(files []file) []file {
+func (h *Host) withKept(files []process.File) []process.File {
 	for _, name := range h.catalog.names() {
 		m := h.catalog.get(name)
-		if !m.Kept || slices.ContainsFunc(files, func(f file) bool { return f.name == name }) {
+		if !m.Kept || slices.ContainsFunc(files, func(f process.File) bool { return f.Name == name }) {
 			continue
 		}
 		if stored, ok := h.versions.has(name, m.Running, h.digests); ok {
-			files = append(files, file{name: name, path: h.pathOf(name), stored: stored})
+			files = append(files, process.File{Name: name, Path: h.pathOf(name), Stored: stored})
 		}
 	}
 	return files
@@ -194,15 +195,12 @@ func (h *Host) withKept(files []file) []file {
 
 // endLeftovers ends processes that a killed agent left and that no plugin of this host
 // takes over.
-func (h *Host) endLeftovers(ctx context.Context, files []file) error {
-	if err := h.others.end(ctx); err != nil {
-		return err
-	}
-	names := h.catalog.names()
+func (h *Host) endLeftovers(ctx context.Context, files []process.File) error {
+	var current []string
 	for _, f := range files {
-		names = append(names, f.name)
+		current = append(current, f.Name)
 	}
-	return h.others.endStrays(ctx, names)
+	return h.launcher.EndLeftovers(ctx, current, h.catalog.names())
 }
 
 func (h *Host) pathOf(name string) string {
@@ -223,7 +221,7 @@ func (h *Host) plugin(name string) (s *supervised, fresh bool, err error) {
 	if s := h.plugins[name]; s != nil {
 		return s, false, nil
 	}
-	return h.add(file{name: name, path: h.pathOf(name)}, modeOn, nil), true, nil
+	return h.add(process.File{Name: name, Path: h.pathOf(name)}, modeOn, nil), true, nil
 }
 
 // known returns a plugin that there is.
@@ -260,7 +258,7 @@ func (h *Host) drop(s *supervised) {
 	s.stop()
 	<-s.ended
 	h.release(s.name, nil)
-	h.limiter.release(s.name)
+	h.launcher.Release(s.name)
 	h.mu.Lock()
 	if h.plugins[s.name] == s {
 		delete(h.plugins, s.name)
@@ -289,7 +287,7 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	if n := h.drivers.tasks(name, nil); n > 0 && !force {
 		return errdefs.FailedPreconditionf("plugin %q has %d tasks: stop them first, disable it, which lets them end by themselves, or remove it by force, which leaves them unattended", name, n)
 	}
-	if err := removeFile(s.where().path); err != nil {
+	if err := removeFile(s.where().Path); err != nil {
 		return err
 	}
 	if err := h.catalog.forget(ctx, name); err != nil {
@@ -412,7 +410,7 @@ func (h *Host) Reload(ctx context.Context, name string) (err error) {
 		return err
 	}
 	f := s.where()
-	digest, err := h.digests.of(f.binary())
+	digest, err := h.digests.of(f.Binary())
 	if err != nil {
 		return err
 	}
@@ -433,14 +431,14 @@ func (h *Host) Reload(ctx context.Context, name string) (err error) {
 }
 
 // remember records the working version, to which a rollback returns.
-func (h *Host) remember(ctx context.Context, f file, digest string) {
-	m := h.catalog.get(f.name)
-	if _, ok := h.versions.has(f.name, digest, h.digests); ok && m.Running == digest {
+func (h *Host) remember(ctx context.Context, f process.File, digest string) {
+	m := h.catalog.get(f.Name)
+	if _, ok := h.versions.has(f.Name, digest, h.digests); ok && m.Running == digest {
 		return
 	}
-	_, err := h.versions.keep(f.name, digest, f.binary(), h.digests)
+	_, err := h.versions.keep(f.Name, digest, f.Binary(), h.digests)
 	if err == nil {
-		err = h.catalog.change(ctx, f.name, func(m *memo) {
+		err = h.catalog.change(ctx, f.Name, func(m *memo) {
 			if m.Running != "" && m.Running != digest {
 				m.Previous = m.Running
 			}
@@ -448,8 +446,8 @@ func (h *Host) remember(ctx context.Context, f file, digest string) {
 		})
 	}
 	if err != nil && ctx.Err() == nil {
-		h.cfg.Logger.Warn("no copy of the plugin's version is kept, so a bad upgrade cannot be rolled back", "plugin", f.name, "error", err)
+		h.cfg.Logger.Warn("no copy of the plugin's version is kept, so a bad upgrade cannot be rolled back", "plugin", f.Name, "error", err)
 		return
 	}
-	h.prune(f.name)
+	h.prune(f.Name)
 }

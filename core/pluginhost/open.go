@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -28,7 +29,7 @@ type Opened struct {
 	// Collectors are those of the machine's stats.
 	Collectors []stats.Backend
 
-	process *process
+	process *process.Process
 }
 
 // Open launches one executable, for callers that inspect a plugin instead of running
@@ -39,13 +40,13 @@ func (h *Host) Open(ctx context.Context, path string) (*Opened, error) {
 		return nil, fmt.Errorf("open the plugin: %w", err)
 	}
 	begin := time.Now()
-	p, err := h.launch(ctx, file{name: strings.TrimSuffix(filepath.Base(path), ".exe"), path: path})
+	p, err := h.launcher.Launch(ctx, process.File{Name: strings.TrimSuffix(filepath.Base(path), ".exe"), Path: path})
 	if err != nil {
 		return nil, err
 	}
-	o := &Opened{Info: p.info, Foreign: p.foreign(), PID: p.pid, Took: time.Since(begin), process: p}
+	o := &Opened{Info: p.Info, Foreign: p.Foreign(), PID: p.PID, Took: time.Since(begin), process: p}
 	if err := o.connect(ctx, h); err != nil {
-		p.kill()
+		p.Kill()
 		return nil, fmt.Errorf("plugin %s: %w", path, err)
 	}
 	return o, nil
@@ -65,7 +66,7 @@ func (o *Opened) connect(ctx context.Context, h *Host) error {
 		case device.KindV1, device.KindNomad:
 			o.Devices, err = h.devices.connect(ctx, o.process)
 		case stats.KindV1:
-			o.Collectors, err = stats.ConnectV1(ctx, o.process.conn)
+			o.Collectors, err = stats.ConnectV1(ctx, o.process.Conn)
 		}
 		if err != nil {
 			return fmt.Errorf("ask what it serves as %s: %w", kind, err)
@@ -75,7 +76,7 @@ func (o *Opened) connect(ctx context.Context, h *Host) error {
 }
 
 // Kill kills the process without a shutdown, like a crash.
-func (o *Opened) Kill() { o.process.kill() }
+func (o *Opened) Kill() { o.process.Kill() }
 
 // Close asks the process to end and kills it if it does not.
-func (o *Opened) Close() { o.process.stop() }
+func (o *Opened) Close() { o.process.Stop() }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -51,12 +52,12 @@ type part interface {
 var known = []plugin.Kind{driver.KindV1, driver.KindNomad, device.KindV1, device.KindNomad, stats.KindV1}
 
 // attach asks a process for all that it serves and reserves the names; see part.
-func (h *Host) attach(ctx context.Context, pluginName string, p *process) ([]part, error) {
+func (h *Host) attach(ctx context.Context, pluginName string, p *process.Process) ([]part, error) {
 	ctx, cancel := context.WithTimeout(ctx, configLimit)
 	defer cancel()
-	kinds, mismatches, err := choose(p.info.Kinds, known)
+	kinds, mismatches, err := choose(p.Info.Kinds, known)
 	if err != nil {
-		return nil, fmt.Errorf("plugin %s: %w", p.file.path, err)
+		return nil, fmt.Errorf("plugin %s: %w", p.File.Path, err)
 	}
 	for _, m := range mismatches {
 		h.cfg.Logger.Warn("a part of the plugin cannot be used", "plugin", pluginName, "reason", m)
@@ -77,7 +78,7 @@ func (h *Host) attach(ctx context.Context, pluginName string, p *process) ([]par
 		}
 		parts = append(parts, one)
 	}
-	h.limiter.hold(pluginName, p.pid)
+	p.Confine()
 	return parts, nil
 }
 

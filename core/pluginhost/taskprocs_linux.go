@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	goplugin "github.com/hashicorp/go-plugin"
-
 	"github.com/drover-project/drover/core/pluginhost/driver"
 )
 
@@ -28,7 +26,7 @@ func (d *drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, beg
 	if task.AllocID != "" && task.Name != "" {
 		marks.task = []string{"NOMAD_ALLOC_ID=" + task.AllocID, "NOMAD_TASK_NAME=" + task.Name}
 	}
-	marks.plugin = goplugin.EnvUnixSocketDir + "=" + d.socketDir
+	marks.plugin = d.mark
 	since, ok := ticksAt(begun)
 	if !ok {
 		return // this system does not say when processes began

@@ -10,12 +10,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // candidate is a version of a plugin that should take over.
 type candidate struct {
-	file    file
+	file    process.File
 	digest  string
 	version string // version that it must report; "" means any
 	config  map[string]any
@@ -31,12 +32,12 @@ func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live
 	ready, cancel := context.WithTimeout(ctx, h.cfg.UpgradeTimeout)
 	defer cancel()
 	h.works.step(s.name, StepStarting, 0)
-	p, err := h.launch(ready, c.file)
+	p, err := h.launcher.Launch(ready, c.file)
 	if err != nil {
 		return now, err
 	}
-	if err := h.others.add(ready, s.name, p); err != nil {
-		p.kill()
+	if err := h.launcher.Others.Add(ready, s.name, p); err != nil {
+		p.Kill()
 		return now, err
 	}
 	run, stop := context.WithCancel(ctx)
@@ -49,8 +50,8 @@ func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live
 		for _, one := range parts {
 			one.abandon()
 		}
-		p.kill()
-		h.others.drop(s.name, p)
+		p.Kill()
+		h.launcher.Others.Drop(s.name, p)
 		h.release(s.name, now.serves())
 		return now, err
 	}
@@ -58,9 +59,9 @@ func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live
 }
 
 // try makes the candidate's process ready to take over.
-func (s *supervised) try(run, ready context.Context, now *live, p *process, c candidate) ([]part, error) {
-	if c.version != "" && p.info.Version != c.version {
-		return nil, &blamelessError{errdefs.FailedPreconditionf("plugin %s: it says that it is version %q, and %q is wanted; correct the version or the source", c.file.path, p.info.Version, c.version)}
+func (s *supervised) try(run, ready context.Context, now *live, p *process.Process, c candidate) ([]part, error) {
+	if c.version != "" && p.Info.Version != c.version {
+		return nil, &blamelessError{errdefs.FailedPreconditionf("plugin %s: it says that it is version %q, and %q is wanted; correct the version or the source", c.file.Path, p.Info.Version, c.version)}
 	}
 	parts, err := s.host.attach(ready, s.name, p)
 	if err != nil {
@@ -68,13 +69,13 @@ func (s *supervised) try(run, ready context.Context, now *live, p *process, c ca
 	}
 	serves := partNames(parts)
 	if n := s.host.drivers.tasks(s.name, serves); n > 0 {
-		return parts, errdefs.FailedPreconditionf("plugin %s: serves %v only, and %d tasks run with drivers that the version before served; stop those first", c.file.path, serves, n)
+		return parts, errdefs.FailedPreconditionf("plugin %s: serves %v only, and %d tasks run with drivers that the version before served; stop those first", c.file.Path, serves, n)
 	}
 	s.host.works.recovering(s.name, s.host.drivers.tasks(s.name, nil))
 	configs := s.host.configsWith(s.name, c.config, parts)
 	for _, one := range parts {
 		if err := one.prepare(run, ready, configs); err != nil {
-			err = fmt.Errorf("plugin %s, version %s: %w", c.file.path, p.info.Version, err)
+			err = fmt.Errorf("plugin %s, version %s: %w", c.file.Path, p.Info.Version, err)
 			if c.place != nil && c.config != nil && errdefs.IsInvalidArgument(err) {
 				err = &blamelessError{err} // the config was given with the version
 			}
@@ -87,11 +88,11 @@ func (s *supervised) try(run, ready context.Context, now *live, p *process, c ca
 // commit makes the candidate the version that the next agent finds. If the agent is
 // killed at any point in here, plugin_dir contains a complete file, and the next agent
 // ends every process that does not match it.
-func (s *supervised) commit(ctx context.Context, now *live, p *process, c candidate) error {
+func (s *supervised) commit(ctx context.Context, now *live, p *process.Process, c candidate) error {
 	h := s.host
 	h.works.step(s.name, StepSwitching, 0)
 	if now != nil {
-		if err := h.others.add(ctx, s.name, now.proc); err != nil {
+		if err := h.launcher.Others.Add(ctx, s.name, now.proc); err != nil {
 			return err
 		}
 	}
@@ -110,14 +111,14 @@ func (s *supervised) commit(ctx context.Context, now *live, p *process, c candid
 		}
 	}
 	if err == nil {
-		err = h.save(ctx, p)
+		err = h.launcher.Save(ctx, p)
 	}
 	return err
 }
 
 // takeOver switches to the new process, and ends the old one once it has no calls in
 // progress.
-func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFunc, now *live, p *process, parts []part) (*live, error) {
+func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFunc, now *live, p *process.Process, parts []part) (*live, error) {
 	h := s.host
 	serves := partNames(parts)
 	if now != nil {
@@ -131,16 +132,16 @@ func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFun
 		failed = append(failed, one.takeOver(ready))
 	}
 	f := s.where()
-	f.stored = ""
+	f.Stored = ""
 	s.moveTo(f)
-	s.note(identity(f.path))
+	s.note(process.Identity(f.Path))
 	s.setMode(modeOn)
 	next := s.serve(run, stop, p, parts)
 	s.set(func(st *PluginStatus) { st.UpgradeError = nil })
 	if now != nil {
 		h.done.Go(func() { h.retire(run, s.name, now) })
 	} else {
-		h.others.drop(s.name, p)
+		h.launcher.Others.Drop(s.name, p)
 	}
 	h.release(s.name, serves)
 	h.refuse(s.name, nil)
@@ -153,11 +154,11 @@ func (h *Host) retire(ctx context.Context, name string, old *live) {
 	defer cancel()
 	for _, one := range old.parts {
 		if err := one.drained(ctx); err != nil {
-			h.cfg.Logger.Warn("an old plugin process is ended with calls under way; they fail as unavailable", "plugin", name, "pid", old.proc.pid, "error", err)
+			h.cfg.Logger.Warn("an old plugin process is ended with calls under way; they fail as unavailable", "plugin", name, "pid", old.proc.PID, "error", err)
 		}
 	}
-	old.proc.stop()
-	h.others.clear(name, old.proc)
+	old.proc.Stop()
+	h.launcher.Others.Clear(name, old.proc)
 }
 
 // serves returns the names that a process serves; none for nil.

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package process
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// others are the processes of plugins besides the current ones: on trial, or with
+// Others are the processes of plugins besides the current ones: on trial, or with
 // calls in progress. They are stored, so that the next agent can end them if this one
 // is killed.
-type others struct {
-	host *Host
+type Others struct {
+	launcher *Launcher
 
 	mu      sync.Mutex
 	records map[string][]record // by plugin
@@ -26,13 +26,13 @@ type others struct {
 
 const othersKey = "pluginhost-others"
 
-func newOthers(h *Host) *others { return &others{host: h, records: map[string][]record{}} }
+func newOthers(l *Launcher) *Others { return &Others{launcher: l, records: map[string][]record{}} }
 
-// add stores a process before the plugin has two.
-func (o *others) add(ctx context.Context, name string, p *process) error {
-	rec, ok := recordOf(p)
+// Add stores a process before the plugin has two.
+func (o *Others) Add(ctx context.Context, name string, p *Process) error {
+	rec, ok := p.record()
 	if !ok {
-		return errdefs.Unavailablef("plugin %s: ended during its start", p.file.path)
+		return errdefs.Unavailablef("plugin %s: ended during its start", p.File.Path)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,48 +41,48 @@ func (o *others) add(ctx context.Context, name string, p *process) error {
 	}
 	o.records[name] = append(o.records[name], rec)
 	if err := o.write(ctx); err != nil {
-		o.remove(name, p.pid)
+		o.remove(name, p.PID)
 		return err
 	}
 	return nil
 }
 
-// drop removes one process: it has ended, or is the only one.
-func (o *others) drop(name string, p *process) {
+// Drop removes one process: it has ended, or is the only one.
+func (o *Others) Drop(name string, p *Process) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.remove(name, p.pid)
+	o.remove(name, p.PID)
 	o.save()
 }
 
-// clear forgets an old process that has ended, and the one that serves.
-func (o *others) clear(name string, old *process) {
+// Clear forgets an old process that has ended, and the one that serves.
+func (o *Others) Clear(name string, old *Process) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.remove(name, old.pid)
+	o.remove(name, old.PID)
 	if len(o.records[name]) == 1 {
 		delete(o.records, name)
 	}
 	o.save()
 }
 
-func (o *others) remove(name string, pid int) {
+func (o *Others) remove(name string, pid int) {
 	o.records[name] = slices.DeleteFunc(o.records[name], func(r record) bool { return r.PID == pid })
 	if len(o.records[name]) == 0 {
 		delete(o.records, name)
 	}
 }
 
-func (o *others) save() {
+func (o *Others) save() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := o.write(ctx); err != nil {
-		o.host.cfg.Logger.Warn("cannot note which plugin processes there are", "error", err)
+		o.launcher.cfg.Logger.Warn("cannot note which plugin processes there are", "error", err)
 	}
 }
 
-func (o *others) write(ctx context.Context) error {
-	store := o.host.cfg.Store
+func (o *Others) write(ctx context.Context) error {
+	store := o.launcher.cfg.Store
 	if store == nil {
 		return nil
 	}
@@ -96,37 +96,10 @@ func (o *others) write(ctx context.Context) error {
 	return nil
 }
 
-// endStrays ends processes that an earlier agent launched but could not store before
-// it was killed, or whose plugins no longer exist. names are the existing plugins,
-// whose processes are reattached.
-func (o *others) endStrays(ctx context.Context, names []string) error {
-	if o.host.cfg.Store == nil {
-		return nil // nothing is stored, so they cannot be distinguished from other processes
-	}
-	known := map[int]bool{}
-	for _, name := range names {
-		rec, err := o.host.recorded(ctx, name)
-		if err != nil {
-			return err
-		}
-		if rec != nil {
-			known[rec.PID] = true
-		}
-	}
-	for _, p := range strays(o.host.socketDir, o.host.cfg.Args) {
-		if !known[p.Pid] {
-			o.host.cfg.Logger.Info("a plugin process that nobody knows is ended; its tasks are recovered in another", "pid", p.Pid)
-			_ = p.Kill() // an error means that it has just ended
-		}
-		_ = p.Release() // nothing is done to it any more
-	}
-	return nil
-}
-
 // end ends the processes that an earlier agent left in the middle of an upgrade,
-// except those that the host's records name as current.
-func (o *others) end(ctx context.Context) error {
-	store := o.host.cfg.Store
+// except those that the records name as current.
+func (o *Others) end(ctx context.Context) error {
+	store := o.launcher.cfg.Store
 	if store == nil {
 		return nil
 	}
@@ -143,13 +116,13 @@ func (o *others) end(ctx context.Context) error {
 	}
 	var ending sync.WaitGroup
 	for name, records := range left {
-		serves, err := o.host.recorded(ctx, name)
+		serves, err := o.launcher.recorded(ctx, name)
 		if err != nil {
 			return err
 		}
 		for _, rec := range records {
 			if serves == nil || rec.PID != serves.PID {
-				ending.Go(func() { o.host.endLeft(name, rec) })
+				ending.Go(func() { o.launcher.endLeft(name, rec) })
 			}
 		}
 	}

@@ -3,7 +3,7 @@
 
 //go:build windows
 
-package pluginhost
+package process
 
 import (
 	"errors"
@@ -25,21 +25,9 @@ func diedItself(*os.ProcessState) bool { return false } // there are no signals
 
 func ownership(fs.FileInfo) string { return "" }
 
-// What Windows says of a full disk.
-const (
-	errHandleDiskFull = syscall.Errno(39)
-	errDiskFull       = syscall.Errno(112)
-)
-
-func isDiskFull(err error) bool {
-	return errors.Is(err, errDiskFull) || errors.Is(err, errHandleDiskFull)
-}
-
 func isRefused(error) bool { return false } // there are no sockets in the file system
-
-func isReadOnly(error) bool { return false }
 
 const errSharingViolation = syscall.Errno(32)
 
-// isBusy: a file cannot be executed while somebody writes to it.
-func isBusy(err error) bool { return errors.Is(err, errSharingViolation) }
+// IsBusy reports whether a file cannot be executed because somebody writes to it.
+func IsBusy(err error) bool { return errors.Is(err, errSharingViolation) }

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package process
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 const exitLimit = time.Second
 
 // fate describes what happened to a process whose connection was lost.
-func (p *process) fate() string {
-	if p.reattached {
+func (p *Process) fate() string {
+	if p.Reattached {
 		return "its process ended or closed its connection" // not our child: nobody tells us how
 	}
 	deadline := time.NewTimer(exitLimit)
@@ -32,13 +32,13 @@ func (p *process) fate() string {
 }
 
 // exitText says how a child ended.
-func exitText(p *process) string {
+func exitText(p *Process) string {
 	state := p.cmd.ProcessState
 	if state == nil {
 		return "ended"
 	}
 	if !state.Exited() {
-		return fmt.Sprintf("was ended (%s)%s", state, p.host.limiter.why(p.file.name, p.oomKills))
+		return fmt.Sprintf("was ended (%s)%s", state, p.launcher.limiter.why(p.File.Name, p.oomKills))
 	}
 	if words := p.stderr.lastWords(); words != "" {
 		return fmt.Sprintf("ended with %s; it wrote: %s", state, words)

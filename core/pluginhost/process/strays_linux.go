@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package process
 
 import (
 	"bytes"
@@ -10,19 +10,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	goplugin "github.com/hashicorp/go-plugin"
 )
 
 // strays returns the plugin processes that any agent with these sockets started:
-// they have its directory in their environment, and no arguments or those of a
+// they have the variable, "NAME=value", in their environment, and no arguments or those of a
 // block. What plugins start themselves, as a supervisor of tasks, has others.
-func strays(socketDir string, blocks map[string][]string) []*os.Process {
+func strays(variable string, blocks map[string][]string) []*os.Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	mark := []byte(goplugin.EnvUnixSocketDir + "=" + socketDir)
+	mark := []byte(variable)
 	var out []*os.Process
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package process
 
 import (
 	"bytes"
@@ -24,26 +24,26 @@ import (
 // launchError explains why a plugin did not start. go-plugin's errors have no types
 // and long texts, so the class and the reason are derived from the process's exit, its
 // output and its file.
-func (h *Host) launchError(f file, cmd *exec.Cmd, state *os.ProcessState, stderr *tail, took time.Duration, cause error) error {
+func (l *Launcher) launchError(f File, cmd *exec.Cmd, state *os.ProcessState, stderr *tail, took time.Duration, cause error) error {
 	said := ""
 	if text := stderr.String(); text != "" {
 		said = fmt.Sprintf("; it wrote: %s", text)
 	}
-	facts := factsOf(f.binary())
+	facts := factsOf(f.Binary())
 	switch {
 	case cmd.Process == nil:
-		return errdefs.FailedPreconditionf("plugin %s: cannot be executed: %s (%s): %w", f.path, executionCure(f.binary(), cause), facts, cause)
-	case took >= h.cfg.StartTimeout:
-		return errdefs.DeadlineExceededf("plugin %s: no handshake within %s, so it was killed; it must call plugin.Serve at once%s", f.path, h.cfg.StartTimeout, said)
+		return errdefs.FailedPreconditionf("plugin %s: cannot be executed: %s (%s): %w", f.Path, executionCure(f.Binary(), cause), facts, cause)
+	case took >= l.cfg.StartTimeout:
+		return errdefs.DeadlineExceededf("plugin %s: no handshake within %s, so it was killed; it must call plugin.Serve at once%s", f.Path, l.cfg.StartTimeout, said)
 	case state != nil && state.Exited():
 		return errdefs.Unavailablef("plugin %s: ended with exit code %d before the handshake; run it by hand to see why%s (%s)",
-			f.path, state.ExitCode(), said, facts)
+			f.Path, state.ExitCode(), said, facts)
 	case diedItself(state):
-		return errdefs.Unavailablef("plugin %s: was ended (%s) before the handshake; run it by hand to see why%s (%s)", f.path, state, said, facts)
+		return errdefs.Unavailablef("plugin %s: was ended (%s) before the handshake; run it by hand to see why%s (%s)", f.Path, state, said, facts)
 	default:
 		return errdefs.FailedPreconditionf("plugin %s: its handshake does not fit this agent, which speaks plugin protocol %d; "+
 			"install a version of the plugin that does, or remove the file if it is no plugin%s (%s): %s",
-			f.path, plugin.ProtocolVersion, said, facts, firstLine(cause))
+			f.Path, plugin.ProtocolVersion, said, facts, firstLine(cause))
 	}
 }
 
@@ -65,7 +65,7 @@ func firstLine(err error) string {
 // executionCure says what to do about a file that the system does not execute.
 func executionCure(path string, cause error) string {
 	switch {
-	case isBusy(cause):
+	case IsBusy(cause):
 		return "somebody still writes to it; close it, or write under another name and rename it"
 	case errors.Is(cause, fs.ErrPermission):
 		return "the agent may not execute it; give it the right with chmod +x, and see that its file system is not mounted noexec"

@@ -1,23 +1,22 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost_test
+package process_test
 
 import (
 	"context"
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/process"
 )
 
 func TestAConnectionThatIsForgottenBeforeItsFirstStreamIsClosedWithItsProcess(t *testing.T) {
-	dials := &pluginhost.Dials{}
+	dials := &process.Dials{}
 	forgotten := func() *grpc.ClientConn { // as go-plugin does when the process ends while it is greeted
 		conn, err := grpc.NewClient("unix:"+filepath.Join(t.TempDir(), "gone"), grpc.WithTransportCredentials(insecure.NewCredentials()), dials.Option())
 		if err != nil {
@@ -38,12 +37,4 @@ func TestAConnectionThatIsForgottenBeforeItsFirstStreamIsClosedWithItsProcess(t 
 			t.Errorf("the connection that was made %s the end is %s", when, s)
 		}
 	}
-}
-
-func TestAPluginThatEndsWhileItIsGreetedLeavesNothing(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	h := start(t, config(t, "ends-at-once"))
-	eventually(t, "it has failed often", func() bool { return only(t, h).Restarts >= 20 })
-	h.Close(false)
-	eventually(t, "no goroutine is left", func() bool { return goleak.Find(before) == nil })
 }

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package process
 
 import (
 	"bytes"
@@ -35,10 +35,4 @@ func startOf(pid int) string {
 		return ""
 	}
 	return string(bytes.TrimSpace(boot)) + "/" + string(fields[19])
-}
-
-// isNoExec reports whether nothing in the directory can be executed.
-func isNoExec(dir string) bool {
-	var fs unix.Statfs_t
-	return unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0
 }

@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package pluginhost
+package process
 
 import (
 	"errors"
@@ -46,14 +46,8 @@ func diedItself(state *os.ProcessState) bool {
 	return ok && ws.Signaled() && ws.Signal() != syscall.SIGKILL
 }
 
-func isDiskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
-
 // isRefused: nobody listens on a socket.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
-
-// isBusy: a file cannot be executed while somebody writes to it.
-func isBusy(err error) bool { return errors.Is(err, syscall.ETXTBSY) }
+// IsBusy reports whether a file cannot be executed because somebody writes to it.
+func IsBusy(err error) bool { return errors.Is(err, syscall.ETXTBSY) }

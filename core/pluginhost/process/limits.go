@@ -1,13 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package process
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -39,9 +38,6 @@ type limiter struct {
 }
 
 func newLimiter(limits map[string]confine.Limits, stateDir string, log hclog.Logger) *limiter {
-	if abs, err := filepath.Abs(stateDir); err == nil {
-		stateDir = abs
-	}
 	sum := sha256.Sum256([]byte(stateDir))
 	l := &limiter{limits: limits, suffix: hex.EncodeToString(sum[:4]), log: log}
 	groups, err := confine.Find()

@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package pluginhost
+package process
 
 import "os"
 
