@@ -1,9 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package pluginhost discovers, launches, supervises, restarts, reattaches and ends
-// plugin processes, and offers what they serve through interfaces of the core. It owns
-// what is decided about them. It does not own tasks or their durable handles (core/agent does). core/agent imports it.
+// Package pluginhost decides which plugins of a node run and at which version: it
+// discovers, supervises, restarts, installs and upgrades them, and offers what they
+// serve through interfaces of the core. The process of a plugin is package process,
+// what it serves package kinds. It does not own tasks or their durable handles
+// (core/agent does). core/agent imports it.
 package pluginhost
 
 import (
@@ -22,6 +24,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/kinds"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -135,6 +138,16 @@ func (c *Config) setDefaults() {
 	}
 }
 
+// What is served is described by package kinds.
+type (
+	// DriverFingerprint is the agent's report to servers about one driver.
+	DriverFingerprint = kinds.DriverFingerprint
+	// DeviceFingerprint is what one device plugin found.
+	DeviceFingerprint = kinds.DeviceFingerprint
+	// HostReading contains the samples of one collector of the machine's stats.
+	HostReading = kinds.HostReading
+)
+
 // State is the state of a plugin.
 type State string
 
@@ -193,19 +206,17 @@ type PluginStatus struct {
 
 // Host runs the plugins of one agent.
 type Host struct {
-	cfg        Config
-	launcher   *process.Launcher
-	drivers    *drivers
-	devices    *devices
-	collectors *collectors
-	digests    *digests
-	changed    *signal // of any plugin's status
-	catalog    *catalog
-	versions   versions
-	locks      *locks
-	unusable   unusable
-	works      *works
-	mark       string // unique to this host, for the names of temporary files
+	cfg      Config
+	launcher *process.Launcher
+	kinds    *kinds.Set
+	digests  *digests
+	changed  *signal // of any plugin's status
+	catalog  *catalog
+	versions versions
+	locks    *locks
+	unusable unusable
+	works    *works
+	mark     string // unique to this host, for the names of temporary files
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -241,10 +252,10 @@ func New(cfg Config) (*Host, error) {
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
 	h.mark, h.works = process.Tag(stateDir)+".new", newWorks()
 	logs := &fifos{client: logpipe.NewClient(launcher.SocketDir(), logCommand(cfg.LogCollector, launcher.SocketDir()))}
-	h.devices = newDevices(cfg.Limits.Breaker, cfg.StatsInterval, cfg.Logger, h.changed.raise)
-	h.collectors = newCollectors(cfg.StatsInterval, cfg.Logger, h.demand)
-	h.drivers = newDrivers(cfg.Limits, driver.NomadHost{Logs: logs, Topology: cfg.Topology}, cfg.Logger, h.demand, h.changed.raise)
-	h.drivers.works, h.drivers.mark = h.works, launcher.Mark()
+	h.kinds = kinds.New(kinds.Config{
+		Logger: cfg.Logger, Limits: cfg.Limits, Nomad: driver.NomadHost{Logs: logs, Topology: cfg.Topology}, StatsInterval: cfg.StatsInterval,
+		Demand: h.demand, Answering: h.changed.raise, Recovered: h.works.recovered, Mark: launcher.Mark(),
+	})
 	return h, nil
 }
 
@@ -321,9 +332,7 @@ func (h *Host) Close(keepPlugins bool) {
 		cancel()
 	}
 	h.done.Wait()
-	h.drivers.close()
-	h.devices.close()
-	h.collectors.close()
+	h.kinds.Close()
 	if !keepPlugins {
 		for _, p := range h.Status() {
 			h.launcher.Release(p.Name)
@@ -364,7 +373,7 @@ func (h *Host) Plugins() ([]PluginStatus, <-chan struct{}) {
 // Driver returns the driver with a name. It stays usable across restarts of its
 // plugin. NotFound: no plugin has served it so far; the error lists failures.
 func (h *Host) Driver(name string) (driver.Driver, error) {
-	d := h.drivers.get(name)
+	d := h.kinds.Drivers.Get(name)
 	if d != nil {
 		return d, nil
 	}
@@ -388,28 +397,34 @@ func (h *Host) Driver(name string) (driver.Driver, error) {
 //		... report prints ...
 //		<-changed
 //	}
-func (h *Host) Fingerprints() ([]DriverFingerprint, <-chan struct{}) { return h.drivers.fingerprints() }
+func (h *Host) Fingerprints() ([]DriverFingerprint, <-chan struct{}) {
+	return h.kinds.Drivers.Fingerprints()
+}
 
 // Devices returns the newest fingerprint of every device plugin, by name, and a
 // channel that is closed when they have changed, as Fingerprints does.
-func (h *Host) Devices() ([]DeviceFingerprint, <-chan struct{}) { return h.devices.fingerprints() }
+func (h *Host) Devices() ([]DeviceFingerprint, <-chan struct{}) {
+	return h.kinds.Devices.Fingerprints()
+}
 
 // ReserveDevices returns how a task accesses devices of one group. NotFound: no plugin
 // has the group now. Unavailable: its plugin is being restarted.
 func (h *Host) ReserveDevices(ctx context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
-	return h.devices.reserve(ctx, vendor, typ, name, ids)
+	return h.kinds.Devices.Reserve(ctx, vendor, typ, name, ids)
 }
 
 // DeviceStats requests samples of the device plugins and returns them, ordered by
 // group, like HostStats. Devices of a plugin that is away are left out.
-func (h *Host) DeviceStats(ctx context.Context) []device.GroupStats { return h.devices.stats(ctx) }
+func (h *Host) DeviceStats(ctx context.Context) []device.GroupStats {
+	return h.kinds.Devices.Stats(ctx)
+}
 
 // HostStats requests samples of the collectors and returns them by collector; it waits
 // briefly for missing ones. Collectors measure only for a while after a call.
-func (h *Host) HostStats(ctx context.Context) []HostReading { return h.collectors.readings(ctx) }
+func (h *Host) HostStats(ctx context.Context) []HostReading { return h.kinds.Collectors.Readings(ctx) }
 
 // OnRestart calls f, in a goroutine of its own, whenever a new process serves the
 // driver, after its known tasks were recovered. The returned function removes f.
 func (h *Host) OnRestart(driverName string, f func()) (stop func()) {
-	return h.drivers.onRestart(driverName, f)
+	return h.kinds.Drivers.OnRestart(driverName, f)
 }

@@ -49,7 +49,7 @@ func (m mode) state(otherwise State) State {
 
 // rests reports whether the plugin should not be started again.
 func (s *supervised) rests() bool {
-	return s.modeNow() != modeOn && s.host.drivers.tasks(s.name, nil) == 0
+	return s.modeNow() != modeOn && s.host.kinds.Drivers.Tasks(s.name, nil) == 0
 }
 
 func (s *supervised) restAfter(err error) {
@@ -66,7 +66,7 @@ func (s *supervised) rest(now *live) *live {
 		now.proc.Stop()
 		s.host.launcher.Forget(s.name)
 	}
-	s.host.release(s.name, nil)
+	s.host.kinds.Release(s.name, nil)
 	s.set(func(st *PluginStatus) {
 		st.PID, st.Reattached, st.State = 0, false, s.mode.state(StateStopped)
 	})
@@ -249,7 +249,7 @@ func (h *Host) Plugin(name string) (PluginStatus, error) { return h.one(name) }
 func (h *Host) complete(st PluginStatus) PluginStatus {
 	m := h.catalog.get(st.Name)
 	st.Previous, st.Bad, st.Work = m.Previous, m.Bad, h.works.get(st.Name)
-	st.Tasks = h.drivers.tasks(st.Name, nil)
+	st.Tasks = h.kinds.Drivers.Tasks(st.Name, nil)
 	return st
 }
 
@@ -257,7 +257,7 @@ func (h *Host) complete(st PluginStatus) PluginStatus {
 func (h *Host) drop(s *supervised) {
 	s.stop()
 	<-s.ended
-	h.release(s.name, nil)
+	h.kinds.Release(s.name, nil)
 	h.launcher.Release(s.name)
 	h.mu.Lock()
 	if h.plugins[s.name] == s {
@@ -284,7 +284,7 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if n := h.drivers.tasks(name, nil); n > 0 && !force {
+	if n := h.kinds.Drivers.Tasks(name, nil); n > 0 && !force {
 		return errdefs.FailedPreconditionf("plugin %q has %d tasks: stop them first, disable it, which lets them end by themselves, or remove it by force, which leaves them unattended", name, n)
 	}
 	if err := removeFile(s.where().Path); err != nil {
@@ -322,13 +322,13 @@ func (s *supervised) withdraw(ctx context.Context, m mode) error {
 	if s.modeNow() == m {
 		return nil
 	}
-	kept := h.drivers.tasks(s.name, nil) > 0
+	kept := h.kinds.Drivers.Tasks(s.name, nil) > 0
 	err := h.catalog.change(ctx, s.name, func(memo *memo) { memo.Disabled, memo.Kept = m == modeDisabled, kept })
 	if err != nil {
 		return err
 	}
 	s.setMode(m)
-	h.refuse(s.name, withdrawn(s.name, m))
+	h.kinds.Refuse(s.name, withdrawn(s.name, m))
 	s.set(func(st *PluginStatus) { st.State = m.state(st.State) })
 	h.cfg.Logger.Info("plugin takes no new tasks", "plugin", s.name, "because", m.state(""))
 	return s.settle(ctx)
@@ -373,7 +373,7 @@ func (h *Host) Enable(ctx context.Context, name string) error {
 		return err
 	}
 	s.setMode(modeOn)
-	h.refuse(name, nil)
+	h.kinds.Refuse(name, nil)
 	return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) { return s.rouse(ctx, now) })
 }
 

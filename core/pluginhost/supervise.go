@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/core/pluginhost/kinds"
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -45,7 +46,7 @@ type operation struct {
 // live is a process that currently serves.
 type live struct {
 	proc   *process.Process
-	parts  []part
+	parts  kinds.Parts
 	began  time.Time
 	cancel context.CancelFunc
 	lost   chan error // receives, once, why it can no longer serve
@@ -90,11 +91,7 @@ func (s *supervised) snapshot() PluginStatus {
 	out.Drivers, out.Devices = slices.Clone(out.Drivers), slices.Clone(out.Devices)
 	out.Collectors = slices.Clone(out.Collectors)
 	if out.State == StateRunning {
-		why := s.host.drivers.unanswering(out.Drivers)
-		if why == nil {
-			why = s.host.devices.unanswering(out.Devices)
-		}
-		if why != nil {
+		if why := s.host.kinds.Unanswering(out.Drivers, out.Devices); why != nil {
 			out.State, out.LastError = StateNotAnswering, why
 		}
 	}
@@ -233,20 +230,30 @@ func (s *supervised) start(ctx context.Context, first bool) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, err := s.host.attach(ctx, s.name, p)
+	parts, err := s.host.attach(ctx, p)
 	if err != nil {
 		p.Kill()
 		return nil, err
 	}
 	if m := s.modeNow(); m != modeOn {
-		s.host.refuse(s.name, withdrawn(s.name, m))
+		s.host.kinds.Refuse(s.name, withdrawn(s.name, m))
 	}
 	run, cancel := context.WithCancel(ctx)
 	now := s.serve(run, cancel, p, parts)
 	for _, one := range parts {
-		one.open(run, s.host.configs(s.name, parts))
+		one.Open(run, s.host.configs(s.name, parts))
 	}
 	return now, nil
+}
+
+// attach asks a process for all that it serves, reserves the names, and then puts the
+// process under its limits.
+func (h *Host) attach(ctx context.Context, p *process.Process) (kinds.Parts, error) {
+	parts, err := h.kinds.Attach(ctx, p)
+	if err == nil {
+		p.Confine()
+	}
+	return parts, err
 }
 
 // process reattaches the process of an earlier agent, or launches one.
@@ -275,15 +282,15 @@ func (s *supervised) process(ctx context.Context, first bool) (*process.Process,
 
 // serve makes the process the current one and watches it from now on, because a plugin
 // may also hang during configuration or recovery. ctx is the context of its parts.
-func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *process.Process, parts []part) *live {
+func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *process.Process, parts kinds.Parts) *live {
 	now := &live{proc: p, parts: parts, began: time.Now(), cancel: cancel, lost: make(chan error, 1)}
 	s.set(func(st *PluginStatus) {
 		if !st.State.rests() {
 			st.State = s.mode.state(StateRunning)
 		}
 		st.Version, st.PID, st.LastError = p.Info.Version, p.PID, nil
-		st.Reattached, st.Drivers, st.Devices = p.Reattached, names(parts, isDriver), names(parts, isDevice)
-		st.Collectors = names(parts, isCollector)
+		st.Reattached = p.Reattached
+		st.Drivers, st.Devices, st.Collectors = parts.Of(s.host.kinds)
 	})
 	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.name, "version", p.Info.Version, "pid", p.PID, "reattached", p.Reattached)
 	steady := time.AfterFunc(s.host.cfg.Steady, s.recovered)
@@ -313,7 +320,7 @@ func (l *live) close(reason error) {
 func (l *live) detach(reason error) {
 	l.cancel()
 	for _, one := range l.parts {
-		one.detach(reason)
+		one.Detach(reason)
 	}
 }
 

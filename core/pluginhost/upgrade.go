@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-project/drover/core/pluginhost/kinds"
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -48,33 +49,33 @@ func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live
 	if err != nil {
 		stop()
 		for _, one := range parts {
-			one.abandon()
+			one.Abandon()
 		}
 		p.Kill()
 		h.launcher.Others.Drop(s.name, p)
-		h.release(s.name, now.serves())
+		h.kinds.Release(s.name, now.serves())
 		return now, err
 	}
 	return s.takeOver(run, ready, stop, now, p, parts)
 }
 
 // try makes the candidate's process ready to take over.
-func (s *supervised) try(run, ready context.Context, now *live, p *process.Process, c candidate) ([]part, error) {
+func (s *supervised) try(run, ready context.Context, now *live, p *process.Process, c candidate) (kinds.Parts, error) {
 	if c.version != "" && p.Info.Version != c.version {
 		return nil, &blamelessError{errdefs.FailedPreconditionf("plugin %s: it says that it is version %q, and %q is wanted; correct the version or the source", c.file.Path, p.Info.Version, c.version)}
 	}
-	parts, err := s.host.attach(ready, s.name, p)
+	parts, err := s.host.attach(ready, p)
 	if err != nil {
 		return nil, err
 	}
-	serves := partNames(parts)
-	if n := s.host.drivers.tasks(s.name, serves); n > 0 {
+	serves := parts.Names()
+	if n := s.host.kinds.Drivers.Tasks(s.name, serves); n > 0 {
 		return parts, errdefs.FailedPreconditionf("plugin %s: serves %v only, and %d tasks run with drivers that the version before served; stop those first", c.file.Path, serves, n)
 	}
-	s.host.works.recovering(s.name, s.host.drivers.tasks(s.name, nil))
+	s.host.works.recovering(s.name, s.host.kinds.Drivers.Tasks(s.name, nil))
 	configs := s.host.configsWith(s.name, c.config, parts)
 	for _, one := range parts {
-		if err := one.prepare(run, ready, configs); err != nil {
+		if err := one.Prepare(run, ready, configs); err != nil {
 			err = fmt.Errorf("plugin %s, version %s: %w", c.file.Path, p.Info.Version, err)
 			if c.place != nil && c.config != nil && errdefs.IsInvalidArgument(err) {
 				err = &blamelessError{err} // the config was given with the version
@@ -118,18 +119,18 @@ func (s *supervised) commit(ctx context.Context, now *live, p *process.Process, 
 
 // takeOver switches to the new process, and ends the old one once it has no calls in
 // progress.
-func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFunc, now *live, p *process.Process, parts []part) (*live, error) {
+func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFunc, now *live, p *process.Process, parts kinds.Parts) (*live, error) {
 	h := s.host
-	serves := partNames(parts)
+	serves := parts.Names()
 	if now != nil {
 		now.cancel()
 		for _, one := range now.parts {
-			one.yield(serves)
+			one.Yield(serves)
 		}
 	}
 	var failed []error
 	for _, one := range parts {
-		failed = append(failed, one.takeOver(ready))
+		failed = append(failed, one.TakeOver(ready))
 	}
 	f := s.where()
 	f.Stored = ""
@@ -143,8 +144,8 @@ func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFun
 	} else {
 		h.launcher.Others.Drop(s.name, p)
 	}
-	h.release(s.name, serves)
-	h.refuse(s.name, nil)
+	h.kinds.Release(s.name, serves)
+	h.kinds.Refuse(s.name, nil)
 	return next, errors.Join(failed...)
 }
 
@@ -153,7 +154,7 @@ func (h *Host) retire(ctx context.Context, name string, old *live) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.RetireTimeout)
 	defer cancel()
 	for _, one := range old.parts {
-		if err := one.drained(ctx); err != nil {
+		if err := one.Drained(ctx); err != nil {
 			h.cfg.Logger.Warn("an old plugin process is ended with calls under way; they fail as unavailable", "plugin", name, "pid", old.proc.PID, "error", err)
 		}
 	}
@@ -166,38 +167,22 @@ func (l *live) serves() []string {
 	if l == nil {
 		return nil
 	}
-	return partNames(l.parts)
-}
-
-func partNames(parts []part) []string { return names(parts, func(part) bool { return true }) }
-
-// release frees the names of a plugin that are not in keep, and lets plugins try again
-// that were rejected because of them.
-func (h *Host) release(name string, keep []string) {
-	h.drivers.release(name, keep)
-	h.devices.release(name, keep)
-	h.collectors.release(name, keep)
-}
-
-// refuse makes a plugin accept no new tasks because of reason; nil allows them again.
-func (h *Host) refuse(name string, reason error) {
-	h.drivers.refuse(name, reason)
-	h.devices.refuse(name, reason)
+	return l.parts.Names()
 }
 
 // configs are the blocks for what a plugin serves.
-func (h *Host) configs(name string, parts []part) map[string]map[string]any {
+func (h *Host) configs(name string, parts kinds.Parts) map[string]map[string]any {
 	return h.configsWith(name, h.catalog.get(name).Config, parts)
 }
 
 // configsWith replaces the agent's blocks by the config of a release. If its keys are
 // names that the plugin serves, each with a block, these are their blocks; otherwise
 // it is the block of all names.
-func (h *Host) configsWith(name string, config map[string]any, parts []part) map[string]map[string]any {
+func (h *Host) configsWith(name string, config map[string]any, parts kinds.Parts) map[string]map[string]any {
 	if config == nil {
 		return h.cfg.DriverConfig
 	}
-	serves := partNames(parts)
+	serves := parts.Names()
 	blocks := map[string]map[string]any{}
 	for key, value := range config {
 		block, ok := blockOf(value)

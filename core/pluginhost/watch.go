@@ -288,6 +288,6 @@ func (s *supervised) comeBack(ctx context.Context, now *live, f process.File) (*
 	}
 	s.moveTo(f)
 	s.setMode(modeOn)
-	s.host.refuse(s.name, nil)
+	s.host.kinds.Refuse(s.name, nil)
 	return s.rouse(ctx, now)
 }

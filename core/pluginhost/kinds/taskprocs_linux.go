@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package kinds
 
 import (
 	"bytes"
@@ -21,12 +21,12 @@ const leftoverPause = 10 * time.Millisecond
 // endLeftovers kills the processes that a failed start of a task left behind: those
 // that were started after it and have the task's environment, and helpers of the
 // plugin whose command line names the task's directory.
-func (d *drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, begun time.Time) {
+func (d *Drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, begun time.Time) {
 	marks := leftoverMarks{dir: task.TaskDir}
 	if task.AllocID != "" && task.Name != "" {
 		marks.task = []string{"NOMAD_ALLOC_ID=" + task.AllocID, "NOMAD_TASK_NAME=" + task.Name}
 	}
-	marks.plugin = d.mark
+	marks.plugin = d.cfg.Mark
 	since, ok := ticksAt(begun)
 	if !ok {
 		return // this system does not say when processes began

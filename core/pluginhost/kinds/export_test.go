@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package kinds
 
 import (
 	"fmt"
@@ -18,11 +18,4 @@ func KindText(kinds []plugin.Kind) string {
 		return ""
 	}
 	return fmt.Sprint(kinds)
-}
-
-// Locked is how many names of plugins are worked on or waited for.
-func (h *Host) Locked() int {
-	h.locks.mu.Lock()
-	defer h.locks.mu.Unlock()
-	return len(h.locks.byName)
 }

@@ -1,10 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package kinds
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -78,5 +79,20 @@ func (r *printReader[T]) read(ctx context.Context, in <-chan T, pace *rate.Limit
 func (r *printReader[T]) tell(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		r.trouble(err)
+	}
+}
+
+// firstFingerprint is how long a start waits for the first fingerprint.
+const firstFingerprint = 2 * time.Second
+
+// untilFirst starts follow and returns when it has called first, so that the first
+// fingerprints are available when a start returns, unless one is slow.
+func untilFirst(ctx context.Context, watchers *sync.WaitGroup, follow func(first func())) {
+	arrived := make(chan struct{})
+	watchers.Go(func() { follow(sync.OnceFunc(func() { close(arrived) })) })
+	select {
+	case <-arrived:
+	case <-ctx.Done():
+	case <-time.After(firstFingerprint):
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package kinds
 
 import (
 	"fmt"
@@ -22,7 +22,8 @@ const (
 var isolations = []driver.FSIsolation{"", "none", "chroot", "image"}
 
 // checkDriver rejects a driver whose Info the agent cannot support.
-func checkDriver(info driver.Info) error {
+func checkDriver(b *driverBackend) error {
+	info := b.Info()
 	if info.Name == "" {
 		return errdefs.FailedPreconditionf("serves a driver without a name; the plugin is defective")
 	}
