@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -58,7 +59,7 @@ func (m *memo) forgive(digest string) {
 // catalog holds the memos of all plugins. They are few, so they are stored as one
 // value.
 type catalog struct {
-	store Store // may be nil
+	store process.Store // may be nil
 
 	mu    sync.Mutex
 	memos map[string]*memo
@@ -66,7 +67,9 @@ type catalog struct {
 
 const catalogKey = "pluginhost-catalog"
 
-func newCatalog(store Store) *catalog { return &catalog{store: store, memos: map[string]*memo{}} }
+func newCatalog(store process.Store) *catalog {
+	return &catalog{store: store, memos: map[string]*memo{}}
+}
 
 func (c *catalog) load(ctx context.Context) error {
 	if c.store == nil {

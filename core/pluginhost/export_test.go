@@ -3,13 +3,9 @@
 
 package pluginhost
 
-import "google.golang.org/grpc"
-
-// Dials are the connections of a process.
-type Dials struct{ dials }
-
-// Option has connections noted.
-func (d *Dials) Option() grpc.DialOption { return d.option() }
-
-// Close closes them.
-func (d *Dials) Close() { d.close() }
+// Locked is how many names of plugins are worked on or waited for.
+func (h *Host) Locked() int {
+	h.locks.mu.Lock()
+	defer h.locks.mu.Unlock()
+	return len(h.locks.byName)
+}

@@ -1,10 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package pluginhost discovers, launches, supervises, restarts, reattaches and ends
-// plugin processes, and offers what they serve through interfaces of the core. It owns
-// the processes and their sockets. Only it and sdk/plugin use go-plugin. It does not
-// own tasks or their durable handles (core/agent does). core/agent imports it.
+// Package pluginhost decides which plugins of a node run and at which version: it
+// discovers, supervises, restarts, installs and upgrades them, and offers what they
+// serve through interfaces of the core. The process of a plugin is package process,
+// what it serves package kinds. It does not own tasks or their durable handles
+// (core/agent does). core/agent imports it.
 package pluginhost
 
 import (
@@ -23,17 +24,11 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/kinds"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
-
-// Store stores what the host needs to find its plugins again after the agent was
-// killed. Get of a missing key returns NotFound.
-type Store interface {
-	Get(ctx context.Context, key string) ([]byte, error)
-	Put(ctx context.Context, key string, value []byte) error
-	Delete(ctx context.Context, key string) error
-}
 
 // Config configures a Host. Zero durations and counts mean the defaults.
 type Config struct {
@@ -42,7 +37,7 @@ type Config struct {
 	// StateDir is the host's own directory, for sockets; it is created with mode 0700.
 	StateDir string
 	// Store may be nil: plugins are then not reattached after a restart.
-	Store  Store
+	Store  process.Store
 	Logger hclog.Logger
 	// DriverConfig contains the agent's plugin "NAME" { config { } } blocks, by the
 	// name of a driver, a device plugin or a file.
@@ -143,6 +138,16 @@ func (c *Config) setDefaults() {
 	}
 }
 
+// What is served is described by package kinds.
+type (
+	// DriverFingerprint is the agent's report to servers about one driver.
+	DriverFingerprint = kinds.DriverFingerprint
+	// DeviceFingerprint is what one device plugin found.
+	DeviceFingerprint = kinds.DeviceFingerprint
+	// HostReading contains the samples of one collector of the machine's stats.
+	HostReading = kinds.HostReading
+)
+
 // State is the state of a plugin.
 type State string
 
@@ -201,21 +206,17 @@ type PluginStatus struct {
 
 // Host runs the plugins of one agent.
 type Host struct {
-	cfg        Config
-	socketDir  string
-	drivers    *drivers
-	devices    *devices
-	collectors *collectors
-	digests    *digests
-	changed    *signal // of any plugin's status
-	catalog    *catalog
-	versions   versions
-	others     *others
-	locks      *locks
-	limiter    *limiter
-	unusable   unusable
-	works      *works
-	mark       string // unique to this host, for the names of temporary files
+	cfg      Config
+	launcher *process.Launcher
+	kinds    *kinds.Set
+	digests  *digests
+	changed  *signal // of any plugin's status
+	catalog  *catalog
+	versions versions
+	locks    *locks
+	unusable unusable
+	works    *works
+	mark     string // unique to this host, for the names of temporary files
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -233,27 +234,28 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Dir == "" || cfg.StateDir == "" {
 		return nil, errdefs.InvalidArgumentf("plugin host: Dir and StateDir must be set")
 	}
-	sealDescriptors()
 	stateDir, err := filepath.Abs(cfg.StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("plugin host: %w", err)
 	}
-	socketDir, err := privateSocketDir(stateDir)
+	launcher, err := process.NewLauncher(process.Config{
+		StateDir: stateDir, Store: cfg.Store, Logger: cfg.Logger, Env: cfg.Env, Args: cfg.Args,
+		Limits: cfg.ProcessLimits, StartTimeout: cfg.StartTimeout,
+	})
 	if err != nil {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, socketDir: socketDir, digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
-		limiter: newLimiter(cfg.ProcessLimits, cfg.StateDir, cfg.Logger),
+		cfg: cfg, launcher: launcher, digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
 	}
-	h.catalog, h.locks, h.others = newCatalog(cfg.Store), newLocks(), newOthers(h)
+	h.catalog, h.locks = newCatalog(cfg.Store), newLocks()
 	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
-	h.mark, h.works = tagOf(stateDir)+".new", newWorks()
-	logs := &fifos{client: logpipe.NewClient(socketDir, logCommand(cfg.LogCollector, socketDir))}
-	h.devices = newDevices(cfg.Limits.Breaker, cfg.StatsInterval, cfg.Logger, h.changed.raise)
-	h.collectors = newCollectors(cfg.StatsInterval, cfg.Logger, h.demand)
-	h.drivers = newDrivers(cfg.Limits, driver.NomadHost{Logs: logs, Topology: cfg.Topology}, cfg.Logger, h.demand, h.changed.raise)
-	h.drivers.works, h.drivers.socketDir = h.works, socketDir
+	h.mark, h.works = process.Tag(stateDir)+".new", newWorks()
+	logs := &fifos{client: logpipe.NewClient(launcher.SocketDir(), logCommand(cfg.LogCollector, launcher.SocketDir()))}
+	h.kinds = kinds.New(kinds.Config{
+		Logger: cfg.Logger, Limits: cfg.Limits, Nomad: driver.NomadHost{Logs: logs, Topology: cfg.Topology}, StatsInterval: cfg.StatsInterval,
+		Demand: h.demand, Answering: h.changed.raise, Recovered: h.works.recovered, Mark: launcher.Mark(),
+	})
 	return h, nil
 }
 
@@ -283,10 +285,7 @@ func (h *Host) Start(ctx context.Context) error {
 	if err := h.endLeftovers(ctx, files); err != nil {
 		return err
 	}
-	if err := h.endOrphans(ctx, files); err != nil {
-		return err
-	}
-	h.sweep(ctx)
+	h.sweep()
 	h.notice()
 	h.mu.Lock()
 	if h.cancel != nil || h.closed {
@@ -313,9 +312,9 @@ func (h *Host) Start(ctx context.Context) error {
 }
 
 // warnOfArgs warns of arguments for plugins that do not exist.
-func (h *Host) warnOfArgs(files []file) {
+func (h *Host) warnOfArgs(files []process.File) {
 	for name := range h.cfg.Args {
-		if !slices.ContainsFunc(files, func(f file) bool { return f.name == name }) {
+		if !slices.ContainsFunc(files, func(f process.File) bool { return f.Name == name }) {
 			h.cfg.Logger.Warn("args are for the plugin whose file has the name of their block, and there is none", "plugin", name, "plugin_dir", h.cfg.Dir)
 		}
 	}
@@ -333,14 +332,17 @@ func (h *Host) Close(keepPlugins bool) {
 		cancel()
 	}
 	h.done.Wait()
-	h.drivers.close()
-	h.devices.close()
-	h.collectors.close()
+	h.kinds.Close()
 	if !keepPlugins {
 		for _, p := range h.Status() {
-			h.limiter.release(p.Name)
+			h.launcher.Release(p.Name)
 		}
 	}
+}
+
+// pings says when a process counts as hung.
+func (h *Host) pings() process.Pings {
+	return process.Pings{Interval: h.cfg.PingInterval, Timeout: h.cfg.PingTimeout, Failures: h.cfg.PingFailures}
 }
 
 func (h *Host) keeping() bool {
@@ -371,7 +373,7 @@ func (h *Host) Plugins() ([]PluginStatus, <-chan struct{}) {
 // Driver returns the driver with a name. It stays usable across restarts of its
 // plugin. NotFound: no plugin has served it so far; the error lists failures.
 func (h *Host) Driver(name string) (driver.Driver, error) {
-	d := h.drivers.get(name)
+	d := h.kinds.Drivers.Get(name)
 	if d != nil {
 		return d, nil
 	}
@@ -395,30 +397,34 @@ func (h *Host) Driver(name string) (driver.Driver, error) {
 //		... report prints ...
 //		<-changed
 //	}
-func (h *Host) Fingerprints() ([]DriverFingerprint, <-chan struct{}) { return h.drivers.fingerprints() }
+func (h *Host) Fingerprints() ([]DriverFingerprint, <-chan struct{}) {
+	return h.kinds.Drivers.Fingerprints()
+}
 
 // Devices returns the newest fingerprint of every device plugin, by name, and a
 // channel that is closed when they have changed, as Fingerprints does.
-func (h *Host) Devices() ([]DeviceFingerprint, <-chan struct{}) { return h.devices.fingerprints() }
+func (h *Host) Devices() ([]DeviceFingerprint, <-chan struct{}) {
+	return h.kinds.Devices.Fingerprints()
+}
 
 // ReserveDevices returns how a task accesses devices of one group. NotFound: no plugin
 // has the group now. Unavailable: its plugin is being restarted.
 func (h *Host) ReserveDevices(ctx context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
-	return h.devices.reserve(ctx, vendor, typ, name, ids)
+	return h.kinds.Devices.Reserve(ctx, vendor, typ, name, ids)
 }
 
 // DeviceStats requests samples of the device plugins and returns them, ordered by
 // group, like HostStats. Devices of a plugin that is away are left out.
-func (h *Host) DeviceStats(ctx context.Context) []device.GroupStats { return h.devices.stats(ctx) }
+func (h *Host) DeviceStats(ctx context.Context) []device.GroupStats {
+	return h.kinds.Devices.Stats(ctx)
+}
 
 // HostStats requests samples of the collectors and returns them by collector; it waits
 // briefly for missing ones. Collectors measure only for a while after a call.
-func (h *Host) HostStats(ctx context.Context) []HostReading { return h.collectors.readings(ctx) }
+func (h *Host) HostStats(ctx context.Context) []HostReading { return h.kinds.Collectors.Readings(ctx) }
 
 // OnRestart calls f, in a goroutine of its own, whenever a new process serves the
 // driver, after its known tasks were recovered. The returned function removes f.
 func (h *Host) OnRestart(driverName string, f func()) (stop func()) {
-	return h.drivers.onRestart(driverName, f)
+	return h.kinds.Drivers.OnRestart(driverName, f)
 }
-
-func storeKey(name string) string { return "pluginhost/" + filepath.Base(name) }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -206,9 +207,9 @@ func (h *Host) switchTo(ctx context.Context, r Release, stored string) error {
 	if err != nil {
 		return err
 	}
-	path := s.where().path
+	path := s.where().Path
 	c := candidate{
-		file: file{name: r.Name, path: path, stored: stored}, digest: r.Digest, version: r.Version, config: r.Config,
+		file: process.File{Name: r.Name, Path: path, Stored: stored}, digest: r.Digest, version: r.Version, config: r.Config,
 		place: func() error { return h.place(stored, path) },
 	}
 	err = s.ask(ctx, func(ctx context.Context, now *live) (*live, error) {
@@ -277,10 +278,10 @@ func (h *Host) returnTo(ctx context.Context, s *supervised, now *live, bad strin
 		}
 	})
 	if err == nil {
-		err = h.place(stored, s.where().path)
+		err = h.place(stored, s.where().Path)
 	}
 	if err == nil {
-		s.note(identity(s.where().path))
+		s.note(process.Identity(s.where().Path))
 	}
 	s.set(func(st *PluginStatus) {
 		st.UpgradeError = why

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -48,7 +49,7 @@ func (m mode) state(otherwise State) State {
 
 // rests reports whether the plugin should not be started again.
 func (s *supervised) rests() bool {
-	return s.modeNow() != modeOn && s.host.drivers.tasks(s.name, nil) == 0
+	return s.modeNow() != modeOn && s.host.kinds.Drivers.Tasks(s.name, nil) == 0
 }
 
 func (s *supervised) restAfter(err error) {
@@ -62,10 +63,10 @@ func (s *supervised) restAfter(err error) {
 func (s *supervised) rest(now *live) *live {
 	if now != nil {
 		now.detach(errdefs.Unavailablef("plugin %q: it was %s", s.name, s.modeNow().state(StateStopped)))
-		now.proc.stop()
-		s.host.forgetProcess(s.name)
+		now.proc.Stop()
+		s.host.launcher.Forget(s.name)
 	}
-	s.host.release(s.name, nil)
+	s.host.kinds.Release(s.name, nil)
 	s.set(func(st *PluginStatus) {
 		st.PID, st.Reattached, st.State = 0, false, s.mode.state(StateStopped)
 	})
@@ -144,20 +145,20 @@ func (h *Host) unlock(name string, t *turn) {
 const keptAtLeast = time.Minute
 
 // add makes a plugin and begins to run it; h.mu is held.
-func (h *Host) add(f file, m mode, firstDone func()) *supervised {
+func (h *Host) add(f process.File, m mode, firstDone func()) *supervised {
 	s := newSupervised(h, f)
 	s.mode = m
 	if m != modeOn {
 		s.patience = time.Now().Add(keptAtLeast)
 	}
-	h.plugins[f.name] = s
+	h.plugins[f.Name] = s
 	ctx, cancel := context.WithCancel(h.run)
 	s.stop = cancel
 	idle := firstDone == nil
 	if idle {
 		firstDone = func() {}
 	}
-	if m == modeDisabled && !h.catalog.get(f.name).Kept {
+	if m == modeDisabled && !h.catalog.get(f.Name).Kept {
 		idle = true
 		s.status.State = StateDisabled
 		firstDone()
@@ -167,11 +168,11 @@ func (h *Host) add(f file, m mode, firstDone func()) *supervised {
 }
 
 // bootMode returns the mode that the previous agent stored for a file.
-func (h *Host) bootMode(f file) mode {
+func (h *Host) bootMode(f process.File) mode {
 	switch {
-	case f.stored != "":
+	case f.Stored != "":
 		return modeGone
-	case h.catalog.get(f.name).Disabled:
+	case h.catalog.get(f.Name).Disabled:
 		return modeDisabled
 	}
 	return modeOn
@@ -179,14 +180,14 @@ func (h *Host) bootMode(f file) mode {
 
 // withKept adds the plugins whose files were removed but which still had tasks when
 // the previous agent ended.
-func (h *Host) withKept(files []file) []file {
+func (h *Host) withKept(files []process.File) []process.File {
 	for _, name := range h.catalog.names() {
 		m := h.catalog.get(name)
-		if !m.Kept || slices.ContainsFunc(files, func(f file) bool { return f.name == name }) {
+		if !m.Kept || slices.ContainsFunc(files, func(f process.File) bool { return f.Name == name }) {
 			continue
 		}
 		if stored, ok := h.versions.has(name, m.Running, h.digests); ok {
-			files = append(files, file{name: name, path: h.pathOf(name), stored: stored})
+			files = append(files, process.File{Name: name, Path: h.pathOf(name), Stored: stored})
 		}
 	}
 	return files
@@ -194,15 +195,12 @@ func (h *Host) withKept(files []file) []file {
 
 // endLeftovers ends processes that a killed agent left and that no plugin of this host
 // takes over.
-func (h *Host) endLeftovers(ctx context.Context, files []file) error {
-	if err := h.others.end(ctx); err != nil {
-		return err
-	}
-	names := h.catalog.names()
+func (h *Host) endLeftovers(ctx context.Context, files []process.File) error {
+	var current []string
 	for _, f := range files {
-		names = append(names, f.name)
+		current = append(current, f.Name)
 	}
-	return h.others.endStrays(ctx, names)
+	return h.launcher.EndLeftovers(ctx, current, h.catalog.names())
 }
 
 func (h *Host) pathOf(name string) string {
@@ -223,7 +221,7 @@ func (h *Host) plugin(name string) (s *supervised, fresh bool, err error) {
 	if s := h.plugins[name]; s != nil {
 		return s, false, nil
 	}
-	return h.add(file{name: name, path: h.pathOf(name)}, modeOn, nil), true, nil
+	return h.add(process.File{Name: name, Path: h.pathOf(name)}, modeOn, nil), true, nil
 }
 
 // known returns a plugin that there is.
@@ -251,7 +249,7 @@ func (h *Host) Plugin(name string) (PluginStatus, error) { return h.one(name) }
 func (h *Host) complete(st PluginStatus) PluginStatus {
 	m := h.catalog.get(st.Name)
 	st.Previous, st.Bad, st.Work = m.Previous, m.Bad, h.works.get(st.Name)
-	st.Tasks = h.drivers.tasks(st.Name, nil)
+	st.Tasks = h.kinds.Drivers.Tasks(st.Name, nil)
 	return st
 }
 
@@ -259,8 +257,8 @@ func (h *Host) complete(st PluginStatus) PluginStatus {
 func (h *Host) drop(s *supervised) {
 	s.stop()
 	<-s.ended
-	h.release(s.name, nil)
-	h.limiter.release(s.name)
+	h.kinds.Release(s.name, nil)
+	h.launcher.Release(s.name)
 	h.mu.Lock()
 	if h.plugins[s.name] == s {
 		delete(h.plugins, s.name)
@@ -286,10 +284,10 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if n := h.drivers.tasks(name, nil); n > 0 && !force {
+	if n := h.kinds.Drivers.Tasks(name, nil); n > 0 && !force {
 		return errdefs.FailedPreconditionf("plugin %q has %d tasks: stop them first, disable it, which lets them end by themselves, or remove it by force, which leaves them unattended", name, n)
 	}
-	if err := removeFile(s.where().path); err != nil {
+	if err := removeFile(s.where().Path); err != nil {
 		return err
 	}
 	if err := h.catalog.forget(ctx, name); err != nil {
@@ -324,13 +322,13 @@ func (s *supervised) withdraw(ctx context.Context, m mode) error {
 	if s.modeNow() == m {
 		return nil
 	}
-	kept := h.drivers.tasks(s.name, nil) > 0
+	kept := h.kinds.Drivers.Tasks(s.name, nil) > 0
 	err := h.catalog.change(ctx, s.name, func(memo *memo) { memo.Disabled, memo.Kept = m == modeDisabled, kept })
 	if err != nil {
 		return err
 	}
 	s.setMode(m)
-	h.refuse(s.name, withdrawn(s.name, m))
+	h.kinds.Refuse(s.name, withdrawn(s.name, m))
 	s.set(func(st *PluginStatus) { st.State = m.state(st.State) })
 	h.cfg.Logger.Info("plugin takes no new tasks", "plugin", s.name, "because", m.state(""))
 	return s.settle(ctx)
@@ -375,7 +373,7 @@ func (h *Host) Enable(ctx context.Context, name string) error {
 		return err
 	}
 	s.setMode(modeOn)
-	h.refuse(name, nil)
+	h.kinds.Refuse(name, nil)
 	return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) { return s.rouse(ctx, now) })
 }
 
@@ -412,7 +410,7 @@ func (h *Host) Reload(ctx context.Context, name string) (err error) {
 		return err
 	}
 	f := s.where()
-	digest, err := h.digests.of(f.binary())
+	digest, err := h.digests.of(f.Binary())
 	if err != nil {
 		return err
 	}
@@ -433,14 +431,14 @@ func (h *Host) Reload(ctx context.Context, name string) (err error) {
 }
 
 // remember records the working version, to which a rollback returns.
-func (h *Host) remember(ctx context.Context, f file, digest string) {
-	m := h.catalog.get(f.name)
-	if _, ok := h.versions.has(f.name, digest, h.digests); ok && m.Running == digest {
+func (h *Host) remember(ctx context.Context, f process.File, digest string) {
+	m := h.catalog.get(f.Name)
+	if _, ok := h.versions.has(f.Name, digest, h.digests); ok && m.Running == digest {
 		return
 	}
-	_, err := h.versions.keep(f.name, digest, f.binary(), h.digests)
+	_, err := h.versions.keep(f.Name, digest, f.Binary(), h.digests)
 	if err == nil {
-		err = h.catalog.change(ctx, f.name, func(m *memo) {
+		err = h.catalog.change(ctx, f.Name, func(m *memo) {
 			if m.Running != "" && m.Running != digest {
 				m.Previous = m.Running
 			}
@@ -448,8 +446,8 @@ func (h *Host) remember(ctx context.Context, f file, digest string) {
 		})
 	}
 	if err != nil && ctx.Err() == nil {
-		h.cfg.Logger.Warn("no copy of the plugin's version is kept, so a bad upgrade cannot be rolled back", "plugin", f.name, "error", err)
+		h.cfg.Logger.Warn("no copy of the plugin's version is kept, so a bad upgrade cannot be rolled back", "plugin", f.Name, "error", err)
 		return
 	}
-	h.prune(f.name)
+	h.prune(f.Name)
 }

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-project/drover/core/pluginhost/device"
-	"github.com/drover-project/drover/core/pluginhost/driver"
-	"github.com/drover-project/drover/core/pluginhost/stats"
+	"github.com/drover-project/drover/core/pluginhost/kinds"
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
@@ -23,12 +22,9 @@ type Opened struct {
 	Foreign bool // it was built for Nomad
 	PID     int
 	Took    time.Duration // from its launch to its Info
-	Drivers []driver.Backend
-	Devices []device.Backend
-	// Collectors are those of the machine's stats.
-	Collectors []stats.Backend
+	kinds.Served
 
-	process *process
+	process *process.Process
 }
 
 // Open launches one executable, for callers that inspect a plugin instead of running
@@ -39,43 +35,20 @@ func (h *Host) Open(ctx context.Context, path string) (*Opened, error) {
 		return nil, fmt.Errorf("open the plugin: %w", err)
 	}
 	begin := time.Now()
-	p, err := h.launch(ctx, file{name: strings.TrimSuffix(filepath.Base(path), ".exe"), path: path})
+	p, err := h.launcher.Launch(ctx, process.File{Name: strings.TrimSuffix(filepath.Base(path), ".exe"), Path: path})
 	if err != nil {
 		return nil, err
 	}
-	o := &Opened{Info: p.info, Foreign: p.foreign(), PID: p.pid, Took: time.Since(begin), process: p}
-	if err := o.connect(ctx, h); err != nil {
-		p.kill()
+	o := &Opened{Info: p.Info, Foreign: p.Foreign(), PID: p.PID, Took: time.Since(begin), process: p}
+	if o.Served, err = h.kinds.Inspect(ctx, p); err != nil {
+		p.Kill()
 		return nil, fmt.Errorf("plugin %s: %w", path, err)
 	}
 	return o, nil
 }
 
-func (o *Opened) connect(ctx context.Context, h *Host) error {
-	ctx, cancel := context.WithTimeout(ctx, configLimit)
-	defer cancel()
-	kinds, _, err := choose(o.Info.Kinds, known)
-	if err != nil {
-		return err
-	}
-	for _, kind := range kinds {
-		switch kind {
-		case driver.KindV1, driver.KindNomad:
-			o.Drivers, err = h.drivers.connect(ctx, o.process)
-		case device.KindV1, device.KindNomad:
-			o.Devices, err = h.devices.connect(ctx, o.process)
-		case stats.KindV1:
-			o.Collectors, err = stats.ConnectV1(ctx, o.process.conn)
-		}
-		if err != nil {
-			return fmt.Errorf("ask what it serves as %s: %w", kind, err)
-		}
-	}
-	return nil
-}
-
 // Kill kills the process without a shutdown, like a crash.
-func (o *Opened) Kill() { o.process.kill() }
+func (o *Opened) Kill() { o.process.Kill() }
 
 // Close asks the process to end and kills it if it does not.
-func (o *Opened) Close() { o.process.stop() }
+func (o *Opened) Close() { o.process.Stop() }

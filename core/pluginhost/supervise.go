@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
-
+	"github.com/drover-project/drover/core/pluginhost/kinds"
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -31,7 +30,7 @@ type supervised struct {
 	patience  time.Time  // until when it runs although it is withdrawn and has no tasks
 
 	mu     sync.Mutex
-	file   file
+	file   process.File
 	tried  string // identity of the file in plugin_dir that was last processed
 	mode   mode
 	status PluginStatus
@@ -46,17 +45,17 @@ type operation struct {
 
 // live is a process that currently serves.
 type live struct {
-	proc   *process
-	parts  []part
+	proc   *process.Process
+	parts  kinds.Parts
 	began  time.Time
 	cancel context.CancelFunc
 	lost   chan error // receives, once, why it can no longer serve
 }
 
-func newSupervised(h *Host, f file) *supervised {
+func newSupervised(h *Host, f process.File) *supervised {
 	return &supervised{
-		host: h, name: f.name, file: f, asked: make(chan operation), ended: make(chan struct{}), wake: newBell(),
-		status: PluginStatus{Name: f.name, Path: f.path, State: StateStarting},
+		host: h, name: f.Name, file: f, asked: make(chan operation), ended: make(chan struct{}), wake: newBell(),
+		status: PluginStatus{Name: f.Name, Path: f.Path, State: StateStarting},
 	}
 }
 
@@ -73,13 +72,13 @@ func (s *supervised) ask(ctx context.Context, do func(context.Context, *live) (*
 	}
 }
 
-func (s *supervised) where() file {
+func (s *supervised) where() process.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.file
 }
 
-func (s *supervised) moveTo(f file) {
+func (s *supervised) moveTo(f process.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.file = f
@@ -92,11 +91,7 @@ func (s *supervised) snapshot() PluginStatus {
 	out.Drivers, out.Devices = slices.Clone(out.Drivers), slices.Clone(out.Devices)
 	out.Collectors = slices.Clone(out.Collectors)
 	if out.State == StateRunning {
-		why := s.host.drivers.unanswering(out.Drivers)
-		if why == nil {
-			why = s.host.devices.unanswering(out.Devices)
-		}
-		if why != nil {
+		if why := s.host.kinds.Unanswering(out.Drivers, out.Devices); why != nil {
 			out.State, out.LastError = StateNotAnswering, why
 		}
 	}
@@ -114,7 +109,7 @@ func (s *supervised) set(f func(*PluginStatus)) {
 // a working version. It runs in the background, because the file may be large.
 func (s *supervised) noteDigest(ctx context.Context, now *live) {
 	f := s.where()
-	digest, err := s.host.digests.of(f.binary())
+	digest, err := s.host.digests.of(f.Binary())
 	if err != nil {
 		s.host.cfg.Logger.Debug("the digest of a plugin cannot be told", "plugin", s.name, "error", err)
 		return
@@ -122,7 +117,7 @@ func (s *supervised) noteDigest(ctx context.Context, now *live) {
 	if s.snapshot().Digest != digest {
 		s.set(func(st *PluginStatus) { st.Digest = digest })
 	}
-	if now != nil && now.proc.identity == identity(f.binary()) {
+	if now != nil && now.proc.Identity == process.Identity(f.Binary()) {
 		s.host.remember(ctx, f, digest)
 	}
 }
@@ -235,28 +230,38 @@ func (s *supervised) start(ctx context.Context, first bool) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, err := s.host.attach(ctx, s.name, p)
+	parts, err := s.host.attach(ctx, p)
 	if err != nil {
-		p.kill()
+		p.Kill()
 		return nil, err
 	}
 	if m := s.modeNow(); m != modeOn {
-		s.host.refuse(s.name, withdrawn(s.name, m))
+		s.host.kinds.Refuse(s.name, withdrawn(s.name, m))
 	}
 	run, cancel := context.WithCancel(ctx)
 	now := s.serve(run, cancel, p, parts)
 	for _, one := range parts {
-		one.open(run, s.host.configs(s.name, parts))
+		one.Open(run, s.host.configs(s.name, parts))
 	}
 	return now, nil
 }
 
+// attach asks a process for all that it serves, reserves the names, and then puts the
+// process under its limits.
+func (h *Host) attach(ctx context.Context, p *process.Process) (kinds.Parts, error) {
+	parts, err := h.kinds.Attach(ctx, p)
+	if err == nil {
+		p.Confine()
+	}
+	return parts, err
+}
+
 // process reattaches the process of an earlier agent, or launches one.
-func (s *supervised) process(ctx context.Context, first bool) (*process, error) {
+func (s *supervised) process(ctx context.Context, first bool) (*process.Process, error) {
 	f := s.where()
-	s.note(identity(f.path))
+	s.note(process.Identity(f.Path))
 	if first {
-		p, err := s.host.reattach(ctx, f)
+		p, err := s.host.launcher.Reattach(ctx, f)
 		if err != nil {
 			s.host.cfg.Logger.Warn("plugin process of before cannot be used; a new one is started", "plugin", s.name, "error", err)
 		}
@@ -264,12 +269,12 @@ func (s *supervised) process(ctx context.Context, first bool) (*process, error) 
 			return p, nil
 		}
 	}
-	p, err := s.host.launch(ctx, f)
+	p, err := s.host.launcher.Launch(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.host.save(ctx, p); err != nil {
-		p.kill()
+	if err := s.host.launcher.Save(ctx, p); err != nil {
+		p.Kill()
 		return nil, err
 	}
 	return p, nil
@@ -277,20 +282,20 @@ func (s *supervised) process(ctx context.Context, first bool) (*process, error) 
 
 // serve makes the process the current one and watches it from now on, because a plugin
 // may also hang during configuration or recovery. ctx is the context of its parts.
-func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *process, parts []part) *live {
+func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *process.Process, parts kinds.Parts) *live {
 	now := &live{proc: p, parts: parts, began: time.Now(), cancel: cancel, lost: make(chan error, 1)}
 	s.set(func(st *PluginStatus) {
 		if !st.State.rests() {
 			st.State = s.mode.state(StateRunning)
 		}
-		st.Version, st.PID, st.LastError = p.info.Version, p.pid, nil
-		st.Reattached, st.Drivers, st.Devices = p.reattached, names(parts, isDriver), names(parts, isDevice)
-		st.Collectors = names(parts, isCollector)
+		st.Version, st.PID, st.LastError = p.Info.Version, p.PID, nil
+		st.Reattached = p.Reattached
+		st.Drivers, st.Devices, st.Collectors = parts.Of(s.host.kinds)
 	})
-	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.name, "version", p.info.Version, "pid", p.pid, "reattached", p.reattached)
+	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.name, "version", p.Info.Version, "pid", p.PID, "reattached", p.Reattached)
 	steady := time.AfterFunc(s.host.cfg.Steady, s.recovered)
 	s.host.done.Go(func() {
-		now.lost <- s.watch(ctx, p)
+		now.lost <- p.Watch(ctx, s.host.pings())
 		steady.Stop()
 		cancel()
 	})
@@ -309,13 +314,13 @@ func (l *live) ending() <-chan error {
 // close takes a lost process out of service.
 func (l *live) close(reason error) {
 	l.detach(reason)
-	l.proc.kill()
+	l.proc.Kill()
 }
 
 func (l *live) detach(reason error) {
 	l.cancel()
 	for _, one := range l.parts {
-		one.detach(reason)
+		one.Detach(reason)
 	}
 }
 
@@ -326,76 +331,9 @@ func (s *supervised) end(now *live) {
 	}
 	now.detach(context.Canceled)
 	if s.host.keeping() {
-		now.proc.leave()
+		now.proc.Leave()
 		return
 	}
-	now.proc.stop()
-	s.host.forgetProcess(s.name)
-}
-
-// watch returns when the process is gone or hung, or ctx ends.
-func (s *supervised) watch(ctx context.Context, p *process) error {
-	cfg := &s.host.cfg
-	lost := make(chan struct{})
-	watching, stop := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer stop()
-	wg.Go(func() {
-		waitNotReady(watching, p.conn)
-		close(lost)
-	})
-	ticker := time.NewTicker(cfg.PingInterval)
-	defer ticker.Stop()
-	for failures := 0; ; {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-lost:
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return errdefs.Unavailablef("plugin %s (pid %d): %s", p.file.path, p.pid, p.fate())
-		case <-ticker.C:
-		}
-		err := p.ping(ctx, cfg.PingTimeout)
-		if err == nil {
-			failures = 0
-			continue
-		}
-		if isClosed(lost) {
-			continue // it does not hang, it is gone
-		}
-		if failures++; failures >= cfg.PingFailures && ctx.Err() == nil {
-			return errdefs.Unavailablef("plugin %s (pid %d): is hung, so it is killed: %d pings in a row had no answer: %w", p.file.path, p.pid, failures, err)
-		}
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-func (p *process) ping(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	if _, err := p.ask(ctx); err != nil {
-		return fmt.Errorf("ping: %w", err)
-	}
-	return nil
-}
-
-// waitNotReady returns when the connection is lost, which reveals the end of a process
-// at once, even of one that is not our child.
-func waitNotReady(ctx context.Context, conn *grpc.ClientConn) {
-	for state := conn.GetState(); state == connectivity.Ready; state = conn.GetState() {
-		if !conn.WaitForStateChange(ctx, state) {
-			return
-		}
-	}
+	now.proc.Stop()
+	s.host.launcher.Forget(s.name)
 }

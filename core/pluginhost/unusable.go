@@ -72,8 +72,8 @@ func lookalikes(dir string, disabled []string) []PluginStatus {
 		if len(out) == maxUnusable {
 			break
 		}
-		if why := whyUnusable(c.path); why != nil {
-			out = append(out, PluginStatus{Name: c.name, Path: c.path, State: StateUnusable, LastError: why})
+		if why := whyUnusable(c.Path); why != nil {
+			out = append(out, PluginStatus{Name: c.Name, Path: c.Path, State: StateUnusable, LastError: why})
 		}
 	}
 	return out

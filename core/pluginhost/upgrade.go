@@ -10,12 +10,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-project/drover/core/pluginhost/kinds"
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // candidate is a version of a plugin that should take over.
 type candidate struct {
-	file    file
+	file    process.File
 	digest  string
 	version string // version that it must report; "" means any
 	config  map[string]any
@@ -31,12 +33,12 @@ func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live
 	ready, cancel := context.WithTimeout(ctx, h.cfg.UpgradeTimeout)
 	defer cancel()
 	h.works.step(s.name, StepStarting, 0)
-	p, err := h.launch(ready, c.file)
+	p, err := h.launcher.Launch(ready, c.file)
 	if err != nil {
 		return now, err
 	}
-	if err := h.others.add(ready, s.name, p); err != nil {
-		p.kill()
+	if err := h.launcher.Others.Add(ready, s.name, p); err != nil {
+		p.Kill()
 		return now, err
 	}
 	run, stop := context.WithCancel(ctx)
@@ -47,34 +49,34 @@ func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live
 	if err != nil {
 		stop()
 		for _, one := range parts {
-			one.abandon()
+			one.Abandon()
 		}
-		p.kill()
-		h.others.drop(s.name, p)
-		h.release(s.name, now.serves())
+		p.Kill()
+		h.launcher.Others.Drop(s.name, p)
+		h.kinds.Release(s.name, now.serves())
 		return now, err
 	}
 	return s.takeOver(run, ready, stop, now, p, parts)
 }
 
 // try makes the candidate's process ready to take over.
-func (s *supervised) try(run, ready context.Context, now *live, p *process, c candidate) ([]part, error) {
-	if c.version != "" && p.info.Version != c.version {
-		return nil, &blamelessError{errdefs.FailedPreconditionf("plugin %s: it says that it is version %q, and %q is wanted; correct the version or the source", c.file.path, p.info.Version, c.version)}
+func (s *supervised) try(run, ready context.Context, now *live, p *process.Process, c candidate) (kinds.Parts, error) {
+	if c.version != "" && p.Info.Version != c.version {
+		return nil, &blamelessError{errdefs.FailedPreconditionf("plugin %s: it says that it is version %q, and %q is wanted; correct the version or the source", c.file.Path, p.Info.Version, c.version)}
 	}
-	parts, err := s.host.attach(ready, s.name, p)
+	parts, err := s.host.attach(ready, p)
 	if err != nil {
 		return nil, err
 	}
-	serves := partNames(parts)
-	if n := s.host.drivers.tasks(s.name, serves); n > 0 {
-		return parts, errdefs.FailedPreconditionf("plugin %s: serves %v only, and %d tasks run with drivers that the version before served; stop those first", c.file.path, serves, n)
+	serves := parts.Names()
+	if n := s.host.kinds.Drivers.Tasks(s.name, serves); n > 0 {
+		return parts, errdefs.FailedPreconditionf("plugin %s: serves %v only, and %d tasks run with drivers that the version before served; stop those first", c.file.Path, serves, n)
 	}
-	s.host.works.recovering(s.name, s.host.drivers.tasks(s.name, nil))
+	s.host.works.recovering(s.name, s.host.kinds.Drivers.Tasks(s.name, nil))
 	configs := s.host.configsWith(s.name, c.config, parts)
 	for _, one := range parts {
-		if err := one.prepare(run, ready, configs); err != nil {
-			err = fmt.Errorf("plugin %s, version %s: %w", c.file.path, p.info.Version, err)
+		if err := one.Prepare(run, ready, configs); err != nil {
+			err = fmt.Errorf("plugin %s, version %s: %w", c.file.Path, p.Info.Version, err)
 			if c.place != nil && c.config != nil && errdefs.IsInvalidArgument(err) {
 				err = &blamelessError{err} // the config was given with the version
 			}
@@ -87,11 +89,11 @@ func (s *supervised) try(run, ready context.Context, now *live, p *process, c ca
 // commit makes the candidate the version that the next agent finds. If the agent is
 // killed at any point in here, plugin_dir contains a complete file, and the next agent
 // ends every process that does not match it.
-func (s *supervised) commit(ctx context.Context, now *live, p *process, c candidate) error {
+func (s *supervised) commit(ctx context.Context, now *live, p *process.Process, c candidate) error {
 	h := s.host
 	h.works.step(s.name, StepSwitching, 0)
 	if now != nil {
-		if err := h.others.add(ctx, s.name, now.proc); err != nil {
+		if err := h.launcher.Others.Add(ctx, s.name, now.proc); err != nil {
 			return err
 		}
 	}
@@ -110,40 +112,40 @@ func (s *supervised) commit(ctx context.Context, now *live, p *process, c candid
 		}
 	}
 	if err == nil {
-		err = h.save(ctx, p)
+		err = h.launcher.Save(ctx, p)
 	}
 	return err
 }
 
 // takeOver switches to the new process, and ends the old one once it has no calls in
 // progress.
-func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFunc, now *live, p *process, parts []part) (*live, error) {
+func (s *supervised) takeOver(run, ready context.Context, stop context.CancelFunc, now *live, p *process.Process, parts kinds.Parts) (*live, error) {
 	h := s.host
-	serves := partNames(parts)
+	serves := parts.Names()
 	if now != nil {
 		now.cancel()
 		for _, one := range now.parts {
-			one.yield(serves)
+			one.Yield(serves)
 		}
 	}
 	var failed []error
 	for _, one := range parts {
-		failed = append(failed, one.takeOver(ready))
+		failed = append(failed, one.TakeOver(ready))
 	}
 	f := s.where()
-	f.stored = ""
+	f.Stored = ""
 	s.moveTo(f)
-	s.note(identity(f.path))
+	s.note(process.Identity(f.Path))
 	s.setMode(modeOn)
 	next := s.serve(run, stop, p, parts)
 	s.set(func(st *PluginStatus) { st.UpgradeError = nil })
 	if now != nil {
 		h.done.Go(func() { h.retire(run, s.name, now) })
 	} else {
-		h.others.drop(s.name, p)
+		h.launcher.Others.Drop(s.name, p)
 	}
-	h.release(s.name, serves)
-	h.refuse(s.name, nil)
+	h.kinds.Release(s.name, serves)
+	h.kinds.Refuse(s.name, nil)
 	return next, errors.Join(failed...)
 }
 
@@ -152,12 +154,12 @@ func (h *Host) retire(ctx context.Context, name string, old *live) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.RetireTimeout)
 	defer cancel()
 	for _, one := range old.parts {
-		if err := one.drained(ctx); err != nil {
-			h.cfg.Logger.Warn("an old plugin process is ended with calls under way; they fail as unavailable", "plugin", name, "pid", old.proc.pid, "error", err)
+		if err := one.Drained(ctx); err != nil {
+			h.cfg.Logger.Warn("an old plugin process is ended with calls under way; they fail as unavailable", "plugin", name, "pid", old.proc.PID, "error", err)
 		}
 	}
-	old.proc.stop()
-	h.others.clear(name, old.proc)
+	old.proc.Stop()
+	h.launcher.Others.Clear(name, old.proc)
 }
 
 // serves returns the names that a process serves; none for nil.
@@ -165,38 +167,22 @@ func (l *live) serves() []string {
 	if l == nil {
 		return nil
 	}
-	return partNames(l.parts)
-}
-
-func partNames(parts []part) []string { return names(parts, func(part) bool { return true }) }
-
-// release frees the names of a plugin that are not in keep, and lets plugins try again
-// that were rejected because of them.
-func (h *Host) release(name string, keep []string) {
-	h.drivers.release(name, keep)
-	h.devices.release(name, keep)
-	h.collectors.release(name, keep)
-}
-
-// refuse makes a plugin accept no new tasks because of reason; nil allows them again.
-func (h *Host) refuse(name string, reason error) {
-	h.drivers.refuse(name, reason)
-	h.devices.refuse(name, reason)
+	return l.parts.Names()
 }
 
 // configs are the blocks for what a plugin serves.
-func (h *Host) configs(name string, parts []part) map[string]map[string]any {
+func (h *Host) configs(name string, parts kinds.Parts) map[string]map[string]any {
 	return h.configsWith(name, h.catalog.get(name).Config, parts)
 }
 
 // configsWith replaces the agent's blocks by the config of a release. If its keys are
 // names that the plugin serves, each with a block, these are their blocks; otherwise
 // it is the block of all names.
-func (h *Host) configsWith(name string, config map[string]any, parts []part) map[string]map[string]any {
+func (h *Host) configsWith(name string, config map[string]any, parts kinds.Parts) map[string]map[string]any {
 	if config == nil {
 		return h.cfg.DriverConfig
 	}
-	serves := partNames(parts)
+	serves := parts.Names()
 	blocks := map[string]map[string]any{}
 	for key, value := range config {
 		block, ok := blockOf(value)

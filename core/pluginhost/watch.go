@@ -9,6 +9,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -103,9 +104,9 @@ func (w *watcher) look(ctx context.Context, now time.Time) (unsettled bool) {
 		return false
 	}
 	h.notice()
-	there := map[string]file{}
+	there := map[string]process.File{}
 	for _, f := range files {
-		there[f.name] = f
+		there[f.Name] = f
 	}
 	names := map[string]bool{}
 	for name := range there {
@@ -123,7 +124,7 @@ func (w *watcher) look(ctx context.Context, now time.Time) (unsettled bool) {
 		f, isThere := there[name]
 		id := ""
 		if isThere {
-			id = identity(f.path)
+			id = process.Identity(f.Path)
 		}
 		if last, ok := w.seen[name]; !ok || last.identity != id {
 			w.seen[name] = sighting{identity: id, since: now}
@@ -142,7 +143,7 @@ func (w *watcher) look(ctx context.Context, now time.Time) (unsettled bool) {
 }
 
 // follows reports whether a plugin is in sync with its file.
-func (h *Host) follows(name string, f file, isThere bool) bool {
+func (h *Host) follows(name string, f process.File, isThere bool) bool {
 	s, err := h.known(name)
 	if err != nil {
 		return !isThere
@@ -153,7 +154,7 @@ func (h *Host) follows(name string, f file, isThere bool) bool {
 	case modeGone:
 		return false // until it is forgotten, or its file is back
 	}
-	return isThere && s.matches(identity(f.path))
+	return isThere && s.matches(process.Identity(f.Path))
 }
 
 // matches reports whether the plugin was last tried with the file of this identity.
@@ -198,22 +199,22 @@ func (h *Host) follow(ctx context.Context, name string) {
 }
 
 // appeared starts a new plugin.
-func (h *Host) appeared(f file) {
+func (h *Host) appeared(f process.File) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || h.plugins[f.name] != nil {
+	if h.closed || h.plugins[f.Name] != nil {
 		return
 	}
-	h.cfg.Logger.Info("a plugin was put into plugin_dir", "plugin", f.name)
+	h.cfg.Logger.Info("a plugin was put into plugin_dir", "plugin", f.Name)
 	h.add(f, h.bootMode(f), func() {})
 }
 
 // vanished handles a plugin without a file: it continues while it has tasks.
 func (h *Host) vanished(ctx context.Context, s *supervised) error {
 	f := s.where()
-	if f.stored == "" {
+	if f.Stored == "" {
 		if stored, ok := h.versions.has(s.name, h.catalog.get(s.name).Running, h.digests); ok {
-			f.stored = stored
+			f.Stored = stored
 			s.moveTo(f)
 		}
 	}
@@ -230,13 +231,13 @@ func (h *Host) vanished(ctx context.Context, s *supervised) error {
 }
 
 // replaced switches to another version of a plugin's file.
-func (h *Host) replaced(ctx context.Context, s *supervised, f file) error {
-	id := identity(f.path)
-	digest, err := h.digests.of(f.path)
+func (h *Host) replaced(ctx context.Context, s *supervised, f process.File) error {
+	id := process.Identity(f.Path)
+	digest, err := h.digests.of(f.Path)
 	if err != nil {
 		return err
 	}
-	if identity(f.path) != id {
+	if process.Identity(f.Path) != id {
 		return nil // it is still changing; the next check handles it
 	}
 	s.note(id)
@@ -251,7 +252,7 @@ func (h *Host) replaced(ctx context.Context, s *supervised, f file) error {
 }
 
 // switchFile upgrades to the file that lies in plugin_dir now.
-func (s *supervised) switchFile(ctx context.Context, now *live, f file, digest string) (*live, error) {
+func (s *supervised) switchFile(ctx context.Context, now *live, f process.File, digest string) (*live, error) {
 	h := s.host
 	m := h.catalog.get(s.name)
 	if now == nil || m.Running == digest { // nothing to take over from, or the same bytes in another file
@@ -261,13 +262,13 @@ func (s *supervised) switchFile(ctx context.Context, now *live, f file, digest s
 	end := h.works.begin(s.name, "follow")
 	next, err := s.upgrade(ctx, now, candidate{file: f, digest: digest, config: m.Config})
 	end(err)
-	if err != nil && isBusy(err) {
+	if err != nil && process.IsBusy(err) {
 		s.note("") // it is still being written: the next look tries again
 		return next, nil
 	}
 	s.judge(ctx, digest, err)
 	if err == nil {
-		_, err = h.versions.keep(s.name, digest, f.path, h.digests)
+		_, err = h.versions.keep(s.name, digest, f.Path, h.digests)
 		return next, err
 	}
 	after := h.catalog.get(s.name)
@@ -279,7 +280,7 @@ func (s *supervised) switchFile(ctx context.Context, now *live, f file, digest s
 
 // comeBack makes the file in plugin_dir the plugin's version again; the plugin runs it
 // already or is started.
-func (s *supervised) comeBack(ctx context.Context, now *live, f file) (*live, error) {
+func (s *supervised) comeBack(ctx context.Context, now *live, f process.File) (*live, error) {
 	if s.modeNow() != modeOn {
 		if err := s.host.catalog.change(ctx, s.name, func(m *memo) { m.Disabled, m.Kept = false, false }); err != nil {
 			return now, err
@@ -287,6 +288,6 @@ func (s *supervised) comeBack(ctx context.Context, now *live, f file) (*live, er
 	}
 	s.moveTo(f)
 	s.setMode(modeOn)
-	s.host.refuse(s.name, nil)
+	s.host.kinds.Refuse(s.name, nil)
 	return s.rouse(ctx, now)
 }

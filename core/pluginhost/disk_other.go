@@ -1,0 +1,8 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package pluginhost
+
+func isNoExec(string) bool { return false }

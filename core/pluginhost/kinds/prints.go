@@ -1,0 +1,98 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kinds
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Rates of reading fingerprints: printBurst at once and then printRate per second,
+// because each wakes all waiters. A stream that has ended is reopened after
+// printRetryMin, which doubles up to printRetryMax.
+const (
+	printBurst    = 20
+	printRate     = 5
+	printRetryMin = time.Second
+	printRetryMax = time.Minute
+)
+
+// printReader reads the fingerprints of one name of one process.
+type printReader[T any] struct {
+	open func(context.Context) (<-chan T, error)
+	take func(T)
+	// trouble is called with the reason if there are no fingerprints.
+	trouble func(error)
+}
+
+// run reads consecutive streams until ctx ends, beginning with in unless it is nil. A
+// plugin that floods is read slowly, and gRPC's flow control then slows it down.
+func (r *printReader[T]) run(ctx context.Context, in <-chan T) {
+	pace := rate.NewLimiter(printRate, printBurst)
+	for retry := printRetryMin; ctx.Err() == nil; retry = min(2*retry, printRetryMax) {
+		begun := time.Now()
+		if in == nil {
+			var err error
+			if in, err = r.open(ctx); err != nil {
+				in = nil
+				r.tell(ctx, errdefs.New(errdefs.ClassOf(err), err))
+				if errdefs.IsUnimplemented(err) {
+					return
+				}
+			}
+		}
+		if in != nil {
+			r.read(ctx, in, pace)
+			in = nil
+		}
+		if time.Since(begun) > printRetryMax {
+			retry = printRetryMin
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry):
+		}
+	}
+}
+
+// read reads one stream to its end. Its first answer has a deadline.
+func (r *printReader[T]) read(ctx context.Context, in <-chan T, pace *rate.Limiter) {
+	late := time.AfterFunc(configLimit, func() {
+		r.tell(ctx, errdefs.DeadlineExceededf("the plugin has sent no fingerprint within %s", configLimit))
+	})
+	defer late.Stop()
+	for v := range in {
+		late.Stop()
+		if ctx.Err() == nil {
+			r.take(v)
+		}
+		_ = pace.Wait(ctx) // its error is the end of ctx, which ends the stream, too
+	}
+}
+
+func (r *printReader[T]) tell(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		r.trouble(err)
+	}
+}
+
+// firstFingerprint is how long a start waits for the first fingerprint.
+const firstFingerprint = 2 * time.Second
+
+// untilFirst starts follow and returns when it has called first, so that the first
+// fingerprints are available when a start returns, unless one is slow.
+func untilFirst(ctx context.Context, watchers *sync.WaitGroup, follow func(first func())) {
+	arrived := make(chan struct{})
+	watchers.Go(func() { follow(sync.OnceFunc(func() { close(arrived) })) })
+	select {
+	case <-arrived:
+	case <-ctx.Done():
+	case <-time.After(firstFingerprint):
+	}
+}

@@ -1,0 +1,159 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/pluginhost/device"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/process"
+	"github.com/drover-project/drover/core/pluginhost/stats"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// Config configures a Set; all of it is required.
+type Config struct {
+	Logger        hclog.Logger
+	Limits        driver.Limits       // of calls of drivers; its breaker also for devices
+	Nomad         driver.NomadHost    // what drivers built for Nomad need
+	StatsInterval time.Duration       // at which samples are taken while there is a consumer
+	Demand        func(plugin string) // requests a process of a plugin that has none
+	Answering     func()              // a name stopped answering, or answers again
+	Recovered     func(plugin string) // a process on trial has recovered one more task
+	// Mark is a variable in the environment of plugins and of what they start.
+	Mark string
+}
+
+// Set holds what the plugins of one host serve.
+type Set struct {
+	Drivers    *Drivers
+	Devices    *Devices
+	Collectors *Collectors
+
+	log hclog.Logger
+	all []anyKind
+}
+
+// anyKind is a kind, whatever its types.
+type anyKind interface {
+	contractsOf() []plugin.Kind
+	attach(ctx context.Context, p *process.Process) (Part, error)
+	inspect(ctx context.Context, p *process.Process, into *Served) error
+	release(plugin string, keep []string)
+	refuse(plugin string, reason error)
+	unanswering(names []string) error
+	close()
+}
+
+// New makes a set in which nothing is served yet.
+func New(cfg Config) *Set {
+	s := &Set{log: cfg.Logger, Drivers: newDrivers(cfg), Devices: newDevices(cfg), Collectors: newCollectors(cfg)}
+	s.all = []anyKind{&s.Drivers.kind, &s.Devices.kind, &s.Collectors.kind}
+	return s
+}
+
+// contracts are those that this host supports.
+func (s *Set) contracts() []plugin.Kind {
+	var out []plugin.Kind
+	for _, k := range s.all {
+		out = append(out, k.contractsOf()...)
+	}
+	return out
+}
+
+// use calls f with each kind that a process serves and that this host supports.
+func (s *Set) use(p *process.Process, warn bool, f func(contract plugin.Kind, k anyKind) error) error {
+	chosen, mismatches, err := choose(p.Info.Kinds, s.contracts())
+	if err != nil {
+		return err
+	}
+	for _, m := range mismatches {
+		if warn {
+			s.log.Warn("a part of the plugin cannot be used", "plugin", p.File.Name, "reason", m)
+		}
+	}
+	for _, contract := range chosen {
+		i := slices.IndexFunc(s.all, func(k anyKind) bool { return slices.Contains(k.contractsOf(), contract) })
+		if err := f(contract, s.all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Attach asks a process for all that it serves and reserves the names for its plugin,
+// except those that another plugin has: that is an error.
+func (s *Set) Attach(ctx context.Context, p *process.Process) (Parts, error) {
+	ctx, cancel := context.WithTimeout(ctx, configLimit)
+	defer cancel()
+	var parts Parts
+	err := s.use(p, true, func(_ plugin.Kind, k anyKind) error {
+		one, err := k.attach(ctx, p)
+		if err == nil {
+			parts = append(parts, one)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.File.Path, err))
+	}
+	return parts, nil
+}
+
+// Served is what one process serves, for callers that inspect a plugin.
+type Served struct {
+	Drivers    []driver.Backend
+	Devices    []device.Backend
+	Collectors []stats.Backend // of the machine's stats
+}
+
+// Inspect asks a process for all that it serves. It reserves no name.
+func (s *Set) Inspect(ctx context.Context, p *process.Process) (out Served, err error) {
+	ctx, cancel := context.WithTimeout(ctx, configLimit)
+	defer cancel()
+	err = s.use(p, false, func(contract plugin.Kind, k anyKind) error {
+		if err := k.inspect(ctx, p, &out); err != nil {
+			return fmt.Errorf("ask what it serves as %s: %w", contract, err)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Release frees the names of a plugin that are not in keep, so that other plugins can
+// serve them.
+func (s *Set) Release(plugin string, keep []string) {
+	for _, k := range s.all {
+		k.release(plugin, keep)
+	}
+}
+
+// Refuse makes a plugin accept no new tasks because of reason; nil allows them again.
+func (s *Set) Refuse(plugin string, reason error) {
+	for _, k := range s.all {
+		k.refuse(plugin, reason)
+	}
+}
+
+// Unanswering returns why calls to one of the names fail at once; nil if all answer.
+func (s *Set) Unanswering(drivers, devices []string) error {
+	if err := s.Drivers.unanswering(drivers); err != nil {
+		return err
+	}
+	return s.Devices.unanswering(devices)
+}
+
+// Close ends all calls and streams. Tasks keep running.
+func (s *Set) Close() {
+	for _, k := range s.all {
+		k.close()
+	}
+}

@@ -1,0 +1,191 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kinds
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/pluginhost/driver"
+)
+
+// leftoverPause is the pause between two searches for processes after a kill.
+const leftoverPause = 10 * time.Millisecond
+
+// endLeftovers kills the processes that a failed start of a task left behind: those
+// that were started after it and have the task's environment, and helpers of the
+// plugin whose command line names the task's directory.
+func (d *Drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, begun time.Time) {
+	marks := leftoverMarks{dir: task.TaskDir}
+	if task.AllocID != "" && task.Name != "" {
+		marks.task = []string{"NOMAD_ALLOC_ID=" + task.AllocID, "NOMAD_TASK_NAME=" + task.Name}
+	}
+	marks.plugin = d.cfg.Mark
+	since, ok := ticksAt(begun)
+	if !ok {
+		return // this system does not say when processes began
+	}
+	tick := time.NewTicker(leftoverPause)
+	defer tick.Stop()
+	for {
+		left := marks.find(since)
+		if len(left) == 0 {
+			return
+		}
+		for _, p := range left {
+			d.log.Warn("a start that failed left a process behind, which is ended", "alloc_id", task.AllocID, "task", task.Name, "pid", p.Pid)
+			_ = p.Kill() // an error means that it has ended
+			_ = p.Release()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// leftoverMarks identify the processes of one task.
+type leftoverMarks struct {
+	task   []string // variables of the task's own processes; nil for none
+	plugin string   // variable of plugins' helpers
+	dir    string   // that helpers of the task name
+}
+
+// young is a process that was started after the task's start began.
+type young struct {
+	*os.Process
+	parent int
+	left   bool // by the start, or a descendant of such a process
+}
+
+// find returns the matching processes that were started at the tick or later, with all
+// their descendants, because these cannot be identified after their parent was killed.
+func (m leftoverMarks) find(since uint64) []*os.Process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	all := map[int]*young{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if _, began, ok := birthOf(pid); !ok || began < since {
+			continue // as a rule, all but a few
+		}
+		p, err := os.FindProcess(pid) // first: it is the process that is looked at
+		if err != nil {
+			continue
+		}
+		if parent, began, ok := birthOf(pid); ok && began >= since {
+			all[pid] = &young{Process: p, parent: parent, left: m.fit(pid)}
+			continue
+		}
+		_ = p.Release() // it is none of ours
+	}
+	for more := true; more; {
+		more = false
+		for _, y := range all {
+			if parent := all[y.parent]; !y.left && parent != nil && parent.left {
+				y.left, more = true, true
+			}
+		}
+	}
+	var out []*os.Process
+	for _, y := range all {
+		if y.left {
+			out = append(out, y.Process)
+			continue
+		}
+		_ = y.Release() // it is none of ours
+	}
+	return out
+}
+
+func (m leftoverMarks) fit(pid int) bool {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	body, err := os.ReadFile(filepath.Join(dir, "environ"))
+	if err != nil {
+		return false
+	}
+	env := map[string]bool{}
+	for one := range bytes.SplitSeq(body, []byte{0}) {
+		env[string(one)] = true
+	}
+	if len(m.task) > 0 {
+		all := true
+		for _, v := range m.task {
+			all = all && env[v]
+		}
+		if all {
+			return true
+		}
+	}
+	if m.dir == "" || !env[m.plugin] {
+		return false
+	}
+	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	return err == nil && namesDir(string(cmdline), m.dir)
+}
+
+// namesDir reports whether a command line names the directory or something in it.
+func namesDir(cmdline, dir string) bool {
+	for rest := cmdline; ; {
+		_, after, found := strings.Cut(rest, dir)
+		if !found {
+			return false
+		}
+		if after == "" || strings.ContainsRune("/\x00\"', ", rune(after[0])) {
+			return true
+		}
+		rest = after
+	}
+}
+
+// The kernel counts the begin of processes in ticks since the machine began.
+const ticksPerSecond = 100
+
+// birthOf returns the parent of a process and the tick at which it was started. A
+// zombie has none.
+func birthOf(pid int) (parent int, ticks uint64, ok bool) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, 0, false
+	}
+	// The name, in parentheses, may hold anything; state, parent and start are
+	// fields 3, 4 and 22.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 20 || fields[0][0] == 'Z' {
+		return 0, 0, false
+	}
+	parent, err = strconv.Atoi(string(fields[1]))
+	if err != nil {
+		return 0, 0, false
+	}
+	ticks, err = strconv.ParseUint(string(fields[19]), 10, 64)
+	return parent, ticks, err == nil
+}
+
+// ticksAt returns the tick of a point in time of this process, or one shortly before
+// it.
+func ticksAt(t time.Time) (uint64, bool) {
+	body, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0, false
+	}
+	text, _, _ := strings.Cut(string(body), " ")
+	up, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, false
+	}
+	const slack = 2
+	return uint64(max(0, (up-time.Since(t).Seconds())*ticksPerSecond-slack)), true
+}

@@ -1,0 +1,16 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package kinds
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/pluginhost/driver"
+)
+
+// endLeftovers ends nothing: other systems do not tell the environment of processes.
+func (d *Drivers) endLeftovers(context.Context, *driver.TaskConfig, time.Time) {}

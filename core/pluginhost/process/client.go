@@ -1,0 +1,106 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// endLimit is how long the end of a killed process is awaited.
+const endLimit = 2 * time.Second
+
+// client is go-plugin's client of one process, with the connections that it has made.
+// go-plugin forgets a connection if the process ends while it opens its first stream;
+// such a connection would try to connect again for as long as the agent runs.
+type client struct {
+	*goplugin.Client
+	dials dials
+}
+
+// newClient makes a client. It sets what all clients have in common.
+func newClient(cfg goplugin.ClientConfig) *client {
+	c := &client{}
+	cfg.HandshakeConfig = plugin.Handshake()
+	cfg.AllowedProtocols = []goplugin.Protocol{goplugin.ProtocolGRPC}
+	cfg.GRPCDialOptions = append(plugin.DialOptions(), c.dials.option())
+	c.Client = goplugin.NewClient(&cfg)
+	return c
+}
+
+// end makes go-plugin end the process, and reports whether it has ended within the
+// limit. go-plugin also waits until nobody has the process's outputs open, which may
+// be the plugin's tasks; it continues to wait in the background.
+func (c *client) end(limit time.Duration) bool {
+	defer c.dials.close()
+	ended := make(chan struct{})
+	go func() { c.Kill(); close(ended) }()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// endLaunch ends a process that failed to start, with its children, and returns its
+// exit state; nil if that is unknown.
+func (c *client) endLaunch(cmd *exec.Cmd) *os.ProcessState {
+	if cmd.Process != nil {
+		killSession(cmd.Process.Pid)
+	}
+	if !c.end(endLimit) {
+		return nil
+	}
+	return cmd.ProcessState
+}
+
+// dials are the connections that go-plugin has made to one process.
+type dials struct {
+	mu     sync.Mutex
+	made   map[*grpc.ClientConn]bool
+	closed bool
+}
+
+// option has a connection noted before its first stream is opened.
+func (d *dials) option() grpc.DialOption {
+	return grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		d.note(conn)
+		return next(ctx, desc, conn, method, opts...)
+	})
+}
+
+func (d *dials) note(conn *grpc.ClientConn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		_ = conn.Close() // a second close is its only error
+		return
+	}
+	if d.made == nil {
+		d.made = map[*grpc.ClientConn]bool{}
+	}
+	d.made[conn] = true
+}
+
+// close closes the connections, and those that are noted later.
+func (d *dials) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for conn := range d.made {
+		_ = conn.Close() // a second close is its only error
+	}
+	d.made = nil
+}

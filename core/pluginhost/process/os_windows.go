@@ -1,0 +1,33 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build windows
+
+package process
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+func detach(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+func killSession(int) {} // the process itself is ended by who calls this
+
+func ownedByUs(fs.FileInfo) bool { return true }
+
+func diedItself(*os.ProcessState) bool { return false } // there are no signals
+
+func ownership(fs.FileInfo) string { return "" }
+
+func isRefused(error) bool { return false } // there are no sockets in the file system
+
+const errSharingViolation = syscall.Errno(32)
+
+// IsBusy reports whether a file cannot be executed because somebody writes to it.
+func IsBusy(err error) bool { return errors.Is(err, errSharingViolation) }

@@ -1,0 +1,101 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// Store stores what must be known after the agent was killed. Get of a missing key
+// returns NotFound.
+type Store interface {
+	Get(ctx context.Context, key string) ([]byte, error)
+	Put(ctx context.Context, key string, value []byte) error
+	Delete(ctx context.Context, key string) error
+}
+
+// record is what the store keeps about a process.
+type record struct {
+	PID      int
+	Network  string
+	Address  string
+	Identity string
+	Version  int // of the protocol
+	// Started distinguishes the process from a later one with the same PID; "" if the
+	// system does not report it.
+	Started string
+	Args    []string `json:",omitempty"`
+}
+
+func storeKey(name string) string { return "pluginhost/" + filepath.Base(name) }
+
+// record returns the record by which the next agent finds the process; false if it
+// has ended.
+func (p *Process) record() (record, bool) {
+	rc := p.client.ReattachConfig()
+	if rc == nil {
+		return record{}, false
+	}
+	return record{
+		PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: p.Identity, Version: p.version,
+		Started: startOf(rc.Pid), Args: p.launcher.cfg.Args[p.File.Name],
+	}, true
+}
+
+// recorded returns the stored record of the current process; nil if there is none.
+func (l *Launcher) recorded(ctx context.Context, name string) (*record, error) {
+	if l.cfg.Store == nil {
+		return nil, nil
+	}
+	body, err := l.cfg.Store.Get(ctx, storeKey(name))
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what is known of the plugin process: %w", err)
+	}
+	rec := &record{}
+	if err := json.Unmarshal(body, rec); err != nil {
+		return nil, fmt.Errorf("decode what is known of the plugin process: %w", err)
+	}
+	if rec.Version == 0 { // of an agent that knew one protocol only
+		rec.Version = plugin.ProtocolVersion
+	}
+	return rec, nil
+}
+
+// Save records a process as its plugin's current one, for the next agent.
+func (l *Launcher) Save(ctx context.Context, p *Process) error {
+	rec, ok := p.record()
+	if l.cfg.Store == nil || !ok {
+		return nil
+	}
+	body, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("encode what is known of the plugin process: %w", err)
+	}
+	if err := l.cfg.Store.Put(ctx, storeKey(p.File.Name), body); err != nil {
+		return fmt.Errorf("keep what is known of the plugin process: %w", err)
+	}
+	return nil
+}
+
+// Forget removes the record of a plugin's process, which has ended.
+func (l *Launcher) Forget(name string) {
+	if l.cfg.Store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := l.cfg.Store.Delete(ctx, storeKey(name)); err != nil && !errdefs.IsNotFound(err) {
+		l.cfg.Logger.Warn("cannot forget an ended plugin process", "plugin", name, "error", err)
+	}
+}

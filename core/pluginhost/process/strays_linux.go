@@ -1,0 +1,72 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// strays returns the plugin processes that any agent with these sockets started:
+// they have the variable, "NAME=value", in their environment, and no arguments or those of a
+// block. What plugins start themselves, as a supervisor of tasks, has others.
+func strays(variable string, blocks map[string][]string) []*os.Process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	mark := []byte(variable)
+	var out []*os.Process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		p, err := os.FindProcess(pid) // first: it is the process that is looked at
+		if err != nil {
+			continue
+		}
+		if isPlugin(pid, mark, blocks) {
+			out = append(out, p)
+			continue
+		}
+		_ = p.Release() // it is none of ours
+	}
+	return out
+}
+
+func isPlugin(pid int, mark []byte, blocks map[string][]string) bool {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if err != nil || !isCommandOfPlugin(cmdline, blocks) {
+		return false
+	}
+	env, err := os.ReadFile(filepath.Join(dir, "environ"))
+	if err != nil {
+		return false
+	}
+	for one := range bytes.SplitSeq(env, []byte{0}) {
+		if bytes.Equal(one, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+func isCommandOfPlugin(cmdline []byte, blocks map[string][]string) bool {
+	words := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	if len(cmdline) == 0 || len(words) == 1 {
+		return len(cmdline) > 0
+	}
+	for _, args := range blocks {
+		if slices.Equal(words[1:], args) {
+			return true
+		}
+	}
+	return false
+}
