@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command drover-plugins holds all first-party plugins in one binary, so that
-// their processes share its text in memory. The name it is called by chooses the
-// plugin: bin/plugins has a link per plugin. "drover-plugins NAME ..." does the
-// same without a link. It owns nothing but that choice.
+// Command drover-plugins holds all first-party plugins in one binary, so that their
+// processes share its text in memory. The name by which it is called selects the
+// plugin: bin/plugins has a link for each plugin. "drover-plugins NAME ..." does the
+// same without a link. Each plugin's own package does everything else.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/drover-project/drover/plugins/stats-host/statshost"
 )
 
-// plugins has the main function of each plugin by its name.
+// plugins maps the name of each plugin to its main function.
 var plugins = map[string]func() error{
 	"driver-docker": driverdocker.Main,
 	"driver-exec":   driverexec.Main,

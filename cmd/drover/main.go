@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command drover is the one binary of Drover: the agent and the command line.
+// Command drover is the single binary of Drover: the agent and the command line.
 package main
 
 import (
@@ -25,7 +25,7 @@ var version = "dev"
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
-	if len(args) == 2 && args[0] == daemon.LogCollectorCommand { // agents start it; it outlives them
+	if len(args) == 2 && args[0] == daemon.LogCollectorCommand { // agents start it, and it keeps running when they end
 		return status(daemon.CollectLogs(context.Background(), args[1]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -38,7 +38,7 @@ func run(args []string) int {
 	commands["agent"] = func() (cli.Command, error) {
 		return &daemon.Command{Version: version, Out: os.Stdout, Err: os.Stderr}, nil
 	}
-	if len(args) == 1 { // the library would write to the home of /etc/passwd
+	if len(args) == 1 { // the cli library would install into the home directory that /etc/passwd names
 		switch strings.TrimLeft(args[0], "-") {
 		case "autocomplete-install":
 			args = []string{"completion", "-install"}
@@ -61,7 +61,7 @@ func run(args []string) int {
 	return code
 }
 
-// status prints an error and returns the exit status for it.
+// status prints an error and returns the exit code for it.
 func status(err error) int {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command device-nvidia is the plugin that offers NVIDIA GPUs to tasks. It is no
-// part of drover-plugins: what opens a library at run time is linked dynamically,
-// and the other plugins are not.
+// Command device-nvidia is the plugin that offers NVIDIA GPUs to tasks. It is not
+// part of drover-plugins: because it opens a library at run time it must be linked
+// dynamically, and the other plugins are linked statically.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command driver-docker is the plugin of the driver that runs containers at a Docker daemon.
+// Command driver-docker is the plugin with the task driver docker.
 package main
 
 import (

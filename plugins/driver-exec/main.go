@@ -1,7 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command driver-exec is the plugin of the drivers that run processes of the machine.
+// Command driver-exec is the plugin with the task drivers that run processes on the
+// machine: exec, java and raw_exec.
 package main
 
 import (

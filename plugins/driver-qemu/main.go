@@ -1,7 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command driver-qemu is the plugin of the driver that runs virtual machines.
+// Command driver-qemu is the plugin with the task driver qemu, which runs virtual
+// machines.
 package main
 
 import (

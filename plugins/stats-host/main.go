@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command stats-host is the plugin that measures the machine.
+// Command stats-host is the plugin that measures the resource usage of the machine.
 package main
 
 import (

@@ -17,16 +17,16 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// schemes are the getters that there are.
+// schemes are the supported getters.
 var schemes = []string{"file", "gcs", "git", "hg", "http", "https", "s3"}
 
-// gcsCredentials are the variables that say how to get at Google Cloud Storage.
-// Without one of them its client would ask the machine's metadata service for the
-// machine's own identity.
+// gcsCredentials are the environment variables that hold credentials of Google Cloud
+// Storage. If none of them is set, the GCS client would ask the metadata service for
+// the identity of the machine.
 var gcsCredentials = []string{"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_OAUTH_ACCESS_TOKEN", "STORAGE_EMULATOR_HOST", "GCE_METADATA_HOST"}
 
-// check refuses what can never be fetched, before anything is, and finds the
-// kind of the source.
+// check rejects a source that can never be fetched before anything is fetched, and
+// determines which getter the source uses.
 func (j *job) check(source string) error {
 	scheme, rest := split(source)
 	if !slices.Contains(schemes, scheme) {
@@ -64,8 +64,8 @@ func (j *job) check(source string) error {
 	return nil
 }
 
-// checkFile allows a file of this machine only below a path that the agent's
-// configuration names as readable.
+// checkFile allows a local file only below a path that the agent's configuration
+// lists as readable.
 func (j *job) checkFile(u *url.URL) error {
 	path := filepath.Clean(u.Path)
 	for _, text := range j.req.ExtraPaths {
@@ -80,7 +80,8 @@ func (j *job) checkFile(u *url.URL) error {
 	return errdefs.InvalidArgumentf("artifacts cannot be copied from files of the node; to allow a path, list it in artifact.filesystem_isolation_extra_paths of the agent (such as \"d:r:%s\")", filepath.Dir(path))
 }
 
-// extraPath is a path that the agent's configuration adds to the sandbox.
+// extraPath is a path that the agent's configuration makes accessible inside the
+// sandbox.
 type extraPath struct {
 	file bool
 	mode string
@@ -96,10 +97,10 @@ func parseExtraPath(text string) (extraPath, error) {
 	return extraPath{file: kind == "f", mode: mode, path: filepath.Clean(path)}, nil
 }
 
-// digestBytes is the length of each kind of checksum.
+// digestBytes is the digest length of each checksum algorithm.
 var digestBytes = map[string]int{"md5": 16, "sha1": 20, "sha256": 32, "sha512": 64}
 
-// checkChecksum refuses a checksum that no file can have.
+// checkChecksum rejects a checksum with an unknown algorithm or the wrong length.
 func checkChecksum(text string) error {
 	if text == "" {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// classify says of an error whether the same request can succeed later.
+// classify gives an error its class: whether the same request can succeed later.
 func (j *job) classify(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -25,12 +25,12 @@ func (j *job) classify(ctx context.Context, err error) error {
 		return errdefs.New(errdefs.InvalidArgument, r)
 	}
 	if errdefs.IsInvalidArgument(err) || errdefs.IsUnavailable(err) {
-		return err // it says so itself
+		return err // already classified
 	}
 	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
 		return cause
 	}
-	late := j.timeout() > 0 && time.Since(j.began) >= j.timeout() // git and hg are killed then, and say nothing
+	late := j.timeout() > 0 && time.Since(j.began) >= j.timeout() // git and hg are killed at the deadline and print no reason
 	var sum *getter.ChecksumError
 	switch {
 	case errors.As(err, &sum):

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package fetch is the child process that fetches one artifact: it reads a request,
-// confines itself to the staging directory, fetches with go-getter within limits, and
-// answers. It owns the getters, the sandbox, the unpacking of archives, and the guard
-// against addresses that a source must not use. It does not inspect the result for the
-// task or move it: the agent does. Only cmd/drover-artifact may import it.
+// confines itself to the staging directory, fetches with go-getter within limits,
+// and writes the answer. It owns the getters, the sandbox, the extraction of
+// archives, and the guard that rejects addresses outside the reach of the source. It
+// does not inspect the result or move it into the task's directory: the agent does.
+// Only cmd/drover-artifact may import it.
 package fetch
 
 import (
@@ -26,11 +27,12 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// unpackTime is what a fetch may take beyond the limit of its kind of source:
-// archives are unpacked after they were read.
+// unpackTime is added to the time limit of the source, because an archive is
+// extracted after it was downloaded.
 const unpackTime = 30 * time.Minute
 
-// Main reads a request, fetches, answers, and returns the exit code.
+// Main reads a request from stdin, fetches the artifact, writes the answer to
+// stdout, and returns the exit code.
 func Main(stdin io.Reader, stdout io.Writer) int {
 	out := &answers{w: stdout}
 	in := bufio.NewReader(stdin)
@@ -51,15 +53,15 @@ func Main(stdin io.Reader, stdout io.Writer) int {
 	return 0
 }
 
-// endWith ends this process and what it has started when its input ends: then
-// the agent is gone.
+// endWith kills this process and its children when its input ends, because then the
+// agent is gone.
 func endWith(in io.Reader) {
 	_, _ = io.Copy(io.Discard, in)
 	killOwnGroup()
 	os.Exit(3)
 }
 
-// answers writes answers one at a time.
+// answers serializes the answers to the agent.
 type answers struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -68,13 +70,13 @@ type answers struct {
 func (a *answers) send(v wire.Answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_ = wire.Write(a.w, v) // without the agent there is nobody to tell
+	_ = wire.Write(a.w, v) // if the agent is gone, nobody reads the answer
 }
 
 // job is one fetch.
 type job struct {
 	req    *wire.Request
-	scheme string // of the getter
+	scheme string // name of the getter
 	guard  *guard
 	meter  meter
 	began  time.Time
@@ -99,7 +101,7 @@ func run(req *wire.Request, out *answers) (isolated bool, err error) {
 	return isolated, j.get(source, out)
 }
 
-// get fetches a checked source.
+// get fetches a source that check has accepted.
 func (j *job) get(source string, out *answers) error {
 	limit := j.timeout()
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -143,8 +145,8 @@ func clientMode(mode string) getter.ClientMode {
 	return getter.ClientModeAny
 }
 
-// detectors are go-getter's without the one for relative paths: a source has
-// nothing to be relative to.
+// detectors are go-getter's detectors without the one for relative paths, since
+// there is no directory that a source could be relative to.
 func detectors() []getter.Detector {
 	return []getter.Detector{
 		new(getter.GitHubDetector), new(getter.GitLabDetector), new(getter.GitDetector),
@@ -152,10 +154,11 @@ func detectors() []getter.Detector {
 	}
 }
 
-// needsTools says whether a source is fetched by git or hg. It asks no server.
+// needsTools reports whether a source is fetched by git or hg. It decides without
+// asking a server.
 func needsTools(source string) bool {
 	if strings.HasPrefix(source, "bitbucket.org/") {
-		return true // its API says which
+		return true // Bitbucket's API tells whether the repository uses git or hg
 	}
 	found, err := getter.Detect(source, "", []getter.Detector{new(getter.GitHubDetector), new(getter.GitLabDetector), new(getter.GitDetector)})
 	if err != nil {
@@ -165,7 +168,8 @@ func needsTools(source string) bool {
 	return scheme == "git" || scheme == "hg"
 }
 
-// split returns the getter of a source and the source without its name.
+// split returns the getter of a source and the source itself. If the source forces a
+// getter, as in "git::URL", the prefix is removed.
 func split(source string) (scheme, rest string) {
 	if forced, rest, ok := strings.Cut(source, "::"); ok && !strings.ContainsAny(forced, ":/?") {
 		return forced, rest
@@ -189,8 +193,8 @@ func (j *job) timeout() time.Duration {
 	return l.HTTPReadTimeout
 }
 
-// prepareTools checks that the program of a git or hg source is there, and puts
-// the guard between it and the network.
+// prepareTools checks that git or hg is installed if the source needs it, and routes
+// its connections through the guard.
 func (j *job) prepareTools() (stop func(), err error) {
 	stop = func() {}
 	if j.scheme != "git" && j.scheme != "hg" {
@@ -205,8 +209,8 @@ func (j *job) prepareTools() (stop func(), err error) {
 	return j.guard.serveProxy()
 }
 
-// configureGit gives git an environment in which it never asks, runs no hook and
-// speaks no protocol that reads files or runs programs.
+// configureGit sets up an environment in which git never prompts, runs no hooks, and
+// uses no protocol that reads local files or runs programs.
 func configureGit(staging, source string) error {
 	home := filepath.Join(staging, wire.HomeName)
 	const config = "[safe]\n\tdirectory = *\n[core]\n\thooksPath = /dev/null\n[advice]\n\tdetachedHead = false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"

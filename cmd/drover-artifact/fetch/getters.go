@@ -21,8 +21,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// getters are go-getter's under the request's limits. X-Terraform-Get is not
-// followed: a header must not choose another protocol.
+// getters returns go-getter's getters, bounded by the limits of the request. The
+// header X-Terraform-Get is ignored: a server must not choose another protocol.
 func (j *job) getters() map[string]getter.Getter {
 	l := j.req.Limits
 	web := &getter.HttpGetter{
@@ -47,18 +47,18 @@ func (j *job) httpClient() *http.Client {
 	return &http.Client{Transport: &metered{next: t, job: j}, CheckRedirect: j.guard.followTo(j.req.Headers)}
 }
 
-// meter counts what has come over http.
+// meter counts the bytes received over http.
 type meter struct{ bytes atomic.Int64 }
 
-// metered bounds and counts the bodies of answers.
+// metered is a transport that counts and limits the bytes of response bodies.
 type metered struct {
 	next http.RoundTripper
 	job  *job
 }
 
-// RoundTrip does one request.
+// RoundTrip checks the address and sends the request.
 func (m *metered) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := m.job.guard.redirect(r.URL); err != nil { // a proxy would connect for us
+	if err := m.job.guard.redirect(r.URL); err != nil { // with a proxy, the guard does not see the dialed address
 		return nil, err
 	}
 	resp, err := m.next.RoundTrip(r)
@@ -84,7 +84,7 @@ type meteredBody struct {
 	limit, left int64
 }
 
-// Read reads and counts.
+// Read counts the bytes and fails once the limit is exceeded.
 func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.meter.bytes.Add(int64(n))
@@ -96,7 +96,7 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fileGetter copies files and folders of this machine. The request's check has
+// fileGetter copies files and directories of this machine. checkFile has already
 // allowed the path.
 type fileGetter struct{}
 
@@ -154,9 +154,9 @@ func (fileGetter) GetFile(dst string, u *url.URL) error {
 	return nil
 }
 
-// archive is go-getter's decompressor of one kind of archive. It is ours, since
-// go-getter's turns links and devices of a tar into empty files and cuts what is
-// too long without a word.
+// archive extracts one kind of archive. It replaces go-getter's decompressors, which
+// turn links and devices of a tar into empty files and truncate large files without
+// an error.
 type archive struct {
 	ctx    context.Context //nolint:containedctx // go-getter's interface has no place for it
 	kind   string
@@ -176,8 +176,8 @@ func (j *job) decompressors(ctx context.Context) map[string]getter.Decompressor 
 	return out
 }
 
-// watch tells how much has come and ends the fetch when the staging folder
-// outgrows all limits: not every getter has a limit of its own.
+// watch reports the progress, and cancels the fetch when the staging directory
+// exceeds the limits: not every getter enforces a limit itself.
 func (j *job) watch(ctx context.Context, cancel context.CancelCauseFunc, out *answers) {
 	l := j.req.Limits
 	var last int64
@@ -190,7 +190,7 @@ func (j *job) watch(ctx context.Context, cancel context.CancelCauseFunc, out *an
 		}
 		began := time.Now()
 		size, files := measure(ctx, j.req.Staging)
-		pause = max(500*time.Millisecond, 20*time.Since(began)) // a big tree is looked at less often
+		pause = max(500*time.Millisecond, 20*time.Since(began)) // a large tree is measured less often
 		if l.HTTPMaxBytes > 0 && l.UnpackMaxBytes > 0 && size > l.HTTPMaxBytes+l.UnpackMaxBytes {
 			cancel(errdefs.InvalidArgumentf("the artifact has more than %d bytes; raise artifact.http_max_size or decompression_size_limit of the agent", l.HTTPMaxBytes+l.UnpackMaxBytes))
 			return

@@ -19,16 +19,16 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// reach is how far an address is from this machine.
+// reach classifies an address by its distance from this machine.
 type reach int
 
 const (
 	public  reach = iota
 	private       // this machine and its networks
-	metal         // the machine's link: metadata services of clouds live there
+	metal         // link-local addresses, where the metadata services of clouds are
 )
 
-// ranges that net/netip has no name for.
+// Ranges for which net/netip has no method.
 var (
 	shared    = netip.MustParsePrefix("100.64.0.0/10") // carrier-grade NAT
 	thisNet   = netip.MustParsePrefix("0.0.0.0/8")
@@ -52,27 +52,27 @@ func reachOf(ip netip.Addr) reach {
 	return public
 }
 
-// refusal is an address that a source may not lead to.
+// refusal is the error for an address that a source must not lead to.
 type refusal struct {
 	host string
 	ip   string
 }
 
-// Error says what was refused and what to do.
+// Error names the refused address and what to do.
 func (r *refusal) Error() string {
 	return fmt.Sprintf("the source resolves to %s (%s), an address of this machine or its network; if this is intended, write the address in the source itself", r.host, r.ip)
 }
 
-// guard decides which addresses a fetch may connect to: those that the source
-// names; addresses of this machine and its networks only where the source is
-// there too; and the link of the machine only where the source names the very
-// address. So neither a redirect nor a name server can turn a public source
-// against what only this machine reaches.
+// guard decides which addresses a fetch may connect to. Public addresses are always
+// allowed. Loopback and private addresses are allowed only if the source itself is
+// at such an address, and link-local addresses only if the source names the address
+// literally. This prevents a redirect or a DNS answer from directing a fetch of a
+// public source to services that only this machine can reach.
 type guard struct {
-	host string // of the source
+	host string // host of the source
 
 	mu      sync.Mutex
-	seen    bool // origin is known
+	seen    bool // whether origin is known
 	origin  reach
 	refused *refusal
 	proxies map[string]bool // host:port of proxies that the operator has configured
@@ -88,7 +88,7 @@ func newGuard(host string) *guard {
 	return g
 }
 
-// proxyAddr is the host:port of a proxy as the environment names it.
+// proxyAddr returns the host:port of a proxy that an environment variable names.
 func proxyAddr(text string) string {
 	if text != "" && !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -107,7 +107,7 @@ func proxyAddr(text string) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// allow decides on one address of a host.
+// allow decides whether the fetch may connect to an address of a host.
 func (g *guard) allow(host string, ip netip.Addr) error {
 	host = strings.ToLower(host)
 	r := reachOf(ip)
@@ -121,7 +121,7 @@ func (g *guard) allow(host string, ip netip.Addr) error {
 	case r == public:
 		return nil
 	case own && (net.ParseIP(host) != nil || host == "localhost"):
-		return nil // the source says so itself
+		return nil // the source names this address
 	case r == private && g.seen && g.origin == private:
 		return nil
 	}
@@ -129,7 +129,7 @@ func (g *guard) allow(host string, ip netip.Addr) error {
 	return errdefs.New(errdefs.InvalidArgument, g.refused)
 }
 
-// redirect decides on a URL that an http answer leads to.
+// redirect decides whether the fetch may follow a redirect to a URL.
 func (g *guard) redirect(u *url.URL) error {
 	host := u.Hostname()
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
@@ -141,7 +141,7 @@ func (g *guard) redirect(u *url.URL) error {
 	return nil // its addresses are checked when they are dialed
 }
 
-// refusedAny returns what was refused, if anything was.
+// refusedAny returns the last refusal, or nil if there was none.
 func (g *guard) refusedAny() *refusal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,11 +167,12 @@ func (g *guard) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return d.DialContext(ctx, network, addr)
 }
 
-// maxRedirects bounds how often an http source may lead elsewhere.
+// maxRedirects is the number of redirects that an http source may cause.
 const maxRedirects = 10
 
-// followTo is http.Client.CheckRedirect: it bounds and guards redirects, and
-// keeps the headers of the artifact from other hosts.
+// followTo returns the http.Client.CheckRedirect function: it limits redirects,
+// checks them with the guard, and does not send the artifact's headers to other
+// hosts.
 func (g *guard) followTo(headers map[string]string) func(*http.Request, []*http.Request) error {
 	return func(next *http.Request, via []*http.Request) error {
 		if len(via) >= maxRedirects {

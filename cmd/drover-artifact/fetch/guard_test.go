@@ -10,7 +10,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// dialed is one address of a host that a fetch wants to connect to.
+// dialed is an address of a host to which a fetch wants to connect.
 type dialed struct {
 	host, ip string
 	ok       bool

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// serveProxy puts the guard between git or hg and the network: they reach http
-// and https servers only through a proxy in this process, which looks at every
-// address. Where the operator has configured a proxy, that one is in charge.
+// serveProxy starts a local proxy through which git and hg must connect, so that the
+// guard checks every address. If the operator has configured a proxy, requests are
+// sent on through that one.
 func (g *guard) serveProxy() (stop func(), err error) {
 	if len(g.proxies) > 0 {
 		return func() {}, nil
@@ -41,7 +41,7 @@ func (g *guard) serveProxy() (stop func(), err error) {
 			http.Error(w, "this is a proxy", http.StatusBadRequest)
 		}
 	})}
-	go func() { _ = server.Serve(l) }() // ends when it is closed
+	go func() { _ = server.Serve(l) }() // returns when the listener is closed
 	url := "http://" + l.Addr().String()
 	for _, name := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy"} {
 		if err := os.Setenv(name, url); err != nil {
@@ -81,6 +81,6 @@ func (g *guard) tunnel(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	_, _ = io.Copy(near, far)
-	_ = near.Close() // ends the other direction too
+	_ = near.Close() // unblocks the copy in the other direction
 	<-done
 }

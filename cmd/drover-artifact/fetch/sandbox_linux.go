@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// maxOpenFiles, maxMemory and maxCPU bound this process; the latter two in
-	// bytes and seconds. Each bounds a process that git starts, too.
+	// Limits of this process and of each process that git starts; maxMemory is in bytes,
+	// maxCPU in seconds.
 	maxOpenFiles = 1024
 	maxMemory    = 4 << 30
 	maxCPU       = 6 * 3600
 )
 
-// read-only paths by what needs them. What is missing is left out.
+// Readable paths by what needs them. Paths that do not exist are skipped.
 var (
 	readFiles = []string{
 		"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols",
@@ -40,16 +40,16 @@ var (
 	toolFiles = []string{"/etc/gitconfig", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.preload"}
 )
 
-// fileVariables are environment variables, passed on if the agent's
-// configuration says so, that name a file to read.
+// fileVariables are environment variables whose value is the path of a file to read.
+// The agent's configuration decides whether they are passed on.
 var fileVariables = []string{
 	"SSL_CERT_FILE", "NETRC", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
 	"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CA_BUNDLE", "GIT_SSL_CAINFO",
 }
 
-// lockIn gives up what a fetch does not need: privileges, capabilities, and, where
-// isolation is asked for and the kernel has it, every file but those listed
-// here. It says whether the last was done.
+// lockIn drops privileges and capabilities and, if isolation is requested and the
+// kernel supports Landlock, access to all files but those listed here. It reports
+// whether Landlock is in force.
 func lockIn(req *wire.Request, tools bool) (bool, error) {
 	unix.Umask(0o022)
 	if err := limit(req.Limits); err != nil {
@@ -71,8 +71,9 @@ func lockIn(req *wire.Request, tools bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// Files and signals in one ruleset: a second one would forbid to move files
-	// between folders. The network is open: the guard looks at it.
+	// Files and signals share one ruleset, since a second ruleset would forbid moving
+	// files between directories. The network is not restricted here: the guard does
+	// that.
 	all := landlock.Config{HandledAccessFS: landlock.V9.HandledAccessFS, Scoped: landlock.V9.Scoped}
 	if err := all.BestEffort().Restrict(rules...); err != nil {
 		return false, fmt.Errorf("restrict it with Landlock: %w", err)
@@ -114,7 +115,7 @@ func rulesOf(req *wire.Request, tools bool) ([]landlock.Rule, error) {
 	return rules, nil
 }
 
-// reachable says whether there is something at a path that this user can get to.
+// reachable reports whether path exists and this user can access it.
 func reachable(path string) bool {
 	if path == "" {
 		return false
@@ -123,7 +124,7 @@ func reachable(path string) bool {
 	return err == nil
 }
 
-// access is what the letters of an extra path allow.
+// access translates the letters of an extra path into Landlock rights.
 func (p extraPath) access() landlock.AccessFSSet {
 	var out uint64
 	for _, letter := range p.mode {
@@ -146,9 +147,9 @@ func (p extraPath) access() landlock.AccessFSSet {
 	return landlock.AccessFSSet(out)
 }
 
-// limit sets the limits of this process and those it starts.
+// limit sets the resource limits of this process and its children.
 func limit(l wire.Limits) error {
-	signal.Ignore(unix.SIGXFSZ) // a file above the limit causes an error instead of ending the process
+	signal.Ignore(unix.SIGXFSZ) // writing past the file size limit then returns an error instead of killing the process
 	largest := uint64(math.MaxInt64)
 	if l.HTTPMaxBytes > 0 && l.UnpackMaxBytes > 0 {
 		largest = uint64(l.HTTPMaxBytes) + uint64(l.UnpackMaxBytes)
@@ -172,9 +173,9 @@ func limit(l wire.Limits) error {
 	return nil
 }
 
-// dropCapabilities gives up all capabilities, also those that a program started
-// as root would get. It matters where the agent is root and could not start
-// this process as nobody.
+// dropCapabilities drops all capabilities, including those that a setuid program
+// would gain. This matters if the agent runs as root and could not start this
+// process as user nobody.
 func dropCapabilities() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -182,7 +183,7 @@ func dropCapabilities() error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP+64; c++ {
 		_, _, errno := psx.Syscall6(syscall.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0, 0)
 		if errno == unix.EINVAL || errno == unix.EPERM && c == 0 {
-			break // past the last one, or none is there to drop
+			break // past the last capability, or there are none to drop
 		}
 		if errno != 0 {
 			return fmt.Errorf("drop the capability %d: %w", c, errno)
@@ -191,7 +192,7 @@ func dropCapabilities() error {
 	return clearCapabilities()
 }
 
-// killOwnGroup ends this process's group, where it leads one.
+// killOwnGroup kills this process's group if this process leads one.
 func killOwnGroup() {
 	if unix.Getpgrp() == os.Getpid() {
 		if err := unix.Kill(0, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {

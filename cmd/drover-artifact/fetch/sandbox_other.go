@@ -7,8 +7,10 @@ package fetch
 
 import "github.com/drover-project/drover/core/agent/artifact/wire"
 
-// lockIn does nothing: this system has no Landlock. The answer says so.
+// lockIn does nothing, since this system has no Landlock. It returns false, and the
+// answer reports that the fetch was not isolated.
 func lockIn(*wire.Request, bool) (bool, error) { return false, nil }
 
-// killOwnGroup does nothing: what this process has started ends with its pipes.
+// killOwnGroup does nothing: the children of this process end when their pipes are
+// closed.
 func killOwnGroup() {}

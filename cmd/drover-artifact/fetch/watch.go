@@ -11,11 +11,12 @@ import (
 	"github.com/drover-project/drover/core/agent/artifact/wire"
 )
 
-// maxFiles bounds the files of any artifact; archives have a limit of their own.
+// maxFiles is the number of files that an artifact may have. Archives have a limit
+// of their own.
 const maxFiles = 2_000_000
 
-// measure returns the bytes and files in a folder. What vanishes while it looks
-// is not counted.
+// measure returns the bytes and the number of files in a directory. Files that
+// vanish while it runs are not counted.
 func measure(ctx context.Context, dir string) (bytes int64, files int) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -34,8 +35,8 @@ func measure(ctx context.Context, dir string) (bytes int64, files int) {
 	return bytes, files
 }
 
-// wireBytes tells of what came over http, or, from other sources, of what lies
-// in the staging folder.
+// wireBytes reports the bytes received over http or, for other sources, the bytes in
+// the staging directory.
 func wireBytes(overHTTP, staged int64) wire.Answer {
 	if overHTTP > 0 {
 		return wire.Answer{Bytes: overHTTP}

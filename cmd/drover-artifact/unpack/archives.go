@@ -18,7 +18,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// tarOf unpacks a tar of some compression.
+// tarOf extracts a tar that is compressed in the way that open reverses.
 func tarOf(open opener) format {
 	return func(u *unpacking, src *os.File) error {
 		r, err := open(bufio.NewReaderSize(src, 128<<10))
@@ -77,7 +77,7 @@ func (u *unpacking) tarEntry(h *tar.Header, r io.Reader) error {
 	return errdefs.InvalidArgumentf("the archive has %q, an entry of the unknown kind %q", h.Name, h.Typeflag)
 }
 
-// hardLink gives a file of the archive a second name.
+// hardLink extracts a hard link. Its target must be a file of the archive.
 func (u *unpacking) hardLink(name, target string) error {
 	if u.single != "" || name == "" || hasDotDot(target) {
 		return errdefs.InvalidArgumentf("the archive has the hard link %q to %q, which is not allowed here", name, target)
@@ -101,7 +101,7 @@ func (u *unpacking) hardLink(name, target string) error {
 	return nil
 }
 
-// unzip unpacks a zip.
+// unzip extracts a zip.
 func (u *unpacking) unzip(src *os.File) error {
 	info, err := src.Stat()
 	if err != nil {

@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package unpack unpacks untrusted archives into a directory, within limits of bytes
-// and files, and never outside the directory. It owns the formats (tar and zip with
-// their compressions, and single compressed files). Links are kept, device nodes are
-// rejected. It fetches nothing. Only cmd/drover-artifact and packages below it may
-// import it.
+// Package unpack extracts untrusted archives into a directory, within limits of
+// bytes and files, and never outside the directory. It owns the formats: tar and zip
+// with their compressions, and single compressed files. It extracts links and
+// rejects device nodes. It fetches nothing. Only cmd/drover-artifact and packages
+// below it may import it.
 package unpack
 
 import (
@@ -29,19 +29,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// maxWindow bounds the memory that a zstd stream may ask for, in bytes.
+// maxWindow is the memory in bytes that a zstd stream may request.
 const maxWindow = 256 << 20
 
-// Limits bound what comes out of an archive. Zero is no limit.
+// Limits bounds the size of the extracted files and their number. Zero means no
+// limit.
 type Limits struct {
 	MaxBytes int64
 	MaxFiles int
 }
 
-// opener undoes a compression.
+// opener returns a reader of the decompressed stream.
 type opener func(io.Reader) (io.Reader, error)
 
-// compressions by the ends of file names.
+// compressions returns the openers by file name extension.
 func compressions() map[string]opener {
 	return map[string]opener{
 		"gz":  func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
@@ -53,7 +54,7 @@ func compressions() map[string]opener {
 	}
 }
 
-// format unpacks one kind of archive.
+// format extracts one kind of archive.
 type format func(u *unpacking, src *os.File) error
 
 func formats() map[string]format {
@@ -66,7 +67,7 @@ func formats() map[string]format {
 	return out
 }
 
-// Kinds are the kinds of archives, named as their files end, in order.
+// Kinds lists the kinds of archives by their file name extension, sorted.
 func Kinds() []string {
 	var out []string
 	for k := range formats() {
@@ -76,10 +77,10 @@ func Kinds() []string {
 	return out
 }
 
-// Archive unpacks the archive src of a kind into the folder dst, which it makes,
-// or, where dir is false, its only file to the path dst. An error is
-// InvalidArgument unless it is of this machine's disk or of ctx: an archive that
-// cannot be read will not be readable later.
+// Archive extracts the archive src of a kind into the new directory dst or, if dir
+// is false, its only file to the path dst. Errors have the class InvalidArgument,
+// because a damaged archive stays damaged, unless they come from this machine's disk
+// or from ctx.
 func Archive(ctx context.Context, kind, src, dst string, dir bool, limits Limits) error {
 	f, err := os.Open(src)
 	if err != nil {
@@ -107,7 +108,7 @@ func Archive(ctx context.Context, kind, src, dst string, dir bool, limits Limits
 	if err == nil {
 		err = u.finish()
 	}
-	var disk *fs.PathError // our own disk, not the archive
+	var disk *fs.PathError // an error of this machine's disk, not of the archive
 	var link *os.LinkError
 	if err == nil || errdefs.IsInvalidArgument(err) || errors.As(err, &disk) || errors.As(err, &link) || ctx.Err() != nil {
 		return err
@@ -115,11 +116,11 @@ func Archive(ctx context.Context, kind, src, dst string, dir bool, limits Limits
 	return errdefs.InvalidArgumentf("the archive cannot be unpacked; check that it is complete and has the format that its name says (archive=false keeps it packed): %w", err)
 }
 
-// unpacking is the unpacking of one archive into a folder, or to one file.
+// unpacking is the state of one extraction.
 type unpacking struct {
 	ctx      context.Context //nolint:containedctx // lives as long as the call
 	root     *os.Root
-	single   string // the name of the only file, where one is wanted
+	single   string // name of the only file if dir is false
 	maxBytes int64
 	maxFiles int
 
@@ -136,8 +137,8 @@ type dirMode struct {
 	perm fs.FileMode
 }
 
-// name checks the name of an entry and returns where it goes; "" is the folder
-// itself.
+// name checks the name of an entry and returns the path to extract it to. It returns
+// "" for the directory itself.
 func (u *unpacking) name(entry string) (string, error) {
 	if u.files++; u.maxFiles > 0 && u.files > u.maxFiles {
 		return "", errdefs.InvalidArgumentf("the archive has more than %d files; raise artifact.decompression_file_count_limit of the agent", u.maxFiles)
@@ -157,7 +158,7 @@ func (u *unpacking) name(entry string) (string, error) {
 	return strings.TrimPrefix(path.Clean("/"+filepath.ToSlash(entry)), "/"), nil
 }
 
-// claim refuses at once what says itself that it is too large.
+// claim rejects an entry whose header announces more bytes than the limits allow.
 func (u *unpacking) claim(size int64) error {
 	if u.maxBytes > 0 && (size < 0 || size > u.maxBytes-u.bytes) {
 		return errdefs.InvalidArgumentf("the archive has more than %d bytes when unpacked; raise artifact.decompression_size_limit of the agent", u.maxBytes)
@@ -173,7 +174,7 @@ func (u *unpacking) file(name string, perm fs.FileMode, r io.Reader) error {
 		return err
 	}
 	if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("replace %q: %w", name, err) // the later entry of a name wins
+		return fmt.Errorf("replace %q: %w", name, err) // if a name occurs twice, the later entry replaces the earlier one
 	}
 	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm.Perm()|0o600)
 	if err != nil {
@@ -192,7 +193,7 @@ func (u *unpacking) file(name string, perm fs.FileMode, r io.Reader) error {
 	return nil
 }
 
-// copy copies while the limits and the context allow.
+// copy copies an entry until it ends, a limit is exceeded, or ctx ends.
 func (u *unpacking) copy(w io.Writer, r io.Reader) error {
 	buf := make([]byte, 128<<10)
 	for {
@@ -241,11 +242,11 @@ func (u *unpacking) dir(name string, perm fs.FileMode) error {
 	return nil
 }
 
-// maxTarget bounds the target of a link in bytes.
+// maxTarget is the length of a link's target in bytes.
 const maxTarget = 4096
 
-// link notes a link; it is made when all files are there, so that nothing is
-// written through it.
+// link records a symbolic link. finish creates it after all files, so that nothing
+// is written through it.
 func (u *unpacking) link(name, target string) error {
 	if u.single != "" || name == "" {
 		return errdefs.InvalidArgumentf("the archive has a link where mode \"file\" needs a file; use mode \"any\"")
@@ -257,10 +258,10 @@ func (u *unpacking) link(name, target string) error {
 	return nil
 }
 
-// leaves says whether a clean relative path leads out of its folder.
+// leaves reports whether a clean relative path leads out of its directory.
 func leaves(p string) bool { return p == ".." || strings.HasPrefix(p, "../") }
 
-// finish makes the links and sets the permissions of folders.
+// finish creates the links and sets the permissions of directories.
 func (u *unpacking) finish() error {
 	if u.files == 0 {
 		return errdefs.InvalidArgumentf("the archive is empty")
@@ -287,7 +288,7 @@ func (u *unpacking) finish() error {
 	return nil
 }
 
-// single unpacks what is compressed and no archive.
+// single decompresses a file that is not an archive.
 func single(open opener) format {
 	return func(u *unpacking, src *os.File) error {
 		if u.single == "" {
@@ -306,7 +307,7 @@ func single(open opener) format {
 	}
 }
 
-// release frees what a reader holds.
+// release closes a reader that has a Close method.
 func release(r io.Reader) {
 	if d, ok := r.(*zstd.Decoder); ok {
 		d.Close()

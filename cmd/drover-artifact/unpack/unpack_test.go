@@ -24,7 +24,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// helloBz2 is a tar with the file "f" of the text "hello", packed by bzip2.
+// helloBz2 is a tar, compressed with bzip2, of a file "f" with the text "hello".
 const helloBz2 = "QlpoOTFBWSZTWaA3bAMAAG37gMmAAAJAAGcAAADjRJ4ACAggAFRGqMAABpoJIk0YmQGQfcSHQg7yQhEL10LUjmgQwMVezIgwjdwX6rQ+qtgPeE4ZGiJEAEXhdyRThQkKA3bAMA=="
 
 func helloTar(t testing.TB) []byte {
@@ -43,7 +43,7 @@ func helloTar(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-// packed compresses with the writer of a format.
+// packed compresses raw in a format.
 func packed(t *testing.T, kind string, raw []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -71,7 +71,7 @@ func packed(t *testing.T, kind string, raw []byte) []byte {
 	return b.Bytes()
 }
 
-// unpacked unpacks an archive and returns the folder that it was unpacked to.
+// unpacked extracts an archive and returns the directory with the files.
 func unpacked(t testing.TB, kind string, archive []byte, l unpack.Limits, single bool) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -168,7 +168,7 @@ func TestAZipKeepsLinksAndRefusesThoseThatLeave(t *testing.T) {
 	}
 }
 
-// What is unpacked stays below its folder, whatever the archive says.
+// FuzzUnpack checks that no archive writes outside the target directory.
 func FuzzUnpack(f *testing.F) {
 	f.Add(helloTar(f), "tar")
 	f.Add([]byte("PK\x05\x06"+strings.Repeat("\x00", 18)), "zip")

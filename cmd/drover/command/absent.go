@@ -10,9 +10,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// absent is a command of the reference that cannot do here what it does there:
-// it takes its arguments and flags, and says why and what to do instead. Help and
-// completion do not offer it (see Hidden).
+// absent defines a command of the reference that Drover does not support. It accepts
+// the arguments and flags of the reference, and fails with the reason and what to do
+// instead. Help and completion do not offer it (see Hidden).
 func absent(s spec, why string, flags func(fs *flag.FlagSet)) func() spec {
 	s.setup = func(fs *flag.FlagSet) run {
 		if flags != nil {
@@ -25,7 +25,8 @@ func absent(s spec, why string, flags func(fs *flag.FlagSet)) func() spec {
 
 const noIdentities = "this needs access control, which is not implemented yet: a node proves itself with the secret in its data directory, which does not expire, and a new node joins by registering"
 
-// absentCommands are in the table so that scripts get a reason, not "unknown command".
+// absentCommands returns the unsupported commands of the reference. They are in the
+// table so that scripts get a reason instead of "unknown command".
 func absentCommands() map[string]func() spec {
 	return map[string]func() spec{
 		"alloc pause": absent(spec{

@@ -15,14 +15,14 @@ import (
 	"github.com/drover-project/drover/core/api"
 )
 
-// execFlags are the flags of commands that run in a task.
+// execFlags are the flags of commands that run a program in a task.
 type execFlags struct {
 	stdin  bool
 	tty    string // "", "true" or "false"
 	escape string
 }
 
-// ttyFlag is a bool that knows whether it was given.
+// ttyFlag is a bool flag that records whether it was given.
 type ttyFlag struct{ value *string }
 
 func (t ttyFlag) String() string   { return "" }
@@ -66,7 +66,8 @@ func allocExec() spec {
 	}
 }
 
-// exec runs the request with the terminal of the session, and ends as the command ends.
+// exec runs the request on the session's terminal and exits with the exit code of
+// the remote command.
 func (x *execFlags) exec(ctx context.Context, s *session, req *api.ExecRequest) error {
 	req.Tty = x.tty == "true" || x.tty == "" && x.stdin && s.InTerminal && s.Terminal
 	switch {
@@ -107,10 +108,11 @@ func (x *execFlags) exec(ctx context.Context, s *session, req *api.ExecRequest) 
 	return nil
 }
 
-// errLeft ends a session by the escape character.
+// errLeft is returned when the user ends a session with the escape character.
 var errLeft = &exitCode{code: exitError, err: errors.New("the session was ended with the escape character")}
 
-// rawTerminal hands every key to the program and returns how to end that.
+// rawTerminal puts the terminal into raw mode, in which every key goes to the remote
+// program, and returns a function that restores it.
 func rawTerminal(in io.Reader) (restore func(), err error) {
 	f, ok := in.(interface{ Fd() uintptr })
 	if !ok {
@@ -120,10 +122,11 @@ func rawTerminal(in io.Reader) (restore func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot switch the terminal to raw mode: %w", err)
 	}
-	return func() { _ = term.Restore(int(f.Fd()), state) }, nil // nothing is left to try
+	return func() { _ = term.Restore(int(f.Fd()), state) }, nil // a failure to restore cannot be handled here
 }
 
-// sizeOf is the size of the terminal that out is.
+// sizeOf returns the size of the terminal that out writes to. It reports false if
+// out is not a terminal.
 func sizeOf(out io.Writer) (api.TermSize, bool) {
 	f, ok := out.(interface{ Fd() uintptr })
 	if !ok {
@@ -133,24 +136,24 @@ func sizeOf(out io.Writer) (api.TermSize, bool) {
 	return api.TermSize{Width: width, Height: height}, err == nil
 }
 
-// escapeReader looks for the escape character at the start of lines.
+// escapeReader handles the escape character at the start of a line.
 type escapeReader struct {
 	in        io.Reader
 	escape    byte
 	lineStart bool   // the next byte begins a line
-	escaped   bool   // the escape character was the last one, held back
-	ended     bool   // the session was left
+	escaped   bool   // the last byte was the escape character and has not been passed on
+	ended     bool   // the user has ended the session
 	leave     func() // ends the session
-	held      []byte // found and not yet returned
+	held      []byte // bytes that the next Read returns first
 }
 
-// Read passes input on without what the escape character means.
+// Read passes the input on without escape sequences.
 func (e *escapeReader) Read(p []byte) (int, error) {
 	if len(e.held) == 0 && e.ended {
 		return 0, io.EOF
 	}
 	if len(e.held) == 0 {
-		buf := make([]byte, max(len(p)/2, 1)) // one byte may become two
+		buf := make([]byte, max(len(p)/2, 1)) // each byte read may yield two
 		n, err := e.in.Read(buf)
 		e.held = e.filter(buf[:n])
 		if err != nil && len(e.held) == 0 {

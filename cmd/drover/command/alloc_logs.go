@@ -20,7 +20,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// source are the flags that pick an alloc and a place in its output.
+// source holds the flags that select an alloc and a position in its output.
 type source struct {
 	group        string
 	byJob        bool
@@ -41,7 +41,7 @@ func (o *source) declareAlloc(fs *flag.FlagSet) {
 	fs.StringVar(&o.group, "group", "", "With -job: the group of the allocation.")
 }
 
-// alloc finds the alloc that the argument means.
+// alloc resolves the command's argument to an alloc.
 func (o *source) alloc(ctx context.Context, s *session, arg, task string) (*model.Allocation, error) {
 	if o.byJob {
 		job, err := s.findJob(ctx, arg)
@@ -60,8 +60,9 @@ func (o *source) alloc(ctx context.Context, s *session, arg, task string) (*mode
 	return a.Allocation, nil
 }
 
-// someAlloc is one of a job's allocs that has the group and the task ("": any).
-// It runs, unless none does and running is false.
+// someAlloc returns an alloc of a job that has the group and the task; an empty
+// string matches any. It prefers a running alloc. If none runs, it fails if running
+// is true and otherwise returns any alloc.
 func (s *session) someAlloc(ctx context.Context, jobID, group, task string, running bool) (string, error) {
 	list, _, err := s.client.JobAllocations(ctx, jobID, false, nil)
 	if err != nil {
@@ -86,13 +87,14 @@ func (s *session) someAlloc(ctx context.Context, jobID, group, task string, runn
 	return alive[rand.IntN(len(alive))].ID, nil
 }
 
-// reader reads a log or a file from an offset on, counted from its start or its end.
+// reader reads a log or a file from an offset that counts from the start or from the
+// end.
 type reader func(ctx context.Context, follow bool, origin string, offset int64, each func(*api.StreamFrame) error) error
 
-// maxTail bounds what is held to find the last lines.
+// maxTail is the number of bytes that are buffered to find the last lines.
 const maxTail = 64 << 20
 
-// copy writes what the flags ask for.
+// copy writes the part of the output that the flags select.
 func (o *source) copy(ctx context.Context, s *session, read reader, out io.Writer) error {
 	write := func(f *api.StreamFrame) error {
 		if f.FileEvent != "" {
@@ -111,12 +113,12 @@ func (o *source) copy(ctx context.Context, s *session, read reader, out io.Write
 		err = read(ctx, o.follow, "start", 0, write)
 	}
 	if o.follow && ctx.Err() != nil {
-		return nil // being interrupted is how following ends
+		return nil // the user ends following with Ctrl-C
 	}
 	return err
 }
 
-// lastLines reads the last lines and, with -f, what follows.
+// lastLines writes the last lines and, with -f, what follows them.
 func (o *source) lastLines(ctx context.Context, read reader, write func(*api.StreamFrame) error) error {
 	n := int(o.lines)
 	if n < 0 {
@@ -132,13 +134,14 @@ func (o *source) lastLines(ctx context.Context, read reader, write func(*api.Str
 	case n == 0:
 		return read(ctx, true, "end", 0, write)
 	}
-	// Between the two reads more may have been written: then the first line is
-	// not whole and is left out. The byte before it tells.
+	// This read starts one byte before the last lines. The file may have grown since the
+	// first read, so the data may start within a line: everything up to the first
+	// newline is skipped, unless the last lines are the whole file.
 	first := true
 	return read(ctx, true, "end", int64(len(end))+1, func(f *api.StreamFrame) error {
 		if first && len(f.Data) > 0 {
 			first = false
-			whole := bytes.HasPrefix(f.Data, end[:min(len(end), len(f.Data))]) // there is nothing before
+			whole := bytes.HasPrefix(f.Data, end[:min(len(end), len(f.Data))]) // the file starts here
 			if i := bytes.IndexByte(f.Data, '\n'); i >= 0 && !whole {
 				f.Data = f.Data[i+1:]
 			}
@@ -147,7 +150,8 @@ func (o *source) lastLines(ctx context.Context, read reader, write func(*api.Str
 	})
 }
 
-// tailOf returns the last n lines, reading more until there are enough.
+// tailOf returns the last n lines. It reads larger and larger tails until there are
+// enough lines.
 func tailOf(ctx context.Context, read reader, n int) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
@@ -171,7 +175,8 @@ func tailOf(ctx context.Context, read reader, n int) ([]byte, error) {
 	}
 }
 
-// startOfLines is where the last n lines begin, and whether there are as many.
+// startOfLines returns the offset at which the last n lines begin, and whether there
+// are n lines.
 func startOfLines(data []byte, n int) (int, bool) {
 	for i := len(data) - 2; i >= 0; i-- {
 		if data[i] == '\n' {
@@ -215,7 +220,7 @@ func allocLogs() spec {
 						continue
 					}
 					if *stderr && !*stdout {
-						out = s.Out // asked for alone: made to be piped
+						out = s.Out // a single stream was requested, so it goes to stdout for pipes
 					}
 					both.Go(func() error { return o.copy(ctx, s, s.logReader(a.ID, *task, kind), out) })
 				}
@@ -231,7 +236,7 @@ func (s *session) logReader(allocID, task, kind string) reader {
 	}
 }
 
-// onlyTask is the task of an alloc that has one.
+// onlyTask returns the alloc's task if it has only one.
 func onlyTask(a *model.Allocation) (string, error) {
 	names := slices.Sorted(maps.Keys(a.TaskStates))
 	if a.Job != nil {

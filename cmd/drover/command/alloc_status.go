@@ -60,7 +60,7 @@ func allocStatus() spec {
 	}
 }
 
-// usage is what is measured of a task or an alloc.
+// usage is the measured resource usage of a task or an alloc.
 type usage struct {
 	MemoryStats struct {
 		RSS, Cache, Swap, Usage, MaxUsage, KernelUsage, KernelMaxUsage, MappedFile uint64
@@ -74,7 +74,8 @@ type usage struct {
 	DeviceStats []deviceGroup
 }
 
-// memory is what a task uses: what the driver says is its use, else what it holds.
+// memory returns the memory that the task uses: the usage that the driver reports,
+// or else its resident set.
 func (u *usage) memory() uint64 {
 	if u.MemoryStats.Usage > 0 {
 		return u.MemoryStats.Usage
@@ -82,7 +83,8 @@ func (u *usage) memory() uint64 {
 	return u.MemoryStats.RSS
 }
 
-// measured reads the use of resources of each task; nil if that cannot be known.
+// measured reads the resource usage of each task. It returns nil if it cannot be
+// read.
 func (s *session) measured(ctx context.Context, a *model.Allocation) map[string]*usage {
 	if a.ClientStatus != model.AllocClientStatusRunning {
 		return nil
@@ -136,7 +138,7 @@ func (s *session) describeAlloc(a *model.Allocation) {
 	}
 }
 
-// taskTable is one line for each task.
+// taskTable prints a line for each task.
 func (s *session) taskTable(a *model.Allocation) {
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
@@ -174,7 +176,7 @@ func (s *session) describeTasks(a *model.Allocation, uses map[string]*usage, sta
 	}
 }
 
-// describeUse shows what a task has and uses.
+// describeUse prints the resources of a task and how much of them it uses.
 func (s *session) describeUse(a *model.Allocation, task string, u *usage, stats bool) {
 	if a.AllocatedResources == nil || a.AllocatedResources.Tasks[task] == nil {
 		return

@@ -22,13 +22,14 @@ import (
 // Exit codes. docs/cli.md documents them.
 const (
 	exitOK          = 0
-	exitError       = 1   // the command failed; a deployment that was watched failed
-	exitPlacement   = 2   // registered, but not everything could be placed
-	exitInterrupted = 130 // the user ended it
-	exitPlanError   = 255 // of plan, whose 1 means "there are changes"
+	exitError       = 1   // the command failed, or the deployment that it watched failed
+	exitPlacement   = 2   // the job was registered, but not everything could be placed
+	exitInterrupted = 130 // the user interrupted the command
+	exitPlanError   = 255 // job plan failed; its exit code 1 means that there are changes
 )
 
-// exitCode ends a command with a code; Err is printed if it is not nil.
+// exitCode is an error that ends a command with an exit code. err is printed if it
+// is not nil.
 type exitCode struct {
 	code int
 	err  error
@@ -43,37 +44,38 @@ func (e *exitCode) Error() string {
 
 func (e *exitCode) Unwrap() error { return e.err }
 
-// run does the work of a subcommand after its flags have been read.
+// run does the work of a subcommand after its flags were parsed.
 type run func(ctx context.Context, s *session, args []string) error
 
 // spec describes a subcommand.
 type spec struct {
 	usage    string                     // "job run [options] <path>"
-	synopsis string                     // one sentence without its full stop
-	help     string                     // further text, may be empty
-	offline  bool                       // talks to no agent
-	min, max int                        // number of arguments; max < 0: any
-	raw      int                        // the argument that begins a command line of its own, 0: none
-	takes    string                     // what arguments are, for completion: a context of searches, or takesFiles
+	synopsis string                     // one sentence, without the full stop
+	help     string                     // further help text, may be empty
+	offline  bool                       // the command talks to no agent
+	min, max int                        // number of arguments; a negative max means no limit
+	raw      int                        // number of the argument that begins another command line, counted from 1; 0 means none
+	takes    string                     // what the arguments are, for completion: a search context or takesFiles
 	setup    func(fs *flag.FlagSet) run // declares the flags
-	failCode int                        // exit code of an error, if not 1
-	output   bool                       // has -json and -t
-	template bool                       // has -t only
+	failCode int                        // exit code on error; 0 means 1
+	output   bool                       // the command has -json and -t
+	template bool                       // the command has -t, but not -json
 }
 
-// takesFiles says that the arguments of a command are paths of files.
+// takesFiles marks commands whose arguments are file paths.
 const takesFiles = "files"
 
-// IO is where commands read and write.
+// IO holds the streams and the environment of a command.
 type IO struct {
 	In         io.Reader
 	Out, Err   io.Writer
 	Terminal   bool              // Out is a terminal
-	InTerminal bool              // In is a terminal: questions can be asked
-	Env        map[string]string // the environment
-	Context    context.Context   // ends when the user interrupts
+	InTerminal bool              // In is a terminal, so questions can be asked
+	Env        map[string]string // environment variables
+	Context    context.Context   // done when the user interrupts
 	Version    string
-	// LogCollector is the command that reads the logs of plugins built for Nomad.
+	// LogCollector is the command line that starts the process that reads the logs of
+	// plugins built for Nomad.
 	LogCollector []string
 }
 
@@ -92,7 +94,7 @@ func All(stdio IO) map[string]cli.CommandFactory {
 	return out
 }
 
-// adapter makes a spec a cli.Command.
+// adapter implements cli.Command for a spec.
 type adapter struct {
 	name string
 	spec spec
@@ -110,7 +112,7 @@ func (a *adapter) flags() (*flag.FlagSet, *common, run) {
 	return fs, c, a.spec.setup(fs)
 }
 
-// Help describes the command and each of its flags.
+// Help describes the command and its flags.
 func (a *adapter) Help() string {
 	fs, _, _ := a.flags()
 	var b strings.Builder
@@ -154,7 +156,7 @@ func (a *adapter) Run(args []string) int {
 	return a.finish(err)
 }
 
-// finish prints an error and picks the exit code.
+// finish prints an error and returns the exit code.
 func (a *adapter) finish(err error) int {
 	if err == nil {
 		return exitOK
@@ -177,7 +179,8 @@ func (a *adapter) finish(err error) int {
 	return code
 }
 
-// advice says what to do about an answer that does not say it itself.
+// advice returns what the user can do about an error if the error itself does not
+// say it.
 func advice(err error) string {
 	var answer *client.Error
 	if !errors.As(err, &answer) {
@@ -189,7 +192,7 @@ func advice(err error) string {
 	case errdefs.Unimplemented:
 		return "\nThe agent's version does not support this; compare `drover version` with `drover server members`."
 	case errdefs.ResourceExhausted:
-		if answer.Status == http.StatusTooManyRequests { // else it says what there is not enough of
+		if answer.Status == http.StatusTooManyRequests { // other 429 answers name what is exhausted
 			return "\nThe agent is busy or has reached a limit; try again later."
 		}
 	case errdefs.NotFound:
@@ -217,8 +220,9 @@ func (a *adapter) checkCount(n int) error {
 	return fmt.Errorf("wrong number of arguments (%d); usage: drover %s", n, a.spec.usage)
 }
 
-// parseInterspersed reads flags before and after arguments; "--" ends flags, and
-// so does the raw-th argument (0: none does), which begins another command line.
+// parseInterspersed parses flags before and after arguments. Parsing stops at "--"
+// and at the raw-th argument, which begins another command line; raw 0 means that no
+// argument does.
 func parseInterspersed(fs *flag.FlagSet, args []string, raw int) ([]string, error) {
 	var positional []string
 	for {

@@ -21,14 +21,15 @@ import (
 	"github.com/drover-project/drover/core/api/client"
 )
 
-// completeWithin is how long an agent may take to propose ids: the user waits.
+// completeWithin is the time limit for asking the agent for ids, because the user
+// waits for the completion.
 const completeWithin = 2 * time.Second
 
-// flagValues says what the values of flags are: contexts of searches or files.
+// flagValues says what the values of a flag are: a search context or takesFiles.
 var flagValues = map[string]string{"namespace": "namespaces", "job": "jobs", "node-id": "nodes", "node": "nodes", "node-pool": "node_pools", "alloc": "allocs",
 	"var-file": takesFiles, "config": takesFiles, "dir": takesFiles, "replace": takesFiles, "task-config": takesFiles, "ca-cert": takesFiles, "ca-path": takesFiles, "client-cert": takesFiles, "client-key": takesFiles}
 
-// AutocompleteFlags lists the flags for the shell.
+// AutocompleteFlags implements cli.CommandAutocomplete.
 func (a *adapter) AutocompleteFlags() complete.Flags {
 	out := complete.Flags{}
 	fs, _, _ := a.flags()
@@ -46,7 +47,7 @@ func (a *adapter) AutocompleteFlags() complete.Flags {
 	return out
 }
 
-// AutocompleteArgs proposes what the command takes.
+// AutocompleteArgs implements cli.CommandAutocomplete.
 func (a *adapter) AutocompleteArgs() complete.Predictor { return a.predict(a.spec.takes) }
 
 func (a *adapter) predict(takes string) complete.Predictor {
@@ -63,16 +64,16 @@ func (a *adapter) predict(takes string) complete.Predictor {
 	return complete.PredictFunc(func(typed complete.Args) []string { return a.ids(takes, typed) })
 }
 
-// ids asks the agent for ids that begin as was typed. Whatever goes wrong, the
-// shell proposes nothing: there is nobody to tell.
+// ids asks the agent for ids that begin with the typed text. On any error it returns
+// nothing, since there is nowhere to print the error.
 func (a *adapter) ids(kind string, typed complete.Args) []string {
 	fs, c, _ := a.flags()
 	known := typed.All[:max(len(typed.All)-1, 0)]
-	for i, word := range known { // the address and the like, as far as they are written
+	for i, word := range known { // flags that were already typed, such as the address
 		if name := strings.TrimLeft(word, "-"); name != word && fs.Lookup(name) != nil && i+1 < len(known) {
-			_ = fs.Set(name, known[i+1]) // a value that does not fit is not used
+			_ = fs.Set(name, known[i+1]) // an invalid value is ignored
 		} else if name, value, ok := strings.Cut(name, "="); ok && fs.Lookup(name) != nil {
-			_ = fs.Set(name, value) // as above
+			_ = fs.Set(name, value) // an invalid value is ignored
 		}
 	}
 	if typed.LastCompleted == "-namespace" {
@@ -101,7 +102,7 @@ func (a *adapter) ids(kind string, typed complete.Args) []string {
 	return out
 }
 
-// pluginNames are the plugins of the node that is named so far.
+// pluginNames returns the plugins of the node that -node selects.
 func pluginNames(ctx context.Context, agent *client.Client, fs *flag.FlagSet, prefix string) []string {
 	node := ""
 	if f := fs.Lookup("node"); f != nil && len(f.Value.String()) == 36 {
@@ -120,8 +121,8 @@ func pluginNames(ctx context.Context, agent *client.Client, fs *flag.FlagSet, pr
 	return out
 }
 
-// completions are the scripts by shell. Each asks drover itself, with the line
-// in the environment, for what may follow.
+// completions maps each shell to its completion script. The scripts run drover
+// itself, with the command line in the environment.
 var completions = map[string]string{
 	"bash": `_drover() {
   local line="${COMP_WORDS[*]:0:COMP_CWORD+1}" IFS=$'\n'
@@ -179,11 +180,11 @@ func completion() spec {
 	}
 }
 
-// installed ends every line that installing writes.
+// installed is the comment that ends every line which installCompletion writes.
 const installed = " # by drover -autocomplete-install"
 
-// installCompletion adds the completion to the shells of the user, or removes
-// it. The lines name this binary, so that nothing runs when a shell starts.
+// installCompletion adds the completion to the user's shells, or removes it. The
+// lines name this binary, so that no program has to run when a shell starts.
 func (s *session) installCompletion(remove bool) error {
 	home := s.Env["HOME"]
 	if home == "" {
@@ -219,8 +220,8 @@ func (s *session) installCompletion(remove bool) error {
 	return nil
 }
 
-// rewriteLines takes our lines out of a file and, unless it is to be rid of
-// them, puts text at its end.
+// rewriteLines removes our lines from a file and, unless remove is true, appends
+// text.
 func rewriteLines(path, text string, remove bool) error {
 	info, err := os.Stat(path)
 	if err != nil {

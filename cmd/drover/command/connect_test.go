@@ -19,9 +19,10 @@ import (
 	"github.com/drover-project/drover/cmd/drover/command"
 )
 
-// whoAsks answers the leader's question with who asked and how.
+// whoAsks answers the query for the leader with the token and the parameters of the
+// request.
 var whoAsks = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.WriteString(w, `"`+r.Header.Get("X-Nomad-Token")+" "+r.URL.RawQuery+`"`) // the client may have gone
+	_, _ = io.WriteString(w, `"`+r.Header.Get("X-Nomad-Token")+" "+r.URL.RawQuery+`"`) // an error means that the client is gone
 })
 
 func TestTheEnvironmentAndFlagsSayWhereToConnect(t *testing.T) {
@@ -48,7 +49,7 @@ func TestTheEnvironmentAndFlagsSayWhereToConnect(t *testing.T) {
 	for name, c := range map[string]struct {
 		env   map[string]string
 		flags string
-		want  string // of the answer, or of the error
+		want  string // in the output or the error
 		code  int
 	}{
 		"the reference's variables": {map[string]string{"NOMAD_ADDR": plain.URL, "NOMAD_TOKEN": "tok", "NOMAD_REGION": "eu", "NOMAD_NAMESPACE": "dev"}, "", `"tok namespace=dev&region=eu"`, 0},
@@ -79,7 +80,7 @@ func TestTheEnvironmentAndFlagsSayWhereToConnect(t *testing.T) {
 func TestWhatTheAgentDidNotActOnIsPrintedOnce(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("X-Drover-Warning", "parameter \"x\" is not acted on")
-		_, _ = io.WriteString(w, "[]") // the client may have gone
+		_, _ = io.WriteString(w, "[]") // an error means that the client is gone
 	}))
 	defer srv.Close()
 	f := &fake{Server: srv}

@@ -95,7 +95,7 @@ func deploymentStatus() spec {
 	}
 }
 
-// deploymentVerb makes a command that changes a deployment.
+// deploymentVerb defines a command that changes a deployment.
 func deploymentVerb(verb, synopsis string, follows bool, change func(ctx context.Context, s *session, id string) (*api.DeploymentUpdateResponse, error)) spec {
 	return spec{
 		usage: "deployment " + verb + " [options] <deployment>", synopsis: synopsis, min: 1, max: 1, takes: "deployment",

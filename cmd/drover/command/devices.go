@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// deviceGroup is what was measured of a group of devices.
+// deviceGroup holds the measured values of a group of devices.
 type deviceGroup struct {
 	Vendor, Type, Name string
 	InstanceStats      map[string]struct {
@@ -26,7 +26,7 @@ type deviceValue struct {
 	Unit                                   string
 }
 
-// String writes it as "2 / 11441 MiB".
+// String formats the value, for example "2 / 11441 MiB".
 func (v *deviceValue) String() string {
 	if v == nil {
 		return "<none>"
@@ -60,7 +60,7 @@ func (g *deviceGroup) label(id string) string {
 	return g.Vendor + "/" + g.Type + "/" + g.Name + "[" + id + "]"
 }
 
-// deviceUse shows the summary of each device, nothing if there is none.
+// deviceUse prints the summary of each device, or nothing if there are none.
 func (s *session) deviceUse(title string, groups []deviceGroup) {
 	var rows [][]string
 	for _, g := range groups {
@@ -75,7 +75,7 @@ func (s *session) deviceUse(title string, groups []deviceGroup) {
 	s.table([]string{"Device", "Summary"}, rows)
 }
 
-// deviceValues shows all that was measured of each device.
+// deviceValues prints all measured values of each device.
 func (s *session) deviceValues(groups []deviceGroup) {
 	for _, g := range groups {
 		for _, id := range slices.Sorted(maps.Keys(g.InstanceStats)) {

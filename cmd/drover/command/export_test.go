@@ -10,15 +10,15 @@ import (
 	"slices"
 )
 
-// Entry is what the reference says of a command.
+// Entry is a command as the CLI reference documents it.
 type Entry struct {
 	Name, Usage, Synopsis, Help string
 	Aliases                     []string
-	Flags                       []*flag.Flag // its own ones
+	Flags                       []*flag.Flag // flags of this command only
 	Offline                     bool
 }
 
-// Describe lists every command, by name.
+// Describe returns all commands, sorted by name.
 func Describe() []Entry {
 	all := specs()
 	var out []Entry
@@ -44,7 +44,7 @@ func Describe() []Entry {
 	return out
 }
 
-// GeneralFlags are the flags of every command that talks to an agent.
+// GeneralFlags returns the flags that every command has that talks to an agent.
 func GeneralFlags() []*flag.Flag {
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	(&common{}).declare(fs, spec{}, nil)
@@ -57,15 +57,16 @@ func GeneralFlags() []*flag.Flag {
 	return out
 }
 
-// GroupSynopsis says what a group of commands is about.
+// GroupSynopsis returns the description of a command group.
 func GroupSynopsis(name string) string { return groups[name] }
 
-// NewEscapeReader reads from in until the escape character ends it, which calls leave.
+// NewEscapeReader returns a reader that calls leave when the user enters the escape
+// character.
 func NewEscapeReader(in io.Reader, escape byte, leave func()) io.Reader {
 	return &escapeReader{in: in, escape: escape, lineStart: true, leave: leave}
 }
 
-// LastLines is what the last n lines of data are.
+// LastLines returns the last n lines of data.
 func LastLines(data []byte, n int) []byte {
 	start, _ := startOfLines(data, n)
 	return data[start:]

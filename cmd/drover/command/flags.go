@@ -12,7 +12,7 @@ import (
 	"github.com/drover-project/drover/core/api/client"
 )
 
-// common are the flags that commands share.
+// common holds the flags that all commands share.
 type common struct {
 	cfg                 client.Config
 	noColor, forceColor bool
@@ -21,7 +21,7 @@ type common struct {
 	template            string
 }
 
-// generalFlags are the flags of every command; help shows them at its end.
+// generalFlags are the flags of every command. Help lists them at its end.
 var generalFlags = map[string]bool{"address": true, "token": true, "region": true, "namespace": true, "ca-cert": true, "ca-path": true,
 	"client-cert": true, "client-key": true, "tls-server-name": true, "tls-skip-verify": true, "no-color": true, "force-color": true, "verbose": true}
 
@@ -70,7 +70,8 @@ func lists(fs *flag.FlagSet, name, usage string) *stringList {
 	return l
 }
 
-// keyValues is a flag KEY=VALUE that may be given several times.
+// keyValues is a flag with values of the form KEY=VALUE that may be given several
+// times.
 type keyValues map[string]string
 
 func (m keyValues) String() string { return "" }
@@ -83,7 +84,7 @@ func (m keyValues) Set(v string) error {
 	return nil
 }
 
-// refused is a flag that this version knows and cannot honour.
+// refused is a flag of the reference that Drover does not support.
 type refused struct {
 	why    string
 	isBool bool
@@ -98,7 +99,8 @@ func (r refused) Set(v string) error {
 	return errors.New(r.why + "; leave the flag out")
 }
 
-// refuse declares flags that are refused, and says so in their help.
+// refuse declares flags that fail when they are used. Their help text gives the
+// reason.
 func refuse(fs *flag.FlagSet, isBool bool, why string, names ...string) {
 	for _, name := range names {
 		fs.Var(refused{why, isBool}, name, "Refused: "+why+".")
@@ -113,13 +115,13 @@ func yesFlag(fs *flag.FlagSet, what string) *bool {
 	return fs.Bool("yes", false, "Answers yes to "+what+".")
 }
 
-// paging are the flags that select a part of a list.
+// paging holds the flags that select a part of a list.
 type paging struct {
 	client.Query
 	pages bool
 }
 
-// filterFlags declares -filter, and -per-page and -page-token with pages.
+// filterFlags declares -filter and, if pages is true, -per-page and -page-token.
 func filterFlags(fs *flag.FlagSet, pages bool) *paging {
 	p := &paging{pages: pages}
 	fs.StringVar(&p.Filter, "filter", "", "Shows only objects that match an expression, such as 'Status == \"running\"'.")
@@ -130,7 +132,7 @@ func filterFlags(fs *flag.FlagSet, pages bool) *paging {
 	return p
 }
 
-// more says how the next page is read.
+// more prints how to read the next page.
 func (p *paging) more(s *session, meta client.Meta) {
 	if meta.NextToken != "" {
 		s.printf("\nMore results exist. For the next page pass: -page-token %s", meta.NextToken)

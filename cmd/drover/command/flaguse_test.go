@@ -20,24 +20,24 @@ import (
 	"github.com/drover-project/drover/cmd/drover/command"
 )
 
-// declarers are the methods of a flag.FlagSet that declare a flag. Those whose name
-// ends with Var take the place of the value as their first argument.
+// declarers are the methods of flag.FlagSet that declare a flag. Methods whose name
+// ends with Var take a pointer to the value as their first argument.
 var declarers = []string{"Bool", "String", "Int", "Int64", "Uint", "Uint64", "Float64", "Duration", "Var",
 	"BoolVar", "StringVar", "IntVar", "Int64Var", "UintVar", "Uint64Var", "Float64Var", "DurationVar"}
 
-// refusing are files whose commands refuse whatever their flags say.
+// refusing are files whose commands always fail, whatever their flags are.
 var refusing = []string{"absent.go", "ui.go"}
 
-// The compiler sees that a variable is used; it does not see a value that is thrown
-// away when its flag is declared, nor a field that nobody reads.
+// The compiler detects unused variables, but not a flag whose value is discarded,
+// nor a field that is never read.
 func TestTheValueOfEveryFlagIsRead(t *testing.T) {
 	fset := token.NewFileSet()
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	reads := map[string]int{}  // of fields, by name
-	places := map[string]int{} // taken as places of flags' values, by name
+	reads := map[string]int{}  // reads of struct fields, by name
+	places := map[string]int{} // fields whose address a flag takes, by name
 	where := map[string]token.Position{}
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
@@ -78,8 +78,8 @@ func TestTheValueOfEveryFlagIsRead(t *testing.T) {
 	}
 }
 
-// sourcesOf is the text of the packages to which commands hand structs that flags
-// were read into.
+// sourcesOf returns the source of the packages to which commands pass structs with
+// flag values.
 func sourcesOf(t *testing.T, folders ...string) string {
 	t.Helper()
 	var all strings.Builder
@@ -99,7 +99,8 @@ func sourcesOf(t *testing.T, folders ...string) string {
 	return all.String()
 }
 
-// declares returns the method by which an expression declares a flag.
+// declares returns the method with which an expression declares a flag, and the
+// call.
 func declares(e ast.Expr) (string, *ast.CallExpr) {
 	call, ok := e.(*ast.CallExpr)
 	if !ok || len(call.Args) < 2 {
@@ -115,7 +116,7 @@ func declares(e ast.Expr) (string, *ast.CallExpr) {
 	return sel.Sel.Name, call
 }
 
-// fieldOf is the field whose address an expression takes.
+// fieldOf returns the field whose address an expression takes.
 func fieldOf(e ast.Expr) string {
 	if at, ok := e.(*ast.UnaryExpr); ok && at.Op == token.AND {
 		if sel, ok := at.X.(*ast.SelectorExpr); ok {
@@ -125,7 +126,7 @@ func fieldOf(e ast.Expr) string {
 	return ""
 }
 
-// surface is the reference's commands with their flags.
+// surface returns the reference's commands with their flags.
 func surface(t *testing.T) map[string][]string {
 	t.Helper()
 	root := cmp.Or(os.Getenv("DROVER_COMPAT"), filepath.Join("..", "..", "..", "..", "shared", "compat"))
@@ -170,7 +171,7 @@ func TestEveryFlagOfTheReferenceIsKnown(t *testing.T) {
 	for name, flags := range surface(t) {
 		known, ok := ours[name]
 		switch {
-		case name == "agent": // has a test of its own
+		case name == "agent": // tested in the daemon package
 		case !ok && command.Missing(nil, strings.Fields(name)) == "":
 			t.Errorf("%s: there is no such command, and nothing says so", name)
 		case !ok && strings.HasSuffix(command.Missing(nil, strings.Fields(name)), "drover -help"):
@@ -190,7 +191,7 @@ func TestACommandThatIsNotThereIsExplained(t *testing.T) {
 	all := command.All(command.IO{})
 	for line, want := range map[string]string{
 		"job run x":           "",
-		"alloc pause a":       "", // refuses by itself
+		"alloc pause a":       "", // the command fails anyway
 		"job":                 "",
 		"-version":            "",
 		"acl token list":      `drover has no command "acl": access control is not implemented yet`,

@@ -69,7 +69,7 @@ func formatStdin(s *session) error {
 	return err
 }
 
-// formatted lists the files under paths that are job or agent files.
+// formatted lists the job files and agent configuration files under paths.
 func formatted(paths []string, recursive bool) ([]string, error) {
 	var out []string
 	for _, root := range paths {

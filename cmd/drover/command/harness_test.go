@@ -28,8 +28,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fake is an agent that gives the answers by "METHOD PATH?QUERY" or "METHOD PATH" and
-// remembers what it was asked. A list of answers is given one after the other, the last one for good.
+// fake is an agent with fixed answers by "METHOD PATH?QUERY" or "METHOD PATH". It
+// records the requests. If an answer is a list, its elements are returned one after
+// the other, and the last one from then on.
 type fake struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -48,7 +49,7 @@ func newFake(t *testing.T, answers map[string]string) *fake {
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) // what did not come is not compared
+	body, _ := io.ReadAll(r.Body) // an incomplete body fails the comparison
 	line := r.Method + " " + r.URL.RequestURI()
 	if len(body) > 0 {
 		line += " " + strings.TrimSpace(string(body))
@@ -76,27 +77,28 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Nomad-Index", fmt.Sprint(n+6))
 	if status, text, isError := strings.Cut(answer, "!"); isError && len(status) == 3 {
 		code := 0
-		_, _ = fmt.Sscan(status, &code) // three digits in every test
+		_, _ = fmt.Sscan(status, &code) // tests always use three digits
 		http.Error(w, text, code)
 		return
 	}
-	_, _ = io.WriteString(w, answer) // the client may have gone
+	_, _ = io.WriteString(w, answer) // an error means that the client is gone
 }
 
-// writes are the requests that were not reads.
+// writes returns the recorded requests that are not GET requests.
 func (f *fake) writes() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(f.asked), func(line string) bool { return strings.HasPrefix(line, "GET ") })
 }
 
-// result is what a command left behind.
+// result is the output and the exit code of a command.
 type result struct {
 	code     int
 	out, err string
 }
 
-// at runs a command line against the agent. change may alter its surroundings.
+// at runs a command line against the agent. change may modify the command's streams
+// and environment.
 func (f *fake) at(t *testing.T, change func(*command.IO), args ...string) result {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -112,13 +114,13 @@ func (f *fake) at(t *testing.T, change func(*command.IO), args ...string) result
 	return result{code, out.String(), errOut.String()}
 }
 
-// execute runs a command line against an agent that gives the answers by path.
+// execute runs a command line against a fake agent with the given answers.
 func execute(t *testing.T, answers map[string]string, args ...string) result {
 	t.Helper()
 	return newFake(t, answers).at(t, nil, args...)
 }
 
-// with sets what is read from standard input, as typed at a terminal or not.
+// with sets standard input and whether it is a terminal.
 func with(input string, terminal bool) func(*command.IO) {
 	return func(stdio *command.IO) { stdio.In, stdio.InTerminal = strings.NewReader(input), terminal }
 }

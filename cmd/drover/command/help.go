@@ -15,7 +15,8 @@ import (
 // everyday are the commands that help lists first.
 var everyday = []string{"agent", "run", "plan", "status", "stop", "logs", "exec", "alloc", "job", "node"}
 
-// Help is what `drover` prints: the everyday commands, then all others.
+// Help is the output of `drover` without arguments: the everyday commands, then all
+// others.
 func Help(commands map[string]cli.CommandFactory) string {
 	var b strings.Builder
 	b.WriteString("Usage: drover [-version] [-help] <command> [<args>]\n\nEveryday commands:\n")

@@ -14,13 +14,13 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// shownCandidates is how many ids the error for an ambiguous prefix lists.
+// shownCandidates is the number of ids that the error for an ambiguous prefix lists.
 const shownCandidates = 20
 
-// candidate is something that an id may mean.
+// candidate is an object whose id has the prefix.
 type candidate struct{ id, about string }
 
-// ambiguous says what a prefix may mean.
+// ambiguous returns the error for a prefix that several ids have.
 func ambiguous(what, prefix string, found []candidate) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "prefix %q matches several %ss; give more characters of the id:", prefix, what)
@@ -34,7 +34,7 @@ func ambiguous(what, prefix string, found []candidate) error {
 	return errors.New(b.String())
 }
 
-// wholeID resolves the prefix of an id. list returns the candidates for a prefix.
+// wholeID resolves the prefix of an id. list returns the ids that have a prefix.
 func wholeID(ctx context.Context, what, prefix string, list func(ctx context.Context, q *client.Query) ([]candidate, error)) (string, error) {
 	if len(prefix) == 36 {
 		return prefix, nil
@@ -43,7 +43,7 @@ func wholeID(ctx context.Context, what, prefix string, list func(ctx context.Con
 		return "", fmt.Errorf("%q is too short to identify a %s; give at least two characters of its id", prefix, what)
 	}
 	query := prefix
-	if len(query)%2 == 1 { // servers take whole bytes
+	if len(query)%2 == 1 { // servers accept only an even number of digits
 		query = query[:len(query)-1]
 	}
 	all, err := list(ctx, &client.Query{Prefix: query})
@@ -65,7 +65,7 @@ func wholeID(ctx context.Context, what, prefix string, list func(ctx context.Con
 	return "", ambiguous(what, prefix, found)
 }
 
-// listsOf names the command that lists a kind of object.
+// listsOf maps each kind of object to the command that lists it.
 var listsOf = map[string]string{"allocation": "job allocs <job>", "evaluation": "eval list", "deployment": "deployment list",
 	"node": "node status", "scaling policy": "scaling policy list", "job": "job status -namespace '*'", "namespace": "namespace list", "node pool": "node pool list"}
 
@@ -77,7 +77,8 @@ func candidatesOf[T any](list []T, of func(T) candidate) []candidate {
 	return out
 }
 
-// anyNamespace looks for ids in all namespaces unless one was asked for.
+// anyNamespace returns a client that searches all namespaces, unless -namespace was
+// given.
 func (s *session) anyNamespace() *client.Client {
 	if s.cfg.Namespace == "" {
 		return s.client.WithNamespace("*")
@@ -137,7 +138,7 @@ func (s *session) findNode(ctx context.Context, prefix string) (*model.Node, err
 	return n, err
 }
 
-// ownNode is the id of the agent's own node.
+// ownNode returns the id of the agent's own node.
 func (s *session) ownNode(ctx context.Context) (string, error) {
 	self, err := s.client.AgentSelf(ctx)
 	if err != nil {
@@ -150,7 +151,7 @@ func (s *session) ownNode(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// nodeOrSelf finds the node that an argument or -self means.
+// nodeOrSelf returns the node that the argument or -self selects.
 func (s *session) nodeOrSelf(ctx context.Context, args []string, self bool) (*model.Node, error) {
 	if self == (len(args) == 1) {
 		return nil, errors.New("give either a node or -self")
@@ -167,8 +168,8 @@ func (s *session) nodeOrSelf(ctx context.Context, args []string, self bool) (*mo
 	return s.findNode(ctx, id)
 }
 
-// findJob reads a job by its id or by a prefix that only one job has, and makes
-// its namespace that of all further requests.
+// findJob reads a job by its id or a unique prefix, and uses the job's namespace for
+// all further requests.
 func (s *session) findJob(ctx context.Context, id string) (*model.Job, error) {
 	jobs, _, err := s.client.Jobs(ctx, &client.Query{Prefix: id})
 	if err != nil {
@@ -197,7 +198,7 @@ func (s *session) findJob(ctx context.Context, id string) (*model.Job, error) {
 	return job, err
 }
 
-// ofJob is a command whose first argument is a job.
+// ofJob wraps a command whose first argument is a job.
 func ofJob(do func(ctx context.Context, s *session, job *model.Job, rest []string) error) run {
 	return func(ctx context.Context, s *session, args []string) error {
 		job, err := s.findJob(ctx, args[0])
@@ -208,7 +209,8 @@ func ofJob(do func(ctx context.Context, s *session, job *model.Job, rest []strin
 	}
 }
 
-// ofAlloc is a command whose first argument is an alloc and whose second one, or -task, may be a task.
+// ofAlloc wraps a command whose first argument is an alloc. A second argument or
+// -task may name a task.
 func ofAlloc(task *string, do func(ctx context.Context, s *session, a *client.AllocDetail) error) run {
 	return func(ctx context.Context, s *session, args []string) error {
 		if len(args) == 2 && task != nil {
@@ -225,7 +227,7 @@ func ofAlloc(task *string, do func(ctx context.Context, s *session, a *client.Al
 	}
 }
 
-// ofDeployment is a command whose argument is a deployment.
+// ofDeployment wraps a command whose argument is a deployment.
 func ofDeployment(do func(ctx context.Context, s *session, d *model.Deployment) error) run {
 	return func(ctx context.Context, s *session, args []string) error {
 		d, err := s.findDeployment(ctx, args[0])

@@ -51,7 +51,7 @@ func jobAction() spec {
 	}
 }
 
-// placeOfAction is the group and the task of the action.
+// placeOfAction returns the group and the task that define the action.
 func (s *session) placeOfAction(ctx context.Context, job *model.Job, name, group, task string) (string, string, error) {
 	actions, _, err := s.client.JobActions(ctx, job.ID, nil)
 	if err != nil {

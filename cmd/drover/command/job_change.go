@@ -65,7 +65,7 @@ func jobStart() spec {
 				if !job.Stop {
 					return fmt.Errorf("job %q is not stopped; see: drover job status %s", job.ID, job.ID)
 				}
-				// The version that was stopped is a copy of the one before it with Stop set.
+				// Stopping a job makes a version that is a copy of the version before with Stop set.
 				req := &api.JobRegisterRequest{EnforceIndex: true, JobModifyIndex: job.JobModifyIndex}
 				again := job.Copy()
 				again.Stop = false
@@ -87,7 +87,8 @@ func jobStart() spec {
 	}
 }
 
-// submissionBefore returns the newest stored job file of a job, nil if there is none.
+// submissionBefore returns the newest stored job file of a job, or nil if there is
+// none.
 func (s *session) submissionBefore(ctx context.Context, job *model.Job) (*model.JobSubmission, error) {
 	for v, n := job.Version, 0; n < 2; v, n = v-1, n+1 {
 		sub, _, err := s.client.JobSubmission(ctx, job.ID, v, nil)

@@ -19,7 +19,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// maxPayload is above every server's limit: larger input is not read.
+// maxPayload is the number of bytes of a payload that are read. It is above the
+// limit of every server.
 const maxPayload = 1 << 20
 
 func jobDispatch() spec {
@@ -83,7 +84,8 @@ func readPayload(path string, stdin io.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// awaitEnd waits until a batch job is dead, and fails if one of its allocs did.
+// awaitEnd waits until a batch job is dead. It returns an error if one of the allocs
+// failed.
 func (s *session) awaitEnd(ctx context.Context, jobID string) error {
 	s.step("Waiting for job %q to end", jobID)
 	q := &client.Query{}

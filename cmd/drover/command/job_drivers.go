@@ -17,21 +17,22 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// driverTimeout bounds the reading of drivers' schemas: they make messages better,
-// and servers check a job anyway.
+// driverTimeout limits the time for reading drivers' schemas. They only improve the
+// messages: servers check the job in any case.
 const driverTimeout = 5 * time.Second
 
-// maxPlaced is how many problems are shown with their lines.
+// maxPlaced is the number of problems that are printed with their positions.
 const maxPlaced = 200
 
-// driverReport is what the drivers of a job file say about it.
+// driverReport holds the problems that the schemas of the drivers find in a job
+// file.
 type driverReport struct {
 	driverschema.Report
 	draft *jobspec.Draft
 }
 
-// askDrivers checks a job file against what the cluster knows of its drivers. What
-// cannot be found out is not checked: the servers have the last word.
+// askDrivers checks a job file against the drivers' schemas that the cluster knows.
+// A schema that cannot be read is skipped, because the servers check the job again.
 func (s *session) askDrivers(ctx context.Context, draft *jobspec.Draft) *driverReport {
 	out := &driverReport{draft: draft}
 	job, err := draft.Canonical()
@@ -53,7 +54,7 @@ func (s *session) foundDriver(ctx context.Context, job *model.Job, driver string
 	for _, x := range answer.Schemas {
 		body, err := driverschema.Decode(x.Schema)
 		if err != nil {
-			continue // of a newer version
+			continue // a format of a newer version
 		}
 		k := driverschema.Known{Body: body, CreateIndex: x.CreateIndex}
 		for _, u := range x.Uses {
@@ -64,7 +65,8 @@ func (s *session) foundDriver(ctx context.Context, job *model.Job, driver string
 	return driverschema.Found{Bodies: driverschema.Choose(all, job), Absent: answer.Nodes == 0}
 }
 
-// err is the problems with their places in the file, nil without one.
+// err returns the problems with their positions in the file, or nil if there are
+// none.
 func (r *driverReport) err() error {
 	var notes []jobspec.Note
 	for i, f := range r.Problems {
@@ -83,8 +85,8 @@ func (r *driverReport) err() error {
 	return r.draft.Refuse(notes)
 }
 
-// locate puts places of the file before the warnings of the servers that are the
-// drivers'.
+// locate adds the positions in the file to those warnings of the servers that
+// concern drivers.
 func (r *driverReport) locate(warnings string) string {
 	lines := strings.Split(warnings, "\n")
 	for _, f := range r.Ignored {
@@ -96,8 +98,7 @@ func (r *driverReport) locate(warnings string) string {
 	return strings.Join(lines, "\n")
 }
 
-// others returns what is wrong with a job beside the problems that the report has
-// a place for.
+// others returns the problems of a job for which the report has no position.
 func (r *driverReport) others(validation []string) error {
 	var rest model.ValidationError
 	for _, text := range validation {

@@ -36,7 +36,7 @@ const (
 `
 )
 
-// knownDriver is what a cluster answers about raw_exec.
+// knownDriver returns an agent's answer with the schema of raw_exec.
 func knownDriver(t *testing.T) string {
 	t.Helper()
 	body := &driverschema.Body{Driver: "raw_exec", Capabilities: driverschema.Capabilities{Ignores: []string{"user"}, SendSignals: true, Exec: true}}
@@ -83,7 +83,7 @@ func TestABadConfigIsRefusedWithItsLineBeforeTheJobIsSent(t *testing.T) {
 }
 
 func quoted(s string) string {
-	b, _ := json.Marshal(s) // a string
+	b, _ := json.Marshal(s) // a string can always be marshaled
 	return string(b)
 }
 

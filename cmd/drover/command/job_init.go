@@ -20,11 +20,11 @@ import (
 //go:embed example
 var examples embed.FS
 
-// builtin is the text of an example, "" if there is none of the name.
+// builtin returns the text of an example, or "" if there is no such example.
 func builtin(name string) string {
 	b, err := examples.ReadFile("example/" + name + ".nomad.hcl")
 	if err != nil {
-		return "" // the only way to fail
+		return "" // the only possible error is that it does not exist
 	}
 	return string(b)
 }
@@ -32,7 +32,7 @@ func builtin(name string) string {
 func builtinNames() []string {
 	entries, err := examples.ReadDir("example")
 	if err != nil {
-		return nil // it is built in
+		return nil // embedded files can always be read
 	}
 	var out []string
 	for _, e := range entries {
@@ -41,7 +41,8 @@ func builtinNames() []string {
 	return out
 }
 
-// templatesPath is where a cluster keeps job templates of its own, as variables.
+// templatesPath is the prefix of the variables in which a cluster keeps its own job
+// templates.
 const templatesPath = "nomad/job-templates"
 
 func jobInit() spec {

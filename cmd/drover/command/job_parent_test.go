@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The titles are what the reference's own suites and people's scripts look for.
+// The section titles must match: the reference's test suites and scripts search for
+// them.
 func TestTheStatusOfAParentTellsOfItsChildrenUnderTheKnownTitles(t *testing.T) {
 	list := `[{"ID":"%","Type":"batch","Status":"running"},
 		{"ID":"%/one","ParentID":"%","Type":"batch","Status":"dead","SubmitTime":1795246573000000000},

@@ -49,7 +49,7 @@ func jobPlan() spec {
 				if err != nil {
 					return err
 				}
-				s.json = *asJSON // -json is the form of the job file here
+				s.json = *asJSON // here -json means that the job file is JSON, not that the output is
 				if done, err := s.formatted(plan); done {
 					if err != nil {
 						return err
@@ -110,7 +110,7 @@ func (s *session) printPlan(plan *api.JobPlanResponse, path string) error {
 	return nil
 }
 
-// diffOf reads a difference out of an answer.
+// diffOf decodes the job diff of an answer.
 func diffOf(v any) (*model.JobDiff, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -123,7 +123,7 @@ func diffOf(v any) (*model.JobDiff, error) {
 	return d, nil
 }
 
-// jobDiff writes a difference as text.
+// jobDiff formats a job diff as text.
 func (s *session) jobDiff(d *model.JobDiff) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%sJob: %q\n", s.mark(d.Type), d.ID)

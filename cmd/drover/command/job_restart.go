@@ -25,7 +25,7 @@ type restart struct {
 	size, wait, onError       string
 	allTasks, reschedule      bool
 	noShutdownDelay, answered bool
-	outcome                   sync.Mutex // over printing
+	outcome                   sync.Mutex // guards printing
 }
 
 func jobRestart() spec {
@@ -121,10 +121,10 @@ func (r *restart) run(ctx context.Context, job *model.Job) error {
 	return nil
 }
 
-// errStopped ends a restart that the user does not want to go on.
+// errStopped is returned when the user stops a restart.
 var errStopped = &exitCode{code: exitError, err: errors.New("the restart was stopped before all allocations had been restarted")}
 
-// between waits or asks before a batch that is not the first.
+// between waits, or asks the user, before every batch but the first.
 func (r *restart) between(ctx context.Context, pause time.Duration, first bool) error {
 	switch {
 	case first:
@@ -147,7 +147,8 @@ func (r *restart) between(ctx context.Context, pause time.Duration, first bool) 
 	return nil
 }
 
-// decide says what the errors of a batch do.
+// decide returns what the errors of a batch lead to: an error that stops the
+// restart, or nil.
 func (r *restart) decide(errs []error) error {
 	if len(errs) == 0 {
 		return nil
@@ -168,7 +169,8 @@ func (r *restart) decide(errs []error) error {
 	return nil
 }
 
-// batch restarts some allocs at once and returns the errors of those that failed.
+// batch restarts several allocs concurrently and returns the errors of those that
+// failed.
 func (r *restart) batch(ctx context.Context, batch []*model.AllocListStub) (errs []error) {
 	var all sync.WaitGroup
 	for _, a := range batch {
@@ -211,7 +213,8 @@ func (r *restart) one(ctx context.Context, a *model.AllocListStub) error {
 	return r.awaitRestarted(ctx, a, *r.tasks)
 }
 
-// awaitRestarted waits until the tasks (nil: all) that ran have been started anew.
+// awaitRestarted waits until the tasks that ran have been restarted; nil tasks means
+// all tasks.
 func (r *restart) awaitRestarted(ctx context.Context, old *model.AllocListStub, tasks []string) error {
 	q := &client.Query{}
 	for {
@@ -241,8 +244,7 @@ func laterStart(now, was *model.TaskState) bool {
 	return now.StartedAt != nil && (was.StartedAt == nil || now.StartedAt.After(*was.StartedAt))
 }
 
-// awaitReplacement waits until the alloc that the evaluation placed for a
-// stopped one runs.
+// awaitReplacement waits until the alloc that replaces a stopped one runs.
 func (r *restart) awaitReplacement(ctx context.Context, old *model.AllocListStub, evalID string) error {
 	eval, err := r.awaitEval(ctx, evalID)
 	if err != nil {
@@ -260,7 +262,7 @@ func (r *restart) awaitReplacement(ctx context.Context, old *model.AllocListStub
 		i := slices.IndexFunc(list, func(a *model.AllocListStub) bool { return a.Name == old.Name && a.ID != old.ID })
 		switch {
 		case i < 0:
-			return nil // nothing took its place: the job wants fewer now
+			return nil // there is no replacement: the job's count was lowered meanwhile
 		case list[i].ClientStatus == model.AllocClientStatusRunning:
 			return nil
 		case list[i].ClientStatus != model.AllocClientStatusPending:

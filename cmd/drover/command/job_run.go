@@ -65,7 +65,7 @@ func jobRun() spec {
 	}
 }
 
-// registered follows what a registration began.
+// registered follows the evaluation that a registration created.
 func (s *session) registered(ctx context.Context, res *api.JobRegisterResponse, detach bool) error {
 	if res.EvalID == "" || detach {
 		s.printf("Job registration successful")
@@ -73,7 +73,7 @@ func (s *session) registered(ctx context.Context, res *api.JobRegisterResponse, 
 	return s.follow(ctx, res.EvalID, detach)
 }
 
-// checkIndex reads -check-index.
+// checkIndex parses -check-index.
 func checkIndex(text string) (enforce bool, index uint64, err error) {
 	if text == "" {
 		return false, 0, nil
@@ -84,7 +84,7 @@ func checkIndex(text string) (enforce bool, index uint64, err error) {
 	return true, index, nil
 }
 
-// follow monitors an evaluation, or prints its id with -detach.
+// follow monitors an evaluation or, with -detach, prints its id.
 func (s *session) follow(ctx context.Context, evalID string, detach bool) error {
 	switch {
 	case evalID == "":

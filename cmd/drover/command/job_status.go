@@ -146,7 +146,7 @@ func (s *session) describeJob(j *model.Job) {
 	}
 }
 
-// describeParent shows the children of a periodic or parameterized job.
+// describeParent prints the children of a periodic or parameterized job.
 func (s *session) describeParent(ctx context.Context, j *model.Job) error {
 	if p := j.Periodic; p != nil {
 		specs := p.Specs
@@ -247,7 +247,7 @@ func (s *session) describeJobRun(ctx context.Context, j *model.Job, withEvals, a
 	return nil
 }
 
-// newestFailures are the reasons of the newest evaluation, if it could not place all.
+// newestFailures returns the placement failures of the newest evaluation.
 func newestFailures(evals []*model.Evaluation) map[string]*model.AllocMetric {
 	var newest *model.Evaluation
 	for _, e := range evals {

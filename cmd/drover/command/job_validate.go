@@ -44,8 +44,8 @@ func jobValidate() spec {
 	}
 }
 
-// invalid is what is wrong with a job: what its drivers say, with places in the
-// file, and everything else.
+// invalid returns the error for an invalid job: the drivers' problems with their
+// positions in the file, and all others.
 func (s *session) invalid(res *api.JobValidateResponse, drivers *driverReport) error {
 	if len(res.ValidationErrors) == 0 && res.Error == "" {
 		return nil

@@ -63,7 +63,7 @@ func (s *session) printSource(ctx context.Context, job *model.Job, withVars bool
 	return nil
 }
 
-// jobVersion finds a version by its number or tag.
+// jobVersion finds a version by its number or its tag.
 func (s *session) jobVersion(ctx context.Context, id, version string) (*model.Job, error) {
 	res, err := s.client.JobVersions(ctx, id, nil)
 	if err != nil {
@@ -118,7 +118,8 @@ func jobHistory() spec {
 	}
 }
 
-// diffParams are the parameters of a history that ask for differences, nil for none.
+// diffParams returns the query parameters that request diffs between versions, or
+// nil if no diffs are wanted.
 func diffParams(diffs, full bool, version, tag string) (url.Values, error) {
 	switch {
 	case version != "" && tag != "":
@@ -137,14 +138,14 @@ func diffParams(diffs, full bool, version, tag string) (url.Values, error) {
 	return url.Values{}, nil
 }
 
-// versionDiff is a version and what it changed, if that was asked for.
+// versionDiff is a version and, if requested, its diff.
 type versionDiff struct {
 	job  *model.Job
 	diff *model.JobDiff
 }
 
-// pickVersions joins versions with their differences: these are to the version
-// before, or to base, which has none itself.
+// pickVersions pairs each version with its diff. A diff is against the previous
+// version, or against base. The base itself has no diff.
 func pickVersions(res *client.JobVersions, only, base string) []versionDiff {
 	var out []versionDiff
 	next := 0

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// jobFile are the flags with which a command reads a job file.
+// jobFile holds the flags with which a command reads a job file.
 type jobFile struct {
 	json     bool
 	strict   bool
@@ -32,7 +32,7 @@ func (f *jobFile) declare(fs *flag.FlagSet) {
 	refuse(fs, false, "there is no Vault integration", "vault-namespace")
 }
 
-// load reads the job file at path, "-" being standard input.
+// load reads the job file at path; "-" is standard input.
 func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmission, error) {
 	src, err := readFile(path, s.In)
 	if err != nil {
@@ -72,7 +72,7 @@ func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmi
 	return draft, &model.JobSubmission{Source: string(src), Format: "hcl2", VariableFlags: opts.Vars, Variables: strings.Join(varText, "\n")}, nil
 }
 
-// fileName is what messages call the file at path.
+// fileName is the name of the file at path in messages.
 func fileName(path string) string {
 	if path == "-" {
 		return "stdin"
@@ -91,8 +91,8 @@ func readFile(path string, stdin io.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// encode returns the draft as the API takes it, namespace and region of the
-// flags filled in where the file names none.
+// encode returns the draft as JSON for the API. Namespace and region come from the
+// flags if the file does not set them.
 func (s *session) encode(draft *jobspec.Draft) (json.RawMessage, error) {
 	if ns := s.cfg.Namespace; draft.Namespace == nil && ns != "" && ns != "*" {
 		draft.Namespace = &ns

@@ -19,8 +19,8 @@ const (
 	noLicence       = "Drover needs no licence: all features are available"
 )
 
-// missingFamilies are commands of the reference of which there is none here, by how
-// they begin, and why. A test holds the list against the reference's commands.
+// missingFamilies lists the first words of the reference's commands that Drover does
+// not have, with the reason. A test compares it with the reference's commands.
 var missingFamilies = map[string]string{
 	"acl": noAccessControl, "login": noAccessControl, "volume": noVolumes, "license": noLicence,
 	"operator gossip keyring install": noGossip, "operator gossip keyring list": noGossip,
@@ -32,21 +32,22 @@ var missingFamilies = map[string]string{
 	"tls":            "Drover does not create certificates; create them with your own certificate authority (openssl, step) and name them in the tls block of the agent's configuration",
 }
 
-// Missing says why there is no command of the name that arguments begin with, and
-// what to do instead. It returns "" if there may be one.
+// Missing returns why Drover does not have the command that the arguments name, and
+// what to do instead. It returns "" if the command may exist.
 func Missing(commands map[string]cli.CommandFactory, args []string) string {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		return ""
 	}
 	for name := range commands {
 		if name == args[0] || strings.HasPrefix(name, args[0]+" ") {
-			return "" // a group says itself what is not in it
+			return "" // a command group prints this itself
 		}
 	}
 	return missing(strings.Join(args, " "), args[0])
 }
 
-// missing explains the absence of name; line is what was typed.
+// missing explains why there is no command name; line is the command line that was
+// typed.
 func missing(line, name string) string {
 	for _, family := range slices.Sorted(maps.Keys(missingFamilies)) {
 		if line == family || strings.HasPrefix(line, family+" ") {

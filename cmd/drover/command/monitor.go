@@ -17,7 +17,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// monitor follows an evaluation and the deployment that it made to their end.
+// monitor follows an evaluation and its deployment until both end.
 func (s *session) monitor(ctx context.Context, evalID string) error {
 	s.step("Monitoring evaluation %q", s.id(evalID))
 	eval, err := s.awaitEval(ctx, evalID)
@@ -40,8 +40,9 @@ func (s *session) monitor(ctx context.Context, evalID string) error {
 	return nil
 }
 
-// notPlaced explains what could not be placed. It does not wait: only more
-// capacity or another job helps, and a deployment waits for that until its deadline.
+// notPlaced prints why allocs could not be placed. It does not wait for the blocked
+// evaluation: only more capacity or another job helps, and a deployment waits for
+// that until its deadline.
 func (s *session) notPlaced(eval *model.Evaluation) error {
 	s.step("Failed to place all allocations:")
 	s.placementFailures(eval.FailedTGAllocs)
@@ -54,8 +55,8 @@ func (s *session) notPlaced(eval *model.Evaluation) error {
 	return &exitCode{code: exitPlacement}
 }
 
-// awaitEval waits until an evaluation has been worked on. One that follows
-// another later (rescheduling, rolling updates) is not waited for.
+// awaitEval waits until an evaluation is processed. It does not wait for follow-up
+// evaluations that start later (rescheduling, rolling updates).
 func (s *session) awaitEval(ctx context.Context, id string) (*model.Evaluation, error) {
 	q := &client.Query{}
 	for {
@@ -84,9 +85,9 @@ func (s *session) listPlaced(ctx context.Context, evalID string) error {
 	return nil
 }
 
-// watchDeployment shows the progress of a deployment until it ends. On a
-// terminal the table is drawn over itself, else each change is one block. It is
-// drawn no more often than every pause.
+// watchDeployment shows the progress of a deployment until it ends. On a terminal it
+// redraws the table in place; elsewhere it prints the table after each change. It
+// draws at most once per pause.
 func (s *session) watchDeployment(ctx context.Context, id string, pause time.Duration) error {
 	s.step("Monitoring deployment %q", s.id(id))
 	view := &deploymentView{session: s}
@@ -143,11 +144,11 @@ func autoPromotes(d *model.Deployment) bool {
 	return true
 }
 
-// deploymentView draws a deployment again and again.
+// deploymentView draws a deployment repeatedly.
 type deploymentView struct {
 	*session
-	lines int    // time of the last drawing
-	last  string // printed last time
+	lines int    // lines of the last drawing
+	last  string // text of the last drawing
 }
 
 func (v *deploymentView) draw(d *model.Deployment) {
@@ -171,14 +172,14 @@ func (v *deploymentView) draw(d *model.Deployment) {
 			fmt.Fprintf(v.Out, "\x1b[%dA\x1b[J", v.lines)
 		}
 		if size, ok := sizeOf(v.Out); ok {
-			text = cut(lines, size.Width-1) // a line that wraps would be two
+			text = cut(lines, size.Width-1) // a wrapped line would take two rows of the terminal
 		}
 	}
 	v.printf("%s", text)
 	v.lines = len(lines)
 }
 
-// cut joins lines of at most width characters.
+// cut truncates lines to width characters and joins them.
 func cut(lines []string, width int) string {
 	out := make([]string, len(lines))
 	for i, l := range lines {
@@ -190,7 +191,7 @@ func cut(lines []string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// placementFailures explains, per group, why allocs could not be placed.
+// placementFailures prints for each group why allocs could not be placed.
 func (s *session) placementFailures(failed map[string]*model.AllocMetric) {
 	for _, group := range slices.Sorted(maps.Keys(failed)) {
 		m := failed[group]
@@ -201,7 +202,7 @@ func (s *session) placementFailures(failed map[string]*model.AllocMetric) {
 	}
 }
 
-// metricLines are the scheduler's reasons in words.
+// metricLines returns the scheduler's reasons as text.
 func metricLines(m *model.AllocMetric) []string {
 	var out []string
 	if m.NodesEvaluated == 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// findNamespace reads a namespace by its name or a prefix that only one has.
+// findNamespace reads a namespace by its name or a unique prefix.
 func (s *session) findNamespace(ctx context.Context, name string) (*model.Namespace, error) {
 	list, _, err := s.client.Namespaces(ctx, &client.Query{Prefix: name})
 	if err != nil {
@@ -139,7 +139,8 @@ func namespaceApply() spec {
 	}
 }
 
-// namespaceOf reads a namespace from a file, or from the cluster if input is a name.
+// namespaceOf reads a namespace from a file, or from the cluster if input is the
+// name of a namespace.
 func (s *session) namespaceOf(ctx context.Context, input string, asJSON bool) (*model.Namespace, error) {
 	if _, err := os.Stat(input); err != nil && input != "-" && !asJSON {
 		n, _, err := s.client.NamespaceByName(ctx, input, nil)

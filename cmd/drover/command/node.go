@@ -110,7 +110,7 @@ func (s *session) listNodes(ctx context.Context, o *nodeList) error {
 	return nil
 }
 
-// runningByNode counts the running allocations of each node.
+// runningByNode counts the running allocs of each node.
 func (s *session) runningByNode(ctx context.Context) (map[string]int, error) {
 	list, _, err := s.anyNamespace().Allocations(ctx, &client.Query{Filter: `ClientStatus == "running"`})
 	out := map[string]int{}
@@ -155,7 +155,7 @@ func (s *session) describeNode(ctx context.Context, n *model.Node, short, stats 
 	return nil
 }
 
-// describeNodeHealth shows the drivers, volumes and events of a node.
+// describeNodeHealth prints the drivers, volumes and events of a node.
 func (s *session) describeNodeHealth(n *model.Node) {
 	s.title("\nDrivers")
 	var rows [][]string
@@ -195,7 +195,7 @@ func (s *session) describeNodeHealth(n *model.Node) {
 	s.table(header, rows)
 }
 
-// nodePlugins shows the plugins of a node and how they are.
+// nodePlugins prints the plugins of a node and their state.
 func (s *session) nodePlugins(n *model.Node) {
 	s.title("\nPlugins")
 	var rows [][]string
@@ -206,7 +206,7 @@ func (s *session) nodePlugins(n *model.Node) {
 	s.tableOr("No plugins", []string{"Name", "Version", "State", "Restarts", "Drivers", "Devices", "Collectors", "Error"}, rows)
 }
 
-// hostStats is what is measured of a node.
+// hostStats holds the measured resource usage of a node.
 type hostStats struct {
 	Memory struct{ Total, Available, Used, Free uint64 }
 	CPU    []struct {
@@ -223,7 +223,7 @@ type hostStats struct {
 	DeviceStats      []deviceGroup
 }
 
-// hostStats reads what is measured of a node, nil if that cannot be known.
+// hostStats reads the resource usage of a node. It returns nil if it cannot be read.
 func (s *session) hostStats(ctx context.Context, n *model.Node) *hostStats {
 	if n.Status != model.NodeStatusReady {
 		return nil

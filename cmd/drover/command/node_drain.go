@@ -70,7 +70,7 @@ func (d *drain) check() error {
 		}
 	}
 	switch {
-	case modes == 2 && d.enable && d.monitorOnly, modes == 1: // -enable follows the drain anyway
+	case modes == 2 && d.enable && d.monitorOnly, modes == 1: // -enable monitors the drain anyway, so -monitor is redundant
 	default:
 		return errors.New("give one of -enable, -disable and -monitor")
 	}
@@ -87,7 +87,7 @@ func (d *drain) check() error {
 	return nil
 }
 
-// request is what the flags ask for.
+// request builds the request from the flags.
 func (d *drain) request(nodeID string) *api.NodeDrainRequest {
 	if d.message != "" {
 		d.meta["message"] = d.message
@@ -127,7 +127,7 @@ func (d *drain) run(ctx context.Context, s *session, n *model.Node, exact bool) 
 	return s.watchDrain(ctx, n.ID, d.ignoreSystem)
 }
 
-// watchDrain shows what happens to a node's allocs until the drain is over.
+// watchDrain prints the changes of a node's allocs until the drain is complete.
 func (s *session) watchDrain(ctx context.Context, nodeID string, ignoreSystem bool) error {
 	s.step("Monitoring the drain of node %q: Ctrl-C ends the monitoring, not the drain", s.id(nodeID))
 	said := map[string]string{}
@@ -154,12 +154,12 @@ func (s *session) watchDrain(ctx context.Context, nodeID string, ignoreSystem bo
 	}
 }
 
-// drainedWell reports whether the last drain came to its end.
+// drainedWell reports whether the last drain completed.
 func drainedWell(n *model.Node) bool {
 	return n.LastDrain != nil && n.LastDrain.Status == "complete"
 }
 
-// sayDrained prints what changed and returns how many allocs still run.
+// sayDrained prints the changes and returns the number of allocs that still run.
 func (s *session) sayDrained(allocs []*client.AllocDetail, said map[string]string) int {
 	left := 0
 	for _, a := range allocs {

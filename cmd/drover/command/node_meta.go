@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// nodeID finds the node of -node-id, "" being the agent's own.
+// nodeID returns the node that -node-id selects; "" selects the agent's own node.
 func (s *session) nodeID(ctx context.Context, prefix string) (string, error) {
 	if prefix == "" {
 		return "", nil

@@ -18,7 +18,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// findPool reads a node pool by its name or a prefix that only one has.
+// findPool reads a node pool by its name or a unique prefix.
 func (s *session) findPool(ctx context.Context, name string) (*model.NodePool, error) {
 	list, _, err := s.client.NodePools(ctx, &client.Query{Prefix: name})
 	if err != nil {
@@ -27,7 +27,8 @@ func (s *session) findPool(ctx context.Context, name string) (*model.NodePool, e
 	return byName("node pool", name, list, func(p *model.NodePool) string { return p.Name })
 }
 
-// byName picks what has the name, or the only one whose name begins with it.
+// byName returns the object with the name, or the only one whose name has the
+// prefix.
 func byName[T any](what, name string, list []T, nameOf func(T) string) (T, error) {
 	var none T
 	var found []T
@@ -94,7 +95,7 @@ func nodePoolInfo() spec {
 	}
 }
 
-// metaOr prints metadata, or a sentence where there is none.
+// metaOr prints metadata, or the sentence none if there is no metadata.
 func (s *session) metaOr(none string, meta map[string]string) {
 	if len(meta) == 0 {
 		s.printf("%s", none)
@@ -236,7 +237,7 @@ func nodePoolInit() spec {
 	})
 }
 
-// exampleOf returns a command that writes an example to name.hcl, or the result of
+// exampleOf defines a command that writes an example to name.hcl, or the result of
 // inJSON to name.json.
 func exampleOf(command, what, name, hcl string, inJSON func() (any, error)) spec {
 	return spec{
@@ -276,7 +277,7 @@ func exampleOf(command, what, name, hcl string, inJSON func() (any, error)) spec
 	}
 }
 
-// writeNew writes a file that must not exist yet.
+// writeNew writes a file. It fails if the file exists.
 func writeNew(name, content string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {

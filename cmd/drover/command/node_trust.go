@@ -69,12 +69,12 @@ func (s *session) nodeCluster(c *client.NodeCluster) {
 // trusting is the result of -all for one node.
 type trusting struct {
 	ID, Name, Status string
-	Cluster          *client.NodeCluster // before the command; nil if the node could not be asked
+	Cluster          *client.NodeCluster // state before the command; nil if the node could not be asked
 	Trusted          bool                // the command made the node trust its servers
 	Error            string              `json:",omitempty"`
 }
 
-// standing says whether the node trusts its servers, or why that is unknown.
+// standing describes whether the node trusts its servers, or why that is unknown.
 func (t *trusting) standing() string {
 	switch {
 	case t.Error != "":
@@ -88,7 +88,8 @@ func (t *trusting) standing() string {
 // atOnce is the number of nodes that are asked concurrently.
 const atOnce = 16
 
-// eachNode calls do for all nodes, atOnce concurrently, and then say in order.
+// eachNode calls do for all nodes, atOnce of them concurrently, and then say for
+// each in order.
 func eachNode(nodes []*trusting, do func(*trusting) error, say func(*trusting)) {
 	for some := range slices.Chunk(nodes, atOnce) {
 		var wait sync.WaitGroup
@@ -143,8 +144,8 @@ func (s *session) trustAll(ctx context.Context, show, yes bool) error {
 	return err
 }
 
-// trustDoubting makes the nodes trust their servers that do not, and prints a line for
-// each. It reports false if the user says no.
+// trustDoubting makes those nodes trust their servers that do not, and prints a line
+// for each. It reports false if the user declines.
 func (s *session) trustDoubting(ctx context.Context, nodes []*trusting, yes bool) (bool, error) {
 	doubting := slices.DeleteFunc(slices.Clone(nodes), func(n *trusting) bool {
 		return n.Error != "" || n.Cluster.Standing == rpc.ClusterBelieved

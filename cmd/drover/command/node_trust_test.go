@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// doubters answers for three nodes: one trusts its servers, one doubts them, and one is
-// down.
+// doubters returns answers for three nodes: one trusts its servers, one does not,
+// and one is down.
 func doubters() map[string]string {
 	const cluster = "/v1/client/cluster?node_id="
 	return map[string]string{

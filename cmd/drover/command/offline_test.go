@@ -21,9 +21,8 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// stoppedServer is the data directory of a server that stored two namespaces
-// and a node, with a snapshot between them, and stopped. It returns the
-// snapshot's archive, too.
+// stoppedServer creates the data directory of a server that stored a namespace, took
+// a snapshot, stored more, and stopped. It also returns the snapshot's archive.
 func stoppedServer(t *testing.T) (dir, archive string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -40,7 +39,7 @@ func stoppedServer(t *testing.T) (dir, archive string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for { // until it has elected itself
+		for { // until the server has elected itself
 			if _, _, err = n.Propose(ctx, b); err == nil {
 				return
 			}
@@ -72,7 +71,8 @@ func stoppedServer(t *testing.T) (dir, archive string) {
 	return dir, archive
 }
 
-// stateOf reads what a command prints of a state.
+// stateOf runs a command that prints state, and returns the decoded state and the
+// output.
 func stateOf(t *testing.T, args ...string) (out struct {
 	Index      uint64
 	Namespaces []struct{ Name string }

@@ -55,7 +55,8 @@ func operatorAPI() spec {
 	}
 }
 
-// apiRequest reads a path or a whole URL; the latter replaces the agent's address.
+// apiRequest builds a request for a path, or for a URL, which then replaces the
+// agent's address.
 func (s *session) apiRequest(path, filter string, headers []string) (*client.Request, error) {
 	if !strings.HasPrefix(path, "/") && !strings.Contains(path, "://") {
 		path = "http://" + path
@@ -84,7 +85,7 @@ func (s *session) apiRequest(path, filter string, headers []string) (*client.Req
 	return req, nil
 }
 
-// maxBody is the largest body that a request is made of.
+// maxBody is the number of bytes of a request body.
 const maxBody = 64 << 20
 
 func (s *session) apiBody(data, method string) (string, error) {
@@ -136,7 +137,7 @@ func printHeaders(w io.Writer, mark string, h http.Header) {
 	}
 }
 
-// curl is a command line that does what the request does.
+// curl returns the curl command line that sends the same request.
 func (s *session) curl(req *client.Request, body string) string {
 	words := []string{"curl", "-X", req.Method}
 	flag := func(name, value string) {
@@ -155,7 +156,7 @@ func (s *session) curl(req *client.Request, body string) string {
 		flag("--unix-socket", path)
 	}
 	if s.cfg.Token != "" {
-		words = append(words, "-H", `"X-Nomad-Token: ${DROVER_TOKEN}"`) // never the secret itself
+		words = append(words, "-H", `"X-Nomad-Token: ${DROVER_TOKEN}"`) // the token itself is never printed
 	}
 	for _, name := range slices.Sorted(maps.Keys(req.Header)) {
 		for _, v := range req.Header[name] {

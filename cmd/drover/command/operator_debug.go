@@ -26,7 +26,7 @@ import (
 	"github.com/drover-project/drover/core/api/client"
 )
 
-// Bounds of a capture.
+// Limits of a capture.
 const (
 	maxCapture   = 256 << 20 // bytes of one file
 	debugAnswers = 30 * time.Second
@@ -43,9 +43,9 @@ type capture struct {
 	maxNodes                     int
 	topics                       *stringList
 	index                        uint64
-	root                         string // name of the folder in the archive
+	root                         string // name of the root directory in the archive
 	archive                      *tar.Writer
-	writing                      sync.Mutex // over archive and problems
+	writing                      sync.Mutex // guards archive and problems
 	problems                     []string
 	files                        int
 	nodeIDs, serverNames         []string
@@ -110,7 +110,7 @@ func (c *capture) run(ctx context.Context) error {
 	return c.complain()
 }
 
-// complain fails if nothing at all could be read.
+// complain returns an error if nothing could be read.
 func (c *capture) complain() error {
 	if len(c.problems) > 0 {
 		c.printf("%d items could not be collected; index.json in the capture names them", len(c.problems))
@@ -124,7 +124,7 @@ func (c *capture) complain() error {
 	return nil
 }
 
-// pack collects into a new archive.
+// pack writes the capture to a new archive.
 func (c *capture) pack(ctx context.Context, name string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *capture) pack(ctx context.Context, name string) error {
 	return nil
 }
 
-// choose finds the agents that are asked.
+// choose selects the agents to ask.
 func (c *capture) choose(ctx context.Context) error {
 	nodes, _, err := c.client.Nodes(ctx, &client.Query{Stale: c.stale})
 	if err != nil {
@@ -173,7 +173,8 @@ func (c *capture) choose(ctx context.Context) error {
 	return nil
 }
 
-// agents calls do for every agent: its folder and the parameter that names it.
+// agents calls do for every agent, with its directory in the archive and the query
+// parameter that selects it.
 func (c *capture) agents(do func(folder string, agent url.Values)) {
 	for _, id := range c.nodeIDs {
 		do("client/"+id, url.Values{"node_id": {id}})
@@ -183,7 +184,7 @@ func (c *capture) agents(do func(folder string, agent url.Values)) {
 	}
 }
 
-// collect reads everything until the time is over.
+// collect reads everything until the duration has passed.
 func (c *capture) collect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.duration)
 	defer cancel()
@@ -193,7 +194,7 @@ func (c *capture) collect(ctx context.Context) {
 		all.Go(func() { c.log(ctx, folder, agent) })
 	})
 	all.Go(func() { c.events(ctx) })
-	after := context.WithoutCancel(ctx) // what is read once may end after the time is over
+	after := context.WithoutCancel(ctx) // requests that are sent once may end after the duration
 	c.cluster(after)
 	c.agents(func(folder string, agent url.Values) {
 		c.profiles(after, folder, agent)
@@ -214,7 +215,7 @@ func (c *capture) collect(ctx context.Context) {
 	c.writeIndex(began)
 }
 
-// cluster reads what hardly changes.
+// cluster reads objects that rarely change.
 func (c *capture) cluster(ctx context.Context) {
 	for name, route := range map[string]string{
 		"agent-self": "/v1/agent/self", "members": "/v1/agent/members", "agent-host": "/v1/agent/host", "regions": "/v1/regions",
@@ -226,7 +227,7 @@ func (c *capture) cluster(ctx context.Context) {
 	}
 }
 
-// state reads what changes.
+// state reads objects that change often.
 func (c *capture) state(ctx context.Context, folder string) {
 	everywhere := url.Values{"namespace": {"*"}}
 	for name, route := range map[string]string{"jobs": "/v1/jobs", "allocations": "/v1/allocations", "evaluations": "/v1/evaluations",
@@ -238,7 +239,8 @@ func (c *capture) state(ctx context.Context, folder string) {
 	}
 }
 
-// profiles reads what agents do. They answer only where they allow it (enable_debug).
+// profiles reads the runtime profiles of agents. An agent serves them only with
+// enable_debug.
 func (c *capture) profiles(ctx context.Context, folder string, agent url.Values) {
 	with := func(kv ...string) url.Values {
 		p := url.Values{}
@@ -267,7 +269,7 @@ func (c *capture) pause(ctx context.Context) {
 	}
 }
 
-// exported reads what was logged before.
+// exported reads the log from before the capture.
 func (c *capture) exported(ctx context.Context, folder string, agent url.Values) {
 	for name, p := range map[string]url.Values{"monitor-export.log": {"on_disk": {"true"}}, "monitor-journal.log": {"service_name": {"drover"}, "logs_since": {c.lookback}}} {
 		if p.Get("on_disk") != "" && !c.export || p.Get("on_disk") == "" && c.lookback == "" {
@@ -281,7 +283,7 @@ func (c *capture) exported(ctx context.Context, folder string, agent url.Values)
 	}
 }
 
-// log keeps what an agent logs until ctx ends.
+// log records an agent's log until ctx ends.
 func (c *capture) log(ctx context.Context, folder string, agent url.Values) {
 	p := url.Values{"log_level": {strings.ToUpper(c.logLevel)}, "log_include_location": {strconv.FormatBool(c.location)}}
 	for k, v := range agent {
@@ -291,7 +293,7 @@ func (c *capture) log(ctx context.Context, folder string, agent url.Values) {
 	c.keep(ctx, folder+"/monitor.log", body, err)
 }
 
-// events keeps what happens until ctx ends.
+// events records the event stream until ctx ends.
 func (c *capture) events(ctx context.Context) {
 	topics := []string(*c.topics)
 	if slices.Equal(topics, []string{"none"}) {
@@ -308,7 +310,7 @@ func (c *capture) events(ctx context.Context) {
 	c.keep(ctx, "cluster/eventstream.json", body, err)
 }
 
-// get reads a path into a file.
+// get writes the answer for a path to a file.
 func (c *capture) get(ctx context.Context, name, route string, params url.Values) {
 	ctx, cancel := context.WithTimeout(ctx, debugAnswers+c.pprofDuration)
 	defer cancel()
@@ -321,7 +323,7 @@ func (c *capture) get(ctx context.Context, name, route string, params url.Values
 	}
 	answer, err := c.client.Do(ctx, &client.Request{Method: http.MethodGet, Path: route, Params: params})
 	if err == nil && answer.Status >= 400 && !strings.HasSuffix(route, "/health") {
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10)) // what came is what there is to say
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10)) // an incomplete error text is better than none
 		err = errors.Join(fmt.Errorf("status %d: %s", answer.Status, strings.TrimSpace(string(text))), answer.Body.Close())
 	}
 	if err != nil {
@@ -331,7 +333,7 @@ func (c *capture) get(ctx context.Context, name, route string, params url.Values
 	c.keep(ctx, name, answer.Body, nil)
 }
 
-// keep writes a stream, as far as it came, into a file of the capture.
+// keep copies a stream into a file of the capture, as far as it arrives.
 func (c *capture) keep(ctx context.Context, name string, body io.ReadCloser, err error) {
 	if err != nil {
 		c.problem(name, err)
@@ -351,7 +353,7 @@ func (c *capture) problem(name string, err error) {
 	c.problems = append(c.problems, name+": "+client.Text(err))
 }
 
-// write puts a file into the capture. Names of servers are no paths.
+// write adds a file to the capture. It makes names of servers safe as file names.
 func (c *capture) write(name string, data []byte) {
 	name = path.Join(c.root, path.Clean("/"+name))
 	var err error
@@ -373,7 +375,7 @@ func (c *capture) write(name string, data []byte) {
 	}
 }
 
-// writeIndex says what the capture is.
+// writeIndex writes the index of the capture.
 func (c *capture) writeIndex(began time.Time) {
 	slices.Sort(c.problems)
 	index, err := json.MarshalIndent(map[string]any{"Began": began, "Ended": time.Now(), "Version": c.Version, "Address": c.client.Address(),

@@ -26,8 +26,8 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// below finds a folder of an agent's data: dir itself, or where it lies in the
-// data directory of an agent.
+// below returns the directory with the data: dir itself, or its place in an agent's
+// data directory if dir is one.
 func below(dir string, path ...string) string {
 	for _, p := range path {
 		if _, err := os.Stat(filepath.Join(dir, p)); err == nil {
@@ -37,7 +37,7 @@ func below(dir string, path ...string) string {
 	return dir
 }
 
-// withLog opens the log of a server that does not run.
+// withLog opens the log of a server that is not running.
 func withLog(dir string, do func(*consensus.Log) error) error {
 	l, err := consensus.OpenLog(below(dir, "server", "raft"))
 	if err != nil {
@@ -90,7 +90,7 @@ func raftLogs() spec {
 	}
 }
 
-// logLine is an entry of the log for people.
+// logLine is the printed form of a log entry.
 type logLine struct {
 	Index, Term          uint64
 	LogType, CommandType string `json:",omitempty"`
@@ -115,7 +115,8 @@ func readable(e consensus.LogEntry) logLine {
 	return out
 }
 
-// withoutSecrets is what v is in JSON, secrets of nodes and of holders of locks left out.
+// withoutSecrets returns v as JSON values, without the secrets of nodes and of lock
+// holders.
 func withoutSecrets(v any) (any, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -197,7 +198,7 @@ func snapshotState() spec {
 				if err != nil {
 					return fmt.Errorf("unpack the snapshot: %w", err)
 				}
-				defer os.Remove(tmp.Name()) // a rest that stays does no harm
+				defer os.Remove(tmp.Name()) // a leftover temporary file does no harm
 				defer tmp.Close()
 				if _, err := extract(args[0], tmp); err != nil {
 					return err
@@ -215,7 +216,7 @@ func snapshotState() spec {
 	}
 }
 
-// printState prints all tables but those that hold secrets.
+// printState prints all tables except those that hold secrets.
 func (s *session) printState(v *state.View, filter string) error {
 	keep := func(any) bool { return true }
 	if filter != "" {
@@ -225,7 +226,7 @@ func (s *session) printState(v *state.View, filter string) error {
 		}
 		keep = func(row any) bool {
 			ok, err := expr.Evaluate(row)
-			return ok && err == nil // what has no such field does not match
+			return ok && err == nil // an object without the field does not match
 		}
 	}
 	out, err := withoutSecrets(map[string]any{"Index": v.Index(), "SchedulerConfig": v.SchedulerConfig(),
@@ -264,7 +265,7 @@ func operatorClientState() spec {
 				if err = errors.Join(err, store.Close()); err != nil {
 					return err
 				}
-				return s.printJSON(append([]*alloc.Record{}, allocs...)) // a list even if it is empty
+				return s.printJSON(append([]*alloc.Record{}, allocs...)) // an empty result is printed as [] instead of null
 			}
 		},
 	}

@@ -225,7 +225,7 @@ func schedulerSet() spec {
 				if changes == 0 {
 					return errors.New("no settings to change were given; see: drover operator scheduler set-config -h")
 				}
-				cas := &c.ModifyIndex // nobody else's change is undone
+				cas := &c.ModifyIndex // check-and-set, so that no concurrent change is overwritten
 				if *check != "" {
 					_, index, err := checkIndex(*check)
 					if err != nil {

@@ -43,7 +43,7 @@ func snapshotSave() spec {
 	}
 }
 
-// writeWhole writes a new file that appears under its name only when it is complete.
+// writeWhole writes a new file that gets its name only when it is complete.
 func writeWhole(name string, r io.Reader) error {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s already exists; remove it or name another file", name)
@@ -52,7 +52,7 @@ func writeWhole(name string, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
 	}
-	defer os.Remove(f.Name()) // gone if all went well
+	defer os.Remove(f.Name()) // fails if the file was renamed, which is fine
 	_, err = io.Copy(f, r)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
@@ -75,7 +75,7 @@ func snapshotRestore() spec {
 					return fmt.Errorf("cannot read the snapshot: %w", err)
 				}
 				defer f.Close()
-				if s.InTerminal { // the reference asks nothing, and scripts rely on it
+				if s.InTerminal { // the reference does not ask, and scripts rely on that
 					if sure, err := s.confirm(*yes, "Replace the state of %s by %s?", s.client.Address(), args[0]); !sure {
 						return err
 					}

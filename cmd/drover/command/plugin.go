@@ -18,13 +18,13 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// takesPlugins says that arguments are plugins of a node's agent.
+// takesPlugins marks commands whose arguments are plugins of a node.
 const takesPlugins = "agent-plugins"
 
-// takesPluginFile says that they are a plugin of a node's agent and a file.
+// takesPluginFile marks commands whose arguments are a plugin of a node and a file.
 const takesPluginFile = "agent-plugin and file"
 
-// onNode is the flag of commands about the plugins of one node.
+// onNode declares the flag -node of commands about the plugins of one node.
 func onNode(fs *flag.FlagSet) *string {
 	return fs.String("node", "", "Node; the agent's own node by default.")
 }
@@ -100,8 +100,8 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// serves is what a plugin gives jobs and the node. One name may be there for several
-// of them.
+// serves lists what a plugin provides. Each name is listed once, even if it is a
+// driver and a collector.
 func serves(p *model.AgentPlugin) string {
 	names := slices.Concat(p.Drivers, p.Devices, p.Collectors)
 	slices.Sort(names)
@@ -131,7 +131,7 @@ func (s *session) describePlugin(p *model.AgentPlugin) {
 	}
 }
 
-// storagePlugins is what the reference's plugin status shows.
+// storagePlugins prints CSI plugins as the reference's plugin status does.
 func (s *session) storagePlugins(ctx context.Context, args []string, short bool) error {
 	type stub struct {
 		ID, Provider                            string
@@ -163,7 +163,7 @@ func (s *session) storagePlugins(ctx context.Context, args []string, short bool)
 	})
 }
 
-// pluginAction is a command that does one thing to a plugin.
+// pluginAction defines a command that sends one action for a plugin.
 func pluginAction(action, synopsis, help, said string) func() spec {
 	return func() spec {
 		return spec{

@@ -92,7 +92,7 @@ func pluginConfigs(opts *plugincheck.Options, configFile, taskFile string) error
 	return nil
 }
 
-// watchChecks prints each result as it comes.
+// watchChecks returns a function that prints each result as it arrives.
 func (s *session) watchChecks() func(string, plugincheck.Result) {
 	last := ""
 	return func(part string, r plugincheck.Result) {
@@ -116,7 +116,7 @@ func (s *session) watchChecks() func(string, plugincheck.Result) {
 	}
 }
 
-// indent puts text below what a result says.
+// indent aligns text below the name of a check.
 func indent(text string) string {
 	const margin = "                         "
 	return margin + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+margin)

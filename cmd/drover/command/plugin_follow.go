@@ -11,21 +11,21 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// lookInterval is how often a node is asked how far a change of a plugin has come,
-// and lookLimit how long one such question may take.
+// lookInterval is the time between two queries for the progress of a plugin change,
+// and lookLimit the time limit of each query.
 const (
 	lookInterval = 200 * time.Millisecond
 	lookLimit    = 3 * time.Second
 )
 
-// The steps in which nothing has been changed yet.
+// Steps before anything on the node has changed.
 const (
 	stepFetching  = "fetching"
 	stepVerifying = "verifying"
 )
 
-// followPlugin sends a change of a plugin to a node and shows how far it has come
-// until it is answered.
+// followPlugin sends a plugin change to a node and shows its progress until the
+// answer arrives.
 func (s *session) followPlugin(ctx context.Context, node, name string, send func(context.Context) (*model.AgentPlugin, error)) (*model.AgentPlugin, error) {
 	show := s.newProgress()
 	defer show.end()
@@ -48,7 +48,7 @@ func (s *session) followPlugin(ctx context.Context, node, name string, send func
 	return p, err
 }
 
-// lookAtPlugin shows the work on a plugin until ctx ends.
+// lookAtPlugin shows the progress of a plugin change until ctx ends.
 func (s *session) lookAtPlugin(ctx context.Context, node, name string, show *progress) {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
@@ -70,18 +70,19 @@ func (s *session) lookAtPlugin(ctx context.Context, node, name string, show *pro
 	}
 }
 
-// workOn asks a node for the work on a plugin; nil: it does not say.
+// workOn reads the progress of a plugin change. It returns nil if the node does not
+// answer or there is none.
 func (s *session) workOn(ctx context.Context, node, name string) *model.PluginWork {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	p, err := s.client.AgentPlugin(ctx, node, name)
 	if err != nil {
-		return nil // the change itself says what is wrong
+		return nil // the request that makes the change reports errors
 	}
 	return p.Work
 }
 
-// stepText says a step in words.
+// stepText describes a step in words.
 func stepText(w *model.PluginWork) string {
 	if w == nil {
 		return "waiting for another change of the node's plugins"
@@ -95,7 +96,7 @@ func stepText(w *model.PluginWork) string {
 	return "waiting for another change of the node's plugins"
 }
 
-// workText says what is being done to a plugin, or was done last.
+// workText describes the current change of a plugin, or the last one.
 func workText(w *model.PluginWork) string {
 	switch {
 	case w == nil:
@@ -110,12 +111,12 @@ func workText(w *model.PluginWork) string {
 	return fmt.Sprintf("%s at %s", w.Action, w.Ended.Format(time.RFC3339))
 }
 
-// tellInterrupted says what becomes of a change that nobody waits for any more.
-// before is the work that there was on the plugin when it was sent.
+// tellInterrupted prints what happens to a change after the user has interrupted the
+// command. before is the change that the plugin had before this one was sent.
 func (s *session) tellInterrupted(ctx context.Context, node, name string, before *model.PluginWork) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookLimit)
 	defer cancel()
-	// The node hears of it a moment later.
+	// The node notices the interruption a moment later.
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
 	w := s.workOn(ctx, node, name)

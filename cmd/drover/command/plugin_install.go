@@ -22,7 +22,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// pluginSource is a release as flags say it.
+// pluginSource holds the flags that describe a plugin release.
 type pluginSource struct {
 	node, name, version, digest, config *string
 	onNode, detach                      *bool
@@ -72,7 +72,7 @@ func pluginUpgrade() spec {
 	}
 }
 
-// nameOf is the name of a plugin by its file or URL.
+// nameOf derives the name of a plugin from its file name or URL.
 func nameOf(source string) string {
 	base := filepath.Base(source)
 	if u, err := url.Parse(source); err == nil && u.Scheme != "" && u.Host != "" {
@@ -133,22 +133,22 @@ func readConfig(file string) (map[string]any, error) {
 	return config, err
 }
 
-// openPluginFile opens a file of this machine; anything else could be waited for, or
-// read, without end.
+// openPluginFile opens a local file. It rejects anything but regular files: opening
+// or reading others could block forever.
 func openPluginFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read the plugin's file: %w", err)
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		_ = f.Close() // nothing was written
+		_ = f.Close() // the file was only read
 		return nil, fmt.Errorf("%s is not a regular file; give the plugin's executable", path)
 	}
 	return f, nil
 }
 
-// hashed opens the file of a release, which gets the digest that it has here, and
-// returns its size.
+// hashed opens the file of a release, sets the release's digest to that of the file,
+// and returns the file's size.
 func hashed(path string, r *model.PluginRelease) (*os.File, int64, error) {
 	f, err := openPluginFile(path)
 	if err != nil {
@@ -160,12 +160,12 @@ func hashed(path string, r *model.PluginRelease) (*os.File, int64, error) {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		_ = f.Close() // nothing was written
+		_ = f.Close() // the file was only read
 		return nil, 0, fmt.Errorf("read the plugin's file: %w", err)
 	}
 	digest := "sha256:" + hex.EncodeToString(sum.Sum(nil))
 	if r.Digest != "" && r.Digest != digest {
-		_ = f.Close() // nothing was written
+		_ = f.Close() // the file was only read
 		return nil, 0, fmt.Errorf("%s has the digest %s, not %s", path, digest, r.Digest)
 	}
 	r.Digest = digest

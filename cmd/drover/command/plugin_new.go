@@ -12,7 +12,7 @@ import (
 	"github.com/drover-project/drover/cmd/drover/scaffold"
 )
 
-// released is what the version of a release looks like.
+// released matches the version of a release.
 var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 
 func pluginNew() spec {

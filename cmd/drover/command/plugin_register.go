@@ -17,7 +17,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// registration is what the flags of plugin register say.
+// registration holds the flags of plugin register.
 type registration struct {
 	version, digest, config, pool *string
 	onNodes, autoRevert, detach   *bool
@@ -85,7 +85,7 @@ func (r *registration) cas() *uint64 {
 	return &n
 }
 
-// plugins reads what is to be registered from a file or from the flags.
+// plugins returns the plugins to register, read from a file or built from the flags.
 func (r *registration) plugins(s *session, args []string) ([]*jobspec.Plugin, error) {
 	if len(args) == 1 {
 		src, err := readFile(args[0], s.In)
@@ -123,7 +123,7 @@ func (r *registration) plugins(s *session, args []string) ([]*jobspec.Plugin, er
 	return []*jobspec.Plugin{p}, nil
 }
 
-// readConstraints reads conditions of the form "LEFT OPERATOR [RIGHT]".
+// readConstraints parses constraints of the form "LEFT OPERATOR [RIGHT]".
 func readConstraints(texts []string) ([]*model.Constraint, error) {
 	var out []*model.Constraint
 	for _, text := range texts {
@@ -136,8 +136,7 @@ func readConstraints(texts []string) ([]*model.Constraint, error) {
 	return out, nil
 }
 
-// registerPlugin uploads a plugin's file if it is one of this machine, and
-// registers the plugin.
+// registerPlugin registers a plugin, after uploading its file if it is a local one.
 func (s *session) registerPlugin(ctx context.Context, p *jobspec.Plugin, cas *uint64) error {
 	release := p.Spec.Release
 	if p.File != "" {
@@ -157,7 +156,7 @@ func (s *session) registerPlugin(ctx context.Context, p *jobspec.Plugin, cas *ui
 	return nil
 }
 
-// uploadToRegistry uploads a file unless the servers have it.
+// uploadToRegistry uploads a file unless the servers already have it.
 func (s *session) uploadToRegistry(ctx context.Context, path string, r *model.PluginRelease) error {
 	f, size, err := hashed(path, r)
 	if err != nil {

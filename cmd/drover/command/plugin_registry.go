@@ -19,7 +19,8 @@ import (
 	"github.com/drover-project/drover/core/registry"
 )
 
-// takesRegistry says that arguments are plugins of the cluster's registry.
+// takesRegistry marks commands whose arguments are plugins of the cluster's
+// registry.
 const takesRegistry = "registry-plugins"
 
 func pluginRegistry() spec {
@@ -46,7 +47,7 @@ func pluginRegistry() spec {
 	}
 }
 
-// digest shortens a digest unless everything was asked for.
+// digest shortens a digest unless -verbose was given.
 func (s *session) digest(d string) string {
 	if digits := strings.TrimPrefix(d, "sha256:"); !s.verbose && len(digits) > 12 {
 		return digits[:12]
@@ -54,7 +55,7 @@ func (s *session) digest(d string) string {
 	return d
 }
 
-// where is which nodes a plugin is for.
+// where describes the nodes that a plugin is for.
 func where(datacenters []string, pool string) string {
 	var parts []string
 	if len(datacenters) > 0 {
@@ -69,7 +70,7 @@ func where(datacenters []string, pool string) string {
 	return strings.Join(parts, "; ")
 }
 
-// registered is what plugin registry NAME prints with -json.
+// registered is the JSON output of plugin registry NAME.
 type registered struct {
 	*model.PluginSpec
 	Nodes []*api.PluginNode
@@ -115,7 +116,7 @@ func (s *session) describeRegistered(p *model.PluginSpec) {
 	}
 }
 
-// tally counts nodes by where they stand: "3 done, 1 in flight".
+// tally counts nodes by status: "3 done, 1 in flight".
 func tally(nodes []*api.PluginNode) string {
 	counts := map[string]int{}
 	for _, n := range nodes {
@@ -172,11 +173,11 @@ func pluginRollout() spec {
 	}
 }
 
-// monitorWait bounds one question of a monitor.
+// monitorWait is the time limit of one blocking query of a monitor.
 const monitorWait = time.Minute
 
 // followRollout prints the steps of a roll-out until it ends. It fails if the
-// roll-out does, or goes back although that was not asked for.
+// roll-out fails, or rolls back without back being set.
 func (s *session) followRollout(ctx context.Context, name string, back bool) error {
 	last, q := "", &client.Query{}
 	for {
@@ -206,7 +207,7 @@ func (s *session) followRollout(ctx context.Context, name string, back bool) err
 	}
 }
 
-// registryNames are the plugins of the registry, for completion.
+// registryNames returns the plugins of the registry, for completion.
 func registryNames(ctx context.Context, agent *client.Client, prefix string) []string {
 	list, _, err := agent.RegistryPlugins(ctx, &client.Query{Prefix: prefix})
 	if err != nil {

@@ -152,19 +152,19 @@ func TestAnInterruptedInstallSaysWhatBecomesOfIt(t *testing.T) {
 		`{"Action":"install","Step":"switching","Began":"2026-11-21T12:00:01Z"}`:                                                      "the node continues without this command (switching over)",
 		`{"Action":"install","Step":"fetching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z","Error":"it broke off"}`: "nothing was changed\n",
 		`{"Action":"install","Step":"switching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z"}`:                       "the change had already completed",
-		`{"Action":"rollback","Step":"switching","Began":"2026-11-21T11:00:00Z","Ended":"2026-11-21T11:00:01Z"}`:                      "nothing was changed\n", // the one before
+		`{"Action":"rollback","Step":"switching","Began":"2026-11-21T11:00:00Z","Ended":"2026-11-21T11:00:01Z"}`:                      "nothing was changed\n", // the previous change
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		var asked atomic.Bool
 		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPut {
-				_, _ = io.Copy(io.Discard, r.Body) // so that the end of the request is seen
+				_, _ = io.Copy(io.Discard, r.Body) // so that the test notices when the request ends
 				interrupt()
 				<-r.Context().Done()
 				return
 			}
 			now := work
-			if asked.CompareAndSwap(false, true) { // before it was sent
+			if asked.CompareAndSwap(false, true) { // the first query comes before the change is sent
 				now = `{"Action":"rollback","Step":"switching","Began":"2026-11-21T11:00:00Z","Ended":"2026-11-21T11:00:01Z"}`
 			}
 			_, _ = fmt.Fprintf(w, `{"Name":"driver-x","Work":%s}`, now)

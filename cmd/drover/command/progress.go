@@ -12,21 +12,21 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// progress shows how far something has come: in one line that changes, on a
-// terminal; elsewhere in a line for each step, and one now and then in a long step;
-// not at all where the output is for programs.
+// progress shows the progress of an operation. On a terminal it redraws one line.
+// Elsewhere it prints a line for each step, and further lines at intervals during a
+// long step. If the output is for programs, it prints nothing.
 type progress struct {
-	out      io.Writer // nil: nothing is shown
+	out      io.Writer // nil means that nothing is shown
 	terminal bool
 
 	mu    sync.Mutex
 	step  string
 	shown time.Time
-	open  bool // a line of the terminal that is not ended
+	open  bool // the terminal's cursor is on an unfinished line
 }
 
-// progressPause is the time between two lines of one step that are not on a
-// terminal, and redrawPause between two looks of one on a terminal.
+// progressPause is the time between two lines of the same step if the output is not
+// a terminal, redrawPause the time between two redraws on a terminal.
 const (
 	progressPause = 5 * time.Second
 	redrawPause   = 100 * time.Millisecond
@@ -40,7 +40,7 @@ func (s *session) newProgress() *progress {
 	return p
 }
 
-// say shows a step and how much of it is done; a total of 0 is not known.
+// say shows a step and how much of it is done; total 0 means unknown.
 func (p *progress) say(step string, done, total int64, unit func(int64) string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *progress) say(step string, done, total int64, unit func(int64) string) 
 	p.step, p.shown = step, now
 }
 
-// end leaves the terminal's line as it is when the work is over.
+// end finishes the terminal's line when the operation is over.
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +84,7 @@ func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 func countText(n int64) string { return fmt.Sprint(n) }
 
-// counted tells how much has been read of it.
+// counted is a reader that reports how much of it has been read.
 type counted struct {
 	io.Reader
 	n    int64

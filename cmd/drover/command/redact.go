@@ -12,13 +12,15 @@ import (
 	"strings"
 )
 
-// A capture is sent to others, so what may be secret is taken out of it: the values of
-// environments, headers and options of artifacts, templates and payloads, whatever has
-// the name of a secret, and what authorizes in a URL.
+// Captures are sent to other people, so secrets are removed from them: the values of
+// environment variables, of artifacts' headers and options, of templates and
+// payloads; values whose name looks like the name of a secret; and credentials in
+// URLs.
 
 const redacted = "<redacted>"
 
-// hidden are the fields, in lower case, of which nothing is shown but the names in them.
+// hidden lists, in lower case, the fields whose values are removed. The names in
+// them are kept.
 var hidden = map[string]bool{
 	"env": true, "environment": true, "header": true, "headers": true, "getteroptions": true, "getterheaders": true,
 	"embeddedtmpl": true, "items": true, "auth": true, "otlpheaders": true, "otlp_headers": true,
@@ -32,7 +34,7 @@ var (
 	secretValue = regexp.MustCompile(`(?i)([a-z0-9_-]*(?:passw|secret|token|credential|api_?key|access_?key|private_?key)[a-z0-9_-]*=)[^\s"'\\&,;]+`)
 )
 
-// redactText takes what authorizes out of a text: a log, or a value.
+// redactText removes credentials from a text, such as a log or a value.
 func redactText(s string) string {
 	if strings.Contains(s, "://") {
 		s = urlUser.ReplaceAllString(s, "${1}"+redacted+"@")
@@ -42,11 +44,11 @@ func redactText(s string) string {
 	return bearer.ReplaceAllString(s, "${1} "+redacted)
 }
 
-// redactJSON takes secrets out of JSON values that follow each other. What is no JSON,
-// or was cut off, is left out: nobody could say what is secret in it.
+// redactJSON removes secrets from a sequence of JSON values. Invalid or truncated
+// JSON is dropped, because secrets in it cannot be found.
 func redactJSON(data []byte) []byte {
 	in := json.NewDecoder(bytes.NewReader(data))
-	in.UseNumber() // a number keeps all its digits
+	in.UseNumber() // preserves all digits of a number
 	var out bytes.Buffer
 	write := json.NewEncoder(&out)
 	write.SetEscapeHTML(false)
@@ -71,7 +73,7 @@ func redactValue(v any) any {
 	case map[string]any:
 		for name, each := range v {
 			switch {
-			case hidden[strings.ToLower(name)] || name == "Payload" && isText(each): // of a job; of an event it is an object
+			case hidden[strings.ToLower(name)] || name == "Payload" && isText(each): // the payload of a job is a text, the payload of an event an object
 				v[name] = hideValue(each)
 			case secretName.MatchString(name):
 				v[name] = hideText(each)
@@ -96,7 +98,8 @@ func isText(v any) bool {
 	return ok
 }
 
-// hideValue hides all values; the names of a map stay, as those of "NAME=VALUE" do.
+// hideValue replaces all values. The keys of maps stay, and so do the names of
+// "NAME=VALUE" texts.
 func hideValue(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -120,8 +123,8 @@ func hideValue(v any) any {
 	return redacted
 }
 
-// hideText hides a text with the name of a secret; a number or a flag of such a name
-// (a time to live, a count) is none.
+// hideText replaces a text. Numbers and booleans with the name of a secret, such as
+// a TTL or a count, are kept.
 func hideText(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -135,8 +138,8 @@ func hideText(v any) any {
 	return v
 }
 
-// redactFile is what a file of a capture may show. Profiles are kept as they are:
-// they hold names of functions.
+// redactFile returns the part of a file that a capture may contain. Profiles are
+// unchanged: they contain only function names.
 func redactFile(name string, data []byte) []byte {
 	switch {
 	case strings.HasSuffix(name, ".json"):

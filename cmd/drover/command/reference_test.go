@@ -19,7 +19,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write docs/cli and docs/drover.1 anew instead of comparing them")
 
-// docs is the folder of the documentation.
+// docs is the documentation directory.
 var docs = filepath.Join("..", "..", "..", "docs")
 
 const generated = "Made from the command table by `go test ./cmd/drover/command -run TestTheReference -rewrite`."
@@ -53,7 +53,7 @@ func TestTheReferenceIsThatOfTheCommandTable(t *testing.T) {
 	}
 }
 
-// pages are the files of the reference, one for each family of commands.
+// pages returns the files of the CLI reference, one for each family of commands.
 func pages() map[string]string {
 	families := map[string][]command.Entry{}
 	for _, e := range command.Describe() {
@@ -103,7 +103,8 @@ func section(e command.Entry) string {
 	return s
 }
 
-// isPlain reports whether the default of a flag needs no words.
+// isPlain reports whether the default of a flag is its zero value and need not be
+// documented.
 func isPlain(f *flag.Flag) bool {
 	return slices.Contains([]string{"", "false", "0", "0s", "-1"}, f.DefValue)
 }
@@ -120,7 +121,7 @@ func flagTable(flags []*flag.Flag) string {
 	return s
 }
 
-// manual is the manual page.
+// manual returns the manual page.
 func manual() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -159,7 +160,7 @@ func manual() string {
 	return b.String()
 }
 
-// roff writes text so that no line of it is a request.
+// roff escapes text so that no line is a roff request.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

@@ -15,7 +15,7 @@ const (
 	deplID  = "dddd0000-0000-0000-0000-000000000001"
 )
 
-// world is an agent with one of each.
+// world returns the answers of an agent that has one object of each kind.
 func world() map[string]string {
 	job := `{"ID":"web","Namespace":"default","Name":"web","Type":"service","Priority":50,"Version":3,"JobModifyIndex":21,"Status":"running","TaskGroups":[{"Name":"g","Count":1,"Tasks":[{"Name":"t"}]}]}`
 	alloc := `{"ID":"` + allocID + `","Name":"web.g[0]","Namespace":"default","JobID":"web","NodeID":"` + nodeID + `","TaskGroup":"g","ClientStatus":"running","DesiredStatus":"run","TaskStates":{"t":{"State":"running","Events":[{"Type":"Started","Time":1795246573000000000,"DisplayMessage":"Task started by client"}]}},"AllocatedResources":{"Tasks":{"t":{"Cpu":{"CpuShares":100},"Memory":{"MemoryMB":64}}},"Shared":{"DiskMB":300,"Ports":[{"Label":"http","Value":8080,"HostIP":"10.0.0.1"}]}},"Job":` + job + `}`

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// restarting is an agent of a job of three allocs, which run anew when they are read the second time.
+// restarting returns an agent with a job of three allocs. On the second read the
+// allocs have restarted.
 func restarting(t *testing.T) *fake {
 	f := newFake(t, world())
 	var stubs []string

@@ -41,7 +41,8 @@ func scalingList() spec {
 	}
 }
 
-// targetOf writes what a policy scales, from the outside in.
+// targetOf formats the target of a scaling policy, from the namespace down to the
+// task.
 func targetOf(target map[string]string) string {
 	var out []string
 	for _, k := range []string{"Namespace", "Job", "Group", "Task"} {

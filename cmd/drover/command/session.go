@@ -53,8 +53,8 @@ func newSession(c *common, stdio IO, sp spec) (*session, error) {
 	return s, err
 }
 
-// warnOnce prints what of a request the agent did not act on: once, however often a
-// command asks for the same.
+// warnOnce returns a function that prints a warning of the agent, but each warning
+// only once per run.
 func (s *session) warnOnce() func(text string) {
 	said := map[string]bool{}
 	var mu sync.Mutex
@@ -70,7 +70,7 @@ func (s *session) warnOnce() func(text string) {
 
 func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.Out, format+"\n", args...) }
 
-// title prints the name of a section.
+// title prints a section heading.
 func (s *session) title(format string, args ...any) {
 	s.printf("%s", s.paint("1", fmt.Sprintf(format, args...)))
 }
@@ -80,7 +80,7 @@ func (s *session) step(format string, args ...any) {
 	s.printf("==> %s: %s", time.Now().Format(time.RFC3339), fmt.Sprintf(format, args...))
 }
 
-// paint colours text by an ANSI code.
+// paint colours text with an ANSI code.
 func (s *session) paint(code, text string) string {
 	if !s.colour {
 		return text
@@ -88,7 +88,7 @@ func (s *session) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// id shortens an id unless everything was asked for.
+// id shortens an id unless -verbose was given.
 func (s *session) id(id string) string {
 	if s.verbose || len(id) <= 8 {
 		return id
@@ -98,8 +98,8 @@ func (s *session) id(id string) string {
 
 const column = "\x1f"
 
-// visible writes what a terminal would act on, such as the newline of a job's
-// id, as Go does in quoted text: one row of a table stays one row.
+// visible escapes control characters, such as a newline in a job's id, as Go does in
+// quoted strings, so that a row of a table stays one row.
 func visible(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text
@@ -116,7 +116,7 @@ func visible(text string) string {
 	return b.String()
 }
 
-// table prints rows under a header, aligned.
+// table prints aligned rows under a header.
 func (s *session) table(header []string, rows [][]string) {
 	lines := []string{strings.Join(header, column)}
 	for _, r := range rows {
@@ -129,7 +129,7 @@ func (s *session) table(header []string, rows [][]string) {
 	s.printf("%s", columnize.Format(lines, &columnize.Config{Delim: column, Glue: "  ", Empty: "<none>"}))
 }
 
-// tableOr prints a table, or a sentence where there are no rows.
+// tableOr prints a table, or the sentence none if there are no rows.
 func (s *session) tableOr(none string, header []string, rows [][]string) {
 	if len(rows) == 0 {
 		s.printf("%s", none)
@@ -138,7 +138,7 @@ func (s *session) tableOr(none string, header []string, rows [][]string) {
 	s.table(header, rows)
 }
 
-// pairs prints names and values, aligned.
+// pairs prints aligned names and values.
 func (s *session) pairs(kv ...string) {
 	var lines []string
 	for i := 0; i+1 < len(kv); i += 2 {
@@ -151,7 +151,7 @@ func (s *session) pairs(kv ...string) {
 	s.printf("%s", columnize.Format(lines, &columnize.Config{Delim: column, Glue: " "}))
 }
 
-// mapPairs prints a map, by key.
+// mapPairs prints a map, sorted by key.
 func (s *session) mapPairs(m map[string]string) {
 	var kv []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -160,7 +160,8 @@ func (s *session) mapPairs(m map[string]string) {
 	s.pairs(kv...)
 }
 
-// formatted prints v as -json or -t ask. It reports false if neither was given.
+// formatted prints v in the format that -json or -t requests. It reports false if
+// neither was given.
 func (s *session) formatted(v any) (bool, error) {
 	switch {
 	case s.template != "" && s.json:
@@ -181,7 +182,8 @@ func (s *session) formatted(v any) (bool, error) {
 	return false, nil
 }
 
-// show prints what was read as -json or -t ask, else as print does it.
+// show prints v in the format that -json or -t requests; without these flags it
+// calls print.
 func (s *session) show(v any, err error, print func()) error {
 	if err != nil {
 		return err
@@ -209,8 +211,8 @@ func (s *session) warn(text string) {
 	}
 }
 
-// warnOfDoors says on standard error which ports of the agent are open to
-// everybody. An agent that cannot be asked is none of this command's business.
+// warnOfDoors prints to standard error which ports of the agent are open to
+// everybody. It prints nothing if the agent cannot be asked.
 func (s *session) warnOfDoors(ctx context.Context) {
 	self, err := s.client.AgentSelf(ctx)
 	if err != nil {
@@ -222,7 +224,8 @@ func (s *session) warnOfDoors(ctx context.Context) {
 	}
 }
 
-// confirm asks a question whose answer -yes gives, too. It reports whether to go on.
+// confirm asks a yes-or-no question, unless -yes was given. It reports whether to
+// continue.
 func (s *session) confirm(yes bool, format string, args ...any) (bool, error) {
 	if yes {
 		return true, nil
@@ -243,7 +246,7 @@ func (s *session) confirm(yes bool, format string, args ...any) (bool, error) {
 	return false, nil
 }
 
-// ago prints how long ago a time in Unix nanoseconds was.
+// ago formats the time since a time in Unix nanoseconds.
 func ago(ns int64) string {
 	if ns <= 0 {
 		return "N/A"
@@ -251,7 +254,7 @@ func ago(ns int64) string {
 	return duration(time.Since(time.Unix(0, ns))) + " ago"
 }
 
-// duration prints the two largest units of d.
+// duration formats the two largest units of d.
 func duration(d time.Duration) string {
 	if d < 0 {
 		d = 0
@@ -282,7 +285,7 @@ func date(ns int64) string {
 	return time.Unix(0, ns).Format(time.RFC3339)
 }
 
-// when prints a time, or N/A for none.
+// when formats a time; the zero time is N/A.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "N/A"
@@ -290,7 +293,7 @@ func when(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// text writes numbers and flags for tables.
+// text formats numbers and booleans for tables.
 func text[T int | int32 | int64 | uint64 | bool | uint16](v T) string {
 	switch v := any(v).(type) {
 	case bool:

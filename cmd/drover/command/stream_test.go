@@ -21,7 +21,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 )
 
-// logServer serves a log as an agent does: in frames, from an offset on.
+// logServer serves a log in frames from an offset, as an agent does.
 func logServer(t *testing.T, log string, frame int) *fake {
 	f := newFake(t, world())
 	inner := f.Config.Handler
@@ -30,13 +30,13 @@ func logServer(t *testing.T, log string, frame int) *fake {
 			inner.ServeHTTP(w, r)
 			return
 		}
-		offset, _ := strconv.Atoi(r.URL.Query().Get("offset")) // the client writes numbers
+		offset, _ := strconv.Atoi(r.URL.Query().Get("offset")) // the client sends a number
 		if r.URL.Query().Get("origin") == "end" {
 			offset = max(len(log)-offset, 0)
 		}
 		enc := json.NewEncoder(w)
 		for part := []byte(log[offset:]); len(part) > 0; part = part[min(frame, len(part)):] {
-			_ = enc.Encode(&api.StreamFrame{File: "t.stdout.0", Data: part[:min(frame, len(part))]}) // the client may have gone
+			_ = enc.Encode(&api.StreamFrame{File: "t.stdout.0", Data: part[:min(frame, len(part))]}) // an error means that the client is gone
 		}
 	})
 	return f
@@ -126,7 +126,7 @@ func TestASnapshotIsThereWholeOrNotAtAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
-		_, _ = io.WriteString(w, "half") // and breaks off
+		_, _ = io.WriteString(w, "half") // then the stream breaks off
 	}))
 	defer srv.Close()
 	f := newFake(t, map[string]string{"GET /v1/operator/snapshot": "whole"})
@@ -157,7 +157,7 @@ func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	}
 }
 
-// names lists the files of the present folder.
+// names lists the files of the current directory.
 func names(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir(".")

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// groups are names that only have subcommands.
+// groups are names that only have subcommands, with their descriptions.
 var groups = map[string]string{
 	"alloc": "Work with allocations", "config": "Check the configuration files of agents", "deployment": "Work with deployments",
 	"eval": "Work with evaluations", "job": "Work with jobs", "job periodic": "Work with periodic jobs", "job tag": "Tag versions of jobs",
@@ -23,7 +23,7 @@ var groups = map[string]string{
 	"system": "Work with the system", "system reconcile": "Recompute derived state", "var": "Work with variables",
 }
 
-// aliases are other names of commands: short ones, and those of old scripts.
+// aliases are other names of commands: short ones, and former names.
 var aliases = map[string]string{
 	"run": "job run", "stop": "job stop", "start": "job start", "plan": "job plan", "validate": "job validate", "inspect": "job inspect",
 	"init": "job init", "action": "job action", "exec": "alloc exec", "logs": "alloc logs", "fs": "alloc fs",
@@ -32,14 +32,14 @@ var aliases = map[string]string{
 	"server-force-leave": "server force-leave", "keygen": "operator gossip keyring generate", "check": "agent-info",
 }
 
-// Hidden are the names that work and that help does not list.
+// Hidden lists the commands that work but are not listed by help.
 func Hidden() []string {
 	out := []string{"alloc-status", "eval-status", "node-status", "node-drain", "client-config", "server-members", "server-join", "server-force-leave", "keygen", "check"}
-	out = append(out, "node identity", "node intro") // groups of nothing else
+	out = append(out, "node identity", "node intro") // groups that contain only hidden commands
 	return append(out, slices.Sorted(maps.Keys(absentCommands()))...)
 }
 
-// specs is every subcommand by name.
+// specs returns all subcommands by name.
 func specs() map[string]func() spec {
 	all := map[string]func() spec{
 		"job action": jobAction, "job allocs": jobAllocs, "job deployments": jobDeployments, "job dispatch": jobDispatch,

@@ -24,11 +24,11 @@ import (
 	"github.com/drover-project/drover/core/api"
 )
 
-// terminal is a pseudo terminal: what is written to keys is typed, what comes
-// out of shown is seen.
+// terminal is a pseudo-terminal: the test types into keys, and seen returns what was
+// printed.
 type terminal struct {
-	keys *os.File // the outer side
-	tty  *os.File // the side of the program
+	keys *os.File // the master
+	tty  *os.File // the program's side
 }
 
 func newTerminal(t *testing.T) *terminal {
@@ -38,7 +38,7 @@ func newTerminal(t *testing.T) *terminal {
 		t.Skipf("this machine gives no pseudo terminal: %v", err)
 	}
 	t.Cleanup(func() {
-		_ = inner.Close() // closed by the tests already, mostly
+		_ = inner.Close() // most tests have already closed it
 		_ = outer.Close()
 	})
 	return &terminal{outer, inner}
@@ -48,14 +48,14 @@ func (x *terminal) attach(stdio *command.IO) {
 	stdio.In, stdio.Out, stdio.Terminal, stdio.InTerminal = x.tty, x.tty, true, true
 }
 
-// seen closes the program's side and returns all that was shown.
+// seen closes the program's side and returns everything that was printed.
 func (x *terminal) seen() string {
-	_ = x.tty.Close()            // its end ends the read below
-	out, _ := io.ReadAll(x.keys) // ends with an error on Linux, which is its end
+	_ = x.tty.Close()            // makes the read below return
+	out, _ := io.ReadAll(x.keys) // on Linux the end of a pseudo-terminal is an error
 	return string(out)
 }
 
-// progress is a deployment that gets healthy in steps.
+// progress configures a deployment that becomes healthy step by step.
 func progress(f *fake) {
 	var steps []string
 	for healthy := range 4 {
@@ -117,7 +117,7 @@ func TestADeploymentIsNotRedrawnForNothing(t *testing.T) {
 	}
 }
 
-// shell is an agent whose tasks echo what they get until "exit N" comes.
+// shell returns an agent whose tasks echo their input until "exit N".
 func shell(t *testing.T, sizes chan<- api.TermSize) *fake {
 	f := newFake(t, world())
 	inner := f.Config.Handler
@@ -136,7 +136,7 @@ func echo(ws *websocket.Conn, sizes chan<- api.TermSize) {
 	if websocket.JSON.Receive(ws, &hello) != nil {
 		return
 	}
-	say := func(o *api.ExecOutput) { _ = websocket.JSON.Send(ws, o) } // the client may have gone
+	say := func(o *api.ExecOutput) { _ = websocket.JSON.Send(ws, o) } // an error means that the client is gone
 	say(&api.ExecOutput{Stdout: &api.ExecIO{Data: []byte("ready\n")}})
 	typed := ""
 	for {
@@ -154,7 +154,7 @@ func echo(ws *websocket.Conn, sizes chan<- api.TermSize) {
 		say(&api.ExecOutput{Stdout: &api.ExecIO{Data: []byte(fmt.Sprintf("<%x>", in.Stdin.Data))}})
 		code := 0
 		if _, rest, ok := strings.Cut(typed, "exit "); ok && len(rest) > 1 {
-			_, _ = fmt.Sscan(rest, &code) // the tests write numbers
+			_, _ = fmt.Sscan(rest, &code) // tests write a number
 			say(&api.ExecOutput{Exited: true, Result: &api.ExecResult{ExitCode: code}})
 			return
 		}
@@ -165,7 +165,7 @@ func echo(ws *websocket.Conn, sizes chan<- api.TermSize) {
 	}
 }
 
-// shownUntil reads the terminal until it shows text.
+// shownUntil reads the terminal until it has printed text.
 func (x *terminal) shownUntil(t *testing.T, text string) string {
 	t.Helper()
 	all, buf := "", make([]byte, 4096)
@@ -207,14 +207,15 @@ func TestExecHandsEveryKeyOnAndGivesTheTerminalBack(t *testing.T) {
 	if err := pty.Setsize(x.keys, &pty.Winsize{Rows: 44, Cols: 80}); err != nil {
 		t.Fatal(err)
 	}
-	// The kernel tells only a session's leader; here the test does it.
+	// The kernel signals only the session's foreground group, so the test sends the
+	// signal.
 	if err := syscall.Kill(os.Getpid(), syscall.SIGWINCH); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-sizes; got != (api.TermSize{Height: 44, Width: 80}) {
 		t.Errorf("the changed size is %+v", got)
 	}
-	if _, err := x.keys.WriteString("\x03"); err != nil { // Ctrl-C is for the command
+	if _, err := x.keys.WriteString("\x03"); err != nil { // Ctrl-C must reach the remote command
 		t.Fatal(err)
 	}
 	x.shownUntil(t, "<03>")

@@ -23,7 +23,7 @@ func uiAlloc(id string) string          { return "allocations/" + id }
 func uiNode(id string) string           { return "clients/" + id }
 func uiEval(id string) string           { return "evaluations?currentEval=" + id }
 
-// uiURL is the address of a page of the web UI.
+// uiURL returns the URL of a page of the web UI.
 func (s *session) uiURL(page string) string {
 	u := strings.TrimSuffix(s.client.Address(), "/") + "/ui/" + page
 	if s.cfg.Region == "" {
@@ -36,10 +36,10 @@ func (s *session) uiURL(page string) string {
 	return u + sep + "region=" + url.QueryEscape(s.cfg.Region)
 }
 
-// noUI is said to whoever asks for the web UI.
+// noUI is the error text for commands that would open the web UI.
 const noUI = "there is no web UI yet"
 
-// maybeUI says that there is no page to show if -ui was given.
+// maybeUI prints that there is no web UI if -ui was given.
 func (s *session) maybeUI(show bool, page string) {
 	if show {
 		fmt.Fprintf(s.Err, "Note: %s; this page will be at %s\n", noUI, s.uiURL(page))
@@ -64,10 +64,11 @@ func ui() spec {
 	}
 }
 
-// found is what an identifier may mean.
+// found is an object whose id matches an identifier.
 type found struct{ kind, id string }
 
-// identify finds out what an identifier means: a context of searches and the whole id.
+// identify returns which kind of object an identifier names, as a search context,
+// and the object's whole id.
 func (s *session) identify(ctx context.Context, id string) (kind, whole string, err error) {
 	res, err := s.client.Search(ctx, id, "all")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// varOutput are the flags of how a variable is printed.
+// varOutput holds the flags that select how a variable is printed.
 type varOutput struct {
 	form, template string
 	forms          []string
@@ -34,7 +34,7 @@ func varOutputFlags(fs *flag.FlagSet, otherwise string, forms ...string) *varOut
 	return o
 }
 
-// print writes v in the form that was asked for; table does it for people.
+// print writes v in the selected format; table prints it for people.
 func (o *varOutput) print(s *session, v any, hcl func() string, table func()) error {
 	switch o.form {
 	case "none":
@@ -64,7 +64,7 @@ func (o *varOutput) print(s *session, v any, hcl func() string, table func()) er
 	return fmt.Errorf("-out %q: use one of %s", o.form, strings.Join(o.forms, ", "))
 }
 
-// variableHCL writes a variable as a file that "var put" takes.
+// variableHCL formats a variable as a file that "var put" accepts.
 func variableHCL(v *client.Variable) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "namespace    = %s\npath         = %s\ncreate_index = %d\nmodify_index = %d\n\nitems = {\n", jobspec.Quote(v.Namespace), jobspec.Quote(v.Path), v.CreateIndex, v.ModifyIndex)
@@ -116,7 +116,7 @@ func varGet() spec {
 	}
 }
 
-// printVariable prints a variable: for people on a terminal, as JSON elsewhere.
+// printVariable prints a variable: as a table on a terminal, otherwise as JSON.
 func (s *session) printVariable(out *varOutput, v *client.Variable) error {
 	if out.form == "" {
 		out.form = map[bool]string{true: "table", false: "json"}[s.Terminal]
@@ -199,7 +199,8 @@ func varPut() spec {
 	}
 }
 
-// putIndex is the index that a variable must have to be written, nil for any.
+// putIndex returns the modify index that the stored variable must have for the write
+// to succeed, or nil for any.
 func putIndex(check string, force bool, v *client.Variable) (*uint64, error) {
 	if force && check != "" {
 		return nil, errors.New("give either -force or -check-index")
@@ -211,12 +212,13 @@ func putIndex(check string, force bool, v *client.Variable) (*uint64, error) {
 	case force:
 		return nil, nil
 	case !given:
-		index = v.ModifyIndex // that of the file, 0 for a new variable
+		index = v.ModifyIndex // index of the file; 0 means that the variable must not exist
 	}
 	return &index, nil
 }
 
-// readVariable reads a variable from a file, from standard input or from items.
+// readVariable reads a variable from a file, from standard input, or from arguments
+// KEY=VALUE.
 func (s *session) readVariable(args []string, form string) (*client.Variable, error) {
 	v := &client.Variable{Path: args[0]}
 	if name, isFile := strings.CutPrefix(args[0], "@"); isFile || args[0] == "-" {

@@ -78,11 +78,12 @@ func (l *locker) run(ctx context.Context, path string, command []string) error {
 	return err
 }
 
-// acquire takes the lock; nil means that somebody else has it and -early-return was given.
+// acquire takes the lock. It returns nil if somebody else holds it and -early-return
+// was given.
 func (l *locker) acquire(ctx context.Context, path string) (*client.Variable, error) {
 	want := &client.Variable{Path: path, Lock: &client.VariableLock{TTL: l.ttl.String(), LockDelay: l.delay.String()}}
 	switch _, err := l.client.Variable(ctx, path); {
-	case errdefs.IsNotFound(err): // a variable needs an item
+	case errdefs.IsNotFound(err): // a variable must have an item
 		want.Items = map[string]string{"created_by": "drover var lock"}
 	case err != nil:
 		return nil, err
@@ -112,7 +113,8 @@ func (l *locker) acquire(ctx context.Context, path string) (*client.Variable, er
 	}
 }
 
-// keep renews the lock until ctx ends. It fails once the lock has surely ended.
+// keep renews the lock until ctx ends. It returns an error once the lock must have
+// expired.
 func (l *locker) keep(ctx context.Context, held *client.Variable) error {
 	tick := time.NewTicker(max(l.ttl/3, time.Second))
 	defer tick.Stop()
@@ -145,7 +147,7 @@ func (l *locker) command(ctx context.Context, path string, args []string) error 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.In, l.Out, l.Err
 	cmd.Env = append(os.Environ(), "DROVER_LOCK_PATH="+path)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second // then it is killed
+	cmd.WaitDelay = 10 * time.Second // after this time the command is killed
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {

@@ -14,11 +14,11 @@ import (
 	"github.com/drover-project/drover/cmd/drover/command"
 )
 
-// changing are times and the like, which no golden can hold.
+// changing matches times, which differ in each run and are masked in golden files.
 var changing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:+Z-]+|\b\d+[dhms](\d+[hms])? ago`)
 
-// TestTablesLookAsTheyShall compares what commands print with testdata/*.txt,
-// which -rewrite writes anew.
+// TestTablesLookAsTheyShall compares the output of commands with testdata/*.txt.
+// With -rewrite it writes these files.
 func TestTablesLookAsTheyShall(t *testing.T) {
 	answers := world()
 	answers["GET /v1/job/web/summary"] = `{"JobID":"web","Summary":{"g":{"Running":1,"Failed":2}}}`

@@ -15,12 +15,13 @@ import (
 	"github.com/drover-project/drover/core/api"
 )
 
-// watchSize tells the size of the terminal now and whenever it changes, until ctx ends.
+// watchSize sends the size of the terminal now and after each change, until ctx
+// ends.
 func watchSize(ctx context.Context, out io.Writer) <-chan api.TermSize {
 	sizes := make(chan api.TermSize, 1)
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH)
-	changed <- syscall.SIGWINCH // the first one
+	changed <- syscall.SIGWINCH // for the initial size
 	go func() {
 		defer signal.Stop(changed)
 		for {

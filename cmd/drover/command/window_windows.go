@@ -10,7 +10,8 @@ import (
 	"github.com/drover-project/drover/core/api"
 )
 
-// watchSize tells the size of the terminal once: Windows sends no signal when it changes.
+// watchSize sends the size of the terminal once, because Windows has no signal for a
+// change.
 func watchSize(_ context.Context, out io.Writer) <-chan api.TermSize {
 	sizes := make(chan api.TermSize, 1)
 	if size, ok := sizeOf(out); ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-project/drover/core/config"
 )
 
-// artifactConfig is client.artifact as the node's fetcher takes it.
+// artifactConfig converts client.artifact for the node's fetcher.
 func artifactConfig(a config.Artifact) artifact.Config {
 	out := artifact.DefaultConfig()
 	out.Limits = wire.Limits{

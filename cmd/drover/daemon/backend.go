@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// serverBackend answers the API of an agent that is a server.
+// serverBackend is the backend of the API of an agent that runs a server.
 type serverBackend struct {
 	*Daemon
 	*endpoint.Endpoint
@@ -21,7 +21,8 @@ type serverBackend struct {
 
 var _ api.Backend = serverBackend{}
 
-// NodeCluster asks the agent's own node directly: it may have refused this server.
+// NodeCluster asks the agent's own node directly, because that node may have refused
+// this server.
 func (b serverBackend) NodeCluster(ctx context.Context, nodeID string, trust bool) (any, error) {
 	if b.node != nil && (nodeID == "" || nodeID == b.node.NodeID()) {
 		return b.ownCalls().NodeCluster(ctx, nodeID, trust)
@@ -29,7 +30,8 @@ func (b serverBackend) NodeCluster(ctx context.Context, nodeID string, trust boo
 	return b.Endpoint.NodeCluster(ctx, nodeID, trust)
 }
 
-// nodeBackend answers what the API of an agent that is only a node answers itself.
+// nodeBackend is the backend of the API of an agent that runs only a node. It
+// answers the requests that are not forwarded to the servers.
 type nodeBackend struct {
 	*Daemon
 	endpoint.Calls
@@ -37,7 +39,7 @@ type nodeBackend struct {
 
 var _ api.Local = nodeBackend{}
 
-// newAPI is the API of what this agent is.
+// newAPI returns the HTTP API for the role of this agent.
 func (d *Daemon) newAPI() (*api.Server, error) {
 	secure, err := d.httpTLS()
 	if err != nil {
@@ -57,10 +59,10 @@ func (d *Daemon) newAPI() (*api.Server, error) {
 	return api.NewNode(nodeBackend{d, d.ownCalls()}, d.node.HasAlloc, d.forward(), d.log, cfg), nil
 }
 
-// ownCalls are calls to this agent's node.
+// ownCalls returns the calls to this agent's node.
 func (d *Daemon) ownCalls() endpoint.Calls {
 	return endpoint.Calls{
-		OfAlloc: func(string) (rpc.Node, error) { return d.node, nil }, // which says so if it does not have it
+		OfAlloc: func(string) (rpc.Node, error) { return d.node, nil }, // the node returns an error if it does not have the alloc
 		ByID: func(id string) (rpc.Node, error) {
 			if id != "" && id != d.node.NodeID() {
 				return nil, errdefs.NotFoundf("Unknown node %q", id)

@@ -20,7 +20,7 @@ import (
 	"github.com/drover-project/drover/core/config"
 )
 
-// Command is `drover agent`.
+// Command is the command `drover agent`.
 type Command struct {
 	Version  string
 	Out, Err io.Writer
@@ -31,10 +31,9 @@ var (
 	_ cli.CommandAutocomplete = (*Command)(nil)
 )
 
-// Synopsis says what the command does.
 func (c *Command) Synopsis() string { return "Run an agent: a server, a node or both" }
 
-// options are the flags that were given.
+// options holds the flags of the command.
 type options struct {
 	dev     bool
 	configs list
@@ -42,19 +41,17 @@ type options struct {
 	flags   *flag.FlagSet
 }
 
-// list is a flag that may be given several times, or with commas.
+// list is a flag that may be given several times or with a comma-separated list.
 type list []string
 
-// String joins the values.
 func (l *list) String() string { return strings.Join(*l, ",") }
 
-// Set adds values.
 func (l *list) Set(v string) error {
 	*l = append(*l, strings.Split(v, ",")...)
 	return nil
 }
 
-// text makes a setter of one text value.
+// text returns a setter for a string field.
 func text(field func(*config.Config) *string) func(*config.Config, string) error {
 	return func(c *config.Config, v string) error { *field(c) = v; return nil }
 }
@@ -104,19 +101,19 @@ func newOptions() *options {
 	return o
 }
 
-// later remembers a flag's values: they are applied over the files.
+// later is a flag.Value that records values, so that flags can be applied after the
+// configuration files.
 type later struct {
 	values *[]string
 	isBool bool
 }
 
-// String is what the flag package prints as the default.
+// String returns no default value to print.
 func (l later) String() string { return "" }
 
-// Set remembers a value.
 func (l later) Set(v string) error { *l.values = append(*l.values, v); return nil }
 
-// IsBoolFlag lets a bool flag stand without a value.
+// IsBoolFlag makes the flag package accept a bool flag without a value.
 func (l later) IsBoolFlag() bool { return l.isBool }
 
 func (o *options) add(name, usage string, isBool bool, set func(*config.Config, string) error) {
@@ -150,7 +147,8 @@ func (o *options) bool(name, usage string, field func(*config.Config) *bool) {
 	})
 }
 
-// load reads the configuration: defaults, then files, then flags.
+// load returns the configuration: the defaults, overridden by files, overridden by
+// flags.
 func (o *options) load() (*config.Config, error) {
 	cfg := config.Defaults()
 	if o.dev {
@@ -167,7 +165,7 @@ func (o *options) load() (*config.Config, error) {
 	return cfg, cfg.Finish()
 }
 
-// Help is the command's manual.
+// Help returns the help text.
 func (c *Command) Help() string {
 	var b strings.Builder
 	b.WriteString(`Usage: drover agent [options]
@@ -184,7 +182,7 @@ Options:
 	return b.String()
 }
 
-// AutocompleteFlags completes the flags.
+// AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *Command) AutocompleteFlags() complete.Flags {
 	out := complete.Flags{}
 	newOptions().flags.VisitAll(func(f *flag.Flag) {
@@ -200,10 +198,10 @@ func (c *Command) AutocompleteFlags() complete.Flags {
 	return out
 }
 
-// AutocompleteArgs completes nothing: there are no arguments.
+// AutocompleteArgs implements cli.CommandAutocomplete. The command has no arguments.
 func (c *Command) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
 
-// Run starts the agent and waits for a signal.
+// Run starts the agent and runs it until a signal arrives.
 func (c *Command) Run(args []string) int {
 	o := newOptions()
 	if err := o.flags.Parse(args); err != nil {
@@ -278,7 +276,7 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 				continue
 			}
 			fmt.Fprintf(c.Out, "==> Caught signal: %v; ending\n", sig)
-			if d != nil && !leaving && leaves(cfg, sig) { // a second signal does not wait for that
+			if d != nil && !leaving && leaves(cfg, sig) { // after a second signal, the agent does not wait for the drain
 				leaving = true
 				go func() {
 					defer close(left)
@@ -303,7 +301,8 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 	}
 }
 
-// reload reads the configuration again and applies what can change at run time.
+// reload reads the configuration again and applies the settings that can change at
+// run time.
 func reload(o *options, log hclog.InterceptLogger) error {
 	cfg, err := o.load()
 	if err != nil {
@@ -341,7 +340,8 @@ func (c *Command) banner(d *Daemon) {
 	fmt.Fprintf(c.Out, "==> Log:\n\n")
 }
 
-// logger writes to standard error and, where configured, a file.
+// logger returns a logger that writes to standard error and, if configured, to a
+// file.
 func (c *Command) logger(cfg *config.Config) (hclog.InterceptLogger, func(), error) {
 	level := hclog.LevelFromString(cfg.LogLevel)
 	if level == hclog.NoLevel {

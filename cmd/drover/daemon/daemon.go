@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package daemon is the `agent` command: it reads flags and configuration, composes
-// the server side, the node side and the HTTP API in one process, and answers requests
-// about the agent itself. The two sides communicate only through the session of
+// the server, the node and the HTTP API in one process, and answers requests about
+// the agent itself. Server and node communicate only through the session of
 // core/rpc. cmd/drover imports it.
 package daemon
 
@@ -37,7 +37,7 @@ import (
 	"github.com/drover-project/drover/core/telemetry"
 )
 
-// Times that starting and stopping may take.
+// Time limits of starting and stopping.
 const (
 	leaderTimeout  = 30 * time.Second
 	stopTasksLimit = 15 * time.Second
@@ -49,28 +49,28 @@ type Daemon struct {
 	version  string
 	log      hclog.InterceptLogger
 	dataDir  string
-	scratch  bool // dataDir is ours to remove
+	scratch  bool // dataDir is temporary and removed at the end
 	http     net.Listener
-	rpc      net.Listener   // for nodes; nil without a server
+	rpc      net.Listener   // listens for nodes; nil without a server
 	server   *server.Server // nil if the agent is only a node
-	sessions *rpc.Server    // of nodes of other machines; nil without a server
+	sessions *rpc.Server    // sessions of nodes on other machines; nil without a server
 	node     *agent.Agent   // nil if the agent is only a server
-	link     *rpc.Client    // to the servers; nil unless the agent is only a node
+	link     *rpc.Client    // connection to the servers; nil unless the agent runs only a node
 	api      *api.Server
 	cancel   context.CancelFunc
 	reload   func() error // reads the configuration again
 	work     sync.WaitGroup
 
-	recorder *telemetry.Recorder // of the whole process
+	recorder *telemetry.Recorder // metrics of the whole process
 	metrics  *telemetry.Registry
-	labels   map[string]string // of every metric
+	labels   map[string]string // labels of every metric
 }
 
-// Start builds an agent and starts it; it returns when the server leads and its
-// node has registered. An agent that is only a node does not wait for servers.
+// Start builds and starts an agent. It returns when the server is the leader and its
+// node has registered. If the agent runs only a node, it does not wait for servers.
 func Start(ctx context.Context, cfg *config.Config, version string, log hclog.InterceptLogger, reload func() error) (_ *Daemon, err error) {
 	d := &Daemon{cfg: cfg, version: version, log: log, dataDir: cfg.DataDir, reload: reload}
-	if err := d.measure(); err != nil { // from the beginning
+	if err := d.measure(); err != nil { // first, so that the whole start is measured
 		return nil, err
 	}
 	defer func() {
@@ -123,8 +123,8 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	return d, d.awaitNode(ctx)
 }
 
-// makeDataDir makes the data directory; a dev agent without one gets a scratch
-// directory that is removed with it.
+// makeDataDir creates the data directory. A dev agent without a configured one gets
+// a temporary directory.
 func (d *Daemon) makeDataDir() (err error) {
 	if d.dataDir == "" {
 		d.scratch = true
@@ -139,8 +139,8 @@ func (d *Daemon) makeDataDir() (err error) {
 	return nil
 }
 
-// startSides starts the server while the node looks at its machine and starts
-// its plugins, which is what takes long.
+// startSides starts the server and the node concurrently, because the node's
+// fingerprinting and its plugins take time.
 func (d *Daemon) startSides(ctx context.Context) error {
 	if !d.cfg.Server.Enabled {
 		return d.startNodeOnly(ctx)
@@ -160,7 +160,7 @@ func (d *Daemon) startSides(ctx context.Context) error {
 	if err := d.server.WaitLeader(lead); err != nil {
 		return err
 	}
-	if err := d.serveNodes(); err != nil { // who knew their allocs before
+	if err := d.serveNodes(); err != nil { // nodes on other machines that registered earlier may reconnect now
 		return err
 	}
 	if d.node != nil {
@@ -169,7 +169,7 @@ func (d *Daemon) startSides(ctx context.Context) error {
 	return nil
 }
 
-// startNodeOnly starts a node whose servers are on other machines.
+// startNodeOnly starts a node whose servers run on other machines.
 func (d *Daemon) startNodeOnly(ctx context.Context) error {
 	if err := d.dialServers(); err != nil {
 		return err
@@ -195,13 +195,14 @@ func (d *Daemon) awaitNode(ctx context.Context) error {
 	case <-d.node.Ready():
 		return nil
 	case <-d.node.Stranger():
-		return nil // an operator decides, by this agent's API
+		return nil // the agent keeps running, so that an operator can decide through its API
 	case <-ctx.Done():
 		return fmt.Errorf("the node could not register with the server: %w", ctx.Err())
 	}
 }
 
-// Failed gets an error when the agent's server cannot go on; nil without a server.
+// Failed returns a channel that receives an error when the server fails for good. It
+// is nil without a server.
 func (d *Daemon) Failed() <-chan error {
 	if d.server == nil {
 		return nil
@@ -220,7 +221,7 @@ func (d *Daemon) serverConfig() server.Config {
 		dir = c.DataDir
 	}
 	keep := gc.DefaultThresholds()
-	source, _ := c.JobSource() // Finish has checked it
+	source, _ := c.JobSource() // Config.Finish has validated it
 	return server.Config{
 		DataDir: dir, Dev: d.cfg.Dev, Region: d.cfg.Region, Datacenter: d.cfg.Datacenter, Address: d.cfg.AdvertiseRPC(), Workers: workers,
 		GC: gc.Thresholds{
@@ -237,7 +238,8 @@ func (d *Daemon) serverConfig() server.Config {
 	}
 }
 
-// writeBuffers is the size of those of the two sides' stores.
+// writeBuffers returns the size of the write buffers of the server's and the node's
+// stores.
 func (d *Daemon) writeBuffers() (bytes int64) {
 	if d.cfg.Client.Enabled {
 		bytes += durable.ProfileDev.Buffer()
@@ -290,24 +292,25 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 	}
 }
 
-// pluginConfig is the plugin blocks by name.
+// pluginConfig returns the plugin blocks by plugin name.
 func (d *Daemon) pluginConfig() map[string]map[string]any {
 	plugins := map[string]map[string]any{}
 	for name, p := range d.cfg.Plugins {
 		plugins[name] = p.Config
 	}
 	if d.cfg.Dev && plugins["raw_exec"] == nil {
-		plugins["raw_exec"] = map[string]any{"enabled": true} // off by default: it isolates nothing
+		plugins["raw_exec"] = map[string]any{"enabled": true} // disabled by default elsewhere, because raw_exec does not isolate tasks
 	}
 	if chroot := d.cfg.Client.ChrootEnv; len(chroot) > 0 {
-		for _, name := range []string{"exec", "java"} { // those that build a root directory
+		for _, name := range []string{"exec", "java"} { // the drivers that build a root directory for the task
 			plugins[name] = withChroot(plugins[name], chroot)
 		}
 	}
 	return plugins
 }
 
-// withChroot adds client.chroot_env to a driver's block that has none of its own.
+// withChroot adds client.chroot_env to a driver's block that does not set chroot_env
+// itself.
 func withChroot(block map[string]any, chroot config.Strings) map[string]any {
 	if block["chroot_env"] != nil {
 		return block
@@ -323,7 +326,7 @@ func withChroot(block map[string]any, chroot config.Strings) map[string]any {
 	return out
 }
 
-// describeNode is what the operator says of the node.
+// describeNode returns the node as the configuration describes it.
 func (d *Daemon) describeNode() *model.Node {
 	c := d.cfg.Client
 	n := &model.Node{
@@ -348,7 +351,8 @@ func (d *Daemon) describeNode() *model.Node {
 	return n
 }
 
-// httpAddr is where others reach the HTTP API: the port that is really bound.
+// httpAddr returns the advertised address of the HTTP API, with the port that was
+// actually bound.
 func (d *Daemon) httpAddr() string {
 	host, _, err := net.SplitHostPort(d.cfg.AdvertiseHTTP())
 	if err != nil {
@@ -361,8 +365,8 @@ func (d *Daemon) httpAddr() string {
 	return net.JoinHostPort(host, port)
 }
 
-// Stop ends the agent. Tasks go on and are found again by the next agent on the
-// same data directory; those of a dev agent are stopped.
+// Stop ends the agent. Its tasks keep running, and the next agent on the same data
+// directory recovers them. Tasks of a dev agent are stopped.
 func (d *Daemon) Stop() {
 	if d.cancel != nil {
 		d.cancel()

@@ -11,14 +11,15 @@ import (
 	"sync/atomic"
 )
 
-// leastRoom is the garbage that may always come together before it is collected, as
-// in the runtime itself: a small agent is not busy collecting.
+// leastRoom is the garbage in bytes that may always accumulate before a collection,
+// so that a small agent does not collect all the time. The Go runtime has the same
+// minimum.
 const leastRoom = 4 << 20
 
-// pacer sets how much garbage the runtime lets come together: as much as there is
-// live data, as is the runtime's own default, but without the stores' write
-// buffers. Those are live for the runtime and mostly untouched memory for the
-// machine: counted, they would let garbage of their size lie about.
+// pacer sets the target of the garbage collector. Like the runtime's default it lets
+// garbage grow to the size of the live heap, but it does not count the write buffers
+// of the stores: they are live heap but mostly untouched memory, and counting them
+// would allow as much garbage in addition.
 type pacer struct {
 	buffers  uint64
 	percent  int
@@ -26,16 +27,18 @@ type pacer struct {
 	starting atomic.Bool
 }
 
-// While an agent starts it may replay a long log, which makes several times as much
-// garbage as the state that comes of it. The memory that such a start takes is what
-// the machine must have, so it is collected more often, once there is much of it.
+// While an agent starts it may replay a long log. This makes several times as much
+// garbage as the resulting state, and the peak determines how much memory the
+// machine must have. So garbage is collected more often during a start, once the
+// live heap is large.
 const (
 	startLive    = 32 << 20
 	startPercent = 20
 )
 
-// startPacer sets the pace now and after each collection, for as long as the
-// process lives. Whoever set GOGC keeps it. The caller says when the agent has started.
+// startPacer sets the collector's target now and after each collection, until the
+// process ends. It does nothing if GOGC is set. The caller calls started when the
+// agent has started.
 func startPacer(buffers int64) (started func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -46,7 +49,8 @@ func startPacer(buffers int64) (started func()) {
 	return func() { p.starting.Store(false) }
 }
 
-// next adjusts, and has itself called when the next collection finds its mark.
+// next adjusts the target, and runs again after the next collection: the cleanup of
+// an unreachable object triggers it.
 func (p *pacer) next() {
 	metrics.Read(p.live)
 	if percent := gcPercent(p.live[0].Value.Uint64(), p.buffers, p.starting.Load()); percent != p.percent {
@@ -56,7 +60,7 @@ func (p *pacer) next() {
 	runtime.AddCleanup(&struct{ mark *pacer }{p}, (*pacer).next, p)
 }
 
-// gcPercent is the garbage that may come together, in percent of the live heap.
+// gcPercent returns the value for debug.SetGCPercent.
 func gcPercent(live, buffers uint64, starting bool) int {
 	if live <= buffers { // the stores are not open yet
 		return 100

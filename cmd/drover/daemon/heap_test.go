@@ -5,8 +5,8 @@ package daemon
 
 import "testing"
 
-// TestGarbageIsBoundedByWhatIsReallyLive: the room for garbage is that of the live
-// data without the stores' untouched buffers, and never too little to work with.
+// The write buffers do not count as live data, and there is always a minimum of room
+// for garbage.
 func TestGarbageIsBoundedByWhatIsReallyLive(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {

@@ -25,7 +25,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Identity is who this agent is.
+// Identity returns the names and addresses of this agent.
 func (d *Daemon) Identity() api.Identity {
 	out := api.Identity{NodeID: d.localNode()}
 	if d.server != nil {
@@ -34,10 +34,10 @@ func (d *Daemon) Identity() api.Identity {
 	return out
 }
 
-// maxHostFile bounds what is read of a file that describes the host.
+// maxHostFile is the number of bytes read of a file that describes the host.
 const maxHostFile = 64 << 10
 
-// Host tells what the machine is.
+// Host describes the machine.
 func (d *Daemon) Host(ctx context.Context) (*api.HostReport, error) {
 	data := api.HostData{
 		OS: runtime.GOOS + " " + runtime.GOARCH, Network: []map[string]string{}, Environment: map[string]string{}, Disk: map[string]api.DiskUsage{},
@@ -53,7 +53,7 @@ func (d *Daemon) Host(ctx context.Context) (*api.HostReport, error) {
 	for _, link := range links {
 		addrs, err := link.Addrs()
 		if err != nil {
-			continue // it went away meanwhile
+			continue // it was unmounted or removed meanwhile
 		}
 		for _, a := range addrs {
 			data.Network = append(data.Network, map[string]string{"name": link.Name, "address": a.String()})
@@ -79,7 +79,8 @@ func (d *Daemon) Host(ctx context.Context) (*api.HostReport, error) {
 	return &api.HostReport{AgentID: id, HostData: data}, nil
 }
 
-// masked hides the values of variables that are secrets by their name.
+// masked hides the value of an environment variable whose name looks like the name
+// of a secret.
 func masked(name, value string) string {
 	upper := strings.ToUpper(name)
 	for _, word := range []string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "LICENSE", "CREDENTIAL", "AUTH"} {
@@ -90,7 +91,7 @@ func masked(name, value string) string {
 	return value
 }
 
-// hostFile is the beginning of a file, "" if there is none.
+// hostFile returns the beginning of a file, or "" if the file cannot be read.
 func hostFile(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -112,7 +113,7 @@ func (d *Daemon) Reload(context.Context) error {
 	return d.reload()
 }
 
-// Schedulers are the workers of this server's scheduler.
+// Schedulers returns the scheduler workers of this server.
 func (d *Daemon) Schedulers() *api.SchedulerWorkers {
 	running, wanted := d.server.Workers()
 	out := &api.SchedulerWorkers{ServerID: d.server.ID(), Wanted: wanted, Schedulers: []api.SchedulerWorker{}}
@@ -125,22 +126,22 @@ func (d *Daemon) Schedulers() *api.SchedulerWorkers {
 	return out
 }
 
-// SetSchedulers changes how many workers schedule.
+// SetSchedulers changes the number of scheduler workers.
 func (d *Daemon) SetSchedulers(_ context.Context, count int) error { return d.server.SetWorkers(count) }
 
-// SaveSnapshot writes the state of the cluster into an archive.
+// SaveSnapshot writes the state of the cluster to an archive.
 func (d *Daemon) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
 	return d.server.SaveSnapshot(ctx)
 }
 
-// RestoreSnapshot replaces the state of the cluster by an archive.
+// RestoreSnapshot replaces the state of the cluster with an archive.
 func (d *Daemon) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 	return d.server.RestoreSnapshot(ctx, r)
 }
 
-// Monitor streams log lines of at least the level until ctx ends: those that are logged
-// after it has called began. A reader that is too slow misses lines; it never holds the
-// agent up.
+// Monitor streams log lines of at least the requested level until ctx ends. It calls
+// began once it listens, so no line after that is missed. If the reader is too slow,
+// lines are dropped; the agent never waits for it.
 func (d *Daemon) Monitor(ctx context.Context, req *api.MonitorRequest, began func() error, line func([]byte) error) error {
 	at := hclog.LevelFromString(req.Level)
 	if at == hclog.NoLevel {
@@ -165,10 +166,10 @@ func (d *Daemon) Monitor(ctx context.Context, req *api.MonitorRequest, began fun
 	}
 }
 
-// lineQueue takes log lines and drops them when it is full.
+// lineQueue is a writer that drops lines when the queue is full.
 type lineQueue chan []byte
 
-// Write takes a line.
+// Write queues a copy of the line.
 func (q lineQueue) Write(p []byte) (int, error) {
 	select {
 	case q <- append([]byte(nil), p...):
@@ -177,11 +178,10 @@ func (q lineQueue) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// exportPiece is how much of a log is sent at once.
+// exportPiece is the number of bytes of a log that are sent at once.
 const exportPiece = 64 << 10
 
-// ExportLogs streams the agent's log file, or what a service wrote to the
-// system's journal.
+// ExportLogs streams the agent's log file, or the journal of a systemd service.
 func (d *Daemon) ExportLogs(ctx context.Context, req *api.ExportRequest, send func([]byte) error) error {
 	if req.OnDisk {
 		return d.exportFile(ctx, send)
@@ -223,7 +223,8 @@ func sendAll(ctx context.Context, r io.Reader, send func([]byte) error) error {
 	return ctx.Err()
 }
 
-// exportJournal asks journalctl: the journal's own format is no interface.
+// exportJournal runs journalctl, because the journal's file format is not a public
+// interface.
 func exportJournal(ctx context.Context, req *api.ExportRequest, send func([]byte) error) error {
 	if strings.HasPrefix(req.Service, "-") || strings.ContainsAny(req.Service, "*?[ \n") {
 		return errdefs.InvalidArgumentf("service_name %q is not a valid name of a systemd unit", req.Service)
@@ -259,7 +260,8 @@ func exportJournal(ctx context.Context, req *api.ExportRequest, send func([]byte
 	return err
 }
 
-// connsPerClient is the limit of a listener: 0 in the file is none.
+// connsPerClient returns the connection limit of a listener. In the configuration 0
+// means no limit.
 func connsPerClient(limit *int) int {
 	switch {
 	case limit == nil:

@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	// leavePoll is how often a node that leaves looks how far its drain is.
+	// leavePoll is the time between two queries for the progress of the drain.
 	leavePoll = 250 * time.Millisecond
-	// leaveGrace is how long after its deadline a drain may take to end, beside the
-	// longest time that a task may take to stop.
+	// leaveGrace is the time that a drain may take after its deadline, in addition to
+	// the longest kill timeout.
 	leaveGrace = 10 * time.Second
-	// leaveCall bounds one question to the servers.
+	// leaveCall is the time limit of one request to the servers.
 	leaveCall = 10 * time.Second
-	// drainedBy is a drain's meta data that tells a drain of a node that left from
-	// one that an operator asked for.
+	// drainedBy is the key and leftByItself the value in a drain's metadata that
+	// distinguish the drain of a leaving node from one that an operator started.
 	drainedBy, leftByItself = "message", "shutting down"
 )
 
-// leaves reports whether the node's work moves elsewhere before the agent ends on
-// a signal.
+// leaves reports whether the node drains itself when the agent is stopped by this
+// signal.
 func leaves(c *config.Config, sig os.Signal) bool {
 	asked := c.LeaveOnTerm
 	if sig == os.Interrupt {
@@ -44,7 +44,7 @@ func leaves(c *config.Config, sig os.Signal) bool {
 	return asked && c.Client.Enabled && c.Client.Drain != nil
 }
 
-// Leave drains the node and waits for the end of the drain, at most until its
+// Leave drains the node and waits until the drain is complete, at most until its
 // deadline.
 func (d *Daemon) Leave(ctx context.Context) error {
 	if d.node == nil {
@@ -52,7 +52,7 @@ func (d *Daemon) Leave(ctx context.Context) error {
 	}
 	spec := d.cfg.Client.Drain.Spec()
 	wait := spec.Deadline
-	if wait < 0 { // by force
+	if wait < 0 { // the deadline is "force"
 		wait = 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait+config.Duration(d.cfg.Client.MaxKillTimeout, 0)+leaveGrace)
@@ -80,8 +80,8 @@ func (d *Daemon) Leave(ctx context.Context) error {
 	}
 }
 
-// comeBack makes a node that had left eligible again. What an operator did to it
-// since stays.
+// comeBack makes a node eligible again that had drained itself. It does not undo
+// what an operator has changed since.
 func (d *Daemon) comeBack(ctx context.Context) error {
 	if d.cfg.Client.Drain == nil {
 		return nil
@@ -98,7 +98,7 @@ func (d *Daemon) comeBack(ctx context.Context) error {
 	switch {
 	case n.LastDrain == nil || n.LastDrain.Meta[drainedBy] != leftByItself:
 		return nil
-	case n.DrainStrategy != nil: // the agent ended in the middle
+	case n.DrainStrategy != nil: // the agent ended during the drain
 		return d.asNode(ctx, http.MethodPut, "/drain", &api.NodeDrainRequest{NodeID: n.ID, MarkEligible: true}, nil)
 	case n.SchedulingEligibility == model.NodeSchedulingIneligible:
 		return d.asNode(ctx, http.MethodPut, "/eligibility", &api.NodeEligibilityRequest{NodeID: n.ID, Eligibility: model.NodeSchedulingEligible}, nil)
@@ -106,8 +106,8 @@ func (d *Daemon) comeBack(ctx context.Context) error {
 	return nil
 }
 
-// asNode asks the API of this agent, which hands it on to the servers, something
-// about its node.
+// asNode sends a request about the agent's node to this agent's API, which forwards
+// it to the servers.
 func (d *Daemon) asNode(ctx context.Context, method, what string, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveCall)
 	defer cancel()

@@ -23,16 +23,16 @@ import (
 	"github.com/drover-project/drover/core/rpc"
 )
 
-// Connections between machines: a server listens for nodes, an agent that is only
-// a node dials servers and hands requests on to them.
+// This file has the connections between machines: a server listens for nodes; an
+// agent that runs only a node dials the servers and forwards requests to them.
 
-// The bounds of the connections over which requests are handed on.
+// Limits of the connections that carry forwarded requests.
 const (
 	maxForwarded  = 512
 	idleForwarded = time.Minute
 )
 
-// machineTLS is the TLS of this machine.
+// machineTLS returns the TLS configuration between machines.
 func (d *Daemon) machineTLS() rpc.TLS {
 	t := d.cfg.TLS
 	return rpc.TLS{
@@ -41,7 +41,7 @@ func (d *Daemon) machineTLS() rpc.TLS {
 	}
 }
 
-// httpTLS is what the port of the HTTP API speaks; nil is plain HTTP.
+// httpTLS returns the TLS configuration of the HTTP API; nil means plain HTTP.
 func (d *Daemon) httpTLS() (*tls.Config, error) {
 	if !d.cfg.TLS.HTTP {
 		return nil, nil
@@ -53,12 +53,12 @@ func (d *Daemon) httpTLS() (*tls.Config, error) {
 	if !d.cfg.TLS.VerifyHTTPSClient {
 		out.ClientAuth = tls.NoClientCert
 	}
-	out.NextProtos = []string{"http/1.1"} // websockets are upgrades of it
+	out.NextProtos = []string{"http/1.1"} // WebSocket needs HTTP/1.1
 	return out, nil
 }
 
-// listenForNodes opens the port of the servers. A dev agent whose port is taken
-// goes on without: nobody joins a trial unless its operator sees to it.
+// listenForNodes opens the RPC port of the server. If the port is taken, a dev agent
+// runs without it, since normally no nodes join a dev agent.
 func (d *Daemon) listenForNodes() error {
 	l, err := net.Listen("tcp", d.cfg.ListenRPC())
 	if err != nil && d.cfg.Dev {
@@ -72,7 +72,7 @@ func (d *Daemon) listenForNodes() error {
 	return nil
 }
 
-// serveNodes lets nodes of other machines in.
+// serveNodes accepts nodes of other machines.
 func (d *Daemon) serveNodes() error {
 	if d.rpc == nil {
 		return nil
@@ -95,8 +95,8 @@ func (d *Daemon) serveNodes() error {
 	return nil
 }
 
-// dialServers makes the connection of an agent that is only a node. It is made
-// with the first request, and again whenever it is lost.
+// dialServers prepares the connection of an agent that runs only a node. The
+// connection is made with the first request, and again whenever it is lost.
 func (d *Daemon) dialServers() error {
 	var secure *tls.Config
 	if d.cfg.TLS.RPC {
@@ -106,13 +106,13 @@ func (d *Daemon) dialServers() error {
 		}
 	}
 	addresses := d.cfg.Client.ServerAddresses()
-	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] }) // nodes spread over servers
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] }) // spreads the nodes over the servers
 	var err error
 	d.link, err = rpc.DialAny(addresses, secure)
 	return err
 }
 
-// forward hands requests on to the servers.
+// forward returns a handler that forwards requests to the servers.
 func (d *Daemon) forward() http.Handler {
 	return d.proxy(&http.Transport{
 		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return d.link.DialHTTP(ctx) },
@@ -122,7 +122,7 @@ func (d *Daemon) forward() http.Handler {
 	})
 }
 
-// agentOf hands requests on to the agent of a node.
+// agentOf returns a handler that forwards requests to the agent of a node.
 func (d *Daemon) agentOf(nodeID string) (http.Handler, error) {
 	node, err := d.server.Endpoint().Nodes(nodeID)
 	if err != nil {
@@ -134,23 +134,23 @@ func (d *Daemon) agentOf(nodeID string) (http.Handler, error) {
 	}, func(err error) string { return fmt.Sprintf("the agent of node %s does not answer: %v", nodeID, err) }), nil
 }
 
-// proxy hands requests on as they are.
+// proxy returns a handler that forwards requests unchanged.
 func (d *Daemon) proxy(over *http.Transport, failure func(error) string) http.Handler {
-	over.DisableCompression = true // the answer is passed on as it is
+	over.DisableCompression = true // the answer keeps its encoding
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: "cluster"}) // nobody reads the name
+			r.SetURL(&url.URL{Scheme: "http", Host: "cluster"}) // the host name is not used
 			r.Out.Host = r.In.Host
 			r.SetXForwarded()
 		},
 		Transport:     over,
-		FlushInterval: -1, // streams are not held back
+		FlushInterval: -1, // flush after each write, so that streams are not delayed
 		ErrorLog:      d.log.Named("forward").StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			d.log.Debug("a request could not be forwarded", "method", r.Method, "path", r.URL.Path, "error", err)
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.WriteHeader(http.StatusInternalServerError)
-			_, _ = io.WriteString(w, failure(err)) // the client is gone if this fails
+			_, _ = io.WriteString(w, failure(err)) // an error means that the client is gone
 		},
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/drover-project/drover/core/telemetry/statsd"
 )
 
-// measure makes the registry of metrics and the recorder, which also hears what
-// libraries measure: raft's own times.
+// measure creates the metrics registry and the recorder. The recorder also receives
+// the metrics of libraries, such as the times of raft.
 func (d *Daemon) measure() error {
 	t := &d.cfg.Telemetry
 	filter, err := telemetry.NewFilter(t.PrefixFilter, t.FilterDefault == nil || *t.FilterDefault)
@@ -47,7 +47,7 @@ func (d *Daemon) measure() error {
 	return d.attachSinks()
 }
 
-// attachSinks connects what the configuration names to the registry.
+// attachSinks connects the configured sinks to the registry.
 func (d *Daemon) attachSinks() error {
 	t := &d.cfg.Telemetry
 	for _, s := range []struct {
@@ -82,7 +82,7 @@ func (d *Daemon) attachSinks() error {
 	return nil
 }
 
-// metricLabels are those of every metric.
+// metricLabels returns the labels of every metric.
 func (d *Daemon) metricLabels() (map[string]string, error) {
 	labels := map[string]string{}
 	switch t := &d.cfg.Telemetry; {
@@ -99,8 +99,8 @@ func (d *Daemon) metricLabels() (map[string]string, error) {
 	return labels, nil
 }
 
-// addSources says what the agent measures, under the reference's names. What is
-// Drover's own is derived when it is asked for.
+// addSources registers the agent's metrics under the reference's names. Metrics that
+// only Drover has are computed when they are read.
 func (d *Daemon) addSources() {
 	t, labels := &d.cfg.Telemetry, d.labels
 	d.metrics.Add(func(context.Context) []telemetry.Sample { return runtimeGauges(labels) })
@@ -126,7 +126,7 @@ func (d *Daemon) addSources() {
 	d.metrics.Add(d.recorder.Samples)
 }
 
-// Metrics are the figures of now.
+// Metrics returns the current values.
 func (d *Daemon) Metrics(ctx context.Context) *api.MetricsSummary {
 	set := d.metrics.Collect(ctx)
 	out := &api.MetricsSummary{
@@ -169,7 +169,7 @@ func runtimeGauges(labels map[string]string) []telemetry.Sample {
 	}), telemetry.Sample{Name: "drover.runtime.caught_panics", Kind: telemetry.Counter, Value: float64(panics.Caught()), Labels: labels})
 }
 
-// gaugesOf turns named values into gauges, ordered by name.
+// gaugesOf converts named values to gauges, sorted by name.
 func gaugesOf(labels map[string]string, values map[string]float64) []telemetry.Sample {
 	out := make([]telemetry.Sample, 0, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -197,7 +197,7 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 		"nomad.nomad.blocked_evals.total_blocked": float64(blocked),
 		"nomad.nomad.autopilot.healthy":           leads,
 		"nomad.nomad.autopilot.failure_tolerance": 0,
-		"nomad.nomad.read_only":                   readOnly, // the disk is full
+		"nomad.nomad.read_only":                   readOnly, // 1 if the disk is full
 		"nomad.raft.appliedIndex":                 float64(raft.AppliedIndex()),
 		"nomad.raft.lastIndex":                    float64(raft.LastIndex()),
 		"nomad.state.latestIndex":                 float64(view.Index()),
@@ -209,7 +209,7 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 	return append(gaugesOf(labels, values), endpoint.ServerGauges(view, labels, dispatched)...)
 }
 
-// nodeGauges are the figures of this agent's allocs and resources.
+// nodeGauges returns the metrics of this agent's allocs and resources.
 func (d *Daemon) nodeGauges(labels map[string]string) []telemetry.Sample {
 	if d.server != nil {
 		view := d.server.Endpoint().Store.View()
@@ -218,7 +218,7 @@ func (d *Daemon) nodeGauges(labels map[string]string) []telemetry.Sample {
 	return endpoint.NodeGauges(d.ownNode(), d.node.Allocs(), labels)
 }
 
-// ownNode is this agent's node as the agent itself knows it.
+// ownNode returns the agent's node as the agent itself knows it.
 func (d *Daemon) ownNode() *model.Node {
 	n := d.node.Node().Copy()
 	if d.node.Connected() {
@@ -227,8 +227,8 @@ func (d *Daemon) ownNode() *model.Node {
 	return n
 }
 
-// nodeLabels are those of a metric of this agent's node; false while servers do
-// not know it.
+// nodeLabels returns the labels of metrics of this agent's node. It returns false
+// until the node has registered.
 func (d *Daemon) nodeLabels() (map[string]string, bool) {
 	if d.server == nil {
 		return endpoint.NodeLabels(d.ownNode(), d.labels), true

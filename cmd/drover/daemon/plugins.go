@@ -8,8 +8,8 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/confine"
 )
 
-// pluginLimits are the limits of plugin processes, which the configuration was
-// checked for.
+// pluginLimits returns the resource limits of plugin processes. The configuration
+// has validated them.
 func (d *Daemon) pluginLimits() map[string]confine.Limits {
 	configured, _ := d.cfg.Client.PluginLimits()
 	out := map[string]confine.Limits{}
@@ -19,7 +19,7 @@ func (d *Daemon) pluginLimits() map[string]confine.Limits {
 	return out
 }
 
-// pluginArgs are the command lines of plugins' processes.
+// pluginArgs returns the arguments of plugin processes.
 func (d *Daemon) pluginArgs() map[string][]string {
 	out := map[string][]string{}
 	for name, p := range d.cfg.Plugins {
@@ -30,7 +30,7 @@ func (d *Daemon) pluginArgs() map[string][]string {
 	return out
 }
 
-// taskRules are what the configuration says of all tasks of the node.
+// taskRules returns the settings that apply to all tasks of the node.
 func (d *Daemon) taskRules() alloc.Rules {
 	c := &d.cfg.Client
 	users, drivers := c.DeniedUsers()

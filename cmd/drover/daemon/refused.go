@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/core/config"
 )
 
-// refusals are the flags of the reference that this version knows and cannot
-// honour, by the reason. They are not ignored: who gives them relies on them.
+// refusals lists the flags of the reference that Drover does not support, by reason.
+// They cause an error instead of being ignored, since whoever sets one relies on it.
 var refusals = []struct{ why, texts, bools string }{
 	{"there are no ACLs yet", "acl-replication-token client-intro-token", "acl-enabled"},
 	{"there is no Consul integration", `consul-address consul-auth consul-ca-file consul-cert-file
@@ -31,7 +31,7 @@ var refusals = []struct{ why, texts, bools string }{
 	{"tasks use the address of -network-interface", "preferred-address-family", ""},
 }
 
-// refuse declares the flags that are refused.
+// refuse declares the unsupported flags.
 func (o *options) refuse() {
 	for _, r := range refusals {
 		refusal := func(isBool bool) func(*config.Config, string) error {

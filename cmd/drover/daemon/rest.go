@@ -12,23 +12,26 @@ import (
 
 const (
 	restInterval = 15 * time.Second
-	// restAllocates is how much an agent without work allocates in an interval, for
-	// beats and looks at its plugins, at the most: 0.3 to 0.8 MB were measured.
+	// restAllocates is the number of bytes per interval up to which the agent counts as
+	// idle. An agent without work allocates 0.3 to 0.8 MB (measured) for heartbeats and
+	// plugin polls.
 	restAllocates = 2 << 20
-	// restKeeps is the free memory that is not worth a collection.
+	// restKeeps is the free memory in bytes for which a collection is not worth its
+	// time.
 	restKeeps = 2 << 20
 )
 
-// heapSample is what the decision about free memory depends on, in bytes.
+// heapSample holds the values, in bytes, on which the decision to release memory
+// depends.
 type heapSample struct {
-	allocated uint64 // since the process started
-	free      uint64 // kept from the machine, used by nothing
-	live      uint64 // found by the last collection
+	allocated uint64 // total since the process started
+	free      uint64 // held by the process but unused
+	live      uint64 // live at the last collection
 }
 
-// releaseAtRest gives the machine back the memory that work has left behind, until
-// ctx ends. The runtime gives back what exceeds its next goal by itself; but that
-// goal stems from the work, and without work no collection lowers it.
+// releaseAtRest returns free memory to the system when the agent becomes idle, until
+// ctx ends. The runtime returns memory above its next heap goal, but without work no
+// collection runs that would lower this goal.
 func releaseAtRest(ctx context.Context) {
 	tick := time.NewTicker(restInterval)
 	defer tick.Stop()
@@ -48,8 +51,8 @@ func releaseAtRest(ctx context.Context) {
 	}
 }
 
-// restsWithSpareMemory reports whether next to nothing was allocated between two
-// samples and the process keeps free memory that is worth a collection.
+// restsWithSpareMemory reports whether almost nothing was allocated between two
+// samples and the process holds free memory that is worth a collection.
 func restsWithSpareMemory(before, now heapSample) bool {
 	return now.allocated-before.allocated <= restAllocates && now.free > max(restKeeps, now.live/16)
 }

@@ -5,8 +5,8 @@ package daemon
 
 import "testing"
 
-// TestFreeMemoryIsGivenBackAtRestOnly: a collection is worth its time when there is
-// no work and much free memory beside what is live.
+// A collection runs only if there is no work and much free memory in relation to the
+// live heap.
 func TestFreeMemoryIsGivenBackAtRestOnly(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {

@@ -17,13 +17,13 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Region is the agent's region.
+// Region returns the agent's region.
 func (d *Daemon) Region() string { return d.cfg.Region }
 
-// Regions lists the regions that are known.
+// Regions lists the known regions.
 func (d *Daemon) Regions() []string { return []string{d.cfg.Region} }
 
-// Leader is the RPC address of the leader, "" without one.
+// Leader returns the RPC address of the leader, or "" if there is none.
 func (d *Daemon) Leader() string {
 	if _, known := d.server.Raft().Leader(); !known {
 		return ""
@@ -31,10 +31,10 @@ func (d *Daemon) Leader() string {
 	return d.cfg.AdvertiseRPC()
 }
 
-// Peers are the RPC addresses of the voters.
+// Peers returns the RPC addresses of the voters.
 func (d *Daemon) Peers() []string { return []string{d.cfg.AdvertiseRPC()} }
 
-// Servers are the servers that the node side knows.
+// Servers returns the servers that the node knows.
 func (d *Daemon) Servers() []string {
 	if d.link != nil {
 		return d.link.Known()
@@ -44,8 +44,8 @@ func (d *Daemon) Servers() []string {
 
 func (d *Daemon) serverName() string { return d.cfg.Name + "." + d.cfg.Region }
 
-// RaftConfiguration is the consensus group. A server that is alone has no
-// transport: its address is the one that it advertises.
+// RaftConfiguration returns the members of the raft cluster. A single server has no
+// transport, so its advertised address is used.
 func (d *Daemon) RaftConfiguration(context.Context) (*api.RaftConfiguration, error) {
 	servers, index, err := d.server.Raft().Configuration()
 	if err != nil {
@@ -101,11 +101,11 @@ func (d *Daemon) peer(id, address string) (string, error) {
 	return "", errdefs.NotFoundf("address %q was not found in the Raft configuration", address)
 }
 
-// AutopilotHealth is the health of the servers.
+// AutopilotHealth returns the health of the servers.
 func (d *Daemon) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) {
 	raft := d.server.Raft()
 	stats := raft.Stats()
-	term, _ := strconv.ParseUint(stats["term"], 10, 64) // an own figure of raft: always a number
+	term, _ := strconv.ParseUint(stats["term"], 10, 64) // raft's stats always have a number here
 	leads := raft.IsLeader()
 	out := &api.AutopilotHealth{Healthy: leads, Voters: []string{d.server.ID()}, Servers: []*api.AutopilotServer{{
 		ID: d.server.ID(), Name: d.serverName(), Address: d.cfg.AdvertiseRPC(), SerfStatus: "alive", Version: d.version, Leader: leads,
@@ -117,7 +117,7 @@ func (d *Daemon) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) 
 	return out, nil
 }
 
-// member is this agent among the servers: nobody, if it is only a node.
+// member returns this agent as a server member, or nil if it runs only a node.
 func (d *Daemon) member() *api.AgentMember {
 	if d.server == nil {
 		return &api.AgentMember{Status: "none"}
@@ -136,22 +136,22 @@ func (d *Daemon) member() *api.AgentMember {
 	}
 }
 
-// Members is all servers.
+// Members returns all servers.
 func (d *Daemon) Members() *api.AgentMembers {
 	return &api.AgentMembers{ServerName: d.cfg.Name, ServerRegion: d.cfg.Region, ServerDC: d.cfg.Datacenter, Members: []*api.AgentMember{d.member()}}
 }
 
-// JoinServers joins servers; this release runs one server.
+// JoinServers fails, since this release runs one server.
 func (d *Daemon) JoinServers(context.Context, []string) (int, error) {
 	return 0, errdefs.Unimplementedf("servers cannot be joined yet: this release runs one server")
 }
 
-// ForceLeave removes a failed server; this release runs one server.
+// ForceLeave fails, since this release runs one server.
 func (d *Daemon) ForceLeave(_ context.Context, name string) error {
 	return errdefs.NotFoundf("there is no server %q", name)
 }
 
-// Health says whether the sides of the agent work.
+// Health reports whether the server and the node of the agent work.
 func (d *Daemon) Health() *api.AgentHealth {
 	out := &api.AgentHealth{}
 	if d.server != nil {
@@ -176,14 +176,14 @@ func nodeHealth(node *agent.Agent) *api.HealthStatus {
 		return &api.HealthStatus{Message: "the node has not registered yet: " + session.Lost.Error()}
 	case session.Heard.IsZero():
 		return &api.HealthStatus{Message: "the node has not registered yet"}
-	case session.Lost != nil: // tasks go on; to start the agent again would not help
+	case session.Lost != nil: // tasks keep running, and restarting the agent would not help
 		return &api.HealthStatus{Ok: true, Message: "ok, but no session with a server: " + session.Lost.Error()}
 	}
 	return &api.HealthStatus{Ok: true, Message: "ok"}
 }
 
-// Self is what the agent says about itself. The names of the configuration are
-// those that clients of the reference read.
+// Self describes the agent. The names in the configuration are those that clients of
+// the reference read.
 func (d *Daemon) Self() *api.AgentSelf {
 	c := d.cfg
 	return &api.AgentSelf{

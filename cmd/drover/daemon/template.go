@@ -8,7 +8,7 @@ import (
 	"github.com/drover-project/drover/core/config"
 )
 
-// templateConfig is client.template as the node's engine takes it.
+// templateConfig converts client.template for the node's template engine.
 func templateConfig(t config.Template) template.Config {
 	out := template.Config{
 		FunctionDenylist: t.Denied(), DisableSandbox: t.DisableSandbox,

@@ -28,45 +28,46 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// Kinds are those of which a plugin can be made.
+// Kinds lists the kinds of plugins that can be generated.
 var Kinds = []string{"driver", "device", "stats"}
 
-// sdkModule is the module that a plugin imports its contract from.
+// sdkModule is the module that contains the SDK.
 const sdkModule = "github.com/drover-project/drover"
 
-// Options says what is written and where.
+// Options says what to generate.
 type Options struct {
-	// Name is that of the plugin, its executable, and what it serves.
+	// Name is the name of the plugin, of its executable, and of the driver, device or
+	// collector in it.
 	Name string
 	Kind string
-	// Dir is where the module's folder, called Name, is made.
+	// Dir is the directory in which the module's directory, called Name, is created.
 	Dir string
-	// Module is the path of the new module; empty means Name.
+	// Module is the path of the new module. It defaults to Name.
 	Module string
-	// Replace is the root of a checkout of Drover to build with instead of a
-	// release, with what it needs taken from its go.mod and go.sum.
+	// Replace is the root of a checkout of Drover to build against instead of a release.
+	// The module's requirements are taken from its go.mod and go.sum.
 	Replace string
-	// Release is the release to build with, as "v1.2.3"; empty means that the user
-	// chooses one with go get.
+	// Release is the release to build against, as "v1.2.3". If empty, the user selects
+	// one with go get.
 	Release string
 }
 
-// data is what templates see.
+// data holds the values that templates use.
 type data struct {
 	Name    string
 	Kind    string
 	Module  string
 	Package string // a Go package name
-	Env     string // the beginning of the name of a variable
-	Series  string // prefix of the names of series
+	Env     string // prefix of the names of Go variables
+	Series  string // prefix of the names of metrics
 	Replace string
 }
 
-// names is what the name of a plugin may be: that of a file, a driver in a job
-// file and a block of a configuration.
+// names matches the allowed names of a plugin. A name is a file name, the driver in
+// a job file, and the label of a configuration block.
 var names = regexp.MustCompile(`^[a-z][a-z0-9]*([-_][a-z0-9]+)*$`)
 
-// Write makes the module and returns its files, relative to its folder.
+// Write generates the module and returns its files, relative to its directory.
 func Write(o Options) (dir string, files []string, err error) {
 	d, err := o.check()
 	if err != nil {
@@ -112,7 +113,7 @@ func (o *Options) check() (data, error) {
 	}
 	plain := strings.NewReplacer("-", "", "_", "").Replace(o.Name)
 	if token.IsKeyword(plain) || slices.Contains([]string{"main", "driver", "device", "stats", "plugin", "internal", "vendor", "testdata"}, plain) {
-		plain += "plugin" // a name that the module's files use or Go keeps
+		plain += "plugin" // the name is a keyword, or an identifier that the generated files use
 	}
 	return data{
 		Name: o.Name, Kind: o.Kind, Module: o.Module, Package: plain, Replace: o.Replace,
@@ -120,8 +121,8 @@ func (o *Options) check() (data, error) {
 	}, nil
 }
 
-// render returns the files of the kind and those of all kinds. Go files but main.go
-// are the package's.
+// render returns the files of the kind and those that all kinds share. All Go files
+// except main.go go into the directory of the package.
 func render(d data) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for _, folder := range []string{"all", d.Kind} {
@@ -158,12 +159,12 @@ func render(d data) (map[string][]byte, error) {
 	return out, nil
 }
 
-// requires are the require directives of a go.mod, as go writes it.
+// requires matches the require directives of a go.mod that is formatted by go mod.
 var requires = regexp.MustCompile(`(?ms)^require \(\n.*?^\)\n|^require [^(\n]+\n`)
 
 var goVersion = regexp.MustCompile(`(?m)^go [0-9.]+$`)
 
-// module adds go.mod, and with Replace go.sum.
+// module adds go.mod and, with Replace, go.sum.
 func (o *Options) module(d data, files map[string][]byte) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "module %s\n\n", d.Module)

@@ -12,42 +12,43 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// answerLimit is how long the library may take. It cannot be interrupted: a GPU
-// that fell off its bus keeps a call for minutes or for ever.
+// answerLimit is the time limit of a call of the library. A call cannot be
+// interrupted: a GPU that has fallen off the bus may block it for minutes or
+// forever.
 const answerLimit = 10 * time.Second
 
-// asker asks the library one question at a time and waits no longer than
-// answerLimit. While a call hangs, others fail at once, so that there is never
-// more than one thread in it.
+// asker makes one call of the library at a time and waits for it at most
+// answerLimit. While a call hangs, further calls fail at once, so at most one thread
+// is blocked in the library.
 type asker struct {
 	open  func(path string) (nvml.Library, error)
 	limit time.Duration
-	turn  chan struct{} // holds a token while a question is in the library
+	turn  chan struct{} // holds a token while a call is running
 
 	mu     sync.Mutex
 	path   string
-	hung   time.Time // since when a question has had no answer
+	hung   time.Time // since when a call has hung; zero if none does
 	lib    nvml.Library
-	opened string // lib's path
+	opened string // path of lib
 }
 
 func newAsker(open func(string) (nvml.Library, error)) *asker {
 	return &asker{open: open, limit: answerLimit, turn: make(chan struct{}, 1)}
 }
 
-// use has the library at path asked from now on.
+// use sets the path of the library for further calls.
 func (a *asker) use(path string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.path = path
 }
 
-// library returns the open library; the caller has the turn.
+// library returns the library and opens it if necessary. The caller must hold turn.
 func (a *asker) library() (nvml.Library, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.lib != nil && a.opened != a.path {
-		_ = a.lib.Close() // it is not used again whatever it says
+		_ = a.lib.Close() // its error does not matter, since it is not used again
 		a.lib = nil
 	}
 	if a.lib == nil {
@@ -78,8 +79,8 @@ func (a *asker) late() error {
 		a.hung.Format(time.RFC3339))
 }
 
-// ask has f ask the library. DeadlineExceeded: it, or a question before it, has
-// no answer; f may then still be running.
+// ask runs f with the library. It returns DeadlineExceeded if this call or an
+// earlier one hangs; f may then still be running.
 func ask[T any](caller context.Context, a *asker, f func(nvml.Library) (T, error)) (T, error) {
 	var none T
 	ctx, cancel := context.WithTimeout(caller, a.limit)
@@ -123,7 +124,7 @@ func ask[T any](caller context.Context, a *asker, f func(nvml.Library) (T, error
 	case r := <-answered:
 		return r.v, r.err
 	case <-ctx.Done():
-		if caller.Err() != nil { // it gave up, which says nothing of the library
+		if caller.Err() != nil { // the caller gave up; the library may be fine
 			return none, caller.Err()
 		}
 		a.hangs(true)

@@ -12,12 +12,12 @@ import (
 
 const mib = 1 << 20
 
-// laneMBs is what one lane of PCI Express carries in MB/s by generation, after
-// its encoding: 8b/10b up to the second, 128b/130b from the third on.
+// laneMBs is the bandwidth of one PCI Express lane in MB/s by generation, after the
+// encoding: 8b/10b up to generation 2, 128b/130b from generation 3 on.
 var laneMBs = map[uint32]int64{1: 250, 2: 500, 3: 985, 4: 1969, 5: 3938, 6: 7563}
 
-// describeGPU adds what holds for the whole GPU, under the names of the
-// reference's plugin. What a GPU cannot tell is left out.
+// describeGPU adds the attributes of a whole GPU, with the names of the reference's
+// plugin. It leaves out what the GPU does not report.
 func describeGPU(gpu nvml.Device, into map[string]device.Attribute) {
 	if mw, err := gpu.PowerLimit(); err == nil {
 		into["power"] = device.Int(int64(mw/1000), "W")

@@ -11,25 +11,27 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// cdiKind is the kind under which nvidia-ctk writes GPUs into a specification of
-// the Container Device Interface
+// cdiKind is the kind of the GPUs in specifications of the Container Device
+// Interface that nvidia-ctk writes
 // (https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md).
 const cdiKind = "nvidia.com/gpu"
 
-// cdiDirs are where specifications lie; YAML and JSON, which is YAML.
+// cdiDirs are the directories of CDI specifications. The files are YAML or JSON,
+// which is a subset of YAML.
 var cdiDirs = []string{"/etc/cdi", "/var/run/cdi"}
 
-// cdiLimit bounds what is read of a specification.
+// cdiLimit is the number of bytes read of a specification.
 const cdiLimit = 4 << 20
 
-// cdiNames names the chosen, or returns nothing if one has no name: half of a
-// task's GPUs are worse than a driver that goes another way. They are read anew
-// each time, since nvidia-ctk writes them at each change.
+// cdiNames returns the CDI names of the chosen devices. If one of them has no name
+// it returns nil, so that the driver uses another method instead of passing only
+// some of the GPUs. The specifications are read each time, because nvidia-ctk
+// rewrites them on every change.
 func (d *Device) cdiNames(chosen []found) []string {
 	known := map[string]bool{}
 	for _, dir := range cdiDirs {
 		for _, pattern := range []string{"*.yaml", "*.yml", "*.json"} {
-			files, _ := filepath.Glob(filepath.Join(d.root+dir, pattern)) // the pattern is sound
+			files, _ := filepath.Glob(filepath.Join(d.root+dir, pattern)) // the pattern is valid
 			for _, f := range files {
 				d.readCDI(f, known)
 			}

@@ -11,18 +11,20 @@ import (
 )
 
 const (
-	// xidWait is how long one call waits for an error: the C function cannot be
-	// interrupted, so this is also how long an end can take.
+	// xidWait is the time in milliseconds for which one call waits for an error. The C
+	// function cannot be interrupted, so stopping may take as long.
 	xidWait = 500
-	// xidPause is between tries while there is no library or none that reports.
+	// xidPause is the time between attempts while there is no library, or none that
+	// reports errors.
 	xidPause = 30 * time.Second
 )
 
-// harmless are the Xids that a program of a task causes by itself; the GPU goes
-// on. They are those that NVIDIA's own plugin for Kubernetes leaves out.
+// harmless lists the Xids that a task's program causes itself and after which the
+// GPU still works. NVIDIA's device plugin for Kubernetes ignores the same ones.
 var harmless = map[uint64]bool{13: true, 31: true, 43: true, 45: true, 68: true, 109: true}
 
-// watchXids notes GPUs whose driver reports that they failed, until ctx ends.
+// watchXids marks GPUs unhealthy whose driver reports a critical error, until ctx
+// ends.
 func (d *Device) watchXids(ctx context.Context) {
 	for ctx.Err() == nil {
 		c, changed := d.now()
@@ -48,8 +50,8 @@ func (d *Device) watchXids(ctx context.Context) {
 	}
 }
 
-// failed makes a GPU and what it is divided into unhealthy for as long as this
-// process lives: after a reset of the GPU, a reload starts another.
+// failed marks a GPU and its MIG instances unhealthy until this process ends. After
+// resetting the GPU, an operator reloads the plugin.
 func (d *Device) failed(x nvml.Xid) {
 	d.log.Error("a GPU failed", "gpu", x.UUID, "xid", x.Number)
 	d.mu.Lock()

@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package devicenvidia is the device plugin nvidia-gpu: NVIDIA GPUs, and their MIG
-// instances, as devices of tasks. It owns their mapping to Drover: groups, attributes,
-// health, reservations and statistics. It owns neither the C interface (nvml does) nor
-// the assignment of GPUs, which the allocs record. Only plugins/device-nvidia imports
-// it.
+// Package devicenvidia is the device plugin nvidia-gpu: it offers NVIDIA GPUs and
+// their MIG instances to tasks. It owns their mapping to Drover's device contract:
+// groups, attributes, health, reservations and statistics. The C interface is in
+// package nvml. Which alloc has which GPU is recorded in the allocs. Only
+// plugins/device-nvidia imports it.
 package devicenvidia
 
 import (
@@ -25,11 +25,11 @@ import (
 // Version is the plugin's version.
 const Version = "0.1.0"
 
-// Name is what the agent's configuration calls the plugin: the name that the
-// reference gave it.
+// Name is the plugin's name in the agent's configuration. The reference's plugin has
+// the same name.
 const Name = "nvidia-gpu"
 
-// Main is the plugin's main.
+// Main runs the plugin.
 func Main() error {
 	d := New(plugin.Logger("device-nvidia"))
 	return plugin.Serve(plugin.Info{Name: "device-nvidia", Version: Version}, device.Service(d))
@@ -46,7 +46,8 @@ type config struct {
 	period time.Duration
 }
 
-// leastPeriod keeps a wrong unit from keeping a core busy.
+// leastPeriod is the shortest period, so that a wrong unit in the config does not
+// keep a CPU core busy.
 const leastPeriod = 100 * time.Millisecond
 
 func configSchema() schema.Schema {
@@ -63,18 +64,18 @@ func configSchema() schema.Schema {
 type Device struct {
 	log  hclog.Logger
 	nvml *asker
-	root string // before every path of the machine; for tests
+	root string // prefix of all paths of the machine; for tests
 
 	mu      sync.Mutex
 	config  config
-	changed chan struct{} // closed when config or xids have changed
-	last    *inventory    // what the last scan found
+	changed chan struct{} // closed and replaced when config or xids change
+	last    *inventory    // result of the last scan
 	xids    map[string]uint64
 }
 
 var _ device.Device = (*Device)(nil)
 
-// New returns the plugin. It opens the library when it is first asked.
+// New returns the plugin. It opens the library at the first call.
 func New(log hclog.Logger) *Device {
 	return &Device{
 		log: log, nvml: newAsker(nvml.Open), changed: make(chan struct{}), xids: map[string]uint64{},
@@ -103,7 +104,7 @@ func (d *Device) SetConfig(_ context.Context, body []byte) error {
 	return nil
 }
 
-// news wakes what waits for a change; d.mu is held.
+// news wakes the goroutines that wait for a change. The caller holds d.mu.
 func (d *Device) news() {
 	close(d.changed)
 	d.changed = make(chan struct{})
@@ -140,7 +141,7 @@ func (d *Device) Fingerprint(ctx context.Context) (<-chan device.Fingerprint, er
 	return out, nil
 }
 
-// wait returns after the time, at news, or when ctx ends.
+// wait returns after the period, when changed is closed, or when ctx ends.
 func wait(ctx context.Context, period time.Duration, changed <-chan struct{}) {
 	timer := time.NewTimer(period)
 	defer timer.Stop()

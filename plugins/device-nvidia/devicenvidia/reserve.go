@@ -16,15 +16,15 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// visible is the variable that CUDA's container runtime reads.
+// visible is the environment variable that NVIDIA's container runtime reads.
 const visible = "NVIDIA_VISIBLE_DEVICES"
 
-// controls are the nodes that every user of a GPU needs.
+// controls are the device nodes that every user of a GPU needs.
 var controls = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
 
-// Reserve implements device.Device. The variable is for NVIDIA's container
-// runtime, CDI names are for runtimes that resolve them, and the nodes are for
-// drivers that give a task exactly what is listed.
+// Reserve implements device.Device. It returns the environment variable for NVIDIA's
+// container runtime, CDI names for runtimes that resolve them, and device nodes for
+// drivers that give a task only the listed nodes.
 func (d *Device) Reserve(ctx context.Context, ids []string) (*device.Reservation, error) {
 	c, _ := d.now()
 	inv, err := d.known(ctx, c)
@@ -50,7 +50,7 @@ func (d *Device) Reserve(ctx context.Context, ids []string) (*device.Reservation
 	return out, nil
 }
 
-// known returns what the last scan found, or looks if there was none.
+// known returns the result of the last scan, or scans if there was none.
 func (d *Device) known(ctx context.Context, c config) (*inventory, error) {
 	d.mu.Lock()
 	last := d.last
@@ -77,7 +77,8 @@ func (inv *inventory) find(id string) (found, bool) {
 	return found{}, false
 }
 
-// nodes are the device nodes of the chosen that this machine has, each once.
+// nodes returns the device nodes of the chosen devices that exist on this machine,
+// without duplicates.
 func (d *Device) nodes(chosen []found) []device.Node {
 	var out []device.Node
 	seen := map[string]bool{}
@@ -106,8 +107,8 @@ func (d *Device) nodes(chosen []found) []device.Node {
 	return out
 }
 
-// capabilities are the nodes by which a process may use a MIG instance. The
-// driver says in /proc which minor numbers they have.
+// capabilities returns the device nodes that grant access to a MIG instance. Their
+// minor numbers are in /proc.
 func (d *Device) capabilities(one found) []string {
 	dir := fmt.Sprintf("/proc/driver/nvidia/capabilities/gpu%d/mig/gi%d", one.minor, one.mig.gpu)
 	var out []string
@@ -119,7 +120,7 @@ func (d *Device) capabilities(one found) []string {
 	return out
 }
 
-// deviceFileMinor reads the line "DeviceFileMinor: 12".
+// deviceFileMinor parses the line "DeviceFileMinor: 12".
 func deviceFileMinor(path string) (string, bool) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -15,29 +15,29 @@ import (
 	device "github.com/drover-project/drover/sdk/device/v1"
 )
 
-// found is a device that tasks can use: a GPU, or a MIG instance of one.
+// found is a device that tasks can use: a GPU or a MIG instance.
 type found struct {
 	id, name, bus string
 	gpu           string // UUID of the whole GPU
-	index         string // what CDI specifications call it beside its UUID
-	minor         int    // of the GPU's node; -1 where it is not known
+	index         string // its name in CDI specifications besides the UUID
+	minor         int    // minor number of the GPU's device node; -1 if unknown
 	mig           *migID
 	healthy       bool
-	why           string // it is not
+	why           string // why it is unhealthy; empty if it is healthy
 	attributes    map[string]device.Attribute
 }
 
-// migID is a MIG instance's place in /proc/driver/nvidia/capabilities.
+// migID identifies a MIG instance in /proc/driver/nvidia/capabilities.
 type migID struct{ gpu, compute int }
 
-// inventory is what a scan found, in the library's order.
+// inventory is the result of a scan, in the library's order.
 type inventory struct {
 	devices []found
 }
 
-// scan asks the library for everything and remembers it. Devices that were there
-// and do not answer stay in the inventory as unhealthy. The error says what did
-// not answer; the inventory is valid beside it.
+// scan queries all devices and stores the result. Devices of the previous scan that
+// no longer answer stay in the inventory as unhealthy. The inventory is valid even
+// if the error, which says what did not answer, is not nil.
 func (d *Device) scan(ctx context.Context, c config) (*inventory, error) {
 	inv, err := ask(ctx, d.nvml, func(lib nvml.Library) (*inventory, error) { return look(lib, c.Ignored) })
 	if inv == nil {
@@ -45,7 +45,7 @@ func (d *Device) scan(ctx context.Context, c config) (*inventory, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if ctx.Err() != nil && err != nil { // it was the caller who went away
+	if ctx.Err() != nil && err != nil { // the caller gave up
 		return inv, err
 	}
 	if err != nil && d.last != nil {
@@ -61,7 +61,7 @@ func (d *Device) scan(ctx context.Context, c config) (*inventory, error) {
 	return inv, err
 }
 
-// keep adds the devices of before that are not there now.
+// keep adds the devices of the previous inventory that are missing from this one.
 func (inv *inventory) keep(before *inventory, reason error) {
 	for _, one := range before.devices {
 		if !slices.ContainsFunc(inv.devices, func(f found) bool { return f.id == one.id }) {
@@ -71,7 +71,7 @@ func (inv *inventory) keep(before *inventory, reason error) {
 	}
 }
 
-// look asks for all devices. A GPU that fails does not hide the others.
+// look queries all devices. A GPU that fails does not hide the others.
 func look(lib nvml.Library, ignored []string) (*inventory, error) {
 	driver, err := lib.DriverVersion()
 	if err != nil {
@@ -104,7 +104,7 @@ func look(lib nvml.Library, ignored []string) (*inventory, error) {
 	return inv, errors.Join(failed...)
 }
 
-// describe returns the GPU or, where it is divided, its instances.
+// describe returns the GPU, or its instances if MIG is enabled.
 func describe(gpu nvml.Device, index int) ([]found, error) {
 	whole := found{index: strconv.Itoa(index), minor: -1, healthy: true, attributes: map[string]device.Attribute{}}
 	var err error
@@ -157,8 +157,8 @@ func describeInstances(gpu nvml.Device, whole found) ([]found, error) {
 	return out, nil
 }
 
-// groups puts devices of one name together. An attribute in which they differ
-// is left out: a group's attributes hold for each of its instances.
+// groups groups devices by name. An attribute that differs between devices of a
+// group is left out, because a group's attributes apply to each of its instances.
 func (inv *inventory) groups() []device.Group {
 	var out []device.Group
 	for _, one := range inv.devices {

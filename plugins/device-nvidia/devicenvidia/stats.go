@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// summary is the value that is looked at first.
+// summary is the name of the value that summarizes a device.
 const summary = "Memory state"
 
 // Stats implements device.Device.
@@ -31,7 +31,7 @@ func (d *Device) Stats(ctx context.Context, interval time.Duration) (<-chan []de
 				d.log.Debug("the GPUs cannot be measured", "error", err)
 			} else {
 				select {
-				case <-out: // the reader has not taken the sample before: it is old now
+				case <-out: // drop the previous sample, which was not read
 				default:
 				}
 				out <- sample
@@ -59,7 +59,7 @@ func (d *Device) measure(ctx context.Context) ([]device.GroupStats, error) {
 		var out []device.GroupStats
 		for _, gpu := range gpus {
 			if on, err := gpu.MIGEnabled(); err == nil && on {
-				instances, _ := gpu.Instances() // those of a GPU that fails are left out
+				instances, _ := gpu.Instances() // the instances of a GPU that fails are left out
 				for _, i := range instances {
 					out = d.sample(out, i, c.Ignored)
 				}
@@ -71,7 +71,7 @@ func (d *Device) measure(ctx context.Context) ([]device.GroupStats, error) {
 	})
 }
 
-// sample adds one device; one that does not say what it is is left out.
+// sample adds the values of one device. A device without a UUID or name is left out.
 func (d *Device) sample(into []device.GroupStats, one nvml.Device, ignored []string) []device.GroupStats {
 	id, err := one.UUID()
 	if err != nil || slices.Contains(ignored, id) {
@@ -89,7 +89,7 @@ func (d *Device) sample(into []device.GroupStats, one nvml.Device, ignored []str
 	return into
 }
 
-// values are what the reference's plugin measures, under its names.
+// values returns the measured values, with the names of the reference's plugin.
 func values(one nvml.Device) map[string]device.Value {
 	out := map[string]device.Value{}
 	number := func(name, unit, what string, read func() (uint32, error)) {

@@ -17,10 +17,10 @@ import (
 type gpu struct {
 	lib    *library
 	handle uintptr
-	lost   error // what every call returns for a GPU that has no handle
+	lost   error // error of every call if the GPU has no handle
 }
 
-// call calls a function about the device.
+// call calls a function that takes the device as its first argument.
 //
 //go:uintptrescapes
 func (d *gpu) call(function string, args ...uintptr) error {
@@ -138,7 +138,7 @@ func (d *gpu) Temperature() (uint32, error) {
 	return v, err
 }
 
-// ECC asks for errors since the driver was loaded that were not corrected.
+// ECC returns the number of uncorrected errors since the driver was loaded.
 func (d *gpu) ECC() (ECC, error) {
 	const uncorrected, volatile = 1, 0
 	var v struct{ l1, l2, memory, registers uint64 }
@@ -146,7 +146,7 @@ func (d *gpu) ECC() (ECC, error) {
 	return ECC{L1: v.l1, L2: v.l2, Memory: v.memory}, err
 }
 
-// MemoryFailed asks for rows that could not be remapped.
+// MemoryFailed reports whether rows could not be remapped.
 func (d *gpu) MemoryFailed() (bool, error) {
 	var corrected, uncorrected, pending, failed uint32
 	err := d.call("nvmlDeviceGetRemappedRows", uintptr(unsafe.Pointer(&corrected)),
@@ -170,7 +170,7 @@ func (d *gpu) Instances() ([]Instance, error) {
 		one := &gpu{lib: d.lib}
 		err := d.call("nvmlDeviceGetMigDeviceHandleByIndex", uintptr(i), uintptr(unsafe.Pointer(&one.handle)))
 		if errdefs.IsNotFound(err) {
-			continue // the places of instances need not be filled in order
+			continue // the slots of instances may have gaps
 		}
 		if err != nil {
 			return nil, fmt.Errorf("MIG instance %d: %w", i, err)

@@ -16,21 +16,21 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// DefaultPath is the library's name; the dynamic linker knows where it lies.
+// DefaultPath is the name of the library. The dynamic linker finds it.
 const DefaultPath = "libnvidia-ml.so.1"
 
-// library calls the functions by their symbols, which it looks up once each.
+// library calls functions by their symbols, each of which is looked up once.
 type library struct {
 	handle uintptr
 
 	mu      sync.Mutex
-	symbols map[string]uintptr // 0: the library has none of that name
-	events  uintptr            // the set that WaitXid waits on
+	symbols map[string]uintptr // 0 means that the library does not have the symbol
+	events  uintptr            // the event set on which WaitXid waits
 	closed  bool
 }
 
-// Open opens the library at path (DefaultPath where it is empty) and initialises
-// it. NotFound: there is no library, or no driver is loaded beneath it.
+// Open opens the library at path, or at DefaultPath if path is empty, and
+// initializes it. It returns NotFound if there is no library or no driver is loaded.
 func Open(path string) (Library, error) {
 	if path == "" {
 		path = DefaultPath
@@ -41,15 +41,15 @@ func Open(path string) (Library, error) {
 	}
 	l := &library{handle: handle, symbols: map[string]uintptr{}}
 	if err := l.call("nvmlInit_v2"); err != nil {
-		_ = purego.Dlclose(handle) // the error to tell is that of the start
+		_ = purego.Dlclose(handle) // the error of the initialization is more useful
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
 	return l, nil
 }
 
-// call calls a function that returns a code. Arguments are numbers, handles of
-// the library, and pointers converted in the call itself, which the directive
-// keeps where they are until the function returns.
+// call calls a function that returns a code. Arguments are numbers, handles of the
+// library, and pointers that are converted in the call expression itself, so that
+// the directive keeps their memory in place until the function returns.
 //
 //go:uintptrescapes
 func (l *library) call(function string, args ...uintptr) error {
@@ -69,13 +69,13 @@ func (l *library) symbol(name string) uintptr {
 	defer l.mu.Unlock()
 	s, known := l.symbols[name]
 	if !known {
-		s, _ = purego.Dlsym(l.handle, name) // 0 where it is absent
+		s, _ = purego.Dlsym(l.handle, name) // 0 if it does not exist
 		l.symbols[name] = s
 	}
 	return s
 }
 
-// text is what the library calls a code.
+// text returns the library's description of a code.
 func (l *library) text(c code) string {
 	symbol := l.symbol("nvmlErrorString")
 	if symbol == 0 {
@@ -85,13 +85,13 @@ func (l *library) text(c code) string {
 	return goString(r)
 }
 
-// goString copies a string of C that the library keeps for ever.
+// goString copies a C string that is never freed.
 func goString(at uintptr) string {
 	if at == 0 {
 		return ""
 	}
-	// The address is memory of C, which does not move; going through its own
-	// address tells vet so.
+	// The address points to C memory, which does not move. Converting it through its own
+	// address avoids a warning of go vet.
 	p := *(*unsafe.Pointer)(unsafe.Pointer(&at))
 	const most = 256
 	text := unsafe.Slice((*byte)(p), most)
@@ -103,11 +103,11 @@ func goString(at uintptr) string {
 	return string(text)
 }
 
-// textSize is the most room that nvml.h gives to any text.
+// textSize is the largest buffer size that nvml.h gives for any text.
 const textSize = 96
 
-// read calls a function that writes a text into a buffer of a given length,
-// about a device unless that is 0.
+// read calls a function that writes a text into a buffer. If device is not 0 it is
+// passed as the first argument.
 func (l *library) read(function string, device uintptr) (string, error) {
 	var buf [textSize]byte
 	var err error
@@ -159,10 +159,10 @@ func (l *library) Close() error {
 		return nil
 	}
 	if events != 0 {
-		_ = l.call("nvmlEventSetFree", events) // nothing is left to do about it
+		_ = l.call("nvmlEventSetFree", events) // it cannot be handled here
 	}
 	err := l.call("nvmlShutdown")
-	// The library stays open: it starts threads that outlive its end.
+	// The library stays open, because its threads keep running after nvmlShutdown.
 	return err
 }
 
@@ -199,8 +199,8 @@ func (l *library) WaitXid(timeoutMS uint32) (Xid, bool, error) {
 	return Xid{UUID: uuid, Number: data.data}, true, nil
 }
 
-// eventSet creates the event set at its first use and registers every GPU that
-// supports events.
+// eventSet creates the event set on first use and registers every GPU that supports
+// events.
 func (l *library) eventSet() (uintptr, error) {
 	l.mu.Lock()
 	set, closed := l.events, l.closed

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Open says that GPUs are found on Linux only.
+// Open fails: GPUs are supported on Linux only.
 func Open(string) (Library, error) {
 	return nil, errdefs.NotFoundf("GPUs of NVIDIA are found on Linux on amd64 and arm64, not on %s/%s", runtime.GOOS, runtime.GOARCH)
 }

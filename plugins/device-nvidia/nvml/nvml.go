@@ -1,16 +1,15 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package nvml calls NVIDIA's management library, libnvidia-ml, which comes with
-// the driver of the GPUs. The library is opened when it is needed and is linked
-// into nothing: on a machine without it Open returns an error of class NotFound.
-// It owns the C interface and nothing of what devices mean to Drover
-// (devicenvidia does), which alone imports it.
+// Package nvml calls NVIDIA's management library, libnvidia-ml, which is installed
+// with the GPU driver. The library is opened at run time, so binaries do not depend
+// on it: on a machine without it, Open returns an error of class NotFound. The
+// package owns the C interface. Package devicenvidia, the only importer, owns the
+// mapping to Drover's devices.
 //
-// The functions, structs and numbers are those of nvml.h as NVIDIA documents
-// them at https://docs.nvidia.com/deploy/nvml-api/. A function that an old driver
-// lacks returns an error of class Unimplemented, as does a value that a GPU has
-// not.
+// The functions, structs and numbers are those of nvml.h as NVIDIA documents them at
+// https://docs.nvidia.com/deploy/nvml-api/. If an old driver lacks a function, or a
+// GPU does not have a value, the error has class Unimplemented.
 package nvml
 
 import (
@@ -19,29 +18,30 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Library is an open and initialised library. Its methods may be called at the
-// same time. They take no context: the C functions cannot be interrupted, and a
-// GPU that has fallen off its bus can keep one for minutes.
+// Library is an open and initialized library. Its methods may be called
+// concurrently. They take no context, because the C functions cannot be interrupted:
+// a GPU that has fallen off the bus may block one for minutes.
 type Library interface {
-	// DriverVersion is that of the kernel's module, as "550.90.07".
+	// DriverVersion returns the version of the kernel module, such as "550.90.07".
 	DriverVersion() (string, error)
-	// CUDAVersion is the newest that the driver supports, as 12.4.
+	// CUDAVersion returns the newest CUDA version that the driver supports, such as
+	// 12.4.
 	CUDAVersion() (float64, error)
-	// Devices are the GPUs in the library's order, which is that of the bus. One
-	// that has fallen off the bus is among them: its methods say so.
+	// Devices returns the GPUs in bus order. A GPU that has fallen off the bus is
+	// included; its methods return errors.
 	Devices() ([]Device, error)
-	// WaitXid returns the next critical error that the driver reports of any of
-	// the devices, or ok false when none came within the timeout.
+	// WaitXid returns the next critical error that the driver reports for a device. ok
+	// is false if there was none within the timeout.
 	WaitXid(timeoutMS uint32) (e Xid, ok bool, err error)
-	// Close gives the library back. Devices are invalid from then on.
+	// Close shuts the library down. Devices must not be used afterwards.
 	Close() error
 }
 
-// Device is a GPU or a MIG instance of one.
+// Device is a GPU or a MIG instance.
 type Device interface {
 	UUID() (string, error)
 	Name() (string, error)
-	Minor() (int, error) // of /dev/nvidiaN
+	Minor() (int, error) // N of /dev/nvidiaN
 	PCI() (PCI, error)
 	Memory() (Memory, error)
 	BAR1() (Memory, error)
@@ -57,33 +57,33 @@ type Device interface {
 	DecoderUtilization() (uint32, error)          // percent
 	Temperature() (celsius uint32, err error)
 	ECC() (ECC, error)
-	// MemoryFailed says that the GPU could not take a broken row or page of its
-	// memory out of use, so that it must be replaced or reset.
+	// MemoryFailed reports whether the GPU failed to retire a broken row or page of its
+	// memory, so that it must be reset or replaced.
 	MemoryFailed() (bool, error)
 
-	// MIGEnabled says whether the GPU is divided. Its instances are then what
-	// tasks can use, and it is not.
+	// MIGEnabled reports whether the GPU is partitioned. Tasks can then use its
+	// instances, but not the GPU itself.
 	MIGEnabled() (bool, error)
-	// Instances are the MIG instances of a divided GPU.
+	// Instances returns the MIG instances of a partitioned GPU.
 	Instances() ([]Instance, error)
 }
 
 // Instance is a MIG instance: a compute instance of a GPU instance.
 type Instance struct {
 	Device
-	Index        int // among the places for instances on its GPU
-	GPU, Compute int // instance ids, by which its nodes in /proc are found
+	Index        int // slot of the instance on its GPU
+	GPU, Compute int // ids of the GPU instance and the compute instance, by which /proc lists its device nodes
 }
 
-// PCI is a place on the bus.
+// PCI describes the PCI device.
 type PCI struct {
-	BusID string // as "00000000:3B:00.0"
+	BusID string // such as "00000000:3B:00.0"
 }
 
-// Memory is in bytes.
+// Memory is the size of the memory and its used part, in bytes.
 type Memory struct{ Total, Used uint64 }
 
-// ECC counts errors of memory that could not be corrected since the last reset.
+// ECC counts uncorrected memory errors since the last reset.
 type ECC struct{ L1, L2, Memory uint64 }
 
 // Clock is one of the clocks of a GPU.
@@ -96,17 +96,17 @@ const (
 	ClockMemory   Clock = 2
 )
 
-// Xid is an error that the driver reports of a device; the numbers are those of
-// https://docs.nvidia.com/deploy/xid-errors/.
+// Xid is an error that the driver reports for a device.
+// https://docs.nvidia.com/deploy/xid-errors/ lists the numbers.
 type Xid struct {
 	UUID   string
 	Number uint64
 }
 
-// code is what each function of the library returns.
+// code is the return code of the library's functions.
 type code uint32
 
-// The codes that mean something to us.
+// The codes that we distinguish.
 const (
 	success        code = 0
 	uninitialized  code = 1
@@ -119,7 +119,7 @@ const (
 	resetRequired  code = 16
 )
 
-// errorOf classes a code. The text of the library comes with it.
+// errorOf converts a code to a classed error with the library's text.
 func errorOf(function string, c code, text string) error {
 	if c == success {
 		return nil

@@ -20,16 +20,16 @@ import (
 	"time"
 )
 
-// Daemon is a dockerd of the tests' own.
+// Daemon is a dockerd for tests.
 type Daemon struct {
-	// EndContainers has the next Run end the containers with the daemon: without
-	// it they go on over a restart (live-restore).
+	// EndContainers disables live-restore at the next Run, so that containers end with
+	// the daemon instead of surviving its restart.
 	EndContainers bool
 
 	dir    string
 	bridge string
-	// shims has dockerd's containerd: a dockerd that is killed takes its own one
-	// with it where nobody reaps orphans, as in many containers.
+	// containerd for dockerd. If dockerd started its own containerd, killing dockerd
+	// would kill that too where no init process reaps orphans, as in many containers.
 	shims  *exec.Cmd
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -44,7 +44,7 @@ const (
 	stopLimit  = time.Minute
 )
 
-// Start starts a daemon; the error says what is missing on this machine.
+// Start starts a daemon. The error says what is missing on this machine.
 func Start() (*Daemon, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a private dockerd needs root")
@@ -58,7 +58,7 @@ func Start() (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("/tmp", "dvrdock") // sockets need a short path
+	dir, err := os.MkdirTemp("/tmp", "dvrdock") // the path of a socket must be short
 	if err != nil {
 		return nil, err
 	}
@@ -83,11 +83,12 @@ func Start() (*Daemon, error) {
 	return d, nil
 }
 
-// bridges counts the networks of this process.
+// bridges counts the bridges of this process.
 var bridges atomic.Int64
 
-// makeBridge makes a network of its own, so that daemons of several tests share no
-// addresses. The name of the link claims it, over processes.
+// makeBridge creates a network bridge, so that daemons of concurrent tests use
+// different addresses. Creating the link by name also reserves the addresses against
+// other processes.
 func (d *Daemon) makeBridge() error {
 	const networks, tries = 4000, 50
 	var why error
@@ -115,7 +116,7 @@ func ip(args ...string) error {
 
 func (d *Daemon) socket() string { return filepath.Join(d.dir, "docker.sock") }
 
-// Endpoint is the daemon's address.
+// Endpoint returns the daemon's address.
 func (d *Daemon) Endpoint() string { return "unix://" + d.socket() }
 
 const containerdConfig = "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"
@@ -154,7 +155,7 @@ func (d *Daemon) containerd() string { return filepath.Join(d.dir, "containerd.s
 
 // Run starts the daemon's process and waits until it answers.
 func (d *Daemon) Run() error {
-	_ = os.Remove(filepath.Join(d.dir, "pid")) // of a daemon that was killed
+	_ = os.Remove(filepath.Join(d.dir, "pid")) // left over by a killed daemon
 	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -174,7 +175,7 @@ func (d *Daemon) Run() error {
 	exited := make(chan struct{})
 	d.exited = exited
 	go func() {
-		_ = d.cmd.Wait() // it is told to end
+		_ = d.cmd.Wait() // the process was killed
 		close(exited)
 	}()
 	return d.awaitAnswer(exited)
@@ -185,7 +186,7 @@ func (d *Daemon) awaitAnswer(exited chan struct{}) error {
 	for {
 		r, err := d.http.Get("http://docker/_ping")
 		if err == nil {
-			_ = r.Body.Close() // only read from
+			_ = r.Body.Close() // the body was only read
 			if r.StatusCode == http.StatusOK {
 				return nil
 			}
@@ -209,10 +210,10 @@ func (d *Daemon) lastWords() string {
 	return string(bytes.TrimSpace(body[max(0, len(body)-600):]))
 }
 
-// Signal sends a signal to the daemon's process only.
+// Signal sends a signal to the daemon's process, but not to its containers.
 func (d *Daemon) Signal(s syscall.Signal) error { return d.cmd.Process.Signal(s) }
 
-// Stop ends the daemon's process; containers go on.
+// Stop ends the daemon's process. Containers keep running.
 func (d *Daemon) Stop() error {
 	if err := d.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -225,7 +226,7 @@ func (d *Daemon) Stop() error {
 	}
 }
 
-// Kill ends the daemon's process at once.
+// Kill kills the daemon's process with SIGKILL.
 func (d *Daemon) Kill() error {
 	err := d.cmd.Process.Kill()
 	<-d.exited
@@ -248,7 +249,7 @@ func (d *Daemon) post(path string, body []byte) error {
 	return nil
 }
 
-// CLI runs a command of Docker's own client at this daemon.
+// CLI runs a command of the docker CLI against this daemon.
 func (d *Daemon) CLI(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -261,31 +262,31 @@ func (d *Daemon) CLI(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Remove ends the daemon with all its containers and removes what it has on disk.
+// Remove kills the daemon and all its containers, and deletes its data.
 func (d *Daemon) Remove() {
 	if d.cmd != nil && d.cmd.Process != nil {
-		_ = d.Signal(syscall.SIGCONT) // it may be stopped, or gone
+		_ = d.Signal(syscall.SIGCONT) // it may be stopped or gone
 		if ids, err := d.CLI("ps", "-aq"); err == nil && ids != "" {
-			_, _ = d.CLI(append([]string{"rm", "-f", "-v"}, strings.Fields(ids)...)...) // what is left ends below
+			_, _ = d.CLI(append([]string{"rm", "-f", "-v"}, strings.Fields(ids)...)...) // containers that remain are killed below
 		}
-		_ = d.Stop()                                          // else it is killed
-		_ = syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL) // with its containerd
+		_ = d.Stop()                                          // if this fails the daemon is killed next
+		_ = syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL) // including its containerd
 		<-d.exited
 	}
 	if d.shims != nil && d.shims.Process != nil {
-		_ = syscall.Kill(-d.shims.Process.Pid, syscall.SIGKILL) // it has no containers any more
-		_ = d.shims.Wait()                                      // it was told to end
+		_ = syscall.Kill(-d.shims.Process.Pid, syscall.SIGKILL) // no containers depend on it any more
+		_ = d.shims.Wait()                                      // it was killed
 	}
 	d.killShims()
 	if d.bridge != "" {
-		_ = exec.Command("ip", "link", "del", d.bridge).Run() // it may not be there
+		_ = exec.Command("ip", "link", "del", d.bridge).Run() // it may not exist
 	}
 	d.unmount()
-	_ = os.RemoveAll(d.dir) // what cannot go stays in /tmp
+	_ = os.RemoveAll(d.dir) // files that cannot be removed stay in /tmp
 }
 
-// killShims ends what holds containers that could not be removed, and them. A shim
-// takes over what its children leave, so its whole family ends with it.
+// killShims kills the shims of containers that could not be removed, and all their
+// descendants. A shim is the subreaper of its container's processes.
 func (d *Daemon) killShims() {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -297,16 +298,16 @@ func (d *Daemon) killShims() {
 			continue
 		}
 		pid := filepath.Base(dir)
-		children, _ := os.ReadFile(filepath.Join(dir, "task", pid, "children")) // it may have ended
+		children, _ := os.ReadFile(filepath.Join(dir, "task", pid, "children")) // the process may have ended
 		for _, one := range append(strings.Fields(string(children)), pid) {
 			if n, err := strconv.Atoi(one); err == nil {
-				_ = syscall.Kill(n, syscall.SIGKILL) // it may have ended
+				_ = syscall.Kill(n, syscall.SIGKILL) // the process may have ended
 			}
 		}
 	}
 }
 
-// unmount takes away what a daemon that was killed has left mounted.
+// unmount removes the mounts that a killed daemon left behind.
 func (d *Daemon) unmount() {
 	body, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -315,7 +316,7 @@ func (d *Daemon) unmount() {
 	lines := strings.Split(string(body), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
 		if f := strings.Fields(lines[i]); len(f) > 1 && strings.HasPrefix(f[1], d.dir+"/") {
-			_ = syscall.Unmount(f[1], syscall.MNT_DETACH) // what cannot go stays
+			_ = syscall.Unmount(f[1], syscall.MNT_DETACH) // mounts that cannot be removed stay
 		}
 	}
 }

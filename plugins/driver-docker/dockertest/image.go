@@ -18,16 +18,17 @@ import (
 	"time"
 )
 
-// Image is a small image with busybox in it.
+// Image is a small image that contains busybox.
 type Image struct {
 	config []byte
-	layer  []byte // a tar
+	layer  []byte // tar
 }
 
-// busyboxPaths is where Debian and others put a static busybox.
+// busyboxPaths are the paths of a statically linked busybox on Debian and other
+// distributions.
 var busyboxPaths = []string{"/bin/busybox", "/usr/bin/busybox", "/bin/busybox-static"}
 
-// NewImage makes an image; marker makes it differ from others.
+// NewImage builds an image. Images with different markers have different digests.
 func NewImage(marker string) (Image, error) {
 	for _, path := range busyboxPaths {
 		body, err := os.ReadFile(path)
@@ -35,7 +36,7 @@ func NewImage(marker string) (Image, error) {
 			continue
 		}
 		if bytes.Contains(body, []byte("/ld-linux")) {
-			continue // needs libraries
+			continue // it is linked dynamically
 		}
 		return newImage(path, body, marker)
 	}
@@ -92,10 +93,10 @@ func digest(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// ID is the image's id at a daemon.
+// ID returns the id that the image has in a daemon.
 func (i Image) ID() string { return digest(i.config) }
 
-// Archive returns the image in the form of docker save, under a name.
+// Archive returns the image under a name, in the format of docker save.
 func (i Image) Archive(name string) ([]byte, error) {
 	manifest, err := json.Marshal([]map[string]any{{"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}})
 	if err != nil {

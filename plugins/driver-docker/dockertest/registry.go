@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// Registry serves images on this machine.
+// Registry is a local image registry.
 type Registry struct {
 	server *httptest.Server
 
@@ -22,13 +22,13 @@ type Registry struct {
 	blobs     map[string][]byte // by digest
 	user      string
 	password  string
-	hold      chan struct{} // closed to let layers go on
-	pulls     int           // of manifests by tag
+	hold      chan struct{} // while it is not nil, layers are sent only after it is closed
+	pulls     int           // number of manifest requests by tag
 }
 
 const manifestType = "application/vnd.docker.distribution.manifest.v2+json"
 
-// NewRegistry starts a registry that ends with the test.
+// NewRegistry starts a registry that is closed at the end of the test.
 func NewRegistry(t testing.TB) *Registry {
 	t.Helper()
 	r := &Registry{manifests: map[string][]byte{}, blobs: map[string][]byte{}}
@@ -41,10 +41,10 @@ func NewRegistry(t testing.TB) *Registry {
 	return r
 }
 
-// Host is what image names of the registry begin with.
+// Host returns the host and port, with which the registry's image names begin.
 func (r *Registry) Host() string { return strings.TrimPrefix(r.server.URL, "http://") }
 
-// Push puts an image there and returns its whole name.
+// Push stores an image and returns its full name.
 func (r *Registry) Push(t testing.TB, name, tag string, image Image) string {
 	t.Helper()
 	layer, err := image.compressed()
@@ -66,21 +66,21 @@ func (r *Registry) Push(t testing.TB, name, tag string, image Image) string {
 	return r.Host() + "/" + name + ":" + tag
 }
 
-// RequireLogin refuses whoever is not that user.
+// RequireLogin makes the registry reject other credentials.
 func (r *Registry) RequireLogin(user, password string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.user, r.password = user, password
 }
 
-// Hold makes layers wait until Release.
+// Hold delays layers until Release is called.
 func (r *Registry) Hold() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hold = make(chan struct{})
 }
 
-// Release lets layers go on.
+// Release sends the delayed layers.
 func (r *Registry) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,14 +90,14 @@ func (r *Registry) Release() {
 	}
 }
 
-// Pulls returns how often an image was asked for.
+// Pulls returns how often a manifest was requested.
 func (r *Registry) Pulls() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pulls
 }
 
-// ServeHTTP implements the part of the registries' protocol that fetching needs.
+// ServeHTTP implements the pull part of the registry protocol.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	user, password, hold := r.user, r.password, r.hold
@@ -134,7 +134,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			return
 		}
 	}
-	_, _ = w.Write(blob) // the client may be gone
+	_, _ = w.Write(blob) // an error means that the client is gone
 }
 
 func (r *Registry) manifest(w http.ResponseWriter, q *http.Request, name, tag string) {
@@ -152,7 +152,7 @@ func (r *Registry) manifest(w http.ResponseWriter, q *http.Request, name, tag st
 	w.Header().Set("Docker-Content-Digest", digest(body))
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	if q.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client may be gone
+		_, _ = w.Write(body) // an error means that the client is gone
 	}
 }
 
@@ -167,5 +167,5 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 func refuse(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body)) // the client may be gone
+	_, _ = w.Write([]byte(body)) // an error means that the client is gone
 }

@@ -27,9 +27,9 @@ const (
 	maxAuthFile   = 4 << 20
 )
 
-// credentials returns what to log in with at the registry of an image: the
-// task's own, those of the agent's file, or those of the agent's helper. It is
-// nil where there are none.
+// credentials returns the credentials for the registry of an image: those of the
+// task, of the agent's auth file, or of the agent's credential helper, in this
+// order. It returns nil if there are none.
 func credentials(ctx context.Context, agent agentConfig, c taskConfig, image reference.Named, index string) (*registry.AuthConfig, error) {
 	if a := c.Auth; a != nil && (a.Username != "" || a.Password != "") {
 		return &registry.AuthConfig{Username: a.Username, Password: a.Password, ServerAddress: a.ServerAddress}, nil
@@ -48,8 +48,9 @@ func credentials(ctx context.Context, agent agentConfig, c taskConfig, image ref
 	return found, err
 }
 
-// serverOf returns the name by which Docker clients keep the credentials for an
-// image: that of its registry, and the index's address for the default registry.
+// serverOf returns the key under which Docker clients store the credentials for an
+// image: the name of its registry or, for the default registry, the address of the
+// index.
 func serverOf(image reference.Named, index string) string {
 	domain := reference.Domain(image)
 	if plain, err := reference.ParseNormalizedNamed("a"); err == nil && reference.Domain(plain) == domain && index != "" {
@@ -58,7 +59,7 @@ func serverOf(image reference.Named, index string) string {
 	return domain
 }
 
-// host is a server's name without what people write around it.
+// host strips the scheme and the path from a server's name.
 func host(server string) string {
 	if _, rest, ok := strings.Cut(server, "://"); ok {
 		server = rest
@@ -67,7 +68,7 @@ func host(server string) string {
 	return name
 }
 
-// clientFile is what is read of a Docker client's config.json.
+// clientFile is the part of a Docker client's config.json that we read.
 type clientFile struct {
 	Auths map[string]struct {
 		Auth          string `json:"auth"`
@@ -80,8 +81,8 @@ type clientFile struct {
 	CredHelpers map[string]string `json:"credHelpers"`
 }
 
-// fromFile looks a server up as Docker's own client does: a helper for this
-// server, what the file itself has, then the helper for all servers.
+// fromFile looks up a server in the order of Docker's own client: a helper for this
+// server, an entry in the file, the helper for all servers.
 func fromFile(ctx context.Context, path, server string) (*registry.AuthConfig, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -113,7 +114,7 @@ func fromFile(ctx context.Context, path, server string) (*registry.AuthConfig, e
 			out.Username, out.Password = user, password
 		}
 		if *out != (registry.AuthConfig{ServerAddress: server}) {
-			return out, nil // an empty entry says that a helper has it
+			return out, nil // an empty entry means that the helper has the credentials
 		}
 	}
 	if file.CredsStore != "" {
@@ -122,10 +123,10 @@ func fromFile(ctx context.Context, path, server string) (*registry.AuthConfig, e
 	return nil, nil
 }
 
-// tokenUser is what a helper says in place of a user's name when it has a token.
+// tokenUser is the user name that a helper returns together with a token.
 const tokenUser = "<token>"
 
-// fromHelper asks a program docker-credential-NAME.
+// fromHelper runs the credential helper docker-credential-NAME.
 func fromHelper(ctx context.Context, name, server string) (*registry.AuthConfig, error) {
 	program := "docker-credential-" + name
 	if strings.ContainsAny(name, `/\`) {
@@ -144,7 +145,7 @@ func fromHelper(ctx context.Context, name, server string) (*registry.AuthConfig,
 	}
 	var reply struct{ Username, Secret string }
 	if err := json.Unmarshal(out.Bytes(), &reply); err != nil {
-		// Its text may hold a secret.
+		// The output may contain a secret, so the error does not quote it.
 		return nil, errdefs.FailedPreconditionf("credential helper %s: its answer for %s is not what the protocol of helpers says", program, server)
 	}
 	if reply.Username == tokenUser {
@@ -153,7 +154,7 @@ func fromHelper(ctx context.Context, name, server string) (*registry.AuthConfig,
 	return &registry.AuthConfig{Username: reply.Username, Password: reply.Secret, ServerAddress: server}, nil
 }
 
-// capped keeps the beginning of what is written to it.
+// capped stores the beginning of what is written to it.
 type capped struct {
 	bytes.Buffer
 	limit int

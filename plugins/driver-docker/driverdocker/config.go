@@ -75,7 +75,7 @@ type agentConfig struct {
 	pullTimeout, activityTimeout, imageDelay, period, grace time.Duration
 }
 
-// parseAgentConfig reads the block and checks what a schema cannot say.
+// parseAgentConfig decodes the block and checks what a schema cannot express.
 func parseAgentConfig(body []byte) (agentConfig, error) {
 	var c agentConfig
 	if err := schema.Unmarshal(body, &c); err != nil {
@@ -222,13 +222,13 @@ type deviceBlock struct {
 	CgroupPermissions string `json:"cgroup_permissions"`
 }
 
-// parseTaskConfig reads a task's block.
+// parseTaskConfig decodes a task's config block.
 func parseTaskConfig(body []byte) (taskConfig, error) {
 	c := taskConfig{CPUCFSPeriod: 100000}
 	if err := schema.Unmarshal(body, &c); err != nil {
 		return c, err
 	}
-	// Job files may write an image as the address of its registry.
+	// Job files may give an image as a URL of its registry.
 	c.Image = strings.TrimPrefix(c.Image, "https://")
 	if c.Image == "" {
 		return c, errdefs.InvalidArgumentf("config.image: is empty; name the image to run")
@@ -239,7 +239,7 @@ func parseTaskConfig(body []byte) (taskConfig, error) {
 	return c, nil
 }
 
-// pullLimit is how long fetching the task's image may take.
+// pullLimit is the time limit for pulling the task's image.
 func (c taskConfig) pullLimit(agent agentConfig) (time.Duration, error) {
 	if c.ImagePullTimeout == "" {
 		return agent.pullTimeout, nil
@@ -251,7 +251,7 @@ func (c taskConfig) pullLimit(agent agentConfig) (time.Duration, error) {
 	return d, nil
 }
 
-// merged joins the blocks of a map that may be written in several.
+// merged merges the blocks of a map that was written as several blocks.
 func merged[V any](list []map[string]V) map[string]V {
 	out := map[string]V{}
 	for _, m := range list {
@@ -260,7 +260,7 @@ func merged[V any](list []map[string]V) map[string]V {
 	return out
 }
 
-// labelFacts are what extra_labels may name.
+// labelFacts are the values that extra_labels may list.
 var labelFacts = []string{"job_name", "job_id", "task_group_name", "task_name", "namespace", "node_name", "node_id", "short_alloc_id"}
 
 func checkExtraLabels(list []string) error {

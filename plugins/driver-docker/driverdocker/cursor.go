@@ -17,19 +17,20 @@ import (
 	"github.com/drover-project/drover/sdk/tasklog"
 )
 
-// mark is how far an output has been copied: all messages before time and the
-// first seen ones of that time are in the files up to at. What the files have
-// beyond at was written just before the process died; the next one finds it by
-// the files' sizes, so that nothing is lost and nothing comes twice.
+// mark is the position up to which an output has been copied: the log files up to
+// size at contain all messages before time and the first seen messages with exactly
+// that time. Data in the files after at was written just before the process died.
+// The next process detects it by the size of the files, so nothing is lost or
+// written twice.
 type mark struct {
-	time int64 // nanoseconds
+	time int64 // Unix nanoseconds
 	seen uint32
-	sum  uint32 // of the last message
+	sum  uint32 // checksum of the last message
 	at   tasklog.Position
 }
 
-// cursorDir has a file for each container. It is not in the task's directory,
-// where the task could change it.
+// cursorDir contains a file for each container. It is not in the task's directory,
+// where the task could modify it.
 const cursorDir = "logs"
 
 const (
@@ -41,12 +42,12 @@ func cursorPath(dir, container string) string {
 	return filepath.Join(dir, cursorDir, filepath.Base(container))
 }
 
-// lockRetry is how often a process looks whether another one has let go.
+// lockRetry is the time between two attempts to lock a file.
 const lockRetry = 100 * time.Millisecond
 
-// lockCursor opens a container's file for this process alone, as soon as no other
-// process has it: while the plugin is upgraded the old process still reads the
-// output, and goes on with that if the new one is not taken.
+// lockCursor opens a container's file and waits for its exclusive lock. During an
+// upgrade of the plugin, the old process still copies the output, and keeps doing so
+// if the new version is rejected.
 func lockCursor(ctx context.Context, dir, container string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(cursorPath(dir, container), os.O_RDWR|os.O_CREATE, 0o600)
@@ -57,7 +58,7 @@ func lockCursor(ctx context.Context, dir, container string) (*os.File, error) {
 		if ours {
 			return f, nil
 		}
-		_ = f.Close() // nothing was written
+		_ = f.Close() // the file was not written
 		if err != nil {
 			return nil, errdefs.FailedPreconditionf("lock the file that says how far output was read: %w", err)
 		}
@@ -67,8 +68,8 @@ func lockCursor(ctx context.Context, dir, container string) (*os.File, error) {
 	}
 }
 
-// readCursor reads how far a container's output was copied; known is false if
-// that is not known.
+// readCursor returns the position up to which a container's output was copied. known
+// is false if the file is empty or damaged.
 func readCursor(f *os.File) (marks [2]mark, known bool, err error) {
 	var b [cursorSize]byte
 	if _, err := f.ReadAt(b[:], 0); err != nil {
@@ -91,7 +92,8 @@ func readCursor(f *os.File) (marks [2]mark, known bool, err error) {
 	return marks, true, nil
 }
 
-// writeCursor is one write of a few bytes: a kill comes before it or after it.
+// writeCursor writes the marks in a single small write, so that a kill cannot leave
+// a partial one.
 func writeCursor(f *os.File, marks [2]mark) error {
 	var b [cursorSize]byte
 	for i, m := range marks {
@@ -110,5 +112,5 @@ func writeCursor(f *os.File, marks [2]mark) error {
 }
 
 func removeCursor(dir, container string) {
-	_ = os.Remove(cursorPath(dir, container)) // there may be none
+	_ = os.Remove(cursorPath(dir, container)) // it may not exist
 }

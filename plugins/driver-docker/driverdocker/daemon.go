@@ -28,17 +28,17 @@ import (
 )
 
 const (
-	// callLimit bounds a request that the daemon answers from memory, and
-	// workLimit one for which it works: create, start, remove.
+	// callLimit is the time limit of requests that the daemon answers from memory,
+	// workLimit of those for which it works: create, start, remove.
 	callLimit = 30 * time.Second
 	workLimit = 2 * time.Minute
 )
 
-// daemon is one Docker daemon and its tasks.
+// daemon is a Docker daemon and the tasks that run in it.
 type daemon struct {
 	endpoint string
-	// api is replaced when the agent's config brings other certificates; agreed is
-	// the one that is known to have agreed with the daemon on a version.
+	// api is replaced when the agent's config has other certificates. agreed is the
+	// client that has completed the API version negotiation.
 	api    atomic.Pointer[client.Client]
 	agreed atomic.Pointer[client.Client]
 	log    hclog.Logger
@@ -49,17 +49,17 @@ type daemon struct {
 	mu          sync.Mutex
 	byContainer map[string]*task
 	facts       facts
-	// kick is signalled when the daemon may have come or gone.
+	// kick receives a signal when the daemon may have become reachable or unreachable.
 	kick chan struct{}
 }
 
-// facts are what the driver needs to know of a daemon to make containers.
+// facts describe what a daemon supports.
 type facts struct {
 	known bool
 	cpus  int
 	os    string
-	// runtimes are those that it can start containers with, cdi whether it
-	// resolves names of the Container Device Interface.
+	// runtimes are the installed container runtimes. cdi reports whether the daemon
+	// resolves CDI device names.
 	runtimes []string
 	cdi      bool
 }
@@ -68,10 +68,10 @@ func factsOf(i system.Info) facts {
 	return facts{known: true, cpus: i.NCPU, os: i.OSType, runtimes: slices.Sorted(maps.Keys(i.Runtimes)), cdi: len(i.CDISpecDirs) > 0}
 }
 
-// userAgent is who we are to the daemon.
+// userAgent identifies us to the daemon.
 var userAgent = "drover-driver-docker/" + Version
 
-// newClient connects to nothing yet: a daemon may be away.
+// newClient returns a client without connecting: the daemon may be down.
 func newClient(c agentConfig) (*client.Client, error) {
 	opts := []client.Opt{client.FromEnv, client.WithUserAgent(userAgent)}
 	if c.Endpoint != "" {
@@ -87,8 +87,9 @@ func newClient(c agentConfig) (*client.Client, error) {
 	return api, nil
 }
 
-// failed says what an error of the daemon means to our callers. ctx is the
-// caller's own: a limit of ours that has passed is the daemon's fault.
+// failed converts an error of the daemon to a classed error for our callers. ctx is
+// the caller's context: if it is still valid, an exceeded deadline is our own limit,
+// so the daemon is unavailable.
 func (d *daemon) failed(ctx context.Context, err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -134,7 +135,8 @@ func classOf(err error) errdefs.Class {
 	return errdefs.Internal
 }
 
-// classOfStatus: what fails within a stream says so by the number of its status.
+// classOfStatus returns the error class of an HTTP status. Errors within a stream
+// carry such a status.
 func classOfStatus(code int) errdefs.Class {
 	switch code {
 	case http.StatusNotFound:
@@ -153,7 +155,7 @@ func classOfStatus(code int) errdefs.Class {
 	return errdefs.Internal
 }
 
-// wake has the fingerprint looked at again soon.
+// wake makes the fingerprint be taken again soon.
 func (d *daemon) wake() {
 	select {
 	case d.kick <- struct{}{}:
@@ -161,7 +163,7 @@ func (d *daemon) wake() {
 	}
 }
 
-// inspect reads how a container is.
+// inspect returns the state of a container.
 func (d *daemon) inspect(ctx context.Context, id string) (container.InspectResponse, error) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -172,8 +174,8 @@ func (d *daemon) inspect(ctx context.Context, id string) (container.InspectRespo
 	return r.Container, d.failed(ctx, err, "inspect container %s", short(id))
 }
 
-// remove removes a container and its unnamed volumes, running or not. One that
-// is gone is no error.
+// remove removes a container, running or not, and its anonymous volumes. It succeeds
+// if the container does not exist.
 func (d *daemon) remove(ctx context.Context, id string) error {
 	limited, cancel := context.WithTimeout(ctx, workLimit)
 	defer cancel()
@@ -181,13 +183,13 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 	if err = d.failed(ctx, err, "remove container %s", short(id)); errdefs.IsNotFound(err) {
 		return nil
 	}
-	if errdefs.IsConflict(err) { // somebody removes it already
+	if errdefs.IsConflict(err) { // the removal is already in progress
 		return d.awaitGone(ctx, id)
 	}
 	return err
 }
 
-// awaitGone returns when a container that is being removed is gone.
+// awaitGone waits until a container whose removal is in progress is gone.
 func (d *daemon) awaitGone(ctx context.Context, id string) error {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -202,7 +204,8 @@ func (d *daemon) awaitGone(ctx context.Context, id string) error {
 	}
 }
 
-// kill sends a signal to the container's main process; empty means SIGKILL.
+// kill sends a signal to the container's main process. An empty signal means
+// SIGKILL.
 func (d *daemon) kill(ctx context.Context, id, signal string) error {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -210,7 +213,7 @@ func (d *daemon) kill(ctx context.Context, id, signal string) error {
 	return d.failed(ctx, err, "send %s to container %s", signal, short(id))
 }
 
-// learn asks the daemon for what is needed to make containers, once.
+// learn returns the facts of the daemon. It asks the daemon once.
 func (d *daemon) learn(ctx context.Context) (facts, error) {
 	d.mu.Lock()
 	known := d.facts
@@ -231,7 +234,8 @@ func (d *daemon) learn(ctx context.Context) (facts, error) {
 	return f, nil
 }
 
-// forget has facts asked for again: a daemon that was away may be another one.
+// forget clears the facts, since a daemon that was unreachable may have been
+// replaced.
 func (d *daemon) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -266,10 +270,10 @@ func (d *daemon) tasks() []*task {
 	return out
 }
 
-// short is an id as people know it.
+// short returns the short form of an id, as Docker prints it.
 func short(id string) string { return id[:min(12, len(id))] }
 
-// pause waits; it returns false if ctx ends first.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -23,11 +23,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Driver is the driver docker.
+// Driver is the task driver docker.
 type Driver struct {
 	log   hclog.Logger
-	dir   string // what outlives this process
-	owner string // of this node's containers
+	dir   string // directory of the files that survive this process
+	owner string // owner label of this node's containers
 	ctx   context.Context
 	stop  context.CancelFunc
 	work  sync.WaitGroup
@@ -38,20 +38,20 @@ type Driver struct {
 
 	mu      sync.Mutex
 	config  agentConfig
-	current *daemon            // of new tasks; nil before the first SetConfig
+	current *daemon            // daemon for new tasks; nil before the first SetConfig
 	daemons map[string]*daemon // by endpoint
 	known   map[string]*task
-	// starting has the tasks whose start is not done, and claimed those that
-	// somebody once asked for: neither is an orphan.
+	// Neither of these is an orphan: starting holds the tasks whose start is in
+	// progress, claimed the tasks that the agent has asked for.
 	starting map[string]bool
 	claimed  map[string]bool
-	node     string        // the id of this node, "" before its first task
+	node     string        // id of this node; "" before its first task
 	changed  chan struct{} // closed and replaced when the config changes
 }
 
-// New returns the driver. dir is where it keeps what outlives its process: who
-// this node's containers belong to, which images it fetched, and how far logs
-// have been read.
+// New returns the driver. dir holds what must survive the process: the owner id of
+// this node's containers, the list of images that the driver has pulled, and the
+// positions in the logs.
 func New(dir string, log hclog.Logger) (*Driver, error) {
 	if err := os.MkdirAll(filepath.Join(dir, cursorDir), 0o700); err != nil {
 		return nil, errdefs.FailedPreconditionf("make the state directory of the docker driver: %w", err)
@@ -77,10 +77,10 @@ func New(dir string, log hclog.Logger) (*Driver, error) {
 	return d, nil
 }
 
-// nodeFile has the id of the node, which the driver learns from its tasks.
+// nodeFile stores the id of the node, which the driver learns from its tasks.
 const nodeFile = "node"
 
-// learnNode notes which node this is.
+// learnNode stores the id of this node.
 func (d *Driver) learnNode(id string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,8 +94,8 @@ func (d *Driver) learnNode(id string) error {
 	return nil
 }
 
-// ownerOf reads who owns this node's containers, and makes that up the first
-// time. Whoever loses the directory owns nothing any more, and removes nothing.
+// ownerOf returns the owner id of this node's containers. It creates the id if there
+// is none: if the directory is lost, the driver owns no containers and removes none.
 func ownerOf(dir string) (string, error) {
 	path := filepath.Join(dir, "owner")
 	body, err := os.ReadFile(path)
@@ -113,7 +113,7 @@ func ownerOf(dir string) (string, error) {
 	return owner, replaceFile(path, []byte(owner+"\n"))
 }
 
-// replaceFile writes a file so that there is the old one or the new one.
+// replaceFile writes a file atomically.
 func replaceFile(path string, body []byte) error {
 	next := path + ".new"
 	if err := os.WriteFile(next, body, 0o600); err != nil {
@@ -125,7 +125,7 @@ func replaceFile(path string, body []byte) error {
 	return nil
 }
 
-// Close ends what the driver does in the background. Containers go on.
+// Close stops the background goroutines. Containers keep running.
 func (d *Driver) Close() error {
 	d.stop()
 	d.work.Wait()
@@ -170,10 +170,10 @@ func (d *Driver) SetConfig(_ context.Context, body []byte) error {
 			return err
 		}
 	case d.config.TLS == c.TLS:
-		_ = api.Close() // it has connected to nothing
+		_ = api.Close() // it has no connections yet
 		d.current = old
-	default: // the tasks there need the new certificates, too
-		_ = old.api.Swap(api).Close() // what is under way goes on
+	default: // running tasks need the new certificates too
+		_ = old.api.Swap(api).Close() // requests in progress continue
 		d.current = old
 	}
 	d.config = c
@@ -185,7 +185,7 @@ func (d *Driver) SetConfig(_ context.Context, body []byte) error {
 	return nil
 }
 
-// newDaemon begins to follow a daemon; d.mu is held.
+// newDaemon starts following a daemon. The caller holds d.mu.
 func (d *Driver) newDaemon(api *client.Client, endpoint string) (*daemon, error) {
 	imgs, err := openImages(d.dir, endpoint)
 	if err != nil {
@@ -202,14 +202,14 @@ func (d *Driver) newDaemon(api *client.Client, endpoint string) (*daemon, error)
 	return x, nil
 }
 
-// now returns the config and the daemon of new tasks.
+// now returns the current config and the daemon for new tasks.
 func (d *Driver) now() (agentConfig, *daemon, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.config, d.current, d.changed
 }
 
-// of returns a task that is known.
+// of returns a task by its id.
 func (d *Driver) of(id string) (*task, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -225,7 +225,7 @@ func (d *Driver) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error
 	return d.events.subscribe(ctx), nil
 }
 
-// broadcast hands events of tasks to whoever listens.
+// broadcast sends task events to all listeners.
 type broadcast struct {
 	mu   sync.Mutex
 	subs map[chan driver.TaskEvent]bool
@@ -233,7 +233,8 @@ type broadcast struct {
 
 func newBroadcast() *broadcast { return &broadcast{subs: map[chan driver.TaskEvent]bool{}} }
 
-// eventBuffer is how many events wait for a slow listener before they are dropped.
+// eventBuffer is the number of events that are queued for a slow listener before
+// events are dropped.
 const eventBuffer = 64
 
 func (b *broadcast) subscribe(ctx context.Context) <-chan driver.TaskEvent {

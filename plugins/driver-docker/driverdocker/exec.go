@@ -45,7 +45,7 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 	return r, nil
 }
 
-// execution is one command inside a container.
+// execution is one command that runs inside a container.
 type execution struct {
 	t      *task
 	opts   driver.ExecOptions
@@ -64,21 +64,22 @@ func (e *execution) create(ctx context.Context) error {
 	return e.t.d.failed(ctx, err, "prepare the command %q", e.opts.Command[0])
 }
 
-// apiWithSize is the first version in which a terminal has its size from the
-// beginning.
+// apiWithSize is the first API version in which the size of a terminal can be set at
+// creation.
 const apiWithSize = "1.42"
 
-// command is what is run. An older daemon sets the size of a terminal a moment
-// after the command has begun, and the command may have looked by then; so where
-// there is a shell, that sets it first.
+// command returns the command line to run. With an older API, the terminal's size is
+// set shortly after the command starts, when the command may already have read it.
+// If the container has a shell, the shell sets the size before it runs the command.
 func (e *execution) command(ctx context.Context) []string {
 	s := e.size()
 	if s.Height == 0 || !versions.LessThan(e.t.d.api.Load().ClientVersion(), apiWithSize) {
 		return e.opts.Command
 	}
 	const shell = "/bin/sh"
-	// The daemon itself cannot say it: it would mount the container's sources once
-	// more, which are gone (see stage.go).
+	// The daemon's own way to look for a file in a container would mount the container's
+	// sources again, and they are gone (see stage.go). So the file is looked up through
+	// the container's process.
 	r, err := e.t.d.api.Load().ContainerInspect(ctx, e.t.state.Container, client.ContainerInspectOptions{})
 	if err != nil || r.Container.State == nil || !fileIn(r.Container.State.Pid, shell) {
 		return e.opts.Command
@@ -95,7 +96,8 @@ func (e *execution) size() client.ConsoleSize {
 	return client.ConsoleSize{Height: uint(s.Height), Width: uint(s.Width)}
 }
 
-// run attaches, copies until the command ends, and reads how it ended.
+// run attaches to the command, copies its streams until it ends, and returns its
+// exit code.
 func (e *execution) run(ctx context.Context) (driver.ExitResult, error) {
 	var none driver.ExitResult
 	attach, cancel := context.WithCancel(ctx)
@@ -115,14 +117,14 @@ func (e *execution) run(ctx context.Context) (driver.ExitResult, error) {
 	}
 	if e.stream.Stdin != nil {
 		go func() {
-			_, _ = io.Copy(conn.Conn, e.stream.Stdin) // an error means that one of the two is gone
-			_ = conn.CloseWrite()                     // so is the other then
+			_, _ = io.Copy(conn.Conn, e.stream.Stdin) // an error means that one side is gone
+			_ = conn.CloseWrite()                     // an error means that the command has closed it
 		}()
 	}
 	copied := make(chan error, 1)
 	go func() { copied <- e.copy(conn.Reader) }()
 	select {
-	case <-copied: // an error here shows in how the command ended
+	case <-copied: // if copying failed, the result of the command shows it
 		return e.result(ctx)
 	case <-ctx.Done():
 		e.kill()
@@ -132,7 +134,7 @@ func (e *execution) run(ctx context.Context) (driver.ExitResult, error) {
 	}
 }
 
-// copy hands the command's output on until it ends.
+// copy sends the command's output to the caller until it ends.
 func (e *execution) copy(r io.Reader) error {
 	stdout, stderr := orDiscard(e.stream.Stdout), orDiscard(e.stream.Stderr)
 	if e.opts.TTY {
@@ -150,8 +152,8 @@ func orDiscard(w io.Writer) io.Writer {
 	return w
 }
 
-// head keeps the first words of an output: where a command cannot be started
-// the daemon writes there why.
+// head stores the beginning of an output: if a command cannot be started, the daemon
+// writes the reason there.
 type head struct{ bytes.Buffer }
 
 const maxHead = 512
@@ -161,14 +163,14 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The codes that the daemon gives to commands that it cannot start.
+// The exit codes that the daemon gives to commands that cannot be started.
 const (
 	cannotRun = 126
 	notThere  = 127
 )
 
-// result reads how the command ended. The end of its output comes a moment
-// before the daemon knows its exit code.
+// result returns the command's exit code. The output may end shortly before the
+// daemon knows the code.
 func (e *execution) result(ctx context.Context) (driver.ExitResult, error) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -199,7 +201,7 @@ func (e *execution) resize(ctx context.Context, s driver.TerminalSize) {
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	// The terminal is there a moment after the command has begun.
+	// The terminal is created shortly after the command has started.
 	for range 20 {
 		_, err := e.t.d.api.Load().ExecResize(limited, e.id, client.ExecResizeOptions{Height: uint(s.Height), Width: uint(s.Width)})
 		if err == nil || !pause(limited, 25*time.Millisecond) {
@@ -219,8 +221,8 @@ func (e *execution) resizes(ctx context.Context) {
 	}
 }
 
-// kill ends the command. The daemon has no request for that, so it is killed as
-// a process where it is one of this machine and of this container for certain.
+// kill kills the command. The API has no request for this, so the process itself is
+// killed if it runs on this machine and is verified to be in this container.
 func (e *execution) kill() {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killInside kills a process if it is in the container. The pidfd makes sure
-// that it is still the one that was looked at.
+// killInside kills a process if it is in the container. The pidfd guarantees that
+// the killed process is the one that was checked.
 func killInside(pid int, container string) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return // it has ended, or is not of this machine
+		return // the process has ended or runs on another machine
 	}
 	defer unix.Close(fd)
 	groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err == nil && bytes.Contains(groups, []byte(container)) {
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // an error means that it has ended
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // an error means that the process has ended
 	}
 }

@@ -5,6 +5,6 @@
 
 package driverdocker
 
-// killInside can do nothing: containers run in a machine of their own there. A
-// command with a terminal ends with its connection all the same.
+// killInside does nothing, since containers run in a virtual machine on this system.
+// A command with a terminal ends when its connection is closed.
 func killInside(int, string) {}

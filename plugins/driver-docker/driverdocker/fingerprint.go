@@ -17,11 +17,12 @@ import (
 )
 
 const (
-	// lookAway is how often a daemon that is away is asked for, lookWell how
-	// often one that answers is asked whether it still does.
+	// lookAway is the time between pings of a daemon that is unreachable, lookWell of
+	// one that answers.
 	lookAway = 5 * time.Second
 	lookWell = 15 * time.Second
-	// pingLimit is when a daemon counts as hung.
+	// pingLimit is the time after which a daemon that does not answer is considered
+	// hung.
 	pingLimit = 10 * time.Second
 )
 
@@ -64,7 +65,7 @@ func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, er
 	return out, nil
 }
 
-// tellStarting tells the tasks whose start is under way.
+// tellStarting emits an event for each task whose start is in progress.
 func (d *Driver) tellStarting(message string) {
 	d.mu.Lock()
 	ids := slices.Collect(maps.Keys(d.starting))
@@ -74,7 +75,8 @@ func (d *Driver) tellStarting(message string) {
 	}
 }
 
-// until waits for the time or news; it returns false if ctx ends first.
+// until waits for the time, a config change or a kick. It returns false if ctx ends
+// first.
 func until(ctx context.Context, wait time.Duration, changed, kick <-chan struct{}) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -86,7 +88,8 @@ func until(ctx context.Context, wait time.Duration, changed, kick <-chan struct{
 	case <-changed:
 		return true
 	case <-kick:
-		// Whoever saw the daemon fail may have seen it a moment too late or too early.
+		// The failure that caused the kick may have been noticed slightly before the
+		// daemon's state changed.
 		return pause(ctx, 500*time.Millisecond)
 	}
 }
@@ -99,8 +102,9 @@ func undetected(why string) driver.Fingerprint {
 	return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: why}
 }
 
-// fingerprint asks the daemon what it is. One that was there and is away makes
-// the driver unhealthy; one that was never seen is not there.
+// fingerprint queries the daemon. If a daemon that has answered before is
+// unreachable, the driver is unhealthy; if it never answered, the driver is
+// undetected.
 func (d *daemon) fingerprint(ctx context.Context, agent agentConfig, last driver.Fingerprint) driver.Fingerprint {
 	limited, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
@@ -142,7 +146,7 @@ func (d *daemon) describe(ctx context.Context, agent agentConfig) (driver.Finger
 		"driver.docker.endpoint": d.endpoint, "driver.docker.api_version": d.api.Load().ClientVersion(),
 		"driver.docker.live_restore": strconv.FormatBool(info.Info.LiveRestoreEnabled),
 	}
-	// A daemon may have no bridge.
+	// A daemon may have no bridge network.
 	if n, err := d.api.Load().NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{}); err == nil {
 		for _, c := range n.Network.IPAM.Config {
 			if c.Gateway.IsValid() && c.Gateway.Is4() {
@@ -153,7 +157,7 @@ func (d *daemon) describe(ctx context.Context, agent agentConfig) (driver.Finger
 	return d.configured(attrs, agent), nil
 }
 
-// configured adds what follows from the agent's config.
+// configured adds the attributes that depend on the agent's config.
 func (d *daemon) configured(attrs map[string]string, agent agentConfig) driver.Fingerprint {
 	attrs = maps.Clone(attrs)
 	for name, on := range map[string]bool{"privileged.enabled": agent.AllowPrivileged, "volumes.enabled": agent.Volumes.Enabled} {

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// resync is how often containers are looked at without an event: an event
-	// that was lost delays the end of a task by no more.
+	// resync is the interval at which all containers are inspected even without events.
+	// A lost event delays the end of a task at most this long.
 	resync     = 30 * time.Second
 	backoffMin = 200 * time.Millisecond
 	backoffMax = 10 * time.Second
-	// settlers is how many containers are inspected at once.
+	// settlers is the number of containers that are inspected concurrently.
 	settlers = 4
-	// recheck is when a container that has died by its event and runs by its
-	// state is looked at again.
+	// recheck is the delay after which a container is inspected again if an event says
+	// that it died but its state says that it runs.
 	recheck = 500 * time.Millisecond
 )
 
-// follow learns of the ends of all containers from one stream of events, and
-// opens it again whenever it breaks, until ctx ends.
+// follow watches the ends of all containers through one event stream, which it
+// reopens whenever it breaks, until ctx ends.
 func (d *daemon) follow(ctx context.Context) {
 	for wait := backoffMin; ctx.Err() == nil; wait = min(2*wait, backoffMax) {
 		begin := time.Now()
@@ -46,8 +46,8 @@ func (d *daemon) follow(ctx context.Context) {
 	}
 }
 
-// watch opens the stream, brings all tasks up to date, and goes on with what the
-// stream says until it breaks.
+// watch opens the event stream, updates all tasks, and then handles events until the
+// stream breaks.
 func (d *daemon) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -88,27 +88,28 @@ func (d *daemon) watch(ctx context.Context) error {
 	}
 }
 
-// outOfMemory tells the user at once: it may be a child that was killed.
+// outOfMemory emits an event. The killed process may be a child, so the task may
+// keep running.
 func (t *task) outOfMemory() {
 	t.blame()
 	t.d.events.tell(t.id, "The kernel killed a process of the task: it used more memory than it may have", nil)
 }
 
-// died reads how a container ended.
+// died handles the die event of a container.
 func (d *daemon) died(ctx context.Context, t *task) {
 	if err := t.settle(ctx); err != nil {
 		d.log.Warn("cannot see how a container ended; it is looked at again", "task_id", t.id, "error", err)
 	}
 	if t.result() == nil {
-		// Its state follows its event, or somebody started it again.
+		// The state is updated after the event, or the container was restarted.
 		time.AfterFunc(recheck, func() {
-			_ = t.settle(ctx) // the next pass over all tells
+			_ = t.settle(ctx) // settleAll repeats this
 		})
 	}
 }
 
-// settleAll looks at the containers of all tasks that still run: one request for
-// all, and one each for those that have ended.
+// settleAll updates all running tasks: one request lists the containers, and each
+// one that has ended is inspected.
 func (d *daemon) settleAll(ctx context.Context) {
 	var open []*task
 	for _, t := range d.tasks() {
@@ -140,7 +141,7 @@ func (d *daemon) settleAll(ctx context.Context) {
 	}
 }
 
-// wasStarted is false for a container that is still being started.
+// wasStarted reports whether the start of the container is complete.
 func (t *task) wasStarted() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,10 +22,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// prepareImage sees to it that the task's image is at the daemon, and returns
-// its id. From then on the task uses it.
+// prepareImage makes sure that the daemon has the task's image and returns the
+// image's id. From then on the task counts as a user of the image.
 func (d *daemon) prepareImage(ctx context.Context, agent agentConfig, c taskConfig, task *driver.TaskConfig) (string, error) {
-	// An image that is there may be removed before it is used; that is tried again.
+	// The image may be removed before it is used, so this is repeated.
 	for range imageTries {
 		fetched := false
 		if fetch, err := d.mustFetch(ctx, c); err != nil {
@@ -55,8 +55,8 @@ func (d *daemon) prepareImage(ctx context.Context, agent agentConfig, c taskConf
 
 const imageTries = 3
 
-// mustFetch: a task that asks for the newest image gets it; any other one only
-// if there is none.
+// mustFetch reports whether the image must be pulled: always if the task wants the
+// newest image, otherwise only if the daemon does not have it.
 func (d *daemon) mustFetch(ctx context.Context, c taskConfig) (bool, error) {
 	if c.Load != "" || c.ForcePull {
 		return true, nil
@@ -80,7 +80,7 @@ func (d *daemon) imageID(ctx context.Context, name string) (string, error) {
 	return r.ID, d.failed(ctx, err, "look up image %s", name)
 }
 
-// seize makes the task a user of the image.
+// seize records the task as a user of the image.
 func (d *daemon) seize(ctx context.Context, name, taskID string) (string, error) {
 	d.images.gate.RLock()
 	defer d.images.gate.RUnlock()
@@ -113,22 +113,22 @@ func (d *daemon) pull(ctx context.Context, agent agentConfig, c taskConfig, task
 	return d.fetch(ctx, key, task.ID, limit, agent.activityTimeout)
 }
 
-// index is the address of the daemon's default registry, as Docker's own client
-// names it.
+// index returns the address of the daemon's default registry, in the form that
+// Docker's own client uses.
 func (d *daemon) index(ctx context.Context) string {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	info, err := d.api.Load().Info(limited, client.InfoOptions{})
 	if err != nil {
-		return "" // the pull itself will tell
+		return "" // the pull will report the error
 	}
 	return info.Info.IndexServerAddress
 }
 
-// loadLimit bounds the reading of an archive.
+// loadLimit is the time limit for loading an archive.
 const loadLimit = 30 * time.Minute
 
-// load gives the daemon an archive of the task's directory.
+// load sends an image archive in the task's directory to the daemon.
 func (d *daemon) load(ctx context.Context, c taskConfig, task *driver.TaskConfig) error {
 	f, err := openArchive(task.TaskDir, c.Load)
 	if err != nil {
@@ -152,7 +152,8 @@ func (d *daemon) load(ctx context.Context, c taskConfig, task *driver.TaskConfig
 	return nil
 }
 
-// loaded reads to the end what the daemon says while it loads.
+// loaded reads the daemon's progress messages to the end and returns the error among
+// them.
 func loaded(r io.Reader) error {
 	dec := json.NewDecoder(r)
 	for {
@@ -168,8 +169,8 @@ func loaded(r io.Reader) error {
 	}
 }
 
-// openArchive opens a file beneath the task's directory, without following a
-// link out of it. Artifacts are in local/, so names begin there.
+// openArchive opens a file in the task's directory without following links out of
+// it. Names are relative to local/, where artifacts are.
 func openArchive(taskDir, name string) (*os.File, error) {
 	root, err := os.OpenRoot(taskDir)
 	if err != nil {

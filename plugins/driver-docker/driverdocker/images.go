@@ -21,18 +21,18 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// images knows which tasks use which image of a daemon, and which images the
-// driver itself has fetched: only those are ever removed.
+// images tracks which tasks use which images of a daemon, and which images the
+// driver itself has pulled: only those are ever removed.
 type images struct {
 	path string
-	// gate is held for writing while an image is removed, and for reading from
-	// the moment an image was seen until it is known to be used.
+	// gate is write-locked while an image is removed, and read-locked from finding an
+	// image until its use is recorded.
 	gate sync.RWMutex
 
 	mu      sync.Mutex
 	users   map[string]map[string]bool // tasks by image
-	due     map[string]time.Time       // when an unused image may go
-	fetched map[string][]string        // names by image
+	due     map[string]time.Time       // when an unused image may be removed
+	fetched map[string][]string        // names of the images that the driver pulled, by image
 }
 
 func openImages(dir, endpoint string) (*images, error) {
@@ -44,8 +44,8 @@ func openImages(dir, endpoint string) (*images, error) {
 	return x, x.load()
 }
 
-// load reads which images were fetched; x.mu is held. It comes before each
-// change: while the plugin is upgraded another process may have made one.
+// load reads the list of pulled images. The caller holds x.mu and calls it before
+// every change, because during an upgrade another process may have changed the list.
 func (x *images) load() error {
 	body, err := os.ReadFile(x.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,13 +55,13 @@ func (x *images) load() error {
 		return errdefs.FailedPreconditionf("read which images the driver fetched: %w", err)
 	}
 	fetched := map[string][]string{}
-	if err := json.Unmarshal(body, &fetched); err == nil && fetched != nil { // not knowing them only means that they stay
+	if err := json.Unmarshal(body, &fetched); err == nil && fetched != nil { // if the list is lost the images stay
 		x.fetched = fetched
 	}
 	return nil
 }
 
-// use notes that a task uses an image.
+// use records that a task uses an image.
 func (x *images) use(image, task string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -72,7 +72,7 @@ func (x *images) use(image, task string) {
 	delete(x.due, image)
 }
 
-// release notes that a task uses an image no more.
+// release records that a task no longer uses an image.
 func (x *images) release(image, task string, now time.Time, c agentConfig) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -86,7 +86,8 @@ func (x *images) release(image, task string, now time.Time, c agentConfig) {
 	}
 }
 
-// idle makes fetched images due that no task uses, as after the driver's start.
+// idle schedules the removal of pulled images that no task uses, as after the
+// driver's start.
 func (x *images) idle(at time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -97,7 +98,7 @@ func (x *images) idle(at time.Time) {
 	}
 }
 
-// own notes that the driver fetched an image under a name.
+// own records that the driver pulled an image under a name.
 func (x *images) own(image, name string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -107,14 +108,14 @@ func (x *images) own(image, name string) error {
 	if slices.Contains(x.fetched[image], name) {
 		return nil
 	}
-	for other, names := range x.fetched { // the name has moved on
+	for other, names := range x.fetched { // the name now refers to the new image
 		x.fetched[other] = slices.DeleteFunc(names, func(n string) bool { return n == name })
 	}
 	x.fetched[image] = append(x.fetched[image], name)
 	return x.save()
 }
 
-// save writes what was fetched; x.mu is held.
+// save writes the list of pulled images. The caller holds x.mu.
 func (x *images) save() error {
 	for image, names := range x.fetched {
 		if len(names) == 0 && len(x.users[image]) == 0 {
@@ -128,8 +129,8 @@ func (x *images) save() error {
 	return replaceFile(x.path, body)
 }
 
-// collect removes the images whose time has come, and returns when the next
-// one's does; the zero time if there is none.
+// collect removes the images that are due. It returns when the next one is due, or
+// the zero time if there is none.
 func (d *daemon) collect(ctx context.Context, now time.Time) time.Time {
 	x := d.images
 	x.mu.Lock()
@@ -156,8 +157,8 @@ func (d *daemon) collect(ctx context.Context, now time.Time) time.Time {
 	return next
 }
 
-// removeImage removes an image by the names under which the driver fetched it.
-// The daemon keeps it where it has other names or somebody else's containers.
+// removeImage removes the names under which the driver pulled an image. The daemon
+// keeps the image if it has other names or other containers use it.
 func (d *daemon) removeImage(ctx context.Context, image string) error {
 	x := d.images
 	x.gate.Lock()
@@ -175,7 +176,7 @@ func (d *daemon) removeImage(ctx context.Context, image string) error {
 		_, err := d.api.Load().ImageRemove(limited, name, client.ImageRemoveOptions{PruneChildren: true})
 		err = d.failed(ctx, err, "remove image %s", name)
 		switch {
-		case errdefs.IsConflict(err): // a container of somebody else's uses it
+		case errdefs.IsConflict(err): // another container uses it
 			x.postpone(image, time.Now().Add(imageRetry))
 			return nil
 		case err != nil && !errdefs.IsNotFound(err):
@@ -193,7 +194,7 @@ func (d *daemon) removeImage(ctx context.Context, image string) error {
 	return x.save()
 }
 
-// imageRetry is when an image that could not be removed is looked at again.
+// imageRetry is the delay before the next attempt to remove an image.
 const imageRetry = 10 * time.Minute
 
 func (x *images) postpone(image string, at time.Time) {

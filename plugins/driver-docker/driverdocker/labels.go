@@ -11,21 +11,22 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// The labels by which the driver knows its own containers. A container is this
-// node's only if labelOwner and labelNode say so, and a task's only if labelTask does.
+// The labels by which the driver identifies its containers. A container belongs to
+// this node only if labelOwner and labelNode match, and to a task only if labelTask
+// matches.
 const (
 	labelOwner = "io.drover.owner"
 	labelTask  = "io.drover.task_id"
 	labelAlloc = "io.drover.alloc_id"
 	labelName  = "io.drover.task_name"
 	labelNode  = "io.drover.node_id"
-	// labelMounts has the name of the folder in which is mounted what the container
-	// sees of its alloc, see stages.
+	// labelMounts is the name of the directory with the container's mounts of its alloc;
+	// see stages.
 	labelMounts = "io.drover.mounts"
 )
 
-// compatLabels is where the labels begin that people's log shippers and
-// dashboards know from the reference.
+// compatLabels is the prefix of the reference's labels, which log shippers and
+// dashboards use.
 const compatLabels = "com.hashicorp.nomad."
 
 func labelsOf(in specInput) (map[string]string, error) {

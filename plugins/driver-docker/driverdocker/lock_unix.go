@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock locks a file for this opening of it, alone or with others who share it,
-// and reports whether that could be done at once. The lock ends with the process.
+// tryLock locks an open file, exclusively if alone is true and otherwise shared. It
+// does not wait: it reports whether it got the lock. The lock is released when the
+// process ends.
 func tryLock(f *os.File, alone bool) (bool, error) {
 	how := unix.LOCK_SH
 	if alone {

@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks a file for this opening of it, alone or with others who share it,
-// and reports whether that could be done at once. The lock ends with the process.
-// It is on a byte far beyond the file's end, since a locked byte cannot be read.
+// tryLock locks an open file, exclusively if alone is true and otherwise shared. It
+// does not wait: it reports whether it got the lock. The lock is released when the
+// process ends. It covers a byte far beyond the end of the file, since a locked byte
+// cannot be read.
 func tryLock(f *os.File, alone bool) (bool, error) {
 	at := &windows.Overlapped{OffsetHigh: 1 << 30}
 	_ = windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, at) // it may not be locked yet

@@ -21,7 +21,7 @@ import (
 	"github.com/drover-project/drover/sdk/tasklog"
 )
 
-// logsOf says where the task's output goes.
+// logsOf returns where the task's output is written.
 func logsOf(task *driver.TaskConfig, agent agentConfig) logsTarget {
 	return logsTarget{
 		Disabled: task.Logs.Disabled || agent.DisableLogCollection, Root: task.AllocDir,
@@ -33,21 +33,22 @@ func logsOf(task *driver.TaskConfig, agent agentConfig) logsTarget {
 const (
 	logsBackoffMin = 100 * time.Millisecond
 	logsBackoffMax = 10 * time.Second
-	// flushAt is how much output is held back at most; what the daemon has sent
-	// is written as soon as it sends no more.
+	// flushAt is the number of bytes that are buffered at most. Output is also written
+	// as soon as the daemon has sent everything it has.
 	flushAt = 64 << 10
-	// A daemon may lose its place when it rotates its own files while it is read,
-	// and then sends nothing more. So a stream that has sent as much as makes it
-	// rotate, and falls silent, is opened again; nothing is read twice by that.
+	// A daemon may lose its position when it rotates a log file that is being read, and
+	// then sends nothing more. So a stream that has sent enough to cause a rotation and
+	// then falls silent is reopened. Nothing is copied twice.
 	burst  = 256 << 10
 	silent = 3 * time.Second
-	// slack is by how much the two outputs of a container may be out of order.
+	// slack is the largest time by which messages of the two outputs may be out of
+	// order.
 	slack = 10 * time.Second
 )
 
-// copyLogs reads the container's output from the daemon and writes it to the
-// task's files until the task has ended and all is written, or ctx ends. Where
-// it ended before, it goes on.
+// copyLogs copies the container's output from the daemon to the task's log files,
+// until the task has ended and everything is copied, or ctx ends. It continues where
+// the previous copy stopped.
 func (t *task) copyLogs(ctx context.Context, stateDir string) {
 	if t.state.Logs.Disabled {
 		return
@@ -62,8 +63,7 @@ func (t *task) copyLogs(ctx context.Context, stateDir string) {
 	}
 	defer c.close()
 	for wait := logsBackoffMin; ; wait = min(2*wait, logsBackoffMax) {
-		// Whether it had ended is asked before the output: else the end of the
-		// output may not be all of it.
+		// This is read before the output: a task that ends later may still write output.
 		over := t.result() != nil
 		before := c.copied
 		err := c.stream(ctx, !over)
@@ -80,13 +80,13 @@ func (t *task) copyLogs(ctx context.Context, stateDir string) {
 			t.d.log.Warn("the output of a container cannot be read; it is tried again", "task_id", t.id, "error", err)
 		}
 		if err == nil {
-			wait = logsBackoffMin // the stream ended: so does the task, in a moment
+			wait = logsBackoffMin // the stream has ended, so the task will end soon
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.ended:
-			if over && !pause(ctx, wait) { // an end is no reason to ask without pause
+			if over && !pause(ctx, wait) { // t.ended stays closed, so it no longer delays the next attempt
 				return
 			}
 		case <-time.After(wait):
@@ -94,7 +94,7 @@ func (t *task) copyLogs(ctx context.Context, stateDir string) {
 	}
 }
 
-// copier writes the output of one container.
+// copier copies the output of one container.
 type copier struct {
 	t       *task
 	dir     *os.Root
@@ -104,24 +104,24 @@ type copier struct {
 	pending int
 }
 
-// output is one of the two.
+// output is stdout or stderr.
 type output struct {
 	w    *tasklog.Writer
 	mark mark
-	// While the stream is behind the mark, what it says was copied before. Then
-	// come skipSeen messages of the mark's own time, and then skipBytes that are
-	// in the files already.
+	// A new stream repeats messages. While behind is true, messages are before the mark
+	// and were copied earlier. Then skipSeen messages with the time of the mark are
+	// skipped, and then skipBytes bytes that the files already contain.
 	behind    bool
 	skipSeen  uint32
 	skipBytes int64
-	// held are the messages skipped by skipSeen, in case they are fewer.
+	// messages skipped because of skipSeen, kept in case the daemon has fewer of them
 	held     [][]byte
 	heldSize int
 	buf      []byte
 }
 
-// openCopier waits for whoever else copies this output, and only then looks how
-// far it is.
+// openCopier waits until no other process copies this output, and then reads the
+// mark.
 func openCopier(ctx context.Context, t *task, stateDir string) (*copier, error) {
 	l := t.state.Logs
 	cursor, err := lockCursor(ctx, stateDir, t.state.Container)
@@ -142,7 +142,7 @@ func openCopier(ctx context.Context, t *task, stateDir string) (*copier, error) 
 		o := &output{w: tasklog.New(c.dir, filepath.Base(path), limits), mark: marks[i]}
 		if !known {
 			o.mark = mark{at: o.w.Position()}
-			if t.recovered { // as well as it can be known
+			if t.recovered { // the best guess
 				o.mark.time = o.w.Written().UnixNano()
 			}
 		}
@@ -159,12 +159,12 @@ func (c *copier) close() {
 		}
 	}
 	if c.dir != nil {
-		_ = c.dir.Close() // only read from
+		_ = c.dir.Close() // the directory was only read
 	}
-	_ = c.cursor.Close() // every write told its own error; the lock ends
+	_ = c.cursor.Close() // every write was checked; closing releases the lock
 }
 
-// since is from when on the output is asked for: what the marks leave open.
+// since returns the time from which on the output must be requested.
 func (c *copier) since() string {
 	one, two := c.out[0].mark.time, c.out[1].mark.time
 	from := min(max(one, two-int64(slack)), max(two, one-int64(slack)))
@@ -198,28 +198,28 @@ func (c *copier) stream(ctx context.Context, follow bool) error {
 		return errdefs.Unavailablef("read the output of container %s: the Docker daemon does not answer", short(c.t.state.Container))
 	}
 	defer r.Close()
-	if !follow { // nothing may wait for ever
+	if !follow { // without follow the stream must end
 		limit := time.AfterFunc(workLimit, cancel)
 		defer limit.Stop()
 	}
 	return c.read(ctx, r)
 }
 
-// begin expects a stream that repeats what was copied before.
+// begin prepares for a stream that repeats messages.
 func (o *output) begin() {
 	o.behind, o.skipSeen, o.skipBytes, o.buf = true, o.mark.seen, o.w.Since(o.mark.at), o.buf[:0]
 	o.held, o.heldSize = nil, 0
 }
 
-// read copies what the daemon sends.
+// read copies the messages of a stream.
 func (c *copier) read(ctx context.Context, r *stream) error {
 	var hushed atomic.Bool
 	quiet := time.AfterFunc(time.Hour, func() {
 		hushed.Store(true)
-		_ = r.Close() // the read tells
+		_ = r.Close() // read errors are reported by next
 	})
 	defer quiet.Stop()
-	// A stream that goes on beyond its task's end has lost its place too.
+	// If the stream continues after the task has ended, it has lost its position too.
 	c.t.atEnd(func() { quiet.Reset(silent) })
 	defer c.t.atEnd(nil)
 	messages := newMessageReader(r, c.t.state.TTY)
@@ -227,7 +227,7 @@ func (c *copier) read(ctx context.Context, r *stream) error {
 		m, err := messages.next()
 		if err != nil {
 			over := errors.Is(err, io.EOF) || hushed.Load()
-			if over { // else the rest is still to come
+			if over { // the rest has not been sent yet
 				c.unhold()
 			}
 			if c.flush(); over {
@@ -245,10 +245,11 @@ func (c *copier) read(ctx context.Context, r *stream) error {
 	}
 }
 
-// hopeless: a container that is gone, or whose log driver gives nothing back.
+// hopeless reports whether the output can never be read: the container is gone, or
+// its log driver does not support reading.
 func (c *copier) hopeless(err error) bool {
 	switch errdefs.ClassOf(err) {
-	case errdefs.NotFound, errdefs.Conflict: // gone, or being removed
+	case errdefs.NotFound, errdefs.Conflict: // the container is gone or being removed
 		return true
 	case errdefs.Unimplemented, errdefs.InvalidArgument:
 		c.t.d.log.Warn("the output of a task is not kept: the log driver of its container cannot be read", "task_id", c.t.id, "error", err)
@@ -258,7 +259,7 @@ func (c *copier) hopeless(err error) bool {
 	return false
 }
 
-// take takes over a message unless it was there already.
+// take accepts a message unless it was copied before.
 func (c *copier) take(m message) {
 	o := c.out[m.output]
 	if o.behind && m.time < o.mark.time {
@@ -271,7 +272,7 @@ func (c *copier) take(m message) {
 		}
 		c.unhold()
 	}
-	// From here on all is new, also where a clock was set back.
+	// Everything after this message is new, even if the clock was set back.
 	o.behind, o.held = false, nil
 	if m.time != o.mark.time {
 		o.mark.time, o.mark.seen = m.time, 0
@@ -280,7 +281,8 @@ func (c *copier) take(m message) {
 	c.add(o, m.text)
 }
 
-// add adds a message to the output unless its bytes are in the file already.
+// add appends a message to the output, without the bytes that the file already
+// contains.
 func (c *copier) add(o *output, text []byte) {
 	o.mark.sum = crc32.ChecksumIEEE(text)
 	if o.skipBytes > 0 {
@@ -294,7 +296,8 @@ func (c *copier) add(o *output, text []byte) {
 	c.copied++
 }
 
-// maxHeld bounds what is held: more than a daemon keeps of a container by default.
+// maxHeld is the number of bytes of held messages. A daemon keeps less per container
+// by default.
 const maxHeld = 4 << 20
 
 func (o *output) hold(text []byte) {
@@ -303,14 +306,13 @@ func (o *output) hold(text []byte) {
 		o.held = append(o.held, bytes.Clone(text))
 	}
 	if o.skipSeen == 0 || o.heldSize > maxHeld {
-		o.held = nil // as many as were copied
+		o.held = nil // all of them were copied before
 	}
 }
 
-// unhold takes what was held by mistake: the daemon has thrown away some of the
-// messages of that time, as it does when a task writes more than it keeps, so
-// that among the fewer ones left there are new ones. They come after the one
-// that was copied last.
+// unhold restores messages that were held by mistake. If a task writes more than the
+// daemon keeps, the daemon discards old messages, so some of the held messages may
+// be new. The new ones follow the message that was copied last.
 func (c *copier) unhold() {
 	for _, o := range c.out {
 		if !o.behind || o.skipSeen == 0 || len(o.held) == 0 {
@@ -329,7 +331,8 @@ func (c *copier) unhold() {
 	}
 }
 
-// flush writes what was taken, and then how far that is.
+// flush writes the buffered output to the files and then the new position to the
+// cursor.
 func (c *copier) flush() {
 	if c.pending == 0 {
 		return
@@ -338,7 +341,7 @@ func (c *copier) flush() {
 	var dropped uint64
 	for _, o := range c.out {
 		if len(o.buf) > 0 {
-			_, _ = o.w.Write(o.buf) // never fails: it counts what it drops
+			_, _ = o.w.Write(o.buf) // Write never fails: it counts what it drops
 			if o.buf = o.buf[:0]; cap(o.buf) > flushAt {
 				o.buf = nil
 			}
@@ -360,7 +363,7 @@ func (c *copier) save() {
 	}
 }
 
-// drainLogs waits until all output of an ended task is in its files.
+// drainLogs waits until all output of an ended task is in its log files.
 func (t *task) drainLogs(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, drainLimit)
 	defer cancel()

@@ -19,34 +19,37 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// The tasks of an alloc can change what is in its directory at any moment, and a
-// path that the daemon is given is resolved anew by the daemon. So the driver opens
-// each source beneath that directory itself, without following links, mounts what
-// it has opened into a folder that only root can enter, and gives the daemon that
-// path. The daemon resolves it again whenever it starts the container or copies from
-// it, so the mounts stay for as long as there is the container, whose label names
-// their folder.
+// The tasks of an alloc can change the alloc's directory at any moment, and the
+// daemon resolves a path only when it uses it. So the driver opens each source in
+// that directory itself without following links, mounts it in a directory that only
+// root can enter, and passes that path to the daemon. The daemon resolves the path
+// again whenever it starts the container or copies from it, so the mounts stay as
+// long as the container exists. A label of the container names the directory with
+// its mounts.
 
-// stagesDir is the folder of the state directory that has one folder per daemon,
-// in which there is one folder per container.
+// stagesDir is the directory, within the state directory, that has a subdirectory
+// per daemon, and in that one per container.
 const stagesDir = "mounts"
 
-// stagePrefix is how the name of a container's folder begins.
+// stagePrefix is the prefix of the names of containers' directories.
 const stagePrefix = "start-"
 
-// source resolves what a task's config names beneath a directory of its alloc and
-// returns the path for the daemon. Links are refused; create makes missing folders.
+// source resolves a path below a directory of the task's alloc and returns the path
+// to pass to the daemon. It rejects links. If create is true it creates missing
+// directories.
 type source func(dir, rel string, create bool) (string, error)
 
-// checked is the source that mounts nothing: it says what is wrong with a path
-// before anything is fetched for the task.
+// checked is a source that mounts nothing. It finds invalid paths before the image
+// is pulled.
 func checked(dir, rel string, create bool) (string, error) {
 	return filepath.Join(dir, rel), beneath(dir, rel, create)
 }
 
-// addBind shows a source of the alloc's directory. A mount fails where its source
-// does not exist, for example in another mount namespace; a bind, which an option
-// like a label needs, has the daemon make an empty folder, see stage.unseen.
+// addBind mounts a source of the alloc's directory in the container. It uses a mount
+// if possible, because a mount fails if its source does not exist, for example
+// because the daemon runs in another mount namespace. Options such as a label
+// require a bind, for which the daemon would create an empty directory; see
+// stage.unseen.
 func addBind(host *container.HostConfig, from, target string, options []string) {
 	m := mount.Mount{Type: mount.TypeBind, Source: from, Target: target}
 	for _, option := range options {
@@ -65,20 +68,20 @@ func addBind(host *container.HostConfig, from, target string, options []string) 
 	host.Mounts = append(host.Mounts, m)
 }
 
-// stages are the folders in which is mounted what containers see of their allocs.
+// stages manages the directories in which the sources of containers are mounted.
 type stages struct {
 	dir string
 
 	mu   sync.Mutex
-	mine map[string]bool // of starts in this process that are not done, by name
+	mine map[string]bool // names of starts in progress in this process
 }
 
 func newStages(state string) *stages {
 	return &stages{dir: filepath.Join(state, stagesDir), mine: map[string]bool{}}
 }
 
-// clear takes away what is mounted for a container that is gone. The name is the
-// value of its label: empty if nothing is mounted for it.
+// clear removes the mounts of a container that is gone. name is the value of its
+// label; it is empty if nothing was mounted.
 func (s *stages) clear(name string) error {
 	if name == "" {
 		return nil
@@ -89,10 +92,10 @@ func (s *stages) clear(name string) error {
 	return clearStage(filepath.Join(s.dir, name))
 }
 
-// idle lists the folders of a daemon's containers that no start of this process
-// works on, and those of the driver's versions that had no folder per daemon, whose
-// containers need none. Whoever wants to know which of them no container needs
-// lists the containers after that.
+// idle lists the directories of a daemon's containers that no start in this process
+// uses, and those of older driver versions, which had no directory per daemon and
+// whose containers need none. The caller must list the containers afterwards to find
+// the directories that no container needs.
 func (s *stages) idle(endpoint string) ([]string, error) {
 	var out []string
 	var errs []error
@@ -112,27 +115,28 @@ func (s *stages) idle(endpoint string) ([]string, error) {
 	return out, errors.Join(errs...)
 }
 
-// stagesOf is the name of the folder for a daemon: only those whose containers can
-// be listed may lose their mounts.
+// stagesOf returns the name of the directory for a daemon. The directories are
+// separate so that mounts are removed only if the containers of their daemon can be
+// listed.
 func stagesOf(endpoint string) string {
 	sum := sha256.Sum256([]byte(endpoint))
 	return hex.EncodeToString(sum[:6])
 }
 
-// stage is the folder of a container that is being started, made when it is first
-// needed.
+// stage is the directory of a container that is being started. It is created when it
+// is first needed.
 type stage struct {
 	all      *stages
 	endpoint string
-	name     string   // empty before it is made
-	under    *os.File // the folder that the mounts cover
+	name     string   // empty until it is created
+	under    *os.File // the directory beneath the mounted file system
 	n        int
 }
 
 func (s *stage) dir() string { return filepath.Join(s.all.dir, s.name) }
 
-// open makes the folder and a file system on it, which a daemon in another mount
-// namespace does not see: to it the sources do not exist.
+// open creates the directory and mounts a file system on it. A daemon in another
+// mount namespace does not see that mount, so for it the sources do not exist.
 func (s *stage) open() error {
 	if s.name != "" {
 		return nil
@@ -148,7 +152,7 @@ func (s *stage) open() error {
 	return mountStage(s.dir())
 }
 
-// make makes the folder; a sweep that comes meanwhile leaves it alone.
+// make creates the directory and protects it from a concurrent sweep.
 func (s *stage) make(of string) error {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
@@ -162,8 +166,8 @@ func (s *stage) make(of string) error {
 	return err
 }
 
-// unseen reports whether the daemon does not see the mounts: then it has made
-// folders beneath them, and the container got these, which are empty.
+// unseen reports whether the daemon does not see the mounts. In that case it has
+// created directories beneath them, and the container got these empty directories.
 func (s *stage) unseen() (bool, error) {
 	if s.under == nil {
 		return false, nil
@@ -175,20 +179,21 @@ func (s *stage) unseen() (bool, error) {
 	return len(entries) > 0, nil
 }
 
-// release ends the start's work on the folder, which is the container's from now on.
+// release ends the start's claim on the directory. From now on it belongs to the
+// container.
 func (s *stage) release() {
 	if s.under != nil {
-		_ = s.under.Close() // only read from
+		_ = s.under.Close() // it was only read
 	}
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
 	delete(s.all.mine, s.name)
 }
 
-// errUnseen says that the daemon has made folders where it should have seen ours.
+// errUnseen is returned if the daemon does not see the driver's mounts.
 var errUnseen = errdefs.FailedPreconditionf("the container got empty folders: the daemon does not see the agent's mounts")
 
-// unseenCure is what to do where the daemon does not see our mounts.
+// unseenCure says what to do if the daemon does not see our mounts.
 func (s *stages) unseenCure() string {
 	return "the daemon must see the mounts that the agent makes below " + s.dir + "; where one of the two runs in a container or a mount namespace of its own, share that folder's mounts with both (mount --make-rshared, docker run -v DIR:DIR:rshared)"
 }

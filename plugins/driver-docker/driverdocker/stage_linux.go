@@ -19,7 +19,7 @@ import (
 // canStage reports whether this process may mount.
 func canStage() bool { return os.Geteuid() == 0 }
 
-// bind mounts what is at rel beneath dir into the container's folder.
+// bind mounts the file or directory rel of dir in the container's directory.
 func (s *stage) bind(dir, rel string, create bool) (string, error) {
 	fd, isDir, err := openBeneath(dir, rel, create)
 	if err != nil {
@@ -45,10 +45,10 @@ func (s *stage) bind(dir, rel string, create bool) (string, error) {
 	return place, nil
 }
 
-// attach mounts what is open at place. What is mounted in the source later is seen
-// there; nothing that is mounted or taken away below place reaches the source. Else,
-// on a machine whose mounts are shared, taking ours away would take away the
-// secrets folder that the agent has mounted.
+// attach bind-mounts an open file or directory at place. Mounts made later in the
+// source propagate to place, but not the other way: otherwise, on a machine with
+// shared mounts, unmounting ours would also unmount the agent's mount of the secrets
+// directory.
 func attach(fd int, place string) error {
 	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 	if err == nil {
@@ -61,15 +61,16 @@ func attach(fd int, place string) error {
 	if !errors.Is(err, unix.ENOSYS) {
 		return err
 	}
-	// Before Linux 5.12 a mount is the source's equal for a moment.
+	// Before Linux 5.12 the mount is made first and then changed to a slave, so it is
+	// shared for a moment.
 	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", fd), place, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
 	return unix.Mount("", place, "", unix.MS_SLAVE|unix.MS_REC, "")
 }
 
-// beneath checks that what is at rel beneath dir can be mounted, and makes missing
-// folders.
+// beneath checks that rel in dir can be mounted. If create is true it creates
+// missing directories.
 func beneath(dir, rel string, create bool) error {
 	fd, _, err := openBeneath(dir, rel, create)
 	if err != nil {
@@ -78,8 +79,8 @@ func beneath(dir, rel string, create bool) error {
 	return unix.Close(fd)
 }
 
-// openBeneath opens rel part by part, none of which may be a link: whatever a task
-// changes meanwhile, what was opened is beneath dir.
+// openBeneath opens rel component by component and rejects links, so that the result
+// is inside dir whatever a task changes meanwhile.
 func openBeneath(dir, rel string, create bool) (fd int, isDir bool, err error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -95,7 +96,7 @@ func openBeneath(dir, rel string, create bool) (fd int, isDir bool, err error) {
 		if create && errors.Is(err, unix.ENOENT) {
 			next, err = makeFolder(at, part, flags)
 		}
-		_ = unix.Close(at) // only a place in the tree
+		_ = unix.Close(at) // an O_PATH descriptor
 		if errors.Is(err, unix.ENOENT) {
 			return -1, false, errors.New(joinPath(dir, rel) + " does not exist")
 		}
@@ -104,7 +105,7 @@ func openBeneath(dir, rel string, create bool) (fd int, isDir bool, err error) {
 		}
 		var st unix.Stat_t
 		if err := unix.Fstat(next, &st); err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
-			_ = unix.Close(next) // only a place in the tree
+			_ = unix.Close(next) // an O_PATH descriptor
 			return -1, false, errors.Join(err, errors.New(part+" of "+joinPath(dir, rel)+" is a link; mount what it leads to"))
 		}
 		at, isDir = next, st.Mode&unix.S_IFMT == unix.S_IFDIR
@@ -112,7 +113,7 @@ func openBeneath(dir, rel string, create bool) (fd int, isDir bool, err error) {
 	return at, isDir, nil
 }
 
-// makeFolder makes and opens a folder that was missing.
+// makeFolder creates and opens a missing directory.
 func makeFolder(at int, name string, flags int) (int, error) {
 	if err := unix.Mkdirat(at, name, 0o777); err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, err
@@ -120,7 +121,7 @@ func makeFolder(at int, name string, flags int) (int, error) {
 	return unix.Openat(at, name, flags, 0)
 }
 
-// mountStage mounts a small file system for the places of one container.
+// mountStage mounts a small tmpfs for the mount points of one container.
 func mountStage(dir string) error {
 	err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=64k")
 	if err != nil {
@@ -129,8 +130,9 @@ func mountStage(dir string) error {
 	return nil
 }
 
-// clearStage takes away all mounts of a container's folder, and the folder. It never
-// removes what is in a folder: while something is mounted that is the task's.
+// clearStage removes all mounts of a container's directory, and the directory
+// itself. It never deletes recursively, because a remaining mount would expose the
+// task's files.
 func clearStage(dir string) error {
 	for {
 		err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
@@ -146,7 +148,7 @@ func clearStage(dir string) error {
 		return errdefs.FailedPreconditionf("take away the mounts of a container: %w", err)
 	}
 	for _, e := range entries {
-		_ = os.Remove(filepath.Join(dir, e.Name())) // an empty folder of the daemon's, see stage.unseen
+		_ = os.Remove(filepath.Join(dir, e.Name())) // an empty directory that the daemon created, see stage.unseen
 	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return errdefs.FailedPreconditionf("take away the mounts of a container: %w", err)
@@ -154,17 +156,17 @@ func clearStage(dir string) error {
 	return nil
 }
 
-// fileIn reports whether a process sees a file, with links as the process sees them.
+// fileIn reports whether a file exists as seen from a process, including links.
 func fileIn(pid int, path string) bool {
 	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false // it has ended, or the daemon is on another machine
+		return false // the process has ended, or the daemon runs on another machine
 	}
 	defer unix.Close(root)
 	fd, err := unix.Openat2(root, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	if err != nil {
 		return false
 	}
-	_ = unix.Close(fd) // only a place in the tree
+	_ = unix.Close(fd) // an O_PATH descriptor
 	return true
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// canStage reports false: mounts by descriptor are Linux's.
+// canStage reports false: mounting by descriptor exists only on Linux.
 func canStage() bool { return false }
 
 func (s *stage) bind(string, string, bool) (string, error) {
@@ -28,8 +28,9 @@ func clearStage(string) error { return nil }
 
 func fileIn(int, string) bool { return false }
 
-// beneath checks that no part of rel is a link, since a task could have made it
-// to show its container what is not its own, and makes missing folders.
+// beneath checks that no component of rel is a link: a task could have created it to
+// reach files outside its directory. If create is true it creates missing
+// directories.
 func beneath(dir, rel string, create bool) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

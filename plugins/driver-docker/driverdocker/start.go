@@ -60,7 +60,7 @@ func (d *Driver) endStart(id string) {
 	delete(d.starting, id)
 }
 
-// start is one start of a task.
+// start holds the state of one start of a task.
 type start struct {
 	*Driver
 	daemon *daemon
@@ -86,7 +86,7 @@ func (s *start) run(ctx context.Context) (*driver.Handle, *driver.NetworkOverrid
 		Endpoint: s.daemon.endpoint, Container: s.container, Image: s.image, TTY: s.config.TTY, Logs: logsOf(s.task, s.agent),
 	})
 	t.mounts = s.mounts.name
-	s.daemon.adopt(t) // before it runs: it may end at once
+	s.daemon.adopt(t) // before it starts, since it may end at once
 	s.started = t
 	limited, cancel := context.WithTimeout(ctx, workLimit)
 	defer cancel()
@@ -110,7 +110,7 @@ func (s *start) run(ctx context.Context) (*driver.Handle, *driver.NetworkOverrid
 	return handle, override(c, s.config.AdvertiseIPv6Address, nonEmpty(ports)), nil
 }
 
-// learnTask makes the task known and begins to read its output.
+// learnTask registers the task and starts copying its output.
 func (d *Driver) learnTask(t *task) {
 	ctx, cancel := context.WithCancel(d.ctx)
 	t.stopLogs = cancel
@@ -123,7 +123,7 @@ func (d *Driver) learnTask(t *task) {
 	})
 }
 
-// spec checks the config before anything is fetched for it.
+// spec validates the config before the image is pulled.
 func (s *start) spec(ctx context.Context) (client.ContainerCreateOptions, error) {
 	var none client.ContainerCreateOptions
 	f, err := s.daemon.learn(ctx)
@@ -145,16 +145,16 @@ func (s *start) spec(ctx context.Context) (client.ContainerCreateOptions, error)
 	if s.mounts.name != "" && err == nil {
 		spec.Config.Labels[labelMounts] = s.mounts.name
 	}
-	// People read the image's name in lists of containers.
+	// The name is more readable than the id in lists of containers.
 	if id, ierr := s.daemon.imageID(ctx, s.config.Image); err == nil && ierr == nil && id == s.image {
 		spec.Config.Image = s.config.Image
 	}
 	return spec, err
 }
 
-// mounted is the source that mounts. A process that may not mount names its own
-// folders by their paths, and what a task can exchange only where the operator
-// lets tasks name any path of the machine.
+// mounted is the source that mounts. A process that may not mount passes the task's
+// own directories by path, and paths that a task could replace only if the operator
+// lets tasks mount any path of the machine.
 func (s *start) mounted(dir, rel string, create bool) (string, error) {
 	if canStage() {
 		return s.mounts.bind(dir, rel, create)
@@ -166,8 +166,8 @@ func (s *start) mounted(dir, rel string, create bool) (string, error) {
 	return checked(dir, rel, create)
 }
 
-// seen returns what the start came to: it has failed where the daemon does not see
-// the mounts.
+// seen returns the result of the start. The start has failed if the daemon does not
+// see the mounts.
 func (s *start) seen(err error) error {
 	unseen, uerr := s.mounts.unseen()
 	if unseen {
@@ -176,7 +176,8 @@ func (s *start) seen(err error) error {
 	return errors.Join(err, uerr)
 }
 
-// create creates the container, taking its name over from an older one of this task.
+// create creates the container. If an older container of the same task has the name,
+// it is removed.
 func (s *start) create(ctx context.Context, spec client.ContainerCreateOptions) error {
 	attempts := s.agent.ContainerExistsAttempts
 	if s.config.ContainerExistsAttempts > 0 {
@@ -210,7 +211,7 @@ func (s *start) create(ctx context.Context, spec client.ContainerCreateOptions) 
 }
 
 // takeName removes the container that has the name, if its labels prove that it
-// is of an earlier run of this very task.
+// belongs to an earlier run of the same task.
 func (s *start) takeName(ctx context.Context, name string) error {
 	c, err := s.daemon.inspect(ctx, name)
 	if errdefs.IsNotFound(err) {
@@ -229,7 +230,7 @@ func (s *start) takeName(ctx context.Context, name string) error {
 	return s.discard(ctx, s.daemon, c.ID, l[labelMounts])
 }
 
-// undo removes what a start that failed has left.
+// undo removes what a failed start has left behind.
 func (s *start) undo() {
 	ctx, cancel := context.WithTimeout(s.ctx, workLimit)
 	defer cancel()
@@ -262,7 +263,7 @@ func (d *Driver) RecoverTask(ctx context.Context, h *driver.Handle) error {
 	}
 	t := newTask(h.TaskID, x, state)
 	t.recovered = true
-	x.adopt(t) // before it is looked at: it may end in between
+	x.adopt(t) // before it is inspected, since it may end in between
 	c, err := x.inspect(ctx, state.Container)
 	switch {
 	case errdefs.IsNotFound(err):
@@ -287,8 +288,8 @@ func (d *Driver) RecoverTask(ctx context.Context, h *driver.Handle) error {
 	return nil
 }
 
-// beginRecovery keeps two recoveries of a task from both reading its output. From
-// now on its container is nobody's orphan.
+// beginRecovery prevents two concurrent recoveries of a task, which would both copy
+// its output. From now on the task's container is not an orphan.
 func (d *Driver) beginRecovery(id string) (known bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -308,8 +309,8 @@ func (d *Driver) unclaim(id string) {
 	delete(d.claimed, id)
 }
 
-// daemonOf returns the daemon at which a task was started, which may not be that
-// of new tasks any more.
+// daemonOf returns the daemon in which a task was started. Since then the config may
+// have changed to another daemon.
 func (d *Driver) daemonOf(endpoint string) (*daemon, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -335,7 +336,7 @@ func (d *Driver) InspectTask(ctx context.Context, id string) (*driver.TaskStatus
 	if cerr == nil {
 		t.note(c)
 	} else if errdefs.IsNotFound(cerr) {
-		_ = t.settle(ctx) // notes that it was removed
+		_ = t.settle(ctx) // settle records that the container was removed
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -352,12 +353,12 @@ func (d *Driver) InspectTask(ctx context.Context, id string) (*driver.TaskStatus
 		r := *t.exit
 		out.State, out.ExitedAt, out.Exit = driver.TaskExited, t.endedAt, &r
 	} else if cerr != nil {
-		out.State = driver.TaskUnknown // the daemon cannot be asked
+		out.State = driver.TaskUnknown // the daemon does not answer
 	}
 	return out, nil
 }
 
-// describe says what people want to know of a container.
+// describe adds attributes of a container for users.
 func describe(c container.InspectResponse, out map[string]string) {
 	if len(c.Name) > 1 {
 		out["container_name"] = c.Name[1:]

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// TaskStats implements driver.Driver. There is one stream for each container,
-// and only while somebody listens.
+// TaskStats implements driver.Driver. It opens a stream per container, and only
+// while there is a listener.
 func (d *Driver) TaskStats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
 	if interval <= 0 {
 		return nil, errdefs.InvalidArgumentf("stats interval %s: must be more than zero", interval)
@@ -36,7 +36,7 @@ func (d *Driver) TaskStats(ctx context.Context, interval time.Duration) (<-chan 
 				if !s.rest(ctx, tick.C) {
 					return
 				}
-			case <-tick.C: // a slow reader gets the next one
+			case <-tick.C: // a slow reader misses this sample
 			case <-ctx.Done():
 				return
 			}
@@ -45,12 +45,13 @@ func (d *Driver) TaskStats(ctx context.Context, interval time.Duration) (<-chan 
 	return out, nil
 }
 
-// gather is how long first samples of several tasks are collected, so that they
-// go out together.
+// gather is the time for which first samples of several tasks are collected, so that
+// they are sent together.
 const gather = 100 * time.Millisecond
 
-// rest waits for the time of the next samples. First ones do not wait for it: an
-// upgrade of the plugin shall leave no gap. It returns false if ctx ends first.
+// rest waits until the next samples are due. If a task has its first sample, it
+// returns earlier, so that an upgrade of the plugin leaves no gap in the stats. It
+// returns false if ctx ends first.
 func (s *sampler) rest(ctx context.Context, tick <-chan time.Time) bool {
 	select {
 	case <-tick:
@@ -60,7 +61,7 @@ func (s *sampler) rest(ctx context.Context, tick <-chan time.Time) bool {
 			return false
 		}
 		select {
-		case <-s.first: // came meanwhile
+		case <-s.first: // another stream got its first sample meanwhile
 		default:
 		}
 		return true
@@ -69,15 +70,15 @@ func (s *sampler) rest(ctx context.Context, tick <-chan time.Time) bool {
 	}
 }
 
-// sampler has the streams of one listener. There is one listener, the agent.
+// sampler holds the streams of one listener. The agent is the only listener.
 type sampler struct {
 	driver  *Driver
 	streams map[string]*statsStream
-	first   chan struct{} // signalled when a stream has its first sample
+	first   chan struct{} // receives a signal when a stream has its first sample
 	work    sync.WaitGroup
 }
 
-// statsStream is the newest sample of one container.
+// statsStream reads the stream of one container and holds the newest sample.
 type statsStream struct {
 	cancel context.CancelFunc
 	mu     sync.Mutex
@@ -85,11 +86,12 @@ type statsStream struct {
 	done   bool
 }
 
-// stale is when a sample is too old to be one of now: the daemon hangs.
+// stale is the age from which a sample is no longer reported, for example because
+// the daemon hangs.
 const stale = 5 * time.Second
 
-// sample returns the newest sample of each running task. It opens the streams of
-// new tasks and closes those of ended ones.
+// sample returns the newest sample of each running task. It opens streams for new
+// tasks and closes those of tasks that have ended.
 func (s *sampler) sample(ctx context.Context, interval time.Duration) []driver.TaskStats {
 	running := map[string]*task{}
 	s.driver.mu.Lock()
@@ -141,7 +143,7 @@ func (s *sampler) open(ctx context.Context, t *task) *statsStream {
 	s.work.Go(func() {
 		defer cancel()
 		st.read(ctx, t, s.first)
-		// A stream that breaks is opened again, not at once.
+		// A broken stream is reopened after a pause.
 		pause(ctx, time.Second)
 		st.mu.Lock()
 		st.done = true
@@ -162,11 +164,11 @@ func (st *statsStream) newest(after time.Time) (driver.TaskStats, bool) {
 	return st.latest, st.latest.Time.After(after)
 }
 
-// read takes samples from the daemon's stream until it breaks.
+// read reads samples from the daemon's stream until it breaks.
 func (st *statsStream) read(ctx context.Context, t *task, first chan<- struct{}) {
 	r, err := t.d.open(ctx, "containers/"+t.state.Container+"/stats", url.Values{"stream": {"1"}})
 	if err != nil {
-		return // no samples now; the next pass tries again
+		return // no samples for now; the caller tries again
 	}
 	defer r.Close()
 	dec := json.NewDecoder(r)
@@ -193,7 +195,7 @@ func (st *statsStream) read(ctx context.Context, t *task, first chan<- struct{})
 	}
 }
 
-// measured is what is read of a sample of the daemon's, which says far more.
+// measured contains the fields of the daemon's samples that we use.
 type measured struct {
 	Read   time.Time `json:"read"`
 	OSType string    `json:"os_type"`
@@ -212,13 +214,14 @@ type measured struct {
 		Usage             uint64       `json:"usage"`
 		MaxUsage          uint64       `json:"max_usage"`
 		Detail            memoryDetail `json:"stats"`
-		Commit            uint64       `json:"commitbytes"` // this and the next two are Windows's
+		Commit            uint64       `json:"commitbytes"` // this and the next two fields are reported on Windows
 		CommitPeak        uint64       `json:"commitpeakbytes"`
 		PrivateWorkingSet uint64       `json:"privateworkingset"`
 	} `json:"memory_stats"`
 }
 
-// memoryDetail has the names of both versions of cgroups, of which one is there.
+// memoryDetail has the field names of both cgroup versions. A sample has those of
+// one version.
 type memoryDetail struct {
 	RSS         uint64 `json:"rss"`
 	Anon        uint64 `json:"anon"`
@@ -230,8 +233,9 @@ type memoryDetail struct {
 	KernelStack uint64 `json:"kernel_stack"`
 }
 
-// What is measured at first, and once there are two samples; of memory, on Linux
-// and on Windows. They are shared by all samples and never changed.
+// The names of the measured values: in a first sample and in later ones, which also
+// have the CPU percentage; memory on Linux and on Windows. All samples share these
+// slices, which are never modified.
 var (
 	measuredCPUFirst      = []string{"Throttled Periods", "Throttled Time"}
 	measuredCPU           = []string{"Throttled Periods", "Throttled Time", "Percent", "System Mode", "User Mode"}
@@ -239,7 +243,7 @@ var (
 	measuredMemoryWindows = []string{"RSS", "Usage", "Max Usage"}
 )
 
-// taskStats makes a sample of what the daemon measured now and before.
+// taskStats converts the daemon's current and previous measurements to a sample.
 func taskStats(id string, before, now measured) driver.TaskStats {
 	out := driver.TaskStats{TaskID: id, Time: now.Read}
 	out.CPU = driver.CPUStats{
@@ -265,7 +269,7 @@ func taskStats(id string, before, now measured) driver.TaskStats {
 	return out
 }
 
-// share is the use of the cpu in percent of one core.
+// share returns the CPU usage in percent of one core.
 func share(now, before uint64, over time.Duration) float64 {
 	if now < before {
 		return 0

@@ -17,17 +17,17 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// A connection that follows a container lives as long as the container does, and
-// there is one for each. The HTTP client of the standard library keeps two
-// goroutines and some 30 KB for a connection; what follows keeps one buffer.
+// A connection that follows a container lives as long as the container, and there is
+// one per container. net/http needs two goroutines and about 30 KB per connection;
+// this implementation needs one buffer.
 
-// streamBuffer is what one read of a connection takes at most.
+// streamBuffer is the size of the read buffer of a connection.
 const streamBuffer = 4 << 10
 
-// stream is an answer of the daemon that goes on.
+// stream is a streaming response of the daemon.
 type stream struct {
 	body     io.Reader
-	buffered *bufio.Reader // beneath body
+	buffered *bufio.Reader // the reader beneath body
 	end      func() error
 }
 
@@ -35,13 +35,14 @@ func (s *stream) Read(p []byte) (int, error) { return s.body.Read(p) }
 
 func (s *stream) Close() error { return s.end() }
 
-// endOfChunk is what may be left of a chunk when all that it says was read.
+// endOfChunk is the number of bytes that may be buffered after all data of a chunk
+// was read.
 const endOfChunk = len("\r\n")
 
-// more reports whether more was received than has been read.
+// more reports whether data was received that has not been read yet.
 func (s *stream) more() bool { return s.buffered.Buffered() > endOfChunk }
 
-// statusError is an answer of the daemon that says what it refuses.
+// statusError is an error response of the daemon.
 type statusError struct {
 	code    int
 	message string
@@ -49,10 +50,10 @@ type statusError struct {
 
 func (e *statusError) Error() string { return "Error response from daemon: " + e.message }
 
-// maxRefusal bounds what is read of such an answer.
+// maxRefusal is the number of bytes read of an error response.
 const maxRefusal = 64 << 10
 
-// spoken returns the client, which has agreed with the daemon on a version.
+// spoken returns the client after API version negotiation.
 func (d *daemon) spoken(ctx context.Context) (*client.Client, error) {
 	api := d.api.Load()
 	if d.agreed.Load() == api {
@@ -65,7 +66,8 @@ func (d *daemon) spoken(ctx context.Context) (*client.Client, error) {
 	return api, nil
 }
 
-// open asks the daemon for a stream; it ends when ctx does, or at Close.
+// open requests a stream from the daemon. The stream ends when ctx ends, or at
+// Close.
 func (d *daemon) open(ctx context.Context, resource string, query url.Values) (*stream, error) {
 	base, err := client.ParseHostURL(d.endpoint)
 	if err != nil {
@@ -89,7 +91,7 @@ func (d *daemon) open(ctx context.Context, resource string, query url.Values) (*
 	if err != nil {
 		return nil, errdefs.Unavailablef("%w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // what reads from it tells
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // the reader reports the error
 	end := func() error {
 		stop()
 		return conn.Close()
@@ -104,7 +106,7 @@ func (d *daemon) open(ctx context.Context, resource string, query url.Values) (*
 		err = refusal(answer)
 	}
 	if err != nil {
-		_ = end() // err is what counts
+		_ = end() // the first error is returned
 		return nil, err
 	}
 	return &stream{body: answer.Body, buffered: buffered, end: end}, nil

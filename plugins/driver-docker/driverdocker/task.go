@@ -17,7 +17,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// handleState is what a handle holds.
+// handleState is the content of a handle.
 type handleState struct {
 	Endpoint  string     `json:"endpoint"`
 	Container string     `json:"container"`
@@ -26,10 +26,10 @@ type handleState struct {
 	Logs      logsTarget `json:"logs"`
 }
 
-// logsTarget is where a task's output goes.
+// logsTarget is the place of a task's log files.
 type logsTarget struct {
 	Disabled     bool   `json:"disabled,omitempty"`
-	Root         string `json:"root,omitempty"` // trusted
+	Root         string `json:"root,omitempty"` // a directory that tasks cannot replace
 	Stdout       string `json:"stdout,omitempty"`
 	Stderr       string `json:"stderr,omitempty"`
 	MaxFiles     int    `json:"max_files,omitempty"`
@@ -43,14 +43,14 @@ type task struct {
 	id    string
 	d     *daemon
 	state handleState
-	// mounts is the container's label of that name.
+	// mounts is the value of the container's label labelMounts.
 	mounts string
-	// recovered: another process has read its output before.
+	// recovered means that an earlier process has copied output of this task.
 	recovered bool
 
 	// ended is closed when exit is set.
 	ended chan struct{}
-	// logged is closed when all output is in its files.
+	// logged is closed when all output is in the log files.
 	logged   chan struct{}
 	stopLogs context.CancelFunc
 
@@ -59,8 +59,8 @@ type task struct {
 	startedAt time.Time
 	endedAt   time.Time
 	exit      *driver.ExitResult
-	oom       bool // the kernel has killed a process of it for want of memory
-	asked     bool // its end needs no explanation by the kernel: it was signalled, or that was looked for
+	oom       bool // the OOM killer has killed a process of the task
+	asked     bool // the exit needs no explanation: we sent a signal, or blame was already awaited
 	dropped   uint64
 	// blamed is closed when oom is set.
 	blamed chan struct{}
@@ -96,8 +96,8 @@ func (t *task) result() *driver.ExitResult {
 	return t.exit
 }
 
-// settle reads the container and notes its end, if it has ended. It may be
-// called any number of times.
+// settle inspects the container and records its end if it has ended. It may be
+// called repeatedly.
 func (t *task) settle(ctx context.Context) error {
 	if t.result() != nil {
 		return nil
@@ -114,12 +114,12 @@ func (t *task) settle(ctx context.Context) error {
 	return nil
 }
 
-// note takes over what the daemon says of the container.
+// note updates the task from the daemon's state of the container.
 func (t *task) note(c container.InspectResponse) {
 	if c.State.Status == container.StateCreated {
-		return // its start is not done
+		return // its start is still in progress
 	}
-	started, _ := time.Parse(time.RFC3339Nano, c.State.StartedAt) // the zero time if it cannot be read
+	started, _ := time.Parse(time.RFC3339Nano, c.State.StartedAt) // the zero time if it is invalid
 	t.mu.Lock()
 	t.startedAt = started
 	t.mu.Unlock()
@@ -135,21 +135,21 @@ func (t *task) note(c container.InspectResponse) {
 
 func running(s *container.State) bool { return s.Running || s.Paused || s.Restarting }
 
-// exitResult is how a container ended. The daemon reports an end by signal n as
-// exit code 128+n, which is what a shell that ended so reports too.
+// exitResult returns how a container ended. The daemon reports an end by signal n as
+// exit code 128+n. It cannot be told from a shell that exits with such a code.
 func exitResult(s *container.State) driver.ExitResult {
 	r := driver.ExitResult{ExitCode: s.ExitCode, Err: s.Error}
 	if n := s.ExitCode - 128; n > 0 && n <= maxSignal {
 		r.Signal = n
 	}
-	// A child that was killed for want of memory is no end of the task.
+	// If only a child was OOM-killed, the task did not end because of it.
 	if s.OOMKilled && s.ExitCode != 0 {
 		outOfMemory(&r)
 	}
 	return r
 }
 
-// outOfMemory says so in the words that people know from the reference.
+// outOfMemory sets the reference's error text.
 func outOfMemory(r *driver.ExitResult) {
 	r.OOMKilled = true
 	if r.Err == "" {
@@ -167,7 +167,7 @@ func (t *task) end(at time.Time, r driver.ExitResult) {
 	}
 	t.endedAt, t.exit = at, &r
 	if t.oom {
-		t.amend() // the event is there before the state of some daemons
+		t.amend() // some daemons send the event before they update the state
 	}
 	close(t.ended)
 	if t.whenEnded != nil {
@@ -175,7 +175,7 @@ func (t *task) end(at time.Time, r driver.ExitResult) {
 	}
 }
 
-// amend has an end by SIGKILL say that the kernel was the one. t.mu is held.
+// amend adds the out-of-memory reason to an exit by SIGKILL. The caller holds t.mu.
 func (t *task) amend() {
 	if t.exit == nil || t.exit.ExitCode != killed {
 		return
@@ -185,11 +185,11 @@ func (t *task) amend() {
 	t.exit = &r
 }
 
-// killed is the exit code of what was ended by SIGKILL.
+// killed is the exit code after SIGKILL.
 const killed = 128 + 9
 
-// blame notes that the kernel has killed a process of the task for want of memory. The
-// daemon may say so after it has said that the task has ended.
+// blame records that the OOM killer has killed a process of the task. The daemon may
+// report this after the end of the task.
 func (t *task) blame() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,8 +200,8 @@ func (t *task) blame() {
 	t.amend()
 }
 
-// explain gives the end of a task by a SIGKILL that nobody here has sent a moment in
-// which the daemon may say that it was the kernel.
+// explain gives the daemon a moment to report an out-of-memory kill if the task
+// ended by a SIGKILL that we did not send.
 func (t *task) explain(ctx context.Context) {
 	t.mu.Lock()
 	known := t.asked || t.exit.OOMKilled || t.exit.ExitCode != killed
@@ -219,21 +219,23 @@ func (t *task) explain(ctx context.Context) {
 	if c, err := t.d.inspect(ctx, t.state.Container); err == nil && c.State.OOMKilled {
 		t.blame()
 	}
-	t.wasAsked() // once is enough
+	t.wasAsked() // explain waits only once per task
 }
 
-// blameGrace is how long after the end of a task its reason may be told.
+// blameGrace is the time after the end of a task within which the daemon may report
+// the reason.
 const blameGrace = 2 * time.Second
 
-// wasAsked notes that the end of the task needs no explanation.
+// wasAsked records that the end of the task needs no explanation.
 func (t *task) wasAsked() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked = true
 }
 
-// atEnd has do called when the task ends, at once if it has; nil calls that off.
-// It must not wait. There is one at a time, for whoever copies the output.
+// atEnd registers do to be called when the task ends, or calls it at once if it has
+// ended. nil removes the registration. do must not block. There is one registration
+// at a time, by the log copier.
 func (t *task) atEnd(do func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -242,7 +244,7 @@ func (t *task) atEnd(do func()) {
 	}
 }
 
-// await waits for the end of the task; false if ctx ends first.
+// await waits for the end of the task. It returns false if ctx ends first.
 func (t *task) await(ctx context.Context) bool {
 	select {
 	case <-t.ended:
@@ -261,7 +263,7 @@ func (d *Driver) WaitTask(ctx context.Context, id string) (driver.ExitResult, er
 	if !t.await(ctx) {
 		return driver.ExitResult{}, fmt.Errorf("wait for task %q: %w", id, ctx.Err())
 	}
-	// What it wrote last is worth a moment.
+	// Wait a little for the task's last output.
 	select {
 	case <-t.logged:
 	case <-time.After(logGrace):
@@ -271,7 +273,7 @@ func (d *Driver) WaitTask(ctx context.Context, id string) (driver.ExitResult, er
 	return *t.result(), nil
 }
 
-// logGrace is how long a wait waits for the rest of the output.
+// logGrace is the time that WaitTask waits for the rest of the output.
 const logGrace = 2 * time.Second
 
 // SignalTask implements driver.Driver.
@@ -291,7 +293,7 @@ func (d *Driver) SignalTask(ctx context.Context, id string, signal string) error
 	if err == nil {
 		return nil
 	}
-	// The daemon refuses a container that has ended with a conflict.
+	// If the container has ended, the daemon answers with a conflict.
 	if serr := t.settle(ctx); serr == nil && t.result() != nil {
 		return errdefs.FailedPreconditionf("signal task %q: it has ended", id)
 	}
@@ -311,7 +313,7 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 	if signal == "" {
 		signal = "SIGTERM"
 		if c, err := t.d.inspect(ctx, t.state.Container); err == nil && c.Config.StopSignal != "" {
-			signal = c.Config.StopSignal // the job's or the image's
+			signal = c.Config.StopSignal // from the job's config or the image
 		}
 	}
 	if err := t.d.kill(ctx, t.state.Container, signal); err != nil {
@@ -322,7 +324,7 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 			return wrapTask(id, errors.Join(err, serr))
 		}
 	}
-	// The caller may give up; the kill is carried out all the same.
+	// If the caller gives up, the kill is carried out nevertheless.
 	done := make(chan error, 1)
 	d.work.Go(func() { done <- t.killAfter(d.ctx, timeout) })
 	select {
@@ -335,10 +337,10 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 
 const (
 	killRetry = time.Second
-	killLimit = 5 * time.Minute // of trying, with a daemon that is away
+	killLimit = 5 * time.Minute // how long a kill is retried while the daemon is unreachable
 )
 
-// killAfter waits for the end of the task and kills it when timeout has passed.
+// killAfter waits for the end of the task and kills it after timeout.
 func (t *task) killAfter(ctx context.Context, timeout time.Duration) error {
 	grace, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -350,7 +352,7 @@ func (t *task) killAfter(ctx context.Context, timeout time.Duration) error {
 	var err error
 	for limited.Err() == nil {
 		if err = t.d.kill(limited, t.state.Container, "SIGKILL"); err != nil {
-			_ = t.settle(limited) // err is what is reported
+			_ = t.settle(limited) // the error of the wait is reported
 		}
 		retry, cancel := context.WithTimeout(limited, killRetry)
 		over := t.await(retry)
@@ -358,7 +360,7 @@ func (t *task) killAfter(ctx context.Context, timeout time.Duration) error {
 		if over {
 			return nil
 		}
-		_ = t.settle(limited) // the next round tells
+		_ = t.settle(limited) // the next attempt reports an error
 	}
 	return errdefs.Unavailablef("stop task %q: the Docker daemon does not end its container: %w", t.id, errors.Join(err, limited.Err()))
 }
@@ -397,8 +399,8 @@ func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
 	return nil
 }
 
-// destroyUnlearned ends the containers of a task that a process before this one has
-// begun to start: it died before anybody learned of them.
+// destroyUnlearned removes the containers of a task whose start was interrupted by
+// the death of an earlier plugin process, before the agent got a handle.
 func (d *Driver) destroyUnlearned(ctx context.Context, id string, force bool) error {
 	config, _, _ := d.now()
 	for _, x := range d.all() {
@@ -424,7 +426,7 @@ func (d *Driver) destroyUnlearned(ctx context.Context, id string, force bool) er
 	return nil
 }
 
-// forget frees what the task held here.
+// forget releases the resources of the task in this process.
 func (d *Driver) forget(t *task, config agentConfig) {
 	t.stopLogs()
 	d.mu.Lock()

@@ -12,11 +12,11 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// Exec is the driver exec: processes of the machine in a sandbox of their own, as
-// nobody unless the task names a user.
+// Exec is the task driver exec. It runs processes in a sandbox, as user nobody
+// unless the task sets a user.
 type Exec struct{ isolated }
 
-// NewExec returns the driver; its supervisor is that of dir.
+// NewExec returns the driver. dir is the directory of its supervisor.
 func NewExec(dir string) *Exec { return &Exec{newIsolated(dir)} }
 
 // execTaskConfig is the config block of a task.
@@ -38,8 +38,8 @@ func (d *Exec) Info() driver.Info {
 	}
 }
 
-// Fingerprint implements driver.Driver. Whether a machine can isolate tasks does
-// not change while it runs.
+// Fingerprint implements driver.Driver. It sends one fingerprint, because a
+// machine's ability to isolate tasks does not change while it runs.
 func (d *Exec) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
 	return d.Fingerprints(ctx, func() (driver.Fingerprint, <-chan struct{}) {
 		_, changed := d.current()

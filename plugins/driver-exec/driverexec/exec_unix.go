@@ -22,12 +22,13 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// lingering is how long output is still read when a command has ended but left
-// processes behind that hold it open.
+// lingering is the time for which output is still read after a command has ended, if
+// processes it left behind hold the output open.
 const lingering = time.Second
 
-// ExecTask implements driver.Driver: it runs a command beside the task: same user, environment, directory and
-// cgroup. It is this process's child and ends with its stream.
+// ExecTask implements driver.Driver. The command runs beside the task with the same
+// user, environment, directory and cgroup. It is a child of this process and ends
+// with its stream.
 func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
 	c, spec, err := d.execTarget(ctx, id, opts)
 	if err != nil {
@@ -99,7 +100,7 @@ func execCommand(ctx context.Context, id string, spec *supervisor.Spec, opts dri
 	if u := spec.User; u != nil {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 	}
-	// With all that it started.
+	// including all processes that it started
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	return cmd, nil
 }
@@ -111,7 +112,8 @@ func runPipes(cmd *exec.Cmd, network string, stream driver.ExecStream) error {
 		if err != nil {
 			return err
 		}
-		// It may outlive the command in a Read; that ends with the stream.
+		// The copy may block in a read after the command has ended. It returns when the
+		// stream ends.
 		go func() {
 			_, _ = io.Copy(in, stream.Stdin) // a command need not read its input
 			_ = in.Close()
@@ -135,12 +137,13 @@ func runTTY(cmd *exec.Cmd, network string, opts driver.ExecOptions, stream drive
 	return serveTTY(terminal, stream, cmd.Wait)
 }
 
-// serveTTY joins a terminal to a stream until wait returns, and closes it.
+// serveTTY copies between a terminal and a stream until wait returns, and closes the
+// terminal.
 func serveTTY(terminal *os.File, stream driver.ExecStream, wait func() error) error {
 	if stream.Stdin != nil {
 		go func() {
 			const endOfInput = "\x04"
-			_, _ = io.Copy(terminal, stream.Stdin) // it fails when the terminal is closed
+			_, _ = io.Copy(terminal, stream.Stdin) // the copy fails when the terminal is closed
 			_, _ = io.WriteString(terminal, endOfInput)
 		}()
 	}
@@ -150,7 +153,7 @@ func serveTTY(terminal *os.File, stream driver.ExecStream, wait func() error) er
 		for {
 			select {
 			case size := <-stream.Resize:
-				_ = pty.Setsize(terminal, windowSize(size)) // a size is a hint
+				_ = pty.Setsize(terminal, windowSize(size)) // resizing is best effort
 			case <-ended:
 				return
 			}
@@ -163,7 +166,7 @@ func serveTTY(terminal *os.File, stream driver.ExecStream, wait func() error) er
 		if out == nil {
 			out = io.Discard
 		}
-		_, _ = io.Copy(out, terminal) // EIO is how a terminal ends
+		_, _ = io.Copy(out, terminal) // reading a closed terminal returns EIO
 	}()
 	err := wait()
 	close(ended)

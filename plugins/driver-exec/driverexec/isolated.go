@@ -21,8 +21,8 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// isolated is what the drivers that isolate their tasks have in common: all but
-// what a task runs and how it is found.
+// isolated is the common part of the drivers that isolate their tasks. The drivers
+// differ in what a task runs and how it is found.
 type isolated struct {
 	shared
 	agent *isolatedAgent
@@ -55,14 +55,14 @@ type isolatedAgentConfig struct {
 	deniedUsers
 }
 
-// isolation is the part of a task's config block that says how it is isolated.
+// isolation is the part of a task's config block that configures the isolation.
 type isolation struct {
 	WorkDir string   `json:"work_dir"`
 	CapAdd  []string `json:"cap_add"`
 	CapDrop []string `json:"cap_drop"`
 	PIDMode string   `json:"pid_mode"`
 	IPCMode string   `json:"ipc_mode"`
-	Init    *bool    `json:"init"` // nil is true
+	Init    *bool    `json:"init"` // nil means true
 }
 
 // Modes of a namespace.
@@ -73,14 +73,14 @@ const (
 
 var modes = []string{modePrivate, modeHost}
 
-// defaultPids is how many processes and threads a task may have: a fork bomb ends
-// at it, and few programs come near.
+// defaultPids is the default limit of processes and threads of a task. It stops fork
+// bombs, and few programs reach it.
 const defaultPids = 4096
 
-// defaultUser is who tasks run as that name nobody else.
+// defaultUser runs tasks that do not set a user.
 const defaultUser = "nobody"
 
-// defaultChroot is what of the machine a task sees.
+// defaultChroot lists the host paths that a task sees by default.
 var defaultChroot = []string{
 	"/bin", "/etc", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
 }
@@ -168,7 +168,7 @@ func (d isolated) current() (isolatedAgentConfig, <-chan struct{}) {
 	return d.agent.config, d.agent.changed
 }
 
-// spec resolves a task's config to what the supervisor runs, all but its command.
+// spec converts a task's config to the supervisor's spec, except for the command.
 func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, error) {
 	agent, _ := d.current()
 	invalid := func(err error) (supervisor.Spec, error) {
@@ -225,7 +225,8 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 	return supervisor.Spec{ID: task.ID, Env: supervised.Environment(task.Env, nil), User: user, Logs: logs, Sandbox: box}, nil
 }
 
-// isolatedUser finds the user of a task; root is named, never nil for "the agent's".
+// isolatedUser returns the user of a task. It names root explicitly instead of
+// returning nil, which means the agent's user.
 func isolatedUser(task *driver.TaskConfig) (*supervisor.User, error) {
 	if id := uint32(task.DynamicUID); id != 0 {
 		return &supervisor.User{UID: id, GID: id}, nil
@@ -234,7 +235,7 @@ func isolatedUser(task *driver.TaskConfig) (*supervisor.User, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u == nil { // the agent's own: root, as isolation needs it
+	if u == nil { // the agent's user, which is root because isolation requires it
 		u = &supervisor.User{}
 	}
 	return u, nil
@@ -250,13 +251,13 @@ func (c isolatedAgentConfig) chroot() []sandbox.Bind {
 			out = append(out, sandbox.Bind{Source: dir, Target: dir})
 		}
 	}
-	// A path after those above it: it is mounted in what they show.
+	// Sorted by path, because a path may be mounted inside another one.
 	sortBinds(out)
 	return out
 }
 
-// hidden are directories of the agent that no task may see, wherever the operator
-// has put them.
+// hidden returns the agent's directories that no task may see, wherever the operator
+// has placed them.
 func hidden(task *driver.TaskConfig, stateDir string) []string {
 	out := []string{filepath.Dir(filepath.Dir(task.TaskDir)), stateDir}
 	if dir := filepath.Dir(filepath.Dir(stateDir)); filepath.Base(filepath.Dir(stateDir)) == "plugin-state" {
@@ -316,8 +317,9 @@ func resolvConf(dns *driver.DNSConfig) string {
 	return b.String()
 }
 
-// allowModes: the machine's processes, and their memory, are seen only where the
-// operator has said so. A mode that is the node's default is allowed.
+// allowModes rejects host namespaces that the operator does not allow, since they
+// expose the machine's processes and their memory. The node's default mode is always
+// allowed.
 func (c isolatedAgentConfig) allowModes(task isolation) error {
 	for _, m := range []struct {
 		name, asked, byDefault string
@@ -333,7 +335,7 @@ func (c isolatedAgentConfig) allowModes(task isolation) error {
 	return nil
 }
 
-// isHost reads a namespace mode.
+// isHost parses a namespace mode.
 func isHost(mode, fallback string) (bool, error) {
 	if mode == "" {
 		mode = fallback

@@ -19,14 +19,14 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// Java is the driver java: Java programs in the same sandbox as exec's tasks, run
-// by the JVM that is in the agent's PATH.
+// Java is the task driver java. It runs Java programs in the same sandbox as the
+// driver exec, with the JVM in the agent's PATH.
 type Java struct {
 	isolated
 	jvms *jvmFinder
 }
 
-// NewJava returns the driver; its supervisor is that of dir.
+// NewJava returns the driver. dir is the directory of its supervisor.
 func NewJava(dir string) *Java { return &Java{newIsolated(dir), newJVMFinder(dir)} }
 
 // javaTaskConfig is the config block of a task.
@@ -53,12 +53,12 @@ func (d *Java) Info() driver.Info {
 	}
 }
 
-// jvmCheck is how often the agent's PATH is looked at for another JVM. That costs
-// a few system calls; only a JVM that is new is run.
+// jvmCheck is the interval at which the agent's PATH is checked for another JVM. A
+// check costs a few system calls; only a new JVM is run.
 const jvmCheck = 30 * time.Second
 
-// Fingerprint implements driver.Driver. A JVM takes 100 ms and more to say which
-// one it is, so one that is not known yet is reported when it has.
+// Fingerprint implements driver.Driver. A JVM needs 100 ms or more to print its
+// version, so an unknown JVM is reported when it has done so.
 func (d *Java) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
 	out := make(chan driver.Fingerprint)
 	go func() {
@@ -89,7 +89,7 @@ func (d *Java) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, erro
 	return out, nil
 }
 
-// look tells what there is to tell of the machine now.
+// look sends the fingerprint that is known now.
 func (d *Java) look(ctx context.Context, tell func(driver.Fingerprint)) {
 	undetected := func(why string) driver.Fingerprint {
 		return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: why}
@@ -148,7 +148,7 @@ func (d *Java) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.
 	return handle, nil, err
 }
 
-// runJVM makes the task's command.
+// runJVM sets the task's command.
 func runJVM(spec *supervisor.Spec, task *driver.TaskConfig, c javaTaskConfig, v *jvm) error {
 	if c.JarPath == "" && c.Class == "" {
 		return errors.New("config.jar_path or config.class must be set: a jar with a main class, or the class to run")
@@ -183,16 +183,16 @@ func runJVM(spec *supervisor.Spec, task *driver.TaskConfig, c javaTaskConfig, v 
 	return nil
 }
 
-// jarPath is the jar as the JVM gets it. A jar that an artifact brought to local/
-// may be named without it, as commands may.
+// jarPath returns the jar's path for the JVM. As for commands, the prefix local/ may
+// be omitted.
 func jarPath(taskDir string, c javaTaskConfig) string {
 	if path.IsAbs(c.JarPath) || c.WorkDir != "" || !filepath.IsLocal(c.JarPath) {
 		return c.JarPath
 	}
-	// The directory is the task's: links in it lead nowhere else.
+	// OpenRoot does not follow links out of the task's directory.
 	root, err := os.OpenRoot(taskDir)
 	if err != nil {
-		return c.JarPath // the start says what is wrong with it
+		return c.JarPath // the start reports what is wrong with the jar
 	}
 	defer root.Close()
 	if _, err := root.Stat(c.JarPath); err == nil {
@@ -204,5 +204,6 @@ func jarPath(taskDir string, c javaTaskConfig) string {
 	return c.JarPath
 }
 
-// errAskJVM says that the JVM must be run to know which one it is.
+// errAskJVM means that the version of the JVM is unknown and must be queried by
+// running it.
 var errAskJVM = errors.New("the JVM is being asked for its version")

@@ -21,8 +21,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// join runs a command in the sandbox of an isolated task: same namespaces, root,
-// cgroups, user, capabilities and filter.
+// join runs a command in the sandbox of an isolated task: with the same namespaces,
+// root, cgroups, user, capabilities and seccomp filter.
 func join(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
 	j, err := newJoiner(ctx, c, spec, opts)
 	if err != nil {
@@ -46,12 +46,12 @@ func join(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, opts
 	return driver.ExitResult{ExitCode: j.state.ExitCode()}, nil
 }
 
-// inNetwork has start fork a command in the network namespace of a task.
+// inNetwork calls start, which forks a command, in the network namespace of a task.
 func inNetwork(file string, start func() error) error {
 	return sandbox.Within(nil, file, func(int) error { return start() })
 }
 
-// joiner is one command on its way into a sandbox.
+// joiner is one command that is being started in a sandbox.
 type joiner struct {
 	id      string
 	target  *sandbox.Target
@@ -77,7 +77,7 @@ func newJoiner(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec,
 		j.process.User = sandbox.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
 	j.target, err = sandbox.OpenTarget(status.PID)
-	// While the supervisor has not told of its end, the pid is the task's.
+	// While the supervisor does not report the task's end, the pid has not been reused.
 	if now, again := c.Inspect(ctx, spec.ID); again == nil && now.Exit != nil {
 		err = errdefs.FailedPreconditionf("exec in task %q: it has ended", spec.ID)
 	} else {
@@ -103,7 +103,8 @@ func (j *joiner) explain(err error) error {
 	return errdefs.Abortedf("exec in task %q: %w", j.id, err)
 }
 
-// run waits for the command, and kills it with all of its session if ctx ends.
+// run waits for the command. If ctx ends, it kills the command and all processes of
+// its session.
 func (j *joiner) run(ctx context.Context, pid int) error {
 	process, err := os.FindProcess(pid)
 	if err != nil {
@@ -114,7 +115,7 @@ func (j *joiner) run(ctx context.Context, pid int) error {
 	killing.Go(func() {
 		select {
 		case <-ctx.Done():
-			_ = syscall.Kill(-pid, syscall.SIGKILL) // not reaped yet, so nobody else's
+			_ = syscall.Kill(-pid, syscall.SIGKILL) // not reaped yet, so the pid has not been reused
 		case <-ended:
 		}
 	})
@@ -138,7 +139,7 @@ func (j *joiner) pipes(ctx context.Context, stream driver.ExecStream) error {
 	defer func() {
 		for _, f := range append(ours[:], theirs[:]...) {
 			if f != nil {
-				_ = f.Close() // usually already closed
+				_ = f.Close() // usually it is already closed
 			}
 		}
 	}()
@@ -160,7 +161,7 @@ func (j *joiner) pipes(ctx context.Context, stream driver.ExecStream) error {
 		return err
 	}
 	for _, f := range theirs {
-		_ = f.Close() // the command has its own
+		_ = f.Close() // the command has its own copy
 	}
 	go func() {
 		if stream.Stdin != nil {
@@ -173,7 +174,7 @@ func (j *joiner) pipes(ctx context.Context, stream driver.ExecStream) error {
 		if to == nil {
 			to = io.Discard
 		}
-		copying.Go(func() { _, _ = io.Copy(to, ours[i+1]) }) // who does not listen misses it
+		copying.Go(func() { _, _ = io.Copy(to, ours[i+1]) }) // output is discarded if the client is gone
 	}
 	err = j.run(ctx, joined.PID)
 	copied := make(chan struct{})
@@ -183,7 +184,7 @@ func (j *joiner) pipes(ctx context.Context, stream driver.ExecStream) error {
 	}()
 	select {
 	case <-copied:
-	case <-time.After(lingering): // something it left behind holds them open
+	case <-time.After(lingering): // a process that the command left behind holds its outputs open
 		_ = ours[1].SetReadDeadline(time.Now())
 		_ = ours[2].SetReadDeadline(time.Now())
 		<-copied

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// inNetwork starts a command; only Linux has namespaces to do it in.
+// inNetwork calls start. Network namespaces exist only on Linux.
 func inNetwork(_ string, start func() error) error { return start() }
 
 func join(context.Context, *supervisor.Client, *supervisor.Spec, driver.ExecOptions, driver.ExecStream) (driver.ExitResult, error) {

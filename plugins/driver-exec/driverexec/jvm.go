@@ -23,21 +23,22 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// jvm is an installed JVM and what it says of itself.
+// jvm is an installed JVM with the properties that it reports.
 type jvm struct {
 	File    jvmFile `json:"file"`
 	Version string  `json:"version"`
 	Runtime string  `json:"runtime"`
 	VM      string  `json:"vm"`
-	// Home is its directory, Parts are directories elsewhere that links in Home
-	// lead to, as distributions have its configuration in /etc.
+	// Home is the installation directory. Parts are directories outside Home that links
+	// in Home lead to, such as the configuration in /etc on some distributions.
 	Home  string   `json:"home"`
 	Parts []string `json:"parts,omitempty"`
 }
 
-// jvmFile is a program called java. While it stays the same it is not asked again.
+// jvmFile identifies a java executable. As long as it does not change, it is not
+// queried again.
 type jvmFile struct {
-	Path    string    `json:"path"` // no link
+	Path    string    `json:"path"` // with links resolved
 	ModTime time.Time `json:"mod_time"`
 	Size    int64     `json:"size"`
 }
@@ -46,22 +47,23 @@ func (f jvmFile) same(g jvmFile) bool {
 	return f.Path == g.Path && f.Size == g.Size && f.ModTime.Equal(g.ModTime)
 }
 
-// jvmFinder finds the JVM that is in the agent's PATH. What it said of itself is
-// kept in a file, for the next process of this plugin.
+// jvmFinder finds the JVM in the agent's PATH. It caches the JVM's properties in a
+// file for the plugin's next process.
 type jvmFinder struct {
 	cache string
 
-	asking sync.Mutex // one at a time runs a JVM
+	asking sync.Mutex // held while a JVM runs
 
 	mu       sync.Mutex
-	last     *jvm    // what was said last
-	failed   jvmFile // what could not say anything,
-	failure  error   // why,
+	last     *jvm    // the last result
+	failed   jvmFile // the executable that could not be queried
+	failure  error   // why
 	retryAt  time.Time
 	fromDisk sync.Once
 }
 
-// A JVM has jvmLimit to answer, and is asked again after jvmRetry if it did not.
+// jvmLimit is the time limit for a JVM to answer, jvmRetry the time until a JVM that
+// failed is queried again.
 const (
 	jvmLimit = 30 * time.Second
 	jvmRetry = 10 * time.Minute
@@ -69,7 +71,7 @@ const (
 
 func newJVMFinder(dir string) *jvmFinder { return &jvmFinder{cache: filepath.Join(dir, "jvm.json")} }
 
-// locate finds the program without running it.
+// locate finds the executable without running it.
 func locate() (jvmFile, error) {
 	const missing = "there is no java in the agent's PATH %q: %w; install a Java runtime to run java tasks here"
 	name, err := exec.LookPath("java")
@@ -86,7 +88,8 @@ func locate() (jvmFile, error) {
 	return jvmFile{Path: name, ModTime: st.ModTime(), Size: st.Size()}, nil
 }
 
-// known returns the JVM without running it; errAskJVM if that takes a run.
+// known returns the JVM without running it. It returns errAskJVM if that is not
+// possible.
 func (f *jvmFinder) known() (*jvm, error) {
 	file, err := locate()
 	if err != nil {
@@ -104,7 +107,7 @@ func (f *jvmFinder) known() (*jvm, error) {
 	return nil, errAskJVM
 }
 
-// find returns the JVM, which is run if it is not known.
+// find returns the JVM, and runs it if its properties are unknown.
 func (f *jvmFinder) find(ctx context.Context) (*jvm, error) {
 	v, err := f.known()
 	if !errors.Is(err, errAskJVM) {
@@ -121,7 +124,7 @@ func (f *jvmFinder) find(ctx context.Context) (*jvm, error) {
 	}
 	v, err = askJVM(ctx, file)
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // which says nothing about the JVM
+		return nil, ctx.Err() // this says nothing about the JVM
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,14 +141,15 @@ func (f *jvmFinder) load() {
 	raw, err := os.ReadFile(f.cache)
 	var v jvm
 	if err != nil || json.Unmarshal(raw, &v) != nil || v.Version == "" {
-		return // it is asked again
+		return // the next process queries it again
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last = &v
 }
 
-// save keeps what a JVM said. Where it cannot be kept, the next process asks again.
+// save caches the properties of a JVM. If that fails, the next process queries the
+// JVM again.
 func (f *jvmFinder) save(v *jvm) {
 	raw, err := json.Marshal(v)
 	if err == nil {
@@ -163,12 +167,13 @@ func (f *jvmFinder) save(v *jvm) {
 	}
 }
 
-// askJVM runs a JVM to learn which one it is.
+// askJVM runs a JVM to read its properties.
 func askJVM(ctx context.Context, file jvmFile) (*jvm, error) {
 	limited, cancel := context.WithTimeout(ctx, jvmLimit)
 	defer cancel()
 	cmd := exec.CommandContext(limited, file.Path, "-XshowSettings:properties", "-version")
-	// Nothing of ours: JAVA_TOOL_OPTIONS and the like change what it says.
+	// The agent's environment is not passed on, because variables such as
+	// JAVA_TOOL_OPTIONS change the output.
 	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}, "/", time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -193,11 +198,11 @@ func firstLine(out []byte) string {
 
 var versionLine = regexp.MustCompile(`version "([^"]+)"`)
 
-// parseJVM reads what java -XshowSettings:properties -version prints: properties,
-// then the version, the runtime and the vm on a line each.
+// parseJVM parses the output of java -XshowSettings:properties -version: the
+// properties, and then a line each for the version, the runtime and the VM.
 func parseJVM(out []byte) (*jvm, error) {
 	v := &jvm{}
-	var rest []string // from the version on
+	var rest []string // the lines from the version on
 	for line := range strings.Lines(string(out)) {
 		line = strings.TrimSpace(line)
 		name, value, isProperty := strings.Cut(line, " = ")
@@ -218,14 +223,15 @@ func parseJVM(out []byte) (*jvm, error) {
 	return v, nil
 }
 
-// maxJVMFiles bounds the search for links; a JVM has some 500 files.
+// maxJVMFiles limits the search for links. A JVM has about 500 files.
 const maxJVMFiles = 20_000
 
-// linkedParts are the directories outside of home that links in it lead to.
+// linkedParts returns the directories outside home that links in home lead to.
 func linkedParts(home string) []string {
 	var found []string
 	left := maxJVMFiles
-	// What cannot be read is not needed to run: the JVM says if it is.
+	// Unreadable files are skipped. If the JVM needs them, it fails with its own
+	// message.
 	_ = filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
 		if left--; left < 0 {
 			return fs.SkipAll
@@ -240,7 +246,8 @@ func linkedParts(home string) []string {
 		if st, err := os.Stat(target); err == nil && !st.IsDir() {
 			target = filepath.Dir(target)
 		}
-		// Not all of /etc or /usr for one file in it: chroot_env is for that.
+		// A link to a file directly in /etc or /usr does not expose that whole directory;
+		// operators can add it with chroot_env.
 		if strings.Count(target, "/") > 1 && !slices.Contains(found, target) {
 			found = append(found, target)
 		}
@@ -248,7 +255,7 @@ func linkedParts(home string) []string {
 	})
 	slices.Sort(found)
 	var parts []string
-	for _, dir := range found { // those above come first
+	for _, dir := range found { // drop directories that are inside another one
 		if !slices.ContainsFunc(parts, func(p string) bool { return within(p, dir) }) {
 			parts = append(parts, dir)
 		}
@@ -261,8 +268,8 @@ func within(dir, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// command is the program to run: the JVM's own, where what was found in PATH is a
-// script that chooses one.
+// command returns the program to run: the JVM's own java if the one in PATH is a
+// script that selects a JVM.
 func (v *jvm) command() string {
 	if own := filepath.Join(v.Home, "bin", "java"); executable(own) == nil {
 		return own
@@ -270,7 +277,7 @@ func (v *jvm) command() string {
 	return v.File.Path
 }
 
-// show adds to what a task sees what it needs of the JVM and does not see.
+// show adds the directories of the JVM that the task does not see yet.
 func (v *jvm) show(binds []sandbox.Bind) []sandbox.Bind {
 	for _, dir := range append([]string{v.Home}, v.Parts...) {
 		if !slices.ContainsFunc(binds, func(b sandbox.Bind) bool { return b.Source == b.Target && within(b.Source, dir) }) {

@@ -1,12 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package driverexec is the plugin of the drivers that run processes of the
-// machine itself: raw_exec, without any isolation, and exec, isolated. It owns what a task means to
-// these drivers: config, users, look-up of commands, statistics, exec. The
-// processes, their logs and their ends are plugins/internal/supervisor's, so that
-// nothing here is lost when this process dies. Only plugins/driver-exec and
-// cmd/drover-plugins import it.
+// Package driverexec is the plugin with the drivers that run processes on the
+// machine: raw_exec, without isolation, and exec and java, isolated. It owns what a
+// task's config means to these drivers: users, command lookup, statistics, exec. The
+// supervisor (plugins/internal/supervisor) owns the processes, their logs and their
+// exit codes, so that nothing is lost when this process dies. Only
+// plugins/driver-exec and cmd/drover-plugins import it.
 package driverexec
 
 import (
@@ -20,7 +20,8 @@ import (
 // Version is the plugin's version; a build may set it with -ldflags -X.
 var Version = "0.1.0"
 
-// Main is the plugin's main: it serves the drivers, or is the supervisor.
+// Main runs the plugin: it serves the drivers or, if started as such, is the
+// supervisor.
 func Main() error {
 	supervisor.Main()
 	dir := filepath.Join(plugin.StateDir(), "driver-exec")

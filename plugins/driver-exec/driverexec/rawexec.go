@@ -22,8 +22,8 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// RawExec is the driver raw_exec: processes with the machine's own file system
-// and network, as the agent's user unless the task names one.
+// RawExec is the task driver raw_exec. It runs processes with the machine's file
+// system and network, as the agent's user unless the task sets a user.
 type RawExec struct {
 	shared
 
@@ -33,7 +33,7 @@ type RawExec struct {
 	changed chan struct{}
 }
 
-// NewRawExec returns the driver; its supervisor is that of dir.
+// NewRawExec returns the driver. dir is the directory of its supervisor.
 func NewRawExec(dir string) *RawExec {
 	return &RawExec{shared: newShared(dir), changed: make(chan struct{})}
 }
@@ -56,11 +56,11 @@ type taskConfig struct {
 	DeniedEnvvars    []string            `json:"denied_envvars"`
 }
 
-// maxOOMScore is the kernel's maximum: the OOM killer chooses such a task first.
+// maxOOMScore is the kernel's maximum: the OOM killer selects such a task first.
 const maxOOMScore = 1000
 
-// rawExecIgnores is what of a task the driver does not act on: it sets no limit of
-// memory, and a task has the resolver of the machine.
+// rawExecIgnores lists the parts of a task that the driver ignores: it enforces no
+// memory limit, and a task uses the machine's DNS resolver.
 func rawExecIgnores(goos string) []string {
 	ignores := []string{driver.IgnoresMemoryMax, driver.IgnoresDNS}
 	if goos != "linux" {
@@ -150,7 +150,7 @@ func (d *RawExec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driv
 	return handle, nil, err
 }
 
-// checkPatterns refuses a pattern that would match nothing for good.
+// checkPatterns rejects invalid patterns, which would never match.
 func checkPatterns(patterns []string) error {
 	for _, p := range patterns {
 		if _, err := path.Match(p, ""); err != nil {
@@ -160,7 +160,7 @@ func checkPatterns(patterns []string) error {
 	return nil
 }
 
-// check says what a task's config cannot be on this machine.
+// check rejects configs that this machine does not support.
 func (c *taskConfig) check() error {
 	if err := checkPatterns(c.DeniedEnvvars); err != nil {
 		return fmt.Errorf("config.%w", err)
@@ -182,7 +182,7 @@ func (c *taskConfig) check() error {
 	return nil
 }
 
-// rawSpec resolves a task's config to what the supervisor runs.
+// rawSpec converts a task's config to the supervisor's spec.
 func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error) {
 	var c taskConfig
 	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// lookUp finds a command: absolute, beneath the task's directory (local/ first),
-// or by name in the task's PATH.
+// lookUp finds a command: by its absolute path, relative to the task's directory
+// (local/ first), or by name in the task's PATH.
 func lookUp(taskDir, command, pathVar string) (string, error) {
 	if command == "" {
 		return "", errors.New("is empty; name the program to run")
@@ -66,7 +66,7 @@ func executable(file string) error {
 	return nil
 }
 
-// ranges are ids, as 0,10-20.
+// ranges is a list of id ranges, such as 0,10-20.
 type ranges [][2]uint64
 
 func parseRanges(text string) (ranges, error) {
@@ -99,8 +99,8 @@ func (r ranges) has(id uint32) bool {
 	return slices.ContainsFunc(r, func(x [2]uint64) bool { return x[0] <= uint64(id) && uint64(id) <= x[1] })
 }
 
-// deniedUsers is the part of an agent config that says who no task runs as. It is
-// the same for all drivers of this plugin.
+// deniedUsers is the part of the agent config that lists users that tasks must not
+// run as. All drivers of this plugin share it.
 type deniedUsers struct {
 	DeniedHostUIDs string `json:"denied_host_uids"`
 	DeniedHostGIDs string `json:"denied_host_gids"`
@@ -115,7 +115,7 @@ func deniedUsersSchema() []schema.Attribute {
 	}
 }
 
-// parse reads the ranges that were configured.
+// parse parses the configured ranges.
 func (c *deniedUsers) parse() (err error) {
 	if c.uids, err = parseRanges(c.DeniedHostUIDs); err != nil {
 		return errdefs.InvalidArgumentf("denied_host_uids: %w", err)
@@ -126,11 +126,11 @@ func (c *deniedUsers) parse() (err error) {
 	return nil
 }
 
-// allow checks who a task runs as; nil is the agent's own user.
+// allow checks the user of a task; nil means the agent's user.
 func (c *deniedUsers) allow(u *supervisor.User) error {
 	if u == nil {
 		if os.Getuid() < 0 {
-			return nil // a system without such ids
+			return nil // this system has no numeric user ids
 		}
 		u = &supervisor.User{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
 	}
@@ -145,11 +145,11 @@ func (c *deniedUsers) allow(u *supervisor.User) error {
 	return nil
 }
 
-// cgroupMount is where cgroups are.
+// cgroupMount is the mount point of the cgroup file system.
 const cgroupMount = "/sys/fs/cgroup"
 
-// unifiedMount is where version 2 of cgroups is, which a hybrid machine has beside
-// the hierarchies of version 1.
+// unifiedMount returns the mount point of cgroup v2. On a hybrid machine it is
+// beside the v1 hierarchies.
 func unifiedMount() string {
 	const hybrid = cgroupMount + "/unified"
 	if _, err := os.Stat(hybrid + "/cgroup.procs"); err == nil {
@@ -158,12 +158,12 @@ func unifiedMount() string {
 	return cgroupMount
 }
 
-// overrides returns the cgroups that the config asks for.
+// overrides returns the cgroups that the config selects.
 func overrides(c taskConfig) ([]string, error) {
 	var dirs []string
 	add := func(root, name string) error {
 		dir := filepath.Clean(name)
-		if !strings.HasPrefix(dir, cgroupMount+"/") { // as /proc/PID/cgroup names them, or without the slash
+		if !strings.HasPrefix(dir, cgroupMount+"/") { // the form of /proc/PID/cgroup, with or without the leading slash
 			dir = filepath.Join(root, name)
 		}
 		if !strings.HasPrefix(dir, root+"/") && !strings.HasPrefix(name, cgroupMount+"/") {

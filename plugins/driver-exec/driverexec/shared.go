@@ -5,8 +5,8 @@ package driverexec
 
 import "github.com/drover-project/drover/plugins/internal/supervised"
 
-// shared is the part of the contract that is the same for all drivers of this
-// plugin.
+// shared implements the part of the contract that is the same for all drivers of
+// this plugin.
 type shared struct{ *supervised.Tasks }
 
 func newShared(dir string) shared { return shared{supervised.New("driver-exec", dir)} }

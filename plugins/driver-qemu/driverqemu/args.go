@@ -12,18 +12,18 @@ import (
 // anyOption in args_allowlist allows every option.
 const anyOption = "*"
 
-// option is one option of QEMU that we know.
+// option is an option of QEMU that the driver knows.
 type option struct {
-	// alone: it takes no value.
+	// alone means that the option takes no value.
 	alone bool
-	// check says whether a value is allowed where the operator lists no options;
-	// nil allows none. It returns what to pass instead of option and value, nil for
-	// both as they are.
+	// check checks a value if the operator has no list of allowed options. A nil check
+	// rejects all values. It returns the arguments to pass instead of the option and its
+	// value, or nil to pass them unchanged.
 	check func(value string) ([]piece, error)
 }
 
-// piece is a part of an argument list: a text, or a text around the name of a file
-// that is opened when the machine is started.
+// piece is a part of an argument list: a text, or a text that contains the name of a
+// file which is opened when the VM starts.
 type piece struct {
 	Text string `json:"text,omitempty"`
 	File *file  `json:"file,omitempty"`
@@ -37,19 +37,20 @@ func text(s ...string) []piece {
 	return out
 }
 
-// userArgs is what a task's args come to.
+// userArgs is the parsed form of a task's args.
 type userArgs struct {
 	pieces []piece
-	names  map[string]bool // of the options, as "-smp"
+	names  map[string]bool // names of the options used, such as "-smp"
 }
 
 func (a userArgs) has(names ...string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return a.names[n] })
 }
 
-// parseArgs checks a task's args. With a list of allowed options those are allowed
-// with any value, and no other; QEMU then opens what they name itself. Without one,
-// options are allowed that reach nothing of the machine but images that are allowed.
+// parseArgs checks a task's args. If the operator lists allowed options, exactly
+// those are allowed, with any value, and QEMU itself opens the files that they name.
+// Otherwise only options are allowed that give access to nothing on the machine but
+// allowed images.
 func parseArgs(args, allowed []string) (userArgs, error) {
 	out := userArgs{names: map[string]bool{}}
 	for i := 0; i < len(args); {
@@ -80,8 +81,8 @@ func parseArgs(args, allowed []string) (userArgs, error) {
 	return out, nil
 }
 
-// canonical is an option's name with one dash, as QEMU takes -smp and --smp for the
-// same; "" if it is none.
+// canonical returns an option's name with one dash, because QEMU treats -smp and
+// --smp alike. It returns "" if arg is not an option.
 func canonical(arg string) string {
 	name := strings.TrimPrefix(arg, "-")
 	if name == arg {
@@ -125,16 +126,17 @@ func checkOption(name, value string, hasValue bool, known option, allowed []stri
 	return pieces, nil
 }
 
-// refusedError says that a task asks for what its node does not allow.
+// refusedError is returned if a task uses something that its node does not allow.
 type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return e.text }
 
-// property is one part of a value, as if=virtio of "file=x,if=virtio"; a part without
-// "=" has a name only.
+// property is one part of a value, such as if=virtio in "file=x,if=virtio". A part
+// without "=" has only a name.
 type property struct{ name, value string }
 
-// properties splits a value as QEMU does: at commas, where two are one.
+// properties splits a value as QEMU does: at commas, where a double comma stands for
+// one comma.
 func properties(value string) []property {
 	var out []property
 	for len(value) > 0 {

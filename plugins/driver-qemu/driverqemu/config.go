@@ -41,7 +41,8 @@ const (
 	acceleratorKVM = "kvm"
 )
 
-// driveInterfaces are those of -drive if=, and cdrom, which is an ide drive of that kind.
+// driveInterfaces are the values of -drive if=, and cdrom, which stands for an ide
+// drive with media=cdrom.
 var driveInterfaces = []string{"ide", "virtio", "scsi", "cdrom", "sd", "floppy", "mtd", "pflash", "none"}
 
 func info() driver.Info {
@@ -72,7 +73,7 @@ func info() driver.Info {
 	}
 }
 
-// check says what an agent config cannot be.
+// check rejects invalid agent configs.
 func (c *agentConfig) check() error {
 	for _, p := range c.ImagePaths {
 		if !filepath.IsAbs(p) {
@@ -87,11 +88,11 @@ func (c *agentConfig) check() error {
 	return nil
 }
 
-// machineName is what a machine type may be: its properties have fields of their own,
-// and some of them name files.
+// machineName matches a machine type without properties: properties have config
+// fields of their own, and some of them name files.
 var machineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// complete checks a task's config and fills in what it leaves open.
+// complete checks a task's config and sets the defaults.
 func (c *taskConfig) complete() error {
 	if c.ImagePath == "" {
 		return errors.New("config.image_path is empty; name a disk image, as local/disk.qcow2")
@@ -122,15 +123,16 @@ func (c *taskConfig) complete() error {
 	return nil
 }
 
-// isPC reports whether the machine has what every PC has, as ide.
+// isPC reports whether the machine type is a PC, which has for example an IDE
+// controller.
 func (c *taskConfig) isPC() bool {
 	return strings.HasPrefix(c.MachineType, "pc") || strings.HasPrefix(c.MachineType, "q35")
 }
 
-// hasPCI reports whether devices can be put on a PCI bus.
+// hasPCI reports whether the machine type has a PCI bus.
 func (c *taskConfig) hasPCI() bool { return !strings.HasPrefix(c.MachineType, "microvm") }
 
-// usualMachine is the machine type of those who name none.
+// usualMachine returns the default machine type.
 func usualMachine(emulator string) string {
 	switch arch := archOf(emulator); {
 	case strings.HasSuffix(arch, "-microvm"):
@@ -140,5 +142,5 @@ func usualMachine(emulator string) string {
 	case arch == "aarch64" || arch == "arm" || strings.HasPrefix(arch, "riscv") || strings.HasPrefix(arch, "loongarch"):
 		return "virt"
 	}
-	return "" // QEMU's own
+	return "" // QEMU's default
 }

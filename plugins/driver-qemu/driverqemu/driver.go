@@ -18,22 +18,24 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// Driver is the driver qemu. What is not here of the contract is supervised.Tasks'.
+// Driver is the task driver qemu. supervised.Tasks implements the methods of the
+// contract that are not here.
 type Driver struct {
 	*supervised.Tasks
-	runDir string // holds a directory for each machine
+	runDir string // has a subdirectory for each VM
 	found  *emulators
 
 	mu      sync.Mutex
 	config  agentConfig
 	changed chan struct{} // closed and replaced when the config changes
-	// launches has that of each known task.
+	// launches maps the id of each known task to its launch.
 	launches map[string]*launch
-	guests   map[string]bool // of tasks with a guest agent: whether it answered last
+	guests   map[string]bool // by task with a guest agent: whether the agent answered the last ping
 }
 
-// New returns the driver. dir is where this node's plugins keep what outlives them;
-// its machines are under the supervisor of the exec-like drivers.
+// New returns the driver. dir is the directory in which the node's plugins store
+// what must survive them. VMs run under the same supervisor as the tasks of the exec
+// driver.
 func New(dir string) *Driver {
 	return &Driver{
 		Tasks: supervised.New("driver-qemu", filepath.Join(dir, "driver-exec")), runDir: filepath.Join(dir, "driver-qemu"),
@@ -73,14 +75,16 @@ func (d *Driver) learn(id string, l *launch) {
 	d.launches[id] = l
 }
 
-// launchOf returns how a task was started; nil if this process does not know it.
+// launchOf returns the launch of a task, or nil if this process does not know the
+// task.
 func (d *Driver) launchOf(id string) *launch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.launches[id]
 }
 
-// dirOf is the directory of a task's machine: short and with no characters of the id.
+// dirOf returns the directory of a task's VM. Its name is short and contains no
+// characters of the task's id.
 func (d *Driver) dirOf(id string) string {
 	key := sha256.Sum256([]byte(id))
 	return filepath.Join(d.runDir, hex.EncodeToString(key[:8]))
@@ -118,25 +122,25 @@ func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
 	return d.forget(id)
 }
 
-// forget removes what is left of a machine that is gone.
+// forget deletes the files of a VM that is gone.
 func (d *Driver) forget(id string) error {
 	d.mu.Lock()
 	delete(d.launches, id)
 	delete(d.guests, id)
 	d.mu.Unlock()
-	// Also that of a machine which this process never knew, as after a reboot.
+	// This includes VMs that this process never knew, for example after a reboot.
 	if err := os.RemoveAll(d.dirOf(id)); err != nil {
 		return errdefs.Unavailablef("destroy task %q: remove the directory of its machine: %w", id, err)
 	}
 	return nil
 }
 
-// SignalTask implements driver.Driver: a machine has no signals.
+// SignalTask fails: a VM has no signals.
 func (d *Driver) SignalTask(context.Context, string, string) error {
 	return errdefs.Unimplementedf("a virtual machine takes no signals; stop it, or use the network to reach what runs in it")
 }
 
-// ExecTask implements driver.Driver: commands would have to run in the guest.
+// ExecTask fails: commands would have to run in the guest.
 func (d *Driver) ExecTask(context.Context, string, driver.ExecOptions, driver.ExecStream) (driver.ExitResult, error) {
 	return driver.ExitResult{}, errdefs.Unimplementedf("commands cannot be run in a virtual machine; use the network, as ssh does")
 }

@@ -22,15 +22,15 @@ import (
 const (
 	emulatorPrefix  = "qemu-system-"
 	defaultEmulator = emulatorPrefix + "x86_64"
-	// usualPath is where programs are if the agent says nothing.
+	// usualPath is searched if the agent's PATH is empty.
 	usualPath = "/usr/local/bin:/usr/bin:/bin"
-	// lookEvery is how often the machine is looked at for emulators.
+	// lookEvery is the interval at which the machine is searched for emulators.
 	lookEvery = 30 * time.Second
-	// askLimit bounds the start of an emulator that only says what it is.
+	// askLimit is the time limit for an emulator to print its version or features.
 	askLimit = 10 * time.Second
 )
 
-// archOf is what an emulator emulates, by its name.
+// archOf returns the architecture that an emulator emulates, from its name.
 func archOf(emulator string) string {
 	return strings.TrimPrefix(filepath.Base(emulator), emulatorPrefix)
 }
@@ -43,8 +43,8 @@ func searchPath() []string {
 	return slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 
-// find returns the path of an emulator that a task may use: by its name or by what it
-// emulates, or by a path that the operator has listed.
+// find returns the path of an emulator that a task may use. name is its file name,
+// an architecture, or a path that the operator has listed.
 func find(name string, allowed []string) (string, error) {
 	named := func(a string) bool {
 		return a == name || !strings.Contains(a, "/") && !strings.Contains(name, "/") && archOf(a) == archOf(name)
@@ -70,11 +70,10 @@ func find(name string, allowed []string) (string, error) {
 	return "", fmt.Errorf("config.emulator: there is no %s%s in PATH on this node; install QEMU, or use a constraint on the attribute driver.qemu.emulators", emulatorPrefix, archOf(name))
 }
 
-// emulators remembers what emulators say of themselves, for as long as their files
-// stay what they are.
+// emulators caches what emulators report about themselves, until their files change.
 type emulators struct {
 	mu    sync.Mutex
-	known map[string]said // by path, size and time of the file
+	known map[string]said // by path, size and modification time of the file
 }
 
 type said struct {
@@ -86,7 +85,8 @@ func newEmulators() *emulators { return &emulators{known: map[string]said{}} }
 
 var versionPattern = regexp.MustCompile(`version (\d+(?:\.\d+)+)`)
 
-// ask returns what an emulator is. One that does not say is asked again.
+// ask returns the version and features of an emulator. If an emulator fails to
+// answer, it is asked again the next time.
 func (e *emulators) ask(ctx context.Context, path string) said {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -101,7 +101,7 @@ func (e *emulators) ask(ctx context.Context, path string) said {
 	}
 	s.features.Sandbox = true
 	out, err := run(ctx, path, "-sandbox", "on", "-version")
-	if err != nil { // built without it
+	if err != nil { // built without seccomp support
 		s.features.Sandbox = false
 		out, err = run(ctx, path, "-version")
 	}
@@ -109,7 +109,7 @@ func (e *emulators) ask(ctx context.Context, path string) said {
 		s.version = found[1]
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if len(e.known) > 100 { // upgraded again and again
+		if len(e.known) > 100 { // many upgrades
 			clear(e.known)
 		}
 		e.known[key] = s
@@ -130,7 +130,7 @@ func (e *emulators) features(ctx context.Context, path string) features {
 	return e.ask(ctx, path).features
 }
 
-// list returns the emulators that tasks may use, by what they emulate.
+// list returns the emulators that tasks may use, by architecture.
 func list(allowed []string) map[string]string {
 	out := map[string]string{}
 	for _, dir := range searchPath() {
@@ -159,12 +159,12 @@ func list(allowed []string) map[string]string {
 	return out
 }
 
-// Fingerprint implements driver.Driver. The machine is looked at when the config
+// Fingerprint implements driver.Driver. It searches the machine when the config
 // changes and every lookEvery.
 func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
 	var last driver.Fingerprint
 	var looked time.Time
-	var of <-chan struct{} // tells that the config of last is another's
+	var of <-chan struct{} // if it differs from the current one, last belongs to another config
 	return d.Fingerprints(ctx, func() (driver.Fingerprint, <-chan struct{}) {
 		agent, changed := d.current()
 		if now := time.Now(); of != changed || now.Sub(looked) >= lookEvery {

@@ -13,21 +13,21 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// maxDepth bounds a chain of backing files.
+// maxDepth is the length of a chain of backing files.
 const maxDepth = 16
 
-// filler turns a launch into arguments of its emulator. It opens each file that they
-// name; open files are kept until the emulator has them.
+// filler builds the arguments of an emulator from a launch. It opens the files that
+// they name and keeps them open until the emulator has inherited them.
 type filler struct {
 	l     *launch
 	roots []root
-	fdset []string // options that give the emulator its descriptors
+	fdset []string // options that pass the descriptors to the emulator
 	sets  int
 	files []*os.File
 }
 
-// fill opens all files of a launch, as whoever calls it may, and returns the
-// emulator's arguments. The descriptors in them are open until close.
+// fill opens all files of a launch with the permissions of the calling process and
+// returns the emulator's arguments. The descriptors in them are open until close.
 func (l *launch) fill() (*filler, []string, error) {
 	f := &filler{l: l}
 	var err error
@@ -47,17 +47,17 @@ func (l *launch) fill() (*filler, []string, error) {
 	return f, append(f.fdset, out...), nil
 }
 
-// close closes what was opened.
+// close closes the opened files.
 func (f *filler) close() {
 	for _, file := range f.files {
-		_ = file.Close() // was only read, or is QEMU's to write
+		_ = file.Close() // the file was only read, or only QEMU writes it
 	}
 	for _, r := range f.roots {
 		r.close()
 	}
 }
 
-// argument is what the emulator is told of a file.
+// argument returns the argument for a file.
 func (f *filler) argument(file *file) (string, error) {
 	path := file.Path
 	if !filepath.IsAbs(path) {
@@ -88,7 +88,8 @@ func (f *filler) argument(file *file) (string, error) {
 	return arg, nil
 }
 
-// node describes an image to QEMU: its format, its descriptor, and the images below it.
+// node describes an image to QEMU: its format, its descriptor, and its backing
+// images.
 func (f *filler) node(path, format string, readOnly bool, depth int) (map[string]any, error) {
 	if depth > maxDepth {
 		return nil, errdefs.InvalidArgumentf("image %s: it has more than %d backing files below it", path, maxDepth)
@@ -100,14 +101,14 @@ func (f *filler) node(path, format string, readOnly bool, depth int) (map[string
 	f.sets++
 	set := f.sets
 	f.give(file, set)
-	if !readOnly && !f.l.Snapshot { // QEMU opens it in both ways
+	if !readOnly && !f.l.Snapshot { // QEMU opens it for reading and for writing
 		again, err := f.again(file)
 		if err != nil {
 			return nil, err
 		}
 		f.give(again, set)
 	}
-	h := header{Format: formatRaw} // which has none
+	h := header{Format: formatRaw} // a raw image has no header
 	if format != formatRaw {
 		if h, err = readFile(file); err == nil {
 			err = h.as(format)
@@ -123,7 +124,8 @@ func (f *filler) node(path, format string, readOnly bool, depth int) (map[string
 	return node, err
 }
 
-// again opens an open file for reading: the same, whatever has its name by now.
+// again opens the same file for reading, even if its name refers to another file by
+// now.
 func (f *filler) again(file *os.File) (*os.File, error) {
 	out, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
 	if err != nil {
@@ -133,7 +135,8 @@ func (f *filler) again(file *os.File) (*os.File, error) {
 	return out, nil
 }
 
-// backing describes the image below another one, which is never written; nil is none.
+// backing describes the backing image of an image, which is never written. It
+// returns nil if there is none.
 func (f *filler) backing(path, dir string, h header, depth int) (any, error) {
 	if h.Backing == "" {
 		return nil, nil
@@ -164,7 +167,7 @@ func (f *filler) give(file *os.File, set int) {
 	f.fdset = append(f.fdset, "-add-fd", fmt.Sprintf("fd=%d,set=%d", file.Fd(), set))
 }
 
-// open opens a regular file where files may be, and says where it really is.
+// open opens a regular file in an allowed directory and returns its resolved path.
 func (f *filler) open(path string, write bool) (*os.File, string, error) {
 	file, real, err := openBeneath(f.roots, path, write)
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// pingEvery is how often guest agents are asked whether they are there.
+	// pingEvery is the interval at which guest agents are pinged.
 	pingEvery = 10 * time.Second
-	// pingLimit is when one counts as silent.
+	// pingLimit is the time after which a guest agent counts as not answering.
 	pingLimit = time.Second
-	// pingsAtOnce bounds how many are asked at the same time.
+	// pingsAtOnce is the number of concurrent pings.
 	pingsAtOnce = 8
 )
 
-// TaskEvents implements driver.Driver: output that is lost, as all drivers tell it,
-// and guest agents that begin or cease to answer.
+// TaskEvents implements driver.Driver. It emits the events that all drivers have,
+// such as lost output, and an event when a guest agent starts or stops answering.
 func (d *Driver) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
 	lost, err := d.Tasks.TaskEvents(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (d *Driver) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error
 	return out, nil
 }
 
-// pingAll asks the guest agents of all machines and returns what has changed.
+// pingAll pings the guest agents of all VMs and returns an event for each change.
 func (d *Driver) pingAll(ctx context.Context) []driver.TaskEvent {
 	d.mu.Lock()
 	launches := map[string]*launch{}
@@ -97,7 +97,7 @@ func (d *Driver) pingAll(ctx context.Context) []driver.TaskEvent {
 	return news
 }
 
-// heard notes whether a guest agent answers; ok if that is news.
+// heard records whether a guest agent answers. ok is true if that has changed.
 func (d *Driver) heard(id string, answers bool) (e driver.TaskEvent, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,7 +113,7 @@ func (d *Driver) heard(id string, answers bool) (e driver.TaskEvent, ok bool) {
 	return e, true
 }
 
-// ping reports whether the agent in a machine answers.
+// ping reports whether the guest agent of a VM answers.
 func ping(ctx context.Context, l *launch) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Formats of disk images that machines may use: those that either cannot name
-// another file, or of which we read what they name.
+// The allowed formats of disk images. They cannot name other files, or the driver
+// reads which files they name.
 const (
 	formatRaw   = "raw"
 	formatQcow2 = "qcow2"
@@ -20,16 +20,17 @@ const (
 	formatVHDX  = "vhdx"
 )
 
-// header is what the head of a disk image says.
+// header is the information in the header of a disk image.
 type header struct {
 	Format string
-	// Backing is the image that this one is a difference to, BackingFormat its
-	// format if the header says it.
+	// Backing is the backing image, and BackingFormat its format if the header states
+	// it.
 	Backing       string
 	BackingFormat string
 }
 
-// as checks that an image may be used as one of a format, "" for its own.
+// as checks that the image may be used with a format; "" means the format that the
+// header states.
 func (h header) as(format string) error {
 	if format != "" && format != h.Format {
 		return fmt.Errorf("is of the format %s, not %s; correct the format that is given for it", h.Format, format)
@@ -37,12 +38,12 @@ func (h header) as(format string) error {
 	return nil
 }
 
-// magics are files by their first bytes, or by those at an offset.
+// magics identifies file types by their first bytes, or by bytes at an offset.
 var magics = []struct {
 	offset int64
 	magic  string
-	format string // of an image
-	not    string // what it is instead of a usable image
+	format string // format of the image
+	not    string // if the file is not a usable image: what it is
 }{
 	{0, "QFI\xfb\x00\x00\x00\x01", "", "an image of the old format qcow; " + convert},
 	{0, "QFI\xfb", formatQcow2, ""},
@@ -72,11 +73,11 @@ const (
 	unpack  = "have its artifact unpacked, or unpack it before"
 )
 
-// sector is what a raw disk consists of.
+// sector is the sector size of a raw disk in bytes.
 const sector = 512
 
-// readHeader tells what a disk image is. Nothing in it is believed but what is
-// checked here: a raw disk is the guest's to write, all of it.
+// readHeader determines the format of a disk image. It trusts only what it checks,
+// because the guest can write all of a raw disk.
 func readHeader(r io.ReaderAt, size int64) (header, error) {
 	for _, m := range magics {
 		at := make([]byte, len(m.magic))
@@ -102,8 +103,7 @@ func readHeader(r io.ReaderAt, size int64) (header, error) {
 	return header{Format: formatRaw}, nil
 }
 
-// The head of a qcow2 image, as its specification (docs/interop/qcow2.txt of QEMU)
-// lays it out.
+// The header of a qcow2 image, as specified in QEMU's docs/interop/qcow2.txt.
 const (
 	qcow2Version      = 4
 	qcow2BackingAt    = 8
@@ -156,7 +156,8 @@ func readQcow2(r io.ReaderAt) (header, error) {
 	return h, nil
 }
 
-// readBackingFormat looks through the extensions of a header; "" if they say nothing.
+// readBackingFormat returns the backing format from the header extensions, or "" if
+// it is not there.
 func readBackingFormat(r io.ReaderAt, at int64) string {
 	for range maxExtensions {
 		var head [8]byte
@@ -179,8 +180,8 @@ func readBackingFormat(r io.ReaderAt, at int64) string {
 	return ""
 }
 
-// backingPath is the file that a header names, seen from the image's directory; a
-// name that is no file's is refused.
+// backingPath returns the path of the backing file that a header names, relative to
+// the image's directory. It rejects names that are not file names.
 func backingPath(name string) (string, error) {
 	before, _, hasScheme := strings.Cut(name, ":")
 	if hasScheme && !strings.Contains(before, "/") {

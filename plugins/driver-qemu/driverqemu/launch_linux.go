@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hiddenArgument is the first argument by which this binary becomes an emulator.
+// hiddenArgument is the first argument with which this binary becomes an emulator.
 const hiddenArgument = "__drover-qemu"
 
-// launchMain becomes the emulator of a launch if the process's arguments say so; it
-// returns if they do not, or if that fails.
+// launchMain replaces the process with the emulator of a launch if the arguments
+// request it. It returns if they do not, or on error.
 func launchMain() error {
 	if len(os.Args) != 3 || os.Args[1] != hiddenArgument {
 		return nil
@@ -34,14 +34,16 @@ func launchMain() error {
 	return fmt.Errorf("start the virtual machine: %w", err)
 }
 
-// become makes this process the emulator. It does what needs the agent's rights
-// first, then opens the files as the task's user, who must be allowed to.
+// become replaces this process with the emulator. It first does what needs the
+// agent's privileges, and then opens the files as the task's user, who must have
+// access to them.
 func (l *launch) become() error {
 	runtime.LockOSThread()
 	if l.NetworkNS != "" {
 		ns, err := os.Open(l.NetworkNS)
 		if err == nil {
-			// A thread's own; the one that execs decides for the process.
+			// The namespace applies to this thread only, but exec replaces the process with the
+			// calling thread.
 			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
 		}
 		if err != nil {
@@ -57,7 +59,7 @@ func (l *launch) become() error {
 		for i, g := range u.Groups {
 			groups[i] = int(g)
 		}
-		// In this order: who is no longer root cannot change groups.
+		// The order matters: a process that is no longer root cannot change groups.
 		err := errors.Join(syscall.Setgroups(groups), syscall.Setresgid(int(u.GID), int(u.GID), int(u.GID)))
 		if err == nil {
 			err = syscall.Setresuid(int(u.UID), int(u.UID), int(u.UID))
@@ -80,7 +82,7 @@ func (l *launch) become() error {
 	return fmt.Errorf("run %s: %w", l.Emulator, err)
 }
 
-// sockets makes the machine's sockets and returns the options that hand them over.
+// sockets creates the VM's sockets and returns the options that pass them to QEMU.
 func (l *launch) sockets() ([]string, error) {
 	fd, err := listen(l.RunDir, monitorSocket)
 	if err != nil {
@@ -96,7 +98,7 @@ func (l *launch) sockets() ([]string, error) {
 	return append(out, "-chardev", "socket,id=guest-agent,server=on,wait=off,fd="+strconv.Itoa(fd)), nil
 }
 
-// inherit keeps a descriptor over exec, and has it block as QEMU expects.
+// inherit keeps a descriptor open over exec and makes it blocking, as QEMU expects.
 func inherit(fd int) error {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
 	if err == nil {
@@ -108,8 +110,9 @@ func inherit(fd int) error {
 	return nil
 }
 
-// listen makes a socket that is inherited. The name is taken beneath the open
-// directory: a path to it may be longer than a socket address, or changed meanwhile.
+// listen creates a socket that the emulator inherits. The address goes through the
+// open directory, because the directory's path may be longer than a socket address
+// or may be replaced meanwhile.
 func listen(dir, name string) (int, error) {
 	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -135,5 +138,5 @@ func listen(dir, name string) (int, error) {
 	return fd, nil
 }
 
-// beneath is a name for a file in an open directory.
+// beneath returns a path for a file in an open directory.
 func beneath(dir int, name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", dir, name) }

@@ -12,58 +12,61 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// launch is all that makes one machine: what the process that becomes its emulator
-// is told. The supervisor's journal keeps it, so that a later plugin knows it too.
+// launch contains everything that the process needs to become the emulator of a VM.
+// The supervisor stores it in its journal, so that later plugin processes know it
+// too.
 type launch struct {
 	Emulator string  `json:"emulator"`
 	Args     []piece `json:"args"`
-	// TaskDir is where relative names begin, Roots where files may be.
+	// TaskDir is the directory for relative file names. Roots are the directories in
+	// which files are allowed.
 	TaskDir string   `json:"task_dir"`
 	Roots   []string `json:"roots"`
-	// Snapshot: no disk is written, so none need be writable.
+	// Snapshot means that no disk is written, so the disks need not be writable.
 	Snapshot bool `json:"snapshot,omitempty"`
-	// Paused: it is not to run before somebody says so at a monitor of the task's own.
+	// Paused means that the VM does not run until a client of the task's own monitor
+	// starts it.
 	Paused bool `json:"paused,omitempty"`
-	// RunDir is the machine's own directory, with the socket of its monitor.
+	// RunDir is the VM's own directory, with the monitor's socket.
 	RunDir     string `json:"run_dir"`
 	GuestAgent bool   `json:"guest_agent,omitempty"`
 	Graceful   bool   `json:"graceful,omitempty"`
-	// NetworkNS is the file of the network namespace to be in.
+	// NetworkNS is the path of the network namespace to enter.
 	NetworkNS string           `json:"network_ns,omitempty"`
 	User      *supervisor.User `json:"user,omitempty"`
 }
 
-// file is a file that QEMU is given. A disk becomes the file= of a drive, with Suffix
-// as its other properties.
+// file is a file that is passed to QEMU. A disk becomes the file= property of a
+// drive, with Suffix as its other properties.
 type file struct {
 	Path     string `json:"path"`
 	Disk     bool   `json:"disk,omitempty"`
 	ReadOnly bool   `json:"read_only,omitempty"`
-	Format   string `json:"format,omitempty"` // "" to be found out
+	Format   string `json:"format,omitempty"` // "" means that it is read from the file
 	Suffix   string `json:"suffix,omitempty"`
 }
 
-// Sockets, by name, and where they are.
+// Names of the sockets and the directories they are in.
 const (
 	monitorSocket    = "qmp.sock" // in RunDir
-	guestAgentSocket = "qa.sock"  // in TaskDir, as the reference has it
+	guestAgentSocket = "qa.sock"  // in TaskDir, as with the reference
 )
 
-// Names of what the driver adds to a machine, which a task's args may refer to.
+// Ids of the devices that the driver adds to a VM. A task's args may refer to them.
 const (
 	netdevID = "net0"
 	driveID  = "disk0"
 )
 
-// sandboxArgs have QEMU give up system calls that it does not need: a guest that
-// breaks out of its machine starts no program and becomes nobody else.
+// sandboxArgs make QEMU drop system calls that it does not need: a guest that breaks
+// out of its VM cannot start programs or change its user.
 const sandboxArgs = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
-// features are what an emulator was built with.
+// features are the optional features an emulator was built with.
 type features struct{ Sandbox bool }
 
-// arguments puts a machine together. The driver's own options come first, so that
-// those of the task may refer to them.
+// arguments builds the arguments of a VM. The driver's own options come first, so
+// that the task's options may refer to them.
 func arguments(c *taskConfig, task *driver.TaskConfig, extra userArgs, has features) ([]piece, error) {
 	var out []piece
 	add := func(s ...string) { out = append(out, text(s...)...) }
@@ -89,8 +92,8 @@ func arguments(c *taskConfig, task *driver.TaskConfig, extra userArgs, has featu
 	if n := len(task.Resources.Cores); n > 0 && !extra.has("-smp") {
 		add("-smp", strconv.Itoa(n))
 	}
-	add("-S") // until its images are seen to be those that were checked, see release
-	// The guest's console is the task's output; nobody types into it.
+	add("-S") // the VM starts paused until its images are verified, see release
+	// The guest's console is the task's output. It has no input.
 	add("-display", "none")
 	if !extra.has("-monitor") {
 		add("-monitor", "none")
@@ -112,7 +115,7 @@ func arguments(c *taskConfig, task *driver.TaskConfig, extra userArgs, has featu
 	return append(out, extra.pieces...), nil
 }
 
-// bus names a virtio device for the bus that the machine has.
+// bus returns the name of a virtio device for the VM's bus.
 func (c *taskConfig) bus(device, onlyPCI string) string {
 	if c.hasPCI() {
 		return device + "-pci" + onlyPCI
@@ -120,7 +123,7 @@ func (c *taskConfig) bus(device, onlyPCI string) string {
 	return device + "-device"
 }
 
-// drive attaches the image.
+// drive attaches the task's image.
 func drive(c *taskConfig) []piece {
 	f := &file{Path: c.ImagePath, Disk: true}
 	out := []piece{{Text: "-drive"}, {File: f}}
@@ -141,8 +144,9 @@ func drive(c *taskConfig) []piece {
 	return out
 }
 
-// forwards are the ports of the machine's user-mode network, for tcp and udp. With a
-// network of the group's own the outside port is the one inside that network.
+// forwards returns the port forwarding of the VM's user-mode network, for TCP and
+// UDP. If the group has a network of its own, the host port is the one inside that
+// network.
 func forwards(c *taskConfig, task *driver.TaskConfig) (string, error) {
 	inside := map[string]int{}
 	for _, m := range c.PortMap {
@@ -158,7 +162,7 @@ func forwards(c *taskConfig, task *driver.TaskConfig) (string, error) {
 		to, ok := inside[p.Label]
 		delete(inside, p.Label)
 		if !ok && p.To <= 0 {
-			continue // nothing says where it goes
+			continue // the guest's port is unknown
 		}
 		if !ok {
 			to = p.To

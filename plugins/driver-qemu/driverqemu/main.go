@@ -1,23 +1,24 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package driverqemu is the driver qemu: tasks as virtual machines of a QEMU system
-// emulator. It owns what a task's config means to QEMU: which image, which options
-// and which emulator a job may use, how a machine is asked to end, and what its guest
-// agent says. It does not own the process, its logs and its end: those are the node's
-// supervisor's (plugins/internal/supervised), so that nothing is lost when this
-// process dies. Only plugins/driver-qemu and cmd/drover-plugins import it.
+// Package driverqemu is the task driver qemu: tasks are virtual machines of a QEMU
+// system emulator. It owns what a task's config means to QEMU: which images, options
+// and emulators a job may use, how a VM is asked to shut down, and what its guest
+// agent reports. The node's supervisor (plugins/internal/supervised) owns the
+// process, its logs and its exit code, so that nothing is lost when this process
+// dies. Only plugins/driver-qemu and cmd/drover-plugins import it.
 //
-// # From job to machine
+// # From job to VM
 //
-// StartTask turns the config into a launch: an emulator, its arguments, and the files
-// that go with them by name. The supervisor starts this binary with it (see Main), and
-// that process opens each file beneath a directory where images may be, without
-// following a link, as the task's user; makes the sockets; and becomes the emulator.
-// QEMU gets descriptors, never a path that could mean something else by then, and the
-// format and backing files of each disk are said to it, never left to its guess: what
-// a guest writes into its raw disk cannot become a header that names a file of the
-// machine. A launch that QEMU refuses fails StartTask with QEMU's own words.
+// StartTask converts the config to a launch: an emulator, its arguments, and the
+// names of the files in them. The supervisor starts this binary with the launch (see
+// Main). That process opens each file below an allowed directory, without following
+// links, as the task's user; creates the sockets; and becomes the emulator by exec.
+// QEMU gets descriptors instead of paths, because a path could lead to another file
+// by then. It is also told the format and the backing files of each disk instead of
+// probing them, because otherwise a guest could write into its raw disk a header
+// that names a file of the machine. If QEMU rejects a launch, StartTask fails with
+// QEMU's message.
 package driverqemu
 
 import (
@@ -29,8 +30,8 @@ import (
 // Version is the plugin's version.
 const Version = "0.1.0"
 
-// Main is the plugin's main: it serves the driver, is the supervisor, or becomes an
-// emulator.
+// Main runs the plugin: it serves the driver or, depending on the arguments, is the
+// supervisor or becomes an emulator.
 func Main() error {
 	supervisor.Main()
 	if err := launchMain(); err != nil {

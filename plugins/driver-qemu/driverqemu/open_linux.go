@@ -17,17 +17,17 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// root is a directory, or a single file, that may be used.
+// root is a directory or a single file that tasks may use.
 type root struct {
-	path string // resolved
-	dir  int    // the directory, or that of the file
-	name string // of the file, "" for a directory
+	path string // with links resolved
+	dir  int    // the directory, or the directory of the file
+	name string // name of the file; "" for a directory
 }
 
-func (r root) close() { _ = unix.Close(r.dir) } // only names a directory
+func (r root) close() { _ = unix.Close(r.dir) } // an O_PATH descriptor
 
-// openRoots opens the places where files may be. One that does not exist allows
-// nothing.
+// openRoots opens the directories and files that tasks may use. Paths that do not
+// exist are skipped.
 func openRoots(paths []string) ([]root, error) {
 	var out []root
 	for _, p := range paths {
@@ -50,14 +50,14 @@ func openRoots(paths []string) ([]root, error) {
 	return out, nil
 }
 
-// openBeneath opens a regular file that is beneath a root. Links are resolved first,
-// and what they came to is opened without following any: should somebody put a link
-// there meanwhile, it fails. A file that may not be used is not looked at.
+// openBeneath opens a regular file that is below a root. It resolves links first and
+// opens the result without following links, so it fails if a link is created
+// meanwhile. Files outside the roots are not accessed.
 func openBeneath(roots []root, path string, write bool) (*os.File, string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		if !allowed(roots, filepath.Clean(path)) {
-			return nil, "", forbidden(path, path, roots) // not even whether it exists
+			return nil, "", forbidden(path, path, roots) // do not reveal whether the file exists
 		}
 		return nil, "", errdefs.InvalidArgumentf("image %s: there is no such file: %w; fetch it with an artifact, or correct config.image_path", path, errors.Unwrap(err))
 	}
@@ -70,7 +70,7 @@ func openBeneath(roots []root, path string, write bool) (*os.File, string, error
 		if write {
 			mode = unix.O_RDWR
 		}
-		// Without O_NONBLOCK a pipe in its place would hold us up.
+		// O_NONBLOCK, because opening a FIFO would block.
 		how := &unix.OpenHow{Flags: uint64(mode) | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 		fd, err := unix.Openat2(r.dir, rel, how)
 		if err != nil {
@@ -85,7 +85,8 @@ func openBeneath(roots []root, path string, write bool) (*os.File, string, error
 	return nil, "", forbidden(path, real, roots)
 }
 
-// has reports whether a resolved path may be used, and its name seen from r.dir.
+// has reports whether a resolved path is below the root, and returns its name
+// relative to r.dir.
 func (r root) has(real string) (string, bool) {
 	if r.name != "" {
 		return r.name, real == r.path

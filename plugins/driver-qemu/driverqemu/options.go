@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// harmless are options without a value that reach nothing.
+// harmless are options without a value that give access to nothing.
 var harmless = map[string]bool{
 	"-nodefaults": true, "-no-user-config": true, "-nographic": true, "-snapshot": true, "-no-reboot": true, "-no-hpet": true,
 	"-no-fd-bootchk": true, "-no-acpi": true, "-usb": true, "-mem-prealloc": true, "-full-screen": true, "-win2k-hack": true,
 	"-singlestep": true, "-no-quit": true,
 }
 
-// instead says what to use for options that are the driver's own.
+// instead says what to use instead of options that the driver itself sets.
 var instead = map[string]string{
 	"-m":           "the machine has the memory of resources.memory",
 	"-machine":     "use machine_type",
@@ -34,8 +34,9 @@ var instead = map[string]string{
 	"-sandbox":     "the driver has QEMU sandboxed",
 }
 
-// options are those that we know. An option that is missing here is allowed by
-// args_allowlist only, and takes the next argument as its value if that has no dash.
+// options are the options that the driver knows. Any other option is allowed only by
+// args_allowlist, and takes the next argument as its value if that does not begin
+// with a dash.
 var options = func() map[string]option {
 	anything := func(string) ([]piece, error) { return nil, nil }
 	known := map[string]option{}
@@ -105,13 +106,13 @@ func only(values ...string) func(string) ([]piece, error) {
 	}
 }
 
-// propertiesOf allows these properties; first is the name of one that may come first
-// without it.
+// propertiesOf allows these properties. first is the name of the property that may
+// be given as the first one without its name.
 func propertiesOf(first string, names ...string) func(string) ([]piece, error) {
 	return func(value string) ([]piece, error) {
 		for i, p := range properties(value) {
 			if i == 0 && p.value == "" && (first == "" || p.name == first) {
-				continue // the value of the first property, its name left out
+				continue // the value of the first property without its name
 			}
 			if !slices.Contains(names, p.name) {
 				return nil, fmt.Errorf("%q is not allowed; only %s are", p.name, strings.Join(names, ", "))
@@ -121,7 +122,7 @@ func propertiesOf(first string, names ...string) func(string) ([]piece, error) {
 	}
 }
 
-// without allows all properties but these.
+// without allows all properties except these.
 func without(names ...string) func(string) ([]piece, error) {
 	return func(value string) ([]piece, error) {
 		for _, p := range properties(value) {
@@ -133,9 +134,9 @@ func without(names ...string) func(string) ([]piece, error) {
 	}
 }
 
-// devices are models that are made of nothing but emulation. Others may be a device
-// of the machine (vfio-pci, usb-host), another process (vhost-*, ivshmem) or a file
-// that is read into memory (loader).
+// devices are device models that are emulated entirely. Others may pass through a
+// device of the machine (vfio-pci, usb-host), connect to another process (vhost-*,
+// ivshmem) or load a file into memory (loader).
 var devices = []string{
 	"virtio-net*", "virtio-blk*", "virtio-scsi*", "virtio-rng*", "virtio-balloon*", "virtio-serial*", "virtserialport", "virtconsole",
 	"virtio-gpu*", "virtio-vga*", "virtio-keyboard*", "virtio-mouse*", "virtio-tablet*", "virtio-iommu*", "e1000", "e1000e", "e1000-*",
@@ -147,7 +148,7 @@ var devices = []string{
 	"intel-hda", "hda-*", "AC97",
 }
 
-// fileProperties are properties of devices that name something of the machine.
+// fileProperties are device properties that name a file or an object of the machine.
 var fileProperties = []string{"romfile", "file", "path", "filename", "memdev", "sysfsdev", "host", "hostaddr", "hostbus", "chardev", "fd", "vhost", "vhostfd", "vhostforce", "audiodev"}
 
 func checkDevice(value string) ([]piece, error) {
@@ -197,9 +198,9 @@ func checkObject(value string) ([]piece, error) {
 	return nil, nil
 }
 
-// userNetwork are the properties of a user-mode network that concern the guest only.
-// What forwards a port or starts a program (hostfwd, guestfwd, smb, tftp) is not here:
-// ports are the scheduler's.
+// userNetwork are the properties of a user-mode network that concern only the guest.
+// Properties that forward a port or start a program (hostfwd, guestfwd, smb, tftp)
+// are excluded; the scheduler assigns ports.
 var userNetwork = []string{"id", "net", "host", "dhcpstart", "dns", "hostname", "restrict", "ipv4", "ipv6", "ipv6-net", "ipv6-host", "domainname", "dnssearch", "model", "mac", "macaddr", "name", "vectors", "addr"}
 
 func checkNetdev(value string) ([]piece, error) { return checkNetwork(value, "user") }
@@ -219,11 +220,12 @@ func checkNetwork(value string, kinds ...string) ([]piece, error) {
 	return nil, nil
 }
 
-// driveProperties are those of a drive beside its file and format.
+// driveProperties are the properties of a drive other than file and format.
 var driveProperties = []string{"if", "media", "index", "bus", "unit", "id", "cache", "snapshot", "discard", "detect-zeroes", "werror", "rerror", "serial", "aio", "copy-on-read", "l2-cache-size",
 	"throttling.bps-total", "throttling.iops-total", "bps", "iops"}
 
-// driveOption takes a drive apart: its file is opened as image_path is.
+// driveOption parses a drive option. Its file is opened in the same way as
+// image_path.
 func driveOption(value string) ([]piece, error) {
 	f := &file{Disk: true}
 	var rest []property
@@ -244,7 +246,7 @@ func driveOption(value string) ([]piece, error) {
 	}
 	f.Suffix = join(rest)
 	if f.Path == "" {
-		return text("-drive", f.Suffix), nil // an empty cdrom drive
+		return text("-drive", f.Suffix), nil // an empty CD-ROM drive
 	}
 	return []piece{{Text: "-drive"}, {File: f}}, nil
 }

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unavailable says why there is no driver here.
+// unavailable says why the driver does not run on this system; empty on Linux.
 const unavailable = ""
 
-// connect connects to a socket in a directory, whatever the length of its path. A
-// link in the socket's place is not followed.
+// connect connects to a socket in a directory, even if its path is too long for a
+// socket address. It does not follow a link in place of the socket.
 func connect(dir, name string, limit time.Duration) (net.Conn, error) {
 	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -35,14 +35,14 @@ func connect(dir, name string, limit time.Duration) (net.Conn, error) {
 	return net.DialTimeout("unix", beneath(at, name), max(limit, time.Millisecond))
 }
 
-// The one call that asks the kernel what KVM it has. It makes no machine: where KVM
-// is there but does not work, making one can hang.
+// ioctl that returns KVM's API version. It does not create a VM: creating one can
+// hang if KVM exists but does not work.
 const (
 	kvmGetAPIVersion = 0xae00
 	kvmAPIVersion    = 12
 )
 
-// kvmProblem says why kvm cannot be used; "" if it can, as far as can be told.
+// kvmProblem says why KVM cannot be used. It returns "" if no problem was found.
 func kvmProblem() string {
 	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {

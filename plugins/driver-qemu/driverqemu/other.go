@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// unavailable says why there is no driver here.
+// unavailable says why the driver does not run on this system.
 const unavailable = "the driver qemu runs on Linux only"
 
 var errUnavailable = errdefs.Unimplementedf(unavailable)

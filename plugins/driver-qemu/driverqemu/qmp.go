@@ -15,15 +15,17 @@ import (
 	"time"
 )
 
-// monitor is a connection to a machine's monitor (QMP) or to its guest agent, which
-// speak alike: a JSON object per line. It serves one command at a time and is closed
-// after a few: QEMU serves one connection at a time, and others may want it.
+// monitor is a connection to a VM's monitor (QMP) or to its guest agent. Both use
+// one JSON object per line. It runs one command at a time and is closed after a few
+// commands, because QEMU serves one connection at a time and other clients may be
+// waiting.
 type monitor struct {
 	conn  net.Conn
 	lines *bufio.Scanner
 }
 
-// maxReply bounds one line of a monitor; a guest's agent is not trusted.
+// maxReply is the length in bytes of a line from a monitor. The limit exists because
+// guest agents are not trusted.
 const maxReply = 1 << 20
 
 func newMonitor(ctx context.Context, dir, socket string) (*monitor, error) {
@@ -43,10 +45,10 @@ func newMonitor(ctx context.Context, dir, socket string) (*monitor, error) {
 	return m, nil
 }
 
-func (m *monitor) close() { _ = m.conn.Close() } // the answers are read
+func (m *monitor) close() { _ = m.conn.Close() } // all answers were read
 
-// openQMP connects to the monitor of a machine. It works as soon as the machine is
-// put together.
+// openQMP connects to the monitor of a VM. The monitor accepts commands once QEMU
+// has created the VM.
 func openQMP(ctx context.Context, l *launch) (*monitor, error) {
 	m, err := newMonitor(ctx, l.RunDir, monitorSocket)
 	if err != nil {
@@ -68,8 +70,8 @@ func openQMP(ctx context.Context, l *launch) (*monitor, error) {
 	return m, nil
 }
 
-// openGuestAgent connects to the agent in a machine. What another connection has left
-// half said is skipped.
+// openGuestAgent connects to a VM's guest agent. It skips the rest of an interrupted
+// earlier exchange.
 func openGuestAgent(ctx context.Context, l *launch) (*monitor, error) {
 	m, err := newMonitor(ctx, l.TaskDir, guestAgentSocket)
 	if err != nil {
@@ -86,7 +88,7 @@ func openGuestAgent(ctx context.Context, l *launch) (*monitor, error) {
 	return m, nil
 }
 
-// readUntil skips answers until the one to guest-sync.
+// readUntil skips answers until the answer to guest-sync.
 func (m *monitor) readUntil(id int64) error {
 	for {
 		var reply struct {
@@ -126,7 +128,8 @@ func (m *monitor) read(into any) error {
 	return json.Unmarshal(m.lines.Bytes(), into)
 }
 
-// command carries out a command; events that come before its answer are skipped.
+// command runs a command and decodes its answer. Events before the answer are
+// skipped.
 func (m *monitor) command(name string, args, into any) error {
 	if err := m.write(name, args); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -9,10 +9,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// fdsets is how the files are called that a machine was given open.
+// fdsets is the prefix of the file names by which QEMU refers to descriptors that
+// were passed to it.
 const fdsets = "/dev/fdset/"
 
-// blockNode is an image, as query-named-block-nodes tells of it.
+// blockNode is an image in the answer of query-named-block-nodes.
 type blockNode struct {
 	File  string `json:"file"`
 	Image struct {
@@ -24,18 +25,19 @@ type blockNode struct {
 	} `json:"image"`
 }
 
-// release lets a machine run that was started paused, if its images are as they were
-// checked. Formats and backing files are spelled out to QEMU, but the name of a
-// qcow2 image's data file only its header tells: whoever may write the file could
-// have put one there after the check, and the machine has opened it then. A guest
-// that has not run has seen nothing of it.
+// release resumes a VM that was started paused, if its images are the ones that were
+// checked. QEMU is told formats and backing files, but it reads the name of a qcow2
+// image's data file from the header. A user who can write the image could have added
+// such a name after the check, so that the VM has opened that file. The guest has
+// not run yet, so it has read nothing of it.
 func (m *monitor) release(l *launch) error {
 	var nodes []blockNode
 	if err := m.command("query-named-block-nodes", nil, &nodes); err != nil {
 		return err
 	}
 	for _, n := range nodes {
-		// What an operator lets tasks name to QEMU itself is no matter of ours.
+		// If an operator allows tasks to pass file names to QEMU directly, those are not
+		// checked.
 		if other := n.Image.Specific.Data.DataFile; other != "" && strings.Contains(n.File, fdsets) {
 			return errdefs.PermissionDeniedf("an image was changed while the machine was started: it keeps its data in another file now, %s (data_file)", other)
 		}

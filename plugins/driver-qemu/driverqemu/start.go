@@ -19,8 +19,8 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// StartTask implements driver.Driver. It returns when QEMU has put the machine
-// together and runs it, or with what QEMU says against it.
+// StartTask implements driver.Driver. It returns when QEMU has created the VM and
+// runs it, or fails with QEMU's message.
 func (d *Driver) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
 	ctx, ended, err := d.Starting(ctx, task.ID)
 	if err != nil {
@@ -56,7 +56,8 @@ func (d *Driver) StartTask(ctx context.Context, task *driver.TaskConfig) (*drive
 	return handle, nil, err
 }
 
-// plan turns a task's config into a launch, with every check that can be made before.
+// plan converts a task's config to a launch and does all checks that are possible
+// before the start.
 func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentConfig) (*launch, error) {
 	var c taskConfig
 	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
@@ -101,7 +102,7 @@ func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentC
 	if task.Network != nil {
 		l.NetworkNS = task.Network.Path
 	}
-	// The same that the new process does, so that the answer is known now.
+	// The new process does the same. Doing it here too returns errors earlier.
 	files, _, err := l.fill()
 	files.close()
 	if err != nil {
@@ -110,7 +111,8 @@ func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentC
 	return l, nil
 }
 
-// spec is what the supervisor runs: this binary, which becomes the emulator.
+// spec returns the supervisor's spec: the command is this binary, which becomes the
+// emulator.
 func (l *launch) spec(task *driver.TaskConfig) (supervisor.Spec, error) {
 	logs, err := supervised.Logs(task)
 	if err != nil {
@@ -135,14 +137,14 @@ func (l *launch) spec(task *driver.TaskConfig) (supervisor.Spec, error) {
 }
 
 const (
-	// confirmLimit is how long QEMU may take until its monitor answers.
+	// confirmLimit is the time limit for QEMU's monitor to answer.
 	confirmLimit = 25 * time.Second
-	// confirmEvery is how often it is asked meanwhile.
+	// confirmEvery is the interval between attempts.
 	confirmEvery = 20 * time.Millisecond
 )
 
-// confirm waits until the machine's monitor answers and lets the machine run. One
-// that does not come to that is ended, and the error has what QEMU wrote.
+// confirm waits until the VM's monitor answers, and then resumes the VM. On failure
+// it kills the VM and returns an error with QEMU's output.
 func (d *Driver) confirm(ctx context.Context, id string, l *launch, w words) error {
 	limited, cancel := context.WithTimeout(ctx, confirmLimit)
 	defer cancel()
@@ -168,7 +170,7 @@ func (d *Driver) confirm(ctx context.Context, id string, l *launch, w words) err
 		}
 		select {
 		case r := <-ended:
-			// A port that is taken or an image in use may be free the next time.
+			// The cause may be temporary, such as a port or an image in use.
 			failure = errdefs.WithRetryable(errdefs.FailedPreconditionf("start task %q: QEMU ended at once with exit code %d%s", id, r.ExitCode, w.since()), true)
 		case <-limited.Done():
 			failure = errdefs.Unavailablef("start task %q: the machine's monitor does not answer: %w (%w)%s", id, err, limited.Err(), w.since())

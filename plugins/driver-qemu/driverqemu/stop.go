@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// pressEvery is how often the power button is pressed: a guest that still boots
-	// does not notice the first time.
+	// pressEvery is the interval between presses of the power button, because a booting
+	// guest ignores them.
 	pressEvery = 5 * time.Second
-	// flushTime is what QEMU gets to write out its disks before it is killed.
+	// flushTime is the time for QEMU to write out its disks before it is killed.
 	flushTime = time.Second
-	// monitorLimit bounds one exchange with a monitor.
+	// monitorLimit is the time limit of one exchange with a monitor.
 	monitorLimit = 3 * time.Second
-	// quit is the signal by which QEMU ends at once and in order: the guest's power
-	// is cut, its disks are complete.
+	// quit is the signal on which QEMU exits in an orderly way: it powers the guest off
+	// and flushes its disks.
 	quit = "SIGTERM"
 )
 
-// StopTask implements driver.Driver. Without graceful_shutdown the machine's power is
-// cut. With it the guest is asked first, by its agent or the power button, and the
-// power is cut just before timeout. The supervisor has the kill at timeout from the
-// start, so that it comes whatever becomes of this process.
+// StopTask implements driver.Driver. Without graceful_shutdown it cuts the VM's
+// power. With it, it first asks the guest agent or presses the power button, and
+// cuts the power just before timeout. The supervisor gets the kill at timeout right
+// away, so that the kill happens even if this process dies.
 func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
 	l := d.launchOf(id)
 	if signal == "" {
@@ -54,14 +54,15 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 	}
 }
 
-// shutDown asks the guest to end until it has, then cuts the power.
+// shutDown asks the guest to shut down until it has done so, and otherwise cuts the
+// power.
 func (d *Driver) shutDown(ctx context.Context, id string, l *launch, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		_, _ = d.WaitTask(ctx, id) // ended, destroyed or out of time: nothing to do any more
+		_, _ = d.WaitTask(ctx, id) // returns if the VM ended, was destroyed, or the time is over
 	}()
 	cut := time.NewTimer(timeout - min(flushTime, timeout/10))
 	defer cut.Stop()
@@ -75,14 +76,15 @@ func (d *Driver) shutDown(ctx context.Context, id string, l *launch, timeout tim
 		case <-gone:
 			return
 		case <-cut.C:
-			_ = d.Tasks.SignalTask(ctx, id, quit) // it has ended meanwhile, or the kill follows
+			_ = d.Tasks.SignalTask(ctx, id, quit) // the VM has ended meanwhile, or the kill follows
 			return
 		case <-press:
 		}
 	}
 }
 
-// ask asks the guest once: its agent if it answers, and else by the power button.
+// ask asks the guest to shut down: through its agent if that answers, otherwise with
+// the power button.
 func ask(ctx context.Context, l *launch) error {
 	ctx, cancel := context.WithTimeout(ctx, monitorLimit)
 	defer cancel()
@@ -105,6 +107,6 @@ func askAgent(ctx context.Context, l *launch) error {
 		return err
 	}
 	defer m.close()
-	// It does not answer: the machine ends instead.
+	// This command has no answer: the VM ends instead.
 	return m.write("guest-shutdown", map[string]any{"mode": "powerdown"})
 }

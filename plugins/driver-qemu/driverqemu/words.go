@@ -15,15 +15,16 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// words are what QEMU writes to a task's stderr from some moment on. The file is
-// looked up beneath the alloc's directory: tasks can write there.
+// words is a position in a task's stderr from which QEMU's messages are read. Files
+// are opened relative to the alloc's directory without leaving it, because tasks can
+// write there.
 type words struct {
 	root, stem string
-	index      int   // of the newest file at that moment, -1 for none
-	size       int64 // that it had
+	index      int   // index of the newest file at that moment; -1 if there was none
+	size       int64 // size of that file
 }
 
-// maxWords bounds what is told of them: the end counts.
+// maxWords is the number of bytes quoted of the messages. The end is kept.
 const maxWords = 2000
 
 func openWords(task *driver.TaskConfig) words {
@@ -41,7 +42,7 @@ func openWords(task *driver.TaskConfig) words {
 	for i := 0; ; i++ {
 		st, err := root.Stat(w.name(i))
 		if err != nil {
-			// The oldest files may be gone already.
+			// The oldest files may have been deleted.
 			if !errors.Is(err, os.ErrNotExist) || w.index >= 0 || i > task.Logs.MaxFiles {
 				return w
 			}
@@ -53,7 +54,8 @@ func openWords(task *driver.TaskConfig) words {
 
 func (w words) name(i int) string { return fmt.Sprintf("%s.%d", w.stem, i) }
 
-// since returns what was written, to be put behind a message; "" for nothing.
+// since returns what was written since, formatted to follow a message; "" if nothing
+// was.
 func (w words) since() string {
 	if w.stem == "" {
 		return ""
@@ -63,7 +65,7 @@ func (w words) since() string {
 		return ""
 	}
 	defer root.Close()
-	// It does not wait should a task have put a pipe there.
+	// O_NONBLOCK, in case a task has created a FIFO there.
 	f, err := root.OpenFile(w.name(max(w.index, 0)), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unavailable says why this machine cannot isolate tasks; "" if it can.
+// Unavailable says why this machine cannot isolate tasks. It returns "" if it can.
 func Unavailable() string {
 	if loader() == nil {
 		return "isolation is not available on " + runtime.GOARCH
@@ -24,7 +24,8 @@ func Unavailable() string {
 	if own, err := effective(); err != nil || own&(1<<unix.CAP_SYS_ADMIN) == 0 {
 		return "the agent needs CAP_SYS_ADMIN"
 	}
-	// Asked of nothing: a kernel that has the call complains of the descriptor.
+	// The descriptor is invalid on purpose: a kernel that has the call reports that
+	// instead of ENOSYS.
 	if err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}); err == unix.ENOSYS {
 		return "Linux 5.12 or later is needed"
 	}

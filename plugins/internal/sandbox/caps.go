@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// capabilities has the name of each capability at its number.
+// capabilities lists the names of the capabilities by number.
 var capabilities = []string{
 	"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
 	"LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
@@ -19,7 +19,7 @@ var capabilities = []string{
 	"CHECKPOINT_RESTORE",
 }
 
-// DefaultCapabilities are what a task has that asks for nothing.
+// DefaultCapabilities returns the capabilities of a task that requests none.
 func DefaultCapabilities() []string {
 	return []string{
 		"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
@@ -49,13 +49,14 @@ func parseCaps(names []string) (set []string, all bool, err error) {
 	return set, all, nil
 }
 
-// CheckCapabilities says whether all names are capabilities, or "all".
+// CheckCapabilities returns an error if a name is neither a capability nor "all".
 func CheckCapabilities(names []string) error {
 	_, _, err := parseCaps(names)
 	return err
 }
 
-// NotAllowedError names what a task asked for beyond the allowed capabilities.
+// NotAllowedError lists the capabilities that a task requested but that are not
+// allowed.
 type NotAllowedError struct{ Names []string }
 
 func (e *NotAllowedError) Error() string {
@@ -63,9 +64,10 @@ func (e *NotAllowedError) Error() string {
 		strings.ToLower(strings.Join(e.Names, ", ")))
 }
 
-// Capabilities works out, by number, what a task may have at most, and what of
-// it was asked for by name: the default ones that are allowed, plus add, less
-// drop. "all" in add means all allowed, in drop the whole default.
+// Capabilities returns, by number, the bounding set of a task and those of its
+// capabilities that were requested by name. The result is the allowed default
+// capabilities, plus add, minus drop. "all" means all allowed capabilities in add,
+// and all default ones in drop.
 func Capabilities(allowed, add, drop []string) (bounding, named []int, err error) {
 	allow, allowAll, err := parseCaps(allowed)
 	if err != nil {

@@ -21,21 +21,22 @@ import (
 // Cgroups are the machine's cgroup hierarchies: version 2, version 1, or a hybrid
 // of version 1 with a version 2 hierarchy without controllers.
 type Cgroups struct {
-	// Unified is where version 2 is mounted, "" if it is not.
+	// Unified is the mount point of cgroup v2, or "" if it is not mounted.
 	Unified string
-	// v1 has the mount of each version 1 controller that we use.
+	// v1 maps each v1 controller that we use to its mount point.
 	v1 map[string]string
-	// v2 are the controllers of the unified hierarchy.
+	// v2 lists the controllers of the unified hierarchy.
 	v2 []string
 }
 
-// parent is the cgroup, in each hierarchy, that holds all of ours.
+// parent is the name of the cgroup in each hierarchy that contains all of our
+// cgroups.
 const parent = "drover"
 
-// controllers are those that we use: of both versions, and of version 1 only.
+// controllers are the controllers that we use. cpuacct and devices exist only in v1.
 var controllers = []string{"cpu", "cpuset", "memory", "pids", "cpuacct", "devices"}
 
-// FindCgroups looks at what is mounted.
+// FindCgroups finds the mounted hierarchies.
 func FindCgroups() (*Cgroups, error) {
 	raw, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -62,13 +63,14 @@ func FindCgroups() (*Cgroups, error) {
 		}
 	}
 	if c.Unified != "" {
-		list, _ := os.ReadFile(filepath.Join(c.Unified, "cgroup.controllers")) // none is an answer too
+		list, _ := os.ReadFile(filepath.Join(c.Unified, "cgroup.controllers")) // an unreadable file means no controllers
 		c.v2 = strings.Fields(string(list))
 	}
 	return c, nil
 }
 
-// Missing says why cgroups cannot limit tasks here; "" if they can.
+// Missing says why cgroups cannot limit tasks on this machine. It returns "" if they
+// can.
 func (c *Cgroups) Missing() string {
 	for _, name := range []string{"cpu", "memory"} {
 		if c.v1[name] == "" && !slices.Contains(c.v2, name) {
@@ -78,15 +80,15 @@ func (c *Cgroups) Missing() string {
 	return ""
 }
 
-// Group is the cgroup of one task, of the same name in every hierarchy.
+// Group is the cgroup of one task. It has the same name in every hierarchy.
 type Group struct {
-	// Dir is its directory in the unified hierarchy, "" without one.
+	// Dir is its directory in the unified hierarchy, or "" if there is none.
 	Dir string
-	// dirs has its directory by controller.
+	// dirs maps each controller to the group's directory.
 	dirs map[string]string
 }
 
-// Open returns the group of a name that Make has made, whether it is there or not.
+// Open returns the group with this name, whether or not it exists.
 func (c *Cgroups) Open(name string) *Group {
 	g := &Group{dirs: map[string]string{}}
 	if c.Unified != "" {
@@ -101,11 +103,11 @@ func (c *Cgroups) Open(name string) *Group {
 	return g
 }
 
-// Find returns the names of the groups that begin with prefix.
+// Find returns the names of the groups that have the prefix.
 func (c *Cgroups) Find(prefix string) []string {
 	var names []string
 	for _, dir := range c.Open(prefix + "*").Paths() {
-		found, _ := filepath.Glob(dir) // the pattern is well-formed
+		found, _ := filepath.Glob(dir) // the pattern is valid
 		for _, f := range found {
 			if name := filepath.Base(f); !slices.Contains(names, name) {
 				names = append(names, name)
@@ -115,17 +117,18 @@ func (c *Cgroups) Find(prefix string) []string {
 	return names
 }
 
-// Sweep removes groups that were made before a time and have no processes: those
-// of tasks whose supervisor was killed for good. It removes so many at most.
+// Sweep removes groups that were created before a time and have no processes. Such
+// groups belong to tasks whose supervisor was killed and not restarted. It removes
+// at most this many.
 func (c *Cgroups) Sweep(before time.Time, most int) {
 	for _, all := range c.Open("*").Paths() {
-		entries, _ := os.ReadDir(filepath.Dir(all)) // none is as good
+		entries, _ := os.ReadDir(filepath.Dir(all)) // an unreadable directory has nothing to remove
 		for _, e := range entries {
 			info, err := e.Info()
 			if err != nil || !e.IsDir() || info.ModTime().After(before) || !strings.Contains(e.Name(), ".") {
 				continue
 			}
-			// The kernel refuses it where there is a process.
+			// The kernel refuses to remove a group that has processes.
 			if unix.Rmdir(filepath.Join(filepath.Dir(all), e.Name())) == nil {
 				most--
 			}
@@ -136,7 +139,7 @@ func (c *Cgroups) Sweep(before time.Time, most int) {
 	}
 }
 
-// Paths are the group's directories, each once.
+// Paths returns the group's directories, without duplicates.
 func (g *Group) Paths() []string {
 	var out []string
 	if g.Dir != "" {
@@ -150,12 +153,12 @@ func (g *Group) Paths() []string {
 	return out
 }
 
-// Make makes a group with its limits. The name must be a new one: the kernel
-// kills what is started into a cgroup that was killed before.
+// Make creates a group with its limits. The name must be new: the kernel kills
+// processes that are started in a cgroup that was killed before.
 func (c *Cgroups) Make(name string, limits Limits, devices []Device) (*Group, error) {
 	g := c.Open(name)
 	if len(limits.Cores) == 0 {
-		// Version 1 has each group say its cores; the parent's then do.
+		// In v1 a group's cpuset starts empty, so it is filled with the parent's cores.
 		if g.dirs["cpuset"] != g.Dir {
 			delete(g.dirs, "cpuset")
 		}
@@ -195,7 +198,7 @@ func (c *Cgroups) Make(name string, limits Limits, devices []Device) (*Group, er
 	return g, nil
 }
 
-// prepare sees to the parent of all groups.
+// prepare creates and configures the parent of all groups.
 func (c *Cgroups) prepare(g *Group) error {
 	for _, dir := range g.Paths() {
 		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -223,8 +226,8 @@ func (c *Cgroups) prepare(g *Group) error {
 	return nil
 }
 
-// fillCpuset gives a version 1 cpuset what its parent has: it starts empty, and
-// nothing can run in an empty one.
+// fillCpuset copies the parent's values to a v1 cpuset. A new cpuset is empty, and
+// no process can run in it.
 func fillCpuset(dir string) error {
 	for _, file := range []string{"cpuset.mems", "cpuset.cpus"} {
 		have, err := os.ReadFile(filepath.Join(dir, file))
@@ -242,7 +245,7 @@ func fillCpuset(dir string) error {
 	return nil
 }
 
-// setting is one value to write.
+// setting is a value to write to a file of the cgroup.
 type setting struct {
 	controller, file, value string
 	optional                bool
@@ -280,7 +283,7 @@ func (g *Group) settings(l Limits, devices []Device) []setting {
 	}
 	if len(l.Cores) > 0 {
 		if !v2("cpuset") {
-			mems, _ := os.ReadFile(filepath.Join(filepath.Dir(g.dirs["cpuset"]), "cpuset.mems")) // the write tells
+			mems, _ := os.ReadFile(filepath.Join(filepath.Dir(g.dirs["cpuset"]), "cpuset.mems")) // if it cannot be read, writing the empty value reports an error
 			set("cpuset", "cpuset.mems", strings.TrimSpace(string(mems)))
 		}
 		set("cpuset", "cpuset.cpus", coreList(l.Cores))
@@ -297,8 +300,8 @@ func (g *Group) settings(l Limits, devices []Device) []setting {
 	return out
 }
 
-// BindCores gives cores to a version 2 cgroup that has the cpuset controller. One
-// without it leaves a process that is forked into it the cores it had.
+// BindCores assigns cores to a v2 cgroup. If the cgroup has no cpuset controller, it
+// does nothing: a process that is forked into it keeps its cores.
 func BindCores(dir string, cores []int) error {
 	file := filepath.Join(dir, "cpuset.cpus")
 	if dir == "" || len(cores) == 0 || unix.Access(file, unix.F_OK) != nil {
@@ -318,8 +321,9 @@ func coreList(cores []int) string {
 	return strings.Join(text, ",")
 }
 
-// enterThread puts the calling thread into the group's version 1 hierarchies,
-// and so what it forks; in the unified one only whole processes can be.
+// enterThread moves the calling thread to the group's v1 hierarchies, so that
+// processes it forks start there. In the unified hierarchy only whole processes can
+// be moved.
 func (g *Group) enterThread() error {
 	for _, dir := range g.Paths() {
 		if dir == g.Dir {
@@ -332,18 +336,19 @@ func (g *Group) enterThread() error {
 	return nil
 }
 
-// Kill kills every process in the group, whatever session or namespace it is in.
+// Kill kills every process in the group, regardless of its session or namespace.
 func (g *Group) Kill() {
 	if g.Dir != "" && os.WriteFile(filepath.Join(g.Dir, "cgroup.kill"), []byte("1"), 0) == nil {
 		return
 	}
 	for _, pid := range g.PIDs() { // before Linux 5.14
-		_ = unix.Kill(pid, unix.SIGKILL) // gone is as good
+		_ = unix.Kill(pid, unix.SIGKILL) // an error means that it has ended
 	}
 }
 
-// PIDs are the processes in the group, without this one: a thread of ours that has
-// started a process in the group is listed there as us until it has ended.
+// PIDs returns the processes in the group except this one: a thread of ours that has
+// started a process in the group is listed there as our own pid until the thread
+// ends.
 func (g *Group) PIDs() []int {
 	for _, dir := range g.Paths() {
 		raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
@@ -361,7 +366,8 @@ func (g *Group) PIDs() []int {
 	return nil
 }
 
-// Remove removes the group's directories; EBUSY: some process still ends.
+// Remove removes the group's directories. EBUSY means that a process is still
+// ending.
 func (g *Group) Remove() error {
 	var errs []error
 	for _, dir := range g.Paths() {
@@ -372,8 +378,8 @@ func (g *Group) Remove() error {
 	return errors.Join(errs...)
 }
 
-// OOMKills counts the processes of the group that the kernel killed because the
-// group was out of memory.
+// OOMKills returns the number of processes of the group that the OOM killer has
+// killed because the group exceeded its memory limit.
 func (g *Group) OOMKills() uint64 {
 	dir := g.dirs["memory"]
 	if dir == "" {

@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CommandError says why a command cannot be run; it never can with this config.
+// CommandError says why a command cannot be run. It is permanent: the command can
+// never run with this config.
 type CommandError struct{ Err error }
 
 func (e *CommandError) Error() string { return e.Err.Error() }
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// explain says more of a start's failure, which may be nil.
+// explain adds the reason to the error of a failed start. err may be nil.
 func explain(err error, cfg *Config, command string, p Process) error {
 	var s *StepError
 	if !errors.As(err, &s) {
@@ -36,8 +37,8 @@ func explain(err error, cfg *Config, command string, p Process) error {
 	return err
 }
 
-// noZeros refuses strings that would end early: the kernel takes them up to the first
-// zero byte.
+// noZeros rejects strings that contain a zero byte, since the kernel would truncate
+// them there.
 func noZeros(lists ...[]string) error {
 	for _, list := range lists {
 		for _, s := range list {
@@ -49,7 +50,7 @@ func noZeros(lists ...[]string) error {
 	return nil
 }
 
-// lookUp finds a command in the thread's root directory.
+// lookUp finds a command in the calling thread's root directory.
 func lookUp(command string, env []string) (string, error) {
 	if command == "" {
 		return "", &CommandError{errors.New("the command is empty; name the program to run")}
@@ -89,7 +90,7 @@ func lookUp(command string, env []string) (string, error) {
 	return "", &CommandError{fmt.Errorf("there is no executable file %q in the task's directory or in its PATH %q; fetch it with an artifact, or give the path it has in the task's root file system", command, path)}
 }
 
-// present looks for files in the thread's root directory.
+// present checks that files exist in the calling thread's root directory.
 func present(files []string) error {
 	for _, file := range files {
 		var st unix.Stat_t

@@ -5,32 +5,34 @@ package sandbox
 
 import "time"
 
-// Config is the isolation of one task. Paths are the machine's, resolved, and
-// trusted down to TaskDir and SharedDir; what lies below those is the task's.
+// Config is the isolation of one task. Paths are resolved paths of the machine. They
+// are trusted down to TaskDir and SharedDir; the task controls what is below those.
 type Config struct {
-	// Scratch is an existing, empty directory to mount on while building.
+	// Scratch is an existing empty directory on which the root file system is mounted
+	// while it is built.
 	Scratch string `json:"scratch"`
-	// TaskDir becomes the root directory, read-only but for local, secrets and
-	// tmp in it. SharedDir is /alloc.
+	// TaskDir becomes the root directory. It is read-only except for local, secrets and
+	// tmp. SharedDir is mounted at /alloc.
 	TaskDir   string `json:"task_dir"`
 	SharedDir string `json:"shared_dir"`
-	// Chroot are the parts of the machine's file system that the task sees,
-	// read-only. What does not exist is left out, a link is copied as one.
+	// Chroot lists the parts of the machine's file system that the task sees, read-only.
+	// Sources that do not exist are skipped, and links are copied as links.
 	Chroot []Bind `json:"chroot,omitempty"`
 	Mounts []Bind `json:"mounts,omitempty"`
-	// Hide are directories of the machine that no task may see, should they lie
-	// below one of Chroot.
+	// Hide lists directories of the machine that no task may see even if they are below
+	// one of Chroot.
 	Hide    []string `json:"hide,omitempty"`
 	Devices []Device `json:"devices,omitempty"`
 
-	// Command is looked up inside: absolute, below /local or /, or in PATH.
+	// Command is looked up inside the sandbox: as an absolute path, below /local or /,
+	// or in PATH.
 	Command string `json:"command"`
-	WorkDir string `json:"work_dir,omitempty"` // inside; "/" if empty
-	// Needs are files that must be there inside, or the start fails.
+	WorkDir string `json:"work_dir,omitempty"` // path inside the sandbox; "/" if empty
+	// Needs lists files that must exist inside the sandbox. Otherwise the start fails.
 	Needs []string `json:"needs,omitempty"`
 
-	// Bounding are the capabilities that the task may have at most, Ambient those
-	// that it has though its user is not root. Both by number.
+	// Bounding is the bounding capability set of the task. Ambient are the capabilities
+	// that it has even if its user is not root. Both are numbers.
 	Bounding []int `json:"bounding,omitempty"`
 	Ambient  []int `json:"ambient,omitempty"`
 
@@ -38,19 +40,20 @@ type Config struct {
 	// First makes the command process 1 of its pid namespace.
 	First   bool `json:"first,omitempty"`
 	HostIPC bool `json:"host_ipc,omitempty"`
-	// NetworkNS is the file of a network namespace to join, Hostname the name of
-	// the machine inside; empty keeps the machine's.
+	// NetworkNS is the path of a network namespace to join. Hostname is the host name
+	// inside; if empty the machine's is kept.
 	NetworkNS string `json:"network_ns,omitempty"`
 	Hostname  string `json:"hostname,omitempty"`
-	// ResolvConf is the content of /etc/resolv.conf; empty keeps the machine's.
+	// ResolvConf is the content of /etc/resolv.conf. If empty the machine's is kept.
 	ResolvConf string `json:"resolv_conf,omitempty"`
-	// NoPivotRoot moves the root by chroot, for a machine that runs from a ram disk.
+	// NoPivotRoot changes the root with chroot instead of pivot_root, for machines whose
+	// root is a ramfs.
 	NoPivotRoot bool `json:"no_pivot_root,omitempty"`
 
 	Limits Limits `json:"limits"`
 }
 
-// Bind shows Source at Target.
+// Bind makes Source visible at Target.
 type Bind struct {
 	Source   string `json:"source"`
 	Target   string `json:"target"`
@@ -59,32 +62,35 @@ type Bind struct {
 	Propagation string `json:"propagation,omitempty"`
 }
 
-// Device is a device file, or a directory of them. Permissions are of "rwm".
+// Device is a device file or a directory of device files. Permissions is a subset of
+// "rwm".
 type Device struct {
 	Source      string `json:"source"`
 	Target      string `json:"target"`
 	Permissions string `json:"permissions"`
 }
 
-// Limits are what the task may use. Zero values set no limit.
+// Limits are the resource limits of the task. Zero means no limit.
 type Limits struct {
-	MemoryMax int64 `json:"memory_max,omitempty"` // bytes; beyond it the kernel kills
-	// MemoryLow is what the task keeps when the machine is short of memory.
+	MemoryMax int64 `json:"memory_max,omitempty"` // bytes; the OOM killer enforces it
+	// MemoryLow is the memory that the kernel protects for the task when the machine is
+	// short of memory.
 	MemoryLow int64 `json:"memory_low,omitempty"`
-	CPUShares int64 `json:"cpu_shares,omitempty"` // in MHz; a weight, not a limit
-	Cores     []int `json:"cores,omitempty"`      // the only cores to run on
-	// Pids is the maximum number of processes and threads, if cgroups can limit it.
+	CPUShares int64 `json:"cpu_shares,omitempty"` // MHz; a weight, not a limit
+	Cores     []int `json:"cores,omitempty"`      // the only cores on which the task may run
+	// Pids is the maximum number of processes and threads. It applies if the pids
+	// controller is available.
 	Pids int64 `json:"pids,omitempty"`
 }
 
-// User is who a process runs as.
+// User is the user of a process.
 type User struct {
 	UID    uint32
 	GID    uint32
 	Groups []uint32
 }
 
-// Usage is what the processes of a cgroup use. Memory is in bytes.
+// Usage is the resource usage of a cgroup's processes. Memory is in bytes.
 type Usage struct {
 	User, System     time.Duration
 	ThrottledPeriods uint64

@@ -18,14 +18,14 @@ import (
 
 // node is a device file.
 type node struct {
-	path string // in /dev, or where the task sees it
+	path string // path in /dev, or the path inside the sandbox
 	mode uint32
 	rdev uint64
 	uid  int
 	gid  int
 }
 
-// standard are the nodes that every task has.
+// standard returns the device nodes that every task has.
 func standard() []node {
 	var out []node
 	for name, numbers := range map[string][2]uint32{
@@ -36,8 +36,9 @@ func standard() []node {
 	return out
 }
 
-// nodesOf are the device files that a device of a task stands for: itself, or
-// those in its directory. What is not there is not listed.
+// nodesOf returns the device nodes of one of the task's devices: the device itself
+// or, if it is a directory, the device files in it. It returns nothing if the device
+// does not exist.
 func nodesOf(d Device) []node {
 	var out []node
 	add := func(from, to string) {
@@ -57,15 +58,15 @@ func nodesOf(d Device) []node {
 	if len(out) > 0 {
 		return out
 	}
-	entries, _ := os.ReadDir(d.Source) // no directory: nothing
+	entries, _ := os.ReadDir(d.Source) // nothing to add if it is not a directory
 	for _, e := range entries {
 		add(filepath.Join(d.Source, e.Name()), filepath.Join(to, e.Name()))
 	}
 	return out
 }
 
-// dev makes /dev: the standard nodes, terminals, shared memory, message queues
-// of a private ipc namespace, and the task's devices.
+// dev creates /dev: the standard nodes, pseudo-terminals, shared memory, message
+// queues if the IPC namespace is private, and the task's devices.
 func (t *tree) dev() error {
 	place, err := t.target("/dev", true)
 	if err != nil {
@@ -75,7 +76,7 @@ func (t *tree) dev() error {
 		return fmt.Errorf("mount /dev: %w", err)
 	}
 	dir := filepath.Join(t.root, "dev")
-	// The names are ours and the file system is new: plain paths are safe.
+	// The names are constants and the file system is new, so plain paths are safe.
 	for _, n := range standard() {
 		if err := t.makeNode(n); err != nil {
 			return err
@@ -125,7 +126,7 @@ func (t *tree) dev() error {
 	return t.onlyTop("/dev")
 }
 
-// onlyTop makes the mount at path read-only, not those below it.
+// onlyTop makes the mount at path read-only, but not the mounts below it.
 func (t *tree) onlyTop(path string) error {
 	fd, err := unix.Open(filepath.Join(t.root, path), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -138,8 +139,8 @@ func (t *tree) onlyTop(path string) error {
 	return nil
 }
 
-// device shows one of the task's devices: below /dev as a node of its own, else
-// as a mount, since device files do not work elsewhere.
+// device adds one of the task's devices. Below /dev it creates a node; elsewhere it
+// bind-mounts the device, since device files work only on mounts without nodev.
 func (t *tree) device(d Device, n node) error {
 	if rel, ok := strings.CutPrefix(filepath.Clean(n.path), "/dev/"); ok {
 		if dir := filepath.Dir(rel); dir != "." {
@@ -156,10 +157,10 @@ func (t *tree) makeNode(n node) error {
 	path := filepath.Join(t.root, n.path)
 	err := unix.Mknod(path, n.mode, int(n.rdev))
 	if errors.Is(err, unix.EEXIST) && slices.ContainsFunc(standard(), func(s node) bool { return s.path == n.path }) {
-		return nil // every task has it
+		return nil // every task has it anyway
 	}
 	if err == nil {
-		err = unix.Chmod(path, n.mode&0o7777) // what the umask took away
+		err = unix.Chmod(path, n.mode&0o7777) // restore the bits that the umask removed
 	}
 	if err == nil {
 		err = unix.Chown(path, n.uid, n.gid)
@@ -193,7 +194,7 @@ func (t *tree) sys(group *Group) error {
 		return fmt.Errorf("mount %s: %w", root, err)
 	}
 	for _, dir := range group.Paths() {
-		// As on the machine: the name of the hierarchy's mount.
+		// Use the same directory name as on the machine.
 		hierarchy := filepath.Base(filepath.Dir(filepath.Dir(dir)))
 		if err := t.bind(Bind{Source: dir, Target: filepath.Join(root, hierarchy), ReadOnly: true}, noDevice|noSetuid); err != nil {
 			return err
@@ -202,7 +203,7 @@ func (t *tree) sys(group *Group) error {
 	return t.onlyTop(root)
 }
 
-// What of /proc is the machine's and not the task's.
+// The parts of /proc that belong to the machine and not to the task.
 var (
 	hiddenProc = []string{
 		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
@@ -211,7 +212,7 @@ var (
 	protectedProc = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"}
 )
 
-// proc protects /proc once it is mounted.
+// proc protects /proc after it was mounted.
 func (t *tree) proc() error {
 	for _, path := range hiddenProc {
 		if err := t.cover(path); err != nil {

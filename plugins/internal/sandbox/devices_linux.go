@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deviceRule allows the use of a device; minor -1 is any.
+// deviceRule allows access to a device. Minor -1 matches every minor number.
 type deviceRule struct {
 	block        bool
 	major, minor int64
-	permissions  string // of "rwm"
+	permissions  string // a subset of "rwm"
 }
 
-// String is the rule as version 1 of cgroups writes it.
+// String formats the rule for the v1 devices controller.
 func (r deviceRule) String() string {
 	kind, minor := "c", "*"
 	if r.block {
@@ -33,8 +33,8 @@ func (r deviceRule) String() string {
 	return fmt.Sprintf("%s %d:%s %s", kind, r.major, minor, r.permissions)
 }
 
-// deviceRules are what a task may use: the standard nodes, terminals, and its own
-// devices. Nothing else can be made or opened.
+// deviceRules returns the devices that a task may use: the standard nodes,
+// terminals, and its own devices. It can neither create nor open others.
 func deviceRules(devices []Device) []deviceRule {
 	var rules []deviceRule
 	for _, n := range standard() {
@@ -52,7 +52,7 @@ func deviceRules(devices []Device) []deviceRule {
 	return rules
 }
 
-// The kernel's numbers of what a device program is asked about.
+// The kernel's constants for device programs.
 const (
 	devBlock = 1
 	devChar  = 2
@@ -61,8 +61,9 @@ const (
 	devWrite = 4
 )
 
-// deviceProgram makes the eBPF program that answers for a version 2 cgroup
-// whether a device may be used. Its argument is (access << 16 | kind, major, minor).
+// deviceProgram builds the eBPF program that decides for a v2 cgroup whether a
+// device may be used. Its argument is (access << 16
+// kind, major, minor).
 func deviceProgram(rules []deviceRule) []byte {
 	var p []byte
 	emit := func(code, dst, src byte, off int16, imm int32) {
@@ -71,7 +72,7 @@ func deviceProgram(rules []deviceRule) []byte {
 		p = binary.NativeEndian.AppendUint32(p, uint32(imm))
 	}
 	const (
-		load, move, and, shift     = 0x61, 0xbc, 0x54, 0x74 // of 32 bits
+		load, move, and, shift     = 0x61, 0xbc, 0x54, 0x74 // 32-bit instructions
 		notEqual, anyBit, set, end = 0x55, 0x45, 0xb7, 0x95
 		result, argument           = 0, 1
 		kind, access, major, minor = 2, 3, 4, 5
@@ -91,7 +92,7 @@ func deviceProgram(rules []deviceRule) []byte {
 		if r.block {
 			want = devBlock
 		}
-		left := int16(4) // instructions to the next rule, from the second one on
+		left := int16(4) // number of instructions to the next rule, from the second one on
 		if r.minor >= 0 {
 			left++
 		}
@@ -109,9 +110,9 @@ func deviceProgram(rules []deviceRule) []byte {
 	return p
 }
 
-// limitDevices attaches the program to a version 2 cgroup. A kernel that is built
-// without such programs, or locked against them, leaves it at what /dev holds and
-// at mounts on which device files do not work, which all writable ones are.
+// limitDevices attaches the program to a v2 cgroup. If the kernel does not support
+// such programs or forbids them, it does nothing. Access is then limited by what
+// /dev contains, and all writable mounts are nodev.
 func limitDevices(cgroup int, rules []deviceRule) error {
 	const (
 		load, attach            = 5, 8
@@ -148,11 +149,11 @@ func limitDevices(cgroup int, rules []deviceRule) error {
 	return nil
 }
 
-// bpfTries bounds how often a call that a signal cut off is made.
+// bpfTries is the number of attempts if a signal interrupts the call.
 const bpfTries = 100
 
-// bpf makes the system call. Checking a program stops with EAGAIN when a signal is
-// pending, and Go's runtime sends itself some at any time.
+// bpf makes the bpf system call. Verifying a program fails with EAGAIN if a signal
+// is pending, and the Go runtime may send itself signals at any time.
 func bpf(command uintptr, attr []byte) (int, unix.Errno) {
 	for try := 1; ; try++ {
 		n, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(&attr[0])), uintptr(len(attr)))

@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Joined is a process that Enter has started; it is a child of the caller.
+// Joined is a process that Enter has started. It is a child of the caller.
 type Joined struct {
 	PID int
-	// Terminal is the other end of its terminal, nil without one.
+	// Terminal is the master of its terminal, or nil if it has none.
 	Terminal *os.File
 }
 
-// Size is that of a terminal, in characters.
+// Size is the size of a terminal in characters.
 type Size struct{ Rows, Columns uint16 }
 
-// namespaces are what a process of a sandbox has of its own, in the order to join
-// them: the mount namespace last, since the files of the others are out of sight
-// then.
+// namespaces are the namespaces of a sandbox, in the order in which they are joined.
+// The mount namespace is last, because the files of the other namespaces are not
+// visible inside it.
 var namespaces = []struct {
 	name string
 	kind int
@@ -35,12 +35,12 @@ var namespaces = []struct {
 	{"pid", unix.CLONE_NEWPID}, {"cgroup", unix.CLONE_NEWCGROUP}, {"mnt", unix.CLONE_NEWNS},
 }
 
-// Target holds the namespaces of a running task, so that they cannot become those
-// of another process that takes its pid.
+// Target holds the namespaces of a running task open, so that they stay those of the
+// task even if its pid is reused.
 type Target struct{ fds []int }
 
-// OpenTarget opens the namespaces of a process. The caller makes sure afterwards
-// that the process is still the task's, and closes it.
+// OpenTarget opens the namespaces of a process. Afterwards the caller must verify
+// that the process is still the task's. The caller closes the Target.
 func OpenTarget(pid int) (*Target, error) {
 	t := &Target{}
 	for _, ns := range namespaces {
@@ -54,7 +54,7 @@ func OpenTarget(pid int) (*Target, error) {
 	return t, nil
 }
 
-// Close lets the namespaces go.
+// Close closes the namespaces.
 func (t *Target) Close() {
 	for _, fd := range t.fds {
 		closeFD(fd)
@@ -62,9 +62,10 @@ func (t *Target) Close() {
 	t.fds = nil
 }
 
-// Enter starts a process in the sandbox of a task: its namespaces, root, cgroups,
-// capabilities and filter. cfg is the task's with the command and the directory
-// of the new process. With a terminal, of that size, p.Files are ignored.
+// Enter starts a process in the sandbox of a task: with its namespaces, root,
+// cgroups, capabilities and seccomp filter. cfg is the task's config with the
+// command and the directory of the new process. If terminal is not nil, the process
+// gets a terminal of that size instead of p.Files.
 func Enter(t *Target, cfg *Config, group *Group, p Process, terminal *Size) (*Joined, error) {
 	j := &Joined{}
 	if err := onThread(func() error { return enter(t, cfg, group, p, terminal, j) }); err != nil {
@@ -112,8 +113,8 @@ func enter(t *Target, cfg *Config, group *Group, p Process, terminal *Size, j *J
 	return err
 }
 
-// openTerminal makes a terminal of the task's own, so that the process finds it
-// by its name.
+// openTerminal creates a pseudo-terminal in the task's own /dev/pts, so that the
+// process finds it by its name.
 func openTerminal(j *Joined, owner User, size Size) (slave int, err error) {
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -123,7 +124,8 @@ func openTerminal(j *Joined, owner User, size Size) (slave int, err error) {
 		closeFD(master)
 		return -1, fmt.Errorf("make a terminal in the task: %w", err)
 	}
-	// Opened through its other end: no name that the task may have changed.
+	// The slave is opened through the master, because the task may have replaced the
+	// name.
 	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if errno != 0 {
 		closeFD(master)

@@ -16,24 +16,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstProcess is process 1 of a task's pid namespace that becomes the task: it
-// has mounted /proc, as only a member of the namespace can, and waits until the
-// rest of the root directory is made.
+// firstProcess is process 1 of a task's pid namespace if that process becomes the
+// task (Config.First). It mounts /proc, which only a member of the namespace can do,
+// and waits until the rest of the root directory is built.
 type firstProcess struct {
 	s              *Started
-	report         int // what it reports, until it runs the second program
+	report         int // what it reports before it runs the second program
 	gate           *gate
-	program        program // the first
-	launch, loader int     // the files of both programs
+	program        program // the first program
+	launch, loader int     // memory files of the two programs
 }
 
-// The descriptors of the first program beside its report and its gate's.
+// The descriptors of the first program, besides those of its report and its gate.
 const (
 	launchFD = fileFD + 1
 	nullFD   = fileFD + 2
 )
 
-// startFirst starts process 1. Whatever comes of it, s says what is to be ended.
+// startFirst starts process 1. Even on error, s names the process to kill.
 func startFirst(root string, cgroup int, task Process, g *gate, s *Started) (*firstProcess, error) {
 	f := &firstProcess{s: s, gate: g, report: -1, launch: -1, loader: -1}
 	if err := f.start(root, cgroup, task); err != nil {
@@ -51,7 +51,8 @@ func (f *firstProcess) start(root string, cgroup int, task Process) error {
 	p.add("keep the program from the task", unix.SYS_FCNTL, launchFD, unix.F_SETFD, unix.FD_CLOEXEC)
 	p.add("keep the null device from the task", unix.SYS_FCNTL, nullFD, unix.F_SETFD, unix.FD_CLOEXEC)
 	p.add("report", unix.SYS_WRITE, reportFD, mark, 1)
-	// The program's memory cannot be written, so the byte goes to nobody.
+	// The program's memory is read-only, so the byte is spliced to a descriptor that
+	// nobody reads.
 	p.append(modeSome, "wait for the root directory", unix.SYS_SPLICE, []uintptr{gateFD, 0, nullFD, 0, 1, 0})
 	p.add("go on", unix.SYS_EXECVEAT, launchFD, p.string(""), p.strings(task.Args[:1]), p.strings(nil), unix.AT_EMPTY_PATH)
 	var err error
@@ -72,7 +73,7 @@ func (f *firstProcess) start(root string, cgroup int, task Process) error {
 	return err
 }
 
-// become lets the process become the task.
+// become makes the process become the task.
 func (f *firstProcess) become(cfg *Config, command string, task Process) error {
 	prog, err := launcher(cfg, command, true, task)
 	if err != nil {
@@ -86,7 +87,7 @@ func (f *firstProcess) become(cfg *Config, command string, task Process) error {
 	}
 	err = f.gate.open(prog, *f.s)
 	if errors.Is(err, ErrVanished) {
-		err = cmp.Or(f.program.await(f.report, 0), err) // it may not have come to the second program
+		err = cmp.Or(f.program.await(f.report, 0), err) // it may have failed before the second program
 	}
 	return explain(err, cfg, command, task)
 }

@@ -28,7 +28,7 @@ type Hold struct {
 	Write func(Started) error
 }
 
-// The descriptors of a program that is held, beside its report.
+// The descriptors of a held program, besides that of its report.
 const (
 	gateFD = reportFD + 1
 	fileFD = reportFD + 2
@@ -55,14 +55,14 @@ func (p *program) addGate() {
 // gate is the starter's side.
 type gate struct {
 	write func(Started) error
-	file  int // of the report
+	file  int // the report
 	wait  int // the process's end of the pipe
-	pass  int // ours: a byte here lets the process go on
+	pass  int // our end: writing a byte lets the process continue
 }
 
 func makeGate(report string, write func(Started) error) (*gate, error) {
 	g := &gate{write: write, file: -1, wait: -1, pass: -1}
-	_ = os.Remove(report) // of an earlier start, if there is one
+	_ = os.Remove(report) // it may exist from an earlier start
 	var err error
 	g.file, err = unix.Open(report, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err == nil {
@@ -80,7 +80,7 @@ func makeGate(report string, write func(Started) error) (*gate, error) {
 	return g, nil
 }
 
-// forked closes the process's end of the pipe here, after the fork.
+// forked closes our copy of the process's end of the pipe after the fork.
 func (g *gate) forked() {
 	closeFD(g.wait)
 	g.wait = -1
@@ -92,7 +92,8 @@ func (g *gate) close() {
 	}
 }
 
-// push lets the process pass its next wait. It is no error if the process has ended.
+// push lets the process pass its next wait. It succeeds even if the process has
+// ended.
 func (g *gate) push() error {
 	if _, err := unix.Write(g.pass, []byte{1}); err != nil && err != unix.EPIPE {
 		return fmt.Errorf("let a new process go on: %w", err)
@@ -103,7 +104,7 @@ func (g *gate) push() error {
 // ErrVanished says that a held process ended before it passed its gate.
 var ErrVanished = errors.New("the new process ended before it became its task")
 
-// open records the start, opens the gate, and returns when the process has become its
+// open records the start, opens the gate, and waits until the process has become its
 // task.
 func (g *gate) open(p *program, s Started) error {
 	if err := g.write(s); err != nil {
@@ -112,7 +113,7 @@ func (g *gate) open(p *program, s Started) error {
 	if err := g.push(); err != nil {
 		return err
 	}
-	// Nobody reads from the pipe any more when its other end is closed.
+	// The other end is closed once nobody will read from the pipe.
 	fds := []unix.PollFd{{Fd: int32(g.pass)}}
 	n, err := unix.Poll(fds, stepTimeout)
 	for err == unix.EINTR {
@@ -137,8 +138,8 @@ func (g *gate) open(p *program, s Started) error {
 	return nil
 }
 
-// start starts a process that carries out a program, and returns when it is recorded
-// and has become its task. After an error s names the process to end.
+// start starts a process that runs a program, and waits until it is recorded and has
+// become its task. On error, s names the process to kill.
 func (p *program) start(cgroup int, task Process, g *gate, s *Started) error {
 	file, err := p.file("drover-launch")
 	if err != nil {

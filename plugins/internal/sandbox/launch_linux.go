@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launch forks a process that joins a task. It gets its user, filter and directory
-// between fork and exec, by its program.
+// launch forks a process that joins a task. Its program sets user, seccomp filter
+// and directory between fork and exec.
 func launch(cfg *Config, command string, cgroup int, p Process) (pid, pidfd int, err error) {
 	prog, err := launcher(cfg, command, false, p)
 	if err != nil {
@@ -28,7 +28,7 @@ func launch(cfg *Config, command string, cgroup int, p Process) (pid, pidfd int,
 	return pid, pidfd, explain(err, cfg, command, p)
 }
 
-// launchHeld is launch for the task itself.
+// launchHeld does the same for the task itself, which is held at a gate.
 func launchHeld(cfg *Config, command string, cgroup int, p Process, g *gate, s *Started) error {
 	prog, err := launcher(cfg, command, true, p)
 	if err != nil {
@@ -42,8 +42,8 @@ const (
 	stepExec  = "run the command"
 )
 
-// launcher is the program that becomes the task, held back by its gate, or a process
-// that joins the task.
+// launcher returns the program that becomes the task, which waits at its gate if
+// held is true, or a process that joins the task.
 func launcher(cfg *Config, command string, held bool, p Process) (*program, error) {
 	if err := noZeros(p.Args, p.Env); err != nil {
 		return nil, &CommandError{err}
@@ -53,8 +53,8 @@ func launcher(cfg *Config, command string, held bool, p Process) (*program, erro
 		prog.addReport()
 	}
 	prog.add("hide", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
-	// The supervisor's session keyring is not the task's. A kernel without
-	// keyrings has nothing to part from.
+	// The task must not share the supervisor's session keyring. The call fails on a
+	// kernel without keyrings, where there is nothing to share.
 	prog.try("part from the session keyring", unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0)
 	if held {
 		prog.add("make the task's cgroup namespace", unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
@@ -77,7 +77,7 @@ func launcher(cfg *Config, command string, held bool, p Process) (*program, erro
 	return &prog, nil
 }
 
-// addUser becomes the user, with the capabilities that it shall have.
+// addUser adds the calls that switch to the user and set its capabilities.
 func (p *program) addUser(cfg *Config, u User) error {
 	own, err := effective()
 	if err != nil {
@@ -85,8 +85,8 @@ func (p *program) addUser(cfg *Config, u User) error {
 	}
 	for c := range capabilities {
 		if !hasCap(cfg.Bounding, c) {
-			// Numbers that the kernel does not have are no matter: it has none of
-			// ours beyond those it does.
+			// The call fails for numbers that the kernel does not know. That is harmless, since
+			// no process has such a capability.
 			p.try("drop a capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c))
 		}
 	}
@@ -100,7 +100,7 @@ func (p *program) addUser(cfg *Config, u User) error {
 	for _, c := range caps {
 		set |= 1 << c
 	}
-	set &= own // what the agent itself lacks it cannot give
+	set &= own // the agent can grant only capabilities that it has
 	p.add("set the user's groups", unix.SYS_SETGROUPS, uintptr(len(u.Groups)), p.groups(&u))
 	p.add("become the user's group", unix.SYS_SETRESGID, uintptr(u.GID), uintptr(u.GID), uintptr(u.GID))
 	p.add("become the user", unix.SYS_SETRESUID, uintptr(u.UID), uintptr(u.UID), uintptr(u.UID))
@@ -120,7 +120,7 @@ func (p *program) addUser(cfg *Config, u User) error {
 	return nil
 }
 
-// effective is what the calling thread may give.
+// effective returns the effective capabilities of the calling thread.
 func effective() (uint64, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -10,12 +10,13 @@ import (
 	"unsafe"
 )
 
-// programText is where the code begins, see the assembly.
+// programText returns the address of the code; see the assembly.
 func programText() uintptr
 
-// loader copies the code of a program out of this binary; nil: not here.
+// loader copies the code of a program from this binary. It returns nil on
+// architectures without one.
 func loader() []byte {
-	const longest = 512 // far more than it is, far less than what follows it in any binary
+	const longest = 512 // larger than the code, and small enough to stay within any binary
 	begin := programText()
 	text := unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&begin))), longest)
 	end := bytes.Index(text, []byte("DROVEREN"))

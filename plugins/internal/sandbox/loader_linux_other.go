@@ -5,5 +5,5 @@
 
 package sandbox
 
-// loader is nil: nobody has written one for this architecture.
+// loader returns nil: the program is not implemented for this architecture.
 func loader() []byte { return nil }

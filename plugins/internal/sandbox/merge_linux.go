@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasOwn reports whether the task's directory itself holds something where a part
-// of the machine is to be shown, as a template that was rendered to
-// usr/local/bin/run. A link there counts for nothing: it could lead anywhere.
+// hasOwn reports whether the task's directory contains files at a place where a part
+// of the machine is mounted, such as a template that was rendered to
+// usr/local/bin/run. It ignores links, which could lead anywhere.
 func (t *tree) hasOwn(target string) bool {
 	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}
 	fd, err := unix.Openat2(t.fd, strings.TrimPrefix(filepath.Clean("/"+target), "/"), how)
@@ -29,8 +29,8 @@ func (t *tree) hasOwn(target string) bool {
 	return err == nil && len(names) > 0
 }
 
-// merge shows a directory of the machine, read-only, with the task's own files of
-// that place over it. What is mounted below the machine's directory is not seen.
+// merge mounts a directory of the machine read-only, overlaid with the task's own
+// files at that place. Mounts below the machine's directory are not visible.
 func (t *tree) merge(b Bind) error {
 	source, err := unix.Open(b.Source, unix.O_PATH|unix.O_NOFOLLOW|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -41,7 +41,8 @@ func (t *tree) merge(b Bind) error {
 	if err != nil {
 		return err
 	}
-	// Paths through descriptors: no character of a name has a meaning in the list.
+	// The option uses paths through descriptors, because characters of a real name could
+	// have a special meaning in it.
 	layers := "lowerdir=" + place + ":" + procFD(source)
 	if err := unix.Mount("overlay", place, "overlay", unix.MS_RDONLY|unix.MS_NODEV, layers); err != nil {
 		return fmt.Errorf("show the task's own files in %s beside the machine's: %w; put them below local/, or take the path out of chroot_env", b.Target, err)

@@ -13,17 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Plain is a process that is not isolated: it shares its machine's namespaces and has
-// the capabilities that its user has.
+// Plain is a process that is not isolated: it runs in the machine's namespaces with
+// the capabilities of its user.
 type Plain struct {
 	Path, Dir string
-	User      *User // nil is the caller's own
+	User      *User // nil means the caller's user
 }
 
-// Fork starts a process that is not isolated, in the cgroup of version 2 that is open
-// as cgroup (-1: the caller's) and in all else that the calling thread is in, see
-// Within. The process is held until hold.Write has returned. A start that fails leaves
-// no process behind. ErrNoPrograms: this machine cannot hold a process.
+// Fork starts a process that is not isolated. It starts in the v2 cgroup that is
+// open as cgroup (-1 means the caller's), and in the v1 cgroups and network
+// namespace of the calling thread, see Within. The process is held until hold.Write
+// has returned. A failed start leaves no process behind. Fork returns ErrNoPrograms
+// if this machine cannot hold a process.
 func Fork(c Plain, cgroup int, p Process, hold Hold) (Started, error) {
 	s := Started{PIDFD: -1, InitFD: -1}
 	g, err := makeGate(hold.Report, hold.Write)
@@ -32,7 +33,7 @@ func Fork(c Plain, cgroup int, p Process, hold Hold) (Started, error) {
 		g.close()
 	}
 	if errors.Is(err, ErrNoPrograms) {
-		err = errors.Join(err, os.Remove(hold.Report)) // it would say that the task has not run
+		err = errors.Join(err, os.Remove(hold.Report)) // it would report that the task has not run
 	}
 	var failed *StepError
 	if errors.As(err, &failed) && failed.What == stepExec {
@@ -48,7 +49,7 @@ func (c *Plain) start(cgroup int, p Process, g *gate, s *Started) error {
 	return c.program(p).start(cgroup, p, g, s)
 }
 
-// program is the program that becomes the process.
+// program returns the program that becomes the process.
 func (c *Plain) program(p Process) *program {
 	var prog program
 	prog.addReport()
@@ -67,7 +68,7 @@ func (c *Plain) program(p Process) *program {
 	return &prog
 }
 
-// groups is the list of a user's groups as setgroups takes it.
+// groups stores a user's groups in the form that setgroups expects.
 func (p *program) groups(u *User) uintptr {
 	if len(u.Groups) == 0 {
 		return 0

@@ -14,22 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is a list of system calls that a process without any runtime carries
-// out, see the assembly. It is built as an executable in a memory file:
+// program is a list of system calls that a process without any runtime executes, see
+// the assembly. It is built as an executable in a memory file:
 //
 //	0x000  ELF header, one segment, readable and executable
 //	0x100  the code, the same for all programs
 //	0x400  the table of calls
 //	0x2000 what their arguments point to
 //
-// at a fixed address, so that arguments can be pointers.
+// It is loaded at a fixed address, so that arguments can be pointers.
 type program struct {
 	steps []step
 	data  []byte
 }
 
 type step struct {
-	what string // for the error
+	what string // for error messages
 	mode uint64
 	nr   uintptr
 	args [6]uintptr
@@ -43,12 +43,12 @@ const (
 	maxSteps  = (dataAt - tableAt) / 64
 
 	modeMust   = 0
-	modeTry    = 1 // an error does not matter
+	modeTry    = 1 // errors are ignored
 	modeRepeat = 2
-	modeSome   = 3 // a result of 0, such as the end of a pipe, is a failure too
+	modeSome   = 3 // a result of 0, such as at the end of a pipe, counts as an error
 )
 
-// reportFD is where a program reports; its process must have it.
+// reportFD is the descriptor to which a program reports. Its process must have it.
 const reportFD = 3
 
 func (p *program) add(what string, nr uintptr, args ...uintptr) { p.append(modeMust, what, nr, args) }
@@ -61,7 +61,7 @@ func (p *program) append(mode uint64, what string, nr uintptr, args []uintptr) {
 	p.steps = append(p.steps, s)
 }
 
-// bytes puts b into the program and returns its address there.
+// bytes stores b in the program and returns its address.
 func (p *program) bytes(b []byte) uintptr {
 	for len(p.data)%8 != 0 {
 		p.data = append(p.data, 0)
@@ -89,7 +89,7 @@ func (p *program) halfWords(w ...uint32) uintptr {
 	return p.bytes(b)
 }
 
-// strings is a list of strings as execve takes it.
+// strings stores a list of strings in the form that execve expects.
 func (p *program) strings(list []string) uintptr {
 	at := make([]uint64, 0, len(list)+1)
 	for _, s := range list {
@@ -98,11 +98,11 @@ func (p *program) strings(list []string) uintptr {
 	return p.words(append(at, 0)...)
 }
 
-// ErrNoPrograms says that programs cannot be run on this machine.
+// ErrNoPrograms means that this machine cannot run programs from memory files.
 var ErrNoPrograms = errors.New("programs in memory files are not available")
 
-// file writes the program to a memory file. Only its owner may read it, so that
-// a process that runs it as another user cannot be looked into by that user.
+// file writes the program to a memory file. Only its owner may read it; otherwise
+// the user as which the program runs could ptrace it.
 func (p *program) file(name string) (int, error) {
 	fd, err := memoryFile(name)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *program) file(name string) (int, error) {
 }
 
 func memoryFile(name string) (int, error) {
-	const mfdExec = 0x10 // from Linux 6.3
+	const mfdExec = 0x10 // since Linux 6.3
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|mfdExec)
 	if err == unix.EINVAL {
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
@@ -170,19 +170,19 @@ func (p *program) image() ([]byte, error) {
 	return image, nil
 }
 
-// elfMachines are the numbers of the architectures in an ELF header.
+// elfMachines are the machine numbers of the architectures in an ELF header.
 var elfMachines = map[string]uint16{"amd64": 62, "arm64": 183}
 
-// elfHeader is that of a static executable of one segment.
+// elfHeader returns the header of a static executable with one segment.
 func elfHeader(size int) []byte {
 	le := binary.LittleEndian
 	h := append([]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, make([]byte, 9)...)
-	h = le.AppendUint16(h, 2) // ET_EXEC
+	h = le.AppendUint16(h, 2) // e_type ET_EXEC
 	h = le.AppendUint16(h, elfMachines[runtime.GOARCH])
 	h = le.AppendUint32(h, 1)
-	h = le.AppendUint64(h, imageBase+codeAt) // entry
-	h = le.AppendUint64(h, 64)               // program headers
-	h = le.AppendUint64(h, 0)                // no sections
+	h = le.AppendUint64(h, imageBase+codeAt) // e_entry
+	h = le.AppendUint64(h, 64)               // e_phoff
+	h = le.AppendUint64(h, 0)                // e_shoff: no sections
 	h = le.AppendUint32(h, 0)
 	for _, v := range []uint16{64, 56, 2, 64, 0, 0} {
 		h = le.AppendUint16(h, v)
@@ -193,7 +193,7 @@ func elfHeader(size int) []byte {
 	for _, v := range []uint64{0, imageBase, imageBase, uint64(size), uint64(size), 0x10000} {
 		h = le.AppendUint64(h, v)
 	}
-	h = le.AppendUint32(h, ptStack) // so that the stack is not executable
+	h = le.AppendUint32(h, ptStack) // makes the stack non-executable
 	h = le.AppendUint32(h, read|write)
 	for range 6 {
 		h = le.AppendUint64(h, 0)
@@ -201,7 +201,7 @@ func elfHeader(size int) []byte {
 	return h
 }
 
-// StepError is the system call of a program that failed.
+// StepError is the error of a system call of a program.
 type StepError struct {
 	What string
 	Err  error
@@ -211,8 +211,9 @@ func (e *StepError) Error() string { return e.What + ": " + e.Err.Error() }
 
 func (e *StepError) Unwrap() error { return e.Err }
 
-// await reads what the program's process reports: nil when it is where it should
-// be, that is, closed its end, or ended.
+// await reads the report of the program's process. It returns nil once the process
+// has closed its end of the pipe, because it has become another program or has
+// ended.
 func (p *program) await(report int, timeoutMS int) error {
 	fds := []unix.PollFd{{Fd: int32(report), Events: unix.POLLIN}}
 	for {
@@ -239,7 +240,7 @@ func (p *program) await(report int, timeoutMS int) error {
 	return p.failure(raw)
 }
 
-// failure is what a report of a failed call says.
+// failure decodes the report of a failed call.
 func (p *program) failure(raw [16]byte) error {
 	i := int(binary.LittleEndian.Uint64(raw[8:])-imageBase-tableAt) / 64
 	what := "an unknown step"
@@ -249,7 +250,8 @@ func (p *program) failure(raw [16]byte) error {
 	return &StepError{What: what, Err: unix.Errno(binary.LittleEndian.Uint64(raw[:]))}
 }
 
-// closeFD closes a descriptor that may be unset; it is gone either way.
+// closeFD closes a descriptor, which may be -1. Its error does not matter, since the
+// descriptor is closed in any case.
 func closeFD(fd int) {
 	if fd >= 0 {
 		_ = unix.Close(fd)

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refused says why the kernel would not run a program, which is looked at in the
-// calling thread's root directory: the kernel tells a number only, and the same one
-// for a script whose interpreter is missing as for a missing file.
+// Refused explains why the kernel could not run a program. It inspects the program
+// in the calling thread's root directory, because the kernel returns only an error
+// number, and the same one for a missing file as for a script whose interpreter is
+// missing.
 func Refused(program string, args, env []string, err error) error {
 	switch {
 	case errors.Is(err, unix.E2BIG):
@@ -34,7 +35,7 @@ func Refused(program string, args, env []string, err error) error {
 	return err
 }
 
-// head is how a file begins, as far as the kernel looks.
+// head returns the part of a file that the kernel examines.
 func head(program string) []byte {
 	const looks = 256
 	file, err := os.OpenFile(program, os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -43,7 +44,7 @@ func head(program string) []byte {
 	}
 	defer file.Close()
 	buf := make([]byte, looks)
-	n, _ := file.Read(buf) // what cannot be read is not explained
+	n, _ := file.Read(buf) // an unreadable file is not explained
 	return buf[:n]
 }
 
@@ -75,8 +76,8 @@ func missing(head []byte) string {
 	return ""
 }
 
-// tooLong says which limit of the kernel arguments and environment go beyond: that
-// of one string, which is 32 pages, or that of all.
+// tooLong says which limit of the kernel the arguments and the environment exceed:
+// the one of a single string, which is 32 pages, or the one of all strings.
 func tooLong(args, env []string) string {
 	one, sum, longest := 32*os.Getpagesize(), 0, ""
 	for _, s := range args {

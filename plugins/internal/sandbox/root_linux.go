@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a root file system in the making. It is built on a thread that has a
-// mount namespace of its own, so what goes wrong halfway vanishes with the thread.
+// tree is a root file system under construction. It is built by a thread with its
+// own mount namespace, so after an error all mounts vanish with the thread.
 type tree struct {
 	cfg  *Config
-	root string // where it is put together
-	fd   int    // of root
-	// peers are the sources of bidirectional mounts, taken before ours were
-	// parted from the machine's.
+	root string // path at which it is built
+	fd   int    // descriptor of root
+	// peers are the sources of bidirectional mounts. They are opened before our mount
+	// namespace is made private.
 	peers map[string]int
-	fds   []int // to close in the end
+	fds   []int // closed at the end
 }
 
 func (t *tree) keep(fd int) { t.fds = append(t.fds, fd) }
 
-// close closes what building needed.
+// close closes the descriptors that were needed for building.
 func (t *tree) close() {
 	for _, fd := range t.fds {
 		closeFD(fd)
@@ -43,7 +43,7 @@ const (
 	noSetuid = unix.MOUNT_ATTR_NOSUID
 )
 
-// own are the writable directories of the task, by where it sees them.
+// own returns the writable directories of the task by their path inside the sandbox.
 func (c *Config) own() []Bind {
 	return []Bind{
 		{Source: c.SharedDir, Target: "/alloc"},
@@ -53,7 +53,7 @@ func (c *Config) own() []Bind {
 	}
 }
 
-// build puts everything in its place but /proc, see start.
+// build mounts everything except /proc, see start.
 func (t *tree) build(group *Group) error {
 	if err := t.openPeers(); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (t *tree) build(group *Group) error {
 			return err
 		}
 	}
-	// The agent's own files of the task.
+	// The agent's private files of the task.
 	if err := t.cover("/private"); err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func (t *tree) build(group *Group) error {
 	return t.resolver()
 }
 
-// reserve makes the directories that are ours, and refuses to start where a link
-// of that name would lead what follows somewhere else.
+// reserve creates the directories that the sandbox needs. It fails if one of them is
+// a link, which would redirect later mounts.
 func (t *tree) reserve() error {
 	for _, name := range []string{"alloc", "dev", "local", "proc", "secrets", "sys", "tmp"} {
 		err := unix.Mkdirat(t.fd, name, 0o755)
@@ -147,8 +147,9 @@ func (t *tree) openPeers() error {
 	return nil
 }
 
-// target returns the place inside the root that path names, made if need be. No
-// link leads out of the root, and nothing is made where the task sees the machine.
+// target returns the path inside the root for a mount, and creates it if necessary.
+// It does not follow links out of the root, and creates nothing in directories of
+// the machine.
 func (t *tree) target(path string, isDir bool) (string, error) {
 	clean := strings.TrimPrefix(filepath.Clean("/"+path), "/")
 	if clean == "" {
@@ -168,7 +169,7 @@ func (t *tree) target(path string, isDir bool) (string, error) {
 
 func procFD(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// make makes a directory or an empty file with all directories above it.
+// make creates a directory or an empty file, and all its parent directories.
 func (t *tree) make(path string, isDir bool) (int, error) {
 	names := strings.Split(path, "/")
 	at, err := unix.FcntlInt(uintptr(t.fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -200,11 +201,11 @@ func (t *tree) make(path string, isDir bool) (int, error) {
 	return at, nil
 }
 
-// chroot shows a part of the machine, read-only.
+// chroot mounts a part of the machine read-only.
 func (t *tree) chroot(b Bind) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(b.Source, &st); err != nil {
-		return nil // machines differ in what they have
+		return nil // machines differ, so missing sources are skipped
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		return t.copyLink(b)
@@ -219,7 +220,8 @@ func (t *tree) chroot(b Bind) error {
 	return t.bind(b, noDevice)
 }
 
-// copyLink makes the same link, as /bin is one to usr/bin on many machines.
+// copyLink creates the same link, such as /bin, which on many machines is a link to
+// usr/bin.
 func (t *tree) copyLink(b Bind) error {
 	to, err := os.Readlink(b.Source)
 	if err != nil {
@@ -238,7 +240,7 @@ func (t *tree) copyLink(b Bind) error {
 	return nil
 }
 
-// bind shows a file or directory with everything that is mounted below it.
+// bind mounts a file, or a directory with all mounts below it.
 func (t *tree) bind(b Bind, attributes uint64) error {
 	source, err := unix.Open(b.Source, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -257,7 +259,7 @@ func (t *tree) bind(b Bind, attributes uint64) error {
 		return err
 	}
 	if peer, ok := t.peers[b.Source]; ok && b.Propagation == "bidirectional" {
-		delete(t.peers, b.Source) // a tree can be put in one place only
+		delete(t.peers, b.Source) // a mount can be attached only once
 		err = unix.MoveMount(peer, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 	} else {
 		err = unix.Mount(procFD(source), place, "", unix.MS_BIND|unix.MS_REC, "")
@@ -278,9 +280,10 @@ func (t *tree) bind(b Bind, attributes uint64) error {
 	return t.change(b.Target, attributes, propagation)
 }
 
-// change sets attributes of what is mounted at a place, and below it.
+// change sets attributes of the mount at a path and of the mounts below it.
 func (t *tree) change(path string, attributes, propagation uint64) error {
-	// Opened anew: what was opened before lies below the mount.
+	// Opened again, because a descriptor from before the mount refers to what the mount
+	// covers.
 	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := unix.Openat2(t.fd, strings.TrimPrefix(filepath.Clean("/"+path), "/"), how)
 	if err == nil {
@@ -293,7 +296,7 @@ func (t *tree) change(path string, attributes, propagation uint64) error {
 	return nil
 }
 
-// hide covers a directory of the machine where the task would see it.
+// hide covers a directory of the machine if the task would see it.
 func (t *tree) hide(dir string) error {
 	for _, b := range append(append([]Bind{}, t.cfg.Chroot...), t.cfg.Mounts...) {
 		rel, err := filepath.Rel(b.Source, dir)
@@ -307,8 +310,8 @@ func (t *tree) hide(dir string) error {
 	return nil
 }
 
-// cover hides what is at a path: a directory under an empty one, a file under
-// /dev/null. What does not exist needs no cover.
+// cover hides what is at a path: a directory with an empty one, a file with
+// /dev/null. It ignores paths that do not exist.
 func (t *tree) cover(path string) error {
 	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := unix.Openat2(t.fd, strings.TrimPrefix(filepath.Clean("/"+path), "/"), how)
@@ -331,7 +334,7 @@ func (t *tree) cover(path string) error {
 	return nil
 }
 
-// resolver puts the task's own resolv.conf over the machine's.
+// resolver mounts the task's own resolv.conf over the machine's.
 func (t *tree) resolver() error {
 	if t.cfg.ResolvConf == "" {
 		return nil
@@ -343,9 +346,10 @@ func (t *tree) resolver() error {
 	return t.bind(Bind{Source: file, Target: "/etc/resolv.conf", ReadOnly: true}, noDevice|noSetuid)
 }
 
-// enter makes the tree the root of the thread and of all that it has forked.
+// enter makes the tree the root directory of the thread and of its children.
 func (t *tree) enter() error {
-	// The root itself last: it was needed to make places in.
+	// The root itself becomes read-only last, because mount points had to be created in
+	// it.
 	err := unix.MountSetattr(t.fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: readOnly | noDevice | noSetuid})
 	if err != nil {
 		return fmt.Errorf("protect the root directory: %w", err)
@@ -359,7 +363,7 @@ func (t *tree) enter() error {
 			err = unix.Chroot(".")
 		}
 	} else if err = unix.PivotRoot(".", "."); err == nil {
-		// The old root now lies over the new one.
+		// The old root is now mounted over the new one.
 		err = unix.Unmount(".", unix.MNT_DETACH)
 	} else if errors.Is(err, unix.EINVAL) {
 		err = fmt.Errorf("%w; on a machine that runs from a ram disk the agent's plugin config needs no_pivot_root = true", err)

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The filter answers EPERM to a known system call that is not allowed, ENOSYS to
-// one newer than the table (C libraries then try the older one) and to those of
-// another architecture. What the calls do is bounded by capabilities and
-// namespaces anyway; the filter takes away what a bug in the kernel would open.
+// The filter returns EPERM for a known system call that is not allowed, and ENOSYS
+// for a call that is newer than the table, so that C libraries fall back to an older
+// one, and for calls of another architecture. Capabilities and namespaces already
+// limit what calls can do; the filter reduces the kernel's attack surface.
 
-// clone's flags for new namespaces, which a task must not make: a user namespace
-// would give it capabilities over new ones of every other kind.
+// clone's flags for new namespaces, which a task must not create: a user namespace
+// would give it capabilities over new namespaces of all other kinds.
 const cloneNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// offsets in struct seccomp_data
+// Offsets in struct seccomp_data.
 const (
 	dataNr     = 0
 	dataArch   = 4
@@ -32,7 +32,7 @@ const (
 const (
 	opLoad   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 	opEqual  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	opAtMost = unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K // with the branches exchanged
+	opAtMost = unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K // with the branches swapped
 	opAny    = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
 	opReturn = unix.BPF_RET | unix.BPF_K
 
@@ -40,7 +40,7 @@ const (
 	retErrno = 0x00050000
 )
 
-// filter makes the seccomp filter of a task that has the given capabilities.
+// filter builds the seccomp filter of a task that has the given capabilities.
 func filter(caps []int) []unix.SockFilter {
 	var f []unix.SockFilter
 	emit := func(code uint16, jt, jf uint8, k uint32) {
@@ -52,11 +52,12 @@ func filter(caps []int) []unix.SockFilter {
 	emit(opEqual, 1, 0, auditArch)
 	emit(opReturn, 0, 0, fail(unix.ENOSYS))
 	emit(opLoad, 0, 0, dataNr)
-	// Above the table: too new, or (bit 30) the x32 calls of amd64.
+	// Numbers above the table are too new or, with bit 30 set, x32 calls of amd64.
 	emit(opAtMost, 0, 1, newestSyscall)
 	emit(opReturn, 0, 0, fail(unix.ENOSYS))
 	if !hasCap(caps, unix.CAP_SYS_ADMIN) {
-		// clone3 hides its flags from the filter; clone does not.
+		// clone3 passes its flags in memory, which the filter cannot read. With ENOSYS, C
+		// libraries use clone.
 		emit(opEqual, 0, 1, unix.SYS_CLONE3)
 		emit(opReturn, 0, 0, fail(unix.ENOSYS))
 		emit(opEqual, 0, 4, unix.SYS_CLONE)
@@ -66,7 +67,8 @@ func filter(caps []int) []unix.SockFilter {
 		emit(opReturn, 0, 0, retAllow)
 	}
 	refuseArgument(emit, unix.SYS_SOCKET, dataArg0Lo, unix.AF_VSOCK, unix.AF_ALG)
-	// Input put into a terminal would be read by whoever uses it next.
+	// Input that a task injects into a terminal would be read by the next user of the
+	// terminal.
 	refuseArgument(emit, unix.SYS_IOCTL, dataArg1Lo, unix.TIOCSTI, tioclinux)
 	emit(opEqual, 0, 8, unix.SYS_PERSONALITY)
 	emit(opLoad, 0, 0, dataArg0Lo)
@@ -76,7 +78,7 @@ func filter(caps []int) []unix.SockFilter {
 	emit(opReturn, 0, 0, fail(unix.EPERM))
 	emit(opReturn, 0, 0, retAllow)
 	for _, r := range ranges(allowed(caps)) {
-		// Below the range: not in it, and in none that follows.
+		// Below this range, and therefore below all later ones: not allowed.
 		emit(unix.BPF_JMP|unix.BPF_JGE|unix.BPF_K, 0, 2, r[0])
 		emit(opAtMost, 1, 0, r[1])
 		emit(opReturn, 0, 0, retAllow)
@@ -87,8 +89,8 @@ func filter(caps []int) []unix.SockFilter {
 
 const tioclinux = 0x541c
 
-// refuseArgument emits: if this is the call and its argument is one of two
-// values, EPERM; if it has another value, allow.
+// refuseArgument emits code for one call: EPERM if its argument is one of two
+// values, otherwise allow.
 func refuseArgument(emit func(uint16, uint8, uint8, uint32), call uint32, arg uint32, a, b uint32) {
 	emit(opEqual, 0, 5, call)
 	emit(opLoad, 0, 0, arg)
@@ -125,7 +127,7 @@ func allowed(caps []int) [newestSyscall + 1]bool {
 	return ok
 }
 
-// ranges are the runs of allowed numbers, in order.
+// ranges returns the ranges of allowed numbers in ascending order.
 func ranges(ok [newestSyscall + 1]bool) [][2]uint32 {
 	var out [][2]uint32
 	for nr := uint32(0); nr <= newestSyscall; nr++ {

@@ -16,52 +16,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is what runs in a sandbox.
+// Process is a process that runs in a sandbox.
 type Process struct {
-	Args []string // argv, the program's name first
+	Args []string // argv, starting with the program's name
 	Env  []string
 	User User
-	// Files are its standard input, output and error.
+	// Files are the descriptors of its standard input, output and error.
 	Files [3]int
 	// Terminal makes Files[0] its controlling terminal.
 	Terminal bool
 }
 
-// Started is a task that runs. Whoever started it owns the descriptors.
+// Started is a running task. The caller that started it owns the descriptors.
 type Started struct {
 	PID, PIDFD int
-	// Init is process 1 of the task's pid namespace: when it ends, every process
-	// of the task does. 0 and -1 where the task has the machine's pid namespace, or
-	// is process 1 itself.
+	// Init is process 1 of the task's pid namespace. When it ends, all processes of the
+	// task are killed. Init and InitFD are 0 and -1 if the task runs in the machine's
+	// pid namespace or is process 1 itself.
 	Init, InitFD int
 }
 
-// stepTimeout bounds each step of a new process that it reports itself.
+// stepTimeout limits each step that a new process reports.
 const stepTimeout = 10_000 // milliseconds
 
-// onThread calls f on a thread of its own and ends that thread: f may change what
-// belongs to the thread (namespaces, root directory, capabilities).
+// onThread calls f on a new operating system thread, which then ends. So f may
+// change per-thread state (namespaces, root directory, capabilities).
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The process's first thread cannot end, and what /proc/self shows is
-			// its: keep it busy while another one does it.
+			// The main thread of the process cannot end, and /proc/self refers to it. So if this
+			// goroutine runs on the main thread, it stays locked to it while f runs on another
+			// one.
 			defer runtime.UnlockOSThread()
 			done <- onThread(f)
 			return
 		}
-		done <- f() // never unlocked: the thread ends with the goroutine
+		done <- f() // never unlocked, so the thread ends with the goroutine
 	}()
 	return <-done
 }
 
-// Start isolates a new process, which is held until hold.Write has returned. A start
-// that fails leaves no process behind.
+// Start starts an isolated process, which is held until hold.Write has returned. A
+// failed start leaves no process behind.
 func Start(cfg *Config, group *Group, p Process, hold Hold) (Started, error) {
 	s := Started{PIDFD: -1, InitFD: -1}
-	// The thread that builds does not see the machine's files in the end.
+	// The building thread cannot see the machine's files at that point.
 	g, err := makeGate(hold.Report, func(s Started) error {
 		written := make(chan error, 1)
 		go func() { written <- hold.Write(s) }()
@@ -74,7 +75,7 @@ func Start(cfg *Config, group *Group, p Process, hold Hold) (Started, error) {
 	return s.unless(err)
 }
 
-// unless returns what was started, or ends it after an error.
+// unless returns what was started or, if err is not nil, kills it.
 func (s *Started) unless(err error) (Started, error) {
 	if err != nil {
 		s.abandon()
@@ -83,7 +84,7 @@ func (s *Started) unless(err error) (Started, error) {
 	return *s, nil
 }
 
-// abandon ends what a start that failed has left.
+// abandon kills what a failed start has left behind.
 func (s *Started) abandon() {
 	end(s.PID)
 	end(s.Init)
@@ -108,7 +109,7 @@ func start(cfg *Config, group *Group, p Process, g *gate, s *Started) error {
 	if err := group.enterThread(); err != nil {
 		return err
 	}
-	// From here on the machine's cgroups are out of sight.
+	// From here on the machine's cgroups are not visible.
 	var first *firstProcess
 	if cfg.First {
 		if first, err = startFirst(t.root, cgroup, p, g, s); err != nil {
@@ -137,8 +138,8 @@ func start(cfg *Config, group *Group, p Process, g *gate, s *Started) error {
 	return launchHeld(cfg, command, cgroup, p, g, s)
 }
 
-// leave gives the thread namespaces of its own. The pid namespace is that of its
-// children.
+// leave moves the thread to new namespaces. A new pid namespace applies to its
+// children only.
 func leave(cfg *Config) error {
 	flags := unix.CLONE_FS | unix.CLONE_NEWNS
 	if !cfg.HostPID {
@@ -162,7 +163,8 @@ func leave(cfg *Config) error {
 	return joinNetwork(cfg.NetworkNS)
 }
 
-// joinNetwork puts the thread into the network namespace of a file, if one is named.
+// joinNetwork moves the thread to the network namespace of a file. It does nothing
+// if file is empty.
 func joinNetwork(file string) error {
 	if file == "" {
 		return nil
@@ -180,8 +182,8 @@ func joinNetwork(file string) error {
 
 const procFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// mountProc mounts /proc and, in a new pid namespace, starts process 1, which has
-// to do it itself: the kernel shows the namespace of whoever mounts.
+// mountProc mounts /proc. In a new pid namespace it starts process 1 to do this,
+// because a proc mount shows the pid namespace of the process that mounts it.
 func mountProc(cfg *Config, root string, cgroup int, s *Started) error {
 	place := filepath.Join(root, "proc")
 	if cfg.HostPID {
@@ -195,7 +197,7 @@ func mountProc(cfg *Config, root string, cgroup int, s *Started) error {
 	proc := p.string("proc")
 	p.try("name process 1", unix.SYS_PRCTL, unix.PR_SET_NAME, p.string("drover-init"))
 	p.add("mount /proc", unix.SYS_MOUNT, proc, p.string(place), proc, procFlags, 0)
-	// struct sigaction: the handler comes first.
+	// struct sigaction, which begins with the handler.
 	ignore := p.words(1, 0, 0, 0)
 	p.add("ignore SIGCHLD", unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), ignore, 0, 8)
 	p.add("leave all groups", unix.SYS_SETGROUPS, 0, 0)
@@ -221,8 +223,8 @@ func mountProc(cfg *Config, root string, cgroup int, s *Started) error {
 	return nil
 }
 
-// run forks a process that carries out the program, and returns when it is done
-// or has become another one.
+// run forks a process that executes the program, and waits until the program has
+// ended or has become another one.
 func (p *program) run(file int, args []string, cgroup int, files [3]int, attr *syscall.SysProcAttr) (pid, pidfd int, err error) {
 	pid, pidfd, report, err := p.fork(file, args, cgroup, files[:], attr)
 	if err != nil {
@@ -232,8 +234,8 @@ func (p *program) run(file int, args []string, cgroup int, files [3]int, attr *s
 	return pid, pidfd, nil
 }
 
-// fork is run for a program that reports more than once: the caller reads on.
-// The files beyond the first three come after the report's.
+// fork does the same for a program that reports more than once. The caller reads the
+// reports. Files after the first three get descriptors after that of the report.
 func (p *program) fork(file int, args []string, cgroup int, files []int, attr *syscall.SysProcAttr) (pid, pidfd, reported int, err error) {
 	var report [2]int
 	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
@@ -253,7 +255,7 @@ func (p *program) fork(file int, args []string, cgroup int, files []int, attr *s
 	return pid, pidfd, report[0], nil
 }
 
-// spawn forks a process that runs a file, with files as its descriptors.
+// spawn forks a process that runs a file with the given descriptors.
 func spawn(file int, args []string, cgroup int, files []int, attr *syscall.SysProcAttr) (pid, pidfd int, err error) {
 	pidfd = -1
 	attr.PidFD = &pidfd
@@ -275,15 +277,15 @@ func spawn(file int, args []string, cgroup int, files []int, attr *syscall.SysPr
 	return pid, pidfd, nil
 }
 
-// end kills a process that the caller has started, and reaps it; 0 is none.
+// end kills and reaps a child of the caller. It does nothing if pid is 0.
 func end(pid int) {
 	if pid > 0 {
 		_ = unix.Kill(pid, unix.SIGKILL)
-		_, _ = unix.Wait4(pid, nil, 0, nil) // reaped, or reaped already
+		_, _ = unix.Wait4(pid, nil, 0, nil) // an error means that it was already reaped
 	}
 }
 
-// open opens the group for clone; -1 where there is no unified hierarchy.
+// open opens the group for clone. It returns -1 if there is no unified hierarchy.
 func (g *Group) open() (int, error) {
 	if g.Dir == "" {
 		return -1, nil

@@ -7,15 +7,15 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// newestSyscall is the newest call that the tables know.
+// newestSyscall is the newest system call in the tables.
 const newestSyscall = unix.SYS_RSEQ_SLICE_YIELD
 
 // commonSyscalls are the calls that every task may make, as far as all our
-// architectures have them: those of the default profile of container engines,
-// without io_uring and user name spaces. personality, socket, ioctl and clone
-// depend on their arguments, see filter.
+// architectures have them. They are those of the default profile of container
+// engines, without io_uring and user namespaces. personality, socket, ioctl and
+// clone are checked by their arguments, see filter.
 var commonSyscalls = []uint32{
-	unix.SYS_IOCTL, unix.SYS_SOCKET, // what filter lets pass
+	unix.SYS_IOCTL, unix.SYS_SOCKET, // the filter checks their arguments
 	unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_ADJTIMEX, unix.SYS_BIND, unix.SYS_BRK, unix.SYS_CACHESTAT,
 	unix.SYS_CAPGET, unix.SYS_CAPSET, unix.SYS_CHDIR, unix.SYS_CLOCK_GETRES, unix.SYS_CLOCK_GETTIME,
 	unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_CLOSE, unix.SYS_CLOSE_RANGE,
@@ -73,7 +73,7 @@ var commonSyscalls = []uint32{
 	unix.SYS_WAITID, unix.SYS_WRITE, unix.SYS_WRITEV,
 }
 
-// capSyscalls are the calls that a capability brings.
+// capSyscalls are the calls that a capability allows in addition.
 var capSyscalls = map[int][]uint32{
 	unix.CAP_SYS_ADMIN: {
 		unix.SYS_BPF, unix.SYS_FANOTIFY_INIT, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSOPEN, unix.SYS_FSPICK,

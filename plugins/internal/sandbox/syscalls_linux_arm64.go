@@ -7,5 +7,6 @@ import "golang.org/x/sys/unix"
 
 const auditArch = unix.AUDIT_ARCH_AARCH64
 
-// archSyscalls are those that only this architecture has: none.
+// archSyscalls are the allowed calls that exist only on this architecture. There are
+// none.
 var archSyscalls []uint32

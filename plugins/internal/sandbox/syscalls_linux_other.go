@@ -5,7 +5,7 @@
 
 package sandbox
 
-// There is no loader for this architecture, so no filter is ever made.
+// Filters are never built for this architecture, because it has no loader.
 const (
 	auditArch     = 0
 	newestSyscall = 0

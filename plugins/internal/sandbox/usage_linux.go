@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// field reads the value of a name from a file of lines "name value".
+// field returns the value for a name in a file of lines "name value".
 func field(file, name string) (uint64, bool) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -37,18 +37,19 @@ func fields(text string) map[string]uint64 {
 func number(file string) uint64 {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return 0 // not measured here
+		return 0 // not available
 	}
-	n, _ := strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64) // "max" counts as none
+	n, _ := strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64) // "max" yields 0
 	return n
 }
 
 func allFields(file string) map[string]uint64 {
-	raw, _ := os.ReadFile(file) // absent: not measured here
+	raw, _ := os.ReadFile(file) // a missing file yields 0
 	return fields(string(raw))
 }
 
-// Usage measures the group. What a kernel does not tell stays zero.
+// Usage returns the group's resource usage. Values that the kernel does not provide
+// are zero.
 func (g *Group) Usage() Usage {
 	u := Usage{PIDs: g.PIDs()}
 	if dir := g.dirs["memory"]; dir == g.Dir {
@@ -59,7 +60,7 @@ func (g *Group) Usage() Usage {
 	cpu := allFields(filepath.Join(g.dirs["cpu"], "cpu.stat"))
 	u.ThrottledPeriods = cpu["nr_throttled"]
 	u.ThrottledTime = time.Duration(cpu["throttled_usec"])*time.Microsecond + time.Duration(cpu["throttled_time"])
-	if g.Dir != "" { // also without the controller
+	if g.Dir != "" { // available even without the controller
 		cpu = allFields(filepath.Join(g.Dir, "cpu.stat"))
 		u.User, u.System = time.Duration(cpu["user_usec"])*time.Microsecond, time.Duration(cpu["system_usec"])*time.Microsecond
 	} else {
@@ -72,7 +73,7 @@ func (g *Group) Usage() Usage {
 func (u *Usage) unifiedMemory(dir string) {
 	stat := allFields(filepath.Join(dir, "memory.stat"))
 	u.Memory = number(filepath.Join(dir, "memory.current"))
-	u.MaxMemory = number(filepath.Join(dir, "memory.peak")) // from Linux 5.19
+	u.MaxMemory = number(filepath.Join(dir, "memory.peak")) // since Linux 5.19
 	u.Swap = number(filepath.Join(dir, "memory.swap.current"))
 	u.RSS, u.Cache, u.MappedFile, u.Kernel = stat["anon"], stat["file"], stat["file_mapped"], stat["kernel"]
 }

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Within has f fork a process that is in existing cgroups, and in the network
-// namespace of a file if one is named, from its first instruction on. f runs on a
-// thread that is in both, and what it forks inherits them; but the cgroup of version
-// 2, in which only whole processes can be, is open for clone as unified, -1 if dirs
-// have none.
+// Within calls f on a thread that is in the given cgroups and, if network is not
+// empty, in that network namespace, so that a process which f forks is in them from
+// its first instruction on. Because only whole processes can be moved in v2, f gets
+// the v2 cgroup among dirs as an open descriptor, or -1 if there is none, and passes
+// it to clone.
 func Within(dirs []string, network string, f func(unified int) error) error {
 	unified, legacy := -1, []string{}
 	defer func() { closeFD(unified) }()

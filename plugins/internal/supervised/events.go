@@ -13,12 +13,12 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// eventCheck is how often tasks are looked at for something to tell their users.
+// eventCheck is the interval at which tasks are checked for events.
 const eventCheck = 5 * time.Second
 
-// TaskEvents implements driver.Driver: what there is to tell is that output of a
-// task cannot be kept, and that processes of a task that goes on were killed
-// because it is out of memory.
+// TaskEvents implements driver.Driver. It emits an event when output of a task was
+// lost, and when a process of a task that still runs was killed because the task ran
+// out of memory.
 func (t *Tasks) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
 	out := make(chan driver.TaskEvent)
 	go func() {
@@ -46,14 +46,14 @@ func (t *Tasks) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error)
 	return out, nil
 }
 
-// news is what has come since told, and what is told then.
+// news returns the events since the counts in told, and the new counts.
 func (t *Tasks) news(ctx context.Context, told map[string]troubles) (events []driver.TaskEvent, now map[string]troubles) {
 	now = map[string]troubles{}
 	running := t.Running(ctx)
 	kills := supervisor.OOMKills(running)
 	for _, s := range running {
 		before := told[s.ID]
-		// What cannot be read now is not less than it was.
+		// If a count cannot be read now, the previous one is kept.
 		n := troubles{dropped: max(s.DroppedLogBytes, before.dropped), killed: max(kills[s.ID], before.killed)}
 		now[s.ID] = n
 		if n.dropped > before.dropped {
@@ -66,7 +66,7 @@ func (t *Tasks) news(ctx context.Context, told map[string]troubles) (events []dr
 	return events, now
 }
 
-// troubles are counts of what went wrong with a task.
+// troubles counts the problems of a task.
 type troubles struct{ dropped, killed uint64 }
 
 func oomEvent(s supervisor.Status, killed uint64) driver.TaskEvent {

@@ -10,10 +10,10 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// handleState is what a handle holds.
+// handleState is the content of a handle.
 type handleState struct {
-	Dir string `json:"dir"` // of the supervisor
-	PID int    `json:"pid"` // for people
+	Dir string `json:"dir"` // the supervisor's directory
+	PID int    `json:"pid"` // for operators only
 }
 
 const handleVersion = 1

@@ -13,15 +13,15 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Answering says by its error that the supervisor does not answer: no task can be
-// started or stopped then. Its keeper replaces one that hangs; this is for when that
-// does not help.
+// Answering returns an error if the supervisor does not answer: then no task can be
+// started or stopped. The keeper replaces a hanging supervisor; this reports the
+// cases in which that does not help.
 func (t *Tasks) Answering(ctx context.Context) error {
 	t.mu.Lock()
 	c := t.clients[t.dir]
 	t.mu.Unlock()
 	if c == nil {
-		return nil // nothing was asked of it yet
+		return nil // this process has not used it yet
 	}
 	limit, _ := supervisor.HangLimits()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -32,8 +32,9 @@ func (t *Tasks) Answering(ctx context.Context) error {
 	return nil
 }
 
-// Fingerprints tells what look says, made unhealthy while the supervisor does not
-// answer: at once, when what look returns is closed, and when something changes.
+// Fingerprints sends the fingerprint that look returns, and again when the channel
+// that look returned is closed or the supervisor's health changes. While the
+// supervisor does not answer, the fingerprint is unhealthy.
 func (t *Tasks) Fingerprints(ctx context.Context, look func() (driver.Fingerprint, <-chan struct{})) <-chan driver.Fingerprint {
 	out := make(chan driver.Fingerprint)
 	go func() {

@@ -20,7 +20,7 @@ import (
 
 const defaultStopSignal = "SIGINT"
 
-// SignalNumber reads SIGTERM, TERM and 15.
+// SignalNumber parses a signal such as SIGTERM, TERM or 15.
 func SignalNumber(name, fallback string) (int, error) {
 	if name == "" {
 		name = fallback
@@ -38,7 +38,7 @@ func SignalNumber(name, fallback string) (int, error) {
 	return 0, errdefs.InvalidArgumentf("signal %q is unknown; name it as SIGTERM, TERM or 15", name)
 }
 
-// ResolveUser finds a user by name or id; nil is the agent's own.
+// ResolveUser finds a user by name or id. It returns nil for the agent's user.
 func ResolveUser(name string) (*supervisor.User, error) {
 	if name == "" {
 		return nil, nil

@@ -14,7 +14,7 @@ import (
 
 const defaultStopSignal = "SIGKILL"
 
-// SignalNumber knows what Windows knows: the kill.
+// SignalNumber parses a signal. Windows supports only the kill.
 func SignalNumber(name, fallback string) (int, error) {
 	if name == "" {
 		name = fallback
@@ -29,7 +29,7 @@ func SignalNumber(name, fallback string) (int, error) {
 	return 0, errdefs.InvalidArgumentf("signal %q is unknown; use SIGKILL", name)
 }
 
-// ResolveUser knows no user but the agent's own.
+// ResolveUser accepts only the agent's user.
 func ResolveUser(name string) (*supervisor.User, error) {
 	if name != "" {
 		return nil, errdefs.Unimplementedf("running a task as another user is not possible on Windows; leave user empty")

@@ -13,8 +13,8 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// CheckKillSignal refuses a signal that is none when the task starts, rather than
-// when it is to stop.
+// CheckKillSignal rejects an invalid kill signal when the task starts instead of
+// when it is stopped.
 func CheckKillSignal(task *driver.TaskConfig) error {
 	if _, err := SignalNumber(task.KillSignal, defaultStopSignal); err != nil {
 		return fmt.Errorf("kill_signal: %w", err)
@@ -22,7 +22,7 @@ func CheckKillSignal(task *driver.TaskConfig) error {
 	return nil
 }
 
-// Environment makes the process's environment, without what is denied.
+// Environment builds the process's environment without the denied variables.
 func Environment(env map[string]string, denied []string) []string {
 	out := make([]string, 0, len(env))
 	for name, value := range env {
@@ -37,8 +37,8 @@ func Environment(env map[string]string, denied []string) []string {
 	return out
 }
 
-// Logs tells the supervisor where the task's output goes: beneath the alloc's
-// directory, which is the last that no task can change.
+// Logs returns where the supervisor writes the task's output. The trusted root is
+// the alloc's directory, because tasks can change everything below it.
 func Logs(task *driver.TaskConfig) (supervisor.Logs, error) {
 	l := supervisor.Logs{
 		Disabled: task.Logs.Disabled, Root: task.AllocDir,

@@ -11,19 +11,19 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// startLimit bounds how long a supervisor may take to start one task.
+// startLimit is the time limit for a supervisor to start one task.
 const startLimit = 30 * time.Second
 
-// underWay is a start that has not ended.
+// underWay is a start in progress.
 type underWay struct {
-	given  context.Context // done when the start is given up
+	given  context.Context // canceled when the start is given up
 	giveUp context.CancelFunc
 	ended  chan struct{} // closed when the start has ended
 }
 
-// Starting is the first call of a driver's StartTask, which goes on with the context
-// that it returns and calls ended when it returns. DestroyTask gives the start up.
-// AlreadyExists: the task is being started.
+// Starting must be the first call in a driver's StartTask. The driver uses the
+// returned context and calls ended when StartTask returns. DestroyTask cancels the
+// context. Starting returns AlreadyExists if the task is already being started.
 func (t *Tasks) Starting(ctx context.Context, id string) (start context.Context, ended func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,9 +44,10 @@ func (t *Tasks) Starting(ctx context.Context, id string) (start context.Context,
 	}, nil
 }
 
-// startContext returns the context for the supervisor's part of a start. That part is
-// short, so it is not cut off when the caller goes away: whoever gave the start up
-// destroys the task, and the next agent takes over the task of one that was killed.
+// startContext returns the context for the supervisor's part of a start. It is not
+// canceled when the caller goes away, because that part is short: a caller that
+// gives up destroys the task, and if the agent was killed, the next agent recovers
+// the task.
 func (t *Tasks) startContext(ctx context.Context, id string) (context.Context, context.CancelFunc) {
 	t.mu.Lock()
 	u := t.starting[id]
@@ -57,8 +58,8 @@ func (t *Tasks) startContext(ctx context.Context, id string) (context.Context, c
 	return context.WithTimeout(ctx, startLimit)
 }
 
-// giveUpStart ends a start of the task that is under way, and returns when it has
-// ended. FailedPrecondition: there is one, and it is not to be forced.
+// giveUpStart cancels a start of the task that is in progress, and waits until it
+// has ended. It returns FailedPrecondition if there is one and force is false.
 func (t *Tasks) giveUpStart(ctx context.Context, id string, force bool) error {
 	t.mu.Lock()
 	u := t.starting[id]

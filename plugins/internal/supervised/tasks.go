@@ -24,22 +24,22 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Tasks are the tasks of one driver, each with the supervisor that has it: a
-// handle may name another one than that of new tasks. A driver embeds it.
+// Tasks are the tasks of one driver. It records the supervisor of each task, since a
+// handle may name another supervisor than the one for new tasks. Drivers embed it.
 type Tasks struct {
 	plugin string
 	dir    string
 
 	mu      sync.Mutex
-	clients map[string]*supervisor.Client // by directory
-	known   map[string]*supervisor.Client // by task
-	version int                           // of known: it grows with each change
-	// starting are the tasks whose start this process has not ended yet.
+	clients map[string]*supervisor.Client // by the supervisor's directory
+	known   map[string]*supervisor.Client // by task id
+	version int                           // incremented with each change of known
+	// starting are the starts in progress, by task id.
 	starting map[string]*underWay
 }
 
-// New returns the tasks of a driver of the plugin; dir is that of the supervisor
-// that has new ones.
+// New returns the tasks of a plugin's driver. dir is the directory of the supervisor
+// for new tasks.
 func New(plugin, dir string) *Tasks {
 	return &Tasks{
 		plugin: plugin, dir: dir, clients: map[string]*supervisor.Client{}, known: map[string]*supervisor.Client{},
@@ -47,10 +47,10 @@ func New(plugin, dir string) *Tasks {
 	}
 }
 
-// Dir is the directory of the supervisor that has new tasks.
+// Dir returns the directory of the supervisor for new tasks.
 func (t *Tasks) Dir() string { return t.dir }
 
-// client returns the client of a supervisor, which is started if need be.
+// client returns the client of a supervisor, and starts the supervisor if necessary.
 func (t *Tasks) client(ctx context.Context, dir string) (*supervisor.Client, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,14 +66,14 @@ func (t *Tasks) client(ctx context.Context, dir string) (*supervisor.Client, err
 		return nil, errors.Join(fmt.Errorf("ask the supervisor for its version: %w", ctx.Err()), c.Close())
 	}
 	if err != nil {
-		// The old one goes on serving; what it cannot do it says itself.
+		// The old one keeps working. Requests that it does not support fail with a message.
 		plugin.Logger(t.plugin).Warn("the supervisor stays at its old version", "dir", dir, "error", err)
 	}
 	t.clients[dir] = c
 	return c, nil
 }
 
-// Close ends the connections to supervisors; tasks go on.
+// Close closes the connections to supervisors. Tasks keep running.
 func (t *Tasks) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +85,7 @@ func (t *Tasks) Close() error {
 	return errors.Join(errs...)
 }
 
-// Of returns the client of the supervisor that has a task. NotFound: no such task.
+// Of returns the client of the supervisor that runs a task, or NotFound.
 func (t *Tasks) Of(id string) (*supervisor.Client, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +103,8 @@ func (t *Tasks) learn(id string, c *supervisor.Client) {
 	t.version++
 }
 
-// Start starts a task and returns its handle. StartTask calls it after Starting.
+// Start starts a task and returns its handle. A driver's StartTask must have called
+// Starting.
 func (t *Tasks) Start(ctx context.Context, spec supervisor.Spec) (*driver.Handle, error) {
 	c, err := t.client(ctx, t.dir)
 	if err != nil {
@@ -178,14 +179,15 @@ func (t *Tasks) StopTask(ctx context.Context, id string, timeout time.Duration, 
 	return err
 }
 
-// Arm has the task killed when timeout passes, whatever becomes of this process, and
-// returns when it has ended. It is for drivers that end a task without a signal.
+// Arm makes the supervisor kill the task after timeout, even if this process ends,
+// and waits until the task has ended. It is for drivers that stop a task by other
+// means than a signal.
 func (t *Tasks) Arm(ctx context.Context, id string, timeout time.Duration) error {
 	c, err := t.Of(id)
 	if err != nil {
 		return err
 	}
-	const none = 0 // the signal that only asks whether it could be sent
+	const none = 0 // signal 0, which only checks that the process exists
 	_, err = c.Stop(ctx, id, none, timeout)
 	return err
 }
@@ -203,8 +205,8 @@ func (t *Tasks) SignalTask(ctx context.Context, id string, name string) error {
 	return c.Signal(ctx, id, sig)
 }
 
-// DestroyTask implements driver.Driver. A start of the task that is under way is
-// given up first: it must not reach the supervisor after the request to destroy.
+// DestroyTask implements driver.Driver. It first gives up a start in progress, so
+// that the start does not reach the supervisor after the destroy request.
 func (t *Tasks) DestroyTask(ctx context.Context, id string, force bool) error {
 	if err := t.giveUpStart(ctx, id, force); err != nil {
 		return err
@@ -212,12 +214,13 @@ func (t *Tasks) DestroyTask(ctx context.Context, id string, force bool) error {
 	return t.Destroy(ctx, id, force)
 }
 
-// Destroy is DestroyTask for a StartTask that destroys what it has started itself.
+// Destroy does the same without giving up a start. A StartTask calls it to destroy
+// what it has started.
 func (t *Tasks) Destroy(ctx context.Context, id string, force bool) error {
 	c, err := t.Of(id)
 	if errdefs.IsNotFound(err) {
-		// It may have been started by a process before this one, which died before
-		// anybody learned of it.
+		// An earlier plugin process may have started it and died before the agent got the
+		// handle.
 		c, err = t.client(ctx, t.dir)
 	}
 	if err == nil {
@@ -261,10 +264,11 @@ func (t *Tasks) InspectTask(ctx context.Context, id string) (*driver.TaskStatus,
 	return out, nil
 }
 
-// ListTasks implements driver.Lister: the tasks of this plugin, whoever started them.
+// ListTasks implements driver.Lister. It returns all tasks of this plugin, including
+// those that earlier processes started.
 func (t *Tasks) ListTasks(ctx context.Context) ([]*driver.Handle, error) {
 	if some, err := supervisor.HasTasks(t.dir); err != nil || !some {
-		return nil, err // no supervisor is started to say so
+		return nil, err // no supervisor is started only for this
 	}
 	c, err := t.client(ctx, t.dir)
 	if err != nil {
@@ -277,7 +281,7 @@ func (t *Tasks) ListTasks(ctx context.Context) ([]*driver.Handle, error) {
 	var out []*driver.Handle
 	for _, s := range list {
 		if s.Plugin != t.plugin {
-			continue // nor is one listed from before plugins were written down
+			continue // a record from before supervisors stored the plugin
 		}
 		h, err := newHandle(s.ID, handleState{Dir: t.dir, PID: s.PID})
 		if err != nil {
@@ -288,19 +292,21 @@ func (t *Tasks) ListTasks(ctx context.Context) ([]*driver.Handle, error) {
 	return out, nil
 }
 
-// sample is what was measured of a task, and when.
+// sample is a measurement of a task with its time.
 type sample struct {
 	at    time.Time
 	usage supervisor.Usage
 }
 
-// TaskStats implements driver.Driver: all running tasks in one pass per interval.
+// TaskStats implements driver.Driver. It measures all running tasks in one pass per
+// interval.
 func (t *Tasks) TaskStats(ctx context.Context, interval time.Duration) (<-chan []driver.TaskStats, error) {
 	m := &meter{tasks: t, sampler: supervisor.NewSampler(), last: map[string]sample{}}
 	return driver.Every(ctx, interval, m.measure)
 }
 
-// Running lists this driver's running tasks, as far as their supervisors answer.
+// Running lists the running tasks of this driver, without those whose supervisor
+// does not answer.
 func (t *Tasks) Running(ctx context.Context) []supervisor.Status {
 	t.mu.Lock()
 	clients := make([]*supervisor.Client, 0, len(t.clients))
@@ -312,7 +318,7 @@ func (t *Tasks) Running(ctx context.Context) []supervisor.Status {
 	for _, c := range clients {
 		list, err := c.List(ctx)
 		if err != nil {
-			continue // no supervisor now, no tasks now
+			continue // it does not run now
 		}
 		for _, s := range list {
 			if owner, err := t.Of(s.ID); err == nil && owner == c && s.Exit == nil {
@@ -323,22 +329,22 @@ func (t *Tasks) Running(ctx context.Context) []supervisor.Status {
 	return running
 }
 
-// relist is after how many samples the supervisors are asked what runs though
-// nothing seems to have changed.
+// relist is the number of samples after which the supervisors are asked for the
+// running tasks even if nothing seems to have changed.
 const relist = 10
 
-// meter measures the tasks of a driver for one reader.
+// meter measures the tasks of a driver for one listener.
 type meter struct {
 	tasks   *Tasks
 	sampler *supervisor.Sampler
 	last    map[string]sample
 
 	running []supervisor.Status
-	version int // of what is known, as of running
-	age     int // samples since running was asked for
+	version int // version of known at that time
+	age     int // number of samples since then
 }
 
-// list asks for what runs.
+// list asks the supervisors for the running tasks.
 func (m *meter) list(ctx context.Context) {
 	m.tasks.mu.Lock()
 	m.version = m.tasks.version
@@ -346,16 +352,17 @@ func (m *meter) list(ctx context.Context) {
 	m.running, m.age = m.tasks.Running(ctx), 0
 }
 
-// current tells whether what was listed is what runs, as far as can be told
-// without asking.
+// current reports whether the list of running tasks still seems to be correct. It
+// does not ask the supervisors.
 func (m *meter) current() bool {
 	m.tasks.mu.Lock()
 	defer m.tasks.mu.Unlock()
 	return m.age > 0 && m.age < relist && m.version == m.tasks.version
 }
 
-// measure samples once. Supervisors are asked what runs only when it may have
-// changed: telling that costs them as much as the sample costs us.
+// measure takes one sample. It asks supervisors for the running tasks only if the
+// list may have changed, because for them the list costs as much as the sample costs
+// this process.
 func (m *meter) measure(ctx context.Context) []driver.TaskStats {
 	listed := !m.current()
 	if listed {

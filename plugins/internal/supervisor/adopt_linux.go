@@ -16,9 +16,9 @@ import (
 	"github.com/drover-project/drover/plugins/internal/sandbox"
 )
 
-// adopt takes over the tasks of the journal: those of a supervisor that died, or
-// our own from before an upgrade, which still are our children. No task is lost
-// because the record of another one cannot be read.
+// adopt takes over the tasks in the journal: those of a supervisor that died, or our
+// own from before an upgrade, which are still our children. If one record cannot be
+// read, the other tasks are still adopted.
 func (l *loop) adopt() error {
 	keys, err := l.journal.keys()
 	if err != nil {
@@ -41,7 +41,7 @@ func (l *loop) adopt() error {
 			continue
 		}
 		l.adoptTask(key, &spec, &rec)
-		_ = os.Remove(l.journal.report(key)) // if it stays, it says that the task has run
+		_ = os.Remove(l.journal.report(key)) // a leftover report only says that the task has run
 	}
 	return nil
 }
@@ -55,10 +55,10 @@ const settle = 2 * time.Second
 func (l *loop) began(key string, rec *record) bool {
 	began, err := sandbox.Began(l.journal.report(key), settle)
 	if errors.Is(err, sandbox.ErrUndecided) && rec.Boot == l.boot {
-		// It may be stopped. The report of a dead process is final.
+		// The process may be stopped. Once it is dead, its report is final.
 		l.log.Warn("a new process neither runs nor ends; it is killed", "pid", rec.PID)
 		if fd, err := openProcess(rec.PID, rec.Start); err == nil {
-			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // gone is as good
+			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // an error means that it has ended
 			closeFD(fd)
 		}
 		began, err = sandbox.Began(l.journal.report(key), settle)
@@ -69,8 +69,8 @@ func (l *loop) began(key string, rec *record) bool {
 	return began || err != nil
 }
 
-// undo removes what a start that was never answered has left; the client asks again.
-// The process has not passed its gate, or runs without one (see forkFree).
+// undo removes what an unanswered start has left behind. The client will repeat the
+// start. The process has not passed its gate, or runs without one (see forkFree).
 func (l *loop) undo(key string, rec *record) {
 	for _, pid := range holders(l.journal.fifo(key, 1)) {
 		_ = unix.Kill(-pid, unix.SIGKILL)
@@ -98,11 +98,11 @@ func awaitReaped(pid int, start uint64, patience time.Duration) {
 		if err != nil || st.start != start {
 			return
 		}
-		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // another's child is no matter
+		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // fails if the process is the child of another process
 	}
 }
 
-// holders finds the session leaders whose standard output is the given FIFO.
+// holders returns the session leaders whose standard output is the given FIFO.
 func holders(fifo string) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -143,13 +143,13 @@ func (l *loop) adoptTask(key string, spec *Spec, rec *record) {
 	}
 	if !spec.Logs.Disabled {
 		l.adoptLogs(t, spec)
-		l.askToHold(t) // it may be another keeper
+		l.askToHold(t) // the keeper may be a new one
 	}
 	t.out[0].dropped += rec.Dropped
 	if t.exit == nil {
 		fd, err := openProcess(t.pid, t.start)
 		if err != nil {
-			// It ended without us: the keeper knows how, or nobody does.
+			// It ended while there was no supervisor, so only the keeper can know its exit code.
 			t.unknownAt = time.Now().Add(exitLookup)
 			l.timed[t] = true
 		}
@@ -161,8 +161,8 @@ func (l *loop) adoptTask(key string, spec *Spec, rec *record) {
 	}
 }
 
-// adoptLogs opens an adopted task's pipes and files again. A task without its
-// logs still is a task.
+// adoptLogs opens the pipes and log files of an adopted task. If that fails the task
+// is adopted without logs.
 func (l *loop) adoptLogs(t *task, spec *Spec) {
 	if err := l.openLogs(t, spec); err != nil {
 		l.log.Error("an adopted task's logs are lost", "task", t.id, "error", err)

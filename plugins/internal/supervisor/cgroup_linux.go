@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupRoot returns the mount of the v2 hierarchy, which may be a hybrid one
-// without controllers: enough to hold a task's processes together. Empty if there
-// is none or we may not write to it; tasks then are held by their session only.
+// cgroupRoot returns the mount point of the v2 hierarchy. A hybrid one without
+// controllers is sufficient to keep a task's processes together. It returns "" if
+// there is none or we cannot write to it; tasks are then tracked only by their
+// session.
 func cgroupRoot() string {
 	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		var st unix.Statfs_t
@@ -26,8 +27,9 @@ func cgroupRoot() string {
 	return ""
 }
 
-// taskCgroup makes the cgroup of a task, always a new one: the kernel kills what
-// is started into a cgroup that was killed before. Without one it returns "" and -1.
+// taskCgroup creates the cgroup of a task. The cgroup is always new, since the
+// kernel kills processes that are started in a cgroup that was killed before. It
+// returns "" and -1 if there are no cgroups.
 func taskCgroup(root, key string) (dir string, fd int) {
 	if root == "" || os.MkdirAll(filepath.Join(root, "drover"), 0o755) != nil {
 		return "", -1
@@ -38,7 +40,7 @@ func taskCgroup(root, key string) (dir string, fd int) {
 	}
 	fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		_ = os.Remove(dir) // made for nothing
+		_ = os.Remove(dir) // it stays unused
 		return "", -1
 	}
 	return dir, fd
@@ -47,19 +49,19 @@ func taskCgroup(root, key string) (dir string, fd int) {
 // killCgroup kills every process in a task's cgroup, whatever session it moved to.
 func killCgroup(dir string) {
 	if dir != "" {
-		// Absent before Linux 5.14; the session's kill is then all there is.
+		// Before Linux 5.14 this file does not exist, and only the session is killed.
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	}
 }
 
-// oomKilled reports whether the kernel killed a process of the cgroup for memory.
+// oomKilled reports whether the OOM killer has killed a process of the cgroup.
 func oomKilled(dir string) bool {
 	if dir == "" {
 		return false
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "memory.events"))
 	if err != nil {
-		return false // no memory controller here
+		return false // there is no memory controller
 	}
 	for line := range strings.Lines(string(raw)) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {

@@ -25,9 +25,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Client talks to the supervisor of a directory, and starts one when there is
-// none. It may be used by many goroutines; it has one connection and one
-// goroutine for all of them, and connects anew by itself.
+// Client talks to the supervisor of a directory, and starts one if there is none. It
+// is safe for concurrent use. It uses one connection and one goroutine, and
+// reconnects when the connection is lost.
 type Client struct {
 	dir string
 
@@ -37,12 +37,12 @@ type Client struct {
 	pending map[uint64]chan *response // closed when the connection is lost
 	closed  bool
 
-	dialing sync.Mutex // one at a time connects
+	dialing sync.Mutex // held while connecting
 	reading sync.WaitGroup
 }
 
-// Open returns a client of the supervisor of dir, which it makes with mode 0700.
-// The supervisor, if it must be started, is this binary: see Main.
+// Open returns a client of the supervisor of dir. It creates dir with mode 0700. If
+// the supervisor must be started, it runs this binary: see Main.
 func Open(ctx context.Context, dir string) (*Client, error) {
 	if _, err := openJournal(dir); err != nil {
 		return nil, errdefs.FailedPreconditionf("open the supervisor: %w", err)
@@ -59,23 +59,24 @@ func Open(ctx context.Context, dir string) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connection. Supervisor and tasks go on.
+// Close closes the connection. The supervisor and the tasks keep running.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	conn := c.conn
 	c.mu.Unlock()
 	if conn != nil {
-		_ = conn.Close() // only ends the reader
+		_ = conn.Close() // the reader returns when the connection is closed
 	}
 	c.reading.Wait()
 	return nil
 }
 
-// errLost says that the connection broke before the answer came.
+// errLost means that the connection was lost before the answer arrived.
 var errLost = errors.New("the supervisor's connection was lost")
 
-// connect makes sure that there is a connection, and a supervisor behind it.
+// connect connects to the supervisor if there is no connection, and starts a
+// supervisor if necessary.
 func (c *Client) connect(ctx context.Context) error {
 	c.dialing.Lock()
 	defer c.dialing.Unlock()
@@ -91,7 +92,8 @@ func (c *Client) connect(ctx context.Context) error {
 	conn, err := dial(c.dir)
 	launched := time.Time{}
 	for wait := time.Millisecond; err != nil; wait = min(2*wait, 50*time.Millisecond) {
-		// Again from time to time: the first may have met one that was leaving.
+		// Repeated, since the previous launch may have found a supervisor that was about to
+		// exit.
 		if time.Since(launched) > time.Second {
 			if err := c.launch(ctx); err != nil {
 				return err
@@ -123,7 +125,7 @@ func (c *Client) launch(ctx context.Context) error {
 	return nil
 }
 
-// read hands answers to those who wait for them, until the connection ends.
+// read delivers answers to the waiting calls until the connection ends.
 func (c *Client) read(conn net.Conn) {
 	r := bufio.NewReader(conn)
 	for {
@@ -136,10 +138,10 @@ func (c *Client) read(conn net.Conn) {
 		delete(c.pending, resp.Seq)
 		c.mu.Unlock()
 		if ch != nil {
-			ch <- resp // has room for one
+			ch <- resp // the channel is buffered
 		}
 	}
-	_ = conn.Close() // it is broken already
+	_ = conn.Close() // the connection is already broken
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn = nil
@@ -165,8 +167,8 @@ func readResponse(r io.Reader) (*response, error) {
 	return &resp, nil
 }
 
-// once sends a request and waits for its answer on the present connection.
-// errLost: nobody knows whether it was carried out.
+// once sends a request over the current connection and waits for its answer. After
+// errLost it is unknown whether the request was carried out.
 func (c *Client) once(ctx context.Context, req request) (*response, error) {
 	if err := c.connect(ctx); err != nil {
 		return nil, err
@@ -186,7 +188,7 @@ func (c *Client) once(ctx context.Context, req request) (*response, error) {
 	if err == nil {
 		c.pending[req.Seq] = ch
 		if _, werr := c.conn.Write(frame); werr != nil {
-			_ = c.conn.Close() // the reader tells everybody
+			_ = c.conn.Close() // the reader then reports errLost to all calls
 		}
 	}
 	c.mu.Unlock()
@@ -210,7 +212,7 @@ func (c *Client) once(ctx context.Context, req request) (*response, error) {
 	}
 }
 
-// call repeats a request that may be carried out twice until it is answered.
+// call repeats an idempotent request until it is answered.
 func (c *Client) call(ctx context.Context, req request) (*response, error) {
 	for {
 		resp, err := c.once(ctx, req)
@@ -225,7 +227,7 @@ func (c *Client) call(ctx context.Context, req request) (*response, error) {
 	}
 }
 
-// Hello asks the supervisor who it is.
+// Hello returns the supervisor's version and binary.
 func (c *Client) Hello(ctx context.Context) (Hello, error) {
 	resp, err := c.call(ctx, request{Op: opHello})
 	if err != nil {
@@ -234,8 +236,8 @@ func (c *Client) Hello(ctx context.Context) (Hello, error) {
 	return *resp.Hello, nil
 }
 
-// Answers says by its error that the supervisor is there and does not answer. One
-// that is gone is started by the next call that needs it, and not by this one.
+// Answers returns an error if the supervisor runs but does not answer. It does not
+// start a supervisor: the next call that needs one does.
 func (c *Client) Answers(ctx context.Context) error {
 	c.mu.Lock()
 	connected := c.conn != nil
@@ -245,13 +247,13 @@ func (c *Client) Answers(ctx context.Context) error {
 	}
 	_, err := c.once(ctx, request{Op: opHello})
 	if errors.Is(err, errLost) {
-		return nil // it has been replaced
+		return nil // it was replaced meanwhile
 	}
 	return err
 }
 
-// Start starts a task. AlreadyExists: there is one of that id. InvalidArgument:
-// it can never start.
+// Start starts a task. It returns AlreadyExists if the id is in use, and
+// InvalidArgument if the task can never start.
 func (c *Client) Start(ctx context.Context, spec Spec) (Status, error) {
 	for {
 		op := opStart
@@ -265,7 +267,7 @@ func (c *Client) Start(ctx context.Context, spec Spec) (Status, error) {
 		if !errors.Is(err, errLost) {
 			return Status{}, err
 		}
-		// Either it runs and the answer was lost, or the start was undone.
+		// Either the task runs and only the answer was lost, or the start was undone.
 		status, err := c.Inspect(ctx, spec.ID)
 		if err == nil || !errdefs.IsNotFound(err) {
 			return status, err
@@ -273,18 +275,18 @@ func (c *Client) Start(ctx context.Context, spec Spec) (Status, error) {
 	}
 }
 
-// Wait returns when the task has ended.
+// Wait waits until the task has ended.
 func (c *Client) Wait(ctx context.Context, id string) (Status, error) {
 	return c.status(ctx, request{Op: opWait, ID: id})
 }
 
-// Stop signals the task's process group, kills all its processes after timeout,
-// and returns when it has ended.
+// Stop signals the task's process group, kills all its processes after timeout, and
+// waits until the task has ended.
 func (c *Client) Stop(ctx context.Context, id string, signal int, timeout time.Duration) (Status, error) {
 	return c.status(ctx, request{Op: opStop, ID: id, Signal: signal, TimeoutMS: timeout.Milliseconds()})
 }
 
-// Inspect says how a task is.
+// Inspect returns the state of a task.
 func (c *Client) Inspect(ctx context.Context, id string) (Status, error) {
 	return c.status(ctx, request{Op: opInspect, ID: id})
 }
@@ -303,14 +305,14 @@ func (c *Client) Signal(ctx context.Context, id string, signal int) error {
 	return err
 }
 
-// Destroy forgets a task; with force a running one is killed first. The log
-// files stay. A task that is not known is no error.
+// Destroy removes a task from the supervisor. With force it first kills a running
+// task. The log files stay. It succeeds if the task does not exist.
 func (c *Client) Destroy(ctx context.Context, id string, force bool) error {
 	_, err := c.call(ctx, request{Op: opDestroy, ID: id, Force: force})
 	return err
 }
 
-// Spec returns what a task was started with.
+// Spec returns the spec with which a task was started.
 func (c *Client) Spec(ctx context.Context, id string) (Spec, Status, error) {
 	resp, err := c.call(ctx, request{Op: opSpec, ID: id})
 	if err != nil {
@@ -328,7 +330,7 @@ func (c *Client) List(ctx context.Context) ([]Status, error) {
 	return resp.List, nil
 }
 
-// Shutdown ends a supervisor that has no tasks.
+// Shutdown ends the supervisor. It must have no tasks.
 func (c *Client) Shutdown(ctx context.Context) error {
 	_, err := c.once(ctx, request{Op: opShutdown})
 	if errors.Is(err, errLost) {
@@ -337,8 +339,9 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Upgrade makes the supervisor go on as the binary at path, which must call Main.
-// Tasks notice nothing. If the binary cannot supervise, the old one stays.
+// Upgrade makes the supervisor execute the binary at path, which must call Main.
+// Tasks are not affected. If the binary cannot supervise, the supervisor keeps its
+// old binary.
 func (c *Client) Upgrade(ctx context.Context, path string) error {
 	probe := exec.CommandContext(ctx, path, hiddenArgument, roleProbe)
 	probe.Args[0] = os.Args[0]
@@ -363,8 +366,9 @@ func (c *Client) Upgrade(ctx context.Context, path string) error {
 	return nil
 }
 
-// UpToDate upgrades a supervisor that runs another binary than this process, as
-// after an upgrade of the plugin. A binary that is gone from its path is left be.
+// UpToDate upgrades the supervisor if it runs another binary than this process, as
+// after an upgrade of the plugin. It does nothing if this process's binary has been
+// removed.
 func (c *Client) UpToDate(ctx context.Context) error {
 	hello, err := c.Hello(ctx)
 	if err != nil {

@@ -20,11 +20,11 @@ type conn struct {
 	fd      int
 	in, out []byte
 	closed  bool
-	// full: the client takes no more now, and the loop waits until it does.
+	// full means that the client does not read, so the loop stops writing until it does.
 	full bool
-	// gone: the client has closed its end, and nobody waits for an answer.
+	// gone means that the client has closed its end and waits for no answer.
 	gone bool
-	// keeper: it is our keeper, which only asks whether we answer.
+	// keeper means that the client is our keeper, which only checks that we answer.
 	keeper bool
 }
 
@@ -39,9 +39,9 @@ func (l *loop) accept() {
 	for {
 		fd, _, err := unix.Accept4(l.listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		if err != nil {
-			return // none left, or a client that went away; the next event tries again
+			return // no connection is left, or the client is gone; the next event tries again
 		}
-		// The directory's mode keeps others out; this is the second lock.
+		// The directory's mode already restricts access; this is a second check.
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		if err != nil || (int(cred.Uid) != os.Geteuid() && cred.Uid != 0) {
 			closeFD(fd)
@@ -66,7 +66,7 @@ func (l *loop) hangUp(c *conn) {
 			if w.conn != c {
 				left = append(left, w)
 			} else if w.destroy {
-				// Its client is gone, its wish is not.
+				// The client is gone, but its request to destroy the task remains.
 				left = append(left, waiter{destroy: true})
 			}
 		}
@@ -105,7 +105,7 @@ func (l *loop) serve(c *conn, events uint32) {
 		c.in = rest
 	}
 	if len(c.in) == 0 {
-		c.in = nil // what a large start needed is given back
+		c.in = nil // release the large buffer that a start needed
 	}
 }
 
@@ -130,7 +130,8 @@ func (l *loop) dispatch(c *conn, body []byte) {
 	l.send(c, resp)
 }
 
-// answer carries out a request. Neither an answer nor an error: a waiter has it.
+// answer carries out a request. It returns neither an answer nor an error if a
+// waiter will be answered later.
 func (l *loop) answer(c *conn, req *request) (*response, error) {
 	if err := req.stale(); err != nil {
 		return nil, err
@@ -156,12 +157,12 @@ func (l *loop) answer(c *conn, req *request) (*response, error) {
 		for _, t := range l.tasks {
 			list = append(list, *t.status())
 		}
-		for id, b := range l.starting { // without a process yet
+		for id, b := range l.starting { // tasks that have no process yet
 			list = append(list, Status{ID: id, Plugin: b.task.plugin})
 		}
 		return &response{List: list}, nil
 	case opUpgrade:
-		// The client sees its connection end and asks the successor who it is.
+		// The client's connection ends, and it asks the new binary for its identity.
 		return nil, l.upgrade(req.Path)
 	case opShutdown:
 		if len(l.tasks)+len(l.starting) > 0 {
@@ -203,7 +204,7 @@ func (l *loop) answerTask(c *conn, t *task, req *request) (*response, error) {
 		if t.exit != nil {
 			return nil, errdefs.FailedPreconditionf("signal task %q: it has ended", t.id)
 		}
-		// It may end at this very moment; then there is nothing to signal.
+		// If it ends at this moment there is nothing to signal.
 		_ = unix.PidfdSendSignal(t.pidfd, unix.Signal(req.Signal), nil, 0)
 		return &response{}, nil
 	case opStop:
@@ -220,7 +221,7 @@ func (l *loop) stop(c *conn, t *task, req *request) *response {
 	}
 	at := time.Now().Add(time.Duration(req.TimeoutMS) * time.Millisecond)
 	if t.killAt.IsZero() || at.Before(t.killAt) {
-		t.killAt = at // a later stop may only shorten the time
+		t.killAt = at // a later stop can only shorten the time
 	}
 	l.timed[t] = true
 	l.signalGroup(t, unix.Signal(req.Signal))
@@ -243,7 +244,7 @@ func (l *loop) destroy(c *conn, t *task, req *request) (*response, error) {
 	return nil, nil
 }
 
-// tell answers everybody who waits for a task's end.
+// tell answers all clients that wait for the end of a task.
 func (l *loop) tell(t *task) {
 	destroy := false
 	waiters := t.waiters
@@ -259,7 +260,7 @@ func (l *loop) tell(t *task) {
 	}
 }
 
-// send queues an answer and writes what the client takes now.
+// send queues an answer and writes as much as the client accepts.
 func (l *loop) send(c *conn, resp *response) {
 	if c.closed {
 		return
@@ -298,7 +299,7 @@ func (l *loop) flush(c *conn) {
 		if full {
 			events |= unix.EPOLLOUT
 		}
-		// The descriptor is in the set, so this cannot fail.
+		// The descriptor is registered, so this cannot fail.
 		_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, c.fd, &unix.EpollEvent{Events: events, Fd: int32(c.fd)})
 	}
 }

@@ -29,14 +29,14 @@ func (l *loop) fork(t *task, req *request, files [3]int) error {
 	switch {
 	case errors.As(err, &command):
 		err = errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
-	case err != nil && errdefs.ClassOf(err) == errdefs.Internal: // what comes from no task's config
+	case err != nil && errdefs.ClassOf(err) == errdefs.Internal: // the error is not caused by the task's config
 		err = errdefs.FailedPreconditionf("start task %q: %w", t.id, err)
 	}
 	return err
 }
 
-// forkInto forks into the cgroup of version 2 that is open as unified, or into a new
-// one of the task's own if it names none: that holds all its processes together.
+// forkInto forks into the v2 cgroup that is open as unified. If the spec names no
+// cgroup it creates one for the task, which keeps all its processes together.
 func (l *loop) forkInto(t *task, req *request, files [3]int, unified int) error {
 	spec := req.Spec
 	if unified < 0 {
@@ -53,7 +53,7 @@ func (l *loop) forkInto(t *task, req *request, files [3]int, unified int) error 
 	defer back()
 	err = l.begin(t, req, files, unified)
 	if err != nil && t.pid == 0 && t.cgroup != "" {
-		// A cgroup of its own is a help, not a condition.
+		// The task runs without a cgroup of its own.
 		_ = os.Remove(t.cgroup)
 		t.cgroup = ""
 		err = l.begin(t, req, files, -1)
@@ -61,8 +61,8 @@ func (l *loop) forkInto(t *task, req *request, files [3]int, unified int) error 
 	return err
 }
 
-// begin forks a process and returns when it has become the task. t.pid is 0 if there
-// never was one.
+// begin forks a process and waits until it has become the task. t.pid is 0 if no
+// process was created.
 func (l *loop) begin(t *task, req *request, files [3]int, cgroup int) error {
 	spec := req.Spec
 	hold := l.hold(t, req)
@@ -82,9 +82,9 @@ func (l *loop) begin(t *task, req *request, files [3]int, cgroup int) error {
 	return nil
 }
 
-// forkFree starts a task on a machine that cannot hold a process: the task runs before
-// it is recorded. If the supervisor is killed in between, the task is killed and started
-// again.
+// forkFree starts a task on a machine that cannot hold a process at a gate, so the
+// task runs before it is recorded. If the supervisor is killed in between, the task
+// is killed and started again.
 func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold sandbox.Hold) error {
 	s := sandbox.Started{PIDFD: -1, InitFD: -1}
 	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Sys: &syscall.SysProcAttr{
@@ -107,7 +107,7 @@ func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold sand
 		err = hold.Write(s)
 	}
 	if err != nil {
-		// Nobody would ever find it again: end it at once.
+		// Without a record nobody would find the process again, so it is killed.
 		t.pid, t.pidfd = s.PID, s.PIDFD
 		l.kill(t)
 		reap(t.pid)
@@ -116,8 +116,8 @@ func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold sand
 	return err
 }
 
-// onCores binds the calling thread to cores, so that what it forks is bound from
-// its first instruction on, and returns what undoes it.
+// onCores binds the calling thread to cores, so that a process that it forks is
+// bound from its first instruction on. It returns a function that undoes this.
 func onCores(cores []int) (back func(), err error) {
 	if len(cores) == 0 {
 		return func() {}, nil
@@ -137,7 +137,7 @@ func onCores(cores []int) (back func(), err error) {
 	}
 	return func() {
 		if unix.SchedSetaffinity(0, &before) == nil {
-			runtime.UnlockOSThread() // else the thread stays as it is, and ours alone
+			runtime.UnlockOSThread() // otherwise the thread keeps its affinity and ends with this goroutine
 		}
 	}, nil
 }
@@ -160,7 +160,7 @@ func (l *loop) forkError(t *task, spec *Spec, err error) error {
 	return errdefs.InvalidArgumentf("start task %q: run %s in %s: %w; check that both exist, that the program is made for this machine, and that the task's user may use them%s", t.id, spec.Path, spec.Dir, err, groups)
 }
 
-// place sets what can be set only from outside the new process.
+// place applies settings that can be set only from outside the new process.
 func place(pid int, spec *Spec) error {
 	p := strconv.Itoa(pid)
 	if spec.OOMScoreAdj != nil {

@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the supervisor asks the keeper for: one message per task, of a verb, the task's
-// key and a line feed. With keeperHold come the task's FIFOs as descriptors. The kernel
-// holds these open while the message waits to be read, so that a task's last words are
-// safe from the moment in which the supervisor has asked.
+// The protocol by which the supervisor tells the keeper which FIFOs to hold open:
+// one message per task, consisting of a verb, the task's key and a line feed. A
+// message keeperHold carries the task's FIFOs as descriptors. The kernel keeps these
+// open while the message is queued, so a task's last output is safe from the moment
+// the message is sent.
 //
 // A supervisor of an older version sends the same text without descriptors.
 const (
@@ -23,22 +24,23 @@ const (
 	keeperDrop = "-"
 )
 
-// askBuffer is the size in bytes of the messages that may wait for the keeper. One
+// askBuffer is the size in bytes of the queue of messages to the keeper. A message
 // takes about 1 KiB of kernel memory.
 const askBuffer = 4 << 20
 
-// askSockets makes the sockets of keeper and supervisor.
+// askSockets creates the sockets between keeper and supervisor.
 func askSockets() (fds [2]int, err error) {
 	fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fds, fmt.Errorf("make a socket for the supervisor: %w", err)
 	}
-	// Without the privilege the buffer stays as it is: 200 starts at once.
+	// Without the privilege the buffer keeps its default size, which is enough for 200
+	// concurrent starts.
 	_ = unix.SetsockoptInt(fds[1], unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, askBuffer)
 	return fds, nil
 }
 
-// askToHold asks the keeper to hold the FIFOs of a task.
+// askToHold asks the keeper to hold the FIFOs of a task open.
 func (l *loop) askToHold(t *task) {
 	var fifos []int
 	for i := range t.out {
@@ -51,21 +53,21 @@ func (l *loop) askToHold(t *task) {
 	}
 }
 
-// dropHeld asks the keeper to let the FIFOs of a task go.
+// dropHeld asks the keeper to close the FIFOs of a task.
 func (l *loop) dropHeld(key string) { l.askKeeper(keeperDrop+key, nil) }
 
-// askKeeper never waits. The keeper is a second pair of hands, so it does not matter if
-// there is none.
+// askKeeper sends a message without waiting. It ignores errors, since the supervisor
+// works without a keeper too.
 func (l *loop) askKeeper(ask string, rights []byte) {
 	err := unix.Sendmsg(l.keeper, []byte(ask+"\n"), rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	if err == unix.ENOTSOCK { // the keeper is of an older version
-		_, _ = unix.Write(l.keeper, []byte(ask+"\n")) // as above
+		_, _ = unix.Write(l.keeper, []byte(ask+"\n")) // errors are ignored here too
 	}
 }
 
-// hold keeps the FIFOs of tasks open as the supervisor asks for it, so that what
-// is in them outlives the supervisor even where the task has ended too. It
-// returns when the supervisor closes its end, that is, dies.
+// hold holds the FIFOs of tasks open on request of the supervisor, so that their
+// content survives the supervisor even if the task has ended too. It returns when
+// the supervisor dies and its end of the socket is closed.
 func (k *keeper) hold(asks int) {
 	defer closeFD(asks)
 	text, control := make([]byte, 256), make([]byte, unix.CmsgSpace(2*4))
@@ -104,7 +106,7 @@ func (k *keeper) asked(verb, key string, fifos []int) {
 	}
 }
 
-// received are the descriptors of a message.
+// received returns the descriptors of a message.
 func received(control []byte) (fds []int) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

@@ -21,49 +21,49 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// maxStarting bounds the isolated tasks that wait for their start or are being
-// started, maxBuilding those that are built at the same time: each has a thread.
+// maxStarting is the number of isolated tasks that may be starting or waiting for
+// their start. maxBuilding of them are built concurrently, on a thread each.
 const (
 	maxStarting = 4096
 	maxBuilding = 4
 )
 
-// outputInit says that a descriptor is the pidfd of process 1 of a task's pid
+// outputInit marks a descriptor that is the pidfd of process 1 of a task's pid
 // namespace, see watched.
 const outputInit = -2
 
-// isolated is what an isolated task has beyond others.
+// isolated holds the additional state of an isolated task.
 type isolated struct {
-	name  string // of its cgroups
+	name  string // name of its cgroups
 	group *sandbox.Group
-	// init is process 1 of its pid namespace, 0 in the machine's. Its end is the
-	// end of all processes of the task.
+	// init is process 1 of its pid namespace, or 0 if it runs in the machine's. When it
+	// ends, all processes of the task are killed.
 	init      int
 	initStart uint64
-	initFD    int // -1 once it has ended
-	// ending is how the main process ended, while others are still being killed,
-	// and giveUpAt when that is waited for no longer.
+	initFD    int // -1 after it has ended
+	// ending is the main process's exit while other processes are still being killed.
+	// giveUpAt is when the supervisor stops waiting for them.
 	ending   *Exit
 	giveUpAt time.Time
 }
 
-// endOfOthers is how long killed processes of a task may take to be gone.
+// endOfOthers is the time limit for killed processes of a task to disappear.
 const endOfOthers = 10 * time.Second
 
-// kill kills all processes of the task; it may be nil.
+// kill kills all processes of the task. i may be nil.
 func (i *isolated) kill() {
 	if i == nil {
 		return
 	}
 	if i.initFD >= 0 {
-		_ = unix.PidfdSendSignal(i.initFD, unix.SIGKILL, nil, 0) // gone is as good
+		_ = unix.PidfdSendSignal(i.initFD, unix.SIGKILL, nil, 0) // an error means that it has ended
 	}
 	i.group.Kill()
 }
 
 func (i *isolated) oomKilled() bool { return i != nil && i.group.OOMKills() > 0 }
 
-// adopt finds process 1 of an adopted task; it may be nil.
+// adopt finds process 1 of an adopted task. i may be nil.
 func (i *isolated) adopt() {
 	if i == nil || i.init == 0 {
 		return
@@ -73,7 +73,7 @@ func (i *isolated) adopt() {
 	}
 }
 
-// building is an isolated task on its way from a goroutine to the loop.
+// building is an isolated task that a goroutine builds and then passes to the loop.
 type building struct {
 	task  *task
 	conn  *conn
@@ -81,12 +81,13 @@ type building struct {
 	files [3]int
 	err   error
 	req   *request
-	// unwanted: it was destroyed meanwhile, which is answered when it is gone.
+	// unwanted means that it was destroyed meanwhile. The destroy request is answered
+	// when it is gone.
 	unwanted bool
 	waiters  []waiter
 }
 
-// unwant has a task destroyed as soon as it is built.
+// unwant requests that a task be destroyed as soon as it is built.
 func (b *building) unwant(c *conn, req *request) error {
 	if !req.Force {
 		return errdefs.FailedPreconditionf("destroy task %q: it is being started; stop it first or use force", b.task.id)
@@ -96,8 +97,8 @@ func (b *building) unwant(c *conn, req *request) error {
 	return nil
 }
 
-// isolate starts an isolated task. That takes milliseconds, so it is done beside
-// the loop, and answered when it is done.
+// isolate starts an isolated task on a goroutine, since that takes milliseconds, and
+// answers the request when it is done.
 func (l *loop) isolate(c *conn, req *request) error {
 	spec := req.Spec
 	t, err := l.newTask(spec)
@@ -131,9 +132,9 @@ func (l *loop) isolate(c *conn, req *request) error {
 			b.err = l.build(t, req, name, scratch, b.files)
 		}
 		<-l.slots
-		l.started <- b // has room for all
+		l.started <- b // the channel has room for all
 		one := binary.NativeEndian.AppendUint64(nil, 1)
-		_, _ = unix.Write(l.wake, one) // only a full counter fails, and that wakes too
+		_, _ = unix.Write(l.wake, one) // a write fails only if the counter is full, which wakes the loop too
 	}()
 	return nil
 }
@@ -146,8 +147,8 @@ func groupName(key string) (string, error) {
 	return key + "." + hex.EncodeToString(raw[:]), nil
 }
 
-// build is what a goroutine beside the loop does; it uses nothing that changes but
-// the task, which nobody else has yet.
+// build runs on a goroutine. It uses no state that changes except the task, which
+// nobody else uses yet.
 func (l *loop) build(t *task, req *request, group, scratch string, files [3]int) error {
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return fmt.Errorf("make a directory to build on: %w", err)
@@ -166,15 +167,15 @@ func (l *loop) build(t *task, req *request, group, scratch string, files [3]int)
 	}
 	if _, err = sandbox.Start(&config, g, p, l.hold(t, req)); err != nil {
 		g.Kill()
-		t.pidfd, t.isolated.initFD = -1, -1 // closed
+		t.pidfd, t.isolated.initFD = -1, -1 // already closed
 	}
 	return err
 }
 
-// takeStarted takes over the tasks that have been built.
+// takeStarted takes over the tasks that were built.
 func (l *loop) takeStarted() {
 	var count [8]byte
-	_, _ = unix.Read(l.wake, count[:]) // only resets it
+	_, _ = unix.Read(l.wake, count[:]) // reading resets the counter
 	for {
 		select {
 		case b := <-l.started:
@@ -206,7 +207,7 @@ func (l *loop) takeOver(b *building) error {
 		l.release(t)
 		return startError(t.id, b.err)
 	}
-	err := b.req.stale() // nobody waits for it, and it was called failed
+	err := b.req.stale() // the client has given up and reported the start as failed
 	if b.unwanted {
 		err = errdefs.Canceledf("it was destroyed while it was started")
 	}
@@ -223,7 +224,8 @@ func (l *loop) takeOver(b *building) error {
 	return nil
 }
 
-// startError gives a failed start the class that decides whether it is repeated.
+// startError classifies the error of a failed start, which decides whether the start
+// is repeated.
 func startError(id string, err error) error {
 	var command *sandbox.CommandError
 	switch {
@@ -241,8 +243,8 @@ func startError(id string, err error) error {
 	return errdefs.FailedPreconditionf("start task %q: %w", id, err)
 }
 
-// mainEnded is called when a task's main process has ended and is reaped. An
-// isolated task has ended when its other processes have, too.
+// mainEnded is called when a task's main process has ended and was reaped. An
+// isolated task ends only when its other processes have ended too.
 func (l *loop) mainEnded(t *task, e Exit) {
 	i := t.isolated
 	if i == nil || i.initFD < 0 {
@@ -257,22 +259,23 @@ func (l *loop) mainEnded(t *task, e Exit) {
 	i.kill()
 }
 
-// initEnded is called when process 1 of a task's namespace has ended, and so every
-// process in it but, perhaps, the main one, whose end is told by its own pidfd.
+// initEnded is called when process 1 of a task's namespace has ended. All other
+// processes in it have ended too, except possibly the main process, whose own pidfd
+// reports its end.
 func (l *loop) initEnded(t *task) {
 	i := t.isolated
 	l.unwatch(i.initFD)
 	closeFD(i.initFD)
 	i.initFD = -1
 	if i.init != 0 {
-		_, _ = unix.Wait4(i.init, nil, unix.WNOHANG, nil) // of an adopted task it is the keeper's
+		_, _ = unix.Wait4(i.init, nil, unix.WNOHANG, nil) // if the task was adopted, process 1 is the keeper's child
 	}
 	if i.ending != nil && t.exit == nil {
 		l.finish(t, *i.ending)
 	}
 }
 
-// discard gives back what an isolated task holds; it may be nil.
+// discard releases the resources of an isolated task. i may be nil.
 func (l *loop) discard(i *isolated) {
 	if i == nil {
 		return

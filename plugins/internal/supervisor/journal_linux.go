@@ -20,17 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journal is what the supervisor keeps on disk of its tasks, below a directory
-// that is only its user's. It must survive the end of processes, not of the
-// machine, so nothing is synced and every record names the boot it is of.
+// journal stores the supervisor's records of its tasks in a directory that only its
+// user can access. It must survive the death of processes but not a reboot. So
+// nothing is synced, and every record contains the boot id.
 //
 //	tasks/KEY.spec   the spec, written before the process is started
 //	tasks/KEY.run    pid and start time, written while the process waits at its gate;
-//	                 later the end
+//	                 later the exit
 //	tasks/KEY.start  while the task is being started: whether it passed its gate, see
 //	                 sandbox.Began
-//	pids/PID-START   empty while the task runs; the keeper writes the end of a
-//	                 task that it had to reap here
+//	pids/PID-START   empty while the task runs; the keeper writes the exit of a task
+//	                 here that it had to reap
 //	fifo/KEY.{1,2}   the task's stdout and stderr
 type journal struct{ dir string }
 
@@ -62,7 +62,7 @@ func openJournal(dir string) (journal, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
 		return journal{}, fmt.Errorf("check the supervisor's directory %s: it must be a directory of user %d with mode 0700; remove it or name another", dir, os.Geteuid())
 	}
-	// Without links, as the kernel tells the paths of a process's files.
+	// With links resolved, as in the paths that the kernel shows for a process's files.
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return journal{}, fmt.Errorf("resolve the supervisor's directory: %w", err)
@@ -73,8 +73,9 @@ func openJournal(dir string) (journal, error) {
 	return journal{dir: real}, nil
 }
 
-// key names a task's files and its cgroup: ids may hold slashes and be long, and
-// two supervisors of a machine may have a task of the same id.
+// key returns the name of a task's files and cgroup. It is a hash, because ids may
+// be long and contain slashes, and because two supervisors on a machine may have
+// tasks with the same id.
 func (j journal) key(id string) string {
 	sum := sha256.Sum256([]byte(j.dir + "\x00" + id))
 	return hex.EncodeToString(sum[:12])
@@ -93,7 +94,7 @@ func (j journal) marker(pid int, start uint64) string {
 	return filepath.Join(j.dir, "pids", fmt.Sprintf("%d-%d", pid, start))
 }
 
-// writeJSON replaces a file as a whole, so that a reader never sees half of it.
+// writeJSON replaces a file atomically, so that readers never see a partial file.
 func writeJSON(path string, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -123,8 +124,8 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// forget removes everything of a task. What is missing already is no matter, and
-// what cannot be removed is found, and tried again, by the next supervisor.
+// forget removes all files of a task. Missing files are ignored. Files that cannot
+// be removed are removed by the next supervisor.
 func (j journal) forget(key string, pid int, start uint64) {
 	for _, path := range []string{j.report(key), j.run(key), j.fifo(key, 1), j.fifo(key, 2), j.spec(key)} {
 		_ = os.Remove(path)
@@ -134,17 +135,17 @@ func (j journal) forget(key string, pid int, start uint64) {
 	}
 }
 
-// markedExit reads the end that the keeper has written for a task.
+// markedExit reads the exit that the keeper has written for a task.
 func (j journal) markedExit(pid int, start uint64) (Exit, bool) {
 	var e Exit
 	if err := readJSON(j.marker(pid, start), &e); err != nil {
-		return Exit{}, false // empty or absent: not reaped by the keeper
+		return Exit{}, false // empty or absent: the keeper has not reaped it
 	}
 	return e, true
 }
 
-// HasTasks reports whether the supervisor of dir has tasks, running or not, without
-// starting one: its journal outlives it.
+// HasTasks reports whether the supervisor of dir has tasks, running or ended, by
+// reading its journal. It does not start a supervisor.
 func HasTasks(dir string) (bool, error) {
 	keys, err := journal{dir: dir}.keys()
 	if errors.Is(err, os.ErrNotExist) {
@@ -153,7 +154,7 @@ func HasTasks(dir string) (bool, error) {
 	return len(keys) > 0, err
 }
 
-// keys lists the tasks that have a spec.
+// keys lists the keys of the tasks that have a spec.
 func (j journal) keys() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(j.dir, "tasks"))
 	if err != nil {

@@ -19,25 +19,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeper is the supervisor's parent. It waits for the supervisor's end, and asks
-// from time to time whether it answers.
+// keeper is the supervisor's parent. It restarts the supervisor when it ends, and
+// checks periodically that it answers.
 type keeper struct {
 	journal        journal
 	log            hclog.Logger
 	lock, listener int
 	started        time.Time
-	// pid is the supervisor's, 0 while there is none. Whoever signals it holds mu,
-	// so that it is nobody else's.
+	// pid is the supervisor's pid, or 0 if there is none. mu is held while it is
+	// signalled, so that the pid is not reused.
 	mu    sync.Mutex
 	pid   int
-	pause time.Duration // before the next start
-	// held are the FIFOs by task; holding is closed when nobody touches it.
+	pause time.Duration // delay before the next start
+	// held are the FIFOs by task key. holding is closed when no goroutine uses held.
 	held    map[string][]int
 	holding chan struct{}
 }
 
-// keep holds the directory's lock and socket and a supervisor on them. The arguments
-// are the directory and, if this process was the supervisor, the descriptors of both.
+// keep runs the keeper: it holds the directory's lock and socket, and runs a
+// supervisor with them. The arguments are the directory and, if this process was the
+// supervisor before, the descriptors of lock and socket.
 func keep(args []string, log hclog.Logger) error {
 	j, err := openJournal(args[0])
 	if err != nil {
@@ -62,15 +63,15 @@ func keep(args []string, log hclog.Logger) error {
 	return k.wait()
 }
 
-// claim makes the directory ours, unless there is a supervisor in it.
+// claim locks the directory. It reports false if there is already a supervisor.
 func (k *keeper) claim() (ours bool, err error) {
 	k.lock, err = unix.Open(filepath.Join(k.journal.dir, "lock"), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return false, fmt.Errorf("open the supervisor's lock: %w", err)
 	}
-	// The supervisor shares the lock: it is free only when both are gone.
+	// The supervisor shares the lock, so it is free only when both are gone.
 	if err := unix.Flock(k.lock, unix.LOCK_EX|unix.LOCK_NB); err == unix.EWOULDBLOCK {
-		return false, nil // there is one
+		return false, nil // there is a supervisor
 	} else if err != nil {
 		return false, fmt.Errorf("lock the supervisor's directory: %w", err)
 	}
@@ -79,8 +80,8 @@ func (k *keeper) claim() (ours bool, err error) {
 	return err == nil, err
 }
 
-// takeOver continues as the keeper of what this process supervised: its tasks are our
-// children, and their FIFOs are open.
+// takeOver continues as the keeper after this process was the supervisor. The tasks
+// are its children, and their FIFOs are open.
 func (k *keeper) takeOver(args []string) error {
 	fds, err := descriptors(args, 2)
 	if err != nil {
@@ -103,8 +104,8 @@ func (k *keeper) takeOver(args []string) error {
 	return nil
 }
 
-// leaveCgroup moves out of the cgroup of whoever started us, so that the end of
-// that (a service manager stopping the agent) is not the end of ours.
+// leaveCgroup moves this process out of the cgroup of the process that started it,
+// so that a service manager that stops the agent does not kill it too.
 func leaveCgroup() {
 	root := cgroupRoot()
 	if root == "" {
@@ -112,11 +113,11 @@ func leaveCgroup() {
 	}
 	dir := filepath.Join(root, "drover", "supervisor")
 	if os.MkdirAll(dir, 0o755) == nil {
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0) // a help, not a condition
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0) // best effort
 	}
 }
 
-// wait reaps until the supervisor ends for good.
+// wait reaps children until the supervisor ends for good.
 func (k *keeper) wait() error {
 	for {
 		info, err := waitPeek(unix.P_ALL, 0, 0)
@@ -143,13 +144,13 @@ func (k *keeper) wait() error {
 	}
 }
 
-// inherit reaps an orphan. If it is a task its end is kept for the supervisor,
-// and its group ends with it.
+// inherit reaps an orphan. If the orphan is a task, it stores the exit for the
+// supervisor and kills the rest of its process group.
 func (k *keeper) inherit(info sigchld) {
 	if st, err := readStat(info.pid); err == nil {
 		marker := k.journal.marker(info.pid, st.start)
 		if _, err := os.Stat(marker); err == nil {
-			_ = unix.Kill(-info.pid, unix.SIGKILL) // often there is nobody left
+			_ = unix.Kill(-info.pid, unix.SIGKILL) // often no process is left
 			if err := writeJSON(marker, info.exit()); err != nil {
 				k.log.Error("the exit code of a task is lost", "pid", info.pid, "error", err)
 			}
@@ -161,7 +162,7 @@ func (k *keeper) inherit(info sigchld) {
 // start starts a supervisor.
 func (k *keeper) start() error {
 	if !k.started.IsZero() && time.Since(k.started) < 5*time.Second {
-		// It does not live long: do not burn the machine.
+		// The previous one ended soon after its start, so wait before starting the next.
 		time.Sleep(k.pause)
 		k.pause = min(max(2*k.pause, 20*time.Millisecond), 2*time.Second)
 	} else {
@@ -196,7 +197,7 @@ func (k *keeper) start() error {
 	return nil
 }
 
-// binary is what the last upgrade left here.
+// binary returns the path of the binary that the last upgrade recorded.
 func (k *keeper) binary() string {
 	raw, err := os.ReadFile(filepath.Join(k.journal.dir, "binary"))
 	if err != nil {
@@ -205,7 +206,7 @@ func (k *keeper) binary() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// close removes the socket, so that the next client starts a new pair at once.
+// close removes the socket, so that the next client starts a new pair immediately.
 func (k *keeper) close() error {
 	for _, name := range []string{"socket", "binary"} {
 		if err := os.Remove(filepath.Join(k.journal.dir, name)); err != nil && !os.IsNotExist(err) {

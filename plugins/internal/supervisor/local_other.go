@@ -19,9 +19,9 @@ import (
 	"github.com/drover-project/drover/sdk/tasklog"
 )
 
-// Main does nothing here: only Linux has a supervisor process of its own. On
-// other systems tasks are children of the plugin, and a plugin that dies loses
-// sight of them: Inspect then answers NotFound.
+// Main does nothing: only on Linux is the supervisor a process of its own. On other
+// systems tasks are children of the plugin. If the plugin dies, its tasks are lost
+// from view, and Inspect returns NotFound.
 func Main() {}
 
 // Client runs tasks as children of this process.
@@ -34,29 +34,31 @@ type child struct {
 	spec   Spec
 	cmd    *exec.Cmd
 	logs   [2]*output
-	logDir *os.Root // nil without logs
-	status Status   // under Client.mu
+	logDir *os.Root // nil if logs are disabled
+	status Status   // guarded by Client.mu
 	ended  chan struct{}
 }
 
-// Open returns a client; dir is not used here.
+// Open returns a client. It does not use dir.
 func Open(context.Context, string) (*Client, error) {
 	return &Client{tasks: map[string]*child{}}, nil
 }
 
-// HasTasks reports false: tasks are children of the plugin, which knows them.
+// HasTasks returns false: there is no journal, since tasks are children of the
+// plugin.
 func HasTasks(string) (bool, error) { return false, nil }
 
-// HangLimits are never met: there is no other process that could hang.
+// HangLimits returns arbitrary values, since there is no supervisor process that
+// could hang.
 func HangLimits() (limit, every time.Duration) { return time.Minute, time.Minute }
 
-// Answers does nothing: there is no other process.
+// Answers returns nil, since there is no supervisor process.
 func (c *Client) Answers(context.Context) error { return nil }
 
-// UpToDate does nothing: there is no other process.
+// UpToDate does nothing, since there is no supervisor process.
 func (c *Client) UpToDate(context.Context) error { return nil }
 
-// Close does nothing: tasks go on.
+// Close does nothing. Tasks keep running.
 func (c *Client) Close() error { return nil }
 
 // Start starts a task.
@@ -98,10 +100,10 @@ func (c *Client) Start(_ context.Context, spec Spec) (Status, error) {
 	return ch.status, nil
 }
 
-// await notes a task's end.
+// await waits for a task's end and records it.
 func (c *Client) await(ch *child) {
 	err := ch.cmd.Wait()
-	killTree(ch.cmd) // what it left behind
+	killTree(ch.cmd) // kill the processes that it left behind
 	ch.closeLogs()
 	e := Exit{Code: -1}
 	if ch.cmd.ProcessState != nil {
@@ -122,10 +124,10 @@ func (ch *child) closeLogs() {
 	for _, o := range ch.logs {
 		o.close()
 	}
-	_ = ch.logDir.Close() // it was opened for reading
+	_ = ch.logDir.Close() // the directory was only read
 }
 
-// output is one output of a task: its writer, which others ask how much it dropped.
+// output is one output of a task: the writer and its drop counter.
 type output struct {
 	mu sync.Mutex
 	w  *tasklog.Writer
@@ -172,7 +174,7 @@ func (c *Client) statusOf(ch *child) Status {
 	return s
 }
 
-// Wait returns when the task has ended.
+// Wait waits until the task has ended.
 func (c *Client) Wait(ctx context.Context, id string) (Status, error) {
 	ch, err := c.find(id)
 	if err != nil {
@@ -192,14 +194,14 @@ func (c *Client) Stop(ctx context.Context, id string, signal int, timeout time.D
 	if err != nil {
 		return Status{}, err
 	}
-	// Carry out the kill even if ctx ends before.
+	// The kill happens even if ctx ends before.
 	timer := time.AfterFunc(timeout, func() { killTree(ch.cmd) })
 	go func() {
 		<-ch.ended
 		timer.Stop()
 	}()
 	if err := signalTree(ch.cmd, signal); err != nil {
-		killTree(ch.cmd) // the system has no such signal
+		killTree(ch.cmd) // the system does not support the signal
 	}
 	return c.Wait(ctx, id)
 }
@@ -217,7 +219,7 @@ func (c *Client) Signal(_ context.Context, id string, signal int) error {
 	return err
 }
 
-// Destroy forgets a task; with force a running one is killed first.
+// Destroy forgets a task. With force it first kills a running task.
 func (c *Client) Destroy(ctx context.Context, id string, force bool) error {
 	ch, err := c.find(id)
 	if errdefs.IsNotFound(err) {
@@ -238,7 +240,7 @@ func (c *Client) Destroy(ctx context.Context, id string, force bool) error {
 	return nil
 }
 
-// Inspect says how a task is.
+// Inspect returns the state of a task.
 func (c *Client) Inspect(_ context.Context, id string) (Status, error) {
 	ch, err := c.find(id)
 	if err != nil {
@@ -247,7 +249,7 @@ func (c *Client) Inspect(_ context.Context, id string) (Status, error) {
 	return c.statusOf(ch), nil
 }
 
-// Spec returns what a task was started with.
+// Spec returns the spec with which a task was started.
 func (c *Client) Spec(_ context.Context, id string) (Spec, Status, error) {
 	ch, err := c.find(id)
 	if err != nil {
@@ -267,20 +269,20 @@ func (c *Client) List(context.Context) ([]Status, error) {
 	return list, nil
 }
 
-// Measure measures nothing here yet: samples are left out, not made up.
+// Measure returns nothing, since usage is not measured on this system.
 func Measure([]Status) map[string]Usage { return nil }
 
-// Sampler measures nothing here yet.
+// Sampler measures nothing on this system.
 type Sampler struct{}
 
 // NewSampler returns a sampler.
 func NewSampler() *Sampler { return &Sampler{} }
 
-// Measure measures nothing here yet.
+// Measure returns nothing, since usage is not measured on this system.
 func (*Sampler) Measure([]Status) map[string]Usage { return nil }
 
-// Ended says that what runs may have changed.
+// Ended returns true, so that callers list the running tasks again.
 func (*Sampler) Ended([]Status) bool { return true }
 
-// OOMKills returns 0: there is no isolation on this platform.
+// OOMKills returns nil, since there is no isolation on this system.
 func OOMKills([]Status) map[string]uint64 { return nil }

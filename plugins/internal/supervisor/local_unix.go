@@ -19,7 +19,7 @@ func prepare(cmd *exec.Cmd, u *User) error {
 	return nil
 }
 
-// killTree kills the task's process group; one that is gone is as good.
+// killTree kills the task's process group. An error means that it has ended.
 func killTree(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func signalTree(cmd *exec.Cmd, signal int) error {

@@ -20,7 +20,7 @@ func prepare(_ *exec.Cmd, u *User) error {
 	return nil
 }
 
-// killTree kills the task's process; one that is gone is as good.
+// killTree kills the task's process. An error means that it has ended.
 func killTree(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
 
 func signalTree(cmd *exec.Cmd, signal int) error { return signalMain(cmd, signal) }

@@ -15,22 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stream is one output of a task on its way from its FIFO to its log files.
+// stream copies one output of a task from its FIFO to its log files.
 type stream struct {
 	fifo    int // read end, non-blocking; -1 if logs are disabled or the task is gone
-	dir     int // the log directory, owned by the task
+	dir     int // descriptor of the log directory, owned by the task
 	file    int // the current log file, -1 if it could not be opened
 	prefix  string
 	index   int
 	keep    int
 	max     int64
 	dropped uint64
-	failure error // why output was dropped last
-	grown   bool  // the pipe has been made larger
+	failure error // why output was last dropped
+	grown   bool  // the pipe's buffer was enlarged
 }
 
-// openLogDir opens the log directory beneath root without following a link in
-// any component below root.
+// openLogDir opens the log directory below root. It follows no links below root.
 func openLogDir(l Logs) (int, error) {
 	fd, err := unix.Open(l.Root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -50,15 +49,15 @@ func openLogDir(l Logs) (int, error) {
 	return fd, nil
 }
 
-// newest returns the highest number that the files of a stream have, -1 for none.
+// newest returns the highest index of a stream's files, or -1 if there are none.
 func newest(dir int, prefix string) int {
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1
 	}
 	d := os.NewFile(uintptr(fd), "logs")
-	names, _ := d.Readdirnames(-1) // what could be read counts
-	_ = d.Close()                  // only read from
+	names, _ := d.Readdirnames(-1) // the names that could be read are used
+	_ = d.Close()                  // the directory was only read
 	high := -1
 	for _, name := range names {
 		rest, ok := strings.CutPrefix(name, prefix+".")
@@ -69,7 +68,7 @@ func newest(dir int, prefix string) int {
 	return high
 }
 
-// openStream opens the current log file: the newest one there is, or number 0.
+// openStream opens the current log file: the newest existing one, or number 0.
 func openStream(dir int, prefix string, l Logs) stream {
 	s := stream{fifo: -1, dir: dir, file: -1, prefix: prefix, keep: max(l.MaxFiles, 1), max: l.MaxFileBytes}
 	if s.max <= 0 {
@@ -82,8 +81,8 @@ func openStream(dir int, prefix string, l Logs) stream {
 
 func (s *stream) name(index int) string { return s.prefix + "." + strconv.Itoa(index) }
 
-// open opens the file of the current number; on failure file stays -1 and
-// output is dropped until a later try succeeds.
+// open opens the file with the current index. If that fails, file stays -1, and
+// output is dropped until a later attempt succeeds.
 func (s *stream) open() {
 	closeFD(s.file)
 	s.file = -1
@@ -94,9 +93,9 @@ func (s *stream) open() {
 		return
 	}
 	closeFD(fd)
-	// A link, a pipe, a device or a second name of some other file lies where
-	// the log belongs: take the name back, never what it leads to.
-	_ = unix.Unlinkat(s.dir, s.name(s.index), 0) // the open tells
+	// A link, FIFO, device or hard link to another file is in the place of the log file.
+	// Remove the name; what it leads to is not touched.
+	_ = unix.Unlinkat(s.dir, s.name(s.index), 0) // the open reports an error
 	fd, err = unix.Openat(s.dir, s.name(s.index), flags|unix.O_EXCL, 0o644)
 	if err == nil {
 		s.file = fd
@@ -110,19 +109,19 @@ func ownFile(fd int) bool {
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink == 1
 }
 
-// rotate goes on to the next file and removes the one that is too many.
+// rotate moves on to the next file and removes the oldest one if there are too many.
 func (s *stream) rotate() {
 	s.index++
 	s.open()
 	for old := s.index - s.keep; old >= 0; old-- {
 		if unix.Unlinkat(s.dir, s.name(old), 0) != nil {
-			break // the older ones went when their turn came
+			break // older files were removed in earlier rotations
 		}
 	}
 }
 
-// room returns where in the current file to write and how much fits, and opens
-// or rotates the file where that is needed.
+// room returns the offset at which to write in the current file and the number of
+// bytes that fit. It opens or rotates the file if necessary.
 func (s *stream) room() (offset, room int64) {
 	for range 2 {
 		if s.file < 0 {
@@ -132,7 +131,7 @@ func (s *stream) room() (offset, room int64) {
 		if s.file < 0 || unix.Fstat(s.file, &st) != nil {
 			return 0, 0
 		}
-		if st.Nlink == 0 { // somebody removed it
+		if st.Nlink == 0 { // the file was deleted
 			s.open()
 			continue
 		}
@@ -144,15 +143,15 @@ func (s *stream) room() (offset, room int64) {
 	return 0, 0
 }
 
-// chunk is the size of a pipe, grownPipe that of one that was full: what one
-// splice moves at most.
+// chunk is the size of a pipe, and grownPipe the size of an enlarged one. One splice
+// moves at most that much.
 const (
 	chunk     = 64 << 10
 	grownPipe = 256 << 10
 )
 
-// pump moves what waits in the FIFO into the log, at most n chunks. It returns
-// true if there may be more.
+// pump moves the content of the FIFO to the log, at most n chunks. It returns true
+// if there may be more.
 func (s *stream) pump(n int, scratch []byte) bool {
 	for range n {
 		offset, room := s.room()
@@ -167,22 +166,22 @@ func (s *stream) pump(n int, scratch []byte) bool {
 		switch err {
 		case nil:
 			if n >= chunk && !s.grown {
-				// A fast writer: a larger pipe spares both sides most wake-ups.
-				// Where the user may have no more pipe memory it stays as it is.
+				// The task writes fast: a larger pipe avoids most wake-ups on both sides. If the
+				// user's limit for pipe buffers is reached, the pipe keeps its size.
 				s.grown = true
 				_, _ = unix.FcntlInt(uintptr(s.fifo), unix.F_SETPIPE_SZ, grownPipe)
 			}
 			if int64(n) < want && n < chunk {
-				return false // that was all; asking again costs two calls
+				return false // the pipe is probably empty; checking would cost two system calls
 			}
 		case unix.EINTR:
 		case unix.EAGAIN:
 			return false
-		case unix.EINVAL, unix.ENOSYS: // a file system without splice
+		case unix.EINVAL, unix.ENOSYS: // the file system does not support splice
 			if !s.copy(offset, scratch[:min(room, int64(len(scratch)))]) {
 				return false
 			}
-		default: // full disk, quota, broken file system: the task must not wait
+		default: // full disk, quota or a broken file system: the task must not block, so the output is dropped
 			s.failure = err
 			if !s.drop(scratch) {
 				return false
@@ -192,7 +191,7 @@ func (s *stream) pump(n int, scratch []byte) bool {
 	return true
 }
 
-// copy does with read and write what splice cannot.
+// copy does with read and write what splice does, for file systems without splice.
 func (s *stream) copy(offset int64, buf []byte) bool {
 	n, err := unix.Read(s.fifo, buf)
 	if err == unix.EINTR {
@@ -216,7 +215,7 @@ func (s *stream) copy(offset int64, buf []byte) bool {
 	return true
 }
 
-// drop throws away what waits in the FIFO. It returns false once it is empty.
+// drop discards the content of the FIFO. It returns false once the FIFO is empty.
 func (s *stream) drop(scratch []byte) bool {
 	n, err := unix.Read(s.fifo, scratch)
 	if err == unix.EINTR {

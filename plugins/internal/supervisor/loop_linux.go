@@ -17,47 +17,48 @@ import (
 	"github.com/drover-project/drover/plugins/internal/sandbox"
 )
 
-// loop is the supervisor: everything happens on the goroutine that calls run.
+// loop is the supervisor. Everything happens on the goroutine that calls run.
 type loop struct {
 	journal journal
 	log     hclog.Logger
 	boot    string
-	cgroups string // the root for the tasks' cgroups, "" for none
+	cgroups string // root of the tasks' cgroups; "" if there is none
 	idle    time.Duration
-	// groups are all hierarchies, for isolated tasks.
+	// groups are all cgroup hierarchies, for isolated tasks.
 	groups *sandbox.Cgroups
 
 	epoll, null int
-	// lock and listener are the keeper's too; keeper is a socket to it.
+	// lock and listener are shared with the keeper. keeper is a socket to the keeper.
 	lock, listener, keeper int
 
 	tasks map[string]*task
-	// timed are the tasks with a moment at which something is due: only they cost
-	// each turn something.
+	// timed are the tasks that have a deadline. Each turn checks only these.
 	timed map[*task]bool
-	// starting are the isolated tasks that are being built, on goroutines of
-	// their own which hand over in started and then write to wake.
+	// starting are the isolated tasks that are being built on goroutines, which send
+	// them to started and then write to wake.
 	starting map[string]*building
 	started  chan *building
 	slots    chan struct{}
 	wake     int
 	fds      map[int]watched
 	scratch  []byte
-	// trash are cgroups whose last processes were still ending.
+	// trash are cgroups that could not be removed yet because their last processes were
+	// still ending.
 	trash     []string
 	idleSince time.Time
-	// socketAt is when the socket's name is looked for next.
+	// socketAt is the time of the next check of the socket's name.
 	socketAt time.Time
 	shutdown bool
-	// orphaned: the keeper is gone.
+	// orphaned means that the keeper is gone.
 	orphaned bool
-	// drained and flooded say of this turn whether some output was emptied, and
-	// whether some had more than its share.
+	// drained and flooded record for this turn whether an output was emptied, and
+	// whether an output had more than its share.
 	drained, flooded bool
 }
 
-// watched is what a descriptor in the epoll set belongs to: a task's pidfd
-// (output -1), that of process 1 of its namespace (outputInit), one of its outputs, or a connection; neither is the listener.
+// watched says what a descriptor in the epoll set is: a task's pidfd (output is -1),
+// the pidfd of process 1 of its namespace (outputInit), one of its outputs, a
+// connection, or the socket to the keeper. The listener has the zero value.
 type watched struct {
 	task   *task
 	output int
@@ -66,10 +67,11 @@ type watched struct {
 	keeper bool // the socket to the keeper
 }
 
-// gather is how long output may wait for more of it.
+// gather is the time for which the loop waits for more output.
 const gather = time.Millisecond
 
-// chunksPerTurn bounds what one output may move before others get their turn.
+// chunksPerTurn is the number of chunks that one output may move per turn, so that
+// others are served too.
 const chunksPerTurn = 4
 
 func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger) (*loop, error) {
@@ -86,7 +88,7 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 	if l.boot, err = bootID(); err != nil {
 		return nil, err
 	}
-	// Tasks must inherit none; only an upgrade hands them on.
+	// Tasks must not inherit them. An upgrade clears the flag.
 	for _, fd := range inherited {
 		unix.CloseOnExec(fd)
 		if err := unix.SetNonblock(fd, true); err != nil {
@@ -111,15 +113,15 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 	if err := l.watch(l.listener, unix.EPOLLIN, watched{}); err != nil {
 		return nil, err
 	}
-	// No event is asked for: that the other end is closed is always told.
+	// No events are requested: EPOLLHUP is always reported.
 	if err := l.watch(l.keeper, 0, watched{keeper: true}); err != nil {
 		return nil, err
 	}
 	if err := l.adopt(); err != nil {
 		return nil, err
 	}
-	// An ended task's group is of use to nobody but its own supervisor, and that
-	// for seconds. It is not waited for.
+	// The cgroup of an ended task is needed only by its own supervisor, and only for
+	// seconds. The sweep runs in the background.
 	go l.groups.Sweep(time.Now().Add(-time.Hour), 1000)
 	return l, nil
 }
@@ -136,11 +138,11 @@ func (l *loop) watch(fd int, events uint32, w watched) error {
 func (l *loop) unwatch(fd int) {
 	if _, ok := l.fds[fd]; ok && fd >= 0 {
 		delete(l.fds, fd)
-		_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, fd, nil) // it is in the set
+		_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, fd, nil) // the descriptor is registered
 	}
 }
 
-// watchTask puts a running task's descriptors into the epoll set.
+// watchTask adds a running task's descriptors to the epoll set.
 func (l *loop) watchTask(t *task) error {
 	for i := range t.out {
 		if t.out[i].fifo < 0 {
@@ -161,7 +163,7 @@ func (l *loop) watchTask(t *task) error {
 	return l.watch(t.pidfd, unix.EPOLLIN, watched{task: t, output: -1})
 }
 
-// run serves until there is nothing to do for the idle time, or a shutdown.
+// run serves until there is nothing to do for the idle time, or until a shutdown.
 func (l *loop) run() error {
 	events := make([]unix.EpollEvent, 128)
 	for {
@@ -174,9 +176,9 @@ func (l *loop) run() error {
 			l.handle(int(e.Fd), e.Events)
 		}
 		if l.drained && !l.flooded {
-			// Somebody writes, slower than we copy: let more come together, so
-			// that a fast writer costs few wake-ups. A pipe holds what comes.
-			_ = unix.Nanosleep(&unix.Timespec{Nsec: int64(gather)}, nil) // shorter is no matter
+			// A task writes more slowly than we copy: wait for more output, so that a fast
+			// writer causes few wake-ups. The pipe buffers it meanwhile.
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: int64(gather)}, nil) // an interrupted sleep is fine
 		}
 		if l.orphaned && len(l.starting) == 0 && !l.shutdown {
 			l.orphaned = false
@@ -194,7 +196,7 @@ func (l *loop) run() error {
 func (l *loop) handle(fd int, events uint32) {
 	w, ok := l.fds[fd]
 	switch {
-	case !ok: // closed by an event before it
+	case !ok: // an earlier event has closed it
 	case w.wake:
 		l.takeStarted()
 	case w.keeper:
@@ -217,7 +219,7 @@ func (l *loop) handle(fd int, events uint32) {
 	}
 }
 
-// turn does what is due and returns the milliseconds until the next thing is.
+// turn does what is due and returns the milliseconds until the next deadline.
 func (l *loop) turn(now time.Time) int {
 	next := time.Time{}
 	due := func(at time.Time) { next = earlier(next, at) }
@@ -243,7 +245,8 @@ func (l *loop) turn(now time.Time) int {
 	return int(max(next.Sub(now).Milliseconds()+1, 0))
 }
 
-// turnTask does what is due of a task and returns when the next thing is, if any.
+// turnTask does what is due for a task and returns its next deadline, or the zero
+// time.
 func (l *loop) turnTask(t *task, now time.Time) (next time.Time) {
 	if t.exit == nil && !t.unknownAt.IsZero() {
 		l.lookUp(t, now)
@@ -261,13 +264,13 @@ func (l *loop) turnTask(t *task, now time.Time) (next time.Time) {
 	}
 	if !now.Before(t.killAt) {
 		l.kill(t)
-		// Again, should a process that forks all the time have escaped.
+		// Repeat the kill, in case a process that forks constantly has escaped it.
 		t.killAt = now.Add(time.Second)
 	}
 	return earlier(next, t.killAt)
 }
 
-// earlier of two moments, of which the zero one is never.
+// earlier returns the earlier of two times. A zero time means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
@@ -275,11 +278,11 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// socketCheck is how long clients may be locked out by somebody who cleaned up
-// the socket's directory.
+// socketCheck is the interval at which the socket's name is checked, in case a
+// program has cleaned up the directory.
 const socketCheck = 5 * time.Second
 
-// keepSocket makes the socket again if its name is gone.
+// keepSocket creates the socket again if its name is gone.
 func (l *loop) keepSocket() {
 	if unix.Access(l.journal.dir+"/socket", unix.F_OK) != unix.ENOENT {
 		return
@@ -302,7 +305,8 @@ func (l *loop) keepSocket() {
 	l.listener = fd
 }
 
-// idleFor reports whether there was neither task nor client for the idle time.
+// idleFor reports whether there has been neither a task nor a client for the idle
+// time.
 func (l *loop) idleFor(now time.Time) bool {
 	if len(l.tasks) > 0 || len(l.starting) > 0 || l.hasClients() {
 		l.idleSince = time.Time{}
@@ -314,7 +318,8 @@ func (l *loop) idleFor(now time.Time) bool {
 	return now.Sub(l.idleSince) >= l.idle
 }
 
-// hasClients tells whether there is one beside the keeper. It looks through all descriptors; without tasks they are few.
+// hasClients reports whether a client other than the keeper is connected. It checks
+// all descriptors; without tasks they are few.
 func (l *loop) hasClients() bool {
 	for _, w := range l.fds {
 		if w.conn != nil && !w.conn.keeper {
@@ -324,7 +329,7 @@ func (l *loop) hasClients() bool {
 	return false
 }
 
-// removeCgroup removes a cgroup, now or when its last process has ended.
+// removeCgroup removes a cgroup, immediately or when its last process has ended.
 func (l *loop) removeCgroup(dir string) {
 	l.trash = append(l.trash, dir)
 	l.emptyTrash()
@@ -341,35 +346,35 @@ func (l *loop) emptyTrash() {
 	l.trash = left
 }
 
-// upgrade becomes another binary: same process, same children, same socket. It
-// returns only if that failed.
+// upgrade executes another binary in this process, which keeps its children and its
+// socket. It returns only on error.
 func (l *loop) upgrade(path string) error {
 	previous := l.binary()
 	if err := writeWhole(l.binaryFile(), []byte(path)); err != nil {
 		return err
 	}
 	err := become(path, loopArgs(l.journal.dir, l.lock, l.listener, l.keeper), l.lock, l.listener, l.keeper)
-	_ = writeWhole(l.binaryFile(), []byte(previous)) // the failure to run is what counts
+	_ = writeWhole(l.binaryFile(), []byte(previous)) // the error of the exec is returned
 	return fmt.Errorf("run the new supervisor %s: %w", path, err)
 }
 
-// becomeKeeper becomes the keeper of its own tasks: same process, same children, same
-// socket. A supervisor without a keeper would take the exit codes of its tasks with it.
-// It returns only if that failed.
+// becomeKeeper turns this process, with its children and its socket, into the keeper
+// of its tasks. Otherwise, if the keeper is gone and the supervisor dies too, the
+// exit codes of its tasks are lost. It returns only on error.
 func (l *loop) becomeKeeper() error {
 	inherited := []int{l.lock, l.listener}
 	for _, t := range l.tasks {
 		for i := range t.out {
 			if t.out[i].fifo >= 0 {
-				inherited = append(inherited, t.out[i].fifo) // its output is not lost meanwhile
+				inherited = append(inherited, t.out[i].fifo) // keeps the output until the new supervisor reads it
 			}
 		}
 	}
 	return fmt.Errorf("run the keeper: %w", become("/proc/self/exe", keeperArgs(l.journal.dir, l.lock, l.listener), inherited...))
 }
 
-// become executes another program in this process, which inherits the descriptors. It
-// returns only if that failed.
+// become executes another program in this process, which inherits the descriptors.
+// It returns only on error.
 func become(path string, args []string, inherited ...int) error {
 	for _, fd := range inherited {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {

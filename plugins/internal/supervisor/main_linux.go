@@ -21,24 +21,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hiddenArgument is the first argument by which a binary becomes one of ours.
+// hiddenArgument is the first argument of the supervisor's processes.
 const hiddenArgument = "__drover-supervise"
 
-// The roles that follow it.
+// The roles, which are the second argument.
 const (
-	roleLaunch = "launch" // starts the keeper, detached, and ends
+	roleLaunch = "launch" // starts the keeper in the background and exits
 	roleKeep   = "keep"
 	roleLoop   = "loop"
-	roleProbe  = "probe" // says that this binary can supervise
+	roleProbe  = "probe" // confirms that this binary can supervise
 )
 
-// idleEnv overrides how long a supervisor without tasks and clients stays.
+// idleEnv overrides the time for which a supervisor without tasks and clients keeps
+// running.
 const idleEnv = "DROVER_SUPERVISOR_IDLE"
 
 const defaultIdle = time.Minute
 
-// Main turns the process into a part of the supervisor if its arguments say so,
-// and then does not return. Every binary that calls Open calls it first in main.
+// Main runs the process as a part of the supervisor if its arguments say so, and
+// then does not return. Every program that calls Open must call Main first.
 func Main() {
 	if len(os.Args) < 3 || os.Args[1] != hiddenArgument {
 		return
@@ -46,9 +47,9 @@ func Main() {
 	os.Exit(role(os.Args[2], os.Args[3:]))
 }
 
-// resetIgnoredByLibc gives the two signals that C libraries keep for themselves
-// their default back where an ancestor ignored them: the Go runtime leaves them
-// alone, and what is ignored is inherited over exec.
+// resetIgnoredByLibc restores the default action of the two signals that C libraries
+// reserve, if an ancestor ignored them. The Go runtime does not touch them, and
+// ignored signals are inherited over exec.
 func resetIgnoredByLibc() {
 	type action struct{ handler, flags, restorer, mask uintptr } // the kernel's struct sigaction
 	const ignore, maskBytes = 1, 8
@@ -58,7 +59,7 @@ func resetIgnoredByLibc() {
 		if errno != 0 || now.handler != ignore {
 			continue
 		}
-		// A failure leaves the task with one ignored signal that nobody sends.
+		// A failure leaves one signal ignored in tasks, which nobody sends.
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, maskBytes, 0, 0)
 	}
 }
@@ -73,12 +74,12 @@ func role(name string, args []string) int {
 		log.Error("the supervisor is started without a directory")
 		return 2
 	}
-	// Signals that a parent ignored would be ignored by every task: a handler
-	// of our own is not inherited, so tasks start with the defaults.
+	// Tasks would inherit signals that our parent ignored. Signals with a handler are
+	// reset by exec, so handle them here.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGPIPE, unix.SIGTERM)
 	resetIgnoredByLibc()
-	// Descriptors that an ancestor forgot to close would be every task's too.
-	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // from Linux 5.11; a help before
+	// Tasks would also inherit descriptors that an ancestor left open.
+	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // since Linux 5.11; best effort
 	var err error
 	switch name {
 	case roleLaunch:
@@ -97,9 +98,9 @@ func role(name string, args []string) int {
 	return 0
 }
 
-// launch starts the keeper in a session of its own and leaves it to init.
+// launch starts the keeper in a new session, as a child of init.
 func launch(dir string) error {
-	// A supervisor within a plugin's limits is better than none.
+	// If this fails, a supervisor within the plugin's limits is better than none.
 	left := leavePluginGroup()
 	j, err := openJournal(dir)
 	if err != nil {
@@ -110,7 +111,7 @@ func launch(dir string) error {
 		return fmt.Errorf("open the supervisor's log: %w", err)
 	}
 	if st, err := logFile.Stat(); err == nil && st.Size() > 1<<20 {
-		_ = logFile.Truncate(0) // an old log must not fill the disk
+		_ = logFile.Truncate(0) // an old log must not grow forever
 	}
 	if left != nil {
 		fmt.Fprintln(logFile, left)
@@ -119,7 +120,7 @@ func launch(dir string) error {
 	if err != nil {
 		return fmt.Errorf("open %s: %w", os.DevNull, err)
 	}
-	// Both mostly sleep: one thread for Go code and a small heap are enough.
+	// Both sleep most of the time: one thread for Go code and a small heap are enough.
 	env := append(os.Environ(), "GOMAXPROCS=1", "GOGC=50")
 	_, err = syscall.ForkExec("/proc/self/exe", []string{os.Args[0], hiddenArgument, roleKeep, dir}, &syscall.ProcAttr{
 		Dir: "/", Env: env, Files: []uintptr{null.Fd(), null.Fd(), logFile.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
@@ -130,8 +131,8 @@ func launch(dir string) error {
 	return nil
 }
 
-// socketName returns a name for the socket in dir that fits into a socket
-// address, and what to call when it is no longer needed.
+// socketName returns a name for the socket in dir that is short enough for a socket
+// address, and a function to call when it is no longer needed.
 func socketName(dir string) (string, func(), error) {
 	path := filepath.Join(dir, "socket")
 	if len(path) < 100 {
@@ -144,7 +145,8 @@ func socketName(dir string) (string, func(), error) {
 	return fmt.Sprintf("/proc/self/fd/%d/socket", fd), func() { closeFD(fd) }, nil
 }
 
-// listen makes the socket; whoever holds the lock may replace an old one.
+// listen creates the socket. The caller must hold the lock, so an old socket may be
+// replaced.
 func listen(dir string) (int, error) {
 	name, done, err := socketName(dir)
 	if err != nil {
@@ -168,12 +170,12 @@ func listen(dir string) (int, error) {
 	return fd, nil
 }
 
-// keeperArgs are the arguments of a keeper that takes over lock and listener.
+// keeperArgs returns the arguments of a keeper that takes over lock and listener.
 func keeperArgs(dir string, lock, listener int) []string {
 	return []string{os.Args[0], hiddenArgument, roleKeep, dir, strconv.Itoa(lock), strconv.Itoa(listener)}
 }
 
-// descriptors reads the numbers of n inherited descriptors.
+// descriptors parses the numbers of n inherited descriptors.
 func descriptors(args []string, n int) ([]int, error) {
 	if len(args) != n {
 		return nil, fmt.Errorf("want %d descriptors, have %q", n, args)
@@ -193,7 +195,7 @@ func loopArgs(dir string, lock, listener, keeper int) []string {
 	return []string{os.Args[0], hiddenArgument, roleLoop, dir, strconv.Itoa(lock), strconv.Itoa(listener), strconv.Itoa(keeper)}
 }
 
-// supervise is the loop's process.
+// supervise runs the loop.
 func supervise(args []string, log hclog.Logger) error {
 	fds, err := descriptors(args[1:], 3)
 	if err != nil {
@@ -224,7 +226,8 @@ func dial(dir string) (net.Conn, error) {
 	return c, nil
 }
 
-// Identity names the file at path as it is now: a replaced binary has another one.
+// Identity identifies the current file at path. A replaced binary has another
+// identity.
 func Identity(path string) string {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

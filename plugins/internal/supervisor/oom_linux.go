@@ -7,13 +7,13 @@ package supervisor
 
 import "github.com/drover-project/drover/plugins/internal/sandbox"
 
-// isolatedGroups are the machine's cgroups if some task is isolated.
+// isolatedGroups returns the machine's cgroups if any of the tasks is isolated.
 func isolatedGroups(tasks []Status) *sandbox.Cgroups {
 	for i := range tasks {
 		if tasks[i].Group != "" {
 			groups, err := sandbox.FindCgroups()
 			if err != nil {
-				return nil // measured as other tasks then
+				return nil // they are then measured like other tasks
 			}
 			return groups
 		}
@@ -21,8 +21,8 @@ func isolatedGroups(tasks []Status) *sandbox.Cgroups {
 	return nil
 }
 
-// OOMKills counts the processes of each isolated task that the kernel killed
-// because the task was out of memory. Tasks without any are absent.
+// OOMKills returns for each isolated task the number of its processes that the OOM
+// killer has killed. Tasks without any are absent.
 func OOMKills(tasks []Status) map[string]uint64 {
 	groups := isolatedGroups(tasks)
 	if groups == nil {

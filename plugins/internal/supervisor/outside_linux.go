@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// The agent may hold a plugin's process in a cgroup with limits, below
-// pluginGroups. The supervisor and its tasks are not the plugin: they go to
-// ownGroup beside it, which has none.
+// The agent may run a plugin in a cgroup with limits, below pluginGroups. The
+// supervisor and its tasks must not be subject to the plugin's limits, so they move
+// to ownGroup beside it, which has none.
 const (
 	pluginGroups = "/drover-plugins/"
 	ownGroup     = "drover-supervisor"
 )
 
-// leavePluginGroup moves this process out of the plugin's cgroups, before it has
-// children that would stay.
+// leavePluginGroup moves this process out of the plugin's cgroups. It must be called
+// before it has children.
 func leavePluginGroup() error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -43,8 +43,8 @@ func leavePluginGroup() error {
 	return nil
 }
 
-// outside returns, for each hierarchy in which we are in a plugin's cgroup, the
-// directory of the one to go to.
+// outside returns the cgroup directory to move to for each hierarchy in which we are
+// in a plugin's cgroup.
 func outside(mountinfo, self string) []string {
 	var dirs []string
 	for line := range strings.Lines(self) {
@@ -61,8 +61,8 @@ func outside(mountinfo, self string) []string {
 	return dirs
 }
 
-// hierarchy returns where the cgroups of some controllers are mounted, and which
-// part of them; "" is version 2.
+// hierarchy returns the mount point of the hierarchy with some controllers and its
+// root within the hierarchy. controllers "" means v2.
 func hierarchy(mountinfo, controllers string) (mount, root string) {
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")
@@ -70,7 +70,7 @@ func hierarchy(mountinfo, controllers string) (mount, root string) {
 		if !ok || len(fields) < 5 || len(fs) < 3 {
 			continue
 		}
-		// Version 1 lists its controllers among the options: "rw,cpu,cpuacct".
+		// v1 lists its controllers among the mount options: "rw,cpu,cpuacct".
 		if controllers == "" && fs[0] == "cgroup2" ||
 			controllers != "" && fs[0] == "cgroup" && strings.HasSuffix(","+fs[2], ","+controllers) {
 			return fields[4], fields[3]

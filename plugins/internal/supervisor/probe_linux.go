@@ -14,22 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A supervisor that runs and does not answer is as bad as none: no task starts or
-// stops. The keeper asks it every probeEvery, and kills one that has not answered
-// for hangLimit. The tasks go on, and the next supervisor adopts them.
+// A supervisor that runs but does not answer can neither start nor stop tasks. The
+// keeper checks it every probeEvery, and kills it if it has not answered for
+// hangLimit. The tasks keep running, and the next supervisor adopts them.
 const (
 	probeEvery = 3 * time.Second
 	hangLimit  = 10 * time.Second
-	// probeTick: only time in which the keeper itself runs counts. A machine that
-	// was paused as a whole has nothing that hangs.
+	// probeTick is the unit of the limits. Only ticks in which the keeper itself runs
+	// count, so that nothing is killed after the whole machine was paused.
 	probeTick = 100 * time.Millisecond
 )
 
 // probeEnv overrides hangLimit and probeEvery, for tests.
 const probeEnv = "DROVER_SUPERVISOR_HANG"
 
-// HangLimits returns how long a supervisor may take to answer before it counts as
-// hung, and how often it is asked.
+// HangLimits returns the time after which a supervisor that does not answer counts
+// as hung, and the interval of the checks.
 func HangLimits() (limit, every time.Duration) {
 	if d, err := time.ParseDuration(os.Getenv(probeEnv)); err == nil {
 		return d, d
@@ -37,7 +37,7 @@ func HangLimits() (limit, every time.Duration) {
 	return hangLimit, probeEvery
 }
 
-// watch replaces supervisors that hang; it never returns.
+// watch kills supervisors that hang. It never returns.
 func (k *keeper) watch() {
 	limit, every := HangLimits()
 	for {
@@ -56,7 +56,7 @@ func (k *keeper) supervisor() int {
 	return k.pid
 }
 
-// replace kills a supervisor, unless it has ended by itself.
+// replace kills a supervisor, unless it has already ended.
 func (k *keeper) replace(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -64,15 +64,15 @@ func (k *keeper) replace(pid int) {
 		return
 	}
 	k.log.Error("the supervisor does not answer and is replaced; its tasks go on", "pid", pid)
-	_ = unix.Kill(pid, unix.SIGKILL) // it is our child and not reaped
+	_ = unix.Kill(pid, unix.SIGKILL) // our child, and not reaped yet
 }
 
-// answers asks the supervisor who it is and reports whether it answers, in any way,
-// within a number of ticks. One that is gone, or goes meanwhile, does not hang.
+// answers connects to the supervisor and reports whether it reacts in any way within
+// a number of ticks. A supervisor that is gone, or ends meanwhile, does not hang.
 func answers(dir string, ticks int) bool {
 	conn, err := dial(dir)
 	if err != nil {
-		// A full queue of connections is one that nobody takes.
+		// The queue of connections is full, because nobody accepts them.
 		return !errors.Is(err, unix.EAGAIN)
 	}
 	defer conn.Close()
@@ -84,7 +84,7 @@ func answers(dir string, ticks int) bool {
 			_, err = conn.Write(frame)
 		}
 		if err == nil {
-			_, _ = readResponse(bufio.NewReader(conn)) // an end of the connection is an answer
+			_, _ = readResponse(bufio.NewReader(conn)) // a closed connection counts as an answer
 		}
 	}()
 	tick := time.NewTicker(probeTick)

@@ -15,27 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procStat is what we use of /proc/PID/stat.
+// procStat contains the fields of /proc/PID/stat that we use.
 type procStat struct {
 	pid, ppid, session int
-	utime, stime       uint64 // in clock ticks, those of waited-for children included
+	utime, stime       uint64 // in clock ticks, including waited-for children
 	start              uint64 // in clock ticks since boot
 	rssPages           uint64
 	zombie             bool
-	status             uint64 // of a zombie, as wait tells it
+	status             uint64 // of a zombie: its wait status
 }
 
 // clockTicks is USER_HZ, which is 100 on every architecture that Go runs on.
 const clockTicks = 100
 
 func readStat(pid int) (procStat, error) {
-	// Not os.ReadFile, which asks for the size and reads twice: this is read for
-	// every process of a machine, many times an hour.
+	// os.ReadFile would make two additional system calls. This is called for every
+	// process of a machine, many times an hour.
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return procStat{}, err
 	}
-	var buf [2048]byte // it has 52 fields
+	var buf [2048]byte // enough for its 52 fields
 	n, err := unix.Read(fd, buf[:])
 	if closed := unix.Close(fd); err == nil {
 		err = closed
@@ -47,7 +47,8 @@ func readStat(pid int) (procStat, error) {
 }
 
 func parseStat(pid int, raw string) (procStat, error) {
-	// The name may hold anything, so the fields count from its last bracket.
+	// The name may contain any character, so the fields are counted from the last
+	// parenthesis.
 	end := strings.LastIndexByte(raw, ')')
 	if end < 0 {
 		return procStat{}, fmt.Errorf("read the state of process %d: no name in %q", pid, raw)
@@ -57,7 +58,7 @@ func parseStat(pid int, raw string) (procStat, error) {
 		return procStat{}, fmt.Errorf("read the state of process %d: %d fields", pid, len(f))
 	}
 	num := func(field int) uint64 { // numbered as in proc(5)
-		n, _ := strconv.ParseUint(f[field-3], 10, 64) // a field that is no number counts as 0
+		n, _ := strconv.ParseUint(f[field-3], 10, 64) // an invalid field counts as 0
 		return n
 	}
 	return procStat{
@@ -69,7 +70,8 @@ func parseStat(pid int, raw string) (procStat, error) {
 // sigchld is the part of siginfo_t that waitid fills.
 type sigchld struct{ pid, status, code int }
 
-// waitPeek returns the end of a child without reaping it. pid 0: none ended yet.
+// waitPeek returns the exit of a child without reaping it. pid is 0 if none has
+// ended.
 func waitPeek(idType, id, options int) (sigchld, error) {
 	var info unix.Siginfo
 	for {
@@ -94,27 +96,27 @@ func waitPeek(idType, id, options int) (sigchld, error) {
 	return sigchld{pid: at(0), status: at(8), code: int(info.Code)}, nil
 }
 
-// reap removes the zombie of a child whose end waitPeek has told.
+// reap reaps a child whose exit waitPeek has returned.
 func reap(pid int) {
 	for {
 		_, err := unix.Wait4(pid, nil, 0, nil)
 		if err != unix.EINTR {
-			return // reaped, or not ours any more: nothing left to do
+			return // it was reaped, or is not our child any more
 		}
 	}
 }
 
-// exit turns what waitid says into an Exit.
+// exit converts the result of waitid.
 func (s sigchld) exit() Exit {
-	const exited = 1 // CLD_EXITED; the others are ends by a signal
+	const exited = 1 // CLD_EXITED; the other codes are exits by a signal
 	if s.code == exited {
 		return Exit{Code: s.status}
 	}
 	return Exit{Code: 128 + s.status, Signal: s.status}
 }
 
-// pidfdExit asks the kernel for the end of a process that another has reaped
-// (Linux 6.15 and later).
+// pidfdExit asks the kernel for the exit of a process that another process has
+// reaped (Linux 6.15 and later).
 func pidfdExit(pidfd int) (Exit, bool) {
 	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
 	if err := unix.IoctlPidfdInfo(pidfd, &info); err != nil || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
@@ -123,7 +125,7 @@ func pidfdExit(pidfd int) (Exit, bool) {
 	return exitOf(unix.WaitStatus(info.Exit_code)), true
 }
 
-// zombieExit reads the end of a process that its parent has not reaped yet.
+// zombieExit reads the exit of a process that its parent has not reaped yet.
 func zombieExit(pid int, start uint64) (Exit, bool) {
 	st, err := readStat(pid)
 	if err != nil || st.start != start || !st.zombie {
@@ -139,8 +141,8 @@ func exitOf(ws unix.WaitStatus) Exit {
 	return Exit{Code: ws.ExitStatus()}
 }
 
-// openProcess returns a pidfd of the process that has this pid and start time;
-// a process that reuses the pid is not it.
+// openProcess returns a pidfd of the process with this pid and start time. It fails
+// if another process has reused the pid.
 func openProcess(pid int, start uint64) (int, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -155,7 +157,7 @@ func openProcess(pid int, start uint64) (int, error) {
 	return -1, fmt.Errorf("open process %d: %w", pid, unix.ESRCH)
 }
 
-// bootID names this run of the kernel: pids of another one mean nothing.
+// bootID identifies this boot. Pids of another boot mean nothing.
 func bootID() (string, error) {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -164,8 +166,8 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-// closeFD closes a descriptor that may be unset. Its error tells nothing we could
-// act on: the descriptor is gone either way.
+// closeFD closes a descriptor, which may be -1. Its error is ignored, since the
+// descriptor is closed in any case.
 func closeFD(fd int) {
 	if fd >= 0 {
 		_ = unix.Close(fd)

@@ -18,13 +18,14 @@ import (
 	"github.com/drover-project/drover/plugins/internal/sandbox"
 )
 
-// refresh is after how many samples what has not run is read all the same: memory
-// may be taken from a process that sleeps.
+// refresh is the number of samples after which a process is read even if it has not
+// run, because the memory of a sleeping process may change too.
 const refresh = 30
 
-// Sampler measures tasks again and again. Most processes of most machines sleep,
-// and asking for a process's clock costs a fiftieth of reading its state: so what
-// has not run since the last sample is not read again. It is for one goroutine.
+// Sampler measures tasks repeatedly. Most processes sleep most of the time, and
+// reading a process's CPU clock costs a fiftieth of reading its state. So it reads
+// the state only of processes that have run since the last sample. It is not safe
+// for concurrent use.
 type Sampler struct {
 	pass   int
 	procs  map[int]*process
@@ -32,38 +33,38 @@ type Sampler struct {
 	groups *sandbox.Cgroups // nil until an isolated task is measured
 }
 
-// process is what is known of one process of the machine.
+// process is the last known state of a process.
 type process struct {
 	procStat
-	clock int64 // nanoseconds that it has run
-	ours  bool  // a task's
-	ran   bool  // since the last sample
-	seen  int   // the last pass that found it
+	clock int64 // CPU time in nanoseconds
+	ours  bool  // it belongs to a task
+	ran   bool  // it ran since the last sample
+	seen  int   // number of the last pass that found it
 }
 
-// measured is what is known of one task.
+// measured is the last known state of a task.
 type measured struct {
 	usage Usage
 	seen  int
 }
 
-// NewSampler returns a sampler that has measured nothing yet.
+// NewSampler returns a sampler.
 func NewSampler() *Sampler {
 	return &Sampler{procs: map[int]*process{}, tasks: map[string]*measured{}}
 }
 
-// Measure samples all tasks once.
+// Measure measures all tasks once.
 func Measure(tasks []Status) map[string]Usage { return NewSampler().Measure(tasks) }
 
-// found is what a pass finds of a task: the sum over its processes.
+// found is the sum over a task's processes in one pass.
 type found struct {
 	usage Usage
 	ran   bool
 }
 
-// Measure samples all tasks in one pass over the machine's processes. It runs in
-// the caller's process and costs the supervisor nothing. A process is a task's if
-// it is in its session or descends from one that is. Tasks that have ended are
+// Measure measures all tasks in one pass over the machine's processes. It runs in
+// the caller's process and costs the supervisor nothing. A process belongs to a task
+// if it is in the task's session or descends from such a process. Ended tasks are
 // absent.
 func (s *Sampler) Measure(tasks []Status) map[string]Usage {
 	s.pass++
@@ -93,7 +94,7 @@ func (s *Sampler) Measure(tasks []Status) map[string]Usage {
 	return out
 }
 
-// Ended tells whether the process of one of the tasks was gone at the last sample.
+// Ended reports whether the process of one of the tasks was gone at the last sample.
 func (s *Sampler) Ended(tasks []Status) bool {
 	for i := range tasks {
 		if p := s.procs[tasks[i].PID]; p == nil || p.zombie {
@@ -103,11 +104,11 @@ func (s *Sampler) Ended(tasks []Status) bool {
 	return false
 }
 
-// use is what a task uses, by its cgroups where it has some.
+// use returns the usage of a task, from its cgroups if it has any.
 func (s *Sampler) use(t *Status, sum Usage) Usage {
 	if t.Group != "" {
 		if s.groups == nil {
-			s.groups, _ = sandbox.FindCgroups() // nil: measured as other tasks then
+			s.groups, _ = sandbox.FindCgroups() // if nil, it is measured like other tasks
 		}
 		if s.groups != nil {
 			u := s.groups.Open(t.Group).Usage()
@@ -115,18 +116,18 @@ func (s *Sampler) use(t *Status, sum Usage) Usage {
 		}
 	}
 	slices.Sort(sum.PIDs)
-	cgroupCPU(t.Cgroup, &sum) // else the sum over processes stays
+	cgroupCPU(t.Cgroup, &sum) // on failure the sum over the processes is kept
 	return sum
 }
 
-// scan brings what is known of the machine's processes up to date.
+// scan updates the known state of the machine's processes.
 func (s *Sampler) scan() {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // as many as could be read
+	names, _ := dir.Readdirnames(-1) // the names that could be read are used
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
@@ -138,7 +139,7 @@ func (s *Sampler) scan() {
 		}
 		p := s.procs[pid]
 		if p != nil {
-			same := clock == p.clock || !p.ours && clock > p.clock // a clock that goes back is another process's
+			same := clock == p.clock || !p.ours && clock > p.clock // if the clock went back, the pid was reused
 			p.ran, p.clock, p.seen = clock != p.clock, clock, s.pass
 			if same && (s.pass+pid)%refresh != 0 {
 				continue
@@ -161,9 +162,9 @@ func (s *Sampler) scan() {
 	}
 }
 
-// cpuClock is how long a process has run, in nanoseconds.
+// cpuClock returns the CPU time of a process in nanoseconds.
 func cpuClock(pid int) (int64, bool) {
-	const schedClock = 2 // of the whole process; see clock_getcpuclockid(3)
+	const schedClock = 2 // the clock of the whole process; see clock_getcpuclockid(3)
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &ts); err != nil {
 		return 0, false
@@ -171,7 +172,7 @@ func cpuClock(pid int) (int64, bool) {
 	return ts.Nano(), true
 }
 
-// sum adds up what the processes of each task use.
+// sum adds up the usage of each task's processes.
 func (s *Sampler) sum(tasks int, owner map[int]int) []found {
 	page := uint64(os.Getpagesize())
 	out := make([]found, tasks)
@@ -192,7 +193,7 @@ func (s *Sampler) sum(tasks int, owner map[int]int) []found {
 }
 
 func (s *Sampler) ownerOf(p *process, owner map[int]int) (int, bool) {
-	for range 64 { // deeper than any tree, and an end should pids be reused meanwhile
+	for range 64 { // a limit deeper than any process tree, in case reused pids form a cycle
 		if i, ok := owner[p.session]; ok {
 			return i, true
 		}
@@ -214,8 +215,8 @@ func (s *Sampler) forget() {
 	}
 }
 
-// cgroupCPU replaces the sum over processes by the cgroup's counter, which also
-// has those that came and went between two samples.
+// cgroupCPU replaces the sum over processes with the cgroup's counter, which
+// includes processes that started and ended between two samples.
 func cgroupCPU(dir string, u *Usage) bool {
 	if dir == "" {
 		return false

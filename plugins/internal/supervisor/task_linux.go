@@ -16,23 +16,23 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// task is one task of the loop. What the loop does not need to run it (its
-// environment, its command) is in the journal only.
+// task is one task of the loop. Its environment, command and other data that the
+// loop does not need are only in the journal.
 type task struct {
 	id, key   string
 	plugin    string
 	pid       int
-	start     uint64 // with pid: which process it is, for good
-	pidfd     int    // -1 once the task has ended
+	start     uint64 // start time, which with pid identifies the process
+	pidfd     int    // -1 after the task has ended
 	logDir    int
 	out       [2]stream
 	cgroup    string
-	isolated  *isolated // nil for a task of the machine's own namespaces
+	isolated  *isolated // nil for a task that is not isolated
 	startedAt time.Time
 	endedAt   time.Time
 	exit      *Exit
-	killAt    time.Time // when a stop turns into a kill; zero for never
-	unknownAt time.Time // when a lost exit code is given up; zero while it runs
+	killAt    time.Time // when a stop turns into a kill; zero means never
+	unknownAt time.Time // when the search for a lost exit code ends; zero while the task runs
 	waiters   []waiter
 }
 
@@ -64,15 +64,15 @@ func (t *task) record(boot string) record {
 	return r
 }
 
-// start runs a spec. A start that fails leaves nothing behind.
+// start starts a task. A failed start leaves nothing behind.
 func (l *loop) start(req *request) (*task, error) {
 	spec := req.Spec
 	t, err := l.newTask(spec)
 	if err != nil {
 		return nil, err
 	}
-	// The spec first: one without a record is then an unfinished start, and undone by
-	// the next supervisor.
+	// The spec is written first. A spec without a record is an unfinished start, which
+	// the next supervisor undoes.
 	err = writeJSON(l.journal.spec(t.key), spec)
 	if err == nil {
 		err = l.spawn(t, req)
@@ -85,7 +85,7 @@ func (l *loop) start(req *request) (*task, error) {
 	return t, nil
 }
 
-// newTask checks a spec.
+// newTask validates a spec.
 func (l *loop) newTask(spec *Spec) (*task, error) {
 	if spec == nil || spec.ID == "" || spec.Path == "" && spec.Sandbox == nil || len(spec.Args) == 0 {
 		return nil, errdefs.InvalidArgumentf("start a task: the spec needs an id, a path and arguments")
@@ -98,8 +98,8 @@ func (l *loop) newTask(spec *Spec) (*task, error) {
 	return t, nil
 }
 
-// outputs makes the task's ends of its logs: what its descriptors 0 to 2 shall be.
-// Those that are not the loop's own are the caller's to close, on errors too.
+// outputs creates the log pipes of the task and returns its descriptors 0 to 2. The
+// caller closes those that are not the loop's own, even on error.
 func (l *loop) outputs(t *task, spec *Spec) (files [3]int, err error) {
 	files = [3]int{l.null, l.null, l.null}
 	if spec.Logs.Disabled {
@@ -135,7 +135,7 @@ func (l *loop) spawn(t *task, req *request) error {
 	if err != nil {
 		return err
 	}
-	if err = req.stale(); err == nil { // we were held up in the middle
+	if err = req.stale(); err == nil { // time may have passed since the request was checked
 		err = l.watchTask(t)
 	}
 	if err != nil {
@@ -146,8 +146,8 @@ func (l *loop) spawn(t *task, req *request) error {
 	return nil
 }
 
-// hold returns how a task's start is held. Its Write may run beside the loop: it changes
-// only the task, which nobody else uses yet.
+// hold returns the Hold of a task's start. Its Write may run on another goroutine:
+// it changes only the task, which nobody else uses yet.
 func (l *loop) hold(t *task, req *request) sandbox.Hold {
 	return sandbox.Hold{Report: l.journal.report(t.key), Write: func(s sandbox.Started) error {
 		t.pid, t.pidfd = s.PID, s.PIDFD
@@ -168,8 +168,8 @@ func (l *loop) hold(t *task, req *request) sandbox.Hold {
 	}}
 }
 
-// enlist records a new process. If this supervisor is killed afterwards, the next one
-// reads from the start's report whether the process became the task.
+// enlist records a new process. If this supervisor is killed afterwards, the next
+// one reads from the report of the start whether the process became the task.
 func (l *loop) enlist(t *task) error {
 	st, err := readStat(t.pid)
 	if err != nil {
@@ -191,8 +191,9 @@ func (l *loop) enlist(t *task) error {
 	return err
 }
 
-// over removes the report of a start that has succeeded.
-func (l *loop) over(t *task) { _ = os.Remove(l.journal.report(t.key)) } // if it stays, it says that the task has run
+// over removes the report of a start that has succeeded. If that fails, the leftover
+// report only says that the task has run.
+func (l *loop) over(t *task) { _ = os.Remove(l.journal.report(t.key)) }
 
 // endStart kills and reaps a task whose start is given up.
 func (l *loop) endStart(t *task) {
@@ -203,7 +204,7 @@ func (l *loop) endStart(t *task) {
 	}
 }
 
-// openLogs opens a task's log directory and current files.
+// openLogs opens a task's log directory and current log files.
 func (l *loop) openLogs(t *task, spec *Spec) error {
 	dir, err := openLogDir(spec.Logs)
 	if err != nil {
@@ -215,15 +216,15 @@ func (l *loop) openLogs(t *task, spec *Spec) error {
 	return nil
 }
 
-// makeFIFO makes the FIFO of an output, opens the loop's end and returns the
-// task's. The task's end is for reading too: see the package documentation.
+// makeFIFO creates the FIFO of an output, opens the loop's end and returns the
+// task's end. The task's end is open for reading too: see the package documentation.
 func (l *loop) makeFIFO(t *task, i int, user *User) (int, error) {
 	path := l.journal.fifo(t.key, i+1)
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		return -1, fmt.Errorf("make the log pipe of task %q: %w", t.id, err)
 	}
 	if user != nil && int(user.UID) != os.Geteuid() {
-		// So that the task can open /dev/stdout again.
+		// so that the task can open /dev/stdout again
 		if err := unix.Lchown(path, int(user.UID), int(user.GID)); err != nil {
 			return -1, fmt.Errorf("make the log pipe of task %q: %w", t.id, err)
 		}
@@ -243,29 +244,29 @@ func openFIFO(path string) (int, error) {
 	return unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 }
 
-// kill ends a task and all its processes.
+// kill kills a task and all its processes.
 func (l *loop) kill(t *task) {
 	l.signalGroup(t, unix.SIGKILL)
 	killCgroup(t.cgroup)
 	t.isolated.kill()
 }
 
-// signalGroup signals the task's process group. While the task's pidfd takes
-// signals its pid, which is the group's number, cannot be anybody else's.
+// signalGroup signals the task's process group. As long as the task's pidfd accepts
+// signals, its pid, which is also the group's id, has not been reused.
 func (l *loop) signalGroup(t *task, sig unix.Signal) {
 	if t.pidfd >= 0 && unix.PidfdSendSignal(t.pidfd, 0, nil, 0) == nil {
-		_ = unix.Kill(-t.pid, sig) // gone meanwhile is as good
+		_ = unix.Kill(-t.pid, sig) // an error means that the group has ended
 	}
 }
 
-// ended is called when a task's pidfd says that its process has ended.
+// ended is called when a task's pidfd reports that its process has ended.
 func (l *loop) ended(t *task) {
 	info, err := waitPeek(unix.P_PIDFD, t.pidfd, unix.WNOHANG)
 	if err == nil && info.pid == 0 {
 		return
 	}
 	if err == nil {
-		// Its zombie holds the pid, so the group is still its own.
+		// The zombie keeps the pid in use, so the group is still the task's.
 		_ = unix.Kill(-t.pid, unix.SIGKILL)
 		e := info.exit()
 		if t.isolated == nil {
@@ -273,9 +274,9 @@ func (l *loop) ended(t *task) {
 			reap(t.pid)
 			return
 		}
-		// Process 1 cannot end before its namespace's zombies are reaped. Until it
-		// has ended the journal has no end of the task, and a supervisor that takes
-		// over meanwhile finds nobody to ask: so the end is written down first.
+		// Process 1 cannot end before the zombies of its namespace are reaped. Until it has
+		// ended, the journal has no exit of the task, and a supervisor that takes over would
+		// find no process. So the exit is written to the marker first.
 		if err := writeJSON(l.journal.marker(t.pid, t.start), e); err != nil {
 			l.log.Error("the end of a task is not in the journal yet", "task", t.id, "error", err)
 		}
@@ -283,7 +284,7 @@ func (l *loop) ended(t *task) {
 		l.mainEnded(t, e)
 		return
 	}
-	// Another supervisor's child: whoever inherited it reaps it.
+	// It was another supervisor's child, so the process that inherited it reaps it.
 	l.unwatch(t.pidfd)
 	killCgroup(t.cgroup)
 	t.unknownAt = time.Now().Add(exitLookup)
@@ -291,11 +292,11 @@ func (l *loop) ended(t *task) {
 	l.lookUp(t, time.Now())
 }
 
-// exitLookup is how long the end of an adopted task may take to be told.
+// exitLookup is the time limit for finding the exit code of an adopted task.
 const exitLookup = 3 * time.Second
 
-// lookUp asks for the end of an adopted task: the journal, in which the keeper
-// writes, then the kernel.
+// lookUp looks for the exit of an adopted task: in the journal, where the keeper
+// writes it, and then in the kernel.
 func (l *loop) lookUp(t *task, now time.Time) {
 	e, ok := l.journal.markedExit(t.pid, t.start)
 	if !ok {
@@ -313,11 +314,11 @@ func (l *loop) lookUp(t *task, now time.Time) {
 	l.mainEnded(t, e)
 }
 
-// finish records a task's end and tells those who wait.
+// finish records a task's exit and answers those who wait for it.
 func (l *loop) finish(t *task, e Exit) {
 	killCgroup(t.cgroup)
 	t.isolated.kill()
-	// Also when a shell tells of it that ran what was killed.
+	// The code may also come from a shell whose child was killed.
 	e.OOM = e.Code == 128+int(unix.SIGKILL) && (oomKilled(t.cgroup) || t.isolated.oomKilled())
 	for i := range t.out {
 		if t.out[i].fifo >= 0 {
@@ -334,10 +335,11 @@ func (l *loop) finish(t *task, e Exit) {
 	l.tell(t)
 }
 
-// drainChunks bounds what is read of a task that has ended: more than a pipe holds.
+// drainChunks is the number of chunks read of an ended task. It is more than a pipe
+// can hold.
 const drainChunks = 16
 
-// release gives back everything that a task holds. Its log files stay.
+// release frees all resources of a task. Its log files stay.
 func (l *loop) release(t *task) {
 	for i := range t.out {
 		if t.out[i].fifo >= 0 {

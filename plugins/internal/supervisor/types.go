@@ -9,31 +9,31 @@ import (
 	"github.com/drover-project/drover/plugins/internal/sandbox"
 )
 
-// Spec is one task to run. Everything is resolved: the supervisor looks up no
-// command and no user.
+// Spec describes a task to run. The driver has resolved everything: the supervisor
+// looks up neither command nor user.
 type Spec struct {
 	ID string `json:"id"`
-	// Plugin is the plugin that has the task: several may share a supervisor.
+	// Plugin is the plugin that runs the task. Several plugins may share a supervisor.
 	Plugin string   `json:"plugin,omitempty"`
-	Path   string   `json:"path"` // the program, absolute
-	Args   []string `json:"args"` // argv, the program's name first
+	Path   string   `json:"path"` // absolute path of the program
+	Args   []string `json:"args"` // argv, starting with the program's name
 	Env    []string `json:"env"`
 	Dir    string   `json:"dir"`
-	// User is who to run as; nil is the supervisor's own user.
+	// User is the user of the task. nil means the supervisor's user.
 	User *User `json:"user,omitempty"`
 	Logs Logs  `json:"logs"`
-	// OOMScoreAdj is written for the task if it is not nil.
+	// OOMScoreAdj is the task's oom_score_adj. nil leaves it unchanged.
 	OOMScoreAdj *int `json:"oom_score_adj,omitempty"`
-	// Cores are the only ones that the task runs on; empty for all. Linux only.
+	// Cores are the cores on which the task may run. Empty means all. Linux only.
 	Cores []int `json:"cores,omitempty"`
-	// CgroupDirs are existing cgroups that the task is started in instead of one
-	// of its own. They may hold others too and are never killed as a whole.
+	// CgroupDirs are existing cgroups in which the task is started instead of its own
+	// one. They may contain other processes and are never killed as a whole.
 	CgroupDirs []string `json:"cgroup_dirs,omitempty"`
-	// NetworkNS is the file of a network namespace to join. Linux only; that of an
-	// isolated task is in Sandbox.
+	// NetworkNS is the path of a network namespace to join. Linux only. For an isolated
+	// task it is in Sandbox.
 	NetworkNS string `json:"network_ns,omitempty"`
-	// Sandbox isolates the task. Path and Dir are not used then: they are looked
-	// up inside.
+	// Sandbox isolates the task. If it is set, Path and Dir are not used: the command is
+	// looked up inside the sandbox.
 	Sandbox *sandbox.Config `json:"sandbox,omitempty"`
 }
 
@@ -44,8 +44,8 @@ type User struct {
 	Groups []uint32 `json:"groups,omitempty"`
 }
 
-// Logs says where a task's output goes: Root/Dir/Stdout.0 and so on. Root is
-// trusted; Dir may be writable to the task.
+// Logs says where a task's output is written: Root/Dir/Stdout.0 and so on. Root is
+// trusted; the task may be able to write to Dir.
 type Logs struct {
 	Disabled     bool   `json:"disabled,omitempty"`
 	Root         string `json:"root"`
@@ -56,8 +56,7 @@ type Logs struct {
 	MaxFileBytes int64  `json:"max_file_bytes"`
 }
 
-// Exit is how a task ended. Unknown is not empty if that cannot be known, and
-// says why.
+// Exit is how a task ended. If that cannot be determined, Unknown says why.
 type Exit struct {
 	Code    int    `json:"code"`
 	Signal  int    `json:"signal,omitempty"`
@@ -65,7 +64,7 @@ type Exit struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// Status is how a task is. Exit is nil while it runs.
+// Status is the state of a task. Exit is nil while it runs.
 type Status struct {
 	ID        string    `json:"id"`
 	Plugin    string    `json:"plugin,omitempty"`
@@ -73,24 +72,25 @@ type Status struct {
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`
 	Exit      *Exit     `json:"exit,omitempty"`
-	// Ending says that the process is gone and how it ended is still looked up.
+	// Ending means that the process has ended and its exit code is still being looked
+	// up.
 	Ending bool `json:"ending,omitempty"`
 	// Cgroup is the directory of the task's own cgroup, if it has one.
 	Cgroup string `json:"cgroup,omitempty"`
 	// Group is the name of an isolated task's cgroups.
 	Group string `json:"group,omitempty"`
-	// DroppedLogBytes counts output that could not be written.
+	// DroppedLogBytes counts the bytes of output that could not be written.
 	DroppedLogBytes uint64 `json:"dropped_log_bytes,omitempty"`
-	// LogError is why output was dropped last.
+	// LogError says why output was last dropped.
 	LogError string `json:"log_error,omitempty"`
 }
 
-// Usage is what a task's processes have used since they started.
+// Usage is the total resource usage of a task's processes since they started.
 type Usage struct {
 	User   time.Duration
 	System time.Duration
-	RSS    uint64 // bytes, now
+	RSS    uint64 // bytes
 	PIDs   []int
-	// Group is what the cgroup of an isolated task tells; nil for others.
+	// Group is the usage of an isolated task's cgroup; nil for others.
 	Group *sandbox.Usage
 }

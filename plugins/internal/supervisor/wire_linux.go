@@ -15,20 +15,21 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// The protocol: frames of a 4-byte big-endian length and a JSON body. Requests
-// of one connection may be answered in any order.
+// The protocol consists of frames: a 4-byte big-endian length and a JSON body.
+// Requests of one connection may be answered in any order.
 
-// protocolVersion changes when a newer client cannot talk to an older supervisor.
+// protocolVersion is incremented when newer clients can no longer talk to older
+// supervisors.
 const protocolVersion = 1
 
-// maxFrame bounds one frame; an environment is far smaller.
+// maxFrame is the size of a frame in bytes. An environment is far smaller.
 const maxFrame = 16 << 20
 
 const (
 	opHello = "hello"
 	opStart = "start"
-	// An isolated start is a verb of its own, so that a supervisor that is too
-	// old to isolate refuses it instead of running the task without.
+	// An isolated start has its own verb, so that a supervisor that is too old to
+	// isolate rejects it instead of running the task without isolation.
 	opIsolate  = "start-isolated"
 	opWait     = "wait"
 	opStop     = "stop"
@@ -50,15 +51,16 @@ type request struct {
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	Force     bool   `json:"force,omitempty"`
 	Path      string `json:"path,omitempty"`
-	// Until is the moment, by the clock of uptime, until which the request may be
-	// begun; 0 for any. Who asked has given up by then and told others so.
+	// Until is the uptime after which the request must not be started any more; 0 means
+	// no limit. By then the client has given up and reported the request as failed.
 	Until int64 `json:"until,omitempty"`
 }
 
-// expires: a start or a signal that comes after its time is worse than none.
+// expires reports whether the request is a start or a signal, which must not be
+// carried out after its time.
 func (r *request) expires() bool { return r.Op == opStart || r.Op == opIsolate || r.Op == opSignal }
 
-// stale returns the error of a request that comes too late, nil for others.
+// stale returns an error if the request comes too late.
 func (r *request) stale() error {
 	if r.Until == 0 || uptime() < r.Until {
 		return nil
@@ -66,11 +68,11 @@ func (r *request) stale() error {
 	return errdefs.DeadlineExceededf("%s: the request waited for the supervisor until nobody waited for its answer any more; ask again", r.Op)
 }
 
-// uptime is a clock that nobody sets and that all processes of a boot share, in
-// nanoseconds.
+// uptime returns the nanoseconds since boot. Nobody can set this clock, and all
+// processes share it.
 func uptime() int64 {
 	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // every kernel has it
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // every kernel has this clock
 	return t.Nano()
 }
 
@@ -84,12 +86,12 @@ type response struct {
 	Hello  *Hello   `json:"hello,omitempty"`
 }
 
-// Hello is who a supervisor is.
+// Hello identifies a supervisor.
 type Hello struct {
 	Version int `json:"version"`
 	PID     int `json:"pid"`
 	Keeper  int `json:"keeper"`
-	// Binary names the file that the supervisor runs, see Identity.
+	// Binary identifies the file that the supervisor runs, see Identity.
 	Binary string `json:"binary"`
 }
 
@@ -103,7 +105,7 @@ func encodeFrame(v any) ([]byte, error) {
 	return append(frame, body...), nil
 }
 
-// nextFrame splits the first whole frame off buf; body is nil if there is none yet.
+// nextFrame splits the first complete frame off buf. body is nil if there is none.
 func nextFrame(buf []byte) (body, rest []byte, err error) {
 	if len(buf) < 4 {
 		return nil, buf, nil

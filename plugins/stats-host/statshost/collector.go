@@ -16,7 +16,7 @@ import (
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 )
 
-// Collector measures the machine.
+// Collector measures the resource usage of the machine.
 type Collector struct {
 	mounts *mounts
 
@@ -26,7 +26,7 @@ type Collector struct {
 
 var _ stats.Collector = (*Collector)(nil)
 
-// config is the plugin's block.
+// config is the plugin's config block.
 type config struct {
 	FileSystemTypes   []string `json:"file_system_types"`
 	ExcludeMounts     []string `json:"exclude_mounts"`
@@ -77,7 +77,8 @@ func (c *Collector) SetConfig(_ context.Context, body []byte) error {
 	return nil
 }
 
-// excluded tells whether a name fits one of the patterns, which SetConfig has checked.
+// excluded reports whether a name matches one of the patterns, which SetConfig has
+// validated.
 func excluded(name string, patterns []string) bool {
 	for _, p := range patterns {
 		if ok, err := path.Match(p, name); ok && err == nil {
@@ -92,11 +93,11 @@ func (c *Collector) Collect(ctx context.Context, interval time.Duration) (<-chan
 	return stats.Every(ctx, interval, c.measure)
 }
 
-// errNone says that a machine has nothing of a part.
+// errNone means that the machine has no device of a kind.
 var errNone = errors.New("there is nothing of the kind on this machine")
 
-// measure makes one sample. A part that cannot be read is a problem of the sample
-// and takes nothing from the others.
+// measure takes one sample. If a part cannot be read, the sample lists that as a
+// problem and contains the other parts.
 func (c *Collector) measure(ctx context.Context) stats.Sample {
 	c.mu.Lock()
 	cfg := c.cfg

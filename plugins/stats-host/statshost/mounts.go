@@ -18,23 +18,24 @@ import (
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 )
 
-// maxMounts bounds how many file systems are measured, and mountLimit how long
-// they may take together: a file system may hang for ever.
+// maxMounts is the number of file systems that are measured, and mountLimit the time
+// limit for all of them together: a file system may hang forever.
 const (
 	maxMounts  = 500
 	mountLimit = time.Second
 )
 
-// mounts measures file systems. One that has not answered is not asked again until
-// it has: what hangs costs one goroutine, not one each interval.
+// mounts measures file systems. A file system that has not answered is not queried
+// again until it has, so a hanging one blocks one goroutine instead of one per
+// interval.
 type mounts struct {
 	usage func(ctx context.Context, dir string) (*disk.UsageStat, error)
 	list  func(ctx context.Context) ([]disk.PartitionStat, error)
 
-	turn sync.Mutex // one stream at a time asks
+	turn sync.Mutex // held while file systems are queried
 
 	mu   sync.Mutex
-	owes map[string]bool // by mount point: asked, and has not answered
+	owes map[string]bool // mount points whose query has not returned
 }
 
 func newMounts() *mounts {
@@ -43,16 +44,16 @@ func newMounts() *mounts {
 		list: func(ctx context.Context) ([]disk.PartitionStat, error) { return disk.PartitionsWithContext(ctx, true) },
 		usage: func(ctx context.Context, dir string) (*disk.UsageStat, error) {
 			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-				return nil, err // a single file, mounted over another
+				return nil, err // a file that is bind-mounted over another
 			}
 			return disk.UsageWithContext(ctx, dir)
 		},
 	}
 }
 
-// worth tells whether a mount is one to tell of: those of local disks, the root
-// whatever it is, and the types that the operator names. Others show nothing of the
-// machine, as proc, or are another machine's, as nfs, which may not answer.
+// worth reports whether a mount should be reported: local disks, the root file
+// system of any type, and the types that the operator lists. Others are virtual,
+// such as proc, or belong to another machine, such as nfs, and may hang.
 func worth(p disk.PartitionStat, cfg config) bool {
 	if excluded(p.Mountpoint, cfg.ExcludeMounts) {
 		return false
@@ -66,7 +67,7 @@ func (m *mounts) read(ctx context.Context, cfg config, s *stats.Sample) error {
 	if err != nil {
 		return err
 	}
-	byPoint := map[string]disk.PartitionStat{} // what is mounted last over a place is what shows
+	byPoint := map[string]disk.PartitionStat{} // if several file systems are mounted at one path, the last one is visible
 	var points []string
 	for _, p := range list {
 		if !worth(p, cfg) {
@@ -102,17 +103,18 @@ func (m *mounts) read(ctx context.Context, cfg config, s *stats.Sample) error {
 	return nil
 }
 
-// answer is what one file system said; use is nil if that was nothing.
+// answer is the result for one file system. use is nil if there is none.
 type answer struct {
 	point string
 	use   *disk.UsageStat
 }
 
-// measure asks all file systems at once, but those that still owe an answer.
+// measure queries all file systems concurrently, except those whose previous query
+// has not returned.
 func (m *mounts) measure(ctx context.Context, points []string) (uses map[string]*disk.UsageStat, away []string) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
-	answers := make(chan answer, len(points)) // has room for all: who is late blocks nowhere
+	answers := make(chan answer, len(points)) // buffered for all, so that late answers do not block
 	waiting := map[string]bool{}
 	for _, point := range points {
 		if !m.owe(point) {
@@ -123,7 +125,7 @@ func (m *mounts) measure(ctx context.Context, points []string) (uses map[string]
 		go func() {
 			use, err := m.usage(ctx, point)
 			if err != nil {
-				use = nil // it was unmounted meanwhile, or is not for us
+				use = nil // it was unmounted meanwhile, or we lack the permission
 			}
 			m.paid(point)
 			answers <- answer{point, use}
@@ -148,7 +150,7 @@ func (m *mounts) measure(ctx context.Context, points []string) (uses map[string]
 	return uses, away
 }
 
-// owe notes that a file system is asked, unless it is being asked already.
+// owe marks a file system as being queried. It returns false if it already is.
 func (m *mounts) owe(point string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 )
 
-// maxOfAKind bounds how many disks, interfaces or sensors one sample tells of.
+// maxOfAKind is the number of disks, interfaces or sensors in one sample.
 const maxOfAKind = 1000
 
 func readCPU(ctx context.Context, _ config, s *stats.Sample) error {
@@ -115,8 +115,7 @@ func readNetworks(ctx context.Context, cfg config, s *stats.Sample) error {
 	return nil
 }
 
-// readTemperatures tells what could be read: a sensor that cannot be is no reason
-// to lose the others.
+// readTemperatures reads all sensors that can be read.
 func readTemperatures(ctx context.Context, _ config, s *stats.Sample) error {
 	list, err := sensors.TemperaturesWithContext(ctx)
 	seen := map[string]int{}
@@ -136,7 +135,7 @@ func readTemperatures(ctx context.Context, _ config, s *stats.Sample) error {
 	return fmt.Errorf("this machine has no sensors: %w", errNone)
 }
 
-// limit is nil where a sensor has none.
+// limit returns nil if a sensor has no limit.
 func limit(v float64) *float64 {
 	if v == 0 {
 		return nil

@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package nvmltest builds a libnvidia-ml.so.1 that has GPUs where the machine has
-// none, so that the way through the C interface is the one of production. It
-// owns that library's source; testdata/fake.c says which GPUs it has and by which files
-// tests change them. Only tests import it.
+// Package nvmltest builds a fake libnvidia-ml.so.1, so that tests use the real C
+// interface on machines without GPUs. It owns the source of that library:
+// testdata/fake.c defines the GPUs and the files by which tests change them. Only
+// tests import it.
 package nvmltest
 
 import (
@@ -18,8 +18,8 @@ import (
 //go:embed testdata/fake.c
 var source []byte
 
-// Build returns the path of the library, which lies in a folder of its own with
-// the files that change it. It needs a C compiler and skips the test without one.
+// Build compiles the library and returns its path. The files that change it are in
+// the same directory. Without a C compiler it skips the test.
 func Build(t *testing.T) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -37,10 +37,10 @@ func Build(t *testing.T) string {
 	return lib
 }
 
-// Say makes one of the files that change the library; Unsay removes it.
+// Say writes one of the files that change the library. Unsay removes it.
 func Say(t *testing.T, lib, file, content string) {
 	t.Helper()
-	// In one step: the library may look while it is written.
+	// Rename is atomic, so the library never reads a partial file.
 	tmp := lib + ".tmp"
 	if err := os.WriteFile(tmp, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func Say(t *testing.T, lib, file, content string) {
 	}
 }
 
-// Unsay takes back what Say said.
+// Unsay removes a file that Say has written.
 func Unsay(t *testing.T, lib, file string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(filepath.Dir(lib), file)); err != nil && !os.IsNotExist(err) {
