@@ -22,8 +22,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent"
-	"github.com/drover-project/drover/core/agent/collect"
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/collect"
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/config"
