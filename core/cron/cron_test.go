@@ -160,7 +160,8 @@ func TestLastOfAYearOfSecondsCostsNoYear(t *testing.T) {
 	if got := s.Last(until.AddDate(-10, 0, 0), until); !got.Equal(until) {
 		t.Errorf("last is %s", got)
 	}
-	if took := time.Since(start); took > time.Second {
+	// To look at each second of ten years would take minutes.
+	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("took %s", took)
 	}
 }
