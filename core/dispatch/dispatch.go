@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/nodeevals"
 	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
@@ -39,14 +40,15 @@ type Raft interface {
 }
 
 // Config holds the dependencies and settings of a Dispatcher. All fields except
-// Region, Addresses, TTL and Now are required.
+// Region, Addresses, NodeEvals, TTL and Now are required.
 type Config struct {
 	Store *state.Store
 	Raft  Raft
 	// NewID generates the id of an eval.
 	NewID func() string
-	// NodeEvals returns the evals that a change of a node's status requires.
-	NodeEvals func(view *state.View, node *model.Node, trigger string, now time.Time) []*model.Evaluation
+	// NodeEvals returns the evals that a change of a node requires; nil means
+	// nodeevals.Of.
+	NodeEvals func(view *state.View, node *model.Node, now time.Time) []*model.Evaluation
 	// OpenVariable decrypts a stored variable.
 	OpenVariable func(view *state.View, row *model.Variable) (items map[string]string, err error)
 	// PluginFile opens an uploaded file by its digest.
@@ -100,6 +102,11 @@ func New(cfg Config) *Dispatcher {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.NodeEvals == nil {
+		cfg.NodeEvals = func(view *state.View, node *model.Node, now time.Time) []*model.Evaluation {
+			return nodeevals.Of(view, node, now, cfg.NewID)
+		}
 	}
 	if cfg.Addresses == nil {
 		cfg.Addresses = func() []string { return nil }

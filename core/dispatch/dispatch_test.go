@@ -90,10 +90,10 @@ func start(t *testing.T, ctx context.Context, edits ...func(*dispatch.Config)) *
 		OpenVariable: func(_ *state.View, row *model.Variable) (map[string]string, error) {
 			return map[string]string{"data": string(row.Data)}, nil
 		},
-		NodeEvals: func(_ *state.View, n *model.Node, trigger string, now time.Time) []*model.Evaluation {
+		NodeEvals: func(_ *state.View, n *model.Node, now time.Time) []*model.Evaluation {
 			return []*model.Evaluation{{
 				ID: fmt.Sprintf("node-eval-%d", ids.Add(1)), Namespace: "default", JobID: "web", Type: model.JobTypeService,
-				NodeID: n.ID, TriggeredBy: trigger, Status: model.EvalStatusPending, CreateTime: now.UnixNano(),
+				NodeID: n.ID, TriggeredBy: model.EvalTriggerNodeUpdate, Status: model.EvalStatusPending, CreateTime: now.UnixNano(),
 			}}
 		},
 	}

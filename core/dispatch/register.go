@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/nodeevals"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -45,8 +46,8 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
 	stored.ComputedClass = stored.ComputeClass()
 	var cmd fsm.Command = &fsm.RegisterNode{Node: stored}
-	if asksForEvals(before, stored) {
-		if evals := d.cfg.NodeEvals(view, stored, model.EvalTriggerNodeUpdate, now); len(evals) > 0 {
+	if nodeevals.Needed(before, stored) {
+		if evals := d.cfg.NodeEvals(view, stored, now); len(evals) > 0 {
 			cmd = &fsm.Batch{Commands: []fsm.Command{cmd, &fsm.UpsertEvals{Evals: evals}}}
 		}
 	}
@@ -87,12 +88,6 @@ func reported(events []*model.NodeEvent) []*model.NodeEvent {
 
 func cut(s string) string { return model.CutText(s, maxEventText) }
 
-// asksForEvals reports whether a registration requires evaluations: the node is new,
-// is back, or can run other things than before.
-func asksForEvals(before, after *model.Node) bool {
-	return before == nil || before.Status != model.NodeStatusReady || before.ComputedClass != after.ComputedClass
-}
-
 // Beat renews the lease. It makes a node ready that was down or disconnected.
 func (d *Dispatcher) Beat(ctx context.Context, id rpc.Identity) (rpc.Lease, error) {
 	view := d.cfg.Store.View()
@@ -120,6 +115,6 @@ func (d *Dispatcher) statusCommand(view *state.View, node *model.Node, status, m
 		Status:    status,
 		UpdatedAt: now.Unix(),
 		Event:     &model.NodeEvent{Subsystem: "Cluster", Message: message, Timestamp: now.UTC()},
-		Evals:     d.cfg.NodeEvals(view, node, model.EvalTriggerNodeUpdate, now),
+		Evals:     d.cfg.NodeEvals(view, node, now),
 	}
 }

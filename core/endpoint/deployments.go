@@ -67,19 +67,13 @@ func (e *Endpoint) FailDeployment(ctx context.Context, id string) (*api.Deployme
 	return deploymentUpdate(index, eval, reverted), err
 }
 
-// revertTarget returns the newest stable version before the deployment's, if a group
-// has auto_revert.
+// revertTarget returns the version to which the job is reverted, nil if no group has
+// auto_revert. Unlike the controller, it does not ask which groups are done: who fails
+// a deployment by hand rejects all of it.
 func (e *Endpoint) revertTarget(d *model.Deployment) *model.Job {
-	wanted := false
 	for _, g := range d.TaskGroups {
-		wanted = wanted || g.AutoRevert
-	}
-	if !wanted {
-		return nil
-	}
-	for _, j := range e.Store.View().JobVersions(d.Namespace, d.JobID) {
-		if j.Stable && j.Version < d.JobVersion {
-			return j
+		if g.AutoRevert {
+			return d.RevertTarget(e.Store.View().JobVersions(d.Namespace, d.JobID))
 		}
 	}
 	return nil

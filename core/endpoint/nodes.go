@@ -10,6 +10,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/nodeevals"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -21,32 +22,9 @@ func (e *Endpoint) node(id string) (*model.Node, error) {
 	return n, nil
 }
 
-// NodeEvals returns an eval for every job with a live alloc on the node, and for every
-// system job that may now run there.
-func NodeEvals(view JobsAndAllocs, node *model.Node, trigger string, now time.Time) []*model.Evaluation {
-	seen := map[model.JobKey]bool{}
-	var evals []*model.Evaluation
-	add := func(job *model.Job) {
-		if job == nil || seen[job.Key()] {
-			return
-		}
-		seen[job.Key()] = true
-		e := model.NewEvaluation(newID(), trigger, job, now)
-		e.NodeID, e.NodeModifyIndex = node.ID, node.ModifyIndex
-		evals = append(evals, e)
-	}
-	for _, a := range view.AllocsByNode(node.ID) {
-		if a.ClientTerminalStatus() {
-			continue
-		}
-		add(view.JobByID(a.Namespace, a.JobID))
-	}
-	for job := range view.Jobs("") {
-		if (job.Type == model.JobTypeSystem || job.Type == model.JobTypeSysBatch) && !job.Stop && !job.IsPeriodic() && !job.IsParameterized() {
-			add(job)
-		}
-	}
-	return evals
+// nodeEvals returns the evaluations that a change of a node requires.
+func (e *Endpoint) nodeEvals(n *model.Node) []*model.Evaluation {
+	return nodeevals.Of(e.Store.View(), n, e.Now(), newID)
 }
 
 func evalIDs(evals []*model.Evaluation) []string {
@@ -75,7 +53,7 @@ func (e *Endpoint) SetNodeEligibility(ctx context.Context, req *api.NodeEligibil
 	}
 	cmd := &fsm.UpdateNodeEligibility{NodeID: n.ID, Eligibility: req.Eligibility, UpdatedAt: e.Now().Unix(), Event: e.event("Cluster", "Node marked as "+markedAs(req.Eligibility))}
 	if n.SchedulingEligibility != req.Eligibility && req.Eligibility == model.NodeSchedulingEligible {
-		cmd.Evals = NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, e.Now())
+		cmd.Evals = e.nodeEvals(n)
 	}
 	index, err := e.propose(ctx, cmd)
 	if err != nil {
@@ -124,7 +102,7 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 	// The drain controller (core/control/drain) creates evals for what must leave;
 	// only a node that becomes eligible again needs one here.
 	if req.DrainSpec == nil && req.MarkEligible {
-		cmd.Evals = NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, now)
+		cmd.Evals = e.nodeEvals(n)
 	}
 	index, err := e.propose(ctx, cmd)
 	if err != nil {
@@ -141,7 +119,7 @@ func (e *Endpoint) PurgeNode(ctx context.Context, nodeID string) (*api.NodeUpdat
 	if err != nil {
 		return nil, err
 	}
-	evals := NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, e.Now())
+	evals := e.nodeEvals(n)
 	index, err := e.propose(ctx, &fsm.DeregisterNodes{IDs: []string{n.ID}, Evals: evals})
 	return e.nodeUpdate(n, index, evals), err
 }
@@ -152,7 +130,7 @@ func (e *Endpoint) EvaluateNode(ctx context.Context, nodeID string) (*api.NodeUp
 	if err != nil {
 		return nil, err
 	}
-	evals := NodeEvals(e.Store.View(), n, model.EvalTriggerNodeUpdate, e.Now())
+	evals := e.nodeEvals(n)
 	if len(evals) == 0 {
 		return e.nodeUpdate(n, e.Store.View().Index(), nil), nil
 	}

@@ -5,7 +5,6 @@ package endpoint
 
 import (
 	"context"
-	"iter"
 	"regexp"
 
 	"github.com/drover-project/drover/core/api"
@@ -14,13 +13,6 @@ import (
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
-
-// JobsAndAllocs is the part of the state that NodeEvals reads.
-type JobsAndAllocs interface {
-	JobByID(ns, id string) *model.Job
-	Jobs(ns string) iter.Seq[*model.Job]
-	AllocsByNode(nodeID string) []*model.Allocation
-}
 
 // StopAlloc requests the stop and replacement of an alloc.
 func (e *Endpoint) StopAlloc(ctx context.Context, allocID string, noShutdownDelay, reschedule bool) (*api.AllocStopResponse, error) {

@@ -92,6 +92,35 @@ func (d *Deployment) RequiresPromotion() bool {
 	return false
 }
 
+// Done reports whether the group's roll-out is complete: its canaries, if it has any,
+// are promoted, and as many allocs are healthy as are wanted. Canaries beyond that
+// number are stopped by the promotion, so they are not waited for.
+func (g *DeploymentState) Done() bool {
+	return g.HealthyAllocs >= g.DesiredTotal && (g.DesiredCanaries == 0 || g.Promoted)
+}
+
+// Done reports whether all groups are done.
+func (d *Deployment) Done() bool {
+	for _, g := range d.TaskGroups {
+		if !g.Done() {
+			return false
+		}
+	}
+	return true
+}
+
+// RevertTarget returns the version to which a failed deployment reverts its job: the
+// newest stable one before the deployment's. It returns nil if there is none. versions
+// are those of the job, newest first.
+func (d *Deployment) RevertTarget(versions []*Job) *Job {
+	for _, j := range versions {
+		if j.Stable && j.Version < d.JobVersion {
+			return j
+		}
+	}
+	return nil
+}
+
 // Copy returns a deep copy.
 func (d *Deployment) Copy() *Deployment {
 	if d == nil {

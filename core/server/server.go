@@ -144,9 +144,6 @@ func New(cfg Config) (*Server, error) {
 		Store: s.store, Raft: s.raft, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
 		Addresses:  func() []string { return []string{cfg.Address} },
 		PluginFile: s.openPluginFile,
-		NodeEvals: func(v *state.View, n *model.Node, trigger string, now time.Time) []*model.Evaluation {
-			return endpoint.NodeEvals(v, n, trigger, now)
-		},
 		OpenVariable: func(v *state.View, row *model.Variable) (map[string]string, error) {
 			return s.ring.OpenRow(v.RootKeyByID(row.KeyID), row)
 		},

@@ -5,7 +5,6 @@ package state
 
 import (
 	"iter"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -207,7 +206,7 @@ func (v *View) JobSubmission(ns, id string, version uint64) *model.JobSubmission
 func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
 	row := tx.t.jobs.get(JobKey(job.Namespace, job.ID))
 	cur := row.current()
-	if cur != nil && sameSpec(cur, job) {
+	if cur != nil && !model.SpecChanged(cur, job) {
 		tx.touchJob(job.Namespace, job.ID)
 		return cur
 	}
@@ -238,16 +237,6 @@ func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
 	tx.accountChild(cur, job)
 	tx.summaryOf(job.Namespace, job.ID).Bare = false // also makes settle derive the job's status again
 	return job
-}
-
-// sameSpec reports whether two jobs are equal in everything that a user writes.
-func sameSpec(a, b *model.Job) bool { return reflect.DeepEqual(specOf(a), specOf(b)) }
-
-func specOf(j *model.Job) *model.Job {
-	c := *j
-	c.Status, c.StatusDescription, c.Stable, c.Version, c.SubmitTime = "", "", false, 0, 0
-	c.VersionTag, c.CreateIndex, c.ModifyIndex, c.JobModifyIndex = nil, 0, 0, 0
-	return &c
 }
 
 // prune drops the oldest versions that are no longer needed.

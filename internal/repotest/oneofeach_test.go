@@ -16,6 +16,8 @@ var oneOfEach = []struct{ code, home, instead string }{
 	{"\tPropose(", "core/propose", "propose commands with core/propose"},
 	{"model.Evaluation{\n", "core/model", "make evaluations with model.NewEvaluation and Evaluation.Next"},
 	{"&model.Evaluation{", "core/model", "make evaluations with model.NewEvaluation and Evaluation.Next"},
+	{"Broker.Enqueue(", "core/worker", "write the evaluation to the log: worker.Feeder alone feeds the queues, from the state"},
+	{"Blocked.Block(", "core/worker", "write the evaluation to the log: worker.Feeder alone feeds the queues, from the state"},
 }
 
 func TestWhatIsDoneInOnePlaceIsDoneOnlyThere(t *testing.T) {

@@ -79,7 +79,7 @@ func (Controller) Decide(in control.Input, id string) (control.Decision, error) 
 		return w.fail(model.DeploymentStatusDescriptionFailedAllocations), nil
 	case w.pastDeadline():
 		return w.fail(model.DeploymentStatusDescriptionProgressDeadline), nil
-	case w.complete():
+	case w.d.Done():
 		return w.succeed(), nil
 	case w.autoPromotable():
 		return w.promote(), nil
@@ -110,25 +110,11 @@ func (w *work) failsAtOnce() bool {
 // deadline.
 func (w *work) pastDeadline() bool {
 	for _, g := range w.d.TaskGroups {
-		if !groupDone(g) && !waitsForPromotion(g) && !g.RequireProgressBy.IsZero() && !w.in.Now.Before(g.RequireProgressBy) {
+		if !g.Done() && !waitsForPromotion(g) && !g.RequireProgressBy.IsZero() && !w.in.Now.Before(g.RequireProgressBy) {
 			return true
 		}
 	}
 	return false
-}
-
-func (w *work) complete() bool {
-	for _, g := range w.d.TaskGroups {
-		if !groupDone(g) {
-			return false
-		}
-	}
-	return true
-}
-
-// groupDone reports whether all desired allocs of the group are healthy.
-func groupDone(g *model.DeploymentState) bool {
-	return g.HealthyAllocs >= g.DesiredTotal && (g.DesiredCanaries == 0 || g.Promoted)
 }
 
 // waitsForPromotion reports whether the canaries are healthy and wait for a manual
@@ -177,7 +163,7 @@ func (w *work) promote() control.Decision {
 func (w *work) fail(why string) control.Decision {
 	cmd := &fsm.UpdateDeploymentStatus{Eval: w.eval()}
 	if w.wantsRevert() {
-		stable := w.stableVersion()
+		stable := w.d.RevertTarget(w.in.View.JobVersions(w.d.Namespace, w.d.JobID))
 		if stable == nil {
 			why += " - no stable job version to auto revert to"
 		} else {
@@ -191,22 +177,11 @@ func (w *work) fail(why string) control.Decision {
 
 func (w *work) wantsRevert() bool {
 	for _, g := range w.d.TaskGroups {
-		if g.AutoRevert && !groupDone(g) {
+		if g.AutoRevert && !g.Done() {
 			return true
 		}
 	}
 	return false
-}
-
-// stableVersion returns the newest stable version before the deployment's that has
-// another specification, or nil.
-func (w *work) stableVersion() *model.Job {
-	for _, j := range w.in.View.JobVersions(w.d.Namespace, w.d.JobID) {
-		if j.Stable && j.Version < w.d.JobVersion {
-			return j
-		}
-	}
-	return nil
 }
 
 // step replaces unhealthy allocs, and requests an evaluation if the scheduler has not
@@ -251,7 +226,7 @@ func (w *work) seen() uint64 {
 func (w *work) nextDeadline() time.Time {
 	var next time.Time
 	for _, g := range w.d.TaskGroups {
-		if groupDone(g) || waitsForPromotion(g) || g.RequireProgressBy.IsZero() {
+		if g.Done() || waitsForPromotion(g) || g.RequireProgressBy.IsZero() {
 			continue
 		}
 		if next.IsZero() || g.RequireProgressBy.Before(next) {

@@ -98,7 +98,7 @@ func (r *run) closeDeployment() {
 	case r.fresh && r.used:
 		r.current.StatusDescription = describe(r.current)
 		r.res.Deployment = r.current
-	case !r.fresh && r.current != nil && r.current.Status == model.DeploymentStatusRunning && !r.pending && complete(r.current):
+	case !r.fresh && r.current != nil && r.current.Status == model.DeploymentStatusRunning && !r.pending && r.current.Done():
 		r.updateDeployment(model.DeploymentStatusSuccessful, model.DeploymentStatusDescriptionSuccessful)
 	}
 }
@@ -113,14 +113,4 @@ func describe(d *model.Deployment) string {
 		}
 	}
 	return model.DeploymentStatusDescriptionRunningAutoPromotion
-}
-
-// complete reports whether every group has its full count of healthy allocs.
-func complete(d *model.Deployment) bool {
-	for _, g := range d.TaskGroups {
-		if g.HealthyAllocs < max(g.DesiredTotal, g.DesiredCanaries) || g.DesiredCanaries > 0 && !g.Promoted {
-			return false
-		}
-	}
-	return true
 }
