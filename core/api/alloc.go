@@ -80,58 +80,58 @@ func allocStubs(v View, allocs []*model.Allocation) []*model.AllocListStub {
 	return out
 }
 
-func (s *Server) listAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
-	resources, err := boolParam(r, "resources")
-	if err != nil {
-		return nil, err
+func listAllocs(v View, q *query) result {
+	prefix, resources, states := q.prefix(), q.flag("resources"), paramsOf(q.r).get("task_states") != "false"
+	if err := isPrefixOfID(prefix); err != nil {
+		return failed(err)
 	}
-	states := paramsOf(r).get("task_states") != "false"
-	return s.read(w, r, tables(state.TableAllocs), func(v View, q *query) answer {
-		prefix := q.prefix()
-		if err := isPrefixOfID(prefix); err != nil {
-			return answer{err: err}
+	p := page[*model.Allocation]{
+		items: v.Allocs(),
+		keep: func(a *model.Allocation) bool {
+			return q.inNamespace(a.Namespace) && hasPrefixFold(a.ID, prefix)
+		},
+		order:  func(a *model.Allocation) order { return order{a.CreateIndex, a.ID} },
+		byTime: true,
+	}
+	return listOf(q, p, func(a *model.Allocation) *model.AllocListStub {
+		st := allocStub(v, a)
+		if resources {
+			st.AllocatedResources = a.AllocatedResources
 		}
-		p := page[*model.Allocation]{
-			items: v.Allocs(),
-			keep: func(a *model.Allocation) bool {
-				return q.inNamespace(a.Namespace) && hasPrefixFold(a.ID, prefix)
-			},
-			order:  func(a *model.Allocation) order { return order{a.CreateIndex, a.ID} },
-			byTime: true,
+		if !states {
+			st.TaskStates = nil
 		}
-		return listOf(q, v.TableIndex(state.TableAllocs), p, func(a *model.Allocation) *model.AllocListStub {
-			st := allocStub(v, a)
-			if resources {
-				st.AllocatedResources = a.AllocatedResources
-			}
-			if !states {
-				st.TaskStates = nil
-			}
-			return st
-		})
+		return st
 	})
 }
 
-// checkUUID rejects text that cannot be an id, with the reference's error text.
-func checkUUID(kind, id string) error {
-	if len(id) != 36 {
-		return fail(http.StatusInternalServerError, kind+" lookup failed: index error: UUID must be 36 characters")
+// isUUID returns a check that rejects a path whose id cannot be one, with the
+// reference's error text.
+func isUUID(kind string) func(*http.Request) error {
+	return func(r *http.Request) error {
+		if len(r.PathValue("id")) != 36 {
+			return fail(http.StatusInternalServerError, kind+" lookup failed: index error: UUID must be 36 characters")
+		}
+		return nil
 	}
-	return nil
 }
 
-func (s *Server) allocByID(w http.ResponseWriter, r *http.Request) (any, error) {
-	id := strings.ToLower(r.PathValue("id"))
-	if err := checkUUID("alloc", id); err != nil {
-		return nil, err
-	}
-	return s.read(w, r, rows(state.TableAllocs, "", id), func(v View, _ *query) answer {
-		a := v.AllocByID(id)
-		if a == nil {
-			return notFound(v, state.TableAllocs, "alloc not found")
-		}
-		return answer{index: a.ModifyIndex, value: detailOf(v, a)}
-	})
+func allocID(q *query) string { return strings.ToLower(q.r.PathValue("id")) }
+
+func allocKey(q *query) []state.Key {
+	return []state.Key{{Table: state.TableAllocs, Value: allocID(q)}}
+}
+
+func theAlloc(v View, q *query) (*model.Allocation, error) {
+	return orMissing(v.AllocByID(allocID(q)), "alloc not found")
+}
+
+func allocIndex(a *model.Allocation) uint64 { return a.ModifyIndex }
+
+func showAlloc(v View, _ *query, a *model.Allocation) result { return shown(detailOf(v, a)) }
+
+func showAllocs(v View, _ *query, allocs []*model.Allocation) result {
+	return shown(allocStubs(v, allocs))
 }
 
 func (s *Server) stopAlloc(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -151,16 +151,29 @@ func (s *Server) stopAlloc(w http.ResponseWriter, r *http.Request) (any, error) 
 	return resp, nil
 }
 
-func (s *Server) nodeAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	return s.read(w, r, rows(state.TableAllocs, state.ByNode, id), func(v View, q *query) answer {
-		allocs := v.AllocsByNode(id)
-		out := make([]*allocDetail, 0, len(allocs))
-		for _, a := range allocs {
-			if q.inNamespace(a.Namespace) || paramsOf(r).get("namespace") == "" {
-				out = append(out, detailOf(v, a))
-			}
+func allocsOfNode(v View, q *query) loaded[*model.Allocation] {
+	all := paramsOf(q.r).get("namespace") == ""
+	var out []*model.Allocation
+	for _, a := range v.AllocsByNode(q.r.PathValue("id")) {
+		if all || q.inNamespace(a.Namespace) {
+			out = append(out, a)
 		}
-		return answer{index: rowsIndex(v, state.TableAllocs, out, func(a *allocDetail) uint64 { return a.ModifyIndex }), value: out}
-	})
+	}
+	return loaded[*model.Allocation]{rows: out}
+}
+
+func showAllocDetails(v View, _ *query, allocs []*model.Allocation) result {
+	out := make([]*allocDetail, 0, len(allocs))
+	for _, a := range allocs {
+		out = append(out, detailOf(v, a))
+	}
+	return shown(out)
+}
+
+func allocsOfEval(v View, q *query) loaded[*model.Allocation] {
+	return loaded[*model.Allocation]{rows: v.AllocsByEval(q.r.PathValue("id"))}
+}
+
+func allocsOfDeployment(v View, q *query) loaded[*model.Allocation] {
+	return loaded[*model.Allocation]{rows: v.AllocsByDeployment(q.r.PathValue("id"))}
 }

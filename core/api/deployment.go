@@ -7,48 +7,29 @@ import (
 	"net/http"
 
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/state"
 )
 
-func (s *Server) listDeployments(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableDeployments), func(v View, q *query) answer {
-		prefix := q.prefix()
-		if err := isPrefixOfID(prefix); err != nil {
-			return answer{err: err}
-		}
-		p := page[*model.Deployment]{
-			items: v.Deployments(),
-			keep: func(d *model.Deployment) bool {
-				return q.inNamespace(d.Namespace) && hasPrefixFold(d.ID, prefix)
-			},
-			order:  func(d *model.Deployment) order { return order{d.CreateIndex, d.ID} },
-			byTime: true,
-		}
-		return listOf(q, v.TableIndex(state.TableDeployments), p, func(d *model.Deployment) *model.Deployment { return d })
-	})
-}
-
-func (s *Server) deploymentByID(w http.ResponseWriter, r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	if err := checkUUID("deployment", id); err != nil {
-		return nil, err
+func listDeployments(v View, q *query) result {
+	prefix := q.prefix()
+	if err := isPrefixOfID(prefix); err != nil {
+		return failed(err)
 	}
-	return s.read(w, r, rows(state.TableDeployments, "", id), func(v View, _ *query) answer {
-		d := v.DeploymentByID(id)
-		if d == nil {
-			return notFound(v, state.TableDeployments, "deployment not found")
-		}
-		return answer{index: d.ModifyIndex, value: d}
-	})
+	p := page[*model.Deployment]{
+		items: v.Deployments(),
+		keep: func(d *model.Deployment) bool {
+			return q.inNamespace(d.Namespace) && hasPrefixFold(d.ID, prefix)
+		},
+		order:  func(d *model.Deployment) order { return order{d.CreateIndex, d.ID} },
+		byTime: true,
+	}
+	return listOf(q, p, func(d *model.Deployment) *model.Deployment { return d })
 }
 
-func (s *Server) deploymentAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	return s.read(w, r, rows(state.TableAllocs, state.ByDeployment, id), func(v View, _ *query) answer {
-		allocs := v.AllocsByDeployment(id)
-		return answer{index: rowsIndex(v, state.TableAllocs, allocs, allocIndex), value: allocStubs(v, allocs)}
-	})
+func theDeployment(v View, q *query) (*model.Deployment, error) {
+	return orMissing(v.DeploymentByID(q.r.PathValue("id")), "deployment not found")
 }
+
+func deploymentIndex(d *model.Deployment) uint64 { return d.ModifyIndex }
 
 func deploymentChanged(w http.ResponseWriter, resp *DeploymentUpdateResponse, err error) (any, error) {
 	if err != nil {

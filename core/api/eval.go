@@ -7,10 +7,9 @@ import (
 	"net/http"
 
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/state"
 )
 
-func (s *Server) evalPage(v View, q *query) page[*model.Evaluation] {
+func evalPage(v View, q *query) page[*model.Evaluation] {
 	p := paramsOf(q.r)
 	job, status, prefix := p.get("job"), p.get("status"), q.prefix()
 	return page[*model.Evaluation]{
@@ -24,51 +23,38 @@ func (s *Server) evalPage(v View, q *query) page[*model.Evaluation] {
 	}
 }
 
-func (s *Server) listEvals(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableEvals), func(v View, q *query) answer {
-		if err := isPrefixOfID(q.prefix()); err != nil {
-			return answer{err: err}
-		}
-		return listOf(q, v.TableIndex(state.TableEvals), s.evalPage(v, q), func(e *model.Evaluation) *model.Evaluation { return e })
-	})
-}
-
-func (s *Server) countEvals(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableEvals), func(v View, q *query) answer {
-		pg, err := q.paging()
-		if err != nil {
-			return answer{err: err}
-		}
-		items, _, err := s.evalPage(v, q).run(q.r.Context(), paging{filter: pg.filter})
-		index := v.TableIndex(state.TableEvals)
-		out := &struct {
-			Count int
-			QueryMeta
-		}{len(items), QueryMeta{Index: index, KnownLeader: true}}
-		return answer{index: index, value: out, err: err}
-	})
-}
-
-func (s *Server) evalByID(w http.ResponseWriter, r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	if err := checkUUID("eval", id); err != nil {
-		return nil, err
+func listEvals(v View, q *query) result {
+	if err := isPrefixOfID(q.prefix()); err != nil {
+		return failed(err)
 	}
-	related, err := boolParam(r, "related")
+	return listOf(q, evalPage(v, q), func(e *model.Evaluation) *model.Evaluation { return e })
+}
+
+func countEvals(v View, q *query) result {
+	pg, err := q.paging()
 	if err != nil {
-		return nil, err
+		return failed(err)
 	}
-	return s.read(w, r, rows(state.TableEvals, "", id), func(v View, _ *query) answer {
-		e := v.EvalByID(id)
-		if e == nil {
-			return notFound(v, state.TableEvals, "eval not found")
-		}
-		if related {
-			e = e.Copy()
-			e.RelatedEvals = relatedEvals(v, e)
-		}
-		return answer{index: e.ModifyIndex, value: e}
-	})
+	items, _, err := evalPage(v, q).run(q.r.Context(), paging{filter: pg.filter})
+	out := &struct {
+		Count int
+		QueryMeta
+	}{len(items), QueryMeta{Index: q.index, KnownLeader: true}}
+	return result{value: out, err: err}
+}
+
+func theEval(v View, q *query) (*model.Evaluation, error) {
+	return orMissing(v.EvalByID(q.r.PathValue("id")), "eval not found")
+}
+
+func evalIndex(e *model.Evaluation) uint64 { return e.ModifyIndex }
+
+func showEval(v View, q *query, e *model.Evaluation) result {
+	if q.flag("related") {
+		e = e.Copy()
+		e.RelatedEvals = relatedEvals(v, e)
+	}
+	return shown(e)
 }
 
 // relatedEvals collects the evaluations that led to root and those that followed from
@@ -104,14 +90,6 @@ func evalStub(e *model.Evaluation) *model.EvaluationStub {
 	}
 }
 
-func (s *Server) evalAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	return s.read(w, r, rows(state.TableAllocs, state.ByEval, id), func(v View, _ *query) answer {
-		allocs := v.AllocsByEval(id)
-		return answer{index: rowsIndex(v, state.TableAllocs, allocs, allocIndex), value: allocStubs(v, allocs)}
-	})
-}
-
 func (s *Server) deleteEvals(w http.ResponseWriter, r *http.Request) (any, error) {
 	var req struct {
 		EvalIDs []string
@@ -129,7 +107,7 @@ func (s *Server) deleteEvals(w http.ResponseWriter, r *http.Request) (any, error
 	ids := req.EvalIDs
 	if req.Filter != "" {
 		q := &query{r: r, namespace: namespaceOf(r)}
-		evals, _, err := s.evalPage(s.backend.View(), q).run(r.Context(), paging{filter: req.Filter})
+		evals, _, err := evalPage(s.backend.View(), q).run(r.Context(), paging{filter: req.Filter})
 		if err != nil {
 			return nil, err
 		}

@@ -45,9 +45,9 @@ func (s *Server) execAlloc(w http.ResponseWriter, r *http.Request) (any, error) 
 }
 
 // jobAction runs an action of a job in one of its allocs.
-func (s *Server) jobAction(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+func (s *Server) jobAction(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := paramsOf(r)
-	req := &ExecRequest{AllocID: p.get("allocID"), Task: p.get("task"), Action: p.get("action"), JobID: id}
+	req := &ExecRequest{AllocID: p.get("allocID"), Task: p.get("task"), Action: p.get("action"), JobID: r.PathValue("id")}
 	group := p.get("group")
 	if req.Action == "" || req.AllocID == "" {
 		return nil, fail(http.StatusBadRequest, "name the action and the allocation: ?action=NAME&allocID=ID")

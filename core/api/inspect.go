@@ -100,37 +100,24 @@ type ExportRequest struct {
 	Follow  bool
 }
 
-func (s *Server) inspectionRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/agent/host", verbs{get: s.thatAgent(s.debugOnly(s.agentHost))})
-	s.mount(mux, "/v1/agent/reload", verbs{put: s.agentReload})
-	s.mount(mux, "/v1/agent/pprof/{kind}", verbs{get: s.thatAgent(s.debugOnly(s.agentProfile))})
-	s.mount(mux, "/v1/agent/monitor", verbs{get: s.thatAgent(s.agentMonitor)})
-	s.mount(mux, "/v1/agent/monitor/export", verbs{get: s.thatAgent(s.exportLogs)})
-}
-
-func (s *Server) schedulerRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/agent/schedulers", verbs{get: s.listSchedulers})
-	s.mount(mux, "/v1/agent/schedulers/config", verbs{get: s.schedulersConfig, put: s.putSchedulersConfig})
-}
-
 // debugOnly rejects requests for internals of the process unless the operator has
 // enabled them.
-func (s *Server) debugOnly(h handler) handler {
-	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+func debugOnly(h handler) handler {
+	return func(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 		if !s.cfg.EnableDebug {
 			return nil, fail(http.StatusForbidden, "Permission denied")
 		}
-		return h(w, r)
+		return h(s, w, r)
 	}
 }
 
 // thatAgent forwards a request that names another node.
-func (s *Server) thatAgent(h handler) handler {
-	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+func thatAgent(h handler) handler {
+	return func(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 		q := paramsOf(r)
 		named := q.get("node_id")
 		if s.cfg.AgentOf == nil || named == "" || q.get("server_id") != "" || s.isMyNode(r, named) {
-			return h(w, r)
+			return h(s, w, r)
 		}
 		agent, err := s.cfg.AgentOf(named)
 		if err != nil {

@@ -52,7 +52,8 @@ func (s *Server) validateJob(_ http.ResponseWriter, r *http.Request) (any, error
 	return resp, nil
 }
 
-func (s *Server) planJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+func (s *Server) planJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	var req JobPlanRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -96,15 +97,10 @@ func sameJobID(job json.RawMessage, id string) error {
 	return nil
 }
 
+// registerJob stores the job in the body. It must have the id in the path, if there is
+// one.
 func (s *Server) registerJob(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.register(w, r, "")
-}
-
-func (s *Server) updateJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.register(w, r, id)
-}
-
-func (s *Server) register(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	id := r.PathValue("id")
 	var req JobRegisterRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -127,7 +123,8 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request, id string) (an
 	return resp, nil
 }
 
-func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	req := JobDeregisterRequest{JobID: id, Namespace: namespaceOf(r)}
 	var err error
 	if req.Purge, err = boolParam(r, "purge"); err != nil {
@@ -159,7 +156,8 @@ func registered(w http.ResponseWriter, resp *JobRegisterResponse, err error) (an
 	return resp, nil
 }
 
-func (s *Server) evaluateJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+func (s *Server) evaluateJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	req := JobEvaluateRequest{}
 	if err := decodeBody(r, &req, true); err != nil {
 		return nil, err
@@ -172,7 +170,8 @@ func (s *Server) evaluateJob(w http.ResponseWriter, r *http.Request, id string) 
 	return registered(w, resp, err)
 }
 
-func (s *Server) revertJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+func (s *Server) revertJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	var req JobRevertRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -188,7 +187,8 @@ func (s *Server) revertJob(w http.ResponseWriter, r *http.Request, id string) (a
 	return registered(w, resp, err)
 }
 
-func (s *Server) scaleJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+func (s *Server) scaleJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	var req JobScaleRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -206,7 +206,8 @@ func (s *Server) scaleJob(w http.ResponseWriter, r *http.Request, id string) (an
 	return resp, nil
 }
 
-func (s *Server) stableJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+func (s *Server) stableJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	var req JobStabilityRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -223,7 +224,8 @@ func (s *Server) stableJob(w http.ResponseWriter, r *http.Request, id string) (a
 	return resp, nil
 }
 
-func (s *Server) dispatchJob(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+func (s *Server) dispatchJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	var req JobDispatchRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -241,7 +243,8 @@ func (s *Server) dispatchJob(w http.ResponseWriter, r *http.Request, id string) 
 	return resp, nil
 }
 
-func (s *Server) forcePeriodic(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+func (s *Server) forcePeriodic(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	resp, err := s.backend.ForcePeriodic(r.Context(), namespaceOf(r), id)
 	if err != nil {
 		return plain500(nil, err)
@@ -250,14 +253,15 @@ func (s *Server) forcePeriodic(w http.ResponseWriter, r *http.Request, id string
 	return resp, nil
 }
 
-func (s *Server) tagVersion(w http.ResponseWriter, r *http.Request, id, tag string) (any, error) {
+func (s *Server) tagVersion(w http.ResponseWriter, r *http.Request) (any, error) {
 	req := JobTagRequest{}
 	if r.Method != http.MethodDelete {
 		if err := decodeBody(r, &req, true); err != nil {
 			return nil, err
 		}
 	}
-	req.JobID, req.Namespace, req.Name, req.Delete = id, namespaceOf(r), tag, r.Method == http.MethodDelete
+	req.JobID, req.Name = r.PathValue("id"), r.PathValue("name")
+	req.Namespace, req.Delete = namespaceOf(r), r.Method == http.MethodDelete
 	resp, err := s.backend.TagJobVersion(r.Context(), &req)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/state"
 )
 
 // Keyring are the operations on the cluster's keys.
@@ -59,31 +58,22 @@ func metaOfKey(k *model.RootKey) *RootKeyMeta {
 // keysMaxAge is how long, in seconds, verifiers may cache the public keys.
 const keysMaxAge = 3600
 
-func (s *Server) keyringRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/.well-known/jwks.json", verbs{get: s.publicKeys})
-	s.mount(mux, "/v1/operator/keyring/keys", verbs{get: s.listKeys})
-	s.mount(mux, "/v1/operator/keyring/rotate", verbs{put: s.rotateKey})
-	s.mount(mux, "/v1/operator/keyring/key/{id}", verbs{del: s.removeKey})
-}
-
-func (s *Server) publicKeys(w http.ResponseWriter, r *http.Request) (any, error) {
-	keys, err := s.backend.SigningKeys(r.Context())
+func publicKeys(r *http.Request, q *query) (func(View, *query) result, error) {
+	keys, err := q.s.backend.SigningKeys(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, tables(state.TableRootKeys), func(v View, _ *query) answer {
-		w.Header().Set("Cache-Control", "max-age="+strconv.Itoa(keysMaxAge))
-		return answer{index: v.TableIndex(state.TableRootKeys), value: struct {
+	return func(View, *query) result {
+		q.header.Set("Cache-Control", "max-age="+strconv.Itoa(keysMaxAge))
+		return shown(struct {
 			Keys []*JWK `json:"keys"`
-		}{orEmpty(keys)}}
-	})
+		}{orEmpty(keys)})
+	}, nil
 }
 
-func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableRootKeys), func(v View, q *query) answer {
-		p := page[*model.RootKey]{items: v.RootKeys(), order: func(k *model.RootKey) order { return order{created: k.CreateIndex, id: k.KeyID} }}
-		return listOf(q, v.TableIndex(state.TableRootKeys), p, metaOfKey)
-	})
+func listKeys(v View, q *query) result {
+	p := page[*model.RootKey]{items: v.RootKeys(), order: func(k *model.RootKey) order { return order{created: k.CreateIndex, id: k.KeyID} }}
+	return listOf(q, p, metaOfKey)
 }
 
 func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) (any, error) {

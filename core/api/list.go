@@ -159,20 +159,20 @@ func filtered[T any](ctx context.Context, expr *bexpr.Evaluator, items []T) ([]T
 }
 
 // listOf returns a page of a list, each item converted by show.
-func listOf[T, S any](q *query, index uint64, p page[T], show func(T) S) answer {
+func listOf[T, S any](q *query, p page[T], show func(T) S) result {
 	pg, err := q.paging()
 	if err != nil {
-		return answer{err: err}
+		return failed(err)
 	}
 	items, next, err := p.run(q.r.Context(), pg)
 	if err != nil {
-		return answer{index: index, err: err}
+		return failed(err)
 	}
 	out := make([]S, 0, len(items))
 	for _, it := range items {
 		out = append(out, show(it))
 	}
-	return answer{index: index, value: out, nextToken: next}
+	return result{value: out, nextToken: next}
 }
 
 // isPrefixOfID checks an id prefix as the reference does.

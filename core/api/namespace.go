@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/state"
 )
 
 // contentHash returns a hash of an object without its indexes.
@@ -38,27 +37,23 @@ func viewNamespace(n *model.Namespace) *namespaceView {
 	return &namespaceView{Namespace: n, Hash: contentHash(&c)}
 }
 
-func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableNamespaces), func(v View, q *query) answer {
-		prefix := q.prefix()
-		p := page[*model.Namespace]{
-			items: v.Namespaces(),
-			keep:  func(n *model.Namespace) bool { return strings.HasPrefix(n.Name, prefix) },
-			order: func(n *model.Namespace) order { return order{id: n.Name} },
-		}
-		return listOf(q, v.TableIndex(state.TableNamespaces), p, viewNamespace)
-	})
+func listNamespaces(v View, q *query) result {
+	prefix := q.prefix()
+	p := page[*model.Namespace]{
+		items: v.Namespaces(),
+		keep:  func(n *model.Namespace) bool { return strings.HasPrefix(n.Name, prefix) },
+		order: func(n *model.Namespace) order { return order{id: n.Name} },
+	}
+	return listOf(q, p, viewNamespace)
 }
 
-func (s *Server) namespaceByName(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableNamespaces), func(v View, _ *query) answer {
-		n := v.NamespaceByName(r.PathValue("name"))
-		if n == nil {
-			return notFound(v, state.TableNamespaces, "Namespace not found")
-		}
-		return answer{index: n.ModifyIndex, value: viewNamespace(n)}
-	})
+func theNamespace(v View, q *query) (*model.Namespace, error) {
+	return orMissing(v.NamespaceByName(q.r.PathValue("name")), "Namespace not found")
 }
+
+func namespaceIndex(n *model.Namespace) uint64 { return n.ModifyIndex }
+
+func showNamespace(_ View, _ *query, n *model.Namespace) result { return shown(viewNamespace(n)) }
 
 func (s *Server) putNamespace(w http.ResponseWriter, r *http.Request) (any, error) {
 	var ns model.Namespace
@@ -100,48 +95,32 @@ func viewNodePool(p *model.NodePool) *nodePoolView {
 	return &nodePoolView{NodePool: p, Hash: contentHash(&c)}
 }
 
-func (s *Server) listNodePools(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableNodePools), func(v View, q *query) answer {
-		prefix := q.prefix()
-		p := page[*model.NodePool]{
-			items: v.NodePools(),
-			keep:  func(n *model.NodePool) bool { return strings.HasPrefix(n.Name, prefix) },
-			order: func(n *model.NodePool) order { return order{id: n.Name} },
-		}
-		return listOf(q, v.TableIndex(state.TableNodePools), p, viewNodePool)
-	})
-}
-
-func (s *Server) nodePoolByName(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableNodePools), func(v View, _ *query) answer {
-		p := v.NodePoolByName(r.PathValue("name"))
-		if p == nil {
-			return notFound(v, state.TableNodePools, "node pool not found")
-		}
-		return answer{index: p.ModifyIndex, value: viewNodePool(p)}
-	})
-}
-
-func (s *Server) nodePoolNodes(w http.ResponseWriter, r *http.Request) (any, error) {
-	pool := r.PathValue("name")
-	return s.listNodesWhere(w, r, func(n *model.Node) bool { return pool == model.NodePoolAll || n.NodePool == pool })
-}
-
-func (s *Server) nodePoolJobs(w http.ResponseWriter, r *http.Request) (any, error) {
-	pool := r.PathValue("name")
-	meta, err := boolParam(r, "meta")
-	if err != nil {
-		return nil, err
+func listNodePools(v View, q *query) result {
+	prefix := q.prefix()
+	p := page[*model.NodePool]{
+		items: v.NodePools(),
+		keep:  func(n *model.NodePool) bool { return strings.HasPrefix(n.Name, prefix) },
+		order: func(n *model.NodePool) order { return order{id: n.Name} },
 	}
-	return s.read(w, r, tables(state.TableJobs, state.TableJobSummaries), func(v View, q *query) answer {
-		prefix := q.prefix()
-		p := page[*model.Job]{
-			items: v.Jobs(q.stateNamespace()),
-			keep:  func(j *model.Job) bool { return j.NodePool == pool && strings.HasPrefix(j.ID, prefix) },
-			order: func(j *model.Job) order { return order{id: j.Namespace + "." + j.ID} },
-		}
-		return listOf(q, v.TableIndex(state.TableJobs, state.TableJobSummaries), p, func(j *model.Job) *JobListStub { return jobStub(v, j, meta) })
-	})
+	return listOf(q, p, viewNodePool)
+}
+
+func thePool(v View, q *query) (*model.NodePool, error) {
+	return orMissing(v.NodePoolByName(q.r.PathValue("name")), "node pool not found")
+}
+
+func poolIndex(p *model.NodePool) uint64 { return p.ModifyIndex }
+
+func showPool(_ View, _ *query, p *model.NodePool) result { return shown(viewNodePool(p)) }
+
+func listPoolNodes(v View, q *query) result {
+	pool := q.r.PathValue("name")
+	return nodesWhere(v, q, func(n *model.Node) bool { return pool == model.NodePoolAll || n.NodePool == pool })
+}
+
+func listPoolJobs(v View, q *query) result {
+	pool := q.r.PathValue("name")
+	return jobsWhere(v, q, func(j *model.Job) bool { return j.NodePool == pool })
 }
 
 func (s *Server) putNodePool(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/state"
 )
 
 // nodeStub returns the short form of a node. full adds resources, osName the name of
@@ -54,46 +53,30 @@ func publicNode(n *model.Node) *model.Node {
 	return &c
 }
 
-func (s *Server) listNodesWhere(w http.ResponseWriter, r *http.Request, keep func(*model.Node) bool) (any, error) {
-	full, err := boolParam(r, "resources")
-	if err != nil {
-		return nil, err
+func nodesWhere(v View, q *query, keep func(*model.Node) bool) result {
+	prefix, full, osName := q.prefix(), q.flag("resources"), q.flag("os")
+	if err := isPrefixOfID(prefix); err != nil {
+		return failed(err)
 	}
-	osName, err := boolParam(r, "os")
-	if err != nil {
-		return nil, err
+	p := page[*model.Node]{
+		items: v.Nodes(),
+		keep:  func(n *model.Node) bool { return hasPrefixFold(n.ID, prefix) && keep(n) },
+		order: func(n *model.Node) order { return order{id: n.ID} },
 	}
-	return s.read(w, r, tables(state.TableNodes), func(v View, q *query) answer {
-		prefix := q.prefix()
-		if err := isPrefixOfID(prefix); err != nil {
-			return answer{err: err}
-		}
-		p := page[*model.Node]{
-			items: v.Nodes(),
-			keep:  func(n *model.Node) bool { return hasPrefixFold(n.ID, prefix) && keep(n) },
-			order: func(n *model.Node) order { return order{id: n.ID} },
-		}
-		return listOf(q, v.TableIndex(state.TableNodes), p, func(n *model.Node) *NodeListStub { return nodeStub(n, full, osName) })
-	})
+	return listOf(q, p, func(n *model.Node) *NodeListStub { return nodeStub(n, full, osName) })
 }
 
-func (s *Server) listNodes(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.listNodesWhere(w, r, func(*model.Node) bool { return true })
+func listNodes(v View, q *query) result {
+	return nodesWhere(v, q, func(*model.Node) bool { return true })
 }
 
-func (s *Server) nodeByID(w http.ResponseWriter, r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	if err := checkUUID("node", id); err != nil {
-		return nil, err
-	}
-	return s.read(w, r, rows(state.TableNodes, "", id), func(v View, _ *query) answer {
-		n := v.NodeByID(id)
-		if n == nil {
-			return notFound(v, state.TableNodes, "node not found")
-		}
-		return answer{index: n.ModifyIndex, value: publicNode(n)}
-	})
+func theNode(v View, q *query) (*model.Node, error) {
+	return orMissing(v.NodeByID(q.r.PathValue("id")), "node not found")
 }
+
+func nodeIndex(n *model.Node) uint64 { return n.ModifyIndex }
+
+func showNode(_ View, _ *query, n *model.Node) result { return shown(publicNode(n)) }
 
 // sameNode rejects a body that names another node than the path.
 func sameNode(r *http.Request, id string) error {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,11 +20,11 @@ import (
 func NewNode(local Local, hasAlloc func(id string) bool, servers http.Handler, log hclog.Logger, cfg Config) *Server {
 	s := &Server{local: local, cfg: cfg, log: log.Named("http")}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/", unknownRoute)
-	s.localRoutes(mux)
+	rows := localRoutes
 	if cfg.EnableDebug {
-		debugRoutes(mux)
+		rows = slices.Concat(localRoutes, debugRoutes)
 	}
+	s.mount(mux, rows)
 	here := s.wrapped(mux)
 	s.answerWith(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.isMine(r, hasAlloc) {

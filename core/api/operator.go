@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/state"
 )
 
 func (s *Server) systemGC(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -70,18 +69,17 @@ func (s *Server) autopilotHealth(_ http.ResponseWriter, r *http.Request) (any, e
 	return h, nil
 }
 
-func (s *Server) schedulerConfig(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableSchedulerConfig), func(v View, _ *query) answer {
-		cfg := v.SchedulerConfig()
-		if cfg == nil {
-			return notFound(v, state.TableSchedulerConfig, "scheduler configuration not found")
-		}
-		out := &struct {
-			SchedulerConfig *model.SchedulerConfiguration
-			QueryMeta
-		}{cfg, QueryMeta{Index: cfg.ModifyIndex, KnownLeader: true}}
-		return answer{index: cfg.ModifyIndex, value: out}
-	})
+func theSchedulerConfig(v View, _ *query) (*model.SchedulerConfiguration, error) {
+	return orMissing(v.SchedulerConfig(), "scheduler configuration not found")
+}
+
+func schedulerConfigIndex(c *model.SchedulerConfiguration) uint64 { return c.ModifyIndex }
+
+func showSchedulerConfig(_ View, q *query, c *model.SchedulerConfiguration) result {
+	return shown(&struct {
+		SchedulerConfig *model.SchedulerConfiguration
+		QueryMeta
+	}{c, QueryMeta{Index: q.index, KnownLeader: true}})
 }
 
 func (s *Server) putSchedulerConfig(w http.ResponseWriter, r *http.Request) (any, error) {

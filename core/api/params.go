@@ -21,6 +21,24 @@ const warningHeader = "X-Drover-Warning"
 var conditions = []string{"all", "cas", "check_index", "detach", "dry-run", "dry_run", "enforce_index", "force", "full", "global",
 	"lock-acquire", "lock-id", "lock-release", "lock-renew", "no_shutdown_delay", "prune", "publish_time", "purge", "reschedule"}
 
+// The parameters that a route takes, by name. A parameter that its row does not list
+// causes a warning, or an error if it makes a write conditional. One that ends with ? is
+// a boolean of a read. One that begins with ~ is accepted although nothing reads it,
+// because the answer is correct with and without it; the comment beside the row says
+// why. A test checks that the others are read.
+const (
+	everywhere = "region namespace pretty"
+	reads      = "index wait stale consistent"
+	pages      = reads + " filter per_page next_token reverse"
+	lists      = pages + " prefix"
+	agents     = "node_id server_id"
+	anything   = "*" // the route rejects every request
+	nothing    = ""
+)
+
+// manyTimes are the parameters that may be given more than once.
+var manyTimes = []string{"address", "topic"}
+
 // params are the parameters of a request. All code in core/api reads parameters here.
 type params struct {
 	r      *http.Request
@@ -49,56 +67,6 @@ func (p params) get(name string) string {
 
 func (p params) has(name string) bool { return p.all(name) != nil }
 
-// route is one method of one path, and the parameters that it accepts.
-type route struct {
-	name  string // "GET /v1/jobs"
-	takes map[string]bool
-	any   bool // accepts any parameters because it rejects every request
-}
-
-// allRoutes is routeParams in parsed form.
-var allRoutes = readRoutes(routeParams)
-
-func readRoutes(rows map[string]string) map[string]*route {
-	out := make(map[string]*route, len(rows))
-	for name, row := range rows {
-		rt := &route{name: name, takes: map[string]bool{}, any: row == anything}
-		for _, param := range strings.Fields(everywhere + " " + row) {
-			rt.takes[strings.TrimPrefix(param, "~")] = true
-		}
-		out[name] = rt
-	}
-	return out
-}
-
-// taking adds the check of parameters to the handlers of a path.
-func (s *Server) taking(pattern string, v verbs) verbs {
-	return verbs{get: s.checked(http.MethodGet, pattern, v.get), put: s.checked(http.MethodPut, pattern, v.put), del: s.checked(http.MethodDelete, pattern, v.del)}
-}
-
-func (s *Server) checked(method, pattern string, h handler) handler {
-	if h == nil {
-		return nil
-	}
-	rt := allRoutes[method+" "+pattern]
-	if rt == nil {
-		panic("core/api: the route " + method + " " + pattern + " has no row in routeParams; say there what its requests take")
-	}
-	return func(w http.ResponseWriter, r *http.Request) (any, error) {
-		if r.URL.RawQuery == "" || rt.any {
-			return h(w, r)
-		}
-		r, warnings, err := rt.settle(r)
-		if err != nil {
-			return nil, err
-		}
-		for _, text := range warnings {
-			s.warn(w, rt.name, text)
-		}
-		return h(w, r)
-	}
-}
-
 func (s *Server) warn(w http.ResponseWriter, route, text string) {
 	s.log.Debug("a part of a request is not acted on", "route", route, "warning", text)
 	w.Header().Add(warningHeader, text)
@@ -111,15 +79,15 @@ func (rt *route) settle(r *http.Request) (*http.Request, []string, error) {
 	if err != nil {
 		return nil, nil, fail(http.StatusBadRequest, "the query of the request cannot be read: "+err.Error())
 	}
-	write := !strings.HasPrefix(rt.name, http.MethodGet)
+	write := rt.verb != get
 	var unknown, warnings []string
 	for name, values := range given {
 		switch {
-		case !rt.takes[name] && write && slices.Contains(conditions, name):
-			return nil, nil, fail(http.StatusBadRequest, quoteName(name)+" is not a parameter of "+rt.name+", so nothing was done: leave it out")
-		case !rt.takes[name]:
+		case !rt.params[name] && write && slices.Contains(conditions, name):
+			return nil, nil, fail(http.StatusBadRequest, quoteName(name)+" is not a parameter of "+rt.name()+", so nothing was done: leave it out")
+		case !rt.params[name]:
 			unknown = append(unknown, name)
-			warnings = append(warnings, "parameter "+quoteName(name)+" is not acted on by "+rt.name)
+			warnings = append(warnings, "parameter "+quoteName(name)+" is not acted on by "+rt.name())
 		case len(values) > 1 && !slices.Contains(manyTimes, name):
 			warnings = append(warnings, "parameter "+quoteName(name)+" was given more than once; the first is acted on")
 		}

@@ -18,11 +18,14 @@ const waitJitter = 16
 
 // query holds the parsed parameters of a read.
 type query struct {
+	s         *Server
 	r         *http.Request
 	namespace string // "*" means all namespaces
 	minIndex  uint64
 	wait      time.Duration
 	mode      ReadMode
+	header    http.Header // of the answer
+	index     uint64      // of the answer, for answers that repeat it in their body
 }
 
 func namespaceOf(r *http.Request) string {
@@ -32,18 +35,19 @@ func namespaceOf(r *http.Request) string {
 	return "default"
 }
 
-func parseQuery(r *http.Request) (*query, error) {
-	p := paramsOf(r)
-	q := &query{r: r, namespace: namespaceOf(r), wait: defaultWait}
+// parse reads the parameters about waiting and freshness.
+func (q *query) parse() error {
+	p := paramsOf(q.r)
+	q.wait = defaultWait
 	var err error
 	if v := p.get("index"); v != "" {
 		if q.minIndex, err = strconv.ParseUint(v, 10, 64); err != nil {
-			return nil, fail(http.StatusBadRequest, "Invalid index")
+			return fail(http.StatusBadRequest, "Invalid index")
 		}
 	}
 	if v := p.get("wait"); v != "" {
 		if q.wait, err = time.ParseDuration(v); err != nil || q.wait < 0 {
-			return nil, fail(http.StatusBadRequest, "Invalid wait time")
+			return fail(http.StatusBadRequest, "Invalid wait time")
 		}
 	}
 	q.wait = min(q.wait, maxWait)
@@ -55,7 +59,7 @@ func parseQuery(r *http.Request) (*query, error) {
 	case consistent:
 		q.mode = ReadConsistent
 	}
-	return q, nil
+	return nil
 }
 
 // prefix returns the prefix parameter of a list.
@@ -72,27 +76,34 @@ func (q *query) stateNamespace() string {
 	return q.namespace
 }
 
-// answer is the result of one evaluation of a read. Index is the index of the newest
-// change in it; a blocking query waits until it exceeds the client's.
-type answer struct {
-	index     uint64
-	value     any
-	nextToken string
-	err       error
+// flag returns the value of a boolean parameter. The row of the route declares it with
+// a "?", so that read has rejected other values.
+func (q *query) flag(name string) bool {
+	set, err := boolParam(q.r, name)
+	return err == nil && set
 }
 
 // read answers a read from a View, and blocks until a change if the client asks for
 // it.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []state.Key, look func(View, *query) answer) (any, error) {
-	q, err := parseQuery(r)
+func (s *Server) read(w http.ResponseWriter, r *http.Request, rt *route) (any, error) {
+	q := &query{s: s, r: r, header: w.Header(), namespace: namespaceOf(r)}
+	look, err := rt.does.begin(r, q)
 	if err != nil {
+		return nil, err
+	}
+	for _, name := range rt.flags {
+		if _, err := boolParam(r, name); err != nil {
+			return nil, err
+		}
+	}
+	if err := q.parse(); err != nil {
 		return nil, err
 	}
 	meta, err := s.backend.Ready(r.Context(), q.mode)
 	if err != nil {
 		return nil, err
 	}
-	ctx := r.Context()
+	keys := rt.does.keysOf(q)
 	var timeout <-chan time.Time
 	if q.minIndex > 0 {
 		t := time.NewTimer(q.wait)
@@ -100,7 +111,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []state.Key, 
 		timeout = t.C
 	}
 	for {
-		a, again := s.lookOnce(ctx, q, keys, look, timeout)
+		a, again := s.lookOnce(r.Context(), q, keys, look, timeout)
 		if !again {
 			return finish(w, meta, a)
 		}
@@ -109,7 +120,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, keys []state.Key, 
 
 // lookOnce evaluates the read once, and waits for a change if the client already has
 // the result. It returns true after a change, so that the caller evaluates again.
-func (s *Server) lookOnce(ctx context.Context, q *query, keys []state.Key, look func(View, *query) answer, timeout <-chan time.Time) (answer, bool) {
+func (s *Server) lookOnce(ctx context.Context, q *query, keys []state.Key, look look, timeout <-chan time.Time) (answer, bool) {
 	if q.minIndex == 0 {
 		a := look(s.backend.View(), q)
 		a.index = max(a.index, firstIndex)
@@ -141,31 +152,4 @@ func finish(w http.ResponseWriter, meta ReadMeta, a answer) (any, error) {
 		w.Header().Set("X-Nomad-NextToken", a.nextToken)
 	}
 	return a.value, a.err
-}
-
-func tables(names ...string) []state.Key {
-	keys := make([]state.Key, len(names))
-	for i, n := range names {
-		keys[i] = state.Key{Table: n}
-	}
-	return keys
-}
-
-// rows returns the watch key of the rows that belong to an object.
-func rows(table, by, key string) []state.Key { return []state.Key{{Table: table, By: by, Value: key}} }
-
-// rowsOfJob returns the watch keys of the rows in some tables that belong to a job,
-// and of the job itself.
-func rowsOfJob(r *http.Request, id string, names ...string) []state.Key {
-	key := state.JobKey(namespaceOf(r), id)
-	keys := []state.Key{{Table: state.TableJobs, Value: key}}
-	for _, n := range names {
-		keys = append(keys, state.Key{Table: n, By: state.ByJob, Value: key})
-	}
-	return keys
-}
-
-// notFound returns the answer for an object that does not exist.
-func notFound(v View, table, text string) answer {
-	return answer{index: v.TableIndex(table), err: fail(http.StatusNotFound, text)}
 }

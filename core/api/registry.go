@@ -14,7 +14,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/registry"
-	"github.com/drover-project/drover/core/state"
+
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -83,24 +83,14 @@ type PluginRegisterResponse struct {
 	Status   string
 }
 
-func (s *Server) registryRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/registry/plugins", verbs{get: s.listPluginSpecs})
-	s.mount(mux, "/v1/registry/plugin/{name}", verbs{get: s.pluginSpec, put: s.registerPlugin, del: s.deregisterPlugin})
-	s.mount(mux, "/v1/registry/plugin/{name}/rollout", verbs{put: s.steerPluginRollout})
-	s.mount(mux, "/v1/registry/plugin/{name}/nodes", verbs{get: s.pluginSpecNodes})
-	s.mountUpTo(mux, "/v1/registry/file/{digest}", maxPluginFileBytes+1, verbs{get: s.pluginFile, put: s.uploadPluginFile})
-}
-
-func (s *Server) listPluginSpecs(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TablePluginSpecs), func(v View, q *query) answer {
-		prefix := q.prefix()
-		p := page[*model.PluginSpec]{
-			items: v.PluginSpecs(),
-			keep:  func(p *model.PluginSpec) bool { return strings.HasPrefix(p.Name, prefix) },
-			order: func(p *model.PluginSpec) order { return order{id: p.Name} },
-		}
-		return listOf(q, v.TableIndex(state.TablePluginSpecs), p, pluginStub)
-	})
+func listPluginSpecs(v View, q *query) result {
+	prefix := q.prefix()
+	p := page[*model.PluginSpec]{
+		items: v.PluginSpecs(),
+		keep:  func(p *model.PluginSpec) bool { return strings.HasPrefix(p.Name, prefix) },
+		order: func(p *model.PluginSpec) order { return order{id: p.Name} },
+	}
+	return listOf(q, p, pluginStub)
 }
 
 func pluginStub(p *model.PluginSpec) *PluginStub {
@@ -112,26 +102,18 @@ func pluginStub(p *model.PluginSpec) *PluginStub {
 	}
 }
 
-func noPlugin(v View, name string) answer {
-	return notFound(v, state.TablePluginSpecs, "the registry has no plugin \""+name+"\"")
+func thePluginSpec(v View, q *query) (*model.PluginSpec, error) {
+	name := q.r.PathValue("name")
+	return orMissing(v.PluginSpecByName(name), "the registry has no plugin \""+name+"\"")
 }
 
-func (s *Server) pluginSpec(w http.ResponseWriter, r *http.Request) (any, error) {
-	name := r.PathValue("name")
-	reveal, err := boolParam(r, "reveal")
-	if err != nil {
-		return nil, err
+func pluginSpecIndex(p *model.PluginSpec) uint64 { return p.ModifyIndex }
+
+func showPluginSpec(_ View, q *query, p *model.PluginSpec) result {
+	if !q.flag("reveal") {
+		p = redacted(p)
 	}
-	return s.read(w, r, []state.Key{{Table: state.TablePluginSpecs, Value: name}}, func(v View, _ *query) answer {
-		p := v.PluginSpecByName(name)
-		if p == nil {
-			return noPlugin(v, name)
-		}
-		if !reveal {
-			p = redacted(p)
-		}
-		return answer{index: p.ModifyIndex, value: p}
-	})
+	return shown(p)
 }
 
 // redacted returns the plugin without the values of its configuration, which may be
@@ -169,21 +151,18 @@ func redact(v any) any {
 	return RedactedValue
 }
 
-func (s *Server) pluginSpecNodes(w http.ResponseWriter, r *http.Request) (any, error) {
-	name := r.PathValue("name")
-	return s.read(w, r, tables(state.TablePluginSpecs, state.TableNodes), func(v View, q *query) answer {
-		p := v.PluginSpecByName(name)
-		if p == nil {
-			return noPlugin(v, name)
-		}
-		prefix := q.prefix()
-		list := page[*PluginNode]{
-			items: standings(v, p),
-			keep:  func(n *PluginNode) bool { return strings.HasPrefix(n.ID, prefix) },
-			order: func(n *PluginNode) order { return order{id: n.ID} },
-		}
-		return listOf(q, v.TableIndex(state.TablePluginSpecs, state.TableNodes), list, func(n *PluginNode) *PluginNode { return n })
-	})
+func listPluginNodes(v View, q *query) result {
+	p, err := thePluginSpec(v, q)
+	if err != nil {
+		return failed(err)
+	}
+	prefix := q.prefix()
+	list := page[*PluginNode]{
+		items: standings(v, p),
+		keep:  func(n *PluginNode) bool { return strings.HasPrefix(n.ID, prefix) },
+		order: func(n *PluginNode) order { return order{id: n.ID} },
+	}
+	return listOf(q, list, func(n *PluginNode) *PluginNode { return n })
 }
 
 // standings yields the nodes that a plugin targets or that have it.

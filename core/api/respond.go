@@ -16,10 +16,6 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// handler answers one request. A nil value means an empty body. An error without a
-// status gets one from its class.
-type handler func(w http.ResponseWriter, r *http.Request) (any, error)
-
 // statusError is an error with an explicit status.
 type statusError struct {
 	status int
@@ -90,35 +86,18 @@ func writeError(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text) // an error means that the client has gone
 }
 
-// serve runs a handler and writes its result.
-func (s *Server) serve(h handler) http.HandlerFunc { return s.serveUpTo(maxBodyBytes, h) }
-
-// serveUpTo is serve with another limit for the size of the body.
-func (s *Server) serveUpTo(limit int64, h handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if region := r.URL.Query().Get("region"); region != "" && region != s.local.Region() {
-			writeError(w, http.StatusInternalServerError, "No path to region")
-			return
+// answer writes the result of a route.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, v any, err error) {
+	switch {
+	case err != nil:
+		status := statusOf(err)
+		if status >= http.StatusInternalServerError {
+			s.log.Debug("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 		}
-		if r.Body != nil {
-			r.Body = http.MaxBytesReader(w, r.Body, limit)
-		}
-		ctx, notes := withNotes(r.Context())
-		v, err := h(w, r.WithContext(ctx))
-		for _, text := range notes.texts {
-			s.warn(w, r.Method+" "+r.URL.Path, text)
-		}
-		switch {
-		case err != nil:
-			status := statusOf(err)
-			if status >= http.StatusInternalServerError {
-				s.log.Debug("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
-			}
-			writeError(w, status, err.Error())
-		case v == nil:
-		default:
-			s.writeJSON(w, r, v)
-		}
+		writeError(w, status, err.Error())
+	case v == nil:
+	default:
+		s.writeJSON(w, r, v)
 	}
 }
 

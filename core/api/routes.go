@@ -6,224 +6,228 @@ package api
 import (
 	"net/http"
 	"net/http/pprof"
-	"strings"
+	"slices"
 
 	"github.com/drover-project/drover/core/state"
 )
 
-// verbs are the handlers of one path by method. A method with a nil handler is
-// answered with 405. PUT and POST are equivalent, as clients expect.
-type verbs struct {
-	get, put, del handler
+// allRoutes returns the table of all routes.
+func allRoutes() []row { return slices.Concat(serverRoutes(), localRoutes, debugRoutes) }
+
+// serverRoutes returns the routes that servers answer.
+func serverRoutes() []row {
+	return slices.Concat(jobRoutes, allocRoutes, nodeRoutes, clusterRoutes, pluginRoutes, absentRoutes)
 }
 
-func (v verbs) pick(method string) handler {
-	switch method {
-	case http.MethodGet, http.MethodHead:
-		return v.get
-	case http.MethodPut, http.MethodPost:
-		return v.put
-	case http.MethodDelete:
-		return v.del
-	}
-	return nil
+var jobRoutes = []row{
+	{get, "/v1/jobs", "list-jobs", lists + " meta?", list(listJobs, state.TableJobs, state.TableJobSummaries)},
+	{put, "/v1/jobs", "submit-job", nothing, act((*Server).registerJob)},
+	{put, "/v1/jobs/parse", "parse-job", nothing, act((*Server).parseJob)},
+	{get, "/v1/jobs/statuses", "read-job", lists + " include_children?", jobStatuses},
+	{put, "/v1/jobs/statuses", "read-job", lists + " include_children?", jobStatuses},
+	{put, "/v1/validate/job", "read-job", nothing, act((*Server).validateJob)},
+	{get, jobPath, "read-job", reads, one(theJob, jobIndex, itself, state.TableJobs).watching(ofJob())},
+	{put, jobPath, "submit-job", nothing, act((*Server).registerJob)},
+	{del, jobPath, "submit-job", "purge ~global no_shutdown_delay eval_priority", act((*Server).deleteJob)}, // there is only one region
+	{put, jobPath + "/evaluate", "submit-job", nothing, act((*Server).evaluateJob)},
+	{get, jobPath + "/allocations", "read-job", reads + " all?", rowsOf(state.TableAllocs, allocsOfJob, allocIndex, showAllocs, state.TableJobs, state.TableAllocs).watching(ofJob(state.TableAllocs))},
+	{get, jobPath + "/evaluations", "read-job", reads, rowsOf(state.TableEvals, evalsOfJob, evalIndex, showEvals, state.TableJobs, state.TableEvals).watching(ofJob(state.TableEvals))},
+	{put, jobPath + "/periodic/force", "submit-job", nothing, act((*Server).forcePeriodic)},
+	{put, jobPath + "/plan", "submit-job", nothing, act((*Server).planJob)},
+	{get, jobPath + "/summary", "read-job", reads, one(theSummary, summaryIndex, itself, state.TableJobs, state.TableJobSummaries).watching(partsOfJob(state.TableJobSummaries))},
+	{put, jobPath + "/dispatch", "dispatch-job", "idempotency_token", act((*Server).dispatchJob)},
+	{get, jobPath + "/versions", "read-job", reads + " diffs? diff_version diff_tag", rowsOf(state.TableJobVersions, versionsOfJob, jobIndex, showVersions, state.TableJobs, state.TableJobVersions).watching(partsOfJob(state.TableJobVersions))},
+	{put, tagPath, "submit-job", nothing, act((*Server).tagVersion)},
+	{del, tagPath, "submit-job", nothing, act((*Server).tagVersion)},
+	{put, jobPath + "/revert", "submit-job", nothing, act((*Server).revertJob)},
+	{get, jobPath + "/deployments", "read-job", reads + " all?", rowsOf(state.TableDeployments, deploymentsOfJob, deploymentIndex, showDeployments, state.TableJobs, state.TableDeployments).watching(ofJob(state.TableDeployments))},
+	{get, jobPath + "/deployment", "read-job", reads, rowsOf(state.TableDeployments, everyDeploymentOfJob, deploymentIndex, showLatestDeployment, state.TableJobs, state.TableDeployments).watching(ofJob(state.TableDeployments))},
+	{put, jobPath + "/stable", "submit-job", nothing, act((*Server).stableJob)},
+	{get, jobPath + "/services", "read-job", pages, list(jobServices, state.TableAllocs).watching(allocsOfJobKey)},
+	{get, jobPath + "/actions", "read-job", reads, one(theJob, jobIndex, showActions, state.TableJobs).watching(ofJob())},
+	{get, jobPath + "/action", "alloc-exec", "action allocID task group tty ws_handshake", act((*Server).jobAction).changes()},
+	{get, jobPath + "/submission", "read-job", reads + " version", one(theSubmission, submissionIndex, itself, state.TableJobs).after(checkVersion).watching(ofJob())},
+	{get, jobPath + "/scale", "read-job|read-job-scaling", reads, rowsOf(state.TableAllocs, scaledAllocs, allocIndex, showScale, state.TableJobs, state.TableAllocs, state.TableDeployments, state.TableScalingEvents).
+		watching(ofJob(state.TableAllocs, state.TableDeployments, state.TableScalingEvents))},
+	{put, jobPath + "/scale", "submit-job|scale-job", nothing, act((*Server).scaleJob)},
+	{get, jobPath + "/dispatch/payload", "read-job", reads, one(dispatchedJob, jobIndex, showPayload, state.TableJobs).watching(ofJob())},
+	{get, "/v1/scaling/policies", "list-scaling-policies", lists + " job type", list(listScalingPolicies, state.TableJobs)},
+	{get, "/v1/scaling/policy/{id}", "read-scaling-policy", reads, one(thePolicy, policyIndex, itself, state.TableJobs)},
+	{get, "/v1/services", "read-job", pages, list(listServices, state.TableAllocs)},
+	{get, "/v1/service/{name}", "read-job", pages + " choose", listAfter(serviceByName, state.TableAllocs)},
+	{put, "/v1/search", "read-job|node:read", reads, listAfter(search, searched...)},
+	{put, "/v1/search/fuzzy", "read-job|node:read", reads, listAfter(searchFuzzy, searched...)},
+	{get, "/v1/event/stream", "read-job|node:read", "topic index filter", act((*Server).eventStream).streams()},
 }
 
-func (s *Server) mount(mux *http.ServeMux, pattern string, v verbs) {
-	s.mountUpTo(mux, pattern, maxBodyBytes, v)
+var allocRoutes = []row{
+	{get, "/v1/allocations", "read-job", lists + " resources? task_states", list(listAllocs, state.TableAllocs)},
+	{get, "/v1/allocation/{id}", "read-job", reads, one(theAlloc, allocIndex, showAlloc, state.TableAllocs).after(isUUID("alloc")).watching(allocKey)},
+	{put, "/v1/allocation/{id}/stop", "alloc-lifecycle", "no_shutdown_delay reschedule", act((*Server).stopAlloc)},
+	{get, "/v1/allocation/{id}/services", "read-job", pages, list(allocServices, state.TableAllocs).watching(byPathValue(state.TableAllocs, "", "id"))},
+	{get, "/v1/evaluations", "read-job", lists + " job status", list(listEvals, state.TableEvals)},
+	{del, "/v1/evaluations", management, nothing, act((*Server).deleteEvals)},
+	{get, "/v1/evaluations/count", "read-job", reads + " prefix filter job status ~per_page ~next_token ~reverse", list(countEvals, state.TableEvals)}, // the count includes all pages
+	{get, "/v1/evaluation/{id}", "read-job", reads + " related?", one(theEval, evalIndex, showEval, state.TableEvals).after(isUUID("eval")).watching(byPathValue(state.TableEvals, "", "id"))},
+	{get, "/v1/evaluation/{id}/allocations", "read-job", reads, rowsOf(state.TableAllocs, allocsOfEval, allocIndex, showAllocs, state.TableAllocs).watching(byPathValue(state.TableAllocs, state.ByEval, "id"))},
+	{get, "/v1/deployments", "read-job", lists, list(listDeployments, state.TableDeployments)},
+	{get, "/v1/deployment/{id}", "read-job", reads, one(theDeployment, deploymentIndex, itself, state.TableDeployments).after(isUUID("deployment")).watching(byPathValue(state.TableDeployments, "", "id"))},
+	{get, "/v1/deployment/allocations/{id}", "read-job", reads, rowsOf(state.TableAllocs, allocsOfDeployment, allocIndex, showAllocs, state.TableAllocs).watching(byPathValue(state.TableAllocs, state.ByDeployment, "id"))},
+	{put, "/v1/deployment/fail/{id}", "submit-job", nothing, act((*Server).failDeployment)},
+	{put, "/v1/deployment/pause/{id}", "submit-job", nothing, act((*Server).pauseDeployment)},
+	{put, "/v1/deployment/promote/{id}", "submit-job", nothing, act((*Server).promoteDeployment)},
+	{put, "/v1/deployment/unblock/{id}", "submit-job", nothing, act((*Server).unblockDeployment)},
+	{put, "/v1/deployment/allocation-health/{id}", "submit-job", nothing, act((*Server).deploymentHealth)},
 }
 
-// mountUpTo mounts a path with another limit for the size of the body.
-func (s *Server) mountUpTo(mux *http.ServeMux, pattern string, limit int64, v verbs) {
-	v = s.taking(pattern, v)
-	mux.HandleFunc(pattern, s.serveUpTo(limit, func(w http.ResponseWriter, r *http.Request) (any, error) {
-		h := v.pick(r.Method)
-		if h == nil {
-			return nil, errMethod
-		}
-		return h(w, r)
-	}))
+var nodeRoutes = []row{
+	{get, "/v1/nodes", "node:read", lists + " resources? os?", list(listNodes, state.TableNodes)},
+	{get, "/v1/node/pools", "node_pool:read", lists, list(listNodePools, state.TableNodePools)},
+	{put, "/v1/node/pools", "node_pool:write", nothing, act((*Server).putNodePool)},
+	{get, "/v1/node/pool/{name}", "node_pool:read", reads, one(thePool, poolIndex, showPool, state.TableNodePools)},
+	{put, "/v1/node/pool/{name}", "node_pool:write", nothing, act((*Server).putNodePool)},
+	{del, "/v1/node/pool/{name}", "node_pool:delete", nothing, act((*Server).deleteNodePool)},
+	{get, "/v1/node/pool/{name}/jobs", "node_pool:read,read-job", lists + " meta?", list(listPoolJobs, state.TableJobs, state.TableJobSummaries)},
+	{get, "/v1/node/pool/{name}/nodes", "node_pool:read,node:read", lists + " resources? os?", list(listPoolNodes, state.TableNodes)},
+	{get, "/v1/node/{id}", "node:read", reads, one(theNode, nodeIndex, showNode, state.TableNodes).after(isUUID("node")).watching(byPathValue(state.TableNodes, "", "id"))},
+	{get, "/v1/node/{id}/allocations", "node:read,read-job", reads, rowsOf(state.TableAllocs, allocsOfNode, allocIndex, showAllocDetails, state.TableAllocs).watching(byPathValue(state.TableAllocs, state.ByNode, "id"))},
+	{put, "/v1/node/{id}/drain", "node:write", nothing, act((*Server).drainNode)},
+	{put, "/v1/node/{id}/eligibility", "node:write", nothing, act((*Server).nodeEligibility)},
+	{put, "/v1/node/{id}/evaluate", "node:write", nothing, act((*Server).evaluateNode)},
+	{put, "/v1/node/{id}/purge", "node:write", nothing, act((*Server).purgeNode)},
 }
 
-// routes mounts all routes of a server, area by area.
-func (s *Server) routes(mux *http.ServeMux) {
-	mux.HandleFunc("/", unknownRoute)
-	s.jobRoutes(mux)
-	s.allocRoutes(mux)
-	s.nodeRoutes(mux)
-	s.clusterRoutes(mux)
-	s.localRoutes(mux)
-	s.membershipRoutes(mux)
-	s.schedulerRoutes(mux)
-	s.variableRoutes(mux)
-	s.snapshotRoutes(mux)
-	s.keyringRoutes(mux)
-	s.registryRoutes(mux)
-	s.schemaRoutes(mux)
-	s.absentRoutes(mux)
+var clusterRoutes = []row{
+	{get, "/v1/namespaces", "namespace:*", lists, list(listNamespaces, state.TableNamespaces)}, // those in which the token may do anything
+	{put, "/v1/namespace", management, nothing, act((*Server).putNamespace)},
+	{get, "/v1/namespace/{name}", "namespace:*", reads, one(theNamespace, namespaceIndex, showNamespace, state.TableNamespaces)},
+	{put, "/v1/namespace/{name}", management, nothing, act((*Server).putNamespace)},
+	{del, "/v1/namespace/{name}", management, nothing, act((*Server).deleteNamespace)},
+	{put, "/v1/system/gc", management, nothing, act((*Server).systemGC)},
+	{put, "/v1/system/reconcile/summaries", management, nothing, act((*Server).reconcileSummaries)},
+	{get, "/v1/status/leader", anonymous, "~stale", act((*Server).statusLeader)}, // the only server knows the leader
+	{get, "/v1/status/peers", anonymous, "~stale", act((*Server).statusPeers)},
+	{get, "/v1/regions", anonymous, "~stale", act((*Server).regions)},
+	{get, "/v1/operator/raft/configuration", "operator:read", "~stale", act((*Server).raftConfiguration)}, // always the current configuration of raft
+	{del, "/v1/operator/raft/peer", "operator:write", "id address", act((*Server).removeRaftPeer)},
+	{put, "/v1/operator/raft/transfer-leadership", "operator:write", "id address", act((*Server).transferLeadership)},
+	{get, "/v1/operator/autopilot/configuration", "operator:read", "~stale", act((*Server).autopilotConfiguration)},
+	{put, "/v1/operator/autopilot/configuration", "operator:write", anything, refuse(http.StatusNotImplemented, "this version of drover has one server: there is nothing for autopilot to do, and nothing of it to set")},
+	{get, "/v1/operator/autopilot/health", "operator:read", "~stale", act((*Server).autopilotHealth)},
+	{get, "/v1/operator/upgrade-check/vault-workload-identity", "operator:read", reads, list(vaultUpgradeCheck, state.TableJobs)},
+	{get, "/v1/operator/scheduler/configuration", "operator:read", reads, one(theSchedulerConfig, schedulerConfigIndex, showSchedulerConfig, state.TableSchedulerConfig)},
+	{put, "/v1/operator/scheduler/configuration", "operator:write", "cas", act((*Server).putSchedulerConfig)},
+	{get, "/v1/operator/snapshot", management, "~stale", act((*Server).saveSnapshot).streams()}, // the only server saves the newest state
+	{put, "/v1/operator/snapshot", management, nothing, act((*Server).restoreSnapshot).upTo(maxSnapshotBytes).streams()},
+	{get, "/v1/operator/keyring/keys", management, pages, list(listKeys, state.TableRootKeys)},
+	{put, "/v1/operator/keyring/rotate", management, "full algo algorithm publish_time", act((*Server).rotateKey)},
+	{del, "/v1/operator/keyring/key/{id}", management, "force", act((*Server).removeKey)},
+	{get, "/.well-known/jwks.json", anonymous, reads, listAfter(publicKeys, state.TableRootKeys)},
+	{get, "/v1/vars", "variables:list", lists, list(listVariables, state.TableVariables)},
+	{get, "/v1/var/{path...}", "variables:read", reads, one(theVariable, variableIndex, openVariable, state.TableVariables).watching(variableKey)},
+	{put, "/v1/var/{path...}", "variables:write", "cas lock-acquire lock-release lock-renew", act((*Server).putVariable)},
+	{del, "/v1/var/{path...}", "variables:destroy", "cas lock-id", act((*Server).deleteVariable)},
+	{get, "/v1/agent/members", "node:read", nothing, act((*Server).agentMembers)},
+	{put, "/v1/agent/join", "agent:write", "address", act((*Server).agentJoin)},
+	{put, "/v1/agent/force-leave", "agent:write", "node ~prune", act((*Server).agentForceLeave)}, // no server is kept as left
+	{get, "/v1/agent/schedulers", "agent:read", nothing, act((*Server).listSchedulers)},
+	{get, "/v1/agent/schedulers/config", "agent:read", nothing, act((*Server).schedulersConfig)},
+	{put, "/v1/agent/schedulers/config", "agent:write", nothing, act((*Server).putSchedulersConfig)},
 }
 
-// localRoutes mounts the routes that every agent answers itself.
-func (s *Server) localRoutes(mux *http.ServeMux) {
-	s.agentRoutes(mux)
-	s.clientRoutes(mux)
-	s.inspectionRoutes(mux)
+// pluginRoutes are additions of Drover to the API.
+var pluginRoutes = []row{
+	{get, "/v1/registry/plugins", "operator:read", lists, list(listPluginSpecs, state.TablePluginSpecs)},
+	{get, "/v1/registry/plugin/{name}", "operator:read", reads + " reveal?", one(thePluginSpec, pluginSpecIndex, showPluginSpec, state.TablePluginSpecs).watching(byPathValue(state.TablePluginSpecs, "", "name"))},
+	{put, "/v1/registry/plugin/{name}", "operator:write", "cas", act((*Server).registerPlugin)},
+	{del, "/v1/registry/plugin/{name}", "operator:write", "cas", act((*Server).deregisterPlugin)},
+	{put, "/v1/registry/plugin/{name}/rollout", "operator:write", nothing, act((*Server).steerPluginRollout)},
+	{get, "/v1/registry/plugin/{name}/nodes", "operator:read,node:read", lists, list(listPluginNodes, state.TablePluginSpecs, state.TableNodes)},
+	{get, "/v1/registry/file/{digest}", "operator:read", nothing, act((*Server).pluginFile)},
+	{put, "/v1/registry/file/{digest}", "operator:write", nothing, act((*Server).uploadPluginFile).upTo(maxPluginFileBytes + 1)},
+	{get, "/v1/schemas/drivers", "node:read", pages, list(listDriverSchemas, state.TableDriverSchemas, state.TableNodes)},
+	{get, "/v1/schemas/driver/{name}", "node:read", reads, list(driverSchemas, state.TableDriverSchemas, state.TableNodes)},
 }
 
-func unknownRoute(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
-
-func (s *Server) jobRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/jobs", verbs{get: s.listJobs, put: s.registerJob})
-	s.mount(mux, "/v1/jobs/parse", verbs{put: s.parseJob})
-	s.mount(mux, "/v1/jobs/statuses", verbs{get: s.jobStatuses, put: s.jobStatuses})
-	s.mount(mux, "/v1/validate/job", verbs{put: s.validateJob})
-	mux.HandleFunc("/v1/job/{rest...}", s.serve(s.jobByPath))
-	for suffix, of := range s.jobVerbs() {
-		s.taking(jobPattern+suffix, of("")) // panics now, not at the first request, if a path has no row
-	}
-	s.mount(mux, "/v1/scaling/policies", verbs{get: s.listScalingPolicies})
-	s.mount(mux, "/v1/scaling/policy/{id}", verbs{get: s.scalingPolicy})
-	s.mount(mux, "/v1/services", verbs{get: s.listServices})
-	s.mount(mux, "/v1/service/{name}", verbs{get: s.serviceByName})
-	s.mount(mux, "/v1/search", verbs{put: s.search})
-	s.mount(mux, "/v1/search/fuzzy", verbs{put: s.searchFuzzy})
-	s.mount(mux, "/v1/event/stream", verbs{get: s.eventStream})
-}
-
-func (s *Server) allocRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/allocations", verbs{get: s.listAllocs})
-	s.mount(mux, "/v1/allocation/{id}", verbs{get: s.allocByID})
-	s.mount(mux, "/v1/allocation/{id}/stop", verbs{put: s.stopAlloc})
-	s.mount(mux, "/v1/allocation/{id}/services", verbs{get: s.allocServices})
-	s.mount(mux, "/v1/evaluations", verbs{get: s.listEvals, del: s.deleteEvals})
-	s.mount(mux, "/v1/evaluations/count", verbs{get: s.countEvals})
-	s.mount(mux, "/v1/evaluation/{id}", verbs{get: s.evalByID})
-	s.mount(mux, "/v1/evaluation/{id}/allocations", verbs{get: s.evalAllocs})
-	s.mount(mux, "/v1/deployments", verbs{get: s.listDeployments})
-	s.mount(mux, "/v1/deployment/{id}", verbs{get: s.deploymentByID})
-	s.mount(mux, "/v1/deployment/allocations/{id}", verbs{get: s.deploymentAllocs})
-	s.mount(mux, "/v1/deployment/fail/{id}", verbs{put: s.failDeployment})
-	s.mount(mux, "/v1/deployment/pause/{id}", verbs{put: s.pauseDeployment})
-	s.mount(mux, "/v1/deployment/promote/{id}", verbs{put: s.promoteDeployment})
-	s.mount(mux, "/v1/deployment/unblock/{id}", verbs{put: s.unblockDeployment})
-	s.mount(mux, "/v1/deployment/allocation-health/{id}", verbs{put: s.deploymentHealth})
-}
-
-func (s *Server) nodeRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/nodes", verbs{get: s.listNodes})
-	s.mount(mux, "/v1/node/pools", verbs{get: s.listNodePools, put: s.putNodePool})
-	// The mux sees a conflict with a node called "pool". Node ids are UUIDs, so there
-	// is none.
-	pools := http.NewServeMux()
-	pools.HandleFunc("/", unknownRoute)
-	s.mount(pools, "/v1/node/pool/{name}", verbs{get: s.nodePoolByName, put: s.putNodePool, del: s.deleteNodePool})
-	s.mount(pools, "/v1/node/pool/{name}/jobs", verbs{get: s.nodePoolJobs})
-	s.mount(pools, "/v1/node/pool/{name}/nodes", verbs{get: s.nodePoolNodes})
-	nodes := http.NewServeMux()
-	nodes.HandleFunc("/", unknownRoute)
-	s.mount(nodes, "/v1/node/{id}", verbs{get: s.nodeByID})
-	s.mount(nodes, "/v1/node/{id}/allocations", verbs{get: s.nodeAllocs})
-	s.mount(nodes, "/v1/node/{id}/drain", verbs{put: s.drainNode})
-	s.mount(nodes, "/v1/node/{id}/eligibility", verbs{put: s.nodeEligibility})
-	s.mount(nodes, "/v1/node/{id}/evaluate", verbs{put: s.evaluateNode})
-	s.mount(nodes, "/v1/node/{id}/purge", verbs{put: s.purgeNode})
-	mux.HandleFunc("/v1/node/", func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/v1/node/pool/") {
-			pools.ServeHTTP(w, r)
-			return
-		}
-		nodes.ServeHTTP(w, r)
-	})
-}
-
-func (s *Server) clusterRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/namespaces", verbs{get: s.listNamespaces})
-	s.mount(mux, "/v1/namespace", verbs{put: s.putNamespace})
-	s.mount(mux, "/v1/namespace/{name}", verbs{get: s.namespaceByName, put: s.putNamespace, del: s.deleteNamespace})
-	s.mount(mux, "/v1/system/gc", verbs{put: s.systemGC})
-	s.mount(mux, "/v1/system/reconcile/summaries", verbs{put: s.reconcileSummaries})
-	s.mount(mux, "/v1/status/leader", verbs{get: s.statusLeader})
-	s.mount(mux, "/v1/status/peers", verbs{get: s.statusPeers})
-	s.mount(mux, "/v1/regions", verbs{get: s.regions})
-	s.mount(mux, "/v1/operator/raft/configuration", verbs{get: s.raftConfiguration})
-	s.mount(mux, "/v1/operator/raft/peer", verbs{del: s.removeRaftPeer})
-	s.mount(mux, "/v1/operator/raft/transfer-leadership", verbs{put: s.transferLeadership})
-	s.mount(mux, "/v1/operator/autopilot/configuration", verbs{get: s.autopilotConfiguration, put: oneServerOnly})
-	s.mount(mux, "/v1/operator/upgrade-check/vault-workload-identity", verbs{get: s.vaultUpgradeCheck})
-	s.mount(mux, "/v1/operator/autopilot/health", verbs{get: s.autopilotHealth})
-	s.mount(mux, "/v1/operator/scheduler/configuration", verbs{get: s.schedulerConfig, put: s.putSchedulerConfig})
-}
-
-func (s *Server) agentRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/agent/self", verbs{get: s.agentSelf})
-	s.mount(mux, "/v1/agent/servers", verbs{get: s.agentServers})
-	s.mount(mux, "/v1/agent/health", verbs{get: s.agentHealth})
-	s.mount(mux, "/v1/metrics", verbs{get: s.metrics})
-	s.mount(mux, "/v1/agent/plugins", verbs{get: s.agentPlugins})
-	s.mount(mux, "/v1/agent/plugin/{name}", verbs{get: s.agentPlugin, del: s.removeAgentPlugin})
-	s.mountUpTo(mux, "/v1/agent/plugin/{name}/{action}", maxPluginBytes, verbs{put: s.changeAgentPlugin})
-}
-
-func (s *Server) membershipRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/agent/members", verbs{get: s.agentMembers})
-	s.mount(mux, "/v1/agent/join", verbs{put: s.agentJoin})
-	s.mount(mux, "/v1/agent/force-leave", verbs{put: s.agentForceLeave})
-}
-
-func (s *Server) clientRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/client/stats", verbs{get: s.clientStats})
-	s.mount(mux, "/v1/client/metadata", verbs{get: s.nodeMeta, put: s.putNodeMeta})
-	s.mount(mux, "/v1/client/cluster", verbs{get: s.nodeCluster, put: s.trustCluster})
-	s.mount(mux, "/v1/client/gc", verbs{get: s.clientGC, put: s.clientGC})
-	s.mount(mux, "/v1/client/allocation/{id}/stats", verbs{get: s.allocStats})
-	s.mount(mux, "/v1/client/allocation/{id}/checks", verbs{get: s.allocChecks})
-	s.mount(mux, "/v1/client/allocation/{id}/restart", verbs{put: s.restartAlloc})
-	s.mount(mux, "/v1/client/allocation/{id}/signal", verbs{put: s.signalAlloc})
-	s.mount(mux, "/v1/client/allocation/{id}/gc", verbs{get: s.gcAlloc, put: s.gcAlloc})
-	s.mount(mux, "/v1/client/allocation/{id}/exec", verbs{get: s.execAlloc})
-	s.mount(mux, "/v1/client/fs/ls/{id}", verbs{get: s.listFiles})
-	s.mount(mux, "/v1/client/fs/stat/{id}", verbs{get: s.statFile})
-	s.mount(mux, "/v1/client/fs/cat/{id}", verbs{get: s.catFile})
-	s.mount(mux, "/v1/client/fs/readat/{id}", verbs{get: s.readFileAt})
-	s.mount(mux, "/v1/client/fs/stream/{id}", verbs{get: s.streamFile})
-	s.mount(mux, "/v1/client/fs/logs/{id}", verbs{get: s.streamLogs})
-}
-
-func oneServerOnly(http.ResponseWriter, *http.Request) (any, error) {
-	return nil, fail(http.StatusNotImplemented, "this version of drover has one server: there is nothing for autopilot to do, and nothing of it to set")
+// localRoutes are the routes that every agent answers itself.
+var localRoutes = []row{
+	{get, "/v1/agent/self", "agent:read", nothing, act((*Server).agentSelf)},
+	{get, "/v1/agent/servers", "agent:read", nothing, act((*Server).agentServers)},
+	{get, "/v1/agent/health", anonymous, "type", act((*Server).agentHealth)},
+	{get, "/v1/agent/host", "agent:read", agents, act(thatAgent(debugOnly((*Server).agentHost)))},
+	{put, "/v1/agent/reload", "agent:write", nothing, act((*Server).agentReload)},
+	{get, "/v1/agent/pprof/{kind}", "agent:write", agents + " seconds ~debug ~gc", act(thatAgent(debugOnly((*Server).agentProfile))).streams()}, // net/http/pprof reads them
+	{get, "/v1/agent/monitor", "agent:read", agents + " log_level log_json log_include_location plain", act(thatAgent((*Server).agentMonitor)).streams()},
+	{get, "/v1/agent/monitor/export", "agent:read", agents + " on_disk follow service_name logs_since plain", act(thatAgent((*Server).exportLogs)).streams()},
+	{get, "/v1/agent/plugins", "agent:read", "node_id", act((*Server).agentPlugins)},
+	{get, "/v1/agent/plugin/{name}", "agent:read", "node_id", act((*Server).agentPlugin)},
+	{del, "/v1/agent/plugin/{name}", "agent:write", "node_id force", act((*Server).removeAgentPlugin)},
+	{put, "/v1/agent/plugin/{name}/{action}", "agent:write", "node_id detach digest version config", act((*Server).changeAgentPlugin).upTo(maxPluginBytes)},
+	{get, "/v1/metrics", anonymous, "format", act((*Server).metrics)},
+	{get, "/v1/client/stats", "node:read", "node_id", act((*Server).clientStats)},
+	{get, "/v1/client/cluster", "node:read", "node_id", act((*Server).nodeCluster)},
+	{put, "/v1/client/cluster", "node:write", "node_id", act((*Server).trustCluster)},
+	{get, "/v1/client/gc", "node:write", "node_id", act((*Server).clientGC).changes()},
+	{put, "/v1/client/gc", "node:write", "node_id", act((*Server).clientGC)},
+	{get, "/v1/client/metadata", "node:read", "node_id", act((*Server).nodeMeta)},
+	{put, "/v1/client/metadata", "node:write", "node_id", act((*Server).putNodeMeta)},
+	{get, "/v1/client/allocation/{id}/stats", "read-job", "task", act((*Server).allocStats)},
+	{get, "/v1/client/allocation/{id}/checks", "read-job", nothing, act((*Server).allocChecks)},
+	{put, "/v1/client/allocation/{id}/restart", "alloc-lifecycle", nothing, act((*Server).restartAlloc)},
+	{put, "/v1/client/allocation/{id}/signal", "alloc-lifecycle", nothing, act((*Server).signalAlloc)},
+	{get, "/v1/client/allocation/{id}/gc", "submit-job", nothing, act((*Server).gcAlloc).changes()},
+	{put, "/v1/client/allocation/{id}/gc", "submit-job", nothing, act((*Server).gcAlloc)},
+	{get, "/v1/client/allocation/{id}/exec", "alloc-exec", "task action job command tty ws_handshake", act((*Server).execAlloc).changes()},
+	{get, "/v1/client/fs/ls/{id}", "read-fs", "path", act((*Server).listFiles)},
+	{get, "/v1/client/fs/stat/{id}", "read-fs", "path", act((*Server).statFile)},
+	{get, "/v1/client/fs/cat/{id}", "read-fs", "path", act((*Server).catFile)},
+	{get, "/v1/client/fs/readat/{id}", "read-fs", "path offset limit", act((*Server).readFileAt)},
+	{get, "/v1/client/fs/stream/{id}", "read-fs", "path offset origin follow plain", act((*Server).streamFile).streams()},
+	{get, "/v1/client/fs/logs/{id}", "read-logs|read-fs", "task type offset origin follow plain", act((*Server).streamLogs).streams()},
 }
 
 // errSoldSeparately is the text by which clients recognize that a server lacks a
 // feature, so Drover uses it too until it has the feature.
 const errSoldSeparately = "Nomad Enterprise only endpoint"
 
-// absentRoutes mounts routes of features that this cluster does not have.
-func (s *Server) absentRoutes(mux *http.ServeMux) {
-	refuse := func(status int, text string, paths ...string) {
-		h := func(http.ResponseWriter, *http.Request) (any, error) { return nil, fail(status, text) }
-		for _, path := range paths { // the answer does not depend on the request
-			mux.HandleFunc(path, s.serve(h))
-		}
-	}
-	refuse(http.StatusBadRequest, "ACL support disabled", "/v1/acl/{rest...}")
-	none := func(w http.ResponseWriter, r *http.Request) (any, error) {
-		return s.read(w, r, nil, func(v View, _ *query) answer { return answer{index: v.TableIndex(state.TableNodes), value: []any{}} })
-	}
-	for _, path := range []string{"/v1/volumes", "/v1/plugins"} {
-		s.mount(mux, path, verbs{get: none})
-	}
-	refuse(http.StatusNotImplemented, errSoldSeparately, "/v1/quotas", "/v1/quota/{rest...}", "/v1/recommendations", "/v1/recommendation/{rest...}",
-		"/v1/operator/license", "/v1/operator/utilization")
-	refuse(http.StatusNotFound, "volume not found", "/v1/volume/csi/{rest...}", "/v1/volume/host/{rest...}")
-	refuse(http.StatusNotFound, "plugin not found", "/v1/plugin/csi/{rest...}")
-	refuse(http.StatusNotImplemented, "this version of drover has one server and thus no gossip to encrypt; the keys of variables are at /v1/operator/keyring", "/v1/agent/keyring/{rest...}")
-	refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled", "/.well-known/openid-configuration")
+// absentRoutes are the routes of features that this cluster does not have. What refuses
+// every request discloses nothing, so it needs no capability.
+var absentRoutes = []row{
+	{get, "/v1/volumes", "csi-list-volumes|host-volume-read", reads + " ~type ~node_id ~plugin_id ~node_pool ~prefix ~filter ~per_page ~next_token ~reverse", list(emptyList, state.TableNodes).watching(never)}, // there are no volumes
+	{get, "/v1/plugins", "plugin:list", reads + " ~type ~prefix ~filter ~per_page ~next_token ~reverse", list(emptyList, state.TableNodes).watching(never)},
+	{anyVerb, "/v1/acl/{rest...}", anonymous, anything, refuse(http.StatusBadRequest, "ACL support disabled")},
+	{anyVerb, "/v1/quotas", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
+	{anyVerb, "/v1/quota/{rest...}", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
+	{anyVerb, "/v1/recommendations", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
+	{anyVerb, "/v1/recommendation/{rest...}", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
+	{anyVerb, "/v1/operator/license", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
+	{anyVerb, "/v1/operator/utilization", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
+	{anyVerb, "/v1/volume/csi/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "volume not found")},
+	{anyVerb, "/v1/volume/host/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "volume not found")},
+	{anyVerb, "/v1/plugin/csi/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "plugin not found")},
+	{anyVerb, "/v1/agent/keyring/{rest...}", anonymous, anything, refuse(http.StatusNotImplemented, "this version of drover has one server and thus no gossip to encrypt; the keys of variables are at /v1/operator/keyring")},
+	{anyVerb, "/.well-known/openid-configuration", anonymous, anything, refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled")},
 }
 
-func debugRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+func refuse(status int, text string) *action {
+	return act(func(*Server, http.ResponseWriter, *http.Request) (any, error) { return nil, fail(status, text) })
+}
+
+func emptyList(View, *query) result { return shown([]any{}) }
+
+// never is for a list that never changes.
+func never(*query) []state.Key { return nil }
+
+// debugRoutes are for an agent whose operator has enabled them.
+var debugRoutes = []row{
+	{anyVerb, "/debug/pprof/", "agent:write", anything, std(pprof.Index)},
+	{anyVerb, "/debug/pprof/cmdline", "agent:write", anything, std(pprof.Cmdline)},
+	{anyVerb, "/debug/pprof/profile", "agent:write", anything, std(pprof.Profile)},
+	{anyVerb, "/debug/pprof/symbol", "agent:write", anything, std(pprof.Symbol)},
+	{anyVerb, "/debug/pprof/trace", "agent:write", anything, std(pprof.Trace)},
+}
+
+// std is the action of a handler of the standard library.
+func std(h http.HandlerFunc) *action {
+	return act(func(_ *Server, w http.ResponseWriter, r *http.Request) (any, error) { h(w, r); return done, nil })
 }

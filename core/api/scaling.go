@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/state"
 )
 
 // ScalingPolicyStub is the short form of a scaling policy.
@@ -44,31 +43,28 @@ func policies(jobs iter.Seq[*model.Job]) iter.Seq[*model.ScalingPolicy] {
 	}
 }
 
-func (s *Server) listScalingPolicies(w http.ResponseWriter, r *http.Request) (any, error) {
-	job, kind := paramsOf(r).get("job"), paramsOf(r).get("type")
-	return s.read(w, r, tables(state.TableJobs), func(v View, q *query) answer {
-		prefix := q.prefix()
-		p := page[*model.ScalingPolicy]{
-			items: policies(v.Jobs(q.stateNamespace())),
-			keep: func(p *model.ScalingPolicy) bool {
-				return (job == "" || p.Target["Job"] == job) && (kind == "" || p.Type == kind) && hasPrefixFold(p.ID, prefix)
-			},
-			order: func(p *model.ScalingPolicy) order { return order{id: p.ID} },
-		}
-		return listOf(q, v.TableIndex(state.TableJobs), p, func(p *model.ScalingPolicy) *ScalingPolicyStub {
-			return &ScalingPolicyStub{ID: p.ID, Enabled: p.Enabled, Type: p.Type, Target: p.Target, CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex}
-		})
+func listScalingPolicies(v View, q *query) result {
+	job, kind, prefix := paramsOf(q.r).get("job"), paramsOf(q.r).get("type"), q.prefix()
+	p := page[*model.ScalingPolicy]{
+		items: policies(v.Jobs(q.stateNamespace())),
+		keep: func(p *model.ScalingPolicy) bool {
+			return (job == "" || p.Target["Job"] == job) && (kind == "" || p.Type == kind) && hasPrefixFold(p.ID, prefix)
+		},
+		order: func(p *model.ScalingPolicy) order { return order{id: p.ID} },
+	}
+	return listOf(q, p, func(p *model.ScalingPolicy) *ScalingPolicyStub {
+		return &ScalingPolicyStub{ID: p.ID, Enabled: p.Enabled, Type: p.Type, Target: p.Target, CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex}
 	})
 }
 
-func (s *Server) scalingPolicy(w http.ResponseWriter, r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	return s.read(w, r, tables(state.TableJobs), func(v View, _ *query) answer {
-		for p := range policies(v.Jobs("")) {
-			if p.ID == id {
-				return answer{index: p.ModifyIndex, value: p}
-			}
+func thePolicy(v View, q *query) (*model.ScalingPolicy, error) {
+	id := q.r.PathValue("id")
+	for p := range policies(v.Jobs("")) {
+		if p.ID == id {
+			return p, nil
 		}
-		return notFound(v, state.TableJobs, "policy not found")
-	})
+	}
+	return nil, fail(http.StatusNotFound, "policy not found")
 }
+
+func policyIndex(p *model.ScalingPolicy) uint64 { return p.ModifyIndex }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/state"
 )
 
 // DriverSchemas are the known schemas of a driver. This is an addition of Drover to
@@ -39,44 +38,35 @@ type DriverSchema struct {
 	ModifyIndex uint64
 }
 
-func (s *Server) schemaRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/schemas/drivers", verbs{get: s.listDriverSchemas})
-	s.mount(mux, "/v1/schemas/driver/{name}", verbs{get: s.driverSchemas})
-}
-
 // listDriverSchemas lists all schemas without their bodies.
-func (s *Server) listDriverSchemas(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableDriverSchemas, state.TableNodes), func(v View, q *query) answer {
-		p := page[*model.DriverSchema]{items: v.DriverSchemas(), order: func(d *model.DriverSchema) order { return order{created: d.CreateIndex, id: d.Hash} }}
-		return listOf(q, v.TableIndex(state.TableDriverSchemas, state.TableNodes), p, func(d *model.DriverSchema) *DriverSchema {
-			out := driverSchema(d, v.DriverUses(d.Driver))
-			out.Schema = nil
-			return out
-		})
+func listDriverSchemas(v View, q *query) result {
+	p := page[*model.DriverSchema]{items: v.DriverSchemas(), order: func(d *model.DriverSchema) order { return order{created: d.CreateIndex, id: d.Hash} }}
+	return listOf(q, p, func(d *model.DriverSchema) *DriverSchema {
+		out := driverSchema(d, v.DriverUses(d.Driver))
+		out.Schema = nil
+		return out
 	})
 }
 
-func (s *Server) driverSchemas(w http.ResponseWriter, r *http.Request) (any, error) {
-	name := r.PathValue("name")
-	return s.read(w, r, tables(state.TableDriverSchemas, state.TableNodes), func(v View, _ *query) answer {
-		rows, uses := v.DriverSchemasOf(name), v.DriverUses(name)
-		if len(rows) == 0 && len(uses) == 0 {
-			return notFound(v, state.TableNodes, "driver not found")
+func driverSchemas(v View, q *query) result {
+	name := q.r.PathValue("name")
+	rows, uses := v.DriverSchemasOf(name), v.DriverUses(name)
+	if len(rows) == 0 && len(uses) == 0 {
+		return failed(fail(http.StatusNotFound, "driver not found"))
+	}
+	out := &DriverSchemas{Driver: name, Schemas: []*DriverSchema{}}
+	for _, u := range uses {
+		if u.Detected {
+			out.Nodes += u.Nodes
 		}
-		out := &DriverSchemas{Driver: name, Schemas: []*DriverSchema{}}
-		for _, u := range uses {
-			if u.Detected {
-				out.Nodes += u.Nodes
-			}
-		}
-		for _, row := range rows {
-			out.Schemas = append(out.Schemas, driverSchema(row, uses))
-		}
-		slices.SortFunc(out.Schemas, func(a, b *DriverSchema) int {
-			return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), cmp.Compare(a.Hash, b.Hash))
-		})
-		return answer{index: v.TableIndex(state.TableDriverSchemas, state.TableNodes), value: out}
+	}
+	for _, row := range rows {
+		out.Schemas = append(out.Schemas, driverSchema(row, uses))
+	}
+	slices.SortFunc(out.Schemas, func(a, b *DriverSchema) int {
+		return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), cmp.Compare(a.Hash, b.Hash))
 	})
+	return shown(out)
 }
 
 // driverSchema returns a schema in the form of the API. uses are all uses of its

@@ -114,7 +114,10 @@ func prefixMatches(v View, q *query, kind, prefix string) (found []string, more 
 	return found, false
 }
 
-func (s *Server) search(w http.ResponseWriter, r *http.Request) (any, error) {
+// searched are the tables that a search may look at.
+var searched = []string{state.TableJobs, state.TableAllocs, state.TableEvals, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces}
+
+func search(r *http.Request, _ *query) (func(View, *query) result, error) {
 	var req SearchRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -123,25 +126,16 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, searchTables(), func(v View, q *query) answer {
-		index := searchIndex(v)
-		out := &SearchResponse{Matches: map[string][]string{}, Truncations: map[string]bool{}, QueryMeta: QueryMeta{Index: index, KnownLeader: true}}
+	return func(v View, q *query) result {
+		out := &SearchResponse{Matches: map[string][]string{}, Truncations: map[string]bool{}, QueryMeta: QueryMeta{Index: q.index, KnownLeader: true}}
 		for _, kind := range kinds {
 			out.Matches[kind], out.Truncations[kind] = prefixMatches(v, q, kind, req.Prefix)
 		}
-		return answer{index: index, value: out}
-	})
+		return shown(out)
+	}, nil
 }
 
-func searchTables() []state.Key {
-	return tables(state.TableJobs, state.TableAllocs, state.TableEvals, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces)
-}
-
-func searchIndex(v View) uint64 {
-	return v.TableIndex(state.TableJobs, state.TableAllocs, state.TableEvals, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces)
-}
-
-func (s *Server) searchFuzzy(w http.ResponseWriter, r *http.Request) (any, error) {
+func searchFuzzy(r *http.Request, _ *query) (func(View, *query) result, error) {
 	var req struct{ Text, Context string }
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -153,15 +147,14 @@ func (s *Server) searchFuzzy(w http.ResponseWriter, r *http.Request) (any, error
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, searchTables(), func(v View, q *query) answer {
-		index := searchIndex(v)
+	return func(v View, q *query) result {
 		f := &fuzzy{text: strings.ToLower(req.Text), out: &FuzzyResponse{Matches: map[string][]FuzzyMatch{}, Truncations: map[string]bool{},
-			QueryMeta: QueryMeta{Index: index, KnownLeader: true}}}
+			QueryMeta: QueryMeta{Index: q.index, KnownLeader: true}}}
 		for _, kind := range kinds {
 			f.look(v, q, kind, req.Text)
 		}
-		return answer{index: index, value: f.out}
-	})
+		return shown(f.out)
+	}, nil
 }
 
 // fuzzy collects the matches of a fuzzy search.

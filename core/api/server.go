@@ -10,8 +10,8 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -78,10 +78,11 @@ type Server struct {
 func New(backend Backend, log hclog.Logger, cfg Config) *Server {
 	s := &Server{local: backend, backend: backend, cfg: cfg, log: log.Named("http"), events: newEventLog(cfg.EventBuffer)}
 	mux := http.NewServeMux()
-	s.routes(mux)
+	rows := slices.Concat(serverRoutes(), localRoutes)
 	if cfg.EnableDebug {
-		debugRoutes(mux)
+		rows = append(rows, debugRoutes...)
 	}
+	s.mount(mux, rows)
 	s.answerWith(s.wrapped(mux))
 	return s
 }
@@ -195,22 +196,17 @@ func withHeaders(headers map[string]string, next http.Handler) http.Handler {
 	})
 }
 
-// uncompressed are the paths whose answers are streams or not HTTP: a compressor would
-// delay small pieces.
-var uncompressed = []string{"/v1/client/fs/logs/", "/v1/client/fs/stream/", "/v1/agent/monitor", "/v1/event/stream", "/v1/operator/snapshot", "/v1/agent/pprof/"}
-
 // split routes streams and protocol upgrades around the compressing wrapper.
 func split(plain, zipped http.Handler) http.Handler {
+	pieces := pathsOf(func(a *action) bool { return a.stream })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := zipped
 		if r.Header.Get("Upgrade") != "" {
 			h = plain
 		}
-		for _, p := range uncompressed {
-			if strings.HasPrefix(r.URL.Path, p) {
-				w.Header().Set("Vary", "Accept-Encoding") // as for compressed answers
-				h = plain
-			}
+		if matchAny(pieces, r.URL.Path) {
+			w.Header().Set("Vary", "Accept-Encoding") // as for compressed answers
+			h = plain
 		}
 		h.ServeHTTP(w, r)
 	})

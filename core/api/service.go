@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/state"
 )
 
 // ServiceRegistration is one instance of a service. It is derived from the running
@@ -131,36 +130,34 @@ func portOf(a *model.Allocation, label string) (string, int) {
 	return "", number
 }
 
-func (s *Server) listServices(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableAllocs), func(v View, q *query) answer {
-		tags := map[string]map[string][]string{} // namespace, service
-		for a := range v.Allocs() {
-			if !q.inNamespace(a.Namespace) {
-				continue
-			}
-			for _, reg := range registrations(v, a) {
-				if tags[reg.Namespace] == nil {
-					tags[reg.Namespace] = map[string][]string{}
-				}
-				tags[reg.Namespace][reg.ServiceName] = append(tags[reg.Namespace][reg.ServiceName], reg.Tags...)
-			}
+func listServices(v View, q *query) result {
+	tags := map[string]map[string][]string{} // namespace, service
+	for a := range v.Allocs() {
+		if !q.inNamespace(a.Namespace) {
+			continue
 		}
-		p := page[*NamespaceServices]{
-			items: func(yield func(*NamespaceServices) bool) {
-				for ns, services := range tags {
-					group := &NamespaceServices{Namespace: ns}
-					for _, name := range slices.Sorted(maps.Keys(services)) {
-						group.Services = append(group.Services, &ServiceStub{ServiceName: name, Tags: sortedSet(services[name])})
-					}
-					if !yield(group) {
-						return
-					}
-				}
-			},
-			order: func(n *NamespaceServices) order { return order{id: n.Namespace} },
+		for _, reg := range registrations(v, a) {
+			if tags[reg.Namespace] == nil {
+				tags[reg.Namespace] = map[string][]string{}
+			}
+			tags[reg.Namespace][reg.ServiceName] = append(tags[reg.Namespace][reg.ServiceName], reg.Tags...)
 		}
-		return listOf(q, v.TableIndex(state.TableAllocs), p, func(n *NamespaceServices) *NamespaceServices { return n })
-	})
+	}
+	p := page[*NamespaceServices]{
+		items: func(yield func(*NamespaceServices) bool) {
+			for ns, services := range tags {
+				group := &NamespaceServices{Namespace: ns}
+				for _, name := range slices.Sorted(maps.Keys(services)) {
+					group.Services = append(group.Services, &ServiceStub{ServiceName: name, Tags: sortedSet(services[name])})
+				}
+				if !yield(group) {
+					return
+				}
+			}
+		},
+		order: func(n *NamespaceServices) order { return order{id: n.Namespace} },
+	}
+	return listOf(q, p, func(n *NamespaceServices) *NamespaceServices { return n })
 }
 
 func sortedSet(list []string) []string {
@@ -184,25 +181,25 @@ func registrationsIn(v View, allocs iter.Seq[*model.Allocation], keep func(*Serv
 }
 
 // pageOfRegistrations returns a page of registrations, oldest first.
-func pageOfRegistrations(q *query, v View, list []*ServiceRegistration) answer {
+func pageOfRegistrations(q *query, list []*ServiceRegistration) result {
 	p := page[*ServiceRegistration]{
 		items:  slices.Values(list),
 		order:  func(r *ServiceRegistration) order { return order{r.CreateIndex, r.ID} },
 		byTime: true,
 	}
-	return listOf(q, v.TableIndex(state.TableAllocs), p, func(r *ServiceRegistration) *ServiceRegistration { return r })
+	return listOf(q, p, func(r *ServiceRegistration) *ServiceRegistration { return r })
 }
 
-func (s *Server) serviceByName(w http.ResponseWriter, r *http.Request) (any, error) {
+func serviceByName(r *http.Request, _ *query) (func(View, *query) result, error) {
 	name := r.PathValue("name")
 	choose, err := parseChoice(paramsOf(r).get("choose"))
 	if err != nil {
 		return nil, err
 	}
-	return s.read(w, r, tables(state.TableAllocs), func(v View, q *query) answer {
+	return func(v View, q *query) result {
 		mine := func(reg *ServiceRegistration) bool { return q.inNamespace(reg.Namespace) && reg.ServiceName == name }
-		return pageOfRegistrations(q, v, choose.of(registrationsIn(v, v.Allocs(), mine)))
-	})
+		return pageOfRegistrations(q, choose.of(registrationsIn(v, v.Allocs(), mine)))
+	}, nil
 }
 
 // choice selects a few instances of a service: the same ones for the same key as long
@@ -238,18 +235,15 @@ func (c choice) of(list []*ServiceRegistration) []*ServiceRegistration {
 	return list[:c.number]
 }
 
-func (s *Server) jobServices(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	return s.read(w, r, rowsOfJob(r, id, state.TableAllocs), func(v View, q *query) answer {
-		return pageOfRegistrations(q, v, registrationsIn(v, slices.Values(v.AllocsByJob(q.namespace, id)), nil))
-	})
+func jobServices(v View, q *query) result {
+	allocs := v.AllocsByJob(q.namespace, q.r.PathValue("id"))
+	return pageOfRegistrations(q, registrationsIn(v, slices.Values(allocs), nil))
 }
 
-func (s *Server) allocServices(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, rows(state.TableAllocs, "", r.PathValue("id")), func(v View, q *query) answer {
-		a := v.AllocByID(r.PathValue("id"))
-		if a == nil {
-			return notFound(v, state.TableAllocs, "alloc not found")
-		}
-		return pageOfRegistrations(q, v, registrations(v, a))
-	})
+func allocServices(v View, q *query) result {
+	a := v.AllocByID(q.r.PathValue("id"))
+	if a == nil {
+		return failed(fail(http.StatusNotFound, "alloc not found"))
+	}
+	return pageOfRegistrations(q, registrations(v, a))
 }

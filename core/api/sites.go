@@ -18,13 +18,14 @@ import (
 // page in such a browser could do so (CSRF and DNS rebinding).
 type sites struct {
 	hosts  []string // names of this agent in lower case; "*" is any name, "*.x" all names below x
+	acting []ends   // paths of the GET requests that change something
 	origin string   // the one other origin that is allowed by name, "" for none
 }
 
 // newSites returns the rules for an agent with the given host names and answer
 // headers.
 func newSites(hosts []string, headers map[string]string) sites {
-	s := sites{}
+	s := sites{acting: pathsOf(func(a *action) bool { return a.acts })}
 	for _, h := range hosts {
 		if h != "" {
 			s.hosts = append(s.hosts, strings.ToLower(h))
@@ -64,7 +65,7 @@ func (s sites) refusal(c caller) string {
 	if c.origin != "" && c.origin == s.origin {
 		return ""
 	}
-	acts := c.acts()
+	acts := s.acts(c)
 	switch c.site {
 	case "same-origin":
 		return ""
@@ -102,20 +103,7 @@ func readMethod(method string) bool { return method == http.MethodGet || method 
 
 // acts reports whether the request changes something: by its method, or as one of the
 // few GET requests that do, for clients of the reference.
-func (c caller) acts() bool {
-	if !readMethod(c.method) {
-		return true
-	}
-	switch {
-	case c.path == "/v1/client/gc":
-		return true
-	case strings.HasPrefix(c.path, "/v1/client/allocation/"):
-		return strings.HasSuffix(c.path, "/gc") || strings.HasSuffix(c.path, "/exec")
-	case strings.HasPrefix(c.path, "/v1/job/"):
-		return strings.HasSuffix(c.path, "/action")
-	}
-	return false
-}
+func (s sites) acts(c caller) bool { return !readMethod(c.method) || matchAny(s.acting, c.path) }
 
 // isOurs reports whether a host is one of this agent's. Every IP address is: a page
 // with it as origin was loaded from this agent.

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-
-	"github.com/drover-project/drover/core/state"
 )
 
 // Snapshots saves and restores the state of the cluster.
@@ -32,10 +30,6 @@ const (
 	maxSnapshotBytes = 16 << 30
 	snapshotTime     = 30 * time.Minute
 )
-
-func (s *Server) snapshotRoutes(mux *http.ServeMux) {
-	s.mountUpTo(mux, "/v1/operator/snapshot", maxSnapshotBytes, verbs{get: s.saveSnapshot, put: s.restoreSnapshot})
-}
 
 func (s *Server) saveSnapshot(w http.ResponseWriter, r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), snapshotTime)
@@ -97,12 +91,9 @@ type UpgradeCheck struct {
 }
 
 // vaultUpgradeCheck returns an empty result: Drover never had the legacy workflow.
-func (s *Server) vaultUpgradeCheck(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableJobs), func(v View, _ *query) answer {
-		index := v.TableIndex(state.TableJobs)
-		return answer{index: index, value: &UpgradeCheck{
-			JobsWithoutVaultIdentity: []JobListStub{}, OutdatedNodes: []*NodeListStub{}, VaultTokens: []struct{}{},
-			QueryMeta: QueryMeta{Index: index, KnownLeader: true},
-		}}
+func vaultUpgradeCheck(_ View, q *query) result {
+	return shown(&UpgradeCheck{
+		JobsWithoutVaultIdentity: []JobListStub{}, OutdatedNodes: []*NodeListStub{}, VaultTokens: []struct{}{},
+		QueryMeta: QueryMeta{Index: q.index, KnownLeader: true},
 	})
 }

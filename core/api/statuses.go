@@ -62,7 +62,9 @@ type JobStatusDeployment struct {
 	RequiresPromotion bool
 }
 
-func (s *Server) jobStatuses(w http.ResponseWriter, r *http.Request) (any, error) {
+// jobStatuses is the action of both verbs: clients send the jobs that they ask for in a
+// body, or none.
+var jobStatuses = listAfter(func(r *http.Request, _ *query) (func(View, *query) result, error) {
 	var req struct {
 		Jobs            []struct{ ID, Namespace string }
 		IncludeChildren bool
@@ -72,16 +74,12 @@ func (s *Server) jobStatuses(w http.ResponseWriter, r *http.Request) (any, error
 			return nil, err
 		}
 	}
-	children, err := boolParam(r, "include_children")
-	if err != nil {
-		return nil, err
-	}
-	children = children || req.IncludeChildren || len(req.Jobs) > 0
 	wanted := map[model.JobKey]bool{}
 	for _, j := range req.Jobs {
 		wanted[model.JobKey{Namespace: j.Namespace, ID: j.ID}] = true
 	}
-	return s.read(w, r, tables(state.TableJobs, state.TableAllocs, state.TableDeployments), func(v View, q *query) answer {
+	return func(v View, q *query) result {
+		children := q.flag("include_children") || req.IncludeChildren || len(req.Jobs) > 0
 		prefix := q.prefix()
 		p := page[*model.Job]{
 			items: v.Jobs(q.stateNamespace()),
@@ -92,9 +90,9 @@ func (s *Server) jobStatuses(w http.ResponseWriter, r *http.Request) (any, error
 			byTime: true, newestFirst: true,
 		}
 		kids := childStatuses(v, q)
-		return listOf(q, v.TableIndex(state.TableJobs, state.TableAllocs, state.TableDeployments), p, func(j *model.Job) *JobStatus { return jobStatus(v, j, kids[j.Key()]) })
-	})
-}
+		return listOf(q, p, func(j *model.Job) *JobStatus { return jobStatus(v, j, kids[j.Key()]) })
+	}, nil
+}, state.TableJobs, state.TableAllocs, state.TableDeployments)
 
 func childStatuses(v View, q *query) map[model.JobKey][]string {
 	out := map[model.JobKey][]string{}

@@ -103,36 +103,31 @@ func MetaOfVariable(v *model.Variable, now time.Time) VariableMeta {
 	return m
 }
 
-func (s *Server) variableRoutes(mux *http.ServeMux) {
-	s.mount(mux, "/v1/vars", verbs{get: s.listVariables})
-	s.mount(mux, "/v1/var/{path...}", verbs{get: s.getVariable, put: s.putVariable, del: s.deleteVariable})
+func listVariables(v View, q *query) result {
+	now := time.Now()
+	p := page[*model.Variable]{
+		items: v.Variables(q.stateNamespace(), q.prefix()),
+		order: func(v *model.Variable) order { return order{id: v.Namespace + "." + v.Path} },
+	}
+	return listOf(q, p, func(v *model.Variable) VariableMeta { return MetaOfVariable(v, now) })
 }
 
-func (s *Server) listVariables(w http.ResponseWriter, r *http.Request) (any, error) {
-	return s.read(w, r, tables(state.TableVariables), func(v View, q *query) answer {
-		now := time.Now()
-		p := page[*model.Variable]{
-			items: v.Variables(q.stateNamespace(), q.prefix()),
-			order: func(v *model.Variable) order { return order{id: v.Namespace + "." + v.Path} },
-		}
-		return listOf(q, v.TableIndex(state.TableVariables), p, func(v *model.Variable) VariableMeta { return MetaOfVariable(v, now) })
-	})
+func variableKey(q *query) []state.Key {
+	return []state.Key{{Table: state.TableVariables, Value: state.VariableKey(q.namespace, q.r.PathValue("path"))}}
 }
 
-func (s *Server) getVariable(w http.ResponseWriter, r *http.Request) (any, error) {
-	ns, path := namespaceOf(r), r.PathValue("path")
-	keys := []state.Key{{Table: state.TableVariables, Value: state.JobKey(ns, path)}}
-	return s.read(w, r, keys, func(v View, _ *query) answer {
-		row := v.VariableByPath(ns, path)
-		if row == nil {
-			return notFound(v, state.TableVariables, "variable not found")
-		}
-		out, err := s.backend.OpenVariable(row)
-		if err != nil {
-			return answer{index: row.ModifyIndex, err: err}
-		}
-		return answer{index: row.ModifyIndex, value: out}
-	})
+func theVariable(v View, q *query) (*model.Variable, error) {
+	return orMissing(v.VariableByPath(q.namespace, q.r.PathValue("path")), "variable not found")
+}
+
+func variableIndex(v *model.Variable) uint64 { return v.ModifyIndex }
+
+func openVariable(_ View, q *query, row *model.Variable) result {
+	out, err := q.s.backend.OpenVariable(row)
+	if err != nil {
+		return failed(err)
+	}
+	return shown(out)
 }
 
 // variableRequest parses the parameters and the body of a write.
