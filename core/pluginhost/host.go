@@ -4,8 +4,8 @@
 // Package pluginhost decides which plugins of a node run and at which version: it
 // discovers, supervises, restarts, installs and upgrades them, and offers what they
 // serve through interfaces of the core. The process of a plugin is package process,
-// what it serves package kinds. It does not own tasks or their durable handles
-// (core/agent does). core/agent imports it.
+// its files are package install, and what it serves is package kinds. It does not own
+// tasks or their durable handles (core/agent does). core/agent imports it.
 package pluginhost
 
 import (
@@ -24,6 +24,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/install"
 	"github.com/drover-project/drover/core/pluginhost/kinds"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
 	"github.com/drover-project/drover/core/pluginhost/process"
@@ -138,8 +139,14 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// What is served is described by package kinds.
+// What plugins serve is described by package kinds, and their files by package install.
 type (
+	// Release is one version of a plugin to run.
+	Release = install.Release
+	// BadVersion is a version that failed and is not tried again automatically.
+	BadVersion = install.BadVersion
+	// Work is the current or last operation on a plugin.
+	Work = install.Work
 	// DriverFingerprint is the agent's report to servers about one driver.
 	DriverFingerprint = kinds.DriverFingerprint
 	// DeviceFingerprint is what one device plugin found.
@@ -209,14 +216,13 @@ type Host struct {
 	cfg      Config
 	launcher *process.Launcher
 	kinds    *kinds.Set
-	digests  *digests
 	changed  *signal // of any plugin's status
-	catalog  *catalog
-	versions versions
+	catalog  *install.Catalog
+	dir      install.Dir
+	versions *install.Versions
 	locks    *locks
 	unusable unusable
-	works    *works
-	mark     string // unique to this host, for the names of temporary files
+	works    *install.Works
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -246,15 +252,17 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, launcher: launcher, digests: newDigests(), changed: newSignal(), plugins: map[string]*supervised{},
+		cfg: cfg, launcher: launcher, changed: newSignal(), plugins: map[string]*supervised{},
 	}
-	h.catalog, h.locks = newCatalog(cfg.Store), newLocks()
-	h.versions = versions{dir: filepath.Join(cfg.StateDir, "versions")}
-	h.mark, h.works = process.Tag(stateDir)+".new", newWorks()
+	h.catalog, h.locks, h.works = install.NewCatalog(cfg.Store), newLocks(), install.NewWorks()
+	h.dir = install.Dir{Path: cfg.Dir, Disabled: cfg.Disabled, Mark: process.Tag(stateDir) + ".new"}
+	h.versions = install.NewVersions(install.VersionsConfig{
+		Dir: filepath.Join(cfg.StateDir, "versions"), FetchTimeout: cfg.FetchTimeout, MaxSize: cfg.MaxSize, Works: h.works,
+	})
 	logs := &fifos{client: logpipe.NewClient(launcher.SocketDir(), logCommand(cfg.LogCollector, launcher.SocketDir()))}
 	h.kinds = kinds.New(kinds.Config{
 		Logger: cfg.Logger, Limits: cfg.Limits, Nomad: driver.NomadHost{Logs: logs, Topology: cfg.Topology}, StatsInterval: cfg.StatsInterval,
-		Demand: h.demand, Answering: h.changed.raise, Recovered: h.works.recovered, Mark: launcher.Mark(),
+		Demand: h.demand, Answering: h.changed.raise, Recovered: h.works.Recovered, Mark: launcher.Mark(),
 	})
 	return h, nil
 }
@@ -273,11 +281,11 @@ func (h *Host) demand(plugin string) {
 // started or failed once (it is then retried in the background). Failures are in
 // Status, not in the error. The processes outlive ctx; Close ends the host.
 func (h *Host) Start(ctx context.Context) error {
-	files, err := discover(h.cfg.Dir, h.cfg.Disabled)
+	files, err := h.dir.Discover()
 	if err != nil {
 		return err
 	}
-	if err := h.catalog.load(ctx); err != nil {
+	if err := h.catalog.Load(ctx); err != nil {
 		return err
 	}
 	files = h.withKept(files)
@@ -309,6 +317,16 @@ func (h *Host) Start(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("start the plugins: %w", ctx.Err())
 	}
+}
+
+// sweep removes what a killed agent left of versions.
+func (h *Host) sweep() {
+	keep := map[string][]string{}
+	for _, name := range h.catalog.Names() {
+		m := h.catalog.Get(name)
+		keep[name] = []string{m.Running, m.Previous}
+	}
+	h.versions.Sweep(keep)
 }
 
 // warnOfArgs warns of arguments for plugins that do not exist.

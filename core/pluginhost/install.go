@@ -4,59 +4,15 @@
 package pluginhost
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"regexp"
 
+	"github.com/drover-project/drover/core/pluginhost/install"
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
-
-// Release is one version of a plugin to run.
-type Release struct {
-	Name    string         // file name in Dir
-	Version string         // version that the plugin must report; "" means any
-	Source  string         // http(s) URL or an absolute path on this machine
-	Digest  string         // "sha256:HEX"; required for plain http URLs, verified if given
-	Config  map[string]any // replaces the block of the agent's configuration if not nil
-	Size    int64          // size of the file, if known in advance; used to report progress
-}
-
-// pluginName is what a plugin may be called: its file name, without the suffix of
-// an executable.
-var pluginName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-
-func (r Release) check(body io.Reader) error {
-	if err := checkName(r.Name); err != nil {
-		return err
-	}
-	if r.Digest != "" {
-		if err := checkDigest(r.Digest); err != nil {
-			return err
-		}
-	}
-	if body != nil && r.Digest == "" {
-		return errdefs.InvalidArgumentf("plugin %q: a file that is sent needs its digest, so that one that arrives in part is not taken for whole", r.Name)
-	}
-	if body != nil {
-		return nil
-	}
-	return checkSource(r.Source, r.Digest)
-}
-
-func checkName(name string) error {
-	if !pluginName.MatchString(name) {
-		return errdefs.InvalidArgumentf("the plugin name %q cannot be used: it is a file name of letters, digits, '.', '_' and '-', which begins with a letter or digit", name)
-	}
-	return nil
-}
 
 // Install fetches and verifies a release and switches to it. The new process is
 // prepared beside the old one, which stays if anything fails. It returns when the
@@ -78,7 +34,7 @@ func (e *TrialError) Unwrap() error { return e.Err }
 
 // InstallFrom is Install with the file's contents from body instead of Source.
 func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (PluginStatus, error) {
-	if err := r.check(body); err != nil {
+	if err := r.Check(body); err != nil {
 		return PluginStatus{}, err
 	}
 	unlock, err := h.lock(ctx, r.Name)
@@ -89,7 +45,7 @@ func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (Plug
 	if st, ok := h.runs(r); ok && r.Digest != "" {
 		return st, nil
 	}
-	end := h.works.begin(r.Name, "install")
+	end := h.works.Begin(r.Name, "install")
 	err = h.install(ctx, r, body)
 	end(err)
 	if err != nil {
@@ -102,16 +58,16 @@ func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (Plug
 // without the caller: the body was read completely, or a file is being fetched. The
 // outcome is in the plugin's Work.
 func (h *Host) InstallDetached(ctx context.Context, r Release, body io.Reader) error {
-	if err := r.check(body); err != nil {
+	if err := r.Check(body); err != nil {
 		return err
 	}
 	unlock, err := h.lock(ctx, r.Name)
 	if err != nil {
 		return err
 	}
-	end := h.works.begin(r.Name, "install")
+	end := h.works.Begin(r.Name, "install")
 	if body != nil {
-		if _, r.Digest, err = h.obtain(ctx, r, body); err != nil {
+		if _, r.Digest, err = h.versions.Obtain(ctx, r, body); err != nil {
 			end(err)
 			unlock()
 			return err
@@ -149,7 +105,7 @@ func (h *Host) inBackground(do func(context.Context)) bool {
 
 // install obtains a release and switches to it. The plugin's lock is held.
 func (h *Host) install(ctx context.Context, r Release, body io.Reader) error {
-	stored, digest, err := h.obtain(ctx, r, body)
+	stored, digest, err := h.versions.Obtain(ctx, r, body)
 	if err != nil {
 		return err
 	}
@@ -171,34 +127,8 @@ func (h *Host) runs(r Release) (PluginStatus, bool) {
 	if err != nil || !running || st.Digest != r.Digest || (r.Version != "" && st.Version != r.Version) {
 		return st, false
 	}
-	m := h.catalog.get(r.Name)
-	return st, m.Running == r.Digest && sameConfig(m.Config, r.Config)
-}
-
-// sameConfig compares configs as JSON, because the store does not preserve the types
-// of numbers.
-func sameConfig(a, b map[string]any) bool {
-	if (a == nil) != (b == nil) {
-		return false
-	}
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
-}
-
-// obtain returns the path of the release's file among the versions.
-func (h *Host) obtain(ctx context.Context, r Release, body io.Reader) (path, digest string, err error) {
-	if path, ok := h.versions.has(r.Name, r.Digest, h.digests); ok {
-		return path, r.Digest, nil
-	}
-	temp, digest, err := h.fetch(ctx, r, body)
-	if err != nil {
-		return "", "", err
-	}
-	defer os.Remove(temp) // it is linked, or of no use
-	h.works.step(r.Name, StepVerifying, 0)
-	path, err = h.versions.keep(r.Name, digest, temp, h.digests)
-	return path, digest, err
+	m := h.catalog.Get(r.Name)
+	return st, m.Running == r.Digest && install.SameConfig(m.Config, r.Config)
 }
 
 // switchTo tries a stored version and makes it the file in plugin_dir.
@@ -210,7 +140,7 @@ func (h *Host) switchTo(ctx context.Context, r Release, stored string) error {
 	path := s.where().Path
 	c := candidate{
 		file: process.File{Name: r.Name, Path: path, Stored: stored}, digest: r.Digest, version: r.Version, config: r.Config,
-		place: func() error { return h.place(stored, path) },
+		place: func() error { return h.dir.Place(stored, path) },
 	}
 	err = s.ask(ctx, func(ctx context.Context, now *live) (*live, error) {
 		next, err := s.upgrade(ctx, now, c)
@@ -242,43 +172,32 @@ func (s *supervised) judge(ctx context.Context, digest string, err error) {
 	if innocent := (*blamelessError)(nil); ctx.Err() != nil || errdefs.IsResourceExhausted(err) || errors.As(err, &innocent) {
 		return // the version is not to blame
 	}
-	if err := s.host.catalog.change(ctx, s.name, func(m *memo) { m.addBad(digest, err.Error()) }); err != nil {
+	if err := s.host.catalog.Change(ctx, s.name, func(m *install.Memo) { m.AddBad(digest, err.Error()) }); err != nil {
 		s.host.cfg.Logger.Warn("that a version of a plugin is bad will be forgotten", "plugin", s.name, "error", err)
 	}
-}
-
-// place puts a stored version into plugin_dir.
-func (h *Host) place(stored, path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return diskError(err, "make plugin_dir "+filepath.Dir(path))
-	}
-	if isNoExec(filepath.Dir(path)) {
-		return errdefs.FailedPreconditionf("put the plugin into %s: its file system is mounted noexec, so nothing in it can be run; mount it with exec, or set another plugin_dir", filepath.Dir(path))
-	}
-	return place(stored, path, h.mark)
 }
 
 // returnTo restores the version before a bad one, as process and as file. now is the
 // current process, which must be of that version, or nil: it is then started.
 func (h *Host) returnTo(ctx context.Context, s *supervised, now *live, bad string, why error) (*live, error) {
-	m := h.catalog.get(s.name)
+	m := h.catalog.Get(s.name)
 	good := m.Running
 	if good == bad {
 		good = m.Previous
 	}
 	h.cfg.Logger.Error("a version of a plugin is taken back", "plugin", s.name, "digest", bad, "error", why)
-	stored, ok := h.versions.has(s.name, good, h.digests)
+	stored, ok := h.versions.Has(s.name, good)
 	if !ok {
 		return now, errdefs.FailedPreconditionf("plugin %q: there is no copy of the version before", s.name)
 	}
-	err := h.catalog.change(ctx, s.name, func(m *memo) {
-		m.addBad(bad, why.Error())
+	err := h.catalog.Change(ctx, s.name, func(m *install.Memo) {
+		m.AddBad(bad, why.Error())
 		if m.Running == bad {
 			m.Running, m.Previous = good, ""
 		}
 	})
 	if err == nil {
-		err = h.place(stored, s.where().Path)
+		err = h.dir.Place(stored, s.where().Path)
 	}
 	if err == nil {
 		s.note(process.Identity(s.where().Path))
@@ -305,12 +224,12 @@ func (h *Host) Rollback(ctx context.Context, name string) (PluginStatus, error) 
 	if _, err := h.one(name); err != nil {
 		return PluginStatus{}, err
 	}
-	m := h.catalog.get(name)
-	stored, ok := h.versions.has(name, m.Previous, h.digests)
+	m := h.catalog.Get(name)
+	stored, ok := h.versions.Has(name, m.Previous)
 	if !ok {
 		return PluginStatus{}, errdefs.FailedPreconditionf("plugin %q: no version before the present one is kept; install the one that you want", name)
 	}
-	end := h.works.begin(name, "rollback")
+	end := h.works.Begin(name, "rollback")
 	err = h.switchTo(ctx, Release{Name: name, Digest: m.Previous, Config: m.Config}, stored)
 	end(err)
 	if err != nil {
@@ -322,14 +241,6 @@ func (h *Host) Rollback(ctx context.Context, name string) (PluginStatus, error) 
 
 // prune removes versions to which nothing can return.
 func (h *Host) prune(name string) {
-	m := h.catalog.get(name)
-	h.versions.prune(name, m.Running, m.Previous)
-}
-
-// removeFile removes the plugin's file from plugin_dir.
-func removeFile(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return diskError(err, "remove the plugin")
-	}
-	return nil
+	m := h.catalog.Get(name)
+	h.versions.Prune(name, m.Running, m.Previous)
 }

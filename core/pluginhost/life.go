@@ -6,11 +6,11 @@ package pluginhost
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/core/pluginhost/install"
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -158,7 +158,7 @@ func (h *Host) add(f process.File, m mode, firstDone func()) *supervised {
 	if idle {
 		firstDone = func() {}
 	}
-	if m == modeDisabled && !h.catalog.get(f.Name).Kept {
+	if m == modeDisabled && !h.catalog.Get(f.Name).Kept {
 		idle = true
 		s.status.State = StateDisabled
 		firstDone()
@@ -172,7 +172,7 @@ func (h *Host) bootMode(f process.File) mode {
 	switch {
 	case f.Stored != "":
 		return modeGone
-	case h.catalog.get(f.Name).Disabled:
+	case h.catalog.Get(f.Name).Disabled:
 		return modeDisabled
 	}
 	return modeOn
@@ -181,13 +181,13 @@ func (h *Host) bootMode(f process.File) mode {
 // withKept adds the plugins whose files were removed but which still had tasks when
 // the previous agent ended.
 func (h *Host) withKept(files []process.File) []process.File {
-	for _, name := range h.catalog.names() {
-		m := h.catalog.get(name)
+	for _, name := range h.catalog.Names() {
+		m := h.catalog.Get(name)
 		if !m.Kept || slices.ContainsFunc(files, func(f process.File) bool { return f.Name == name }) {
 			continue
 		}
-		if stored, ok := h.versions.has(name, m.Running, h.digests); ok {
-			files = append(files, process.File{Name: name, Path: h.pathOf(name), Stored: stored})
+		if stored, ok := h.versions.Has(name, m.Running); ok {
+			files = append(files, process.File{Name: name, Path: h.dir.PathOf(name), Stored: stored})
 		}
 	}
 	return files
@@ -200,15 +200,7 @@ func (h *Host) endLeftovers(ctx context.Context, files []process.File) error {
 	for _, f := range files {
 		current = append(current, f.Name)
 	}
-	return h.launcher.EndLeftovers(ctx, current, h.catalog.names())
-}
-
-func (h *Host) pathOf(name string) string {
-	path, err := filepath.Abs(filepath.Join(h.cfg.Dir, name+exeSuffix()))
-	if err != nil {
-		return filepath.Join(h.cfg.Dir, name+exeSuffix())
-	}
-	return path
+	return h.launcher.EndLeftovers(ctx, current, h.catalog.Names())
 }
 
 // plugin returns a plugin, made if there is none of that name.
@@ -221,7 +213,7 @@ func (h *Host) plugin(name string) (s *supervised, fresh bool, err error) {
 	if s := h.plugins[name]; s != nil {
 		return s, false, nil
 	}
-	return h.add(process.File{Name: name, Path: h.pathOf(name)}, modeOn, nil), true, nil
+	return h.add(process.File{Name: name, Path: h.dir.PathOf(name)}, modeOn, nil), true, nil
 }
 
 // known returns a plugin that there is.
@@ -247,8 +239,8 @@ func (h *Host) Plugin(name string) (PluginStatus, error) { return h.one(name) }
 
 // complete adds what only the host knows.
 func (h *Host) complete(st PluginStatus) PluginStatus {
-	m := h.catalog.get(st.Name)
-	st.Previous, st.Bad, st.Work = m.Previous, m.Bad, h.works.get(st.Name)
+	m := h.catalog.Get(st.Name)
+	st.Previous, st.Bad, st.Work = m.Previous, m.Bad, h.works.Get(st.Name)
 	st.Tasks = h.kinds.Drivers.Tasks(st.Name, nil)
 	return st
 }
@@ -277,8 +269,8 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	}
 	defer unlock()
 	s, err := h.known(name)
-	if err != nil && h.works.get(name) != nil {
-		h.works.forget(name) // a failed first install leaves nothing else
+	if err != nil && h.works.Get(name) != nil {
+		h.works.Forget(name) // a failed first install leaves nothing else
 		return nil
 	}
 	if err != nil {
@@ -287,15 +279,15 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	if n := h.kinds.Drivers.Tasks(name, nil); n > 0 && !force {
 		return errdefs.FailedPreconditionf("plugin %q has %d tasks: stop them first, disable it, which lets them end by themselves, or remove it by force, which leaves them unattended", name, n)
 	}
-	if err := removeFile(s.where().Path); err != nil {
+	if err := h.dir.Remove(s.where().Path); err != nil {
 		return err
 	}
-	if err := h.catalog.forget(ctx, name); err != nil {
+	if err := h.catalog.Forget(ctx, name); err != nil {
 		return err
 	}
 	h.drop(s)
-	h.versions.prune(name)
-	h.works.forget(name)
+	h.versions.Prune(name)
+	h.works.Forget(name)
 	h.cfg.Logger.Info("plugin removed", "plugin", name)
 	return nil
 }
@@ -323,7 +315,7 @@ func (s *supervised) withdraw(ctx context.Context, m mode) error {
 		return nil
 	}
 	kept := h.kinds.Drivers.Tasks(s.name, nil) > 0
-	err := h.catalog.change(ctx, s.name, func(memo *memo) { memo.Disabled, memo.Kept = m == modeDisabled, kept })
+	err := h.catalog.Change(ctx, s.name, func(memo *install.Memo) { memo.Disabled, memo.Kept = m == modeDisabled, kept })
 	if err != nil {
 		return err
 	}
@@ -349,10 +341,10 @@ func (s *supervised) settle(ctx context.Context) error {
 		}
 		return s.rest(now), nil
 	})
-	if err != nil || s.snapshot().PID != 0 || !s.host.catalog.get(s.name).Kept {
+	if err != nil || s.snapshot().PID != 0 || !s.host.catalog.Get(s.name).Kept {
 		return err
 	}
-	return s.host.catalog.change(ctx, s.name, func(m *memo) { m.Kept = false })
+	return s.host.catalog.Change(ctx, s.name, func(m *install.Memo) { m.Kept = false })
 }
 
 // Enable reverses Disable.
@@ -369,7 +361,7 @@ func (h *Host) Enable(ctx context.Context, name string) error {
 	if s.modeNow() == modeGone {
 		return errdefs.FailedPreconditionf("plugin %q: its file is gone from %s; install it", name, h.cfg.Dir)
 	}
-	if err := h.catalog.change(ctx, name, func(m *memo) { m.Disabled, m.Kept = false, false }); err != nil {
+	if err := h.catalog.Change(ctx, name, func(m *install.Memo) { m.Disabled, m.Kept = false, false }); err != nil {
 		return err
 	}
 	s.setMode(modeOn)
@@ -406,16 +398,16 @@ func (h *Host) Reload(ctx context.Context, name string) (err error) {
 	if s.modeNow() != modeOn {
 		return errdefs.FailedPreconditionf("plugin %q is %s; enable or install it first", name, s.modeNow().state(""))
 	}
-	if err := h.catalog.change(ctx, name, func(m *memo) { m.Bad = nil }); err != nil {
+	if err := h.catalog.Change(ctx, name, func(m *install.Memo) { m.Bad = nil }); err != nil {
 		return err
 	}
 	f := s.where()
-	digest, err := h.digests.of(f.Binary())
+	digest, err := h.versions.Digest(f.Binary())
 	if err != nil {
 		return err
 	}
-	c := candidate{file: f, digest: digest, config: h.catalog.get(name).Config}
-	end := h.works.begin(name, "reload")
+	c := candidate{file: f, digest: digest, config: h.catalog.Get(name).Config}
+	end := h.works.Begin(name, "reload")
 	defer func() { end(err) }()
 	return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) {
 		if now == nil {
@@ -432,13 +424,13 @@ func (h *Host) Reload(ctx context.Context, name string) (err error) {
 
 // remember records the working version, to which a rollback returns.
 func (h *Host) remember(ctx context.Context, f process.File, digest string) {
-	m := h.catalog.get(f.Name)
-	if _, ok := h.versions.has(f.Name, digest, h.digests); ok && m.Running == digest {
+	m := h.catalog.Get(f.Name)
+	if _, ok := h.versions.Has(f.Name, digest); ok && m.Running == digest {
 		return
 	}
-	_, err := h.versions.keep(f.Name, digest, f.Binary(), h.digests)
+	_, err := h.versions.Keep(f.Name, digest, f.Binary())
 	if err == nil {
-		err = h.catalog.change(ctx, f.Name, func(m *memo) {
+		err = h.catalog.Change(ctx, f.Name, func(m *install.Memo) {
 			if m.Running != "" && m.Running != digest {
 				m.Previous = m.Running
 			}

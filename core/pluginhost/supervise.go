@@ -109,7 +109,7 @@ func (s *supervised) set(f func(*PluginStatus)) {
 // a working version. It runs in the background, because the file may be large.
 func (s *supervised) noteDigest(ctx context.Context, now *live) {
 	f := s.where()
-	digest, err := s.host.digests.of(f.Binary())
+	digest, err := s.host.versions.Digest(f.Binary())
 	if err != nil {
 		s.host.cfg.Logger.Debug("the digest of a plugin cannot be told", "plugin", s.name, "error", err)
 		return

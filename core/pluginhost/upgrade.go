@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-project/drover/core/pluginhost/install"
 	"github.com/drover-project/drover/core/pluginhost/kinds"
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -32,7 +33,7 @@ func (s *supervised) upgrade(ctx context.Context, now *live, c candidate) (*live
 	h := s.host
 	ready, cancel := context.WithTimeout(ctx, h.cfg.UpgradeTimeout)
 	defer cancel()
-	h.works.step(s.name, StepStarting, 0)
+	h.works.Step(s.name, install.StepStarting, 0)
 	p, err := h.launcher.Launch(ready, c.file)
 	if err != nil {
 		return now, err
@@ -72,7 +73,7 @@ func (s *supervised) try(run, ready context.Context, now *live, p *process.Proce
 	if n := s.host.kinds.Drivers.Tasks(s.name, serves); n > 0 {
 		return parts, errdefs.FailedPreconditionf("plugin %s: serves %v only, and %d tasks run with drivers that the version before served; stop those first", c.file.Path, serves, n)
 	}
-	s.host.works.recovering(s.name, s.host.kinds.Drivers.Tasks(s.name, nil))
+	s.host.works.Recovering(s.name, s.host.kinds.Drivers.Tasks(s.name, nil))
 	configs := s.host.configsWith(s.name, c.config, parts)
 	for _, one := range parts {
 		if err := one.Prepare(run, ready, configs); err != nil {
@@ -91,24 +92,24 @@ func (s *supervised) try(run, ready context.Context, now *live, p *process.Proce
 // ends every process that does not match it.
 func (s *supervised) commit(ctx context.Context, now *live, p *process.Process, c candidate) error {
 	h := s.host
-	h.works.step(s.name, StepSwitching, 0)
+	h.works.Step(s.name, install.StepSwitching, 0)
 	if now != nil {
 		if err := h.launcher.Others.Add(ctx, s.name, now.proc); err != nil {
 			return err
 		}
 	}
-	before := h.catalog.get(s.name)
-	err := h.catalog.change(ctx, s.name, func(m *memo) {
+	before := h.catalog.Get(s.name)
+	err := h.catalog.Change(ctx, s.name, func(m *install.Memo) {
 		if m.Running != c.digest && m.Running != "" {
 			m.Previous = m.Running
 		}
 		m.Running, m.Config = c.digest, c.config
 		m.Disabled, m.Kept = false, false
-		m.forgive(c.digest)
+		m.Forgive(c.digest)
 	})
 	if err == nil && c.place != nil {
 		if err = c.place(); err != nil {
-			err = &blamelessError{errors.Join(err, h.catalog.change(ctx, s.name, func(m *memo) { *m = before }))}
+			err = &blamelessError{errors.Join(err, h.catalog.Change(ctx, s.name, func(m *install.Memo) { *m = before }))}
 		}
 	}
 	if err == nil {
@@ -172,7 +173,7 @@ func (l *live) serves() []string {
 
 // configs are the blocks for what a plugin serves.
 func (h *Host) configs(name string, parts kinds.Parts) map[string]map[string]any {
-	return h.configsWith(name, h.catalog.get(name).Config, parts)
+	return h.configsWith(name, h.catalog.Get(name).Config, parts)
 }
 
 // configsWith replaces the agent's blocks by the config of a release. If its keys are
@@ -212,8 +213,8 @@ type probation struct {
 
 // onProbation begins the probation, if there is a version to return to.
 func (s *supervised) onProbation(digest string) {
-	m := s.host.catalog.get(s.name)
-	if _, ok := s.host.versions.has(s.name, m.Previous, s.host.digests); !ok {
+	m := s.host.catalog.Get(s.name)
+	if _, ok := s.host.versions.Has(s.name, m.Previous); !ok {
 		s.probation = nil
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/drover-project/drover/core/pluginhost/install"
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -98,7 +99,7 @@ func (w *watcher) close() {
 // have not settled yet.
 func (w *watcher) look(ctx context.Context, now time.Time) (unsettled bool) {
 	h := w.host
-	files, err := discover(h.cfg.Dir, h.cfg.Disabled)
+	files, err := h.dir.Discover()
 	if err != nil {
 		h.cfg.Logger.Warn("plugin_dir cannot be read; plugins stay as they are", "error", err)
 		return false
@@ -178,7 +179,7 @@ func (h *Host) follow(ctx context.Context, name string) {
 		return
 	}
 	defer unlock()
-	f, isThere, err := find(h.cfg.Dir, name)
+	f, isThere, err := h.dir.Find(name)
 	if err != nil || h.follows(name, f, isThere) {
 		return
 	}
@@ -213,7 +214,7 @@ func (h *Host) appeared(f process.File) {
 func (h *Host) vanished(ctx context.Context, s *supervised) error {
 	f := s.where()
 	if f.Stored == "" {
-		if stored, ok := h.versions.has(s.name, h.catalog.get(s.name).Running, h.digests); ok {
+		if stored, ok := h.versions.Has(s.name, h.catalog.Get(s.name).Running); ok {
 			f.Stored = stored
 			s.moveTo(f)
 		}
@@ -226,14 +227,14 @@ func (h *Host) vanished(ctx context.Context, s *supervised) error {
 	}
 	h.drop(s)
 	h.cfg.Logger.Info("a plugin was taken out of plugin_dir and has no tasks any more", "plugin", s.name)
-	h.versions.prune(s.name)
-	return h.catalog.forget(ctx, s.name)
+	h.versions.Prune(s.name)
+	return h.catalog.Forget(ctx, s.name)
 }
 
 // replaced switches to another version of a plugin's file.
 func (h *Host) replaced(ctx context.Context, s *supervised, f process.File) error {
 	id := process.Identity(f.Path)
-	digest, err := h.digests.of(f.Path)
+	digest, err := h.versions.Digest(f.Path)
 	if err != nil {
 		return err
 	}
@@ -241,8 +242,8 @@ func (h *Host) replaced(ctx context.Context, s *supervised, f process.File) erro
 		return nil // it is still changing; the next check handles it
 	}
 	s.note(id)
-	m := h.catalog.get(s.name)
-	if why, bad := m.bad(digest); bad && m.Running != digest {
+	m := h.catalog.Get(s.name)
+	if why, bad := m.IsBad(digest); bad && m.Running != digest {
 		return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) {
 			return h.returnTo(ctx, s, now, digest, errdefs.FailedPreconditionf("plugin %q: the version %s was tried before and is not tried again by itself; "+
 				"install it or reload the plugin to have it tried: %s", s.name, digest, why))
@@ -254,12 +255,12 @@ func (h *Host) replaced(ctx context.Context, s *supervised, f process.File) erro
 // switchFile upgrades to the file that lies in plugin_dir now.
 func (s *supervised) switchFile(ctx context.Context, now *live, f process.File, digest string) (*live, error) {
 	h := s.host
-	m := h.catalog.get(s.name)
+	m := h.catalog.Get(s.name)
 	if now == nil || m.Running == digest { // nothing to take over from, or the same bytes in another file
 		return s.comeBack(ctx, now, f)
 	}
 	h.cfg.Logger.Info("the file of a plugin was replaced", "plugin", s.name, "digest", digest)
-	end := h.works.begin(s.name, "follow")
+	end := h.works.Begin(s.name, "follow")
 	next, err := s.upgrade(ctx, now, candidate{file: f, digest: digest, config: m.Config})
 	end(err)
 	if err != nil && process.IsBusy(err) {
@@ -268,11 +269,11 @@ func (s *supervised) switchFile(ctx context.Context, now *live, f process.File, 
 	}
 	s.judge(ctx, digest, err)
 	if err == nil {
-		_, err = h.versions.keep(s.name, digest, f.Path, h.digests)
+		_, err = h.versions.Keep(s.name, digest, f.Path)
 		return next, err
 	}
-	after := h.catalog.get(s.name)
-	if _, bad := after.bad(digest); bad {
+	after := h.catalog.Get(s.name)
+	if _, bad := after.IsBad(digest); bad {
 		return h.returnTo(ctx, s, next, digest, err)
 	}
 	return next, err
@@ -282,7 +283,7 @@ func (s *supervised) switchFile(ctx context.Context, now *live, f process.File, 
 // already or is started.
 func (s *supervised) comeBack(ctx context.Context, now *live, f process.File) (*live, error) {
 	if s.modeNow() != modeOn {
-		if err := s.host.catalog.change(ctx, s.name, func(m *memo) { m.Disabled, m.Kept = false, false }); err != nil {
+		if err := s.host.catalog.Change(ctx, s.name, func(m *install.Memo) { m.Disabled, m.Kept = false, false }); err != nil {
 			return now, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/pluginhost"
+	steps "github.com/drover-project/drover/core/pluginhost/install"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -64,7 +65,7 @@ func TestAnInstallTellsHowFarItHasCome(t *testing.T) {
 	half := int64(len(body) / 2)
 	eventually(t, "half of the file has come", func() bool {
 		w := listed(h, "versioned").Work
-		return w != nil && w.Step == pluginhost.StepFetching && w.Done == half && w.Total == int64(len(body)) && w.Ended.IsZero()
+		return w != nil && w.Step == steps.StepFetching && w.Done == half && w.Total == int64(len(body)) && w.Ended.IsZero()
 	})
 	if st := listed(h, "versioned"); st.State != pluginhost.StateInstalling || st.Work.Action != "install" {
 		t.Errorf("while it is fetched: %+v", st)
@@ -73,7 +74,7 @@ func TestAnInstallTellsHowFarItHasCome(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if st := only(t, h); st.Work == nil || st.Work.Ended.IsZero() || st.Work.Err != nil || st.Work.Step != pluginhost.StepSwitching {
+	if st := only(t, h); st.Work == nil || st.Work.Ended.IsZero() || st.Work.Err != nil || st.Work.Step != steps.StepSwitching {
 		t.Errorf("when it is over: %+v", st.Work)
 	}
 	if err := h.Remove(t.Context(), "versioned", false); err != nil {
@@ -91,9 +92,9 @@ func TestTheStepInWhichAnUpgradeFailedIsTold(t *testing.T) {
 	}
 	check := holds(t, shell(t, h), 3)
 	for fault, want := range map[string]pluginhost.Work{
-		"exits":     {Step: pluginhost.StepStarting},
-		"loses":     {Step: pluginhost.StepRecovering, Total: 3}, // none of them
-		"unhealthy": {Step: pluginhost.StepProbing},              // all of them were, before
+		"exits":     {Step: steps.StepStarting},
+		"loses":     {Step: steps.StepRecovering, Total: 3}, // none of them
+		"unhealthy": {Step: steps.StepProbing},              // all of them were, before
 	} {
 		_, err := install(t, h, "2.0.0", fault)
 		w := status(h, "versioned").Work

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package install
 
 import (
 	"context"
@@ -39,28 +39,28 @@ func checkSource(source, digest string) error {
 
 // fetch stores a release's file at a temporary path and returns its digest, which must
 // match the release's if that has one.
-func (h *Host) fetch(ctx context.Context, r Release, body io.Reader) (path, digest string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, h.cfg.FetchTimeout)
+func (v *Versions) fetch(ctx context.Context, r Release, body io.Reader) (path, digest string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, v.cfg.FetchTimeout)
 	defer cancel()
-	h.works.step(r.Name, StepFetching, r.Size)
+	v.cfg.Works.Step(r.Name, StepFetching, r.Size)
 	if body == nil {
 		in, size, err := open(ctx, r)
 		if err != nil {
 			return "", "", err
 		}
 		defer in.Close()
-		h.works.step(r.Name, StepFetching, size)
+		v.cfg.Works.Step(r.Name, StepFetching, size)
 		body = in
 	}
-	body = io.TeeReader(body, written(func(n int64) { h.works.add(r.Name, n) }))
-	if err := os.MkdirAll(h.versions.dir, 0o700); err != nil {
+	body = io.TeeReader(body, written(func(n int64) { v.cfg.Works.add(r.Name, n) }))
+	if err := os.MkdirAll(v.cfg.Dir, 0o700); err != nil {
 		return "", "", diskError(err, "make the directory of plugin versions")
 	}
-	out, err := os.CreateTemp(h.versions.dir, ".fetch-*")
+	out, err := os.CreateTemp(v.cfg.Dir, ".fetch-*")
 	if err != nil {
 		return "", "", diskError(err, "fetch the plugin")
 	}
-	digest, err = h.receive(ctx, out, body)
+	digest, err = v.receive(ctx, out, body)
 	if closed := out.Close(); err == nil && closed != nil {
 		err = diskError(closed, "fetch the plugin")
 	}
@@ -75,10 +75,10 @@ func (h *Host) fetch(ctx context.Context, r Release, body io.Reader) (path, dige
 }
 
 // receive writes what body has and returns its digest.
-func (h *Host) receive(ctx context.Context, out *os.File, body io.Reader) (string, error) {
+func (v *Versions) receive(ctx context.Context, out *os.File, body io.Reader) (string, error) {
 	sum := sha256.New()
 	in := &source{Reader: bounded(ctx, body)}
-	n, err := io.Copy(io.MultiWriter(out, sum), io.LimitReader(in, h.cfg.MaxSize+1))
+	n, err := io.Copy(io.MultiWriter(out, sum), io.LimitReader(in, v.cfg.MaxSize+1))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", errdefs.DeadlineExceededf("fetch the plugin: it ended early: %w", ctx.Err())
@@ -90,8 +90,8 @@ func (h *Host) receive(ctx context.Context, out *os.File, body io.Reader) (strin
 		return "", errdefs.New(class, fmt.Errorf("fetch the plugin: it was cut off: %w", in.failed))
 	case err != nil:
 		return "", diskError(err, "fetch the plugin")
-	case n > h.cfg.MaxSize:
-		return "", errdefs.ResourceExhaustedf("fetch the plugin: it has more than %d bytes, the most that this node takes", h.cfg.MaxSize)
+	case n > v.cfg.MaxSize:
+		return "", errdefs.ResourceExhaustedf("fetch the plugin: it has more than %d bytes, the most that this node takes", v.cfg.MaxSize)
 	case n == 0:
 		return "", errdefs.InvalidArgumentf("fetch the plugin: its source is empty")
 	}

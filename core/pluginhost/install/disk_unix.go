@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package pluginhost
+package install
 
 import (
 	"errors"

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package install
 
 import (
 	"crypto/sha256"
@@ -31,8 +31,6 @@ type knownDigest struct {
 
 // maxDigests bounds what is remembered, far above what a node has.
 const maxDigests = 256
-
-func newDigests() *digests { return &digests{} }
 
 // of returns "sha256:HEX" of the file behind path.
 func (d *digests) of(path string) (string, error) {

@@ -1,9 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package install
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -14,17 +15,37 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// versions is the directory of stored versions: NAME/HEX/NAME is the file of plugin
+// VersionsConfig configures Versions; all of it is required.
+type VersionsConfig struct {
+	Dir string // where the versions are kept
+	// FetchTimeout and MaxSize, in bytes, limit what is fetched.
+	FetchTimeout time.Duration
+	MaxSize      int64
+	Works        *Works // is told of the progress
+}
+
+// Versions is the directory of stored versions: NAME/HEX/NAME is the file of plugin
 // NAME with SHA-256 HEX. The file keeps its name because one binary may contain many
 // plugins and select one by its name.
-type versions struct{ dir string }
+type Versions struct {
+	cfg     VersionsConfig
+	digests digests
+}
 
-func (v versions) path(name, digest string) string {
-	return filepath.Join(v.dir, name, strings.TrimPrefix(digest, digestPrefix), name+exeSuffix())
+// NewVersions returns the versions in a directory, which need not exist yet.
+func NewVersions(cfg VersionsConfig) *Versions { return &Versions{cfg: cfg} }
+
+// Digest returns "sha256:HEX" of the file behind path. The file is read again only
+// after it was replaced.
+func (v *Versions) Digest(path string) (string, error) { return v.digests.of(path) }
+
+func (v *Versions) path(name, digest string) string {
+	return filepath.Join(v.cfg.Dir, name, strings.TrimPrefix(digest, digestPrefix), name+exeSuffix())
 }
 
 func exeSuffix() string {
@@ -34,20 +55,20 @@ func exeSuffix() string {
 	return ""
 }
 
-// has returns the path of a stored, intact version.
-func (v versions) has(name, digest string, sums *digests) (string, bool) {
+// Has returns the path of a stored, intact version.
+func (v *Versions) Has(name, digest string) (string, bool) {
 	if digest == "" {
 		return "", false
 	}
 	path := v.path(name, digest)
-	got, err := sums.of(path)
+	got, err := v.digests.of(path)
 	return path, err == nil && got == digest
 }
 
-// keep stores a file as a version, as a hard link if the file system supports it,
+// Keep stores a file as a version, as a hard link if the file system supports it,
 // otherwise as a copy.
-func (v versions) keep(name, digest, from string, sums *digests) (string, error) {
-	if path, ok := v.has(name, digest, sums); ok {
+func (v *Versions) Keep(name, digest, from string) (string, error) {
+	if path, ok := v.Has(name, digest); ok {
 		return path, nil
 	}
 	path := v.path(name, digest)
@@ -61,7 +82,7 @@ func (v versions) keep(name, digest, from string, sums *digests) (string, error)
 	if err := place(from, path, "new"); err != nil {
 		return "", err
 	}
-	got, err := sums.of(path)
+	got, err := v.digests.of(path)
 	if err != nil {
 		return "", err
 	}
@@ -72,22 +93,55 @@ func (v versions) keep(name, digest, from string, sums *digests) (string, error)
 	return path, nil
 }
 
-// prune removes all versions of a plugin but those.
-func (v versions) prune(name string, digests ...string) {
+// Prune removes all versions of a plugin but those.
+func (v *Versions) Prune(name string, digests ...string) {
 	keep := map[string]bool{}
 	for _, d := range digests {
 		keep[strings.TrimPrefix(d, digestPrefix)] = true
 	}
-	entries, err := os.ReadDir(filepath.Join(v.dir, name))
+	entries, err := os.ReadDir(filepath.Join(v.cfg.Dir, name))
 	if err != nil {
 		return // none is kept
 	}
 	for _, e := range entries {
 		if !keep[e.Name()] {
-			_ = os.RemoveAll(filepath.Join(v.dir, name, e.Name())) // tried again at the next prune
+			_ = os.RemoveAll(filepath.Join(v.cfg.Dir, name, e.Name())) // tried again at the next prune
 		}
 	}
-	_ = os.Remove(filepath.Join(v.dir, name)) // it goes if it is empty
+	_ = os.Remove(filepath.Join(v.cfg.Dir, name)) // it goes if it is empty
+}
+
+// Sweep removes what a killed agent left: partly fetched files, and the versions of
+// plugins that are not in keep, which has the digests to keep by plugin. It is called
+// before anything runs.
+func (v *Versions) Sweep(keep map[string][]string) {
+	entries, err := os.ReadDir(v.cfg.Dir)
+	if err != nil {
+		return // there are none
+	}
+	for _, e := range entries {
+		if digests, ok := keep[e.Name()]; ok {
+			v.Prune(e.Name(), digests...)
+			continue
+		}
+		_ = os.RemoveAll(filepath.Join(v.cfg.Dir, e.Name())) // tried again at the next start
+	}
+}
+
+// Obtain returns the path of the release's file among the versions, which it fetches,
+// or takes from body, if it is not there.
+func (v *Versions) Obtain(ctx context.Context, r Release, body io.Reader) (path, digest string, err error) {
+	if path, ok := v.Has(r.Name, r.Digest); ok {
+		return path, r.Digest, nil
+	}
+	temp, digest, err := v.fetch(ctx, r, body)
+	if err != nil {
+		return "", "", err
+	}
+	defer os.Remove(temp) // it is linked, or of no use
+	v.cfg.Works.Step(r.Name, StepVerifying, 0)
+	path, err = v.Keep(r.Name, digest, temp)
+	return path, digest, err
 }
 
 // place puts the file at from at the path to, atomically, as a hard link or a copy,

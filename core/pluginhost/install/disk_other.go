@@ -3,6 +3,6 @@
 
 //go:build !linux
 
-package pluginhost
+package install
 
 func isNoExec(string) bool { return false }

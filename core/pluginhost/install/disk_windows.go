@@ -3,7 +3,7 @@
 
 //go:build windows
 
-package pluginhost
+package install
 
 import (
 	"errors"

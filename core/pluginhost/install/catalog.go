@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package install
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// memo is what the host stores about a plugin across restarts of the agent, besides
+// Memo is what the host stores about a plugin across restarts of the agent, besides
 // its process.
-type memo struct {
+type Memo struct {
 	Disabled bool `json:",omitempty"`
 	// Kept means that the process of a plugin that is disabled, or whose file was
 	// removed, still has tasks.
@@ -37,7 +37,8 @@ type BadVersion struct{ Digest, Why string }
 // maxBad is the number of bad versions that are remembered per plugin.
 const maxBad = 16
 
-func (m *memo) bad(digest string) (why string, is bool) {
+// IsBad reports whether a version has failed, and why.
+func (m *Memo) IsBad(digest string) (why string, is bool) {
 	for _, b := range m.Bad {
 		if b.Digest == digest {
 			return b.Why, true
@@ -46,32 +47,36 @@ func (m *memo) bad(digest string) (why string, is bool) {
 	return "", false
 }
 
-func (m *memo) addBad(digest, why string) {
-	m.forgive(digest)
+// AddBad records that a version has failed.
+func (m *Memo) AddBad(digest, why string) {
+	m.Forgive(digest)
 	m.Bad = append(m.Bad, BadVersion{digest, why})
 	m.Bad = m.Bad[max(0, len(m.Bad)-maxBad):]
 }
 
-func (m *memo) forgive(digest string) {
+// Forgive forgets that a version has failed.
+func (m *Memo) Forgive(digest string) {
 	m.Bad = slices.DeleteFunc(m.Bad, func(b BadVersion) bool { return b.Digest == digest })
 }
 
-// catalog holds the memos of all plugins. They are few, so they are stored as one
+// Catalog holds the memos of all plugins. They are few, so they are stored as one
 // value.
-type catalog struct {
+type Catalog struct {
 	store process.Store // may be nil
 
 	mu    sync.Mutex
-	memos map[string]*memo
+	memos map[string]*Memo
 }
 
 const catalogKey = "pluginhost-catalog"
 
-func newCatalog(store process.Store) *catalog {
-	return &catalog{store: store, memos: map[string]*memo{}}
+// NewCatalog returns an empty catalog over a store, which may be nil.
+func NewCatalog(store process.Store) *Catalog {
+	return &Catalog{store: store, memos: map[string]*Memo{}}
 }
 
-func (c *catalog) load(ctx context.Context) error {
+// Load reads what the agent before has stored.
+func (c *Catalog) Load(ctx context.Context) error {
 	if c.store == nil {
 		return nil
 	}
@@ -90,8 +95,8 @@ func (c *catalog) load(ctx context.Context) error {
 	return nil
 }
 
-// get returns a copy.
-func (c *catalog) get(name string) memo {
+// Get returns a copy.
+func (c *Catalog) Get(name string) Memo {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.memos[name]; m != nil {
@@ -99,11 +104,11 @@ func (c *catalog) get(name string) memo {
 		out.Bad = slices.Clone(m.Bad)
 		return out
 	}
-	return memo{}
+	return Memo{}
 }
 
-// names returns the plugins that something is known of.
-func (c *catalog) names() []string {
+// Names returns the plugins that something is known of.
+func (c *Catalog) Names() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []string
@@ -114,12 +119,12 @@ func (c *catalog) names() []string {
 	return out
 }
 
-// change changes a memo; the change is either durable or not made.
-func (c *catalog) change(ctx context.Context, name string, f func(*memo)) error {
+// Change changes a memo; the change is either durable or not made.
+func (c *Catalog) Change(ctx context.Context, name string, f func(*Memo)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.memos[name]
-	next := memo{}
+	next := Memo{}
 	if before != nil {
 		next = *before
 		next.Bad = slices.Clone(before.Bad)
@@ -128,8 +133,8 @@ func (c *catalog) change(ctx context.Context, name string, f func(*memo)) error 
 	return c.put(ctx, name, before, &next)
 }
 
-// forget drops a memo.
-func (c *catalog) forget(ctx context.Context, name string) error {
+// Forget drops a memo.
+func (c *Catalog) Forget(ctx context.Context, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.memos[name]
@@ -140,8 +145,8 @@ func (c *catalog) forget(ctx context.Context, name string) error {
 }
 
 // put replaces a memo; c.mu is held.
-func (c *catalog) put(ctx context.Context, name string, before, next *memo) error {
-	set := func(m *memo) {
+func (c *Catalog) put(ctx context.Context, name string, before, next *Memo) error {
+	set := func(m *Memo) {
 		if m == nil {
 			delete(c.memos, name)
 			return

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package install
 
 import (
 	"maps"
@@ -33,8 +33,8 @@ type Work struct {
 	Err         error     // why it failed
 }
 
-// works holds the operations of all plugins by name.
-type works struct {
+// Works holds the operations of all plugins by name.
+type Works struct {
 	mu     sync.Mutex
 	byName map[string]*Work
 }
@@ -42,11 +42,12 @@ type works struct {
 // maxEnded is the number of ended operations that are remembered.
 const maxEnded = 64
 
-func newWorks() *works { return &works{byName: map[string]*Work{}} }
+// NewWorks returns no operations.
+func NewWorks() *Works { return &Works{byName: map[string]*Work{}} }
 
-// begin records a new operation. The caller holds the plugin's lock, and calls end
+// Begin records a new operation. The caller holds the plugin's lock, and calls end
 // with the outcome.
-func (w *works) begin(name, action string) (end func(error)) {
+func (w *Works) Begin(name, action string) (end func(error)) {
 	one := &Work{Action: action, Began: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +61,7 @@ func (w *works) begin(name, action string) (end func(error)) {
 }
 
 // prune removes the oldest ended operations above the limit. w.mu must be held.
-func (w *works) prune() {
+func (w *Works) prune() {
 	ended := slices.DeleteFunc(slices.Collect(maps.Keys(w.byName)), func(name string) bool { return w.byName[name].Ended.IsZero() })
 	if len(ended) <= maxEnded {
 		return
@@ -68,8 +69,8 @@ func (w *works) prune() {
 	delete(w.byName, slices.MinFunc(ended, func(a, b string) int { return w.byName[a].Ended.Compare(w.byName[b].Ended) }))
 }
 
-// step records the current step of an operation, if there is one.
-func (w *works) step(name string, step Step, total int64) {
+// Step records the current step of an operation, if there is one.
+func (w *Works) Step(name string, step Step, total int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one := w.byName[name]; one != nil && one.Ended.IsZero() {
@@ -78,7 +79,7 @@ func (w *works) step(name string, step Step, total int64) {
 }
 
 // add adds n to what is done of the step.
-func (w *works) add(name string, n int64) {
+func (w *Works) add(name string, n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one := w.byName[name]; one != nil && one.Ended.IsZero() {
@@ -86,25 +87,25 @@ func (w *works) add(name string, n int64) {
 	}
 }
 
-// recovering begins the step of recovering n tasks; probing follows.
-func (w *works) recovering(name string, n int) {
+// Recovering begins the step of recovering n tasks; probing follows.
+func (w *Works) Recovering(name string, n int) {
 	if n == 0 {
-		w.step(name, StepProbing, 0)
+		w.Step(name, StepProbing, 0)
 		return
 	}
-	w.step(name, StepRecovering, int64(n))
+	w.Step(name, StepRecovering, int64(n))
 }
 
-// recovered records that one more task was recovered.
-func (w *works) recovered(name string) {
+// Recovered records that one more task was recovered.
+func (w *Works) Recovered(name string) {
 	w.add(name, 1)
-	if one := w.get(name); one != nil && one.Step == StepRecovering && one.Done >= one.Total {
-		w.step(name, StepProbing, 0)
+	if one := w.Get(name); one != nil && one.Step == StepRecovering && one.Done >= one.Total {
+		w.Step(name, StepProbing, 0)
 	}
 }
 
-// get returns a copy; nil for none.
-func (w *works) get(name string) *Work {
+// Get returns a copy; nil for none.
+func (w *Works) Get(name string) *Work {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one := w.byName[name]; one != nil {
@@ -114,28 +115,20 @@ func (w *works) get(name string) *Work {
 	return nil
 }
 
-// forget drops the work of a plugin that is removed.
-func (w *works) forget(name string) {
+// Forget drops the work of a plugin that is removed.
+func (w *Works) Forget(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.byName, name)
 }
 
-// newcomers returns plugins with an operation that are not known yet, or whose first
-// install failed.
-func (w *works) newcomers(known func(name string) bool) []PluginStatus {
+// All returns copies of all operations, by plugin.
+func (w *Works) All() map[string]Work {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out []PluginStatus
+	out := make(map[string]Work, len(w.byName))
 	for name, one := range w.byName {
-		copied := *one
-		switch {
-		case known(name):
-		case one.Ended.IsZero():
-			out = append(out, PluginStatus{Name: name, State: StateInstalling, Work: &copied})
-		case one.Err != nil:
-			out = append(out, PluginStatus{Name: name, State: StateNotInstalled, LastError: one.Err, Work: &copied})
-		}
+		out[name] = *one
 	}
 	return out
 }
