@@ -6,7 +6,6 @@ package control
 import (
 	"container/heap"
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -24,7 +23,7 @@ const (
 	maxBackoff = 30 * time.Second
 )
 
-// together is the maximum number of keys of an Independent controller in one log
+// together is the maximum number of keys of an independent controller in one log
 // entry.
 const together = 256
 
@@ -67,25 +66,26 @@ func (s *Supervisor) Stats() map[string]Stats {
 func (s *Supervisor) Run(ctx context.Context, controllers ...Controller) {
 	var wg sync.WaitGroup
 	for _, c := range controllers {
+		decl := c.Declare()
 		s.mu.Lock()
-		if s.stats[c.Name()] == nil {
-			s.stats[c.Name()] = &Stats{}
+		if s.stats[decl.Name] == nil {
+			s.stats[decl.Name] = &Stats{}
 		}
 		s.mu.Unlock()
-		wg.Go(func() { s.loop(ctx, c) })
+		wg.Go(func() { s.loop(ctx, c, decl) })
 	}
 	wg.Wait()
 }
 
 // loop runs one controller: it receives changes and decides about keys that are dirty
 // or due.
-func (s *Supervisor) loop(ctx context.Context, c Controller) {
-	feed := s.store.Subscribe(c.Reads()...)
+func (s *Supervisor) loop(ctx context.Context, c Controller, decl Declaration) {
+	feed := s.store.Subscribe(decl.Wakes...)
 	defer feed.Close()
-	r := &run{Supervisor: s, c: c, logger: s.logger.Named(c.Name()), timers: timerHeap{at: map[string]*timer{}}, failures: map[string]int{}}
+	r := &run{Supervisor: s, c: c, decl: decl, logger: s.logger.Named(decl.Name), timers: timerHeap{at: map[string]*timer{}}, failures: map[string]int{}}
 	r.addAll()
 	atOnce := 1
-	if _, ok := c.(Independent); ok {
+	if decl.Independent {
 		atOnce = together
 	}
 	for ctx.Err() == nil {
@@ -105,6 +105,7 @@ func (s *Supervisor) loop(ctx context.Context, c Controller) {
 type run struct {
 	*Supervisor
 	c        Controller
+	decl     Declaration
 	logger   hclog.Logger
 	queue    dirtyQueue
 	timers   timerHeap
@@ -137,18 +138,20 @@ func (r *run) take(batch state.Batch) {
 // addAll makes every key dirty. If the controller panics, only changes make keys dirty
 // until the feed loses some and everything is read again.
 func (r *run) addAll() {
-	if p := panics.Catch(func() { r.queue.addAll(r.c.All(r.store.View())) }); p != nil {
-		r.logger.Error("what there is to decide is not known; this is a defect of drover", p.Fields()...)
+	keys, err := All(r.c, r.store.View())
+	if err != nil {
+		r.logger.Error("what there is to decide is not known; this is a defect of drover", "error", err)
 	}
+	r.queue.addAll(keys)
 }
 
 // decide decides about keys and proposes the commands as one entry.
 func (r *run) decide(ctx context.Context, keys []string) {
-	in := Input{View: r.store.View(), Now: time.Now(), NewID: r.newID}
+	in := Input{View: Restrict(r.store.View(), r.decl), Now: time.Now(), NewID: r.newID}
 	decisions, errs := make([]Decision, len(keys)), make([]error, len(keys))
 	var commands []fsm.Command
 	for i, key := range keys {
-		if decisions[i], errs[i] = r.safeDecide(in, key); errs[i] == nil {
+		if decisions[i], errs[i] = decide(r.c, in, key); errs[i] == nil {
 			commands = append(commands, decisions[i].Commands...)
 		}
 	}
@@ -181,18 +184,10 @@ func (r *run) settle(ctx context.Context, key string, now time.Time, d Decision,
 	r.timers.set(key, d.Wake)
 }
 
-// safeDecide converts a panic to an error.
-func (r *run) safeDecide(in Input, key string) (d Decision, err error) {
-	defer panics.Handle(func(p *panics.Panic) {
-		d, err = Decision{}, fmt.Errorf("decision panicked: %v\n%s", p.Value, p.Stack)
-	})
-	return r.c.Decide(in, key)
-}
-
 func (r *run) count(commands int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st := r.stats[r.c.Name()]
+	st := r.stats[r.decl.Name]
 	st.Decisions++
 	if err != nil {
 		st.Failures++

@@ -46,14 +46,19 @@ func (l *log) Propose(_ context.Context, data []byte) (uint64, any, error) {
 
 // fake is a controller of namespaces that records what it is asked.
 type fake struct {
-	mu     sync.Mutex
-	asked  []string
-	decide func(in control.Input, key string) (control.Decision, error)
+	mu          sync.Mutex
+	asked       []string
+	independent bool
+	decide      func(in control.Input, key string) (control.Decision, error)
 }
 
-func (*fake) Name() string     { return "fake" }
-func (*fake) Reads() []string  { return []string{state.TableNamespaces} }
-func (*fake) Writes() []string { return nil }
+func (f *fake) Declare() control.Declaration {
+	return control.Declaration{
+		Name: "fake", Wakes: []string{state.TableNamespaces}, Reads: []string{state.TableNamespaces},
+		Writes: []fsm.Command{(*fsm.UpsertNamespaces)(nil), (*fsm.UpsertNodePools)(nil)}, Independent: f.independent,
+	}
+}
+
 func (*fake) Keys(c state.Change) []string {
 	if n, ok := c.New.(*model.Namespace); ok {
 		if n.Name == "trap" {
@@ -64,7 +69,7 @@ func (*fake) Keys(c state.Change) []string {
 	return nil
 }
 
-func (*fake) All(v *state.View) (out []string) {
+func (*fake) All(v control.View) (out []string) {
 	for n := range v.Namespaces() {
 		if n.Name == "trap" {
 			panic("no namespace of ours has this name")
@@ -208,11 +213,6 @@ func TestARefusedCommandIsTriedAgain(t *testing.T) {
 	})
 }
 
-// independent is a fake whose decisions go together.
-type independent struct{ *fake }
-
-func (independent) Independent() {}
-
 func TestDecisionsOfAnIndependentControllerGoTogetherAndFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := state.New()
@@ -225,7 +225,7 @@ func TestDecisionsOfAnIndependentControllerGoTogetherAndFailAlone(t *testing.T) 
 		}); err != nil {
 			t.Fatal(err)
 		}
-		f := &fake{decide: func(_ control.Input, key string) (control.Decision, error) {
+		f := &fake{independent: true, decide: func(_ control.Input, key string) (control.Decision, error) {
 			if key == "bad" {
 				return control.Decision{}, errors.New("bad")
 			}
@@ -234,7 +234,7 @@ func TestDecisionsOfAnIndependentControllerGoTogetherAndFailAlone(t *testing.T) 
 		s := control.NewSupervisor(store, l, func() string { return "id" }, hclog.NewNullLogger())
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		wg.Go(func() { s.Run(ctx, independent{f}) })
+		wg.Go(func() { s.Run(ctx, f) })
 		synctest.Wait()
 		if got := f.take(); !slices.Equal(got, []string{"a", "b", "bad", "default"}) || s.Stats()["fake"].Failures != 4 {
 			t.Fatalf("asked %q, %+v", got, s.Stats()["fake"])

@@ -28,16 +28,17 @@ type Controller struct{}
 
 var _ control.Controller = Controller{}
 
-// Name returns "deployments".
-func (Controller) Name() string { return "deployments" }
-
-// Reads lists the tables that wake the controller.
-func (Controller) Reads() []string { return []string{state.TableDeployments, state.TableAllocs} }
-
-// Writes lists the tables that its commands change.
-func (Controller) Writes() []string {
-	return []string{state.TableDeployments, state.TableEvals, state.TableAllocs, state.TableJobs}
+var declaration = control.Declaration{
+	Name:  "deployments",
+	Wakes: []string{state.TableDeployments, state.TableAllocs},
+	Reads: []string{state.TableDeployments, state.TableAllocs, state.TableEvals, state.TableJobVersions},
+	Writes: []fsm.Command{
+		(*fsm.UpdateDeploymentStatus)(nil), (*fsm.PromoteDeployment)(nil), (*fsm.UpdateDesiredTransitions)(nil), (*fsm.UpsertEvals)(nil),
+	},
 }
+
+// Declare returns what the controller may touch.
+func (Controller) Declare() control.Declaration { return declaration }
 
 // Keys returns the id of the deployment that a change concerns.
 func (Controller) Keys(c state.Change) []string {
@@ -53,7 +54,7 @@ func (Controller) Keys(c state.Change) []string {
 }
 
 // All returns the deployments that have not ended.
-func (Controller) All(v *state.View) []string {
+func (Controller) All(v control.View) []string {
 	var ids []string
 	for d := range v.Deployments() {
 		if d.Active() {

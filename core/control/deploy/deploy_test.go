@@ -66,7 +66,7 @@ func (w *world) alloc(id string, healthy *bool, canary bool) {
 func (w *world) decide(at time.Time) control.Decision {
 	w.t.Helper()
 	n := 0
-	d, err := deploy.Controller{}.Decide(control.Input{View: w.store.View(), Now: at, NewID: func() string { n++; return "id-" + strconv.Itoa(n) }}, "d1")
+	d, err := control.Decide(deploy.Controller{}, w.store.View(), at, func() string { n++; return "id-" + strconv.Itoa(n) }, "d1")
 	if err != nil {
 		w.t.Fatal(err)
 	}

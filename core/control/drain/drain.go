@@ -37,16 +37,15 @@ type Controller struct{}
 
 var _ control.Controller = Controller{}
 
-// Name returns "drains".
-func (Controller) Name() string { return "drains" }
-
-// Reads lists the tables that wake the controller.
-func (Controller) Reads() []string { return []string{state.TableNodes, state.TableAllocs} }
-
-// Writes lists the tables that its commands change.
-func (Controller) Writes() []string {
-	return []string{state.TableNodes, state.TableAllocs, state.TableEvals}
+var declaration = control.Declaration{
+	Name:   "drains",
+	Wakes:  []string{state.TableNodes, state.TableAllocs},
+	Reads:  []string{state.TableNodes, state.TableAllocs, state.TableJobs, state.TableJobVersions},
+	Writes: []fsm.Command{(*fsm.UpdateNodeDrain)(nil), (*fsm.UpdateDesiredTransitions)(nil)},
 }
+
+// Declare returns what the controller may touch.
+func (Controller) Declare() control.Declaration { return declaration }
 
 // Keys returns the node that a change concerns. For a replacement alloc it also
 // returns the job, since the job's earlier allocs may be on draining nodes.
@@ -66,7 +65,7 @@ func (Controller) Keys(c state.Change) []string {
 }
 
 // All returns the draining nodes.
-func (Controller) All(v *state.View) []string {
+func (Controller) All(v control.View) []string {
 	var keys []string
 	for n := range v.Nodes() {
 		if n.DrainStrategy != nil {

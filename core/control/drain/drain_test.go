@@ -107,10 +107,13 @@ func (w *world) decide(keys ...string) time.Time {
 	w.t.Helper()
 	var wake time.Time
 	if len(keys) == 0 {
-		keys = drain.Controller{}.All(w.store.View())
+		var err error
+		if keys, err = control.All(drain.Controller{}, w.store.View()); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	for _, key := range keys {
-		d, err := drain.Controller{}.Decide(control.Input{View: w.store.View(), Now: w.now, NewID: w.newID}, key)
+		d, err := control.Decide(drain.Controller{}, w.store.View(), w.now, w.newID, key)
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -51,23 +51,26 @@ type Controller struct{ Thresholds Thresholds }
 
 var _ control.Controller = Controller{}
 
-// Name returns "gc".
-func (Controller) Name() string { return "gc" }
-
-// Reads names a table because a controller needs one, but Keys ignores its changes:
-// the controller is woken by time only.
-func (Controller) Reads() []string { return []string{state.TableSchedulerConfig} }
-
-// Writes lists the tables from which its commands delete.
-func (Controller) Writes() []string {
-	return []string{state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableJobs, state.TableNodes, state.TableDriverSchemas}
+var declaration = control.Declaration{
+	Name: "gc",
+	// A controller needs a table that wakes it, but Keys ignores the changes of this
+	// one: time alone wakes the collection.
+	Wakes: []string{state.TableSchedulerConfig},
+	Reads: []string{state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableJobs, state.TableNodes, state.TableDriverSchemas},
+	Writes: []fsm.Command{
+		(*fsm.DeleteEvals)(nil), (*fsm.DeleteDeployments)(nil), (*fsm.DeregisterJob)(nil), (*fsm.DeregisterNodes)(nil),
+		(*fsm.MarkDriverSchemas)(nil), (*fsm.DeleteDriverSchemas)(nil),
+	},
 }
 
-// Keys returns nothing: see Reads.
+// Declare returns what the controller may touch.
+func (Controller) Declare() control.Declaration { return declaration }
+
+// Keys returns nothing: see declaration.
 func (Controller) Keys(state.Change) []string { return nil }
 
 // All returns the only key.
-func (Controller) All(*state.View) []string { return []string{key} }
+func (Controller) All(control.View) []string { return []string{key} }
 
 // Decide collects ended objects. If there are more than one entry may remove, it
 // continues at once.
@@ -87,10 +90,10 @@ func (c Controller) Decide(in control.Input, _ string) (control.Decision, error)
 // Collect returns the commands that remove objects which ended longer ago than the
 // thresholds; zero thresholds remove all ended objects.
 func Collect(v *state.View, now time.Time, t Thresholds) []fsm.Command {
-	return collect(v, now, t).commands(math.MaxInt)
+	return collect(control.Restrict(v, declaration), now, t).commands(math.MaxInt)
 }
 
-func collect(v *state.View, now time.Time, t Thresholds) *work {
+func collect(v control.View, now time.Time, t Thresholds) *work {
 	w := &work{view: v, now: now, t: t, deadJobs: map[model.JobKey]bool{}, allocGone: map[string]bool{}}
 	w.jobs()
 	w.evals()
@@ -101,7 +104,7 @@ func collect(v *state.View, now time.Time, t Thresholds) *work {
 }
 
 type work struct {
-	view *state.View
+	view control.View
 	now  time.Time
 	t    Thresholds
 

@@ -151,7 +151,7 @@ func TestMuchIsCollectedInBoundedSteps(t *testing.T) {
 	now := start.Add(48 * time.Hour)
 	steps := 0
 	for ; ; steps++ {
-		d, err := gc.Controller{Thresholds: gc.DefaultThresholds()}.Decide(control.Input{View: f.Store().View(), Now: now}, "state")
+		d, err := control.Decide(gc.Controller{Thresholds: gc.DefaultThresholds()}, f.Store().View(), now, nil, "state")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestMuchIsCollectedInBoundedSteps(t *testing.T) {
 
 func TestTheIntervalIsWhatIsConfigured(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
-		d, err := gc.Controller{Thresholds: gc.Thresholds{Interval: given}}.Decide(control.Input{View: state.New().View(), Now: start}, "state")
+		d, err := control.Decide(gc.Controller{Thresholds: gc.Thresholds{Interval: given}}, state.New().View(), start, nil, "state")
 		if err != nil || d.Wake != start.Add(want) {
 			t.Errorf("an interval of %s wakes at %s (%v)", given, d.Wake, err)
 		}

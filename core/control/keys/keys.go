@@ -25,20 +25,21 @@ type Controller struct{}
 
 var _ control.Controller = Controller{}
 
-// Name returns "keyring".
-func (Controller) Name() string { return "keyring" }
+var declaration = control.Declaration{
+	Name:   "keyring",
+	Wakes:  []string{state.TableRootKeys},
+	Reads:  []string{state.TableRootKeys},
+	Writes: []fsm.Command{(*fsm.ActivateRootKey)(nil)},
+}
 
-// Reads lists the tables that wake the controller.
-func (Controller) Reads() []string { return []string{state.TableRootKeys} }
-
-// Writes lists the tables that its commands change.
-func (Controller) Writes() []string { return []string{state.TableRootKeys} }
+// Declare returns what the controller may touch.
+func (Controller) Declare() control.Declaration { return declaration }
 
 // Keys returns the only key.
 func (Controller) Keys(state.Change) []string { return []string{key} }
 
 // All returns the only key.
-func (Controller) All(*state.View) []string { return []string{key} }
+func (Controller) All(control.View) []string { return []string{key} }
 
 // Decide activates the due key with the latest publish time, and returns when the next
 // one is due. Keys that became due before it, while no server was leader, are

@@ -53,7 +53,7 @@ func (w world) key(id string, publish int64) {
 // of the next look, 0 for none.
 func (w world) at(second int64) int64 {
 	w.t.Helper()
-	d, err := keys.Controller{}.Decide(control.Input{View: w.Store().View(), Now: time.Unix(second, 0)}, "keyring")
+	d, err := control.Decide(keys.Controller{}, w.Store().View(), time.Unix(second, 0), nil, "keyring")
 	if err != nil {
 		w.t.Fatal(err)
 	}

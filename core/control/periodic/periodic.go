@@ -32,21 +32,18 @@ const (
 // Controller handles one periodic job per key.
 type Controller struct{}
 
-var _ control.Independent = Controller{}
+var _ control.Controller = Controller{}
 
-// Independent marks that launches of different jobs are independent.
-func (Controller) Independent() {}
-
-// Name returns "periodic".
-func (Controller) Name() string { return "periodic" }
-
-// Reads lists the tables that wake the controller.
-func (Controller) Reads() []string { return []string{state.TableJobs} }
-
-// Writes lists the tables that its commands change.
-func (Controller) Writes() []string {
-	return []string{state.TablePeriodic, state.TableJobs, state.TableEvals}
+var declaration = control.Declaration{
+	Name:        "periodic",
+	Wakes:       []string{state.TableJobs},
+	Reads:       []string{state.TableJobs, state.TableJobSummaries, state.TablePeriodic},
+	Writes:      []fsm.Command{(*fsm.LaunchPeriodic)(nil)},
+	Independent: true,
 }
+
+// Declare returns what the controller may touch.
+func (Controller) Declare() control.Declaration { return declaration }
 
 // Keys returns the periodic job that was added, changed or removed.
 func (Controller) Keys(c state.Change) []string {
@@ -59,7 +56,7 @@ func (Controller) Keys(c state.Change) []string {
 }
 
 // All returns the periodic jobs that launch children.
-func (Controller) All(v *state.View) []string {
+func (Controller) All(v control.View) []string {
 	var keys []string
 	for job := range v.Jobs("") {
 		if job.IsPeriodicActive() {

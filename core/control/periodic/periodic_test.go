@@ -71,7 +71,7 @@ func (w *world) register(edit func(*model.Job)) {
 // decide has the controller decide now, and carries out what it decides.
 func (w *world) decide() {
 	w.t.Helper()
-	d, err := periodic.Controller{}.Decide(control.Input{View: w.view(), Now: w.now, NewID: func() string { w.ids++; return fmt.Sprint("e", w.ids) }}, state.JobKey("default", "p"))
+	d, err := control.Decide(periodic.Controller{}, w.view(), w.now, func() string { w.ids++; return fmt.Sprint("e", w.ids) }, state.JobKey("default", "p"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestOnlyPeriodicJobsMakeTheControllerDecide(t *testing.T) {
 	}
 	w := newWorld(t, "2026-11-21T10:00:00Z")
 	w.register(nil)
-	if got := c.All(w.view()); len(got) != 1 {
+	if got, err := control.All(c, w.view()); err != nil || len(got) != 1 {
 		t.Errorf("all keys are %q", got)
 	}
 }

@@ -29,14 +29,15 @@ type Controller struct{}
 
 var _ control.Controller = Controller{}
 
-// Name returns "plugins".
-func (Controller) Name() string { return "plugins" }
+var declaration = control.Declaration{
+	Name:   "plugins",
+	Wakes:  []string{state.TablePluginSpecs, state.TableNodes},
+	Reads:  []string{state.TablePluginSpecs, state.TableNodes},
+	Writes: []fsm.Command{(*fsm.StepPluginRollout)(nil)},
+}
 
-// Reads lists the tables that wake the controller.
-func (Controller) Reads() []string { return []string{state.TablePluginSpecs, state.TableNodes} }
-
-// Writes lists the tables that its commands change.
-func (Controller) Writes() []string { return []string{state.TablePluginSpecs} }
+// Declare returns what the controller may touch.
+func (Controller) Declare() control.Declaration { return declaration }
 
 // Keys returns the plugin that changed, or the node if its report is relevant.
 func (Controller) Keys(c state.Change) []string {
@@ -78,7 +79,7 @@ func samePlugin(a, b *model.NodePlugin) bool {
 }
 
 // All returns the plugins whose roll-out has not ended.
-func (Controller) All(v *state.View) []string {
+func (Controller) All(v control.View) []string {
 	var out []string
 	for p := range v.PluginSpecs() {
 		out = append(out, pluginKey+p.Name)
