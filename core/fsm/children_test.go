@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/internal/testkit/invariants"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -231,7 +232,7 @@ func TestARecountChangesNoCountAndLeavesTheGroupsOfTemplatesOut(t *testing.T) {
 			before[j.ID] = *f.Store().View().JobSummary(j.Namespace, j.ID)
 		}
 		mustApply(t, f, &fsm.RecountJobs{})
-		checkDerived(t, f.Store().View())
+		invariants.Check(t, f.Store().View())
 		for j := range f.Store().View().Jobs("") {
 			got, want := *f.Store().View().JobSummary(j.Namespace, j.ID), before[j.ID]
 			if _, ok := got.Summary["web"]; !ok && (j.IsPeriodic() || j.IsParameterized()) {

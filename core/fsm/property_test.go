@@ -9,8 +9,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/invariants"
 )
 
 func text(results []any) string { return fmt.Sprint(results) }
@@ -49,7 +48,7 @@ func TestASnapshotAndTheLogBehindItGiveTheStateOfTheWholeLog(t *testing.T) {
 		if hashOf(t, whole) != hashOf(t, second) {
 			t.Fatalf("seed %d: restored at %d and replayed, the state differs", seed, cut)
 		}
-		checkDerived(t, second.Store().View())
+		invariants.Check(t, second.Store().View())
 	}
 }
 
@@ -62,130 +61,7 @@ func TestWhatIsDerivedIsWhatTheRowsSay(t *testing.T) {
 			n := min(30, len(log))
 			applyIn(f, log[:n], rng, 8)
 			log = log[n:]
-			checkDerived(t, f.Store().View())
-		}
-	}
-}
-
-// checkDriverUses counts the drivers of the nodes again.
-func checkDriverUses(t *testing.T, v *state.View) {
-	t.Helper()
-	want := map[model.DriverUse]int{}
-	for n := range v.Nodes() {
-		for name, info := range n.Drivers {
-			want[model.DriverUse{Driver: name, Hash: info.SchemaHash, Version: info.PluginVersion, Datacenter: n.Datacenter, NodePool: n.NodePool, Detected: info.Detected}]++
-		}
-	}
-	got := 0
-	for _, driver := range []string{"raw_exec", "docker"} {
-		for _, u := range v.DriverUses(driver) {
-			key := *u
-			key.Nodes = 0
-			if u.Nodes != want[key] {
-				t.Fatalf("%+v, but %d nodes have it", *u, want[key])
-			}
-			got++
-		}
-	}
-	if got != len(want) {
-		t.Fatalf("%d uses of drivers, want %d", got, len(want))
-	}
-	for s := range v.DriverSchemas() {
-		if s.UnusedSince != 0 && v.DriverSchemaInUse(s) {
-			t.Fatalf("schema %s is in use and marked as unused", s.Hash)
-		}
-	}
-}
-
-// checkDerived computes node usage, summaries and job versions again.
-func checkDerived(t *testing.T, v *state.View) {
-	t.Helper()
-	type usage struct{ cpu, mem, disk int64 }
-	used := map[string]usage{}
-	groups := map[string]model.TaskGroupSummary{}
-	for a := range v.Allocs() {
-		if !a.ClientTerminalStatus() {
-			r, u := a.AllocatedResources.Comparable(), used[a.NodeID]
-			used[a.NodeID] = usage{u.cpu + r.CPUShares, u.mem + r.MemoryMB, u.disk + r.DiskMB}
-		}
-		if a.Job != nil {
-			t.Fatalf("alloc %s holds its job in state", a.ID)
-		}
-		if j := v.JobByID(a.Namespace, a.JobID); j != nil && !j.Owns(a) {
-			continue // of a job that was purged: it counts for nothing of the next of its name
-		}
-		g := groups[a.JobID]
-		switch a.ClientStatus {
-		case "pending":
-			g.Starting++
-		case "running":
-			g.Running++
-		case "complete":
-			g.Complete++
-		case "failed":
-			g.Failed++
-		case "lost":
-			g.Lost++
-		case "unknown":
-			g.Unknown++
-		}
-		groups[a.JobID] = g
-	}
-	for a := range v.Allocs() {
-		cpu, mem, disk := v.NodeUsed(a.NodeID)
-		if got := (usage{cpu, mem, disk}); got != used[a.NodeID] {
-			t.Fatalf("node %s uses %v, want %v", a.NodeID, got, used[a.NodeID])
-		}
-	}
-	checkDriverUses(t, v)
-	for j := range v.Jobs("") {
-		s := v.JobSummary(j.Namespace, j.ID)
-		if s == nil {
-			t.Fatalf("job %s has no summary", j.ID)
-		}
-		var children model.JobChildrenSummary
-		for _, c := range v.JobChildren(j.Namespace, j.ID) {
-			switch c.Status {
-			case "pending":
-				children.Pending++
-			case "running":
-				children.Running++
-			case "dead":
-				children.Dead++
-			}
-		}
-		if *s.Children != children {
-			t.Fatalf("the children of job %s are summed up as %+v, want %+v", j.ID, *s.Children, children)
-		}
-		got := s.Summary["web"]
-		got.Queued = 0
-		if got != groups[j.ID] {
-			t.Fatalf("job %s is summed up as %+v, want %+v", j.ID, got, groups[j.ID])
-		}
-		live := false
-		for _, a := range v.AllocsByJob(j.Namespace, j.ID) {
-			live = live || !a.TerminalStatus() && j.Owns(a)
-		}
-		template := !j.Stop && (j.IsPeriodic() || j.IsParameterized())
-		if (live || template) != (j.Status == model.JobStatusRunning) {
-			t.Fatalf("job %s is %s, live allocs: %v, template: %v", j.ID, j.Status, live, template)
-		}
-	}
-	for d := range v.Deployments() {
-		placed, healthy, unhealthy := 0, 0, 0
-		for _, a := range v.AllocsByDeployment(d.ID) {
-			placed++
-			if a.DeploymentStatus.IsHealthy() && !a.TerminalStatus() && d.Active() {
-				healthy++
-			}
-			if a.DeploymentStatus.IsUnhealthy() && d.Active() {
-				unhealthy++
-			}
-		}
-		g := d.TaskGroups["web"]
-		// A deployment that is over keeps the counts with which it ended. Allocs that moved to another deployment or were deleted stay counted.
-		if g.PlacedAllocs < placed || g.HealthyAllocs < healthy || g.UnhealthyAllocs < unhealthy {
-			t.Fatalf("deployment %s counts %+v; its allocs: %d placed, %d healthy, %d unhealthy", d.ID, g, placed, healthy, unhealthy)
+			invariants.Check(t, f.Store().View())
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/plan"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/invariants"
 	"github.com/drover-project/drover/internal/testkit/lifecycles"
 )
 
@@ -54,6 +55,7 @@ type fixture struct {
 // start returns an applier over a state with one node of 1000 MHz and a job.
 func start(t *testing.T) *fixture {
 	f := &fixture{store: state.New()}
+	invariants.AtEnd(t, f.store)
 	lifecycles.Check(t, f.store)
 	f.log = &log{index: 1, fsm: fsm.New(f.store, hclog.NewNullLogger()), gate: make(chan struct{})}
 	n := &model.Node{

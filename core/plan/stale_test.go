@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/core/plan"
 	"github.com/drover-project/drover/core/schedule"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/invariants"
 )
 
 // stale drives a cluster in which everything happens between the moment at which
@@ -339,6 +340,7 @@ func TestAPlanMadeOnOlderStateUndoesAndOverfillsNothing(t *testing.T) {
 			}
 			s.between = false
 			s.calm(submit)
+			invariants.Check(t, s.store.View())
 		}()
 	}
 	if refused < 50 || cut < 10 {

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/core/worker"
+	"github.com/drover-project/drover/internal/testkit/invariants"
 	"github.com/drover-project/drover/internal/testkit/lifecycles"
 )
 
@@ -61,6 +62,7 @@ type leader struct {
 
 func newLeader(t *testing.T, workers int) *leader {
 	l := &leader{t: t, store: state.New(), broker: queue.NewBroker(queue.Config{})}
+	invariants.AtEnd(t, l.store)
 	lifecycles.Check(t, l.store)
 	l.log = &log{index: 1, fsm: fsm.New(l.store, hclog.NewNullLogger())}
 	l.blocked = queue.NewBlocked(l.broker.Enqueue)

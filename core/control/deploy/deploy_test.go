@@ -14,6 +14,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/invariants"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -28,6 +29,7 @@ type world struct {
 
 func newWorld(t *testing.T, group model.DeploymentState) *world {
 	w := &world{t: t, store: state.New(), index: 10, group: group}
+	invariants.AtEnd(t, w.store)
 	for count := 1; count <= 2; count++ { // two versions
 		job := &model.Job{Namespace: "default", ID: "web", Type: model.JobTypeService, Priority: 50, TaskGroups: []*model.TaskGroup{{Name: "app", Count: count}}}
 		w.update(func(tx *state.Tx) error { tx.UpsertJob(job, nil); return nil })

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/invariants"
 	"github.com/drover-project/drover/internal/testkit/lifecycles"
 )
 
@@ -35,6 +36,7 @@ func newWorld(t *testing.T) *world {
 	s := state.New()
 	lifecycles.Check(t, s)
 	w := &world{t: t, store: s, fsm: fsm.New(s, hclog.NewNullLogger()), now: time.Unix(1_800_000_000, 0).UTC()}
+	invariants.AtEnd(t, s)
 	for _, id := range []string{"n1", "n2", "n3"} {
 		w.apply(&fsm.RegisterNode{Node: &model.Node{ID: id, Name: id, Status: model.NodeStatusReady, StatusUpdatedAt: w.now.Unix()}})
 	}

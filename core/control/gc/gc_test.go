@@ -16,6 +16,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/invariants"
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -24,6 +25,7 @@ var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func build(t *testing.T, jobType, clientStatus string, stop bool) *state.Store {
 	t.Helper()
 	store := state.New()
+	invariants.AtEnd(t, store)
 	err := store.Update(10, func(tx *state.Tx) error {
 		tx.UpsertJob(&model.Job{Namespace: "default", ID: "j", Type: jobType, Stop: stop, SubmitTime: start.UnixNano(), TaskGroups: []*model.TaskGroup{{Name: "g", Count: 1}}}, nil)
 		tx.UpsertEval(&model.Evaluation{ID: "e", Namespace: "default", JobID: "j", Type: jobType, Status: model.EvalStatusComplete, ModifyTime: start.UnixNano()})
@@ -105,6 +107,7 @@ func TestParentsAreCollectedOnlyOnceTheyAreStopped(t *testing.T) {
 		"parameterized": func(j *model.Job) { j.ParameterizedJob = &model.ParameterizedJobConfig{} },
 	} {
 		s := state.New()
+		invariants.AtEnd(t, s)
 		job := &model.Job{Namespace: "default", ID: "p", Type: model.JobTypeBatch, SubmitTime: start.UnixNano(), TaskGroups: []*model.TaskGroup{{Name: "g"}}}
 		prepare(job)
 		edit(t, s, func(tx *state.Tx) error { tx.UpsertJob(job, nil); return nil })
@@ -190,6 +193,7 @@ func TestADriversSchemaGoesSomeTimeAfterItsLastNode(t *testing.T) {
 		return tx.AddDriverSchema(&model.DriverSchema{Hash: "h", Driver: "docker", Body: []byte("{}")})
 	})
 	f := fsm.New(s, hclog.NewNullLogger())
+	invariants.AtEnd(t, s)
 	pass := func(at time.Time, th gc.Thresholds) {
 		t.Helper()
 		for _, c := range gc.Collect(s.View(), at, th) {

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/invariants"
 )
 
 // world is a state, a clock and what a supervisor does with the controller.
@@ -32,7 +33,9 @@ type world struct {
 
 func newWorld(t *testing.T, now string) *world {
 	t.Helper()
-	return &world{t: t, fsm: fsm.New(state.New(), hclog.NewNullLogger()), now: at(t, now)}
+	store := state.New()
+	invariants.AtEnd(t, store)
+	return &world{t: t, fsm: fsm.New(store, hclog.NewNullLogger()), now: at(t, now)}
 }
 
 func at(t *testing.T, s string) time.Time {

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/registry"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/invariants"
 )
 
 // world is a real state and the controller at work on it.
@@ -62,6 +63,7 @@ func (w *world) plugin() *model.PluginSpec { return w.store.View().PluginSpecByN
 func start(t *testing.T, ids ...string) *world {
 	s := state.New()
 	w := &world{t: t, store: s, fsm: fsm.New(s, hclog.NewNullLogger()), index: 10}
+	invariants.AtEnd(t, s)
 	for _, id := range ids {
 		w.apply(&fsm.RegisterNode{Node: &model.Node{ID: id, Name: id, Status: model.NodeStatusReady}})
 	}
