@@ -19,60 +19,64 @@ const (
 	allocsByDeployment
 )
 
+// TableAllocs is the name of the table of allocs.
+const TableAllocs = "allocs"
+
 var allocTable = &kind[model.Allocation]{
 	heading: heading{name: TableAllocs},
 	schema: schema[model.Allocation]{
 		id: func(a *model.Allocation) string { return a.ID },
 		secondaries: []secondary[model.Allocation]{
-			{name: ByJob, watched: true, key: func(a *model.Allocation) string { return JobKey(a.Namespace, a.JobID) }},
-			{name: ByNode, watched: true, key: func(a *model.Allocation) string { return a.NodeID }},
-			{name: ByEval, watched: true, key: func(a *model.Allocation) string { return a.EvalID }},
-			{name: ByDeployment, watched: true, key: func(a *model.Allocation) string { return a.DeploymentID }},
+			allocsByJob:        {name: ByJob, watched: true, key: func(a *model.Allocation) string { return JobKey(a.Namespace, a.JobID) }},
+			allocsByNode:       {name: ByNode, watched: true, key: func(a *model.Allocation) string { return a.NodeID }},
+			allocsByEval:       {name: ByEval, watched: true, key: func(a *model.Allocation) string { return a.EvalID }},
+			allocsByDeployment: {name: ByDeployment, watched: true, key: func(a *model.Allocation) string { return a.DeploymentID }},
 		},
 	},
-	at:      func(t *tables) **table[model.Allocation] { return &t.allocs },
 	saveAll: (*saver).allocs,
-	loadAll: map[byte]func(*loader, []byte) error{recResources: (*loader).resource, recMetrics: (*loader).metric, recAlloc: (*loader).alloc},
+	loadAll: map[byte]func(*loader, *table[model.Allocation], []byte) error{recResources: (*loader).resource, recMetrics: (*loader).metric, recAlloc: (*loader).alloc},
 }
 
 // AllocByID returns an alloc.
-func (v *View) AllocByID(id string) *model.Allocation { return v.t.allocs.get(id) }
+func (v *View) AllocByID(id string) *model.Allocation { return allocTable.in(v.t).get(id) }
 
 // AllocsByJob returns the allocs of all versions of a job.
 func (v *View) AllocsByJob(ns, id string) []*model.Allocation {
-	return v.t.allocs.list(allocsByJob, JobKey(ns, id))
+	return allocTable.in(v.t).list(allocsByJob, JobKey(ns, id))
 }
 
 // JobAllocs yields the allocs of all versions of a job without making a slice.
 func (v *View) JobAllocs(ns, id string) iter.Seq[*model.Allocation] {
-	return v.t.allocs.scan(allocsByJob, JobKey(ns, id))
+	return allocTable.in(v.t).scan(allocsByJob, JobKey(ns, id))
 }
 
 // AllocsByNode returns the allocs of a node.
 func (v *View) AllocsByNode(nodeID string) []*model.Allocation {
-	return v.t.allocs.list(allocsByNode, nodeID)
+	return allocTable.in(v.t).list(allocsByNode, nodeID)
 }
 
 // NodeAllocs yields the allocs of a node without making a slice.
 func (v *View) NodeAllocs(nodeID string) iter.Seq[*model.Allocation] {
-	return v.t.allocs.scan(allocsByNode, nodeID)
+	return allocTable.in(v.t).scan(allocsByNode, nodeID)
 }
 
 // AllocsByEval returns the allocs that an eval made or changed last.
 func (v *View) AllocsByEval(evalID string) []*model.Allocation {
-	return v.t.allocs.list(allocsByEval, evalID)
+	return allocTable.in(v.t).list(allocsByEval, evalID)
 }
 
 // AllocsByDeployment returns the allocs of a deployment.
 func (v *View) AllocsByDeployment(id string) []*model.Allocation {
-	return v.t.allocs.list(allocsByDeployment, id)
+	return allocTable.in(v.t).list(allocsByDeployment, id)
 }
 
 // Allocs yields all allocs ordered by id.
-func (v *View) Allocs() iter.Seq[*model.Allocation] { return v.t.allocs.all("") }
+func (v *View) Allocs() iter.Seq[*model.Allocation] { return allocTable.in(v.t).all("") }
 
 // AllocsFrom yields the allocs whose id is not smaller than from, ordered by id.
-func (v *View) AllocsFrom(from string) iter.Seq[*model.Allocation] { return v.t.allocs.all(from) }
+func (v *View) AllocsFrom(from string) iter.Seq[*model.Allocation] {
+	return allocTable.in(v.t).all(from)
+}
 
 // AllocWithJob returns a copy of the alloc with Job set to the version that it runs.
 // The job is shared.
@@ -92,7 +96,7 @@ func (tx *Tx) writeAlloc(a *model.Allocation) {
 		a.Job = nil
 	}
 	a.ModifyIndex = tx.index
-	old := tx.t.allocs.put(a)
+	old := allocTable.in(tx.t).put(a)
 	tx.accountAlloc(old, a)
 	record(tx, allocTable, old, a)
 }
@@ -100,7 +104,7 @@ func (tx *Tx) writeAlloc(a *model.Allocation) {
 // PlaceAlloc stores a new alloc of the scheduler. It does not change an alloc that
 // already exists. The transaction takes ownership of a.
 func (tx *Tx) PlaceAlloc(a *model.Allocation, now int64) {
-	if tx.t.allocs.find(a.ID) != nil {
+	if allocTable.in(tx.t).find(a.ID) != nil {
 		return
 	}
 	a.CreateIndex, a.AllocModifyIndex = tx.index, tx.index
@@ -122,7 +126,7 @@ func (tx *Tx) linkPrevious(a *model.Allocation) {
 	if a.PreviousAllocation == "" {
 		return
 	}
-	prev := tx.t.allocs.find(a.PreviousAllocation)
+	prev := allocTable.in(tx.t).find(a.PreviousAllocation)
 	if prev == nil || prev.NextAllocation == a.ID {
 		return
 	}
@@ -135,7 +139,7 @@ func (tx *Tx) linkPrevious(a *model.Allocation) {
 // AllocChange.Refused. Fields that the change does not set keep their values. now is
 // in Unix ns.
 func (tx *Tx) ChangeAlloc(c *model.AllocChange, evalID string, now int64) error {
-	old := tx.t.allocs.find(c.AllocID)
+	old := allocTable.in(tx.t).find(c.AllocID)
 	if old == nil {
 		return allocNotFound(c.AllocID)
 	}
@@ -148,7 +152,7 @@ func (tx *Tx) ChangeAlloc(c *model.AllocChange, evalID string, now int64) error 
 // UpdateAllocFromClient applies the news in a node's report on an alloc, see
 // model.Allocation.News. at is the servers' time.
 func (tx *Tx) UpdateAllocFromClient(r *model.AllocReport, at int64) error {
-	old := tx.t.allocs.find(r.ID)
+	old := allocTable.in(tx.t).find(r.ID)
 	if old == nil {
 		return allocNotFound(r.ID)
 	}
@@ -174,7 +178,7 @@ func (tx *Tx) UpdateAllocFromClient(r *model.AllocReport, at int64) error {
 // SetDesiredTransition stores a request of an operator or a controller to the
 // scheduler. Fields that are not set in d keep their values.
 func (tx *Tx) SetDesiredTransition(id string, d model.DesiredTransition) error {
-	old := tx.t.allocs.find(id)
+	old := allocTable.in(tx.t).find(id)
 	if old == nil {
 		return allocNotFound(id)
 	}
@@ -197,7 +201,7 @@ func (tx *Tx) SetDesiredTransition(id string, d model.DesiredTransition) error {
 
 // DeleteAlloc removes an alloc, if it exists.
 func (tx *Tx) DeleteAlloc(id string) {
-	old := tx.t.allocs.delete(id)
+	old := allocTable.in(tx.t).delete(id)
 	if old == nil {
 		return
 	}

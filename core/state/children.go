@@ -10,20 +10,22 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
+// TablePeriodic is the name of the table of periodic launches.
+const TablePeriodic = "periodic_launches"
+
 var launchTable = &kind[model.PeriodicLaunch]{
 	heading: heading{name: TablePeriodic},
 	schema:  schema[model.PeriodicLaunch]{id: func(l *model.PeriodicLaunch) string { return JobKey(l.Namespace, l.ID) }},
-	at:      func(t *tables) **table[model.PeriodicLaunch] { return &t.launches },
 	record:  14,
 }
 
 // PeriodicLaunch returns the last launch of a periodic job.
 func (v *View) PeriodicLaunch(ns, id string) *model.PeriodicLaunch {
-	return v.t.launches.get(JobKey(ns, id))
+	return launchTable.in(v.t).get(JobKey(ns, id))
 }
 
 // PeriodicLaunches yields the launches of all periodic jobs by namespace and id.
-func (v *View) PeriodicLaunches() iter.Seq[*model.PeriodicLaunch] { return v.t.launches.all("") }
+func (v *View) PeriodicLaunches() iter.Seq[*model.PeriodicLaunch] { return launchTable.in(v.t).all("") }
 
 // ClockTrust is how far the time of a stored launch may be ahead of the clock. A
 // launch that is further ahead was stored by a server with a wrong clock and is
@@ -35,18 +37,18 @@ const ClockTrust = time.Hour
 // ClockTrust. The transaction takes ownership of l.
 func (tx *Tx) SetPeriodicLaunch(l *model.PeriodicLaunch) {
 	l.CreateIndex, l.ModifyIndex = tx.index, tx.index
-	old := tx.t.launches.get(JobKey(l.Namespace, l.ID))
+	old := launchTable.in(tx.t).get(JobKey(l.Namespace, l.ID))
 	if old != nil {
 		if old.Launch > l.Launch && old.Launch <= l.Launch+int64(ClockTrust) {
 			return
 		}
 		l.CreateIndex = old.CreateIndex
 	}
-	record(tx, launchTable, tx.t.launches.put(l), l)
+	record(tx, launchTable, launchTable.in(tx.t).put(l), l)
 }
 
 func (tx *Tx) deletePeriodicLaunch(ns, id string) {
-	if old := tx.t.launches.delete(JobKey(ns, id)); old != nil {
+	if old := launchTable.in(tx.t).delete(JobKey(ns, id)); old != nil {
 		record(tx, launchTable, old, nil)
 	}
 }
@@ -57,7 +59,7 @@ func (v *View) JobByDispatchToken(ns, parentID, token string) *model.Job {
 	if token == "" {
 		return nil
 	}
-	for row := range v.t.jobs.scan(jobsByToken, tokenKey(ns, parentID, token)) {
+	for row := range jobTable.in(v.t).scan(jobsByToken, tokenKey(ns, parentID, token)) {
 		return row.current()
 	}
 	return nil

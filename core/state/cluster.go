@@ -5,19 +5,21 @@ package state
 
 import "github.com/drover-project/drover/core/model"
 
+// TableCluster is the name of the table of cluster.
+const TableCluster = "cluster"
+
 var clusterTable = &single[model.Cluster]{
 	heading: heading{name: TableCluster},
-	at:      func(t *tables) **model.Cluster { return &t.cluster },
 	record:  70,
 }
 
 // Cluster returns the cluster to which the state belongs; nil before its first leader.
-func (v *View) Cluster() *model.Cluster { return v.t.cluster }
+func (v *View) Cluster() *model.Cluster { return clusterTable.in(v.t) }
 
 // BeginTerm records that a leader begins its term with the current log entry. It sets
 // the cluster's id if there is none yet.
 func (tx *Tx) BeginTerm(clusterID, termID string) {
-	old := tx.t.cluster
-	tx.t.cluster = old.Begin(clusterID, model.ClusterTerm{ID: termID, Index: tx.index, After: tx.before})
-	record(tx, clusterTable, old, tx.t.cluster)
+	old := clusterTable.in(tx.t)
+	clusterTable.set(tx.t, old.Begin(clusterID, model.ClusterTerm{ID: termID, Index: tx.index, After: tx.before}))
+	record(tx, clusterTable, old, clusterTable.in(tx.t))
 }

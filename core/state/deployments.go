@@ -13,30 +13,32 @@ import (
 
 const deploymentsByJob = 0
 
+// TableDeployments is the name of the table of deployments.
+const TableDeployments = "deployments"
+
 var deploymentTable = &kind[model.Deployment]{
 	heading: heading{name: TableDeployments},
 	schema: schema[model.Deployment]{
 		id: func(d *model.Deployment) string { return d.ID },
 		secondaries: []secondary[model.Deployment]{
-			{name: ByJob, watched: true, key: func(d *model.Deployment) string { return JobKey(d.Namespace, d.JobID) }},
+			deploymentsByJob: {name: ByJob, watched: true, key: func(d *model.Deployment) string { return JobKey(d.Namespace, d.JobID) }},
 		},
 	},
-	at:     func(t *tables) **table[model.Deployment] { return &t.deployments },
 	record: 10,
 }
 
 // DeploymentByID returns a deployment.
-func (v *View) DeploymentByID(id string) *model.Deployment { return v.t.deployments.get(id) }
+func (v *View) DeploymentByID(id string) *model.Deployment { return deploymentTable.in(v.t).get(id) }
 
 // DeploymentsByJob returns the deployments of a job.
 func (v *View) DeploymentsByJob(ns, id string) []*model.Deployment {
-	return v.t.deployments.list(deploymentsByJob, JobKey(ns, id))
+	return deploymentTable.in(v.t).list(deploymentsByJob, JobKey(ns, id))
 }
 
 // LatestDeployment returns the newest deployment of a job.
 func (v *View) LatestDeployment(ns, jobID string) *model.Deployment {
 	var latest *model.Deployment
-	for d := range v.t.deployments.scan(deploymentsByJob, JobKey(ns, jobID)) {
+	for d := range deploymentTable.in(v.t).scan(deploymentsByJob, JobKey(ns, jobID)) {
 		if latest == nil || d.CreateIndex > latest.CreateIndex {
 			latest = d
 		}
@@ -45,11 +47,11 @@ func (v *View) LatestDeployment(ns, jobID string) *model.Deployment {
 }
 
 // Deployments yields all deployments ordered by id.
-func (v *View) Deployments() iter.Seq[*model.Deployment] { return v.t.deployments.all("") }
+func (v *View) Deployments() iter.Seq[*model.Deployment] { return deploymentTable.in(v.t).all("") }
 
 // DeploymentsFrom yields the deployments whose id is not smaller than from, ordered by id.
 func (v *View) DeploymentsFrom(from string) iter.Seq[*model.Deployment] {
-	return v.t.deployments.all(from)
+	return deploymentTable.in(v.t).all(from)
 }
 
 // UpsertDeployment stores a deployment of the scheduler. Its counters are derived from
@@ -63,7 +65,7 @@ func (tx *Tx) UpsertDeployment(d *model.Deployment, now int64) {
 	if d.CreateTime == 0 {
 		d.CreateTime = now
 	}
-	if old := tx.t.deployments.get(d.ID); old != nil {
+	if old := deploymentTable.in(tx.t).get(d.ID); old != nil {
 		if !old.Active() {
 			return
 		}
@@ -80,7 +82,7 @@ func (tx *Tx) UpsertDeployment(d *model.Deployment, now int64) {
 
 func (tx *Tx) writeDeployment(d *model.Deployment) {
 	d.ModifyIndex = tx.index
-	record(tx, deploymentTable, tx.t.deployments.put(d), d)
+	record(tx, deploymentTable, deploymentTable.in(tx.t).put(d), d)
 	delete(tx.derived.deployments, d.ID)
 }
 
@@ -88,7 +90,7 @@ func (tx *Tx) writeDeployment(d *model.Deployment) {
 // far.
 func (tx *Tx) settledDeployment(id string) (*model.Deployment, error) {
 	tx.settleDeployment(id)
-	d := tx.t.deployments.get(id)
+	d := deploymentTable.in(tx.t).get(id)
 	if d == nil {
 		return nil, errdefs.NotFoundf("deployment %q does not exist; it may have been garbage collected", id)
 	}
@@ -113,7 +115,7 @@ func (tx *Tx) UpdateDeploymentStatus(u *model.DeploymentStatusUpdate) error {
 	c.ModifyTime = max(c.ModifyTime, u.UpdatedAt)
 	tx.writeDeployment(c)
 	if c.Status == model.DeploymentStatusSuccessful {
-		if row := tx.t.jobs.get(JobKey(c.Namespace, c.JobID)); row.current() != nil && row.version(c.JobVersion) != nil {
+		if row := jobTable.in(tx.t).get(JobKey(c.Namespace, c.JobID)); row.current() != nil && row.version(c.JobVersion) != nil {
 			return tx.SetJobStability(c.Namespace, c.JobID, c.JobVersion, true)
 		}
 	}
@@ -186,7 +188,7 @@ func promotedDescription(d *model.Deployment) string {
 func (tx *Tx) healthyCanaries(g *model.DeploymentState) int {
 	n := 0
 	for _, id := range g.PlacedCanaries {
-		if a := tx.t.allocs.find(id); a != nil && a.DeploymentStatus.IsHealthy() && !a.TerminalStatus() {
+		if a := allocTable.in(tx.t).find(id); a != nil && a.DeploymentStatus.IsHealthy() && !a.TerminalStatus() {
 			n++
 		}
 	}
@@ -195,7 +197,7 @@ func (tx *Tx) healthyCanaries(g *model.DeploymentState) int {
 
 // endCanary clears the canary flag of a promoted alloc.
 func (tx *Tx) endCanary(id string) {
-	a := tx.t.allocs.find(id)
+	a := allocTable.in(tx.t).find(id)
 	if a == nil || !a.DeploymentStatus.IsCanary() {
 		return
 	}
@@ -208,7 +210,7 @@ func (tx *Tx) endCanary(id string) {
 
 // SetAllocHealth sets the health of allocs of a deployment on behalf of an operator.
 func (tx *Tx) SetAllocHealth(deploymentID string, healthy, unhealthy []string, at int64) error {
-	d := tx.t.deployments.get(deploymentID)
+	d := deploymentTable.in(tx.t).get(deploymentID)
 	if d == nil {
 		return errdefs.NotFoundf("deployment %q does not exist; it may have been garbage collected", deploymentID)
 	}
@@ -217,7 +219,7 @@ func (tx *Tx) SetAllocHealth(deploymentID string, healthy, unhealthy []string, a
 	}
 	check := func(ids []string) error {
 		for _, id := range ids {
-			a := tx.t.allocs.find(id)
+			a := allocTable.in(tx.t).find(id)
 			if a == nil {
 				return allocNotFound(id)
 			}
@@ -243,7 +245,7 @@ func (tx *Tx) SetAllocHealth(deploymentID string, healthy, unhealthy []string, a
 }
 
 func (tx *Tx) setHealth(id string, healthy bool, at int64) {
-	old := tx.t.allocs.find(id)
+	old := allocTable.in(tx.t).find(id)
 	c := *old
 	c.DeploymentStatus = &model.AllocDeploymentStatus{
 		Healthy: &healthy, Timestamp: time.Unix(0, at).UTC(),
@@ -256,7 +258,7 @@ func (tx *Tx) setHealth(id string, healthy bool, at int64) {
 // DeleteDeployment removes a deployment, if it exists.
 func (tx *Tx) DeleteDeployment(id string) {
 	delete(tx.derived.deployments, id)
-	if old := tx.t.deployments.delete(id); old != nil {
+	if old := deploymentTable.in(tx.t).delete(id); old != nil {
 		record(tx, deploymentTable, old, nil)
 	}
 }

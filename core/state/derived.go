@@ -27,7 +27,7 @@ func (tx *Tx) summaryOf(ns, id string) *summaryRow {
 		return row
 	}
 	row := &summaryRow{Namespace: ns, JobID: id, CreateIndex: tx.index}
-	if old := tx.t.summaries.get(key); old != nil {
+	if old := summaryTable.in(tx.t).get(key); old != nil {
 		*row = *old
 	}
 	row.Groups = maps.Clone(row.Groups)
@@ -204,7 +204,7 @@ func (tx *Tx) activeDeployment(id string) bool {
 	if d := tx.derived.deployments[id]; d != nil {
 		return d.Active()
 	}
-	return tx.t.deployments.get(id).Active()
+	return deploymentTable.in(tx.t).get(id).Active()
 }
 
 // deploymentGroup returns the alloc's deployment and group, which the caller may
@@ -212,7 +212,7 @@ func (tx *Tx) activeDeployment(id string) bool {
 func (tx *Tx) deploymentGroup(a *model.Allocation) (*model.Deployment, *groupProgress) {
 	d := tx.derived.deployments[a.DeploymentID]
 	if d == nil {
-		d = tx.t.deployments.get(a.DeploymentID).Copy()
+		d = deploymentTable.in(tx.t).get(a.DeploymentID).Copy()
 		if d == nil {
 			return nil, nil
 		}
@@ -258,22 +258,22 @@ func (tx *Tx) settleUsage(nodeID string, diff *usageRow) {
 	if *diff == (usageRow{NodeID: nodeID}) {
 		return
 	}
-	if old := tx.t.usage.find(nodeID); old != nil {
+	if old := usageTable.in(tx.t).find(nodeID); old != nil {
 		diff.CPU += old.CPU
 		diff.Mem += old.Mem
 		diff.Disk += old.Disk
 		diff.Allocs += old.Allocs
 	}
 	if diff.Allocs == 0 {
-		tx.t.usage.delete(nodeID)
+		usageTable.in(tx.t).delete(nodeID)
 		return
 	}
-	tx.t.usage.put(diff)
+	usageTable.in(tx.t).put(diff)
 }
 
 // settleStatus derives the status of a job from its counts.
 func (tx *Tx) settleStatus(row *summaryRow) {
-	jobs := tx.t.jobs.get(JobKey(row.Namespace, row.JobID))
+	jobs := jobTable.in(tx.t).get(JobKey(row.Namespace, row.JobID))
 	if job := jobs.current(); job != nil {
 		if status := jobStatus(job, row); status != job.Status {
 			tx.setJobStatus(jobs, status)
@@ -284,19 +284,19 @@ func (tx *Tx) settleStatus(row *summaryRow) {
 // settleSummary writes the counts of a job.
 func (tx *Tx) settleSummary(row *summaryRow) {
 	key := JobKey(row.Namespace, row.JobID)
-	old := tx.t.summaries.get(key)
-	if tx.t.jobs.get(key).current() == nil && row.Allocs == 0 && row.Evals == 0 {
-		tx.t.jobs.delete(key) // the job is purged, and no alloc refers to its versions any more
+	old := summaryTable.in(tx.t).get(key)
+	if jobTable.in(tx.t).get(key).current() == nil && row.Allocs == 0 && row.Evals == 0 {
+		jobTable.in(tx.t).delete(key) // the job is purged, and no alloc refers to its versions any more
 	}
-	if tx.t.jobs.get(key) == nil && row.forgotten() {
-		if tx.t.summaries.delete(key) != nil {
+	if jobTable.in(tx.t).get(key) == nil && row.forgotten() {
+		if summaryTable.in(tx.t).delete(key) != nil {
 			record(tx, summaryTable, old.summary(), nil)
 		}
 		return
 	}
 	row.ModifyIndex = tx.index
 	if old == nil || !old.equal(row) {
-		tx.t.summaries.put(row)
+		summaryTable.in(tx.t).put(row)
 		if old == nil {
 			record(tx, summaryTable, nil, row.summary())
 		} else {
@@ -319,7 +319,7 @@ func (tx *Tx) setJobStatus(row *jobRow, status string) {
 	next := *row
 	next.Versions = slices.Clone(row.Versions)
 	next.Versions[0] = &c
-	tx.t.jobs.put(&next)
+	jobTable.in(tx.t).put(&next)
 	record(tx, jobTable, cur, &c)
 	tx.accountChild(cur, &c)
 }

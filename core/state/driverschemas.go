@@ -23,20 +23,21 @@ const (
 
 const byDriver = 0 // the secondary index of driver schemas
 
+// TableDriverSchemas is the name of the table of driver schemas.
+const TableDriverSchemas = "driver_schemas"
+
 var driverSchemaTable = &kind[model.DriverSchema]{
 	heading: heading{name: TableDriverSchemas},
 	schema: schema[model.DriverSchema]{
 		id:          func(s *model.DriverSchema) string { return s.Hash },
-		secondaries: []secondary[model.DriverSchema]{{name: "driver", key: func(s *model.DriverSchema) string { return s.Driver }}},
+		secondaries: []secondary[model.DriverSchema]{byDriver: {name: "driver", key: func(s *model.DriverSchema) string { return s.Driver }}},
 	},
-	at:     func(t *tables) **table[model.DriverSchema] { return &t.driverSchemas },
 	record: 61,
 }
 
 // Driver uses are derived from nodes, so they are not saved.
 var driverUseTable = &kind[model.DriverUse]{
 	schema: schema[model.DriverUse]{id: driverUseID},
-	at:     func(t *tables) **table[model.DriverUse] { return &t.driverUses },
 }
 
 func driverUseID(u *model.DriverUse) string {
@@ -45,15 +46,17 @@ func driverUseID(u *model.DriverUse) string {
 
 // DriverSchemaByHash returns the schema with a hash.
 func (v *View) DriverSchemaByHash(hash string) *model.DriverSchema {
-	return v.t.driverSchemas.get(hash)
+	return driverSchemaTable.in(v.t).get(hash)
 }
 
 // DriverSchemas yields all schemas ordered by hash.
-func (v *View) DriverSchemas() iter.Seq[*model.DriverSchema] { return v.t.driverSchemas.all("") }
+func (v *View) DriverSchemas() iter.Seq[*model.DriverSchema] {
+	return driverSchemaTable.in(v.t).all("")
+}
 
 // DriverSchemasOf returns all stored schemas of a driver, including unused ones.
 func (v *View) DriverSchemasOf(driver string) []*model.DriverSchema {
-	return v.t.driverSchemas.list(byDriver, driver)
+	return driverSchemaTable.in(v.t).list(byDriver, driver)
 }
 
 // DriverUses returns the uses of a driver, ordered by schema, version, datacenter and
@@ -69,7 +72,7 @@ func (v *View) DriverSchemaInUse(s *model.DriverSchema) bool {
 func (v *View) driverUses(parts ...string) []*model.DriverUse {
 	prefix := strings.Join(parts, "\x00") + "\x00"
 	var out []*model.DriverUse
-	for u := range v.t.driverUses.all(prefix) {
+	for u := range driverUseTable.in(v.t).all(prefix) {
 		if !strings.HasPrefix(driverUseID(u), prefix) {
 			break
 		}
@@ -81,13 +84,13 @@ func (v *View) driverUses(parts ...string) []*model.DriverUse {
 // FitsDriverSchema returns an error if no further schema of the driver can be stored.
 func (v *View) FitsDriverSchema(driver string) error {
 	mine := v.DriverSchemasOf(driver)
-	if len(mine) < maxPerDriver && v.t.driverSchemas.len() < maxDriverSchemas {
+	if len(mine) < maxPerDriver && driverSchemaTable.in(v.t).len() < maxDriverSchemas {
 		return nil
 	}
 	if oldestUnused(v, mine) != nil {
 		return nil
 	}
-	return errdefs.ResourceExhaustedf("%d schemas of driver %q and %d in all are kept; at most %d and %d can be: run fewer versions of the driver at a time", len(mine), driver, v.t.driverSchemas.len(), maxPerDriver, maxDriverSchemas)
+	return errdefs.ResourceExhaustedf("%d schemas of driver %q and %d in all are kept; at most %d and %d can be: run fewer versions of the driver at a time", len(mine), driver, driverSchemaTable.in(v.t).len(), maxPerDriver, maxDriverSchemas)
 }
 
 func oldestUnused(v *View, of []*model.DriverSchema) *model.DriverSchema {
@@ -104,7 +107,7 @@ func oldestUnused(v *View, of []*model.DriverSchema) *model.DriverSchema {
 // removes the driver's oldest schema that no node uses. The transaction takes
 // ownership of s.
 func (tx *Tx) AddDriverSchema(s *model.DriverSchema) error {
-	if tx.t.driverSchemas.get(s.Hash) != nil {
+	if driverSchemaTable.in(tx.t).get(s.Hash) != nil {
 		return nil
 	}
 	v := tx.View()
@@ -112,7 +115,7 @@ func (tx *Tx) AddDriverSchema(s *model.DriverSchema) error {
 		return err
 	}
 	mine := v.DriverSchemasOf(s.Driver)
-	if len(mine) >= maxPerDriver || tx.t.driverSchemas.len() >= maxDriverSchemas {
+	if len(mine) >= maxPerDriver || driverSchemaTable.in(tx.t).len() >= maxDriverSchemas {
 		tx.deleteDriverSchema(oldestUnused(v, mine).Hash)
 	}
 	s.CreateIndex, s.UnusedSince = tx.index, 0
@@ -122,16 +125,16 @@ func (tx *Tx) AddDriverSchema(s *model.DriverSchema) error {
 
 func (tx *Tx) writeDriverSchema(s *model.DriverSchema) {
 	s.ModifyIndex = tx.index
-	record(tx, driverSchemaTable, tx.t.driverSchemas.put(s), s)
+	record(tx, driverSchemaTable, driverSchemaTable.in(tx.t).put(s), s)
 }
 
 func (tx *Tx) deleteDriverSchema(hash string) {
-	record(tx, driverSchemaTable, tx.t.driverSchemas.delete(hash), nil)
+	record(tx, driverSchemaTable, driverSchemaTable.in(tx.t).delete(hash), nil)
 }
 
 // MarkDriverSchema sets the time since which no node uses the schema, in Unix ns.
 func (tx *Tx) MarkDriverSchema(hash string, at int64) {
-	s := tx.t.driverSchemas.get(hash)
+	s := driverSchemaTable.in(tx.t).get(hash)
 	if s == nil || s.UnusedSince != 0 || tx.View().DriverSchemaInUse(s) {
 		return
 	}
@@ -143,7 +146,7 @@ func (tx *Tx) MarkDriverSchema(hash string, at int64) {
 // DeleteDriverSchema removes a schema if no node uses it, and has not since the given
 // time (Unix ns; 0: regardless of the time).
 func (tx *Tx) DeleteDriverSchema(hash string, since int64) {
-	s := tx.t.driverSchemas.get(hash)
+	s := driverSchemaTable.in(tx.t).get(hash)
 	if s == nil || tx.View().DriverSchemaInUse(s) || since != 0 && (s.UnusedSince == 0 || s.UnusedSince > since) {
 		return
 	}
@@ -189,15 +192,15 @@ func sameDrivers(a, b *model.Node) bool {
 // countDriver adds by nodes to a use. It takes ownership of u.
 func (tx *Tx) countDriver(u *model.DriverUse, by int) {
 	id := driverUseID(u)
-	if old := tx.t.driverUses.get(id); old != nil {
+	if old := driverUseTable.in(tx.t).get(id); old != nil {
 		u.Nodes = old.Nodes
 	}
 	if u.Nodes += by; u.Nodes <= 0 {
-		tx.t.driverUses.delete(id)
+		driverUseTable.in(tx.t).delete(id)
 		return
 	}
-	tx.t.driverUses.put(u)
-	if s := tx.t.driverSchemas.get(u.Hash); s != nil && s.UnusedSince != 0 && !tx.restore {
+	driverUseTable.in(tx.t).put(u)
+	if s := driverSchemaTable.in(tx.t).get(u.Hash); s != nil && s.UnusedSince != 0 && !tx.restore {
 		c := *s
 		c.UnusedSince = 0
 		tx.writeDriverSchema(&c)

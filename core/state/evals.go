@@ -11,38 +11,40 @@ import (
 
 const evalsByJob = 0
 
+// TableEvals is the name of the table of evals.
+const TableEvals = "evals"
+
 var evalTable = &kind[model.Evaluation]{
 	heading: heading{name: TableEvals},
 	schema: schema[model.Evaluation]{
 		id: func(e *model.Evaluation) string { return e.ID },
 		secondaries: []secondary[model.Evaluation]{
-			{name: ByJob, watched: true, key: func(e *model.Evaluation) string { return JobKey(e.Namespace, e.JobID) }},
+			evalsByJob: {name: ByJob, watched: true, key: func(e *model.Evaluation) string { return JobKey(e.Namespace, e.JobID) }},
 		},
 	},
-	at:     func(t *tables) **table[model.Evaluation] { return &t.evals },
 	record: 9,
 }
 
 // EvalByID returns an evaluation.
-func (v *View) EvalByID(id string) *model.Evaluation { return v.t.evals.get(id) }
+func (v *View) EvalByID(id string) *model.Evaluation { return evalTable.in(v.t).get(id) }
 
 // EvalsByJob returns the evaluations of a job.
 func (v *View) EvalsByJob(ns, id string) []*model.Evaluation {
-	return v.t.evals.list(evalsByJob, JobKey(ns, id))
+	return evalTable.in(v.t).list(evalsByJob, JobKey(ns, id))
 }
 
 // Evals yields all evaluations ordered by id.
-func (v *View) Evals() iter.Seq[*model.Evaluation] { return v.t.evals.all("") }
+func (v *View) Evals() iter.Seq[*model.Evaluation] { return evalTable.in(v.t).all("") }
 
 // EvalsFrom yields the evaluations whose id is not smaller than from, ordered by id.
-func (v *View) EvalsFrom(from string) iter.Seq[*model.Evaluation] { return v.t.evals.all(from) }
+func (v *View) EvalsFrom(from string) iter.Seq[*model.Evaluation] { return evalTable.in(v.t).all(from) }
 
 // UpsertEval stores an evaluation. A finished evaluation of a job cancels the job's
 // older blocked ones, because it has already considered everything that they wait for.
 // The transaction takes ownership of e.
 func (tx *Tx) UpsertEval(e *model.Evaluation) {
 	e.CreateIndex, e.ModifyIndex = tx.index, tx.index
-	if old := tx.t.evals.get(e.ID); old != nil {
+	if old := evalTable.in(tx.t).get(e.ID); old != nil {
 		e.CreateIndex = old.CreateIndex
 		if e.CreateTime == 0 {
 			e.CreateTime = old.CreateTime
@@ -58,7 +60,7 @@ func (tx *Tx) UpsertEval(e *model.Evaluation) {
 }
 
 func (tx *Tx) writeEval(e *model.Evaluation) {
-	old := tx.t.evals.put(e)
+	old := evalTable.in(tx.t).put(e)
 	tx.accountEval(old, e)
 	record(tx, evalTable, old, e)
 }
@@ -69,7 +71,7 @@ func (tx *Tx) cancelBlocked(done *model.Evaluation) {
 	}
 	// The order of rows in an index differs between servers: the result must not
 	// depend on it.
-	for _, e := range tx.t.evals.list(evalsByJob, JobKey(done.Namespace, done.JobID)) {
+	for _, e := range evalTable.in(tx.t).list(evalsByJob, JobKey(done.Namespace, done.JobID)) {
 		if e.Status != model.EvalStatusBlocked || e.ID == done.BlockedEval {
 			continue
 		}
@@ -83,7 +85,7 @@ func (tx *Tx) cancelBlocked(done *model.Evaluation) {
 
 // DeleteEval removes an evaluation, if it exists.
 func (tx *Tx) DeleteEval(id string) {
-	old := tx.t.evals.delete(id)
+	old := evalTable.in(tx.t).delete(id)
 	if old == nil {
 		return
 	}

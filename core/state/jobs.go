@@ -38,6 +38,9 @@ const (
 	jobsByToken
 )
 
+// TableJobs is the name of the table of jobs.
+const TableJobs = "jobs"
+
 // Changes are recorded not for the row but for the current job, and for its versions
 // as a table of their own.
 var jobTable = &kind[jobRow]{
@@ -45,16 +48,18 @@ var jobTable = &kind[jobRow]{
 	schema: schema[jobRow]{
 		id: func(r *jobRow) string { return JobKey(r.Namespace, r.ID) },
 		secondaries: []secondary[jobRow]{
-			{name: "parent", key: (*jobRow).parentKey},
-			{name: "token", key: (*jobRow).tokenKey},
+			jobsByParent: {name: "parent", key: (*jobRow).parentKey},
+			jobsByToken:  {name: "token", key: (*jobRow).tokenKey},
 		},
 	},
-	at:      func(t *tables) **table[jobRow] { return &t.jobs },
 	record:  recJob,
 	saveAll: (*saver).jobs,
-	loadAll: map[byte]func(*loader, []byte) error{recGroup: (*loader).group, recJobShared: (*loader).job},
+	loadAll: map[byte]func(*loader, *table[jobRow], []byte) error{recGroup: (*loader).group, recJobShared: (*loader).job},
 	watched: wakeJob,
 }
+
+// TableJobVersions is the name of the table of job versions.
+const TableJobVersions = "job_versions"
 
 var jobVersionTable = &part{heading: heading{name: TableJobVersions}, watched: wakeJob}
 
@@ -115,27 +120,29 @@ func (r *jobRow) of(a *model.Allocation) *model.Job {
 }
 
 // JobByID returns the newest version of a job.
-func (v *View) JobByID(ns, id string) *model.Job { return v.t.jobs.get(JobKey(ns, id)).current() }
+func (v *View) JobByID(ns, id string) *model.Job {
+	return jobTable.in(v.t).get(JobKey(ns, id)).current()
+}
 
 // JobByKey is JobByID for a key returned by JobKey.
-func (v *View) JobByKey(key string) *model.Job { return v.t.jobs.get(key).current() }
+func (v *View) JobByKey(key string) *model.Job { return jobTable.in(v.t).get(key).current() }
 
 // JobOf returns the version of its job that an alloc runs, even if the job was purged
 // or another job with its name was registered.
 func (v *View) JobOf(a *model.Allocation) *model.Job {
-	return v.t.jobs.get(JobKey(a.Namespace, a.JobID)).of(a)
+	return jobTable.in(v.t).get(JobKey(a.Namespace, a.JobID)).of(a)
 }
 
 // JobByVersion returns a version of a job, or of the job that was purged last. For the
 // version that an alloc runs use JobOf.
 func (v *View) JobByVersion(ns, id string, version uint64) *model.Job {
-	return v.t.jobs.get(JobKey(ns, id)).version(version)
+	return jobTable.in(v.t).get(JobKey(ns, id)).version(version)
 }
 
 // JobVersions returns the versions of a job, newest first, without those that are kept
 // only because allocs refer to them.
 func (v *View) JobVersions(ns, id string) []*model.Job {
-	row := v.t.jobs.get(JobKey(ns, id))
+	row := jobTable.in(v.t).get(JobKey(ns, id))
 	if row.current() == nil {
 		return nil
 	}
@@ -166,7 +173,7 @@ func (v *View) JobsByPrefix(ns, prefix string) iter.Seq[*model.Job] {
 		if ns != "" {
 			from = JobKey(ns, prefix)
 		}
-		for row := range v.t.jobs.all(from) {
+		for row := range jobTable.in(v.t).all(from) {
 			if ns != "" && (row.Namespace != ns || !strings.HasPrefix(row.ID, prefix)) {
 				return
 			}
@@ -180,7 +187,7 @@ func (v *View) JobsByPrefix(ns, prefix string) iter.Seq[*model.Job] {
 // JobChildren returns the jobs whose parent is the job.
 func (v *View) JobChildren(ns, parentID string) []*model.Job {
 	var out []*model.Job
-	for row := range v.t.jobs.scan(jobsByParent, JobKey(ns, parentID)) {
+	for row := range jobTable.in(v.t).scan(jobsByParent, JobKey(ns, parentID)) {
 		out = append(out, row.current())
 	}
 	return out
@@ -188,7 +195,7 @@ func (v *View) JobChildren(ns, parentID string) []*model.Job {
 
 // JobSubmission returns the job file of a version.
 func (v *View) JobSubmission(ns, id string, version uint64) *model.JobSubmission {
-	row := v.t.jobs.get(JobKey(ns, id))
+	row := jobTable.in(v.t).get(JobKey(ns, id))
 	if row.current() == nil {
 		return nil
 	}
@@ -204,7 +211,7 @@ func (v *View) JobSubmission(ns, id string, version uint64) *model.JobSubmission
 // the version and its indexes are kept; otherwise it becomes the next version. The
 // transaction takes ownership of job.
 func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
-	row := tx.t.jobs.get(JobKey(job.Namespace, job.ID))
+	row := jobTable.in(tx.t).get(JobKey(job.Namespace, job.ID))
 	cur := row.current()
 	if cur != nil && !model.SpecChanged(cur, job) {
 		tx.touchJob(job.Namespace, job.ID)
@@ -231,7 +238,7 @@ func (tx *Tx) UpsertJob(job *model.Job, sub *model.JobSubmission) *model.Job {
 		next.Submissions = append([]*model.JobSubmission{&s}, next.Submissions...)
 	}
 	tx.prune(next)
-	tx.t.jobs.put(next)
+	jobTable.in(tx.t).put(next)
 	record(tx, jobVersionTable, nil, job)
 	record(tx, jobTable, cur, job)
 	tx.accountChild(cur, job)
@@ -251,7 +258,7 @@ func (tx *Tx) prune(row *jobRow) {
 		return
 	}
 	used := map[*model.Job]bool{}
-	for a := range tx.t.allocs.scan(allocsByJob, JobKey(row.Namespace, row.ID)) {
+	for a := range allocTable.in(tx.t).scan(allocsByJob, JobKey(row.Namespace, row.ID)) {
 		used[row.of(a)] = true
 	}
 	n := 0
@@ -272,7 +279,7 @@ func (tx *Tx) prune(row *jobRow) {
 
 // StopJob creates a new version of a job with Stop set.
 func (tx *Tx) StopJob(ns, id string, submitTime int64) error {
-	cur := tx.t.jobs.get(JobKey(ns, id)).current()
+	cur := jobTable.in(tx.t).get(JobKey(ns, id)).current()
 	if cur == nil {
 		return jobNotFound(ns, id)
 	}
@@ -290,20 +297,20 @@ func (tx *Tx) StopJob(ns, id string, submitTime int64) error {
 // PurgeJob removes a job. Versions to which allocs refer stay readable until the last
 // of these allocs is gone.
 func (tx *Tx) PurgeJob(ns, id string) error {
-	row := tx.t.jobs.get(JobKey(ns, id))
+	row := jobTable.in(tx.t).get(JobKey(ns, id))
 	cur := row.current()
 	if cur == nil {
 		return jobNotFound(ns, id)
 	}
 	next := *row
 	next.Purged, next.Submissions, next.Scaling = true, nil, nil
-	tx.t.jobs.put(&next)
+	jobTable.in(tx.t).put(&next)
 	record(tx, jobTable, cur, nil)
 	record(tx, jobVersionTable, cur, nil)
 	tx.accountChild(cur, nil)
 	tx.deletePeriodicLaunch(ns, id)
-	for _, d := range tx.t.deployments.list(deploymentsByJob, JobKey(ns, id)) {
-		tx.t.deployments.delete(d.ID)
+	for _, d := range deploymentTable.in(tx.t).list(deploymentsByJob, JobKey(ns, id)) {
+		deploymentTable.in(tx.t).delete(d.ID)
 		record(tx, deploymentTable, d, nil)
 	}
 	tx.touchJob(ns, id)
@@ -316,7 +323,7 @@ func jobNotFound(ns, id string) error {
 
 // editVersion replaces one version of a job by an edited copy.
 func (tx *Tx) editVersion(ns, id string, version uint64, edit func(*model.Job)) error {
-	row := tx.t.jobs.get(JobKey(ns, id))
+	row := jobTable.in(tx.t).get(JobKey(ns, id))
 	if row.current() == nil {
 		return jobNotFound(ns, id)
 	}
@@ -331,7 +338,7 @@ func (tx *Tx) editVersion(ns, id string, version uint64, edit func(*model.Job)) 
 	edit(&c)
 	c.ModifyIndex = tx.index
 	next.Versions[i] = &c
-	tx.t.jobs.put(&next)
+	jobTable.in(tx.t).put(&next)
 	record(tx, jobVersionTable, old, &c)
 	if i == 0 {
 		record(tx, jobTable, old, &c)
@@ -348,7 +355,7 @@ func (tx *Tx) SetJobStability(ns, id string, version uint64, stable bool) error 
 // to at most one version of a job.
 func (tx *Tx) SetJobVersionTag(ns, id string, version uint64, tag *model.JobVersionTag) error {
 	if tag != nil {
-		if row := tx.t.jobs.get(JobKey(ns, id)); row.current() != nil {
+		if row := jobTable.in(tx.t).get(JobKey(ns, id)); row.current() != nil {
 			for _, j := range row.Versions {
 				if !row.former(j) && j.Version != version && j.VersionTag != nil && j.VersionTag.Name == tag.Name {
 					return errdefs.InvalidArgumentf("tag %q already exists on a different version of job %q (%d); take it away there first", tag.Name, id, j.Version)

@@ -10,26 +10,28 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
+// TableNamespaces is the name of the table of namespaces.
+const TableNamespaces = "namespaces"
+
 var namespaceTable = &kind[model.Namespace]{
 	heading: heading{name: TableNamespaces},
 	schema:  schema[model.Namespace]{id: func(n *model.Namespace) string { return n.Name }},
-	at:      func(t *tables) **table[model.Namespace] { return &t.namespaces },
 	record:  3,
 }
 
 // NamespaceByName returns a namespace.
-func (v *View) NamespaceByName(name string) *model.Namespace { return v.t.namespaces.get(name) }
+func (v *View) NamespaceByName(name string) *model.Namespace { return namespaceTable.in(v.t).get(name) }
 
 // Namespaces yields all namespaces ordered by name.
-func (v *View) Namespaces() iter.Seq[*model.Namespace] { return v.t.namespaces.all("") }
+func (v *View) Namespaces() iter.Seq[*model.Namespace] { return namespaceTable.in(v.t).all("") }
 
 // UpsertNamespace stores a namespace. The transaction takes ownership of n.
 func (tx *Tx) UpsertNamespace(n *model.Namespace) {
 	n.CreateIndex, n.ModifyIndex = tx.index, tx.index
-	if old := tx.t.namespaces.get(n.Name); old != nil {
+	if old := namespaceTable.in(tx.t).get(n.Name); old != nil {
 		n.CreateIndex = old.CreateIndex
 	}
-	record(tx, namespaceTable, tx.t.namespaces.put(n), n)
+	record(tx, namespaceTable, namespaceTable.in(tx.t).put(n), n)
 }
 
 // CheckDeleteNamespace returns an error if a namespace cannot be deleted.
@@ -37,7 +39,7 @@ func (tx *Tx) CheckDeleteNamespace(name string) error {
 	if name == model.DefaultNamespace {
 		return errdefs.InvalidArgumentf("default namespace can not be deleted")
 	}
-	if tx.t.namespaces.get(name) == nil {
+	if namespaceTable.in(tx.t).get(name) == nil {
 		return errdefs.NotFoundf("namespace %q not found", name)
 	}
 	for j := range tx.View().Jobs(name) {
@@ -53,6 +55,6 @@ func (tx *Tx) DeleteNamespace(name string) error {
 	if err := tx.CheckDeleteNamespace(name); err != nil {
 		return err
 	}
-	record(tx, namespaceTable, tx.t.namespaces.delete(name), nil)
+	record(tx, namespaceTable, namespaceTable.in(tx.t).delete(name), nil)
 	return nil
 }

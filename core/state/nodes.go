@@ -16,13 +16,15 @@ import (
 
 const maxNodeEvents = model.MaxNodeEvents
 
+// TableNodes is the name of the table of nodes.
+const TableNodes = "nodes"
+
 // Rows that are derived from nodes are computed again when a node is restored.
 var nodeTable = &kind[model.Node]{
 	heading: heading{name: TableNodes},
 	schema:  schema[model.Node]{id: func(n *model.Node) string { return n.ID }},
-	at:      func(t *tables) **table[model.Node] { return &t.nodes },
 	saveAll: func(s *saver, t *table[model.Node]) { saveTable(s, recNode, t) },
-	loadAll: map[byte]func(*loader, []byte) error{recNode: (*loader).node},
+	loadAll: map[byte]func(*loader, *table[model.Node], []byte) error{recNode: (*loader).node},
 }
 
 // usageRow is the resource usage of a node's allocs that have not ended there.
@@ -35,30 +37,29 @@ type usageRow struct {
 // Node usage is derived from allocs, so it is not saved.
 var usageTable = &kind[usageRow]{
 	schema: schema[usageRow]{id: func(u *usageRow) string { return u.NodeID }},
-	at:     func(t *tables) **table[usageRow] { return &t.usage },
 }
 
 // NodeByID returns a node.
-func (v *View) NodeByID(id string) *model.Node { return v.t.nodes.get(id) }
+func (v *View) NodeByID(id string) *model.Node { return nodeTable.in(v.t).get(id) }
 
 // Nodes yields all nodes ordered by id.
-func (v *View) Nodes() iter.Seq[*model.Node] { return v.t.nodes.all("") }
+func (v *View) Nodes() iter.Seq[*model.Node] { return nodeTable.in(v.t).all("") }
 
 // NodesFrom yields the nodes whose id is not smaller than from, ordered by id.
-func (v *View) NodesFrom(from string) iter.Seq[*model.Node] { return v.t.nodes.all(from) }
+func (v *View) NodesFrom(from string) iter.Seq[*model.Node] { return nodeTable.in(v.t).all(from) }
 
 // NodeCount returns how many nodes there are.
-func (v *View) NodeCount() int { return v.t.nodes.len() }
+func (v *View) NodeCount() int { return nodeTable.in(v.t).len() }
 
 // NodesWithUse yields all nodes, ordered by id, with the resource usage of their
 // allocs as in NodeUsed.
 func (v *View) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
 	return func(yield func(*model.Node, model.NodeUse) bool) {
 		var hint btree.PathHint // both tables are ordered by id, so the next row is near the last one
-		for n := range v.t.nodes.all("") {
+		for n := range nodeTable.in(v.t).all("") {
 			var use model.NodeUse
-			if h, ok := v.t.usage.ids.getHint(n.ID, &hint); ok {
-				u := v.t.usage.rows.get(h)
+			if h, ok := usageTable.in(v.t).ids.getHint(n.ID, &hint); ok {
+				u := usageTable.in(v.t).rows.get(h)
 				use = model.NodeUse{CPU: u.CPU, MemoryMB: u.Mem, DiskMB: u.Disk}
 			}
 			if !yield(n, use) {
@@ -72,7 +73,7 @@ func (v *View) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
 // Allocs count until their node reports that they have ended, even if servers want
 // them to stop.
 func (v *View) NodeUsed(nodeID string) (cpu, mem, disk int64) {
-	u := v.t.usage.get(nodeID)
+	u := usageTable.in(v.t).get(nodeID)
 	if u == nil {
 		return 0, 0, 0
 	}
@@ -81,7 +82,7 @@ func (v *View) NodeUsed(nodeID string) (cpu, mem, disk int64) {
 
 func (tx *Tx) writeNode(n *model.Node) {
 	n.ModifyIndex = tx.index
-	old := tx.t.nodes.put(n)
+	old := nodeTable.in(tx.t).put(n)
 	record(tx, nodeTable, old, n)
 	tx.accountDrivers(old, n)
 }
@@ -98,7 +99,7 @@ func (tx *Tx) RegisterNode(n *model.Node) {
 	if n.Status == "" {
 		n.Status = model.NodeStatusInit
 	}
-	if old := tx.t.nodes.get(n.ID); old != nil {
+	if old := nodeTable.in(tx.t).get(n.ID); old != nil {
 		n.CreateIndex = old.CreateIndex
 		n.DrainStrategy, n.Drain, n.LastDrain = old.DrainStrategy, old.DrainStrategy != nil, old.LastDrain
 		n.SchedulingEligibility = old.SchedulingEligibility
@@ -119,7 +120,7 @@ func (tx *Tx) RegisterNode(n *model.Node) {
 			tx.addEvent(n, e)
 		}
 	}
-	if tx.t.pools.get(n.NodePool) == nil {
+	if poolTable.in(tx.t).get(n.NodePool) == nil {
 		tx.UpsertNodePool(&model.NodePool{Name: n.NodePool})
 	}
 	tx.writeNode(n)
@@ -145,7 +146,7 @@ func (tx *Tx) addEvent(n *model.Node, e *model.NodeEvent) {
 
 // editNode replaces a node by an edited copy and adds an event.
 func (tx *Tx) editNode(id string, e *model.NodeEvent, edit func(*model.Node)) error {
-	old := tx.t.nodes.get(id)
+	old := nodeTable.in(tx.t).get(id)
 	if old == nil {
 		return nodeNotFound(id)
 	}
@@ -197,7 +198,7 @@ func (tx *Tx) UpdateNodeDrain(id string, strategy *model.DrainStrategy, markElig
 // UpdateNodeEligibility sets whether new allocs may be placed on a node. A draining
 // node cannot be made eligible.
 func (tx *Tx) UpdateNodeEligibility(id, eligibility string, at int64, e *model.NodeEvent) error {
-	n := tx.t.nodes.get(id)
+	n := nodeTable.in(tx.t).get(id)
 	if n != nil && n.DrainStrategy != nil && eligibility == model.NodeSchedulingEligible {
 		return errdefs.FailedPreconditionf("can not set node %q eligible while it is draining; end the drain first", id)
 	}
@@ -217,7 +218,7 @@ func (tx *Tx) AddNodeEvents(id string, events []*model.NodeEvent) error {
 
 // DeleteNode removes a node.
 func (tx *Tx) DeleteNode(id string) error {
-	old := tx.t.nodes.delete(id)
+	old := nodeTable.in(tx.t).delete(id)
 	if old == nil {
 		return nodeNotFound(id)
 	}

@@ -9,25 +9,25 @@ import "github.com/drover-project/drover/core/model"
 // write already updates them; this is for operators who suspect a defect, and costs a
 // pass over all rows.
 func (tx *Tx) RecountJobs() {
-	for row := range tx.t.summaries.all("") { // allocs and children may outlive their job
+	for row := range summaryTable.in(tx.t).all("") { // allocs and children may outlive their job
 		tx.summaryOf(row.Namespace, row.JobID)
 	}
-	for row := range tx.t.jobs.all("") {
+	for row := range jobTable.in(tx.t).all("") {
 		tx.summaryOf(row.Namespace, row.ID)
 	}
 	for key, s := range tx.derived.jobs {
 		*s = summaryRow{
 			Namespace: s.Namespace, JobID: s.JobID, Queued: s.Queued, CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
-			Bare: isTemplate(tx.t.jobs.get(key).current()),
+			Bare: isTemplate(jobTable.in(tx.t).get(key).current()),
 		}
 	}
-	for row := range tx.t.jobs.all("") {
+	for row := range jobTable.in(tx.t).all("") {
 		tx.accountChild(nil, row.current())
 	}
-	for a := range tx.t.allocs.all("") {
+	for a := range allocTable.in(tx.t).all("") {
 		tx.countAlloc(a, 1)
 	}
-	for e := range tx.t.evals.all("") {
+	for e := range evalTable.in(tx.t).all("") {
 		tx.accountEval(nil, e)
 	}
 }

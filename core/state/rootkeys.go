@@ -10,18 +10,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
+// TableRootKeys is the name of the table of root keys.
+const TableRootKeys = "root_keys"
+
 var rootKeyTable = &kind[model.RootKey]{
 	heading: heading{name: TableRootKeys},
 	schema:  schema[model.RootKey]{id: func(k *model.RootKey) string { return k.KeyID }},
-	at:      func(t *tables) **table[model.RootKey] { return &t.rootKeys },
 	record:  41,
 }
 
 // RootKeyByID returns a key of the keyring.
-func (v *View) RootKeyByID(id string) *model.RootKey { return v.t.rootKeys.get(id) }
+func (v *View) RootKeyByID(id string) *model.RootKey { return rootKeyTable.in(v.t).get(id) }
 
 // RootKeys yields the keys of the keyring ordered by id.
-func (v *View) RootKeys() iter.Seq[*model.RootKey] { return v.t.rootKeys.all("") }
+func (v *View) RootKeys() iter.Seq[*model.RootKey] { return rootKeyTable.in(v.t).all("") }
 
 // ActiveRootKey returns the key that encrypts new data, nil if there is none yet.
 func (v *View) ActiveRootKey() *model.RootKey {
@@ -40,10 +42,10 @@ func (tx *Tx) UpsertRootKey(k *model.RootKey) {
 		tx.retireRootKeys(k.KeyID)
 	}
 	k.CreateIndex, k.ModifyIndex = tx.index, tx.index
-	if old := tx.t.rootKeys.get(k.KeyID); old != nil {
+	if old := rootKeyTable.in(tx.t).get(k.KeyID); old != nil {
 		k.CreateIndex = old.CreateIndex
 	}
-	record(tx, rootKeyTable, tx.t.rootKeys.put(k), k)
+	record(tx, rootKeyTable, rootKeyTable.in(tx.t).put(k), k)
 }
 
 // ActivateRootKey makes a key of the keyring the active one. Other active keys, and
@@ -78,12 +80,12 @@ func (tx *Tx) retireRootKeys(but string) {
 func (tx *Tx) retireRootKey(k *model.RootKey) {
 	c := *k
 	c.State, c.ModifyIndex = model.RootKeyInactive, tx.index
-	record(tx, rootKeyTable, tx.t.rootKeys.put(&c), &c)
+	record(tx, rootKeyTable, rootKeyTable.in(tx.t).put(&c), &c)
 }
 
 // DeleteRootKey removes a key. It fails if the key is still in use.
 func (tx *Tx) DeleteRootKey(id string) error {
-	k := tx.t.rootKeys.get(id)
+	k := rootKeyTable.in(tx.t).get(id)
 	switch {
 	case k == nil:
 		return errdefs.NotFoundf("root key %q not found", id)
@@ -95,6 +97,6 @@ func (tx *Tx) DeleteRootKey(id string) error {
 			return errdefs.FailedPreconditionf("root key %s in use, cannot delete: the variable %q in namespace %q is sealed with it; rotate with -full first", id, v.Path, v.Namespace)
 		}
 	}
-	record(tx, rootKeyTable, tx.t.rootKeys.delete(id), nil)
+	record(tx, rootKeyTable, rootKeyTable.in(tx.t).delete(id), nil)
 	return nil
 }

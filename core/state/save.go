@@ -272,35 +272,35 @@ func loadRow[R any](l *loader, t *table[R], data []byte) error {
 	return nil
 }
 
-func (l *loader) group(data []byte) error {
+func (l *loader) group(_ *table[jobRow], data []byte) error {
 	g := &model.TaskGroup{}
 	l.groups = append(l.groups, g)
 	return l.codec.Decode(data, g)
 }
 
-func (l *loader) resource(data []byte) error {
+func (l *loader) resource(_ *table[model.Allocation], data []byte) error {
 	r := &model.AllocatedResources{}
 	l.resources = append(l.resources, r)
 	return l.codec.Decode(data, r)
 }
 
-func (l *loader) metric(data []byte) error {
+func (l *loader) metric(_ *table[model.Allocation], data []byte) error {
 	m := &model.AllocMetric{}
 	l.metrics = append(l.metrics, m)
 	return l.codec.Decode(data, m)
 }
 
-func (l *loader) node(data []byte) error {
+func (l *loader) node(t *table[model.Node], data []byte) error {
 	n := &model.Node{}
 	if err := l.codec.Decode(data, n); err != nil {
 		return err
 	}
-	l.tx.t.nodes.put(n)
+	t.put(n)
 	l.tx.accountDrivers(nil, n)
 	return nil
 }
 
-func (l *loader) alloc(data []byte) error {
+func (l *loader) alloc(t *table[model.Allocation], data []byte) error {
 	var row savedAlloc
 	if err := l.codec.Decode(data, &row); err != nil {
 		return err
@@ -316,7 +316,7 @@ func (l *loader) alloc(data []byte) error {
 		a.Metrics = l.metrics[row.Metrics-1]
 	}
 	Intern(a, l.intern)
-	l.tx.t.allocs.put(a)
+	t.put(a)
 	l.tx.accountAlloc(nil, a)
 	return nil
 }

@@ -39,7 +39,7 @@ func (s *saver) jobs(t *table[jobRow]) {
 }
 
 // job reads what jobs wrote.
-func (l *loader) job(data []byte) error {
+func (l *loader) job(t *table[jobRow], data []byte) error {
 	var saved savedJob
 	if err := l.codec.Decode(data, &saved); err != nil {
 		return err
@@ -58,6 +58,6 @@ func (l *loader) job(data []byte) error {
 			job.TaskGroups = append(job.TaskGroups, l.groups[n-1])
 		}
 	}
-	l.tx.t.jobs.put(saved.Row)
+	t.put(saved.Row)
 	return nil
 }

@@ -12,6 +12,9 @@ import (
 // maxScalingEvents is the number of events that are kept per group.
 const maxScalingEvents = 20
 
+// TableScalingEvents is the name of the table of scaling events.
+const TableScalingEvents = "scaling_events"
+
 // Scaling events are stored in the rows of jobs.
 var scalingTable = &part{
 	heading: heading{name: TableScalingEvents},
@@ -23,7 +26,7 @@ var scalingTable = &part{
 
 // ScalingEvents returns the scaling events of a job by group, newest first.
 func (v *View) ScalingEvents(ns, id string) map[string][]*model.ScalingEvent {
-	row := v.t.jobs.get(JobKey(ns, id))
+	row := jobTable.in(v.t).get(JobKey(ns, id))
 	if row.current() == nil {
 		return nil
 	}
@@ -32,7 +35,7 @@ func (v *View) ScalingEvents(ns, id string) map[string][]*model.ScalingEvent {
 
 // AddScalingEvent adds an event to a group. The transaction takes ownership of e.
 func (tx *Tx) AddScalingEvent(ns, id, group string, e *model.ScalingEvent) error {
-	row := tx.t.jobs.get(JobKey(ns, id))
+	row := jobTable.in(tx.t).get(JobKey(ns, id))
 	job := row.current()
 	if job == nil {
 		return jobNotFound(ns, id)
@@ -46,7 +49,7 @@ func (tx *Tx) AddScalingEvent(ns, id, group string, e *model.ScalingEvent) error
 	maps.DeleteFunc(next.Scaling, func(name string, _ []*model.ScalingEvent) bool { return job.LookupTaskGroup(name) == nil })
 	events := append([]*model.ScalingEvent{e}, next.Scaling[group]...)
 	next.Scaling[group] = events[:min(len(events), maxScalingEvents)]
-	tx.t.jobs.put(&next)
+	jobTable.in(tx.t).put(&next)
 	record(tx, scalingTable, nil, &ScalingOf{Namespace: ns, JobID: id, Group: group, Event: e})
 	return nil
 }

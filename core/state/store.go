@@ -8,27 +8,6 @@ import (
 	"sync/atomic"
 )
 
-// Names of tables, for View.TableIndex, Key and Change.
-const (
-	TableJobs            = "jobs"
-	TableJobVersions     = "job_versions"
-	TableJobSummaries    = "job_summaries"
-	TableAllocs          = "allocs"
-	TableEvals           = "evals"
-	TableDeployments     = "deployments"
-	TableNodes           = "nodes"
-	TableNamespaces      = "namespaces"
-	TableNodePools       = "node_pools"
-	TableSchedulerConfig = "scheduler_config"
-	TablePeriodic        = "periodic_launches"
-	TableVariables       = "variables"
-	TableRootKeys        = "root_keys"
-	TablePluginSpecs     = "plugin_specs"
-	TableDriverSchemas   = "driver_schemas"
-	TableScalingEvents   = "scaling_events"
-	TableCluster         = "cluster"
-)
-
 // Store holds the newest state. There is one writer at a time, and any number of
 // readers, which never wait.
 type Store struct {

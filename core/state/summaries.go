@@ -40,11 +40,13 @@ type summaryRow struct {
 	Bare bool
 }
 
+// TableJobSummaries is the name of the table of job summaries.
+const TableJobSummaries = "job_summaries"
+
 // Changes are recorded not for the row but for the summary that is shown.
 var summaryTable = &kind[summaryRow]{
 	heading: heading{name: TableJobSummaries},
 	schema:  schema[summaryRow]{id: func(r *summaryRow) string { return JobKey(r.Namespace, r.JobID) }},
-	at:      func(t *tables) **table[summaryRow] { return &t.summaries },
 	record:  8,
 	watched: func(row any, wake wakeFunc) {
 		s := row.(*model.JobSummary)
@@ -65,7 +67,7 @@ func (r *summaryRow) former(a *model.Allocation) bool {
 // JobSummary counts the allocs of a job by group and status, and its children.
 func (v *View) JobSummary(ns, id string) *model.JobSummary {
 	job := v.JobByID(ns, id)
-	row := v.t.summaries.get(JobKey(ns, id))
+	row := summaryTable.in(v.t).get(JobKey(ns, id))
 	if job == nil || row == nil {
 		return nil
 	}

@@ -3,56 +3,32 @@
 
 package state
 
-import (
-	"fmt"
+import "slices"
 
-	"github.com/drover-project/drover/core/model"
-)
-
-// tables holds all tables. The Store has the writer's tables; every View has immutable
-// ones.
-type tables struct {
-	jobs          *table[jobRow]
-	summaries     *table[summaryRow]
-	allocs        *table[model.Allocation]
-	evals         *table[model.Evaluation]
-	deployments   *table[model.Deployment]
-	nodes         *table[model.Node]
-	usage         *table[usageRow]
-	namespaces    *table[model.Namespace]
-	pools         *table[model.NodePool]
-	launches      *table[model.PeriodicLaunch]
-	variables     *table[model.Variable]
-	rootKeys      *table[model.RootKey]
-	plugins       *table[model.PluginSpec]
-	driverSchemas *table[model.DriverSchema]
-	driverUses    *table[model.DriverUse]
-	config        *model.SchedulerConfiguration
-	cluster       *model.Cluster
-	changed       [maxTables]uint64 // by table: the index of its last change
-	removed       [maxTables]uint64 // by table: the index of its last removal of a row
-}
-
-// declared lists every table, in the order of snapshots: nodes and jobs come before
-// the allocs that refer to them. A test checks that none is missing.
+// declared lists every kind of object: its literal says all there is to know about it, and
+// this list only adds the order of snapshots, in which nodes and jobs come before the
+// allocs that refer to them. A test checks that none is missing.
 var declared = [...]tableKind{
 	namespaceTable, poolTable, configTable, clusterTable, nodeTable, jobTable, jobVersionTable, scalingTable, summaryTable, evalTable,
 	deploymentTable, variableTable, rootKeyTable, pluginTable, launchTable, driverSchemaTable, allocTable, usageTable, driverUseTable,
 }
 
-const maxTables = 24
+// tables holds all tables. The Store has the writer's tables; every View has immutable
+// ones. Each slice has one element for each declared kind.
+type tables struct {
+	slots   []any    // the table of a kind, or the row of a single
+	changed []uint64 // the index of the last change
+	removed []uint64 // the index of the last removal of a row
+}
 
 // named maps names to declared tables. Tables that are derived from others have no
 // name.
 var named = number()
 
-// number assigns each table its position in tables.changed and tables.removed.
+// number assigns each kind its position in tables.
 func number() map[string]tableKind {
 	out := make(map[string]tableKind, len(declared))
 	for i, k := range declared {
-		if i == maxTables {
-			panic(fmt.Sprintf("core/state: more than %d tables are declared; raise maxTables", maxTables))
-		}
 		k.head().number = i
 		if name := k.head().name; name != "" {
 			out[name] = k
@@ -89,53 +65,55 @@ type wakeFunc func(by, value string)
 type kind[R any] struct {
 	heading
 	schema[R]
-	at func(*tables) **table[R] // location of the table
 	// record is the kind of its rows' records in snapshots. It is 0 if rows are not
 	// saved as they are; if saveAll is nil too, they are not saved at all.
 	record  byte
 	saveAll func(*saver, *table[R])
-	loadAll map[byte]func(*loader, []byte) error // reads what saveAll writes
+	loadAll map[byte]func(*loader, *table[R], []byte) error // reads what saveAll writes
 	// watched returns the watch keys of a recorded change, if what is recorded is not
 	// a row.
 	watched func(row any, wake wakeFunc)
 }
 
-func (k *kind[R]) start(t *tables) { *k.at(t) = newTable(&k.schema) }
+// in returns the table of the kind.
+func (k *kind[R]) in(t *tables) *table[R] { return t.slots[k.number].(*table[R]) }
+
+func (k *kind[R]) start(t *tables) { t.slots[k.number] = newTable(&k.schema) }
 
 func (k *kind[R]) publish(into, writer, before *tables) {
-	if w := *k.at(writer); w.dirty {
-		*k.at(into) = w.freeze()
+	if w := k.in(writer); w.dirty {
+		into.slots[k.number] = w.freeze()
 	} else {
-		*k.at(into) = *k.at(before)
+		into.slots[k.number] = k.in(before)
 	}
 }
 
 func (k *kind[R]) rollback(into, writer, before *tables) {
-	if w := *k.at(writer); w.dirty {
-		*k.at(into) = (*k.at(before)).rebuild()
+	if w := k.in(writer); w.dirty {
+		into.slots[k.number] = k.in(before).rebuild()
 	} else {
-		*k.at(into) = w
+		into.slots[k.number] = w
 	}
 }
 
-func (k *kind[R]) len(t *tables) int { return (*k.at(t)).len() }
+func (k *kind[R]) len(t *tables) int { return k.in(t).len() }
 
 func (k *kind[R]) save(s *saver, t *tables) {
 	switch {
 	case k.saveAll != nil:
-		k.saveAll(s, *k.at(t))
+		k.saveAll(s, k.in(t))
 	case k.record != 0:
-		saveTable(s, k.record, *k.at(t))
+		saveTable(s, k.record, k.in(t))
 	}
 }
 
 func (k *kind[R]) loads() map[byte]func(*loader, []byte) error {
 	out := map[byte]func(*loader, []byte) error{}
 	if k.record != 0 {
-		out[k.record] = func(l *loader, data []byte) error { return loadRow(l, *k.at(l.tx.t), data) }
+		out[k.record] = func(l *loader, data []byte) error { return loadRow(l, k.in(l.tx.t), data) }
 	}
 	for record, load := range k.loadAll {
-		out[record] = load
+		out[record] = func(l *loader, data []byte) error { return load(l, k.in(l.tx.t), data) }
 	}
 	return out
 }
@@ -158,18 +136,25 @@ func (k *kind[R]) wake(row any, wake wakeFunc) {
 // single declares a table with at most one row. It is watched as a whole.
 type single[R any] struct {
 	heading
-	at     func(*tables) **R // location of the row
-	record byte              // the kind of its record in snapshots
+	record byte // the kind of its record in snapshots
 }
 
+// in returns the row, nil if there is none.
+func (k *single[R]) in(t *tables) *R {
+	row, _ := t.slots[k.number].(*R)
+	return row
+}
+
+func (k *single[R]) set(t *tables, row *R) { t.slots[k.number] = row }
+
 func (*single[R]) start(*tables)                      {}
-func (k *single[R]) publish(into, writer, _ *tables)  { *k.at(into) = *k.at(writer) }
-func (k *single[R]) rollback(into, _, before *tables) { *k.at(into) = *k.at(before) }
+func (k *single[R]) publish(into, writer, _ *tables)  { k.set(into, k.in(writer)) }
+func (k *single[R]) rollback(into, _, before *tables) { k.set(into, k.in(before)) }
 func (*single[R]) len(*tables) int                    { return -1 }
 func (*single[R]) wake(any, wakeFunc)                 {}
 
 func (k *single[R]) save(s *saver, t *tables) {
-	if row := *k.at(t); row != nil {
+	if row := k.in(t); row != nil {
 		s.record(k.record, row)
 	}
 }
@@ -177,7 +162,7 @@ func (k *single[R]) save(s *saver, t *tables) {
 func (k *single[R]) loads() map[byte]func(*loader, []byte) error {
 	return map[byte]func(*loader, []byte) error{k.record: func(l *loader, data []byte) error {
 		row := new(R)
-		*k.at(l.tx.t) = row
+		k.set(l.tx.t, row)
 		return l.codec.Decode(data, row)
 	}}
 }
@@ -198,7 +183,8 @@ func (*part) loads() map[byte]func(*loader, []byte) error { return nil }
 func (p *part) wake(row any, wake wakeFunc)               { p.watched(row, wake) }
 
 func newTables() *tables {
-	t := &tables{}
+	n := len(declared)
+	t := &tables{slots: make([]any, n), changed: make([]uint64, n), removed: make([]uint64, n)}
 	for _, k := range declared {
 		k.start(t)
 	}
@@ -208,7 +194,7 @@ func newTables() *tables {
 // publish returns what readers get after a commit: new copies of the tables that
 // changed, and the previously published ones of the rest.
 func (t *tables) publish(before *tables) *tables {
-	out := &tables{changed: t.changed, removed: t.removed}
+	out := &tables{slots: make([]any, len(declared)), changed: slices.Clone(t.changed), removed: slices.Clone(t.removed)}
 	for _, k := range declared {
 		k.publish(out, t, before)
 	}
@@ -217,7 +203,7 @@ func (t *tables) publish(before *tables) *tables {
 
 // rollback returns the writer's tables in their state when before was published.
 func (t *tables) rollback(before *tables) *tables {
-	out := &tables{changed: before.changed, removed: before.removed}
+	out := &tables{slots: make([]any, len(declared)), changed: slices.Clone(before.changed), removed: slices.Clone(before.removed)}
 	for _, k := range declared {
 		k.rollback(out, t, before)
 	}

@@ -17,16 +17,18 @@ func VariableKey(ns, path string) string { return variableID(ns, path) }
 // contains a zero byte.
 func variableID(ns, path string) string { return ns + "\x00" + path }
 
+// TableVariables is the name of the table of variables.
+const TableVariables = "variables"
+
 var variableTable = &kind[model.Variable]{
 	heading: heading{name: TableVariables},
 	schema:  schema[model.Variable]{id: func(v *model.Variable) string { return variableID(v.Namespace, v.Path) }},
-	at:      func(t *tables) **table[model.Variable] { return &t.variables },
 	record:  40,
 }
 
 // VariableByPath returns a variable.
 func (v *View) VariableByPath(ns, path string) *model.Variable {
-	return v.t.variables.get(variableID(ns, path))
+	return variableTable.in(v.t).get(variableID(ns, path))
 }
 
 // Variables yields the variables of a namespace whose path begins with prefix,
@@ -34,14 +36,14 @@ func (v *View) VariableByPath(ns, path string) *model.Variable {
 func (v *View) Variables(ns, prefix string) iter.Seq[*model.Variable] {
 	return func(yield func(*model.Variable) bool) {
 		if ns == "" {
-			for row := range v.t.variables.all("") {
+			for row := range variableTable.in(v.t).all("") {
 				if strings.HasPrefix(row.Path, prefix) && !yield(row) {
 					return
 				}
 			}
 			return
 		}
-		for row := range v.t.variables.all(variableID(ns, prefix)) {
+		for row := range variableTable.in(v.t).all(variableID(ns, prefix)) {
 			if row.Namespace != ns || !strings.HasPrefix(row.Path, prefix) || !yield(row) {
 				return
 			}
@@ -53,21 +55,21 @@ func (v *View) Variables(ns, prefix string) iter.Seq[*model.Variable] {
 // ownership of row.
 func (tx *Tx) UpsertVariable(row *model.Variable) {
 	row.CreateIndex, row.ModifyIndex, row.CreateTime = tx.index, tx.index, row.ModifyTime
-	if old := tx.t.variables.get(variableID(row.Namespace, row.Path)); old != nil {
+	if old := variableTable.in(tx.t).get(variableID(row.Namespace, row.Path)); old != nil {
 		row.CreateIndex, row.CreateTime = old.CreateIndex, old.CreateTime
 	}
-	record(tx, variableTable, tx.t.variables.put(row), row)
+	record(tx, variableTable, variableTable.in(tx.t).put(row), row)
 }
 
 // ReplaceVariable stores a variable whose contents are unchanged but which has another
 // key or lock deadline; its modify index is kept.
 func (tx *Tx) ReplaceVariable(row *model.Variable) {
-	record(tx, variableTable, tx.t.variables.put(row), row)
+	record(tx, variableTable, variableTable.in(tx.t).put(row), row)
 }
 
 // DeleteVariable removes a variable, if it exists.
 func (tx *Tx) DeleteVariable(ns, path string) {
-	if old := tx.t.variables.delete(variableID(ns, path)); old != nil {
+	if old := variableTable.in(tx.t).delete(variableID(ns, path)); old != nil {
 		record(tx, variableTable, old, nil)
 	}
 }
