@@ -101,6 +101,8 @@ func TestARestingPluginIsStartedAtOnceForACall(t *testing.T) {
 	if _, err := d.InspectTask(t.Context(), "nobody"); !errdefs.IsNotFound(err) {
 		t.Fatalf("the driver's own answer: %v", err)
 	}
+	// The call is let through before the host has looked whether the process is needed.
+	await(t, h, "that it runs", func(st pluginhost.PluginStatus) bool { return st.State == pluginhost.StateRunning })
 	f.raise(t)
 	startTask(t, d, "t1", "sleep 1000")
 	f.lower(t)

@@ -1,11 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package pluginhost decides which plugins of a node run and at which version: it
-// discovers, supervises, restarts, installs and upgrades them, and offers what they
-// serve through interfaces of the core. The process of a plugin is package process,
-// its files are package install, and what it serves is package kinds. It does not own
-// tasks or their durable handles (core/agent does). core/agent imports it.
+// Package pluginhost is the set of a node's plugins: it follows plugin_dir, carries out
+// what operators and the cluster ask for (install, remove, disable, reload), and offers
+// what plugins serve through interfaces of the core. It composes four packages, of
+// which each imports only those before it: process (the process of one plugin), install
+// (its files), kinds (what it serves) and supervise (which keeps it running). It does
+// not own tasks or their durable handles (core/agent does). core/agent imports it.
 package pluginhost
 
 import (
@@ -16,128 +17,16 @@ import (
 	"slices"
 	"sort"
 	"sync"
-	"time"
 
-	"github.com/hashicorp/go-hclog"
-
-	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/install"
 	"github.com/drover-project/drover/core/pluginhost/kinds"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
 	"github.com/drover-project/drover/core/pluginhost/process"
+	"github.com/drover-project/drover/core/pluginhost/supervise"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
-
-// Config configures a Host. Zero durations and counts mean the defaults.
-type Config struct {
-	// Dir is where plugin executables lie. A directory that is absent has none.
-	Dir string
-	// StateDir is the host's own directory, for sockets; it is created with mode 0700.
-	StateDir string
-	// Store may be nil: plugins are then not reattached after a restart.
-	Store  process.Store
-	Logger hclog.Logger
-	// DriverConfig contains the agent's plugin "NAME" { config { } } blocks, by the
-	// name of a driver, a device plugin or a file.
-	DriverConfig map[string]map[string]any
-	// Env is passed to plugins in addition to the variables that all get (see
-	// baseEnv), as "NAME=value".
-	Env []string
-	// LogCollector is the command that reads the logs of plugins built for Nomad; the
-	// socket's directory is appended as its last argument. Without it such plugins
-	// cannot start tasks with logs.
-	LogCollector []string
-	// Topology returns the topology of the machine's cores for plugins built for
-	// Nomad; it may be nil, and may block until the topology is known.
-	Topology func() *model.Topology
-	// Args are the command lines of plugins' processes, by the name of the file.
-	Args map[string][]string
-	// StatsInterval is the interval at which collectors measure while there is a
-	// consumer; default 1 s.
-	StatsInterval time.Duration
-	// ProcessLimits limit each plugin's processes, by the name of its file; "*"
-	// applies to all others. Pids 0 means DefaultPids, -1 no limit.
-	ProcessLimits map[string]confine.Limits
-	// Disabled are plugin names (their file names) that are not launched.
-	Disabled []string
-
-	StartTimeout time.Duration // for launch and handshake; default 10 s
-	PingInterval time.Duration // between pings; default 10 s
-	PingTimeout  time.Duration // for the answer; default 5 s
-	PingFailures int           // consecutive failures until a plugin counts as hung; default 3
-	BackoffMin   time.Duration // before the first restart; default 250 ms
-	BackoffMax   time.Duration // default 1 min
-	// A plugin that fails CrashLoopFailures times (default 5) within CrashLoopWindow
-	// (default 5 min) is started only every BackoffMax, until a process has run for
-	// Steady (default 1 min), which also resets the backoff.
-	CrashLoopFailures int
-	CrashLoopWindow   time.Duration
-	Steady            time.Duration
-	// AbsentInterval is the interval of checks on a machine that lacks what a plugin
-	// needs; default 1 min.
-	AbsentInterval time.Duration
-	Limits         driver.Limits // of driver calls; default driver.DefaultLimits
-
-	// RescanInterval is the interval at which Dir is read even without a notification,
-	// and SettleTime how long a file must be unchanged to count as complete.
-	RescanInterval time.Duration // default 10 s
-	SettleTime     time.Duration // default 1 s
-	// UpgradeTimeout limits the time for a new version to become ready, and
-	// RetireTimeout how long the old one continues for calls in progress.
-	UpgradeTimeout time.Duration // default 1 min
-	RetireTimeout  time.Duration // default 5 min
-	// A version that crashes ProbationCrashes times within Probation after its
-	// takeover is rolled back.
-	Probation        time.Duration // default 1 min
-	ProbationCrashes int           // default 3
-	// FetchTimeout and MaxSize limit what Install fetches.
-	FetchTimeout time.Duration // default 15 min
-	MaxSize      int64         // default 1 GiB
-}
-
-func (c *Config) setDefaults() {
-	set := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	set(&c.StartTimeout, 10*time.Second)
-	set(&c.StatsInterval, time.Second)
-	set(&c.PingInterval, 10*time.Second)
-	set(&c.PingTimeout, 5*time.Second)
-	set(&c.BackoffMin, 250*time.Millisecond)
-	set(&c.BackoffMax, time.Minute)
-	set(&c.CrashLoopWindow, 5*time.Minute)
-	set(&c.Steady, time.Minute)
-	set(&c.AbsentInterval, time.Minute)
-	set(&c.RescanInterval, 10*time.Second)
-	set(&c.SettleTime, time.Second)
-	set(&c.UpgradeTimeout, time.Minute)
-	set(&c.RetireTimeout, 5*time.Minute)
-	set(&c.Probation, time.Minute)
-	set(&c.FetchTimeout, 15*time.Minute)
-	if c.ProbationCrashes == 0 {
-		c.ProbationCrashes = 3
-	}
-	if c.MaxSize == 0 {
-		c.MaxSize = 1 << 30
-	}
-	if c.PingFailures == 0 {
-		c.PingFailures = 3
-	}
-	if c.CrashLoopFailures == 0 {
-		c.CrashLoopFailures = 5
-	}
-	if c.Limits == (driver.Limits{}) {
-		c.Limits = driver.DefaultLimits()
-	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
-}
 
 // What plugins serve is described by package kinds, and their files by package install.
 type (
@@ -155,61 +44,31 @@ type (
 	HostReading = kinds.HostReading
 )
 
-// State is the state of a plugin.
-type State string
-
-// The states. A plugin that is backing off or in a crash loop has failed and will be
-// started again. An undetected plugin found nothing to serve; it is not kept running,
-// but checked at intervals. A resting plugin has something to serve, but nobody uses
-// it. A plugin that is not answering has a running process, but calls to one of its
-// drivers fail.
-const (
-	StateStarting     State = "starting"
-	StateRunning      State = "running"
-	StateNotAnswering State = "not answering"
-	StateBackingOff   State = "backing off"
-	StateCrashLoop    State = "crash loop"
-	StateUndetected   State = "undetected"
-	StateResting      State = "resting"
-	StateStopped      State = "stopped"
-	StateDisabled     State = "disabled" // by an operator; it may still run for its tasks
-	StateRemoved      State = "removed"  // its file was removed; it may still run for its tasks
-	StateUnusable     State = "unusable" // a file that looks like a plugin but cannot be run; see Listed
-	StateInstalling   State = "installing"
-	StateNotInstalled State = "not installed" // the first install failed
+// What is known of one plugin is described by package supervise.
+type (
+	// PluginStatus is the status of one plugin file.
+	PluginStatus = supervise.Status
+	// State is the state of a plugin.
+	State = supervise.State
 )
 
-// PluginStatus is the status of one plugin file.
-type PluginStatus struct {
-	Name       string
-	Version    string
-	Path       string
-	Digest     string // "sha256:HEX" of the file; "" until it was read
-	PID        int
-	State      State
-	Restarts   int
-	Reattached bool
-	Drivers    []string
-	Devices    []string // names of device plugins
-	Collectors []string
-	// LastError is why the plugin does not work; nil while it does.
-	LastError error
-	// LastFailure is why the last failed process ended or could not be used, and
-	// FailedPID is its pid, 0 if it did not start.
-	LastFailure error
-	FailedPID   int
-	// CrashLoop means that it failed often in a short time and has not run steadily
-	// since.
-	CrashLoop bool
-	// UpgradeError is why the last version that was tried is not running; it stays
-	// until a version takes over.
-	UpgradeError error
-	// Previous is the digest of the version to which a rollback returns.
-	Previous string
-	Tasks    int          // that the host knows of
-	Bad      []BadVersion // not tried again automatically
-	Work     *Work        // current or last operation on it; nil if there was none
-}
+// The states; package supervise says what they mean. The last three are those of
+// Listed only.
+const (
+	StateStarting     = supervise.StateStarting
+	StateRunning      = supervise.StateRunning
+	StateNotAnswering = supervise.StateNotAnswering
+	StateBackingOff   = supervise.StateBackingOff
+	StateCrashLoop    = supervise.StateCrashLoop
+	StateUndetected   = supervise.StateUndetected
+	StateResting      = supervise.StateResting
+	StateStopped      = supervise.StateStopped
+	StateDisabled     = supervise.StateDisabled
+	StateRemoved      = supervise.StateRemoved
+	StateUnusable     = supervise.StateUnusable
+	StateInstalling   = supervise.StateInstalling
+	StateNotInstalled = supervise.StateNotInstalled
+)
 
 // Host runs the plugins of one agent.
 type Host struct {
@@ -223,12 +82,13 @@ type Host struct {
 	locks    *locks
 	unusable unusable
 	works    *install.Works
+	shared   *supervise.Shared // what the plugins have of these
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
-	plugins map[string]*supervised
+	plugins map[string]*supervise.Plugin
 	keep    bool // end without ending the processes
 	closed  bool
 	run     context.Context // of what Start began
@@ -252,7 +112,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, launcher: launcher, changed: newSignal(), plugins: map[string]*supervised{},
+		cfg: cfg, launcher: launcher, changed: newSignal(), plugins: map[string]*supervise.Plugin{},
 	}
 	h.catalog, h.locks, h.works = install.NewCatalog(cfg.Store), newLocks(), install.NewWorks()
 	h.dir = install.Dir{Path: cfg.Dir, Disabled: cfg.Disabled, Mark: process.Tag(stateDir) + ".new"}
@@ -264,6 +124,10 @@ func New(cfg Config) (*Host, error) {
 		Logger: cfg.Logger, Limits: cfg.Limits, Nomad: driver.NomadHost{Logs: logs, Topology: cfg.Topology}, StatsInterval: cfg.StatsInterval,
 		Demand: h.demand, Answering: h.changed.raise, Recovered: h.works.Recovered, Mark: launcher.Mark(),
 	})
+	h.shared = &supervise.Shared{
+		Logger: cfg.Logger, Launcher: h.launcher, Kinds: h.kinds, Catalog: h.catalog, Dir: h.dir, Versions: h.versions, Works: h.works,
+		Blocks: cfg.DriverConfig, Timing: cfg.timing(), Go: h.done.Go, Changed: h.changed.raise, Keep: h.keeping,
+	}
 	return h, nil
 }
 
@@ -273,7 +137,7 @@ func (h *Host) demand(plugin string) {
 	s := h.plugins[plugin]
 	h.mu.Unlock()
 	if s != nil {
-		s.wake.ring()
+		s.Demand()
 	}
 }
 
@@ -358,11 +222,6 @@ func (h *Host) Close(keepPlugins bool) {
 	}
 }
 
-// pings says when a process counts as hung.
-func (h *Host) pings() process.Pings {
-	return process.Pings{Interval: h.cfg.PingInterval, Timeout: h.cfg.PingTimeout, Failures: h.cfg.PingFailures}
-}
-
 func (h *Host) keeping() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -375,7 +234,7 @@ func (h *Host) Status() []PluginStatus {
 	defer h.mu.Unlock()
 	out := make([]PluginStatus, 0, len(h.plugins))
 	for _, s := range h.plugins {
-		out = append(out, h.complete(s.snapshot()))
+		out = append(out, s.Status())
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out

@@ -5,12 +5,10 @@ package pluginhost
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/drover-project/drover/core/pluginhost/install"
-	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -113,7 +111,7 @@ func (h *Host) install(ctx context.Context, r Release, body io.Reader) error {
 	if _, ok := h.runs(r); ok {
 		return nil
 	}
-	defer h.prune(r.Name)
+	defer h.shared.Prune(r.Name)
 	if err := h.switchTo(ctx, r, stored); err != nil {
 		return fmt.Errorf("install plugin %q: %w", r.Name, &TrialError{err})
 	}
@@ -123,7 +121,7 @@ func (h *Host) install(ctx context.Context, r Release, body io.Reader) error {
 // runs reports whether the release is already running.
 func (h *Host) runs(r Release) (PluginStatus, bool) {
 	st, err := h.one(r.Name)
-	running := st.State == StateRunning || st.State.rests() || st.State == StateNotAnswering
+	running := st.State == StateRunning || st.State.Rests() || st.State == StateNotAnswering
 	if err != nil || !running || st.Digest != r.Digest || (r.Version != "" && st.Version != r.Version) {
 		return st, false
 	}
@@ -137,81 +135,11 @@ func (h *Host) switchTo(ctx context.Context, r Release, stored string) error {
 	if err != nil {
 		return err
 	}
-	path := s.where().Path
-	c := candidate{
-		file: process.File{Name: r.Name, Path: path, Stored: stored}, digest: r.Digest, version: r.Version, config: r.Config,
-		place: func() error { return h.dir.Place(stored, path) },
-	}
-	err = s.ask(ctx, func(ctx context.Context, now *live) (*live, error) {
-		next, err := s.upgrade(ctx, now, c)
-		s.judge(ctx, c.digest, err)
-		return next, err
-	})
+	err = s.Install(ctx, r, stored)
 	if err != nil && fresh {
 		h.drop(s)
 	}
 	return err
-}
-
-// blamelessError is a failure that says nothing about the version that was tried: its
-// destination is not writable, or the request was wrong.
-type blamelessError struct{ error }
-
-// Unwrap returns the cause.
-func (e *blamelessError) Unwrap() error { return e.error }
-
-// judge records the outcome of an upgrade.
-func (s *supervised) judge(ctx context.Context, digest string, err error) {
-	if err == nil {
-		s.set(func(st *PluginStatus) { st.Digest = digest })
-		s.onProbation(digest)
-		return
-	}
-	s.host.cfg.Logger.Error("a new version of a plugin does not work; the one before stays", "plugin", s.name, "digest", digest, "error", err)
-	s.set(func(st *PluginStatus) { st.UpgradeError = err })
-	if innocent := (*blamelessError)(nil); ctx.Err() != nil || errdefs.IsResourceExhausted(err) || errors.As(err, &innocent) {
-		return // the version is not to blame
-	}
-	if err := s.host.catalog.Change(ctx, s.name, func(m *install.Memo) { m.AddBad(digest, err.Error()) }); err != nil {
-		s.host.cfg.Logger.Warn("that a version of a plugin is bad will be forgotten", "plugin", s.name, "error", err)
-	}
-}
-
-// returnTo restores the version before a bad one, as process and as file. now is the
-// current process, which must be of that version, or nil: it is then started.
-func (h *Host) returnTo(ctx context.Context, s *supervised, now *live, bad string, why error) (*live, error) {
-	m := h.catalog.Get(s.name)
-	good := m.Running
-	if good == bad {
-		good = m.Previous
-	}
-	h.cfg.Logger.Error("a version of a plugin is taken back", "plugin", s.name, "digest", bad, "error", why)
-	stored, ok := h.versions.Has(s.name, good)
-	if !ok {
-		return now, errdefs.FailedPreconditionf("plugin %q: there is no copy of the version before", s.name)
-	}
-	err := h.catalog.Change(ctx, s.name, func(m *install.Memo) {
-		m.AddBad(bad, why.Error())
-		if m.Running == bad {
-			m.Running, m.Previous = good, ""
-		}
-	})
-	if err == nil {
-		err = h.dir.Place(stored, s.where().Path)
-	}
-	if err == nil {
-		s.note(process.Identity(s.where().Path))
-	}
-	s.set(func(st *PluginStatus) {
-		st.UpgradeError = why
-		if err == nil {
-			st.Digest = good
-		}
-	})
-	if err != nil || now != nil {
-		return now, err
-	}
-	return s.start(ctx, false)
 }
 
 // Rollback switches back to the version that ran before this one.
@@ -235,12 +163,6 @@ func (h *Host) Rollback(ctx context.Context, name string) (PluginStatus, error) 
 	if err != nil {
 		return PluginStatus{}, fmt.Errorf("roll plugin %q back: %w", name, err)
 	}
-	h.prune(name)
+	h.shared.Prune(name)
 	return h.one(name)
-}
-
-// prune removes versions to which nothing can return.
-func (h *Host) prune(name string) {
-	m := h.catalog.Get(name)
-	h.versions.Prune(name, m.Running, m.Previous)
 }

@@ -9,9 +9,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/drover-project/drover/core/pluginhost/install"
 	"github.com/drover-project/drover/core/pluginhost/process"
-	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/core/pluginhost/supervise"
 )
 
 // watchDir keeps the plugins in sync with the files in plugin_dir, until ctx ends. It
@@ -149,26 +148,13 @@ func (h *Host) follows(name string, f process.File, isThere bool) bool {
 	if err != nil {
 		return !isThere
 	}
-	switch s.modeNow() {
-	case modeDisabled:
-		return isThere && s.snapshot().PID == 0
-	case modeGone:
+	switch s.Mode() {
+	case supervise.Disabled:
+		return isThere && s.Status().PID == 0
+	case supervise.Gone:
 		return false // until it is forgotten, or its file is back
 	}
-	return isThere && s.matches(process.Identity(f.Path))
-}
-
-// matches reports whether the plugin was last tried with the file of this identity.
-func (s *supervised) matches(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tried == id
-}
-
-func (s *supervised) note(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tried = id
+	return isThere && s.Tried(process.Identity(f.Path))
 }
 
 // follow brings a plugin in sync with its file, unless another operation on it is in
@@ -189,10 +175,10 @@ func (h *Host) follow(ctx context.Context, name string) {
 		h.appeared(f)
 	case !isThere:
 		err = h.vanished(ctx, s)
-	case s.modeNow() == modeDisabled:
-		err = s.settle(ctx)
+	case s.Mode() == supervise.Disabled:
+		err = s.Settle(ctx)
 	default:
-		err = h.replaced(ctx, s, f)
+		err = s.Replace(ctx, f)
 	}
 	if err != nil && ctx.Err() == nil {
 		h.cfg.Logger.Error("a change in plugin_dir could not be followed", "plugin", name, "error", err)
@@ -211,84 +197,12 @@ func (h *Host) appeared(f process.File) {
 }
 
 // vanished handles a plugin without a file: it continues while it has tasks.
-func (h *Host) vanished(ctx context.Context, s *supervised) error {
-	f := s.where()
-	if f.Stored == "" {
-		if stored, ok := h.versions.Has(s.name, h.catalog.Get(s.name).Running); ok {
-			f.Stored = stored
-			s.moveTo(f)
-		}
-	}
-	if err := s.withdraw(ctx, modeGone); err != nil {
-		return err
-	}
-	if err := s.settle(ctx); err != nil || s.snapshot().PID != 0 || !s.rests() {
+func (h *Host) vanished(ctx context.Context, s *supervise.Plugin) error {
+	if over, err := s.Vanish(ctx); !over || err != nil {
 		return err
 	}
 	h.drop(s)
-	h.cfg.Logger.Info("a plugin was taken out of plugin_dir and has no tasks any more", "plugin", s.name)
-	h.versions.Prune(s.name)
-	return h.catalog.Forget(ctx, s.name)
-}
-
-// replaced switches to another version of a plugin's file.
-func (h *Host) replaced(ctx context.Context, s *supervised, f process.File) error {
-	id := process.Identity(f.Path)
-	digest, err := h.versions.Digest(f.Path)
-	if err != nil {
-		return err
-	}
-	if process.Identity(f.Path) != id {
-		return nil // it is still changing; the next check handles it
-	}
-	s.note(id)
-	m := h.catalog.Get(s.name)
-	if why, bad := m.IsBad(digest); bad && m.Running != digest {
-		return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) {
-			return h.returnTo(ctx, s, now, digest, errdefs.FailedPreconditionf("plugin %q: the version %s was tried before and is not tried again by itself; "+
-				"install it or reload the plugin to have it tried: %s", s.name, digest, why))
-		})
-	}
-	return s.ask(ctx, func(ctx context.Context, now *live) (*live, error) { return s.switchFile(ctx, now, f, digest) })
-}
-
-// switchFile upgrades to the file that lies in plugin_dir now.
-func (s *supervised) switchFile(ctx context.Context, now *live, f process.File, digest string) (*live, error) {
-	h := s.host
-	m := h.catalog.Get(s.name)
-	if now == nil || m.Running == digest { // nothing to take over from, or the same bytes in another file
-		return s.comeBack(ctx, now, f)
-	}
-	h.cfg.Logger.Info("the file of a plugin was replaced", "plugin", s.name, "digest", digest)
-	end := h.works.Begin(s.name, "follow")
-	next, err := s.upgrade(ctx, now, candidate{file: f, digest: digest, config: m.Config})
-	end(err)
-	if err != nil && process.IsBusy(err) {
-		s.note("") // it is still being written: the next look tries again
-		return next, nil
-	}
-	s.judge(ctx, digest, err)
-	if err == nil {
-		_, err = h.versions.Keep(s.name, digest, f.Path)
-		return next, err
-	}
-	after := h.catalog.Get(s.name)
-	if _, bad := after.IsBad(digest); bad {
-		return h.returnTo(ctx, s, next, digest, err)
-	}
-	return next, err
-}
-
-// comeBack makes the file in plugin_dir the plugin's version again; the plugin runs it
-// already or is started.
-func (s *supervised) comeBack(ctx context.Context, now *live, f process.File) (*live, error) {
-	if s.modeNow() != modeOn {
-		if err := s.host.catalog.Change(ctx, s.name, func(m *install.Memo) { m.Disabled, m.Kept = false, false }); err != nil {
-			return now, err
-		}
-	}
-	s.moveTo(f)
-	s.setMode(modeOn)
-	s.host.kinds.Refuse(s.name, nil)
-	return s.rouse(ctx, now)
+	h.cfg.Logger.Info("a plugin was taken out of plugin_dir and has no tasks any more", "plugin", s.Name())
+	h.versions.Prune(s.Name())
+	return h.catalog.Forget(ctx, s.Name())
 }

@@ -4,7 +4,7 @@
 // Package kinds offers what plugin processes serve, kind by kind (drivers, devices,
 // collectors): who owns a name, what its newest fingerprint is, and how a name passes
 // from one process to the next. It does not start processes (package process), and it
-// does not decide when one should run (package pluginhost).
+// does not decide when one should run (package supervise).
 //
 // There is one generic kind. To add a kind, write one file with
 //

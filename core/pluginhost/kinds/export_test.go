@@ -4,9 +4,14 @@
 package kinds
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/plugin"
+	"github.com/drover-project/drover/sdk/schema"
 )
 
 // Choose lets tests see the choice of versions with any that a host might know.
@@ -18,4 +23,71 @@ func KindText(kinds []plugin.Kind) string {
 		return ""
 	}
 	return fmt.Sprint(kinds)
+}
+
+// Rocks is a kind for tests: all that a kind must have.
+type Rocks struct {
+	kind[rock, int, *rockSlot]
+}
+
+type rock struct{ name string }
+
+func (rock) SetConfig(context.Context, []byte) error { return nil }
+
+type rockSlot struct {
+	plain[rock, int]
+	version string // of the process that serves it
+	weight  int    // its newest fingerprint
+}
+
+func (s *rockSlot) serves(_ rock, from origin, _ error) { s.version = from.version }
+func (s *rockSlot) lost(rock, error)                    { s.version = "" }
+func (s *rockSlot) take(weight int)                     { s.weight = weight }
+func (s *rockSlot) release() (kept bool)                { return false }
+func (s *rockSlot) close()                              {}
+
+// NewRocks makes the kind; each process serves the names.
+func NewRocks(names ...string) *Rocks {
+	r := &Rocks{}
+	r.kind = newKind(Config{Logger: hclog.NewNullLogger()}, spec[rock, int, *rockSlot]{
+		noun: "rock",
+		connect: func(context.Context, *process.Process) (out []rock, err error) {
+			for _, name := range names {
+				out = append(out, rock{name})
+			}
+			return out, nil
+		},
+		about: func(b rock) (string, schema.Schema) { return b.name, schema.Schema{} },
+		slot:  func(rock, string) *rockSlot { return &rockSlot{} },
+		fingerprint: func(_ rock, ctx context.Context) (<-chan int, error) {
+			weights := make(chan int, 1)
+			weights <- 1
+			context.AfterFunc(ctx, func() { close(weights) })
+			return weights, nil
+		},
+		present: func(weight int) bool { return weight > 0 },
+	})
+	return r
+}
+
+// Attach reserves the names for the plugin of a process.
+func (r *Rocks) Attach(ctx context.Context, p *process.Process) (Part, error) {
+	return r.attach(ctx, p)
+}
+
+// Release frees the names of a plugin.
+func (r *Rocks) Release(plugin string, keep []string) { r.release(plugin, keep) }
+
+// Weight is the newest fingerprint.
+func (r *Rocks) Weight(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byName[name].slot.weight
+}
+
+// ServedBy is the version of the process that serves a name.
+func (r *Rocks) ServedBy(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byName[name].slot.version
 }

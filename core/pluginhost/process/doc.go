@@ -5,5 +5,5 @@
 // handshake and the connection over a private socket, what it writes, how its loss is
 // noticed, and how it ends. It records the processes, so that the next agent finds or
 // ends those of an agent that was killed. It does not know what a plugin serves, or
-// when one should run (package pluginhost). Only it and sdk/plugin use go-plugin.
+// when one should run (package supervise). Only it and sdk/plugin use go-plugin.
 package process

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package supervise
 
 import (
 	"math/rand/v2"
@@ -17,7 +17,7 @@ type failures struct {
 
 // add records that a process that was started at begin has failed now, and returns the
 // pause until the next start.
-func (f *failures) add(begin, now time.Time, cfg *Config) (pause time.Duration) {
+func (f *failures) add(begin, now time.Time, cfg *Timing) (pause time.Duration) {
 	if now.Sub(begin) > cfg.Steady {
 		*f = failures{recent: f.recent}
 	}

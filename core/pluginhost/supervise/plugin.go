@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package pluginhost
+package supervise
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// supervised keeps one plugin running. A single goroutine, run, owns its process; all
+// Plugin keeps one plugin running. A single goroutine, run, owns its process; all
 // other work on the process is passed to it as an operation, so that operations on one
 // plugin never overlap.
-type supervised struct {
-	host  *Host
-	name  string
-	asked chan operation
-	stop  context.CancelFunc
-	ended chan struct{} // closed when run has returned
+type Plugin struct {
+	shared *Shared
+	name   string
+	asked  chan operation
+	stop   context.CancelFunc
+	ended  chan struct{} // closed when run has returned
 
 	wake      bell       // rings when a process is wanted
 	probation *probation // of run
@@ -32,8 +32,8 @@ type supervised struct {
 	mu     sync.Mutex
 	file   process.File
 	tried  string // identity of the file in plugin_dir that was last processed
-	mode   mode
-	status PluginStatus
+	mode   Mode
+	status Status
 }
 
 // operation is a request to run. It receives the current process, nil if there is
@@ -52,15 +52,49 @@ type live struct {
 	lost   chan error // receives, once, why it can no longer serve
 }
 
-func newSupervised(h *Host, f process.File) *supervised {
-	return &supervised{
-		host: h, name: f.Name, file: f, asked: make(chan operation), ended: make(chan struct{}), wake: newBell(),
-		status: PluginStatus{Name: f.Name, Path: f.Path, State: StateStarting},
+// keptAtLeast is how long a plugin that was disabled or removed before the agent's
+// start runs, so that the agent can recover its tasks.
+const keptAtLeast = time.Minute
+
+// Start makes a plugin and begins to run it, until ctx ends or Stop. firstDone is
+// called once the first attempt has ended; without it the plugin first waits for an
+// operation.
+func Start(ctx context.Context, shared *Shared, f process.File, m Mode, firstDone func()) *Plugin {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Plugin{
+		shared: shared, name: f.Name, file: f, mode: m, asked: make(chan operation), stop: cancel, ended: make(chan struct{}), wake: newBell(),
+		status: Status{Name: f.Name, Path: f.Path, State: StateStarting},
 	}
+	if m != On {
+		s.patience = time.Now().Add(keptAtLeast)
+	}
+	idle := firstDone == nil
+	if idle {
+		firstDone = func() {}
+	}
+	if m == Disabled && !shared.Catalog.Get(f.Name).Kept {
+		idle = true
+		s.status.State = StateDisabled
+		firstDone()
+	}
+	shared.Go(func() { s.run(ctx, idle, firstDone) })
+	return s
 }
 
+// Stop ends the plugin and its process, and returns when they have ended.
+func (s *Plugin) Stop() {
+	s.stop()
+	<-s.ended
+}
+
+// Name is the plugin's name.
+func (s *Plugin) Name() string { return s.name }
+
+// Demand starts a process at once if the plugin has none because nobody needed one.
+func (s *Plugin) Demand() { s.wake.ring() }
+
 // ask has run carry out an operation and returns its outcome.
-func (s *supervised) ask(ctx context.Context, do func(context.Context, *live) (*live, error)) error {
+func (s *Plugin) ask(ctx context.Context, do func(context.Context, *live) (*live, error)) error {
 	op := operation{do: do, done: make(chan error, 1)}
 	select {
 	case s.asked <- op:
@@ -72,68 +106,69 @@ func (s *supervised) ask(ctx context.Context, do func(context.Context, *live) (*
 	}
 }
 
-func (s *supervised) where() process.File {
+// File is what the plugin runs.
+func (s *Plugin) File() process.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.file
 }
 
-func (s *supervised) moveTo(f process.File) {
+func (s *Plugin) moveTo(f process.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.file = f
 }
 
-func (s *supervised) snapshot() PluginStatus {
+func (s *Plugin) snapshot() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.status
 	out.Drivers, out.Devices = slices.Clone(out.Drivers), slices.Clone(out.Devices)
 	out.Collectors = slices.Clone(out.Collectors)
 	if out.State == StateRunning {
-		if why := s.host.kinds.Unanswering(out.Drivers, out.Devices); why != nil {
+		if why := s.shared.Kinds.Unanswering(out.Drivers, out.Devices); why != nil {
 			out.State, out.LastError = StateNotAnswering, why
 		}
 	}
 	return out
 }
 
-func (s *supervised) set(f func(*PluginStatus)) {
+func (s *Plugin) set(f func(*Status)) {
 	s.mu.Lock()
 	f(&s.status)
 	s.mu.Unlock()
-	s.host.changed.raise()
+	s.shared.Changed()
 }
 
 // noteDigest determines the file's digest if it is not known yet, and stores a copy of
 // a working version. It runs in the background, because the file may be large.
-func (s *supervised) noteDigest(ctx context.Context, now *live) {
-	f := s.where()
-	digest, err := s.host.versions.Digest(f.Binary())
+func (s *Plugin) noteDigest(ctx context.Context, now *live) {
+	f := s.File()
+	digest, err := s.shared.Versions.Digest(f.Binary())
 	if err != nil {
-		s.host.cfg.Logger.Debug("the digest of a plugin cannot be told", "plugin", s.name, "error", err)
+		s.shared.Logger.Debug("the digest of a plugin cannot be told", "plugin", s.name, "error", err)
 		return
 	}
 	if s.snapshot().Digest != digest {
-		s.set(func(st *PluginStatus) { st.Digest = digest })
+		s.set(func(st *Status) { st.Digest = digest })
 	}
 	if now != nil && now.proc.Identity == process.Identity(f.Binary()) {
-		s.host.remember(ctx, f, digest)
+		s.remember(ctx, f, digest)
 	}
 }
 
 // run starts the plugin again and again until ctx ends; with idle it first waits for
 // an operation. firstDone is called after the first attempt.
-func (s *supervised) run(ctx context.Context, idle bool, firstDone func()) {
+func (s *Plugin) run(ctx context.Context, idle bool, firstDone func()) {
 	defer close(s.ended)
 	defer firstDone()
-	defer s.set(func(st *PluginStatus) { st.State, st.PID = StateStopped, 0 })
+	defer s.set(func(st *Status) { st.State, st.PID = StateStopped, 0 })
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	if idle {
 		retry.Stop()
 	}
-	looks := time.NewTicker(s.host.cfg.PingInterval)
+	looks := time.NewTicker(s.shared.Pings.Interval)
 	defer looks.Stop()
 	var now *live
 	var past failures
@@ -184,7 +219,7 @@ func (s *supervised) run(ctx context.Context, idle bool, firstDone func()) {
 
 // afterFailure decides how the plugin continues: at once with the previous version,
 // not at all, or after a pause.
-func (s *supervised) afterFailure(ctx context.Context, err error, begun time.Time, past *failures, retry *time.Timer) *live {
+func (s *Plugin) afterFailure(ctx context.Context, err error, begun time.Time, past *failures, retry *time.Timer) *live {
 	if back := s.crashed(ctx, err); back != nil {
 		*past = failures{}
 		return back
@@ -193,16 +228,16 @@ func (s *supervised) afterFailure(ctx context.Context, err error, begun time.Tim
 		s.restAfter(err)
 		return nil
 	}
-	pause := past.add(begun, time.Now(), &s.host.cfg)
+	pause := past.add(begun, time.Now(), &s.shared.Timing)
 	s.failed(err, pause, past.loop)
 	retry.Reset(pause)
 	return nil
 }
 
 // failed records why a process failed and how the plugin continues.
-func (s *supervised) failed(err error, pause time.Duration, loop bool) {
-	s.host.cfg.Logger.Error("plugin failed and will be started again", "plugin", s.name, "in", pause, "crash_loop", loop, "error", err)
-	s.set(func(st *PluginStatus) {
+func (s *Plugin) failed(err error, pause time.Duration, loop bool) {
+	s.shared.Logger.Error("plugin failed and will be started again", "plugin", s.name, "in", pause, "crash_loop", loop, "error", err)
+	s.set(func(st *Status) {
 		st.State, st.CrashLoop = StateBackingOff, loop
 		if loop {
 			st.State = StateCrashLoop
@@ -213,16 +248,16 @@ func (s *supervised) failed(err error, pause time.Duration, loop bool) {
 }
 
 // recovered ends a crash loop, because a process has run steadily.
-func (s *supervised) recovered() {
+func (s *Plugin) recovered() {
 	if st := s.snapshot(); st.CrashLoop && st.PID != 0 {
-		s.set(func(st *PluginStatus) { st.CrashLoop = st.PID == 0 })
+		s.set(func(st *Status) { st.CrashLoop = st.PID == 0 })
 	}
 }
 
 // start runs one process and offers what it serves.
-func (s *supervised) start(ctx context.Context, first bool) (*live, error) {
-	s.set(func(st *PluginStatus) {
-		if !st.State.rests() { // until it has looked
+func (s *Plugin) start(ctx context.Context, first bool) (*live, error) {
+	s.set(func(st *Status) {
+		if !st.State.Rests() { // until it has looked
 			st.State = StateStarting
 		}
 	})
@@ -230,26 +265,26 @@ func (s *supervised) start(ctx context.Context, first bool) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, err := s.host.attach(ctx, p)
+	parts, err := s.attach(ctx, p)
 	if err != nil {
 		p.Kill()
 		return nil, err
 	}
-	if m := s.modeNow(); m != modeOn {
-		s.host.kinds.Refuse(s.name, withdrawn(s.name, m))
+	if m := s.Mode(); m != On {
+		s.shared.Kinds.Refuse(s.name, withdrawn(s.name, m))
 	}
 	run, cancel := context.WithCancel(ctx)
 	now := s.serve(run, cancel, p, parts)
 	for _, one := range parts {
-		one.Open(run, s.host.configs(s.name, parts))
+		one.Open(run, s.configs(parts))
 	}
 	return now, nil
 }
 
 // attach asks a process for all that it serves, reserves the names, and then puts the
 // process under its limits.
-func (h *Host) attach(ctx context.Context, p *process.Process) (kinds.Parts, error) {
-	parts, err := h.kinds.Attach(ctx, p)
+func (s *Plugin) attach(ctx context.Context, p *process.Process) (kinds.Parts, error) {
+	parts, err := s.shared.Kinds.Attach(ctx, p)
 	if err == nil {
 		p.Confine()
 	}
@@ -257,23 +292,23 @@ func (h *Host) attach(ctx context.Context, p *process.Process) (kinds.Parts, err
 }
 
 // process reattaches the process of an earlier agent, or launches one.
-func (s *supervised) process(ctx context.Context, first bool) (*process.Process, error) {
-	f := s.where()
+func (s *Plugin) process(ctx context.Context, first bool) (*process.Process, error) {
+	f := s.File()
 	s.note(process.Identity(f.Path))
 	if first {
-		p, err := s.host.launcher.Reattach(ctx, f)
+		p, err := s.shared.Launcher.Reattach(ctx, f)
 		if err != nil {
-			s.host.cfg.Logger.Warn("plugin process of before cannot be used; a new one is started", "plugin", s.name, "error", err)
+			s.shared.Logger.Warn("plugin process of before cannot be used; a new one is started", "plugin", s.name, "error", err)
 		}
 		if p != nil {
 			return p, nil
 		}
 	}
-	p, err := s.host.launcher.Launch(ctx, f)
+	p, err := s.shared.Launcher.Launch(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.host.launcher.Save(ctx, p); err != nil {
+	if err := s.shared.Launcher.Save(ctx, p); err != nil {
 		p.Kill()
 		return nil, err
 	}
@@ -282,20 +317,20 @@ func (s *supervised) process(ctx context.Context, first bool) (*process.Process,
 
 // serve makes the process the current one and watches it from now on, because a plugin
 // may also hang during configuration or recovery. ctx is the context of its parts.
-func (s *supervised) serve(ctx context.Context, cancel context.CancelFunc, p *process.Process, parts kinds.Parts) *live {
+func (s *Plugin) serve(ctx context.Context, cancel context.CancelFunc, p *process.Process, parts kinds.Parts) *live {
 	now := &live{proc: p, parts: parts, began: time.Now(), cancel: cancel, lost: make(chan error, 1)}
-	s.set(func(st *PluginStatus) {
-		if !st.State.rests() {
+	s.set(func(st *Status) {
+		if !st.State.Rests() {
 			st.State = s.mode.state(StateRunning)
 		}
 		st.Version, st.PID, st.LastError = p.Info.Version, p.PID, nil
 		st.Reattached = p.Reattached
-		st.Drivers, st.Devices, st.Collectors = parts.Of(s.host.kinds)
+		st.Drivers, st.Devices, st.Collectors = parts.Of(s.shared.Kinds)
 	})
-	s.host.cfg.Logger.Debug("plugin runs", "plugin", s.name, "version", p.Info.Version, "pid", p.PID, "reattached", p.Reattached)
-	steady := time.AfterFunc(s.host.cfg.Steady, s.recovered)
-	s.host.done.Go(func() {
-		now.lost <- p.Watch(ctx, s.host.pings())
+	s.shared.Logger.Debug("plugin runs", "plugin", s.name, "version", p.Info.Version, "pid", p.PID, "reattached", p.Reattached)
+	steady := time.AfterFunc(s.shared.Steady, s.recovered)
+	s.shared.Go(func() {
+		now.lost <- p.Watch(ctx, s.shared.Pings)
 		steady.Stop()
 		cancel()
 	})
@@ -325,15 +360,15 @@ func (l *live) detach(reason error) {
 }
 
 // end handles the end of the host.
-func (s *supervised) end(now *live) {
+func (s *Plugin) end(now *live) {
 	if now == nil {
 		return
 	}
 	now.detach(context.Canceled)
-	if s.host.keeping() {
+	if s.shared.Keep() {
 		now.proc.Leave()
 		return
 	}
 	now.proc.Stop()
-	s.host.launcher.Forget(s.name)
+	s.shared.Launcher.Forget(s.name)
 }

@@ -1,0 +1,60 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kinds_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/drover-project/drover/core/pluginhost/kinds"
+	"github.com/drover-project/drover/core/pluginhost/process"
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// quarry is a process of a plugin that serves rocks.
+func quarry(name, version string) *process.Process {
+	return &process.Process{File: process.File{Name: name, Path: name}, Info: plugin.Info{Name: name, Version: version}}
+}
+
+func TestAKindIsASlotAndASpec(t *testing.T) {
+	rocks := kinds.NewRocks("granite")
+	first, err := rocks.Attach(t.Context(), quarry("a", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	first.Open(ctx, nil)
+	if got := rocks.Weight("granite"); got != 1 {
+		t.Errorf("the first fingerprint is %d when the process was opened", got)
+	}
+
+	if _, err := rocks.Attach(t.Context(), quarry("b", "1")); !errdefs.IsAlreadyExists(err) {
+		t.Errorf("another plugin gets the name, too: %v", err)
+	}
+
+	next, err := rocks.Attach(t.Context(), quarry("a", "2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Prepare(t.Context(), t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := rocks.ServedBy("granite"); got != "1" {
+		t.Errorf("version %q serves while version 2 is prepared", got)
+	}
+	end()
+	first.Yield(next.Names())
+	if err := next.TakeOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := rocks.ServedBy("granite"); got != "2" {
+		t.Errorf("version %q serves after version 2 took over", got)
+	}
+
+	rocks.Release("a", nil)
+	if _, err := rocks.Attach(t.Context(), quarry("b", "1")); err != nil {
+		t.Errorf("a name that was released cannot be had: %v", err)
+	}
+}
