@@ -62,6 +62,10 @@ hostile: build ## faults, damage, pauses and hostile messages, DROVER_HOSTILE_RO
 docs: ## write the generated parts of docs/design anew, from layers.txt, the packages' docs and the tables of core/model
 	$(GO) test -count=1 ./internal/repotest -run "TestTheTableOfLayout|TestTheStateDiagrams" -update
 
+.PHONY: diagrams
+diagrams: ## write the state diagrams of docs/design anew, from the tables of the code
+	$(GO) test -count=1 ./core/agent/group -run TestTheDiagram -update
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each
 	@./internal/repotest/fuzz.sh $${FUZZTIME:-30s}

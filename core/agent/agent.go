@@ -238,7 +238,7 @@ func (a *Agent) open(ctx context.Context) error {
 	run := &alloc.Config{
 		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.plugins, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
-		Ended:   func(id string) { go a.allocs.Ended(id) }, // in a goroutine, since the runner holds its lock
+		Ended:   func(string) { a.collector.Garbage() }, Previous: func(id string) <-chan struct{} { return a.allocs.Previous(id) },
 		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
 		HostEnv: os.Environ(), Rules: a.cfg.Rules, Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/drover-project/drover/core/agent/group"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -23,7 +24,7 @@ type Drivers interface {
 // returns. *local.Store implements it.
 type Store interface {
 	PutAlloc(ctx context.Context, rec *Record) error
-	PutTasks(ctx context.Context, allocID string, tasks map[string]TaskRecord) error
+	PutStates(ctx context.Context, allocID string, s States) error
 	DeleteAlloc(ctx context.Context, allocID string) error
 }
 
@@ -32,8 +33,15 @@ type Record struct {
 	Alloc    *model.Allocation // with its Job
 	Received time.Time
 	Health   *model.AllocDeploymentStatus
-	UID      int                   `json:",omitempty"` // that Users gave; 0 for none
-	Tasks    map[string]TaskRecord `json:"-"`          // stored separately
+	UID      int `json:",omitempty"` // that Users gave; 0 for none
+	// States are stored separately.
+	States `json:"-"`
+}
+
+// States are the stored states of an alloc. In a write they contain only what changes.
+type States struct {
+	Group *group.State // nil for a group without steps
+	Tasks map[string]TaskRecord
 }
 
 // TaskRecord is the stored state of a task.
@@ -53,9 +61,12 @@ type Config struct {
 	// Publish receives the newest client state of an alloc. It must not block.
 	Publish func(a *model.Allocation)
 	// Ended is called when all tasks of an alloc are dead. It must not block.
-	Ended  func(allocID string)
-	Starts chan struct{} // limits the number of concurrent starts
-	Limits Limits
+	Ended func(allocID string)
+	// Previous returns a channel that is closed once an alloc has ended on this node, or
+	// nil if the node does not have it.
+	Previous func(allocID string) <-chan struct{}
+	Starts   chan struct{} // limits the number of concurrent starts
+	Limits   Limits
 	// Devices, Artifacts and Templates are nil if the node does not support them.
 	Devices   Devices
 	Artifacts Artifacts

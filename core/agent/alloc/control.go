@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/group"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -22,12 +23,16 @@ func (r *Runner) ID() string { return r.id }
 // Dir is the alloc's directory.
 func (r *Runner) Dir() allocdir.Dir { return r.dir }
 
-// Ended reports whether all tasks are dead.
+// Ended reports whether all tasks are dead and nothing of the group is left to be torn
+// down.
 func (r *Runner) Ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ended
 }
+
+// Over returns a channel that is closed once the alloc has ended.
+func (r *Runner) Over() <-chan struct{} { return r.over }
 
 // EndedAt is when the last task died; zero while one lives.
 func (r *Runner) EndedAt() time.Time {
@@ -117,7 +122,7 @@ func (r *Runner) Restart(name string, dead bool) error {
 	if err != nil {
 		return err
 	}
-	if task.Ending(r.group, r.states(), r.wanted(r.cfg.Now())) {
+	if r.phase.Phase != group.Ready || task.Ending(r.group, r.states(), r.wanted(r.cfg.Now())) {
 		return errdefs.FailedPreconditionf("Task not running")
 	}
 	var e effects

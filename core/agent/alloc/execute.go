@@ -315,7 +315,7 @@ func (r *Runner) resume(name string, t *taskRun, now time.Time, e *effects) {
 		r.mu.Lock()
 		if !r.closed {
 			t.unseen = !runs // else its end is what is to be told, and comes at once
-			r.settle(&effects{[]taskEffects{{name, list}}})
+			r.settle(&effects{list: []taskEffects{{name, list}}})
 		}
 		r.mu.Unlock()
 		if drv, err := r.cfg.Drivers.Driver(driverName); err == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/agent/group"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -280,6 +281,7 @@ type memStore struct {
 	mu    sync.Mutex
 	alloc *alloc.Record
 	tasks map[string]alloc.TaskRecord
+	group *group.State
 	gone  bool
 }
 
@@ -290,10 +292,13 @@ func (s *memStore) PutAlloc(_ context.Context, rec *alloc.Record) error {
 	return nil
 }
 
-func (s *memStore) PutTasks(_ context.Context, _ string, tasks map[string]alloc.TaskRecord) error {
+func (s *memStore) PutStates(_ context.Context, _ string, states alloc.States) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(s.tasks, tasks)
+	maps.Copy(s.tasks, states.Tasks)
+	if states.Group != nil {
+		s.group = states.Group
+	}
 	return nil
 }
 
@@ -308,7 +313,7 @@ func (s *memStore) record() *alloc.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec := *s.alloc
-	rec.Tasks = maps.Clone(s.tasks)
+	rec.Tasks, rec.Group = maps.Clone(s.tasks), s.group
 	return &rec
 }
 

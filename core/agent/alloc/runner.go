@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/group"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/device"
@@ -38,8 +39,7 @@ type Runner struct {
 
 	building sync.Mutex // held while the alloc's directories are created
 	built    bool
-	tookOver bool // the data of the previous alloc was moved
-	uid      int  // that Users gave; guarded by mu
+	uid      int // that Users gave; guarded by mu
 
 	mu       sync.Mutex
 	alloc    *model.Allocation
@@ -51,9 +51,16 @@ type Runner struct {
 	look     *time.Timer // latest time of the next settle
 	probing  probing
 	ended    bool
-	begun    bool // Start was called
+	over     chan struct{} // closed when the alloc has ended
+	begun    bool          // Start was called
 	closed   bool
 	lastErr  error
+
+	phase       group.State
+	phaseDirty  bool
+	groupTimer  *time.Timer
+	groupCancel context.CancelFunc // cancels the current try of a step of the group
+	groupLeft   <-chan struct{}    // closed when the last try of a step has ended
 }
 
 // taskRun is a task of the alloc.
@@ -91,7 +98,7 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	}
 	r := &Runner{
 		cfg: cfg, id: a.ID, dir: allocdir.New(cfg.Root, a.ID), logger: cfg.Logger.With("alloc_id", a.ID),
-		alloc: a, group: tg, received: rec.Received, health: rec.Health, uid: rec.UID, tasks: map[string]*taskRun{},
+		alloc: a, group: tg, received: rec.Received, health: rec.Health, uid: rec.UID, tasks: map[string]*taskRun{}, over: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	now := cfg.Now()
@@ -101,6 +108,11 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 			run.state, run.handle, run.fetched = old.State, old.Handle, old.Fetched
 		}
 		r.tasks[t.Name] = run
+	}
+	if rec.Group != nil {
+		r.phase = *rec.Group
+	} else {
+		r.phase = r.newGroup()
 	}
 	return r, nil
 }
@@ -117,6 +129,7 @@ func (r *Runner) Start() {
 		r.resume(name, t, now, &effects)
 		t.dirty = true
 	}
+	r.beginGroup(&effects)
 	r.saveAlloc()
 	r.settle(&effects)
 }
@@ -219,6 +232,9 @@ func (r *Runner) Close() {
 	if r.look != nil {
 		r.look.Stop()
 	}
+	if r.groupTimer != nil {
+		r.groupTimer.Stop()
+	}
 	r.mu.Unlock()
 	r.cancel()
 	for name := range r.tasks {
@@ -244,7 +260,10 @@ func (r *Runner) Destroy(ctx context.Context) error {
 }
 
 // effects collects the effects of a round of transitions, by task.
-type effects struct{ list []taskEffects }
+type effects struct {
+	list  []taskEffects
+	group []group.Effect
+}
 
 type taskEffects struct {
 	name string
@@ -279,133 +298,6 @@ func (r *Runner) step(name string, ev task.Event, e *effects) {
 	}
 }
 
-// settle applies the group's order, stores what has changed, reports to the servers,
-// and only then carries out the effects.
-func (r *Runner) settle(e *effects) {
-	if r.closed || !r.begun {
-		return
-	}
-	now := r.cfg.Now()
-	for {
-		actions := task.Order(r.group, r.states(), r.wanted(now))
-		if len(actions) == 0 {
-			break
-		}
-		for _, a := range actions {
-			r.step(a.Task, a.Event, e)
-		}
-	}
-	r.lookAgain(now, r.judge(now, e), task.Expiry(r.group, r.states()))
-	r.saveTasks()
-	if r.seen() {
-		r.cfg.Publish(r.view())
-	}
-	for _, te := range e.list {
-		r.carryOut(te)
-	}
-	r.letGo()
-	r.noteEnd()
-}
-
-// seen reports whether the drivers have confirmed the stored states of all tasks after
-// a restart of the agent. Until then nothing is reported, because the machine may have
-// been restarted, too.
-func (r *Runner) seen() bool {
-	for _, t := range r.tasks {
-		if t.unseen {
-			return false
-		}
-	}
-	return true
-}
-
-// letGo closes the templates of dead tasks.
-func (r *Runner) letGo() {
-	for _, t := range r.tasks {
-		if open := t.rendering; open != nil && t.state.Phase == task.Dead {
-			t.rendering = nil
-			r.work.Go(open.Close)
-		}
-	}
-}
-
-func (r *Runner) noteEnd() {
-	for _, t := range r.tasks {
-		if t.state.Phase != task.Dead {
-			r.ended = false
-			return
-		}
-	}
-	if !r.ended {
-		r.ended = true
-		r.cfg.Ended(r.id)
-	}
-}
-
-func (r *Runner) states() map[string]task.State {
-	out := make(map[string]task.State, len(r.tasks))
-	for name, t := range r.tasks {
-		out[name] = t.state
-	}
-	return out
-}
-
-// wanted returns the requested end of the alloc, by servers, its node or its own
-// limits.
-func (r *Runner) wanted(now time.Time) task.StopRequest {
-	stop := r.stop
-	end := task.Expiry(r.group, r.states())
-	stop.Expired = !end.IsZero() && !now.Before(end)
-	return stop
-}
-
-// lookAgain schedules settle for the first of the times that is in the future.
-func (r *Runner) lookAgain(now time.Time, times ...time.Time) {
-	if r.look != nil {
-		r.look.Stop()
-		r.look = nil
-	}
-	var first time.Time
-	for _, at := range times {
-		if at.After(now) && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
-	}
-	if !first.IsZero() && !r.ended {
-		r.look = time.AfterFunc(first.Sub(now), r.reconsider)
-	}
-}
-
-// judge decides the alloc's health once, if it is needed, and returns when to check
-// again; zero if that is not needed.
-func (r *Runner) judge(now time.Time, e *effects) (again time.Time) {
-	rule, ok := ruleOf(r.alloc, r.group, r.received)
-	if !ok || r.stop.Wanted || r.health != nil && r.health.Healthy != nil || !r.seen() {
-		return time.Time{}
-	}
-	v := judge(rule, r.group, r.states(), now)
-	if v.decided && v.healthy {
-		v = r.gate(rule, now)
-	}
-	if !v.decided {
-		return v.at
-	}
-	for name, why := range v.reason {
-		r.step(name, task.Note{Event: model.TaskEvent{
-			Type: model.AllocHealthy, Message: why, DisplayMessage: why, Details: map[string]string{"message": why},
-		}}, e)
-	}
-	r.health = &model.AllocDeploymentStatus{Healthy: &v.healthy, Timestamp: now.UTC(), Canary: r.alloc.DeploymentStatus.IsCanary()}
-	r.saveAlloc()
-	return time.Time{}
-}
-
-func (r *Runner) reconsider() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.settle(&effects{})
-}
-
 func (r *Runner) saveAlloc() {
 	err := r.cfg.Store.PutAlloc(r.ctx, r.record())
 	r.noteSaved(err)
@@ -415,16 +307,21 @@ func (r *Runner) record() *Record {
 	return &Record{Alloc: r.alloc, Received: r.received, Health: r.health, UID: r.uid}
 }
 
-func (r *Runner) saveTasks() {
-	dirty := map[string]TaskRecord{}
+// saveStates stores what has changed of the group and of the tasks.
+func (r *Runner) saveStates() {
+	dirty := States{Tasks: map[string]TaskRecord{}}
+	if r.phaseDirty {
+		phase := r.phase
+		dirty.Group, r.phaseDirty = &phase, false
+	}
 	for name, t := range r.tasks {
 		if t.dirty {
-			dirty[name] = TaskRecord{State: t.state, Handle: t.handle, Fetched: t.fetched}
+			dirty.Tasks[name] = TaskRecord{State: t.state, Handle: t.handle, Fetched: t.fetched}
 			t.dirty = false
 		}
 	}
-	if len(dirty) > 0 {
-		r.noteSaved(r.cfg.Store.PutTasks(r.ctx, r.id, dirty))
+	if dirty.Group != nil || len(dirty.Tasks) > 0 {
+		r.noteSaved(r.cfg.Store.PutStates(r.ctx, r.id, dirty))
 	}
 }
 
@@ -446,7 +343,7 @@ func (r *Runner) view() *model.Allocation {
 		EvalID: a.EvalID, DeploymentID: a.DeploymentID, NetworkStatus: r.network(),
 		DeploymentStatus: r.health, TaskStates: make(map[string]*model.TaskState, len(r.tasks)),
 	}
-	out.ClientStatus, out.ClientDescription = clientStatus(r.states())
+	out.ClientStatus, out.ClientDescription = clientStatus(r.states(), r.phase)
 	for name, t := range r.tasks {
 		out.TaskStates[name] = t.state.Reported()
 	}

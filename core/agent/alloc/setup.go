@@ -39,9 +39,6 @@ func (p *preparation) folders(ctx context.Context) error {
 	if err := p.step(ctx, StepDirectory, p.cfg.Limits.Disk, p.build); err != nil {
 		return err
 	}
-	if err := p.takeOver(ctx); err != nil {
-		return err
-	}
 	if p.cfg.SecretsInMemory {
 		if err := p.step(ctx, StepSecrets, p.cfg.Limits.Disk, p.mountSecrets); err != nil {
 			return err
@@ -81,31 +78,6 @@ func (p *preparation) build(context.Context) error {
 		p.built = true
 	}
 	return p.dir.BuildTask(p.name)
-}
-
-// takeOver moves the data of a sticky disk here from the alloc before, if that
-// was on this node. The first of the alloc's tasks does it for all.
-func (p *preparation) takeOver(ctx context.Context) error {
-	disk := p.group.EphemeralDisk
-	if p.alloc.PreviousAllocation == "" || disk == nil || !disk.Sticky {
-		return nil
-	}
-	return p.step(ctx, StepPrevious, p.cfg.Limits.Disk, func(context.Context) error {
-		p.building.Lock()
-		defer p.building.Unlock()
-		if p.tookOver {
-			return nil
-		}
-		var tasks []string
-		for _, t := range p.group.Tasks {
-			tasks = append(tasks, t.Name)
-		}
-		if err := p.dir.TakeOver(allocdir.New(p.cfg.Root, p.alloc.PreviousAllocation), tasks); err != nil {
-			return err
-		}
-		p.tookOver = true
-		return nil
-	})
 }
 
 // fetch fetches the task's artifacts, once in the life of the alloc.

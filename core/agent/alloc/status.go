@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-project/drover/core/agent/group"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
 )
 
-// clientStatus derives an alloc's status from its tasks. An alloc counts as
-// ended only when all of its tasks have: until then it needs its resources.
-func clientStatus(states map[string]task.State) (status, description string) {
-	started, failed, alive := false, false, false
+// clientStatus derives an alloc's status from its tasks and its group. An alloc counts as
+// ended only when all of its tasks have and its group is torn down: until then it needs
+// its resources.
+func clientStatus(states map[string]task.State, g group.State) (status, description string) {
+	started, failed, alive := false, false, g.Phase != group.Over
 	for _, s := range states {
 		started = started || s.Report.StartedAt != nil
 		failed = failed || s.Report.Failed
@@ -23,10 +25,15 @@ func clientStatus(states map[string]task.State) (status, description string) {
 	switch {
 	case !alive && failed:
 		return model.AllocClientStatusFailed, "Failed tasks"
+	case !alive && !g.WasReady:
+		return model.AllocClientStatusComplete, "The allocation was stopped before it was started"
 	case !alive:
 		return model.AllocClientStatusComplete, "All tasks have completed"
 	case started:
 		return model.AllocClientStatusRunning, "Tasks are running"
+	}
+	if step := g.Current(); step != nil && step.LastError != "" {
+		return model.AllocClientStatusPending, fmt.Sprintf("No tasks have started: step %q of the group failed and is tried again: %s", step.Name, step.LastError)
 	}
 	return model.AllocClientStatusPending, "No tasks have started"
 }

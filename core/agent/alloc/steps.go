@@ -19,7 +19,6 @@ import (
 const (
 	StepQueue     = "queue" // waiting for others that start on this node
 	StepDirectory = "alloc directory"
-	StepPrevious  = "previous alloc's data"
 	StepSecrets   = "secrets"
 	StepPayload   = "dispatch payload"
 	StepDevices   = "devices"

@@ -102,7 +102,6 @@ func (s *Set) goneIn(x *rpc.Assignments, doubted bool) []string {
 func (s *Set) forget(id string) {
 	s.mu.Lock()
 	r := s.runners[id]
-	delete(s.waiting, id)
 	if r == nil {
 		delete(s.known, id)
 	}
@@ -130,7 +129,6 @@ func (s *Set) run(x *model.Allocation) {
 	}
 	s.known[x.ID] = x.AllocModifyIndex
 	r := s.runners[x.ID]
-	delete(s.waiting, x.ID)
 	s.mu.Unlock()
 	unknown := x.ClientStatus == model.AllocClientStatusUnknown
 	switch {
@@ -146,7 +144,6 @@ func (s *Set) run(x *model.Allocation) {
 		s.cfg.Updates.Put(neverRan(x, model.AllocClientStatusComplete, "The allocation was stopped before it was started"), false)
 	case unknown: // it ran here: to start it anew would do its work twice
 		s.cfg.Updates.Put(neverRan(x, model.AllocClientStatusFailed, "the node does not know the allocation any more: what its agent kept of it is gone"), true)
-	case s.waits(x):
 	default:
 		s.begin(x)
 	}
@@ -156,37 +153,6 @@ func (s *Set) run(x *model.Allocation) {
 func (s *Set) tell(r *alloc.Runner) {
 	if v, ok := r.Report(); ok {
 		s.cfg.Updates.Put(v, true)
-	}
-}
-
-// waits keeps an alloc back while the one that it replaces still runs here: the
-// scheduler gave it the same ports and room. The wait ends with the
-// predecessor, whose own kill timeout bounds it.
-func (s *Set) waits(x *model.Allocation) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.runners[x.PreviousAllocation]
-	if before == nil || before.Ended() {
-		return false
-	}
-	s.waiting[x.ID] = x
-	return true
-}
-
-// Ended lets the successors of an alloc start.
-func (s *Set) Ended(allocID string) {
-	s.cfg.Garbage()
-	s.mu.Lock()
-	var next []*model.Allocation
-	for id, x := range s.waiting {
-		if x.PreviousAllocation == allocID {
-			next = append(next, x)
-			delete(s.waiting, id)
-		}
-	}
-	s.mu.Unlock()
-	for _, x := range next {
-		s.begin(x)
 	}
 }
 

@@ -48,9 +48,7 @@ type Set struct {
 	known   map[string]uint64 // by alloc: the AllocModifyIndex that was acted on
 	// unrestored are allocs of an earlier agent process that this one cannot run.
 	unrestored map[string]bool
-	// waiting are assigned allocs whose predecessor still runs on this node.
-	waiting map[string]*model.Allocation
-	ending  bool // no alloc begins any more
+	ending     bool // no alloc begins any more
 	// orphans are allocs that servers have removed and that still run here.
 	orphans map[string]bool
 }
@@ -58,8 +56,7 @@ type Set struct {
 // New returns a set without allocs.
 func New(cfg Config) *Set {
 	return &Set{
-		cfg: cfg, runners: map[string]*alloc.Runner{}, known: map[string]uint64{}, unrestored: map[string]bool{},
-		waiting: map[string]*model.Allocation{}, orphans: map[string]bool{},
+		cfg: cfg, runners: map[string]*alloc.Runner{}, known: map[string]uint64{}, unrestored: map[string]bool{}, orphans: map[string]bool{},
 	}
 }
 
@@ -76,8 +73,20 @@ func (s *Set) Restore(records []*alloc.Record) {
 			continue
 		}
 		s.runners[rec.Alloc.ID] = r
+	}
+	for _, r := range s.runners { // when all are there: one may wait for another
 		s.work.Go(r.Start)
 	}
+}
+
+// Previous returns a channel that is closed once an alloc has ended on this node, or nil
+// if the node does not have it.
+func (s *Set) Previous(allocID string) <-chan struct{} {
+	r, err := s.Runner(allocID)
+	if err != nil {
+		return nil
+	}
+	return r.Over()
 }
 
 // Runners returns the runners of all allocs, in no order.

@@ -28,6 +28,7 @@ import (
 const (
 	allocPrefix = "alloc/" // alloc/ID: Record
 	taskPrefix  = "task/"  // task/ALLOC/NAME: TaskRecord
+	groupPrefix = "group/" // group/ALLOC: group.State
 	kvPrefix    = "kv/"    // kv/KEY: bytes of other packages
 )
 
@@ -177,10 +178,17 @@ func (s *Store) PutAlloc(ctx context.Context, rec *alloc.Record) error {
 	return s.put(ctx, write{sets: map[string][]byte{allocPrefix + rec.Alloc.ID: body}})
 }
 
-// PutTasks keeps the state of tasks of an alloc.
-func (s *Store) PutTasks(ctx context.Context, allocID string, tasks map[string]alloc.TaskRecord) error {
-	w := write{sets: make(map[string][]byte, len(tasks))}
-	for name, rec := range tasks {
+// PutStates keeps the states of an alloc's group and tasks, in one write.
+func (s *Store) PutStates(ctx context.Context, allocID string, states alloc.States) error {
+	w := write{sets: make(map[string][]byte, len(states.Tasks)+1)}
+	if states.Group != nil {
+		body, err := json.Marshal(states.Group)
+		if err != nil {
+			return fmt.Errorf("encode the group of alloc %s: %w", allocID, err)
+		}
+		w.sets[groupPrefix+allocID] = body
+	}
+	for name, rec := range states.Tasks {
 		body, err := json.Marshal(rec)
 		if err != nil {
 			return fmt.Errorf("encode task %s of alloc %s: %w", name, allocID, err)
@@ -190,9 +198,9 @@ func (s *Store) PutTasks(ctx context.Context, allocID string, tasks map[string]a
 	return s.put(ctx, w)
 }
 
-// DeleteAlloc forgets an alloc with its tasks.
+// DeleteAlloc forgets an alloc with its group and tasks.
 func (s *Store) DeleteAlloc(ctx context.Context, allocID string) error {
-	w := write{deletes: []string{allocPrefix + allocID}}
+	w := write{deletes: []string{allocPrefix + allocID, groupPrefix + allocID}}
 	err := s.scan(taskPrefix+allocID+"/", func(key string, _ []byte) error {
 		w.deletes = append(w.deletes, key)
 		return nil
@@ -208,7 +216,7 @@ func (s *Store) Allocs() ([]*alloc.Record, error) {
 	byID := map[string]*alloc.Record{}
 	var out []*alloc.Record
 	err := s.scan(allocPrefix, func(key string, value []byte) error {
-		rec := &alloc.Record{Tasks: map[string]alloc.TaskRecord{}}
+		rec := &alloc.Record{States: alloc.States{Tasks: map[string]alloc.TaskRecord{}}}
 		if err := json.Unmarshal(value, rec); err != nil {
 			return fmt.Errorf("decode %s: %w", key, err)
 		}
@@ -218,6 +226,19 @@ func (s *Store) Allocs() ([]*alloc.Record, error) {
 		rec.Alloc.JobVersion = rec.Alloc.Job.Version
 		byID[rec.Alloc.ID] = rec
 		out = append(out, rec)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.scan(groupPrefix, func(key string, value []byte) error {
+		rec := byID[strings.TrimPrefix(key, groupPrefix)]
+		if rec == nil {
+			return nil // its alloc was deleted
+		}
+		if err := json.Unmarshal(value, &rec.Group); err != nil {
+			return fmt.Errorf("decode %s: %w", key, err)
+		}
 		return nil
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/agent/group"
 	"github.com/drover-project/drover/core/agent/local"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
@@ -42,8 +43,9 @@ func TestWhatIsKeptIsThereAfterAReopen(t *testing.T) {
 			if err := s.PutAlloc(t.Context(), rec); err != nil {
 				t.Error(err)
 			}
+			phase := group.New([]group.StepSpec{{Name: "previous alloc", Owner: "alloc a0"}})
 			tasks := map[string]alloc.TaskRecord{"web": {State: task.New(now), Handle: &driver.Handle{TaskID: id + "/web/1", State: []byte{1}}}}
-			if err := s.PutTasks(t.Context(), id, tasks); err != nil {
+			if err := s.PutStates(t.Context(), id, alloc.States{Group: &phase, Tasks: tasks}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -66,7 +68,7 @@ func TestWhatIsKeptIsThereAfterAReopen(t *testing.T) {
 	}
 	for _, r := range recs {
 		web := r.Tasks["web"]
-		if r.Alloc.JobVersion != 7 || !r.Received.Equal(now) || !r.Health.IsHealthy() || web.State.Phase != task.Waiting || web.Handle.TaskID != r.Alloc.ID+"/web/1" {
+		if r.Alloc.JobVersion != 7 || !r.Received.Equal(now) || !r.Health.IsHealthy() || web.State.Phase != task.Waiting || r.Group == nil || r.Group.Steps[0].Owner != "alloc a0" || web.Handle.TaskID != r.Alloc.ID+"/web/1" {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -21,6 +21,8 @@ type StopRequest struct {
 	Wanted  bool
 	NoDelay bool // skip the shutdown delays
 	Expired bool // max_run_duration has passed; see Expiry
+	// Unprepared is why the group can never be ready for its tasks; otherwise "".
+	Unprepared string
 	// CutOff is how long the node has had no servers, if that ends the alloc;
 	// otherwise 0.
 	CutOff time.Duration
@@ -112,6 +114,11 @@ func (g group) ending(stop StopRequest) (reason model.TaskEvent, ending bool) {
 	}
 	if stop.CutOff > 0 && !stop.Wanted {
 		return lostServers(stop.CutOff), true
+	}
+	if stop.Unprepared != "" && !stop.Wanted {
+		reason := model.EventSetupFailure(stop.Unprepared)
+		reason.FailsTask = true
+		return reason, true
 	}
 	leaderDead, mains, working := false, 0, false
 	for _, t := range g.tg.Tasks {

@@ -16,33 +16,35 @@ const (
 	reasonForbidden = "Policy allows no restarts"
 )
 
-type decision struct {
-	restart     bool
-	delay       time.Duration
-	reason      string
-	windowStart time.Time
-	windowCount int
+// Decision is what a restart policy says after a failure or an end.
+type Decision struct {
+	Restart     bool
+	Delay       time.Duration // before the restart
+	Reason      string        // in the words of task events
+	WindowStart time.Time     // to be handed to the next call of Decide
+	WindowCount int
 }
 
-// decide returns whether and when an ended task is restarted. Attempts are counted in
-// windows of the policy's interval; the first restart begins a window.
-func decide(p model.RestartPolicy, start time.Time, count int, now time.Time, jitter float64) decision {
+// Decide returns whether and when what has ended or failed is begun again. Attempts are
+// counted in windows of the policy's interval; the first restart begins a window. jitter
+// is from 0 to 1.
+func Decide(p model.RestartPolicy, start time.Time, count int, now time.Time, jitter float64) Decision {
 	if start.IsZero() || now.Sub(start) > p.Interval {
 		start, count = now, 0
 	}
 	count++
-	d := decision{windowStart: start, windowCount: count}
+	d := Decision{WindowStart: start, WindowCount: count}
 	switch {
 	case count <= p.Attempts:
-		d.restart, d.reason = true, reasonWithin
-		d.delay = p.Delay + time.Duration(float64(p.Delay)*0.25*jitter)
+		d.Restart, d.Reason = true, reasonWithin
+		d.Delay = p.Delay + time.Duration(float64(p.Delay)*0.25*jitter)
 	case p.Mode == model.RestartPolicyModeDelay:
-		d.restart, d.reason = true, reasonDelayed
-		d.delay = start.Add(p.Interval).Sub(now) + time.Duration(float64(p.Delay)*0.25*jitter)
+		d.Restart, d.Reason = true, reasonDelayed
+		d.Delay = start.Add(p.Interval).Sub(now) + time.Duration(float64(p.Delay)*0.25*jitter)
 	case p.Attempts == 0:
-		d.reason = reasonForbidden
+		d.Reason = reasonForbidden
 	default:
-		d.reason = fmt.Sprintf("Exceeded allowed attempts %d in interval %s and mode is %q", p.Attempts, p.Interval, p.Mode)
+		d.Reason = fmt.Sprintf("Exceeded allowed attempts %d in interval %s and mode is %q", p.Attempts, p.Interval, p.Mode)
 	}
 	return d
 }

@@ -282,16 +282,16 @@ func (m *machine) wake() {
 
 // again restarts the task if its restart policy allows it.
 func (m *machine) again(jitter float64) {
-	d := decide(m.spec.Restart, m.s.WindowStart, m.s.WindowCount, m.now, jitter)
-	m.s.WindowStart, m.s.WindowCount = d.windowStart, d.windowCount
-	if !d.restart {
-		m.dieFailed(d.reason)
+	d := Decide(m.spec.Restart, m.s.WindowStart, m.s.WindowCount, m.now, jitter)
+	m.s.WindowStart, m.s.WindowCount = d.WindowStart, d.WindowCount
+	if !d.Restart {
+		m.dieFailed(d.Reason)
 		return
 	}
 	m.countRestart()
 	m.s.Report.State = model.TaskStatePending
-	m.s.note(m.now, model.EventRestarting(d.reason, d.delay))
-	m.s.Phase, m.s.WakeAt = Backoff, m.now.Add(d.delay)
+	m.s.note(m.now, model.EventRestarting(d.Reason, d.Delay))
+	m.s.Phase, m.s.WakeAt = Backoff, m.now.Add(d.Delay)
 	m.do(WakeUp{At: m.s.WakeAt})
 }
 
