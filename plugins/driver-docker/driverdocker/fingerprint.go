@@ -43,7 +43,7 @@ func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, er
 				return
 			}
 			if f.Health == driver.HealthUnhealthy && last.Health == driver.HealthHealthy {
-				d.tellStarting("The Docker daemon does not answer; the start goes on when it does, or fails")
+				d.tellStarting("The Docker daemon does not answer; the start continues when it does, or fails")
 			}
 			if !sent || !equal(f, last) {
 				select {

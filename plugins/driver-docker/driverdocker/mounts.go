@@ -57,7 +57,7 @@ func mounts(in specInput, host *container.HostConfig) error {
 // ownFolder says that a folder that every task has cannot be shown. A task whose
 // directory is shown as a whole can have put a link in its place.
 func ownFolder(name string, err error) error {
-	return errdefs.New(pathClass(err), fmt.Errorf("show the folder %s of the task to its container: %w", name, err))
+	return errdefs.New(pathClass(err), fmt.Errorf("mount the directory %s of the task in its container: %w", name, err))
 }
 
 // pathClass: what has no class of its own is wrong with the path.
@@ -155,7 +155,7 @@ func hostPath(in specInput, name, from string, create bool) (path string, inside
 		return place, true, nil
 	}
 	if inside := insideTask(path); !in.agent.Volumes.Enabled && inside != "" {
-		return "", false, errdefs.PermissionDeniedf("config.%s: %q is where the container sees it, and sources are paths of the machine; write %q for what is in the task's directory", name, from, inside)
+		return "", false, errdefs.PermissionDeniedf("config.%s: %q is a path in the container, but sources are paths of the machine; write %q for a path in the task's directory", name, from, inside)
 	}
 	if !in.agent.Volumes.Enabled {
 		return "", false, denied(name + ": paths outside of the alloc's directory, as " + from + ",")
@@ -213,7 +213,7 @@ func configMount(in specInput, m mountBlock) (mount.Mount, error) {
 
 func volumeMount(in specInput, m mountBlock, out mount.Mount) (mount.Mount, error) {
 	if strings.ContainsRune(m.Source, '/') {
-		return out, invalidf("mount: %q is no name of a volume; use type \"bind\" for a path", m.Source)
+		return out, invalidf("mount: %q is not a volume name; use type \"bind\" for a path", m.Source)
 	}
 	o := m.VolumeOptions
 	if o == nil {

@@ -61,7 +61,7 @@ func (d *Driver) housekeep(ctx context.Context) {
 func (d *Driver) sweepStages(ctx context.Context, x *daemon) {
 	names, err := d.stages.idle(x.endpoint)
 	if err != nil {
-		x.log.Warn("the mounts of containers cannot be listed; they are looked at again later", "error", err)
+		x.log.Warn("cannot list the mounts of containers; will retry later", "error", err)
 	}
 	// Asked now: a process that comes later has made none of these.
 	if len(names) == 0 || !d.presence.alone() {
@@ -95,7 +95,7 @@ func (d *Driver) discard(ctx context.Context, x *daemon, id, mounts string) erro
 // unmount takes away what is mounted for a container that is gone.
 func (d *Driver) unmount(mounts string) {
 	if err := d.stages.clear(mounts); err != nil {
-		d.log.Warn("the mounts of a container that is gone are left behind; they are tried again later", "error", err)
+		d.log.Warn("cannot remove the mounts of a container that is gone; will retry later", "error", err)
 	}
 }
 

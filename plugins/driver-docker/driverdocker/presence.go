@@ -22,12 +22,12 @@ type presence struct {
 func openPresence(dir string) (*presence, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "processes"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, errdefs.FailedPreconditionf("open the file by which the docker driver's processes know of each other: %w", err)
+		return nil, errdefs.FailedPreconditionf("open the file by which the docker driver's processes detect each other: %w", err)
 	}
 	p := &presence{f: f}
 	if _, err := tryLock(f, false); err != nil { // not now means that another one looks; see alone
 		_ = f.Close() // nothing was written
-		return nil, errdefs.FailedPreconditionf("lock the file by which the docker driver's processes know of each other: %w", err)
+		return nil, errdefs.FailedPreconditionf("lock the file by which the docker driver's processes detect each other: %w", err)
 	}
 	return p, nil
 }

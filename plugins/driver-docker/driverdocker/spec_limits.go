@@ -187,7 +187,7 @@ func cpu(in specInput, host *container.HostConfig) error {
 	host.CpusetCpus = in.config.CpusetCPUs
 	if len(r.Cores) > 0 {
 		if in.config.CpusetCPUs != "" {
-			return invalidf("cpuset_cpus: the task has cores of its own by resources.cores; use one of the two")
+			return invalidf("cpuset_cpus: the task has cores assigned by resources.cores; use one of the two")
 		}
 		host.CpusetCpus = cpuset(r.Cores)
 	}
@@ -229,7 +229,7 @@ func ulimits(byName map[string]string) ([]*container.Ulimit, error) {
 		s, err := strconv.ParseInt(strings.TrimSpace(soft), 10, 64)
 		h, err2 := strconv.ParseInt(strings.TrimSpace(hard), 10, 64)
 		if err != nil || err2 != nil || h >= 0 && s > h {
-			return nil, invalidf("ulimit: %s = %q is no limit; write it as \"1024\" or \"1024:2048\", the soft one first", name, text)
+			return nil, invalidf("ulimit: %s = %q is not a limit; write it as \"1024\" or \"1024:2048\", the soft one first", name, text)
 		}
 		out = append(out, &container.Ulimit{Name: name, Soft: s, Hard: h})
 	}

@@ -83,7 +83,7 @@ func resolver(in specInput, host *container.HostConfig) error {
 	for _, text := range servers {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
-			return invalidf("dns_servers: %q is no IP address", text)
+			return invalidf("dns_servers: %q is not an IP address", text)
 		}
 		host.DNS = append(host.DNS, addr)
 	}
@@ -120,7 +120,7 @@ func mapped(in specInput) (map[string]int, error) {
 			return nil, invalidf("port_map: the group's network has no port %q", label)
 		}
 		if inside < 1 || inside > 65535 {
-			return nil, invalidf("port_map: %s = %d is no port", label, inside)
+			return nil, invalidf("port_map: %s = %d is not a port", label, inside)
 		}
 		out[label] = inside
 	}
@@ -146,7 +146,7 @@ func publish(in specInput, config *container.Config, host *container.HostConfig)
 		binding := dockernet.PortBinding{HostPort: strconv.Itoa(p.Value)}
 		if p.HostIP != "" {
 			if binding.HostIP, err = netip.ParseAddr(p.HostIP); err != nil {
-				return errdefs.InvalidArgumentf("port %q: its address %q is no IP address", p.Label, p.HostIP)
+				return errdefs.InvalidArgumentf("port %q: its address %q is not an IP address", p.Label, p.HostIP)
 			}
 		}
 		for _, proto := range []dockernet.IPProtocol{dockernet.TCP, dockernet.UDP} {
@@ -187,7 +187,7 @@ func endpoint(in specInput, mode container.NetworkMode) (*dockernet.NetworkingCo
 	if c.MacAddress != "" {
 		mac, err := net.ParseMAC(c.MacAddress)
 		if err != nil {
-			return nil, invalidf("mac_address: %q is no hardware address", c.MacAddress)
+			return nil, invalidf("mac_address: %q is not a hardware address", c.MacAddress)
 		}
 		if versions.LessThan(in.api, apiWithMac) {
 			return nil, errdefs.FailedPreconditionf("config.mac_address: needs a Docker daemon with API %s, this one has %s; upgrade it", apiWithMac, in.api)
@@ -205,7 +205,7 @@ func endpoint(in specInput, mode container.NetworkMode) (*dockernet.NetworkingCo
 		}
 		addr, err := netip.ParseAddr(a.text)
 		if err != nil || addr.Is6() != a.v6 {
-			return nil, invalidf("%s: %q is no such address", a.name, a.text)
+			return nil, invalidf("%s: %q is not such an address", a.name, a.text)
 		}
 		*a.into, e.IPAMConfig = addr, ipam
 	}
