@@ -88,8 +88,7 @@ func until(ctx context.Context, wait time.Duration, changed, kick <-chan struct{
 	case <-changed:
 		return true
 	case <-kick:
-		// The failure that caused the kick may have been noticed slightly before the
-		// daemon's state changed.
+		// A kick is often sent while the daemon's state is still changing, so wait a moment.
 		return pause(ctx, 500*time.Millisecond)
 	}
 }

@@ -5,7 +5,7 @@ package driverdocker
 
 import "github.com/drover-project/drover/sdk/schema"
 
-// The constructors below keep the tables readable: one line an attribute.
+// The functions below allow one line per attribute in the schemas.
 
 func attr(name string, t schema.Type, description string) schema.Attribute {
 	return schema.Attribute{Name: name, Type: t, Description: description}
@@ -25,19 +25,19 @@ func blocks(name, description string, attrs ...schema.Attribute) schema.Attribut
 	return a
 }
 
-// always gives a block that is not set its defaults.
+// always makes an omitted block equal to an empty one, so that its defaults apply.
 func always(a schema.Attribute) schema.Attribute {
 	a.Default = map[string]any{}
 	return a
 }
 
-// defaultCaps are those that a task may have unless the agent says otherwise.
+// defaultCaps are the capabilities that a task may have by default.
 var defaultCaps = []any{
 	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
 	"NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
 }
 
-// agentSchema is that of the block plugin "docker" { config { } }.
+// agentSchema returns the schema of the block plugin "docker" { config { } }.
 func agentSchema() schema.Schema {
 	return schema.Schema{Attributes: []schema.Attribute{
 		attr("endpoint", schema.String, "address of the Docker daemon; DOCKER_HOST or the system's own socket if empty"),
@@ -91,7 +91,7 @@ func gcSchema() schema.Attribute {
 			preset("creation_grace", schema.String, "5m", "how old a container must be, and for how long it must have belonged to no task")))))
 }
 
-// taskSchema is that of a task's config block.
+// taskSchema returns the schema of a task's config block.
 func taskSchema() schema.Schema {
 	mount := []schema.Attribute{
 		preset("type", schema.String, "volume", "bind, volume or tmpfs"),
