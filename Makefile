@@ -34,7 +34,7 @@ build: ## build bin/drover, bin/drover-artifact and bin/plugins/*
 	@ls -1 bin bin/plugins
 
 .PHONY: demo
-demo: build ## start a dev agent, run a real job, wait until it is healthy, show it (Ctrl-C ends; DEMO_EXIT=1 ends by itself)
+demo: build ## start a dev agent, run a job, wait until it is healthy, show it (Ctrl-C ends it; DEMO_EXIT=1 exits by itself)
 	@./examples/demo.sh
 
 .PHONY: test
@@ -55,11 +55,11 @@ e2e: build ## black-box tests on the real binaries only
 	$(GO) test -count=1 -timeout 15m ./test/e2e/...
 
 .PHONY: hostile
-hostile: build ## faults, damage, pauses and hostile messages, DROVER_HOSTILE_ROUNDS (100) rounds of each; `make test` has a few
+hostile: build ## inject faults, damage, pauses and hostile messages, DROVER_HOSTILE_ROUNDS (100) rounds each; `make test` runs a few
 	DROVER_HOSTILE_ROUNDS=$${DROVER_HOSTILE_ROUNDS:-100} $(GO) test -count=1 -timeout 90m -v -run Hostile ./core/... ./plugins/... ./test/hostile ./test/e2e
 
 .PHONY: docs
-docs: ## write the generated parts of docs/design anew, from layers.txt, the packages' docs and the tables of core/model
+docs: ## regenerate parts of docs/design from layers.txt, the packages' docs and the tables of core/model
 	$(GO) test -count=1 ./internal/repotest -run "TestTheTableOfLayout|TestTheStateDiagrams" -update
 
 .PHONY: diagrams
@@ -76,15 +76,15 @@ bench: build ## run the benchmarks behind bench/RESULTS.md
 	./bench/agent.sh
 
 .PHONY: compat
-compat: build ## record our answers beside the reference's records (needs COMPAT)
+compat: build ## compare our answers with the recorded answers of the reference (needs COMPAT)
 	@./test/compat/records.sh $(COMPAT)
 
 .PHONY: clients
-clients: build ## third-party programs (Prometheus) against a live agent, in a module of their own
+clients: build ## test third-party programs (Prometheus) with a live agent, in a separate module
 	cd $(COMPAT_MODULE)/prometheus && $(GO) test -count=1 -timeout 10m ./...
 
 .PHONY: clients-suite
-clients-suite: build ## the tests of the reference's API client against bin/drover, beside test/compat/clients.reasons
+clients-suite: build ## run the tests of the reference's API client against bin/drover; test/compat/clients.reasons explains failures
 	@./test/compat/clients.sh
 
 .PHONY: cross
@@ -102,7 +102,7 @@ dist: ## release archives for linux/amd64 and linux/arm64 under dist/
 	  tar -C dist -czf $$d.tar.gz $$(basename $$d); done; ls -lh dist/*.tar.gz
 
 .PHONY: lint
-lint: ## functions that nothing calls, and golangci-lint where it is installed, else what the toolchain has
+lint: ## find dead code, and run golangci-lint if it is installed, otherwise the toolchain's checks
 	@dead=$$($(GO) run golang.org/x/tools/cmd/deadcode@v0.52.0 -test ./...) && { [ -z "$$dead" ] || { echo "$$dead"; exit 1; }; }
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
 	else echo "golangci-lint is not installed; running go vet and staticcheck"; $(GO) vet ./... && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...; fi
@@ -120,14 +120,14 @@ vet:
 	$(GO) vet ./...
 
 .PHONY: proto
-proto: ## generate the code of sdk/proto anew
+proto: ## regenerate the code of sdk/proto
 	./sdk/proto/generate.sh
 
 .PHONY: golden
-golden: ## write the golden lists of linked modules and the released forms of contracts anew (additions only)
+golden: ## regenerate the golden lists of linked modules and the released contracts (additions only)
 	$(GO) test ./internal/repotest -run TestLinkedModules -rewrite
 	$(GO) test ./sdk/internal/wirecompat -rewrite
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove build outputs
 	rm -rf bin dist

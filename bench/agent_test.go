@@ -22,12 +22,12 @@ import (
 	"github.com/drover-project/drover/internal/testkit"
 )
 
-// BenchmarkAgent measures a dev agent made of the real binaries in the
-// directory DROVER_BENCH_BIN names: how soon it is ready, what it and its
-// helpers (plugin, supervisor, keeper) cost idle, and what tasks cost.
-// bench/agent.sh builds the binaries and runs it. The binaries are copied to a
-// private folder, so that its processes are known by their executable and share
-// no page with another agent's.
+// BenchmarkAgent measures a dev agent with the real binaries in the directory
+// DROVER_BENCH_BIN: the time until it is ready, the cost of the idle agent with its
+// plugin, supervisor and keeper, and the cost of tasks. bench/agent.sh builds the
+// binaries and runs it. The binaries are copied to a private directory, so that the
+// agent's processes can be recognized by their executable and share no memory pages
+// with another agent.
 func BenchmarkAgent(b *testing.B) {
 	source := os.Getenv("DROVER_BENCH_BIN")
 	if source == "" {
@@ -52,7 +52,7 @@ func BenchmarkAgent(b *testing.B) {
 			a := startAgent(b, bin)
 			settle()
 			a.reportUse(b, "fresh-")
-			// With the supervisor and the keeper, which the first task starts.
+			// Includes the supervisor and the keeper, which the first task starts.
 			a.run(b, "first", 1, true)
 			a.drop(b, "first")
 			settle()
@@ -74,8 +74,8 @@ func BenchmarkAgent(b *testing.B) {
 	}
 }
 
-// benchmarkIsolated runs n sleeps of the exec driver, one job after another in
-// one agent.
+// benchmarkIsolated runs n sleeps with the exec driver, one job after another on one
+// agent.
 func benchmarkIsolated(b *testing.B, bin string, n int) {
 	if os.Getuid() != 0 {
 		b.Skip("the exec driver needs root")
@@ -86,7 +86,7 @@ func benchmarkIsolated(b *testing.B, bin string, n int) {
 	a.drop(b, "first")
 	var took []float64
 	for b.Loop() {
-		time.Sleep(500 * time.Millisecond) // what the job before made is told
+		time.Sleep(500 * time.Millisecond) // let the reports of the previous job finish
 		id := fmt.Sprint("isolated-", len(took))
 		took = append(took, ms(a.runWith(b, "exec", id, n, true)))
 		a.drop(b, id)
@@ -97,7 +97,8 @@ func benchmarkIsolated(b *testing.B, bin string, n int) {
 	b.ReportMetric(took[len(took)-1], "running-max-ms")
 }
 
-// benchmarkTasks runs n sleeps in one service job, three agents one after another.
+// benchmarkTasks runs n sleeps in one service job, on three agents one after
+// another.
 func benchmarkTasks(b *testing.B, bin string, n int, update bool) {
 	var took, bytesPerTask []float64
 	for b.Loop() {
@@ -126,12 +127,13 @@ func benchmarkTasks(b *testing.B, bin string, n int, update bool) {
 	b.ReportMetric(bytesPerTask[len(bytesPerTask)/2], "pss-KiB/task")
 }
 
-// settle lets timers that follow a change run off, so that idle is idle.
+// settle waits until timers that follow a change have run, so that the agent is
+// idle.
 func settle() { time.Sleep(3 * time.Second) }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// copyBinaries copies drover and its plugins, links by what they point to.
+// copyBinaries copies drover and its plugins. It copies the targets of links.
 func copyBinaries(b *testing.B, source string) string {
 	b.Helper()
 	dir := b.TempDir()
@@ -153,14 +155,13 @@ func startAgent(b *testing.B, bin string) *agent {
 	return startAgentWith(b, bin, "")
 }
 
-// startAgentWith adds to the agent's configuration.
+// startAgentWith starts an agent with additional configuration.
 func startAgentWith(b *testing.B, bin, config string) *agent {
 	b.Helper()
 	return launch(b, bin, config, "-dev")
 }
 
-// launch starts an agent with flags beside its configuration and waits until its
-// node is ready.
+// launch starts an agent with additional flags and waits until its node is ready.
 func launch(b *testing.B, bin, config string, flags ...string) *agent {
 	b.Helper()
 	dir := b.TempDir()
@@ -186,7 +187,7 @@ func launch(b *testing.B, bin, config string, flags ...string) *agent {
 	return a
 }
 
-// stop ends the agent, its tasks and, some time later, its supervisor.
+// stop kills the agent and its tasks. Its supervisor ends some time later.
 func (a *agent) stop() {
 	if a.cmd.ProcessState != nil {
 		return
@@ -196,17 +197,18 @@ func (a *agent) stop() {
 	_ = a.cmd.Wait()
 	kill.Stop()
 	for _, pid := range a.pids() {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // supervisor and keeper, which outlive agents by design
+		_ = syscall.Kill(pid, syscall.SIGKILL) // supervisor and keeper, which survive agents by design
 	}
 }
 
-// wait waits for what a benchmark times: it is looked for all the time.
+// wait polls continuously for a condition that a benchmark times.
 func (a *agent) wait(b *testing.B, what string, done func() bool) {
 	b.Helper()
 	waitFor(b, time.Minute, 2*time.Millisecond, what, done)
 }
 
-// waitLong waits for what is not timed: looking for it takes little of the machine.
+// waitLong polls slowly for a condition that is not timed, so that polling costs
+// little CPU.
 func (a *agent) waitLong(b *testing.B, what string, done func() bool) {
 	b.Helper()
 	waitFor(b, 10*time.Minute, 200*time.Millisecond, what, done)
@@ -233,7 +235,7 @@ func (a *agent) get(path string, out any) error {
 	return json.NewDecoder(r.Body).Decode(out)
 }
 
-// post sends what is asked for.
+// post sends a request.
 func (a *agent) post(path string, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -251,7 +253,7 @@ func (a *agent) post(path string, body any) error {
 	return err
 }
 
-// mustPost is post of what has to be accepted.
+// mustPost sends a request that must succeed.
 func (a *agent) mustPost(b *testing.B, path string, body any) {
 	b.Helper()
 	if err := a.post(path, body); err != nil {
@@ -267,7 +269,7 @@ func (a *agent) summary(job string) map[string]int {
 	return s.Summary["sleep"]
 }
 
-// run registers a service job of n sleeps and says how long it took until all ran.
+// run registers a service job of n sleeps and returns the time until all run.
 func (a *agent) run(b *testing.B, id string, n int, update bool) time.Duration {
 	b.Helper()
 	return a.runWith(b, "raw_exec", id, n, update)
@@ -281,7 +283,7 @@ func (a *agent) runWith(b *testing.B, driver, id string, n int, update bool) tim
 	}, update)
 }
 
-// runJob registers a service job of n such tasks, in a group "sleep".
+// runJob registers a service job with n instances of the task, in a group "sleep".
 func (a *agent) runJob(b *testing.B, id string, n int, task map[string]any, update bool) time.Duration {
 	b.Helper()
 	group := map[string]any{
@@ -312,7 +314,8 @@ func (a *agent) drop(b *testing.B, id string) {
 	a.wait(b, "the end of "+id, func() bool { return a.tasks() == 0 })
 }
 
-// pids are the processes of the agent and its helpers, known by their executable.
+// pids returns the processes of the agent and its helpers, found by their
+// executable.
 func (a *agent) pids() []int {
 	var out []int
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
@@ -325,7 +328,7 @@ func (a *agent) pids() []int {
 	return out
 }
 
-// field is a figure of a file of /proc such as smaps_rollup or status.
+// field reads a value from a file of /proc such as smaps_rollup or status.
 func field(pid int, file, name string) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	for line := range strings.Lines(string(text)) {
@@ -337,7 +340,7 @@ func field(pid int, file, name string) int {
 	return 0
 }
 
-// pss is the memory of the agent and its helpers in bytes.
+// pss returns the memory of the agent and its helpers in bytes.
 func (a *agent) pss() int {
 	sum := 0
 	for _, pid := range a.pids() {
@@ -346,7 +349,7 @@ func (a *agent) pss() int {
 	return sum
 }
 
-// tasks counts the sleeps: children of helpers that are not helpers.
+// tasks counts the sleeps: children of helpers that are not helpers themselves.
 func (a *agent) tasks() int {
 	own, n := a.pids(), 0
 	files, _ := filepath.Glob("/proc/[0-9]*")
@@ -359,7 +362,7 @@ func (a *agent) tasks() int {
 	return n
 }
 
-// cpu is the seconds of processor time that agent and helpers have used.
+// cpu returns the CPU seconds that the agent and its helpers have used.
 func (a *agent) cpu() float64 {
 	sum := 0.0
 	for _, pid := range a.pids() {
@@ -368,7 +371,8 @@ func (a *agent) cpu() float64 {
 	return sum
 }
 
-// reportUse reports memory, and with no prefix processes, threads and goroutines too.
+// reportUse reports memory and, if the prefix is empty, processes, threads and
+// goroutines.
 func (a *agent) reportUse(b *testing.B, prefix string) {
 	b.ReportMetric(float64(a.pss())/(1<<20), prefix+"pss-MiB")
 	if prefix != "" {

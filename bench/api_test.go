@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// listAllocs is how many allocs the list has that BenchmarkList asks for.
+// listAllocs is the number of allocs in the list that BenchmarkList requests.
 const listAllocs = 1000
 
-// BenchmarkList measures GET /v1/allocations of 1,000 allocs against a dev
-// agent of real binaries: 20 clients ask 50 times each, with gzip and without.
-// The allocs are placed and their tasks pend or run: nobody waits for them.
+// BenchmarkList measures GET /v1/allocations with 1,000 allocs on a dev agent of
+// real binaries: 20 clients send 50 requests each, with gzip and without. The allocs
+// need not run.
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench List -benchtime 1x
 func BenchmarkList(b *testing.B) {
@@ -50,7 +50,8 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// fill makes n allocs of a batch job whose tasks end at once: they stay listed.
+// fill creates n allocs of a batch job whose tasks end at once, so that they stay
+// listed.
 func (a *agent) fill(b *testing.B, n int) {
 	b.Helper()
 	body := fmt.Sprintf(`{"Job":{"ID":"many","Name":"many","Type":"batch","Datacenters":["*"],"TaskGroups":[{"Name":"g","Count":%d,"EphemeralDisk":{"SizeMB":10},
@@ -78,8 +79,8 @@ func (a *agent) fill(b *testing.B, n int) {
 	})
 }
 
-// ask has clients ask a path each times, one request after another, and returns
-// how long each took in ms and the bytes of an answer.
+// ask makes each client request a path the given number of times. It returns the
+// duration of each request in ms and the size of an answer.
 func (a *agent) ask(b *testing.B, path string, zip bool, clients, each int) (took []float64, size int64) {
 	b.Helper()
 	var mu sync.Mutex

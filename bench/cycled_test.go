@@ -18,13 +18,13 @@ import (
 	"time"
 )
 
-// cycledJobs is how many jobs come, run and are collected.
+// cycledJobs is the number of jobs that run and are collected.
 const cycledJobs = 1000
 
-// BenchmarkCycledJobs measures what an agent keeps of work that is over: the
-// memory of a fresh agent after a first job, and of the same agent a minute after
-// 1,000 short jobs have run and were collected, and after 1,000 more.
-// DROVER_BENCH_HEAP names a file for the heap profile at the end.
+// BenchmarkCycledJobs measures the memory that an agent keeps after its work has
+// ended: the memory of a fresh agent after a first job, of the same agent a minute
+// after 1,000 short jobs have run and were collected, and after 1,000 more.
+// DROVER_BENCH_HEAP is a file for the heap profile at the end.
 func BenchmarkCycledJobs(b *testing.B) {
 	source := os.Getenv("DROVER_BENCH_BIN")
 	if source == "" {
@@ -36,7 +36,7 @@ func BenchmarkCycledJobs(b *testing.B) {
 		a.collect(b)
 		settle()
 		a.reportKept(b, "before-")
-		for _, prefix := range []string{"after-", "again-"} { // what grows with the work grows twice
+		for _, prefix := range []string{"after-", "again-"} { // a leak grows in both rounds
 			a.cycle(b, cycledJobs)
 			a.reportKept(b, "busy-")
 			a.collect(b)
@@ -51,7 +51,7 @@ func BenchmarkCycledJobs(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// cycle runs n batch jobs of one task that ends at once, eight at a time, and
+// cycle runs n batch jobs with one task that ends at once, eight jobs at a time, and
 // waits until all are dead.
 func (a *agent) cycle(b *testing.B, n int) {
 	b.Helper()
@@ -80,7 +80,8 @@ func (a *agent) cycle(b *testing.B, n int) {
 	})
 }
 
-// collect removes what is over, on the server and on the node, and waits until it is gone.
+// collect triggers garbage collection on the server and on the node, and waits until
+// all ended objects are gone.
 func (a *agent) collect(b *testing.B) {
 	b.Helper()
 	for _, path := range []string{"/v1/system/gc", "/v1/client/gc"} {
@@ -100,7 +101,8 @@ func (a *agent) collect(b *testing.B) {
 	})
 }
 
-// reportKept reports the memory of the agent's own process, and of it and its helpers.
+// reportKept reports the memory of the agent's process, and of the agent with its
+// helpers.
 func (a *agent) reportKept(b *testing.B, prefix string) {
 	var self struct {
 		Stats map[string]map[string]string `json:"stats"`
@@ -132,7 +134,7 @@ func (a *agent) saveHeap(b *testing.B, file string) {
 	}
 }
 
-// largest are the mappings of a process that hold most memory.
+// largest returns the mappings of a process that use the most memory.
 func largest(pid int) string {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
 	if err != nil {

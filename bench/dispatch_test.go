@@ -16,12 +16,11 @@ import (
 	"time"
 )
 
-// BenchmarkDispatch measures 10,000 dispatches of one parameterized job by 20
-// clients over HTTP against an agent of the real binaries in the directory that
-// DROVER_BENCH_BIN names: how many are accepted a second, how long a call takes,
-// and how long it takes until the last of their evaluations is done. The
-// children ask for no alloc, so that it is dispatching that is measured. "dev"
-// keeps the log in memory, "durable" writes it to disk.
+// BenchmarkDispatch measures 10,000 dispatches of one parameterized job by 20 HTTP
+// clients on an agent of the real binaries in DROVER_BENCH_BIN: accepted dispatches
+// per second, the duration of a call, and the time until the last evaluation is
+// complete. The children have a count of 0, so that only dispatching is measured.
+// "dev" keeps the log in memory, "durable" writes it to disk.
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench Dispatch -benchtime 1x
 func BenchmarkDispatch(b *testing.B) {
@@ -59,7 +58,7 @@ func benchmarkDispatch(b *testing.B, start func() *agent) {
 	}
 }
 
-// startDurable starts an agent whose log is on disk.
+// startDurable starts an agent with its log on disk.
 func startDurable(b *testing.B, bin string) *agent {
 	b.Helper()
 	return launch(b, bin, fmt.Sprintf(`
@@ -86,7 +85,8 @@ func (a *agent) registerHook(b *testing.B) {
 	a.mustPost(b, "/v1/jobs", job)
 }
 
-// dispatchAll makes all dispatches and returns the time of each call and of all.
+// dispatchAll makes all dispatches and returns the duration of each call and of all
+// together.
 func (a *agent) dispatchAll(b *testing.B) ([]time.Duration, time.Duration) {
 	b.Helper()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: time.Minute}
@@ -125,7 +125,7 @@ func (a *agent) dispatchAll(b *testing.B) ([]time.Duration, time.Duration) {
 	return took, total
 }
 
-// awaitChildren waits until every child has been looked at and is dead.
+// awaitChildren waits until every child is evaluated and dead.
 func (a *agent) awaitChildren(b *testing.B) time.Duration {
 	b.Helper()
 	start := time.Now()

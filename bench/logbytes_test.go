@@ -21,8 +21,8 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 )
 
-// BenchmarkLogBytes prints what the raft log of a real agent holds after some work,
-// by kind of command: entries, bytes, and bytes for each alloc.
+// BenchmarkLogBytes prints the content of a real agent's raft log after some work,
+// by kind of command: entries, bytes, and bytes per alloc.
 func BenchmarkLogBytes(b *testing.B) {
 	source := os.Getenv("DROVER_BENCH_BIN")
 	if source == "" {
@@ -66,7 +66,7 @@ func BenchmarkLogBytes(b *testing.B) {
 	}
 }
 
-// batchJob is a batch job of count allocs whose tasks run scripts.
+// batchJob returns a batch job with count allocs whose tasks run scripts.
 func batchJob(id string, count int, scripts, more map[string]any) map[string]any {
 	var tasks []any
 	for _, name := range slices.Sorted(maps.Keys(scripts)) {
@@ -83,7 +83,7 @@ func batchJob(id string, count int, scripts, more map[string]any) map[string]any
 	return map[string]any{"Job": job}
 }
 
-// index is the newest index of the state's tables that the work below changes.
+// index returns the newest index of the tables that the work below changes.
 func (a *agent) index(b *testing.B) uint64 {
 	b.Helper()
 	var newest uint64
@@ -117,8 +117,7 @@ func (a *agent) waitComplete(b *testing.B, n int) {
 	})
 }
 
-// unmount takes the memory file systems of secrets away that allocs leave until they
-// are collected.
+// unmount unmounts the tmpfs of secrets that allocs keep until they are collected.
 func unmount(b *testing.B, dir string) {
 	b.Helper()
 	mounts, err := os.ReadFile("/proc/mounts")
@@ -134,13 +133,13 @@ func unmount(b *testing.B, dir string) {
 	}
 }
 
-// share is what one kind of command takes of the log.
+// share is the part of the log that one kind of command uses.
 type share struct {
 	kind           string
 	entries, bytes int
 }
 
-// reportLog prints the log behind an index, the largest share first.
+// reportLog prints the log after an index, the largest share first.
 func reportLog(b *testing.B, dir string, after uint64, allocs int) {
 	b.Helper()
 	log, err := consensus.OpenLog(dir)

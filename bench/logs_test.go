@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// BenchmarkFollow measures how long a line takes from a task's write to the
-// reader of `alloc logs -f`: the task writes the time, 50 lines a second, 1,000
-// lines. Needs DROVER_BENCH_BIN, as BenchmarkAgent does:
+// BenchmarkFollow measures the time from a task's write to the reader of `alloc logs
+// -f`: the task writes the time, 50 lines per second, 1,000 lines. It needs
+// DROVER_BENCH_BIN, like BenchmarkAgent:
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench Follow -benchtime 1x
 func BenchmarkFollow(b *testing.B) {
@@ -57,8 +57,8 @@ func (a *agent) runScript(b *testing.B, id, script string) string {
 	return allocs[0].ID
 }
 
-// follow reads lines that hold the time of their writing and returns how old
-// each was, in ms.
+// follow reads lines that contain the time at which they were written, and returns
+// the age of each in ms.
 func (a *agent) follow(b *testing.B, alloc string, lines int) []float64 {
 	b.Helper()
 	r, err := http.Get(a.url + "/v1/client/fs/logs/" + alloc + "?task=t&type=stdout&follow=true&origin=end&plain=true")
@@ -72,7 +72,7 @@ func (a *agent) follow(b *testing.B, alloc string, lines int) []float64 {
 		now := time.Now().UnixNano()
 		written, err := strconv.ParseInt(in.Text(), 10, 64)
 		if err != nil || first {
-			continue // the first may be old, or the rest of a line
+			continue // the first line may be old or incomplete
 		}
 		took = append(took, float64(now-written)/1e6)
 	}

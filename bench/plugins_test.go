@@ -24,9 +24,9 @@ import (
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
-// BenchmarkPlugins measures what out of process costs: the start of a plugin, a
-// call, a second process, and 1,000 calls a second, with the binaries in the
-// folder that DROVER_BENCH_BIN names. bench/plugins.sh runs it.
+// BenchmarkPlugins measures the cost of separate plugin processes: the start of a
+// plugin, a call, a second process, and 1,000 calls per second, with the binaries in
+// DROVER_BENCH_BIN. bench/plugins.sh runs it.
 func BenchmarkPlugins(b *testing.B) {
 	source := os.Getenv("DROVER_BENCH_BIN")
 	if source == "" {
@@ -45,7 +45,7 @@ func BenchmarkPlugins(b *testing.B) {
 	b.Run("second-process", func(b *testing.B) { benchmarkSecondProcess(b, bin) })
 }
 
-// multiCall are the plugins that are one binary.
+// multiCall are the plugins that share one binary.
 var multiCall = []string{"driver-exec", "driver-docker", "driver-qemu", "stats-host"}
 
 func pluginCommand(b *testing.B, bin, name string) *exec.Cmd {
@@ -59,7 +59,7 @@ func pluginCommand(b *testing.B, bin, name string) *exec.Cmd {
 	return cmd
 }
 
-// benchmarkPluginStart: from exec to the end of the handshake.
+// benchmarkPluginStart measures the time from exec to the end of the handshake.
 func benchmarkPluginStart(b *testing.B, bin string) {
 	for _, name := range multiCall {
 		b.Run(name, func(b *testing.B) {
@@ -75,7 +75,8 @@ func benchmarkPluginStart(b *testing.B, bin string) {
 	}
 }
 
-// quantiles reports what was measured in place of the time of an iteration.
+// quantiles reports quantiles of the measured times instead of the time of an
+// iteration.
 func quantiles(b *testing.B, v []float64, unit string) {
 	slices.Sort(v)
 	b.ReportMetric(0, "ns/op")
@@ -84,8 +85,8 @@ func quantiles(b *testing.B, v []float64, unit string) {
 	b.ReportMetric(v[len(v)-1], "max-"+unit)
 }
 
-// callee is a driver to call: that of the SDK's own tests, which looks at the process
-// and at a file to answer, or raw_exec, which asks its supervisor: a second process.
+// callee is the driver to call: the driver of the SDK's tests, which inspects the
+// process and a file, or raw_exec, which asks its supervisor, a second process.
 type callee struct{ driver, plugin, binary, config string }
 
 func buildShellDriver(b *testing.B) string {
@@ -97,7 +98,7 @@ func buildShellDriver(b *testing.B) string {
 	return path
 }
 
-// start returns a host whose one plugin is the callee's.
+// start returns a host that runs only the callee's plugin.
 func (c callee) start(b *testing.B) (*pluginhost.Host, pluginhost.PluginStatus) {
 	b.Helper()
 	dir := b.TempDir()
@@ -122,8 +123,8 @@ func (c callee) start(b *testing.B) (*pluginhost.Host, pluginhost.PluginStatus) 
 	return h, status[0]
 }
 
-// inspect is the call that is measured: it goes through everything that calls
-// of the agent go through, and is little work for the plugin.
+// inspect returns the call that is measured. It uses the same path as the agent's
+// calls and is little work for the plugin.
 func (c callee) inspect(b *testing.B, h *pluginhost.Host) func() error {
 	b.Helper()
 	d, err := h.Driver(c.driver)
@@ -151,7 +152,7 @@ func (c callee) inspect(b *testing.B, h *pluginhost.Host) func() error {
 	}
 }
 
-// benchmarkAsk is the call alone: the plugin has its answer at hand.
+// benchmarkAsk measures a call that the plugin answers without any work.
 func benchmarkAsk(b *testing.B, bin string) {
 	conn, _ := plugintest.Launch(b, pluginCommand(b, bin, "driver-exec"))
 	benchmarkCall(b, func() error {
@@ -160,7 +161,7 @@ func benchmarkAsk(b *testing.B, bin string) {
 	})
 }
 
-// benchmarkInspect is a call of a driver through all that the host has before it.
+// benchmarkInspect measures a driver call through all layers of the host.
 func benchmarkInspect(b *testing.B, c callee) {
 	h, _ := c.start(b)
 	benchmarkCall(b, c.inspect(b, h))
@@ -192,9 +193,9 @@ func benchmarkInspects(b *testing.B, c callee) {
 	benchmarkCalls(b, status.PID, c.inspect(b, h))
 }
 
-// benchmarkCalls makes 1,000 calls a second for some seconds, evenly, and reports
-// the processor time of both sides, and of the same loop without the calls, which
-// is in that of the host.
+// benchmarkCalls makes 1,000 calls per second for some seconds, evenly distributed.
+// It reports the CPU time of both sides, and that of the same loop without calls,
+// which is included in the host's.
 func benchmarkCalls(b *testing.B, pid int, call func() error) {
 	for b.Loop() {
 		own, other := ownCPU(b), processCPU(pid)
@@ -210,7 +211,7 @@ func benchmarkCalls(b *testing.B, pid int, call func() error) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// evenly calls 5,000 times, each on its millisecond or at once if that is past,
+// evenly calls call 5,000 times, once per millisecond or immediately if it is late,
 // and returns the seconds that this took.
 func evenly(b *testing.B, call func() error) float64 {
 	start := time.Now()
@@ -232,7 +233,7 @@ func ownCPU(b *testing.B) float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// processCPU is the seconds of processor time of another process.
+// processCPU returns the CPU seconds of another process.
 func processCPU(pid int) float64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(text), ") ")
@@ -245,8 +246,8 @@ func processCPU(pid int) float64 {
 	return float64(user+system) / 100
 }
 
-// benchmarkSecondProcess: how much memory grows by another process of the same
-// binary.
+// benchmarkSecondProcess measures the additional memory of another process of the
+// same binary.
 func benchmarkSecondProcess(b *testing.B, bin string) {
 	for _, name := range multiCall[1:] {
 		b.Run(name, func(b *testing.B) {
@@ -269,9 +270,9 @@ func benchmarkSecondProcess(b *testing.B, bin string) {
 	}
 }
 
-// BenchmarkDockerTasks runs 100 containers by an agent of the real binaries, and
-// the same containers by a loop of docker run with as many at a time as the agent
-// starts. bench/plugins.sh runs it.
+// BenchmarkDockerTasks runs 100 containers with an agent of the real binaries, and
+// the same containers with a loop of docker run, with the same concurrency as the
+// agent. bench/plugins.sh runs it.
 func BenchmarkDockerTasks(b *testing.B) {
 	const n, atOnce = 100, 32
 	source := os.Getenv("DROVER_BENCH_BIN")
@@ -320,7 +321,8 @@ func BenchmarkDockerTasks(b *testing.B) {
 	})
 }
 
-// runContainers starts what the agent would, three mounts and an init each.
+// runContainers starts containers like the agent's, with three mounts and an init
+// each.
 func runContainers(b *testing.B, daemon *dockertest.Daemon, n, atOnce int) []string {
 	b.Helper()
 	names := make([]string, n)

@@ -22,16 +22,16 @@ import (
 	"github.com/drover-project/drover/core/server"
 )
 
-// What lies in the log that is replayed: dead allocs, in jobs of so many.
+// The content of the log that is replayed: dead allocs, and their number per job.
 const (
 	replayedAllocs = 50_000
 	replayedJob    = 100
 )
 
-// BenchmarkReplay measures the start of a server that has 50,000 dead allocs in its
-// log, in a process of its own: the time until it leads, and the most memory that it
-// had. "killed" replays the log, "stopped" goes on from the snapshot that a server
-// takes when it ends in good order. Run it with -benchtime 1x.
+// BenchmarkReplay measures the start of a server with 50,000 dead allocs in its log,
+// in a separate process: the time until it is the leader, and its peak memory.
+// "killed" replays the log, "stopped" loads the snapshot that a server takes at an
+// orderly shutdown. Run it with -benchtime 1x.
 func BenchmarkReplay(b *testing.B) {
 	for _, end := range []string{"killed", "stopped"} {
 		b.Run(end, func(b *testing.B) {
@@ -78,9 +78,9 @@ func TestReplayChild(t *testing.T) {
 	if act == "" {
 		t.Skip("only BenchmarkReplay runs this")
 	}
-	debug.SetGCPercent(20) // as an agent does while it starts: cmd/drover/daemon/heap.go
+	debug.SetGCPercent(20) // the agent does the same while it starts: cmd/drover/daemon/heap.go
 	began := time.Now()
-	// Without a snapshot meanwhile, as when all of it has come within two minutes.
+	// No snapshot is taken meanwhile, as if all of it had happened within two minutes.
 	s, err := server.New(server.Config{DataDir: os.Getenv("DROVER_BENCH_DIR"), SnapshotThreshold: 1 << 40, GC: gc.DefaultThresholds(), HeartbeatTTL: time.Hour, Workers: 1, Logger: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestReplayChild(t *testing.T) {
 	}
 }
 
-// peak is the most memory that this process had, in MB.
+// peak returns the peak memory of this process in MB.
 func peak(t *testing.T) int {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -116,7 +116,7 @@ func peak(t *testing.T) int {
 	return kb / 1000
 }
 
-// fill has jobs come, run and end.
+// fill registers jobs, and reports that they run and end.
 func fill(t *testing.T, s *server.Server) {
 	propose := func(cmd fsm.Command) {
 		t.Helper()
@@ -160,7 +160,7 @@ func fill(t *testing.T, s *server.Server) {
 	}
 }
 
-// report is what a node says of an alloc that begins to run, or has ended.
+// report returns a node's report that an alloc runs or has ended.
 func report(id, status string) *model.AllocReport {
 	now, failed := time.Now().UnixNano(), false
 	task := &model.TaskReport{State: model.TaskStateRunning, StartedAt: &now, Events: []*model.TaskEvent{

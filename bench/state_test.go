@@ -67,7 +67,7 @@ func (w *stateWorld) allocs(n int) []*model.Allocation {
 	return out
 }
 
-// allocStore is what both stores are asked.
+// allocStore is the interface that both stores implement.
 type allocStore interface {
 	insert(index uint64, allocs []*model.Allocation)
 	update(index uint64, ids []string)

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// BenchmarkStats measures what the collection of tasks' stats costs: the same agent
-// and the same tasks with nobody who wants them, and measured every second. It also
-// tells what the collector of the machine costs as a process beside the other
-// plugins. bench/agent.sh builds the binaries and runs it.
+// BenchmarkStats measures the cost of collecting tasks' stats: the same agent and
+// tasks without any consumer, and measured every second. It also reports the cost of
+// the host stats collector as a separate process. bench/agent.sh builds the binaries
+// and runs it.
 func BenchmarkStats(b *testing.B) {
 	source := os.Getenv("DROVER_BENCH_BIN")
 	if source == "" {
@@ -38,7 +38,7 @@ func BenchmarkStats(b *testing.B) {
 			a := startAgent(b, bin)
 			pid := 0
 			a.wait(b, "the collector, which rests until somebody asks", func() bool {
-				_ = a.get("/v1/client/stats", &struct{}{}) // an error while it starts
+				_ = a.get("/v1/client/stats", &struct{}{}) // it fails while the collector starts
 				pid = a.processOf("stats-host")
 				return pid != 0 && a.get("/v1/client/stats", &struct{}{}) == nil
 			})
@@ -57,7 +57,7 @@ func BenchmarkStats(b *testing.B) {
 	})
 }
 
-// processOf is the plugin's process; 0 if it has none.
+// processOf returns the pid of the plugin, or 0 if it does not run.
 func (a *agent) processOf(plugin string) int {
 	for _, p := range a.pids() {
 		name, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(p), "cmdline"))
@@ -68,8 +68,8 @@ func (a *agent) processOf(plugin string) int {
 	return 0
 }
 
-// benchmarkStats is the processor time of the agent and its helpers with n tasks,
-// in percent of a core.
+// benchmarkStats returns the CPU usage of the agent and its helpers with n tasks, in
+// percent of a core.
 func benchmarkStats(b *testing.B, bin string, n int, publish bool) float64 {
 	a := startAgentWith(b, bin, fmt.Sprintf("telemetry {\n  publish_allocation_metrics = %t\n}\n", publish))
 	defer a.stop()

@@ -64,10 +64,10 @@ func (f *FSM) Store() *state.Store { return f.store }
 // twenty times the memory of their encoding.
 const batchBytes = 256 << 10
 
-// ApplyBatch applies entries in few transactions and returns a result for each: nil, a
-// classed error, or the command's answer. Entries that are older than the state are
-// skipped. From an entry that cannot be decoded on nothing is applied, and every
-// result is an *UnreadableError.
+// ApplyBatch applies entries in few transactions and returns a result for each: nil,
+// a classed error, or the command's answer. Entries that are older than the state
+// are skipped. If an entry cannot be decoded, neither it nor any later entry is
+// applied, and their results are *UnreadableError.
 func (f *FSM) ApplyBatch(entries []Entry) []any {
 	results := make([]any, len(entries))
 	for from := 0; from < len(entries); {

@@ -57,14 +57,14 @@ type VersionTag struct {
 	TaggedTime  int64
 }
 
-// Constraint is the draft of that block of a job file.
+// Constraint is the draft of a model.Constraint.
 type Constraint struct {
 	LTarget string `hcl:"attribute"`
 	RTarget string `hcl:"value"`
 	Operand string `hcl:"operator"`
 }
 
-// Affinity is the draft of that block of a job file.
+// Affinity is the draft of a model.Affinity.
 type Affinity struct {
 	LTarget string `hcl:"attribute"`
 	RTarget string `hcl:"value"`
@@ -72,7 +72,7 @@ type Affinity struct {
 	Weight  *int8  `hcl:"weight"`
 }
 
-// TaskGroup is the draft of that block of a job file.
+// TaskGroup is the draft of a model.TaskGroup.
 type TaskGroup struct {
 	Name                      *string                   `hcl:"name,label"`
 	Count                     *int                      `hcl:"count"`
@@ -102,7 +102,7 @@ type TaskGroup struct {
 	at *block // position in the job file
 }
 
-// RestartPolicy is the draft of that block of a job file.
+// RestartPolicy is the draft of a model.RestartPolicy.
 type RestartPolicy struct {
 	Interval        *Duration `hcl:"interval"`
 	Attempts        *int      `hcl:"attempts"`
@@ -111,7 +111,7 @@ type RestartPolicy struct {
 	RenderTemplates *bool     `hcl:"render_templates"`
 }
 
-// ScalingPolicy is the draft of that block of a job file.
+// ScalingPolicy is the draft of a model.ScalingPolicy.
 type ScalingPolicy struct {
 	Min         *int64            `hcl:"min"`
 	Max         *int64            `hcl:"max"`
@@ -125,20 +125,20 @@ type ScalingPolicy struct {
 	ModifyIndex uint64            `hcl:"-"`
 }
 
-// Spread is the draft of that block of a job file.
+// Spread is the draft of a model.Spread.
 type Spread struct {
 	Attribute    string          `hcl:"attribute"`
 	Weight       *int8           `hcl:"weight"`
 	SpreadTarget []*SpreadTarget `hcl:"target,block"`
 }
 
-// SpreadTarget is the draft of that block of a job file.
+// SpreadTarget is the draft of a model.SpreadTarget.
 type SpreadTarget struct {
 	Value   string `hcl:",label"`
 	Percent uint8  `hcl:"percent"`
 }
 
-// VolumeRequest is the draft of that block of a job file.
+// VolumeRequest is the draft of a model.VolumeRequest.
 type VolumeRequest struct {
 	Name           string           `hcl:"name,label"`
 	Type           string           `hcl:"type"`
@@ -151,13 +151,13 @@ type VolumeRequest struct {
 	PerAlloc       bool             `hcl:"per_alloc"`
 }
 
-// CSIMountOptions is the draft of that block of a job file.
+// CSIMountOptions is the draft of a model.CSIMountOptions.
 type CSIMountOptions struct {
 	FSType     string   `hcl:"fs_type"`
 	MountFlags []string `hcl:"mount_flags"`
 }
 
-// DisconnectStrategy is the draft of that block of a job file.
+// DisconnectStrategy is the draft of a model.DisconnectStrategy.
 type DisconnectStrategy struct {
 	LostAfter         *Duration `hcl:"lost_after"`
 	StopOnClientAfter *Duration `hcl:"stop_on_client_after"`
@@ -165,7 +165,7 @@ type DisconnectStrategy struct {
 	Reconcile         *string   `hcl:"reconcile"`
 }
 
-// ReschedulePolicy is the draft of that block of a job file.
+// ReschedulePolicy is the draft of a model.ReschedulePolicy.
 type ReschedulePolicy struct {
 	Attempts      *int      `hcl:"attempts"`
 	Interval      *Duration `hcl:"interval"`
@@ -175,14 +175,14 @@ type ReschedulePolicy struct {
 	Unlimited     *bool     `hcl:"unlimited"`
 }
 
-// EphemeralDisk is the draft of that block of a job file.
+// EphemeralDisk is the draft of a model.EphemeralDisk.
 type EphemeralDisk struct {
 	Sticky  *bool `hcl:"sticky"`
 	Migrate *bool `hcl:"migrate"`
 	SizeMB  *int  `hcl:"size"`
 }
 
-// UpdateStrategy is the draft of that block of a job file.
+// UpdateStrategy is the draft of a model.UpdateStrategy.
 type UpdateStrategy struct {
 	Stagger          *Duration `hcl:"stagger"`
 	MaxParallel      *int      `hcl:"max_parallel"`
@@ -195,7 +195,7 @@ type UpdateStrategy struct {
 	AutoPromote      *bool     `hcl:"auto_promote"`
 }
 
-// MigrateStrategy is the draft of that block of a job file.
+// MigrateStrategy is the draft of a model.MigrateStrategy.
 type MigrateStrategy struct {
 	MaxParallel     *int      `hcl:"max_parallel"`
 	HealthCheck     *string   `hcl:"health_check"`
@@ -203,19 +203,19 @@ type MigrateStrategy struct {
 	HealthyDeadline *Duration `hcl:"healthy_deadline"`
 }
 
-// Multiregion is the draft of that block of a job file.
+// Multiregion is the draft of a model.Multiregion.
 type Multiregion struct {
 	Strategy *MultiregionStrategy `hcl:"strategy,block"`
 	Regions  []*MultiregionRegion `hcl:"region,block"`
 }
 
-// MultiregionStrategy is the draft of that block of a job file.
+// MultiregionStrategy is the draft of a model.MultiregionStrategy.
 type MultiregionStrategy struct {
 	MaxParallel *int    `hcl:"max_parallel"`
 	OnFailure   *string `hcl:"on_failure"`
 }
 
-// MultiregionRegion is the draft of that block of a job file.
+// MultiregionRegion is the draft of a model.MultiregionRegion.
 type MultiregionRegion struct {
 	Name        string            `hcl:",label"`
 	Count       *int              `hcl:"count"`
@@ -224,7 +224,7 @@ type MultiregionRegion struct {
 	Meta        map[string]string `hcl:"meta,block"`
 }
 
-// PeriodicConfig is the draft of that block of a job file.
+// PeriodicConfig is the draft of a model.PeriodicConfig.
 type PeriodicConfig struct {
 	Enabled         *bool    `hcl:"enabled"`
 	Spec            *string  `hcl:"cron"`
@@ -234,20 +234,20 @@ type PeriodicConfig struct {
 	SpecType        *string  `hcl:"-"`
 }
 
-// ParameterizedJobConfig is the draft of that block of a job file.
+// ParameterizedJobConfig is the draft of a model.ParameterizedJobConfig.
 type ParameterizedJobConfig struct {
 	Payload      string   `hcl:"payload"`
 	MetaRequired []string `hcl:"meta_required"`
 	MetaOptional []string `hcl:"meta_optional"`
 }
 
-// JobUIConfig is the draft of that block of a job file.
+// JobUIConfig is the draft of a model.JobUIConfig.
 type JobUIConfig struct {
 	Description string       `hcl:"description"`
 	Links       []*JobUILink `hcl:"link,block"`
 }
 
-// JobUILink is the draft of that block of a job file.
+// JobUILink is the draft of a model.JobUILink.
 type JobUILink struct {
 	Label string `hcl:"label"`
 	URL   string `hcl:"url"`

@@ -3,7 +3,7 @@
 
 package jobspec
 
-// Service is the draft of that block of a job file.
+// Service is the draft of a model.Service.
 type Service struct {
 	Name              string            `hcl:"name"`
 	Tags              []string          `hcl:"tags"`
@@ -27,7 +27,7 @@ type Service struct {
 	Kind              string            `hcl:"kind"`
 }
 
-// ServiceCheck is the draft of that block of a job file.
+// ServiceCheck is the draft of a model.ServiceCheck.
 type ServiceCheck struct {
 	Name                   string              `hcl:"name"`
 	Type                   string              `hcl:"type"`
@@ -58,14 +58,14 @@ type ServiceCheck struct {
 	OnUpdate               string              `hcl:"on_update"`
 }
 
-// CheckRestart is the draft of that block of a job file.
+// CheckRestart is the draft of a model.CheckRestart.
 type CheckRestart struct {
 	Limit          int       `hcl:"limit"`
 	Grace          *Duration `hcl:"grace"`
 	IgnoreWarnings bool      `hcl:"ignore_warnings"`
 }
 
-// ConsulConnect is the draft of that block of a job file.
+// ConsulConnect is the draft of a model.ConsulConnect.
 type ConsulConnect struct {
 	Native         bool                  `hcl:"native"`
 	Gateway        *ConsulGateway        `hcl:"gateway,block"`
@@ -73,7 +73,7 @@ type ConsulConnect struct {
 	SidecarTask    *SidecarTask          `hcl:"sidecar_task,block"`
 }
 
-// ConsulGateway is the draft of that block of a job file.
+// ConsulGateway is the draft of a model.ConsulGateway.
 type ConsulGateway struct {
 	Proxy       *ConsulGatewayProxy           `hcl:"proxy,block"`
 	Ingress     *ConsulIngressConfigEntry     `hcl:"ingress,block"`
@@ -81,7 +81,7 @@ type ConsulGateway struct {
 	Mesh        *ConsulMeshConfigEntry        `hcl:"mesh,block"`
 }
 
-// ConsulGatewayProxy is the draft of that block of a job file.
+// ConsulGatewayProxy is the draft of a model.ConsulGatewayProxy.
 type ConsulGatewayProxy struct {
 	ConnectTimeout                  *Duration                            `hcl:"connect_timeout"`
 	EnvoyGatewayBindTaggedAddresses bool                                 `hcl:"envoy_gateway_bind_tagged_addresses"`
@@ -91,20 +91,20 @@ type ConsulGatewayProxy struct {
 	Config                          map[string]any                       `hcl:"config,block"`
 }
 
-// ConsulGatewayBindAddress is the draft of that block of a job file.
+// ConsulGatewayBindAddress is the draft of a model.ConsulGatewayBindAddress.
 type ConsulGatewayBindAddress struct {
 	Name    string `hcl:",label"`
 	Address string `hcl:"address"`
 	Port    int    `hcl:"port"`
 }
 
-// ConsulIngressConfigEntry is the draft of that block of a job file.
+// ConsulIngressConfigEntry is the draft of a model.ConsulIngressConfigEntry.
 type ConsulIngressConfigEntry struct {
 	TLS       *ConsulGatewayTLSConfig  `hcl:"tls,block"`
 	Listeners []*ConsulIngressListener `hcl:"listener,block"`
 }
 
-// ConsulGatewayTLSConfig is the draft of that block of a job file.
+// ConsulGatewayTLSConfig is the draft of a model.ConsulGatewayTLSConfig.
 type ConsulGatewayTLSConfig struct {
 	Enabled       bool                       `hcl:"enabled"`
 	TLSMinVersion string                     `hcl:"tls_min_version"`
@@ -113,20 +113,20 @@ type ConsulGatewayTLSConfig struct {
 	SDS           *ConsulGatewayTLSSDSConfig `hcl:"sds,block"`
 }
 
-// ConsulGatewayTLSSDSConfig is the draft of that block of a job file.
+// ConsulGatewayTLSSDSConfig is the draft of a model.ConsulGatewayTLSSDSConfig.
 type ConsulGatewayTLSSDSConfig struct {
 	ClusterName  string `hcl:"cluster_name"`
 	CertResource string `hcl:"cert_resource"`
 }
 
-// ConsulIngressListener is the draft of that block of a job file.
+// ConsulIngressListener is the draft of a model.ConsulIngressListener.
 type ConsulIngressListener struct {
 	Port     int                     `hcl:"port"`
 	Protocol string                  `hcl:"protocol"`
 	Services []*ConsulIngressService `hcl:"service,block"`
 }
 
-// ConsulIngressService is the draft of that block of a job file.
+// ConsulIngressService is the draft of a model.ConsulIngressService.
 type ConsulIngressService struct {
 	Name                  string                     `hcl:"name"`
 	Hosts                 []string                   `hcl:"hosts"`
@@ -138,19 +138,19 @@ type ConsulIngressService struct {
 	MaxConcurrentRequests *uint32                    `hcl:"max_concurrent_requests"`
 }
 
-// ConsulHTTPHeaderModifiers is the draft of that block of a job file.
+// ConsulHTTPHeaderModifiers is the draft of a model.ConsulHTTPHeaderModifiers.
 type ConsulHTTPHeaderModifiers struct {
 	Add    map[string]string `hcl:"add,block"`
 	Set    map[string]string `hcl:"set,block"`
 	Remove []string          `hcl:"remove"`
 }
 
-// ConsulTerminatingConfigEntry is the draft of that block of a job file.
+// ConsulTerminatingConfigEntry is the draft of a model.ConsulTerminatingConfigEntry.
 type ConsulTerminatingConfigEntry struct {
 	Services []*ConsulLinkedService `hcl:"service,block"`
 }
 
-// ConsulLinkedService is the draft of that block of a job file.
+// ConsulLinkedService is the draft of a model.ConsulLinkedService.
 type ConsulLinkedService struct {
 	Name     string `hcl:"name"`
 	CAFile   string `hcl:"ca_file"`
@@ -159,11 +159,11 @@ type ConsulLinkedService struct {
 	SNI      string `hcl:"sni"`
 }
 
-// ConsulMeshConfigEntry is the draft of that block of a job file.
+// ConsulMeshConfigEntry is the draft of a model.ConsulMeshConfigEntry.
 type ConsulMeshConfigEntry struct {
 }
 
-// ConsulSidecarService is the draft of that block of a job file.
+// ConsulSidecarService is the draft of a model.ConsulSidecarService.
 type ConsulSidecarService struct {
 	Tags                   []string          `hcl:"tags"`
 	Port                   string            `hcl:"port"`
@@ -172,7 +172,7 @@ type ConsulSidecarService struct {
 	Meta                   map[string]string `hcl:"meta,block"`
 }
 
-// ConsulProxy is the draft of that block of a job file.
+// ConsulProxy is the draft of a model.ConsulProxy.
 type ConsulProxy struct {
 	LocalServiceAddress string                  `hcl:"local_service_address"`
 	LocalServicePort    int                     `hcl:"local_service_port"`
@@ -183,12 +183,12 @@ type ConsulProxy struct {
 	Config              map[string]any          `hcl:"config,block"`
 }
 
-// ConsulExposeConfig is the draft of that block of a job file.
+// ConsulExposeConfig is the draft of a model.ConsulExposeConfig.
 type ConsulExposeConfig struct {
 	Paths []*ConsulExposePath `hcl:"path,block"`
 }
 
-// ConsulExposePath is the draft of that block of a job file.
+// ConsulExposePath is the draft of a model.ConsulExposePath.
 type ConsulExposePath struct {
 	Path          string `hcl:"path"`
 	Protocol      string `hcl:"protocol"`
@@ -196,7 +196,7 @@ type ConsulExposePath struct {
 	ListenerPort  string `hcl:"listener_port"`
 }
 
-// ConsulUpstream is the draft of that block of a job file.
+// ConsulUpstream is the draft of a model.ConsulUpstream.
 type ConsulUpstream struct {
 	DestinationName      string             `hcl:"destination_name"`
 	DestinationNamespace string             `hcl:"destination_namespace"`
@@ -212,12 +212,12 @@ type ConsulUpstream struct {
 	Config               map[string]any     `hcl:"config,block"`
 }
 
-// ConsulMeshGateway is the draft of that block of a job file.
+// ConsulMeshGateway is the draft of a model.ConsulMeshGateway.
 type ConsulMeshGateway struct {
 	Mode string `hcl:"mode"`
 }
 
-// ConsulTransparentProxy is the draft of that block of a job file.
+// ConsulTransparentProxy is the draft of a model.ConsulTransparentProxy.
 type ConsulTransparentProxy struct {
 	UID                  string   `hcl:"uid"`
 	OutboundPort         uint16   `hcl:"outbound_port"`
@@ -228,7 +228,7 @@ type ConsulTransparentProxy struct {
 	NoDNS                bool     `hcl:"no_dns"`
 }
 
-// SidecarTask is the draft of that block of a job file.
+// SidecarTask is the draft of a model.SidecarTask.
 type SidecarTask struct {
 	Name          string              `hcl:"name"`
 	Driver        string              `hcl:"driver"`
@@ -245,7 +245,7 @@ type SidecarTask struct {
 	Identities    []*WorkloadIdentity `hcl:"identity,block"`
 }
 
-// ServiceWeights is the draft of that block of a job file.
+// ServiceWeights is the draft of a model.ServiceWeights.
 type ServiceWeights struct {
 	Passing int `hcl:"passing"`
 	Warning int `hcl:"warning"`

@@ -3,7 +3,7 @@
 
 package jobspec
 
-// Task is the draft of that block of a job file.
+// Task is the draft of a model.Task.
 type Task struct {
 	Name            string                 `hcl:"name,label"`
 	Driver          string                 `hcl:"driver"`
@@ -40,13 +40,13 @@ type Task struct {
 	at *block // position in the job file
 }
 
-// TaskLifecycle is the draft of that block of a job file.
+// TaskLifecycle is the draft of a model.TaskLifecycleConfig.
 type TaskLifecycle struct {
 	Hook    string `hcl:"hook"`
 	Sidecar bool   `hcl:"sidecar"`
 }
 
-// Resources is the draft of that block of a job file.
+// Resources is the draft of a model.Resources.
 type Resources struct {
 	CPU         *int               `hcl:"cpu"`
 	Cores       *int               `hcl:"cores"`
@@ -60,7 +60,7 @@ type Resources struct {
 	IOPS        *int               `hcl:"iops"`
 }
 
-// NetworkResource is the draft of that block of a job file.
+// NetworkResource is the draft of a model.NetworkResource.
 type NetworkResource struct {
 	Mode          string     `hcl:"mode"`
 	Device        string     `hcl:"device"`
@@ -74,14 +74,14 @@ type NetworkResource struct {
 	CNI           *CNIConfig `hcl:"cni,block"`
 }
 
-// DNSConfig is the draft of that block of a job file.
+// DNSConfig is the draft of a model.DNSConfig.
 type DNSConfig struct {
 	Servers  []string `hcl:"servers"`
 	Searches []string `hcl:"searches"`
 	Options  []string `hcl:"options"`
 }
 
-// Port is the draft of that block of a job file.
+// Port is the draft of a model.Port.
 type Port struct {
 	Label           string `hcl:",label"`
 	Value           int    `hcl:"static"`
@@ -90,12 +90,12 @@ type Port struct {
 	IgnoreCollision bool   `hcl:"ignore_collision"`
 }
 
-// CNIConfig is the draft of that block of a job file.
+// CNIConfig is the draft of a model.CNIConfig.
 type CNIConfig struct {
 	Args map[string]string `hcl:"args,block"`
 }
 
-// RequestedDevice is the draft of that block of a job file.
+// RequestedDevice is the draft of a model.RequestedDevice.
 type RequestedDevice struct {
 	Name        string        `hcl:",label"`
 	Count       *uint64       `hcl:"count"`
@@ -103,13 +103,13 @@ type RequestedDevice struct {
 	Affinities  []*Affinity   `hcl:"affinity,block"`
 }
 
-// NUMA is the draft of that block of a job file.
+// NUMA is the draft of a model.NUMA.
 type NUMA struct {
 	Affinity string   `hcl:"affinity"`
 	Devices  []string `hcl:"devices"`
 }
 
-// LogConfig is the draft of that block of a job file.
+// LogConfig is the draft of a model.LogConfig.
 type LogConfig struct {
 	MaxFiles      *int  `hcl:"max_files"`
 	MaxFileSizeMB *int  `hcl:"max_file_size"`
@@ -117,7 +117,7 @@ type LogConfig struct {
 	Disabled      *bool `hcl:"disabled"`
 }
 
-// VolumeMount is the draft of that block of a job file.
+// VolumeMount is the draft of a model.VolumeMount.
 type VolumeMount struct {
 	Volume          *string `hcl:"volume"`
 	Destination     *string `hcl:"destination"`
@@ -126,7 +126,7 @@ type VolumeMount struct {
 	SELinuxLabel    *string `hcl:"selinux_label"`
 }
 
-// WorkloadIdentity is the draft of that block of a job file.
+// WorkloadIdentity is the draft of a model.WorkloadIdentity.
 type WorkloadIdentity struct {
 	Name         string   `hcl:"name"`
 	Audience     []string `hcl:"aud"`
@@ -140,7 +140,7 @@ type WorkloadIdentity struct {
 	ExtraClaims  []string `hcl:"extra_claims"`
 }
 
-// TaskArtifact is the draft of that block of a job file.
+// TaskArtifact is the draft of a model.TaskArtifact.
 type TaskArtifact struct {
 	GetterSource   *string           `hcl:"source"`
 	GetterOptions  map[string]string `hcl:"options,block"`
@@ -151,7 +151,7 @@ type TaskArtifact struct {
 	Chown          bool              `hcl:"chown"`
 }
 
-// Vault is the draft of that block of a job file.
+// Vault is the draft of a model.Vault.
 type Vault struct {
 	Policies             []string `hcl:"policies"`
 	Role                 string   `hcl:"role"`
@@ -164,14 +164,14 @@ type Vault struct {
 	AllowTokenExpiration *bool    `hcl:"allow_token_expiration"`
 }
 
-// Consul is the draft of that block of a job file.
+// Consul is the draft of a model.Consul.
 type Consul struct {
 	Namespace string `hcl:"namespace"`
 	Cluster   string `hcl:"cluster"`
 	Partition string `hcl:"partition"`
 }
 
-// Template is the draft of that block of a job file.
+// Template is the draft of a model.Template.
 type Template struct {
 	SourcePath    *string       `hcl:"source"`
 	DestPath      *string       `hcl:"destination"`
@@ -192,7 +192,7 @@ type Template struct {
 	ErrMissingKey *bool         `hcl:"error_on_missing_key"`
 }
 
-// ChangeScript is the draft of that block of a job file.
+// ChangeScript is the draft of a model.ChangeScript.
 type ChangeScript struct {
 	Command          *string   `hcl:"command"`
 	Args             []string  `hcl:"args"`
@@ -201,18 +201,18 @@ type ChangeScript struct {
 	RunOnFirstRender *bool     `hcl:"run_on_first_render"`
 }
 
-// WaitConfig is the draft of that block of a job file.
+// WaitConfig is the draft of a model.WaitConfig.
 type WaitConfig struct {
 	Min *Duration `hcl:"min"`
 	Max *Duration `hcl:"max"`
 }
 
-// DispatchPayloadConfig is the draft of that block of a job file.
+// DispatchPayloadConfig is the draft of a model.DispatchPayloadConfig.
 type DispatchPayloadConfig struct {
 	File string `hcl:"file"`
 }
 
-// TaskCSIPluginConfig is the draft of that block of a job file.
+// TaskCSIPluginConfig is the draft of a model.TaskCSIPluginConfig.
 type TaskCSIPluginConfig struct {
 	ID                  string   `hcl:"id"`
 	Type                string   `hcl:"type"`
@@ -221,7 +221,7 @@ type TaskCSIPluginConfig struct {
 	HealthTimeout       Duration `hcl:"health_timeout"`
 }
 
-// Secret is the draft of that block of a job file.
+// Secret is the draft of a model.Secret.
 type Secret struct {
 	Name     string            `hcl:"name,label"`
 	Provider string            `hcl:"provider"`
@@ -230,19 +230,19 @@ type Secret struct {
 	Env      map[string]string `hcl:"env,block"`
 }
 
-// Action is the draft of that block of a job file.
+// Action is the draft of a model.Action.
 type Action struct {
 	Name    string   `hcl:"name,label"`
 	Command string   `hcl:"command"`
 	Args    []string `hcl:"args"`
 }
 
-// TaskSchedule is the draft of that block of a job file.
+// TaskSchedule is the draft of a model.TaskSchedule.
 type TaskSchedule struct {
 	Cron *TaskScheduleCron `hcl:"cron,block"`
 }
 
-// TaskScheduleCron is the draft of that block of a job file.
+// TaskScheduleCron is the draft of a model.TaskScheduleCron.
 type TaskScheduleCron struct {
 	Start    string `hcl:"start"`
 	End      string `hcl:"end"`

@@ -28,7 +28,7 @@ type Options struct {
 	// Context ends the evaluation of the file; nil means no limit.
 	Context context.Context
 
-	budget *budget // of this file
+	budget *budget // evaluation budget of this file
 }
 
 // VarFile is the content of a file of variable values, HCL or JSON.

@@ -10,8 +10,8 @@ import (
 )
 
 // The most common task events, without their time. Nodes record them, and the log
-// stores only their parameters (core/fsm). To change the text of one changes what is
-// read from old logs, so the log then needs a new encoding for it.
+// stores only their parameters (core/fsm). A changed text would also apply to events
+// in old logs, so changing one requires a new encoding in the log.
 
 // EventReceived says that the node has received the task.
 func EventReceived() TaskEvent {

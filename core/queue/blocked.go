@@ -26,8 +26,8 @@ type Blocked struct {
 	stale   []*model.Evaluation
 }
 
-// NewBlocked returns a Blocked that passes evaluations which may now succeed to
-// enqueue (a Broker's Enqueue).
+// NewBlocked returns an empty Blocked. It calls enqueue, a Broker's Enqueue, with
+// evaluations that may now succeed.
 func NewBlocked(enqueue func(...*model.Evaluation)) *Blocked {
 	b := &Blocked{enqueue: enqueue}
 	b.reset()

@@ -1,8 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command webserver is the tiny service of the examples: it serves one page
-// that says which alloc answers, and /healthz. It ends cleanly on SIGTERM.
+// Command webserver is a tiny service for the examples. It serves a page with the id
+// of its alloc, and /healthz. It shuts down on SIGTERM.
 package main
 
 import (
@@ -37,7 +37,7 @@ func serve(ctx context.Context, addr string) error {
 		<-ctx.Done()
 		end, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
-		_ = server.Shutdown(end) // the process ends either way
+		_ = server.Shutdown(end) // the process ends in any case
 	}()
 	log.Printf("serving on http://%s", addr)
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {

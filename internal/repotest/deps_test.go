@@ -15,10 +15,11 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden lists of linked modules anew")
 
-// notInDaemon may never be linked into the daemon: they belong to plugins.
+// notInDaemon lists modules that must not be linked into the agent's binary, because
+// they belong to plugins.
 var notInDaemon = []string{"go-getter", "aws-sdk-go", "cloud.google.com", "docker", "moby", "nvml", "container-storage-interface", "opencontainers/runc", "libcontainer", "libvirt"}
 
-// linked lists the modules that a command links on linux.
+// linked lists the modules that a command links on Linux.
 func linked(t *testing.T, cmdPkg string) []string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./"+cmdPkg)

@@ -14,9 +14,9 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// TestEveryFieldOfAJobIsActedOnOrNamed walks the types of a job: each field has
-// one row in model.JobFields, which names who acts on it or what is said to whoever
-// sets it; and who is named really reads it.
+// TestEveryFieldOfAJobIsActedOnOrNamed walks the types of a job. Each field must
+// have one row in model.JobFields, which states the package that acts on it or the
+// warning for users who set it; and that package must really read the field.
 func TestEveryFieldOfAJobIsActedOnOrNamed(t *testing.T) {
 	rows := map[string]model.Field{}
 	for _, r := range model.JobFields() {
@@ -53,7 +53,8 @@ func TestEveryFieldOfAJobIsActedOnOrNamed(t *testing.T) {
 	}
 }
 
-// walkFields goes through a type of core/model down to where nobody acts.
+// walkFields visits the fields of a type of core/model recursively, down to fields
+// that nobody acts on.
 func walkFields(t *testing.T, typ reflect.Type, rows map[string]model.Field, met map[string]bool) {
 	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
 		typ = typ.Elem()
@@ -79,8 +80,9 @@ func walkFields(t *testing.T, typ reflect.Type, rows map[string]model.Field, met
 	}
 }
 
-// acts reports whether one of the readers is who a row claims: a package, or a
-// function of the types' own package. What copies, compares or checks does not act.
+// acts reports whether one of the readers matches the row's claim: a package, or a
+// function of the package that declares the type. Functions that copy, compare or
+// validate do not count.
 func acts(owner string, readers []reader, by string) bool {
 	for _, r := range readers {
 		switch {
@@ -93,7 +95,7 @@ func acts(owner string, readers []reader, by string) bool {
 	return false
 }
 
-// carriesOut reports whether a reader is of the packages that do what jobs ask for.
+// carriesOut reports whether a reader is in a package that executes jobs.
 func carriesOut(r reader) bool {
 	for _, room := range []string{"core/agent", "core/schedule", "core/control", "core/dispatch", "core/plan"} {
 		if r.pkg == room || strings.HasPrefix(r.pkg, room+"/") {
@@ -103,7 +105,8 @@ func carriesOut(r reader) bool {
 	return false
 }
 
-// folded are fields of drafts that become others when a job is made of them.
+// folded are fields of drafts that become other fields when the draft is converted
+// to a job.
 var folded = map[string]string{
 	"Draft.Reschedule":         "the groups' reschedule",
 	"Draft.Migrate":            "the groups' migrate",
@@ -117,8 +120,8 @@ var folded = map[string]string{
 	"ConsulProxy.ExposeConfig": "expose",
 }
 
-// TestEveryFieldOfADraftReachesTheJob: what a job file or a client says is not
-// lost before model.JobFields can say what becomes of it.
+// TestEveryFieldOfADraftReachesTheJob checks that no value of a job file or a
+// request is lost before model.JobFields can describe it.
 func TestEveryFieldOfADraftReachesTheJob(t *testing.T) {
 	met := map[string]bool{}
 	var walk func(draft, job reflect.Type)
@@ -154,16 +157,16 @@ func TestEveryFieldOfADraftReachesTheJob(t *testing.T) {
 	}
 }
 
-// checking are the functions of core/config that only check values; what they
-// read is not acted on by that. Who answers what an agent says of itself does not
-// act either.
+// checking reports whether a reader only validates values, or only shows the agent's
+// configuration to clients. Neither counts as acting on a key.
 func checking(r reader) bool {
 	return r.pkg == "core/config" && (r.fun == "Finish" || r.fun == "durations" || strings.HasSuffix(strings.ToLower(r.fun), "problems")) ||
 		r.pkg == "cmd/drover/daemon" && r.file == "self.go"
 }
 
-// TestEveryKeyOfTheAgentIsActedOnOrNamed walks the types of the configuration:
-// each key is read by something that acts, or is a warning in core/config, and not both.
+// TestEveryKeyOfTheAgentIsActedOnOrNamed walks the types of the configuration: each
+// key is either read by code that acts on it, or causes a warning in core/config,
+// but not both.
 func TestEveryKeyOfTheAgentIsActedOnOrNamed(t *testing.T) {
 	readers, err := fieldReaders("core/config")
 	if err != nil {

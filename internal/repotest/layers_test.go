@@ -20,7 +20,7 @@ import (
 
 const module = "github.com/drover-project/drover"
 
-// repoRoot is where go.mod lies, seen from this package's folder.
+// repoRoot is the directory of go.mod, relative to this package.
 const repoRoot = "../.."
 
 type pkg struct {
@@ -34,7 +34,7 @@ type pkg struct {
 	XTestImports []string
 }
 
-// rel is the package's path inside the module.
+// rel returns the package's path inside the module.
 func (p pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/") }
 
 var listPackages = sync.OnceValues(func() ([]pkg, error) {
@@ -101,7 +101,8 @@ func readLayers(t *testing.T) []*layer {
 	return out
 }
 
-// matches reports whether path is the pattern or, for "x/...", x or below it.
+// matches reports whether path matches the pattern, where "x/..." matches x and
+// everything below it.
 func matches(pattern, path string) bool {
 	if pattern == "*" {
 		return true
@@ -112,7 +113,7 @@ func matches(pattern, path string) bool {
 	return pattern == path
 }
 
-// layerOf returns the most exact row for a package.
+// layerOf returns the most specific row for a package.
 func layerOf(layers []*layer, path string) *layer {
 	var best *layer
 	for _, l := range layers {

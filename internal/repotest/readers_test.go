@@ -21,14 +21,14 @@ import (
 
 // reader is a function that reads a field of a struct.
 type reader struct {
-	pkg  string // inside the module, as core/agent/alloc
+	pkg  string // path inside the module, such as core/agent/alloc
 	file string // its base name
-	fun  string // name of the function or method, "" outside of one
+	fun  string // name of the function or method; "" at package level
 }
 
-// fieldReaders returns who reads each field of the structs of a package, by
-// "Type.Field": every selector that is not what an assignment writes. It reads
-// the types, so a field of the same name in another struct is not mistaken for it.
+// fieldReaders returns the readers of each field of the structs of a package, by
+// "Type.Field": every selector that is not the target of an assignment. It uses type
+// information, so fields of other structs with the same name are not confused.
 func fieldReaders(owner string) (map[string][]reader, error) {
 	exports, dirs, err := exported()
 	if err != nil {
@@ -99,7 +99,7 @@ func readsOf(f *ast.File, name, pkg string, info *types.Info, known map[types.Ob
 	}
 }
 
-// fieldsOf names the fields of the structs that a package exports.
+// fieldsOf returns the names of the fields of a package's exported structs.
 func fieldsOf(p *types.Package) map[types.Object]string {
 	out := map[types.Object]string{}
 	for _, name := range p.Scope().Names() {
@@ -112,8 +112,8 @@ func fieldsOf(p *types.Package) map[types.Object]string {
 	return out
 }
 
-// exported lists the export data of everything that the program needs, and its
-// own packages.
+// exported returns the export data of all dependencies of the program, and the
+// packages of this module.
 func exported() (map[string]string, []pkg, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Name,GoFiles,Export", "./cmd/drover")
 	cmd.Dir = repoRoot

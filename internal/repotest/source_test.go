@@ -88,13 +88,13 @@ func TestEveryFileCarriesTheLicence(t *testing.T) {
 
 func lastLine(c *ast.CommentGroup) string { return c.List[len(c.List)-1].Text }
 
-// impure maps what a pure package must not import to the reason.
+// impure maps each import that is forbidden in pure packages to the reason.
 var impure = map[string]string{
 	"os": "I/O", "os/exec": "I/O", "net": "I/O", "net/http": "I/O", "log": "I/O", "log/slog": "I/O", "io/ioutil": "I/O", "syscall": "I/O",
 	"math/rand": "randomness", "math/rand/v2": "randomness", "crypto/rand": "randomness", "github.com/google/uuid": "randomness",
 }
 
-// impureTime are functions of package time that read the clock or wait for it.
+// impureTime are the functions of package time that read the clock or wait.
 var impureTime = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "NewTimer", "NewTicker", "Tick"}
 
 func TestPurePackagesHaveNoClockRandomnessIOOrGoroutine(t *testing.T) {

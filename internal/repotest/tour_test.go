@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// stop is a stop of the tour: a file, and what is declared in it.
+// stop matches a stop of the tour: a file, and optionally a declaration in it.
 var stop = regexp.MustCompile("`([a-z0-9/._-]+\\.go)`(?: `([A-Za-z]+)`)?")
 
 func TestEveryStopOfTheTourExists(t *testing.T) {

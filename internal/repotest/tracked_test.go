@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// maxTracked is how many bytes a file of the repository may have.
+// maxTracked is the size in bytes that a file of the repository may have.
 const maxTracked = 1 << 20
 
-// programs are the first bytes of what a compiler makes: ELF, Windows, macOS and
-// archives of objects.
+// programs are the first bytes of build outputs: ELF, Windows and macOS programs,
+// and object archives.
 var programs = []string{"\x7fELF", "MZ", "\xcf\xfa\xed\xfe", "!<arch>\n"}
 
 func TestNothingThatIsBuiltAndNothingLargeIsTracked(t *testing.T) {
@@ -29,7 +29,7 @@ func TestNothingThatIsBuiltAndNothingLargeIsTracked(t *testing.T) {
 		path := filepath.Join(repoRoot, name)
 		info, err := os.Lstat(path)
 		if os.IsNotExist(err) {
-			continue // removed, and not yet committed
+			continue // it was removed, but that is not committed yet
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-project/drover/core/rpc"
 )
 
-// Authority signs certificates of machines.
+// Authority is a certificate authority for tests.
 type Authority struct {
 	t    *testing.T
 	dir  string
@@ -27,7 +27,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority whose files end with the test.
+// NewAuthority creates an authority. Its files are removed at the end of the test.
 func NewAuthority(t *testing.T) *Authority {
 	t.Helper()
 	a := &Authority{t: t, dir: t.TempDir()}
@@ -35,7 +35,7 @@ func NewAuthority(t *testing.T) *Authority {
 	return a
 }
 
-// sign writes NAME.pem and NAME.key.
+// sign writes the files NAME.pem and NAME.key.
 func (a *Authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -68,7 +68,7 @@ func (a *Authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *
 	return out, key
 }
 
-// Machine returns the TLS files of a machine whose certificate has a DNS name. It
+// Machine returns the TLS files of a machine whose certificate is for a DNS name. It
 // replaces the files of an earlier machine with that name.
 func (a *Authority) Machine(name, dns string, verify bool) rpc.TLS {
 	a.t.Helper()

@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package testkit is what tests of several packages need: a real server in the
-// test's process, nodes that hold real sessions with it and run nothing, and
-// the HTTP API over it. It owns no product code; only tests import it.
+// Package testkit contains fixtures for tests of several packages: a real server in
+// the test's process, nodes that hold real sessions but run nothing, and the HTTP
+// API. It contains no product code; only tests import it.
 package testkit
 
 import (
@@ -29,11 +29,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// patience is how long a test waits for what must come: tests run on loaded
-// machines under the race detector.
+// patience is the time limit for conditions. It is long, because tests run on loaded
+// machines with the race detector.
 const patience = time.Minute
 
-// Cluster is one server that leads, and its API.
+// Cluster is a server that is the leader, and its API.
 type Cluster struct {
 	t *testing.T
 
@@ -42,19 +42,19 @@ type Cluster struct {
 	API *api.Server
 	URL string
 
-	sessions string // address at which nodes reach the server
+	sessions string // address to which nodes connect
 }
 
-// Start starts a server that keeps everything in memory; it ends with the test.
+// Start starts a server that stores everything in memory. It ends with the test.
 func Start(t *testing.T) *Cluster { return StartIn(t, "") }
 
-// StartIn starts a server on a directory.
+// StartIn starts a server that stores its state in a directory.
 func StartIn(t *testing.T, dir string) *Cluster {
 	t.Helper()
 	return StartWith(t, server.Config{DataDir: dir})
 }
 
-// StartWith starts a server; what cfg leaves empty gets a value for tests.
+// StartWith starts a server. Unset fields of cfg get values for tests.
 func StartWith(t *testing.T, cfg server.Config) *Cluster {
 	t.Helper()
 	cfg.Dev, cfg.Region, cfg.Datacenter, cfg.Address = true, "global", "dc1", "127.0.0.1:4647"
@@ -99,7 +99,7 @@ func StartWith(t *testing.T, cfg server.Config) *Cluster {
 	return c
 }
 
-// serveSessions lets nodes in, over the network as anywhere.
+// serveSessions accepts nodes over the network.
 func (c *Cluster) serveSessions() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -117,8 +117,8 @@ func (c *Cluster) serveSessions() {
 	})
 }
 
-// Ask makes a request to the API and returns the status and the body. A body
-// that is not text is sent as JSON.
+// Ask sends a request to the API and returns the response and its body. A body that
+// is not a string is sent as JSON.
 func (c *Cluster) Ask(method, path string, body any) (*http.Response, string) {
 	c.t.Helper()
 	var in io.Reader
@@ -153,7 +153,7 @@ func (c *Cluster) Ask(method, path string, body any) (*http.Response, string) {
 	return resp, string(text)
 }
 
-// Must makes a request that has to succeed and reads its answer into out.
+// Must sends a request that must succeed, and decodes its answer into out.
 func (c *Cluster) Must(method, path string, body, out any) {
 	c.t.Helper()
 	resp, text := c.Ask(method, path, body)
@@ -168,13 +168,13 @@ func (c *Cluster) Must(method, path string, body, out any) {
 	}
 }
 
-// Eventually waits until a claim is true.
+// Eventually waits until holds returns true.
 func (c *Cluster) Eventually(claim string, holds func() bool) {
 	c.t.Helper()
 	Eventually(c.t, claim, holds)
 }
 
-// Eventually waits until a claim is true.
+// Eventually waits until holds returns true.
 func Eventually(t *testing.T, claim string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -190,7 +190,7 @@ func Eventually(t *testing.T, claim string, holds func() bool) {
 	}
 }
 
-// backend is a server's endpoint with what only an agent answers.
+// backend adds the methods that only an agent implements to a server's endpoint.
 type backend struct {
 	*endpoint.Endpoint
 	server *server.Server

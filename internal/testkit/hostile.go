@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// HostileRounds is how many rounds of faults a test plays: DROVER_HOSTILE_ROUNDS,
-// which `make hostile` sets, or a few without it.
+// HostileRounds returns the number of rounds of a test with faults:
+// DROVER_HOSTILE_ROUNDS, which `make hostile` sets, or else few.
 func HostileRounds(t testing.TB, few int) int {
 	t.Helper()
 	text := os.Getenv("DROVER_HOSTILE_ROUNDS")

@@ -18,11 +18,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Node holds a real session with a server and runs nothing: it says that what it
-// is given runs, and ends what it is told to stop.
+// Node holds a real session with a server but runs nothing: it reports assigned
+// allocs as running, and allocs that it must stop as ended.
 type Node struct {
 	ID string
-	// OnCall answers what operators ask of the node; nil refuses.
+	// OnCall answers operators' requests to the node; nil rejects them.
 	OnCall func(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error
 
 	t       *testing.T
@@ -33,11 +33,11 @@ type Node struct {
 	closed  sync.Once
 
 	mu   sync.Mutex
-	told map[string]string // by alloc: the client status that was reported last
+	told map[string]string // by alloc id: the client status that was last reported
 	hold bool
 }
 
-// Node adds a ready node with 4,000 MHz, 8 GiB and the drivers of tests.
+// Node adds a ready node with 4,000 MHz, 8 GiB and the drivers that tests use.
 func (c *Cluster) Node(onCall func(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error) *Node {
 	c.t.Helper()
 	client, err := rpc.Dial(c.sessions, nil)
@@ -74,7 +74,7 @@ func (n *Node) Close() {
 	})
 }
 
-// Hold has the node leave new allocs pending.
+// Hold makes the node leave new allocs pending.
 func (n *Node) Hold() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,7 +101,7 @@ func (n *Node) describe() *model.Node {
 
 func (n *Node) identity() rpc.Identity { return rpc.Identity{NodeID: n.ID, SecretID: n.secret} }
 
-// run keeps the session until ctx ends.
+// run keeps a session open until ctx ends.
 func (n *Node) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		work := make(chan *rpc.Assignments, 64)
@@ -140,12 +140,12 @@ func (n *Node) beat(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait(ctx, 300*time.Millisecond)
 		if _, err := n.servers.Beat(ctx, n.identity()); errdefs.IsNotFound(err) {
-			return // the session ends too and registers again
+			return // the session ends too, and the node registers again
 		}
 	}
 }
 
-// act says of everything that is pushed what the servers want to hear.
+// act reports a status for everything that the servers push.
 func (n *Node) act(ctx context.Context, work <-chan *rpc.Assignments) {
 	for {
 		select {
@@ -164,7 +164,7 @@ func (n *Node) report(ctx context.Context, a *rpc.Assignments) {
 	}
 	allocs, err := n.servers.FetchAllocs(ctx, n.identity(), ids)
 	if err != nil {
-		return // the next push tells again
+		return // the next push repeats it
 	}
 	var batch []*model.AllocReport
 	for _, alloc := range allocs {
@@ -176,11 +176,11 @@ func (n *Node) report(ctx context.Context, a *rpc.Assignments) {
 		if _, err := n.servers.UpdateAllocs(ctx, n.identity(), batch); err == nil {
 			return
 		}
-		wait(ctx, 10*time.Millisecond) // not ready yet, or the servers are busy
+		wait(ctx, 10*time.Millisecond) // the node is not ready yet, or the servers are busy
 	}
 }
 
-// statusOf returns the news of an alloc, nil if there is none.
+// statusOf returns the status to report for an alloc, or nil if it has not changed.
 func (n *Node) statusOf(a *model.Allocation) *model.Allocation {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,7 +206,7 @@ func (n *Node) statusOf(a *model.Allocation) *model.Allocation {
 	return out
 }
 
-// caller answers the servers' calls.
+// caller implements rpc.Node for a Node.
 type caller struct{ n *Node }
 
 // Call answers one request of an operator.
@@ -217,7 +217,7 @@ func (c caller) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send 
 	return c.n.OnCall(ctx, call, in, send)
 }
 
-// Job is a service job of count sleeps.
+// Job returns a service job with count sleeps.
 func Job(id string, count int) map[string]any {
 	return map[string]any{
 		"ID": id, "Name": id, "Type": "service", "Datacenters": []string{"*"}, "TaskGroups": []any{map[string]any{
@@ -230,7 +230,7 @@ func Job(id string, count int) map[string]any {
 	}
 }
 
-// Run registers a job and waits until all of it runs.
+// Run registers a job and waits until all its allocs run.
 func (c *Cluster) Run(id string, count int) {
 	c.t.Helper()
 	c.Must("PUT", "/v1/jobs", map[string]any{"Job": Job(id, count)}, nil)

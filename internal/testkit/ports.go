@@ -11,23 +11,23 @@ import (
 	"testing"
 )
 
-// nextPort is where the search for a free port goes on.
+// nextPort is the port at which the next search for free ports starts.
 var nextPort atomic.Int64
 
 // FreePorts returns n ports of 127.0.0.1 that nothing listens on and that stay free
-// while a process that listens on them is started again: they lie below what Linux
-// gives to connections and to listeners without a port (from 32768), and below what
-// jobs get (from 20000).
+// while a process is restarted: they are below the ports that Linux assigns to
+// connections and listeners (from 32768), and below the ports that jobs get (from
+// 20000).
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	const first, count = 10000, 10000
-	nextPort.CompareAndSwap(0, int64(os.Getpid()*37)) // another process of tests begins elsewhere
+	nextPort.CompareAndSwap(0, int64(os.Getpid()*37)) // other test processes start at another port
 	var out []int
 	for range count {
 		port := first + int(nextPort.Add(1)%count)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			continue // somebody has it
+			continue // another process uses it
 		}
 		_ = l.Close() // nothing was sent
 		if out = append(out, port); len(out) == n {

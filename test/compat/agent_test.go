@@ -19,7 +19,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// binary finds the drover to test.
+// binary returns the path of the drover binary to test.
 func binary(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("DROVER_BIN")
@@ -50,7 +50,7 @@ func freePorts(t *testing.T, n int) []int {
 	return ports
 }
 
-// lines is a buffer that a process and a test may use at once.
+// lines is a buffer that is safe for concurrent use by a process and a test.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -117,7 +117,7 @@ func agent(t *testing.T) *api.Client {
 	return c
 }
 
-// eventually waits until check is content.
+// eventually waits until check returns nil.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
@@ -145,7 +145,7 @@ func must[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// wantError checks the status and words of a refusal.
+// wantError checks the status and the text of an error.
 func wantError(t *testing.T, err error, status int, text string) {
 	t.Helper()
 	if err == nil {

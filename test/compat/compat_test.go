@@ -69,7 +69,7 @@ func running(t *testing.T, c *api.Client, job string, n int) []*api.AllocationLi
 	return out
 }
 
-// One agent serves all of these: starting one costs more than each of them.
+// The subtests share one agent, because starting one takes longer than each of them.
 func TestTheClientOfTheReferenceWorksUnchanged(t *testing.T) {
 	c := agent(t)
 	job, err := c.Jobs().ParseHCL(jobHCL, true)

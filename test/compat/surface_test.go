@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// TestTheRestOfTheSurfaceWorksThroughTheReferencesClient goes over what
-// operators do beside jobs.
+// TestTheRestOfTheSurfaceWorksThroughTheReferencesClient covers operations that do
+// not concern jobs.
 func TestTheRestOfTheSurfaceWorksThroughTheReferencesClient(t *testing.T) {
 	c := agent(t)
 	for _, step := range []struct {
@@ -118,7 +118,7 @@ func nodeMeta(t *testing.T, c *api.Client) {
 
 func snapshots(t *testing.T, c *api.Client) {
 	must3(c.Variables().Create(&api.Variable{Path: "kept", Items: api.VariableItems{"a": "b"}}, nil))(t)
-	r, err := c.Operator().Snapshot(nil) // checks the digest while it is read
+	r, err := c.Operator().Snapshot(nil) // the client verifies the digest while reading
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func monitor(t *testing.T, c *api.Client) {
 			}
 		case err := <-failed:
 			t.Fatal(err)
-		case <-poke.C: // something to log
+		case <-poke.C: // causes a log line
 			if _, _, err := c.Jobs().Register(&api.Job{ID: ptr("bad")}, nil); err == nil {
 				t.Fatal("a job without groups was taken")
 			}
@@ -263,7 +263,7 @@ func pages(t *testing.T, c *api.Client) {
 	wantError(t, err, 400, "failed to read filter expression")
 }
 
-// must3 is must for calls that answer with metadata too.
+// must3 is must for calls that also return metadata.
 func must3[T, M any](v T, _ M, err error) func(t *testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()

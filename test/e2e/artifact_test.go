@@ -21,7 +21,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// buildFetcher puts drover-artifact beside the agent.
+// buildFetcher builds drover-artifact into the agent's directory.
 func buildFetcher(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command("go", "build", "-o", filepath.Join(bin, "drover-artifact"), "../../cmd/drover-artifact")
@@ -31,7 +31,7 @@ func buildFetcher(t *testing.T) {
 	}
 }
 
-// archive is a .tar.gz of one script.
+// archive returns a .tar.gz with one script.
 func archive(t *testing.T, name, script string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -65,7 +65,7 @@ func TestArtifactsAreFetchedOnceAndOneThatHangsBlocksNobody(t *testing.T) {
 			_, _ = w.Write(body)
 			return
 		}
-		_, _ = w.Write([]byte("and so on")) // and never ends
+		_, _ = w.Write([]byte("and so on")) // and the response never ends
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}))
@@ -85,7 +85,7 @@ func TestArtifactsAreFetchedOnceAndOneThatHangsBlocksNobody(t *testing.T) {
 	if now := a.pids(a.await("good", model.AllocClientStatusRunning, 1)); fmt.Sprint(now) != fmt.Sprint(before) || fetched.Load() != got {
 		t.Errorf("pids before %v, after %v; fetched %d times, then %d", before, now, got, fetched.Load())
 	}
-	a.eventually(10*time.Second, "the node takes a restart", func() bool { // its session begins after the API
+	a.eventually(10*time.Second, "the node takes a restart", func() bool { // the node's session starts after the API
 		return a.RestartAllocation(a.ctx(), running[0].ID, "", false) == nil
 	})
 	a.eventually(20*time.Second, "the task runs again", func() bool {

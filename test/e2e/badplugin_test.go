@@ -37,8 +37,8 @@ job "steady" {
 }
 `
 
-// testplugins puts a plugin of the host's tests into the agent's folder under each
-// of the names, which choose how it behaves.
+// testplugins installs a plugin of the host's tests under each of the names. The
+// name determines the plugin's behaviour.
 func (a *agent) testplugins(names ...string) {
 	a.t.Helper()
 	binary := filepath.Join(a.dir, "testplugin")
@@ -58,7 +58,7 @@ func (a *agent) testplugins(names ...string) {
 	}
 }
 
-// node is the agent's node as servers know it.
+// node returns the agent's node as the servers know it.
 func (a *agent) node() *model.Node {
 	a.t.Helper()
 	nodes, _, err := a.Nodes(a.ctx(), nil)
@@ -72,7 +72,7 @@ func (a *agent) node() *model.Node {
 	return n
 }
 
-// told reports whether an event of plugins has all of words.
+// told reports whether a plugin event contains all of the words.
 func told(n *model.Node, words ...string) bool {
 	for _, e := range n.Events {
 		all := e.Subsystem == "Plugin"
@@ -93,8 +93,8 @@ func TestBadPluginsAreSeenOnTheNodeAndHarmNoTask(t *testing.T) {
 	a.run(steadyJob)
 	before := a.pids(a.await("steady", "running", 3))
 
-	// One that ends at once, again and again. Its event may be pushed out by those of
-	// others before its state is told.
+	// One that keeps crashing. Events of other plugins may push its event out before its
+	// state is reported.
 	said := false
 	a.eventually(patience, "the crash loop is known", func() bool {
 		n := a.node()

@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// browse has a headless chromium show an address and returns the page as it is
-// after its scripts ran. Every name is this machine's. It skips without chromium.
+// browse opens an address in headless chromium and returns the page after its
+// scripts have run. Every host name resolves to this machine. It skips without
+// chromium.
 func browse(t *testing.T, address string) string {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -36,8 +37,8 @@ func browse(t *testing.T, address string) string {
 	return string(page)
 }
 
-// attack is a page that does what it can at the other address: simple requests by
-// script and by form, reads, an image that acts and a websocket.
+// attack is a page that attacks the address: simple requests by script and by form,
+// reads, an image whose URL changes something, and a websocket.
 const attack = `<form id=f method=post enctype=text/plain target=x action="%[1]s/v1/jobs"><input name='%[2]s' value=''></form><iframe name=x></iframe>
 <img src="%[1]s/v1/client/gc"><pre id=out></pre><script>
 const at = "%[1]s", said = []
@@ -55,7 +56,8 @@ func TestAWebPageInABrowserCannotActOnALoopbackAgent(t *testing.T) {
 	a.start()
 	job := `{"Job":{"ID":"evil","Name":"evil","Type":"batch","TaskGroups":[{"Name":"g","Count":1,"Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"/bin/true"}}]}]}}`
 
-	// The same page shows at a server that records it that the browser does send all this.
+	// The same page, opened against a recording server, proves that the browser sends
+	// all of these requests.
 	var mu sync.Mutex
 	got := map[string]int{}
 	open := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -66,7 +68,7 @@ func TestAWebPageInABrowserCannotActOnALoopbackAgent(t *testing.T) {
 		if r.Method == http.MethodPost && !strings.HasPrefix(string(body), job) {
 			t.Errorf("the browser posts %q", body)
 		}
-		if r.Header.Get("Sec-Fetch-Site") != "cross-site" && !strings.HasPrefix(r.Header.Get("Origin"), "http://evil.example:") { // a websocket has Origin alone
+		if r.Header.Get("Sec-Fetch-Site") != "cross-site" && !strings.HasPrefix(r.Header.Get("Origin"), "http://evil.example:") { // a websocket request has only Origin
 			t.Errorf("nothing tells where %s %s comes from: %v", r.Method, r.URL.Path, r.Header)
 		}
 	}))
@@ -99,7 +101,8 @@ func TestAWebPageInABrowserCannotActOnALoopbackAgent(t *testing.T) {
 		t.Errorf("a web page registered %v, %v", jobs, err)
 	}
 
-	// A name that was bound to the agent's address anew reads nothing; the address does.
+	// A host name that was rebound to the agent's address can read nothing; the address
+	// itself can.
 	rebound := "http://rebound.example:" + a.addr[strings.LastIndex(a.addr, ":")+1:]
 	if text := browse(t, rebound+"/v1/nodes"); !strings.Contains(text, "http_allowed_hosts") {
 		t.Errorf("by a foreign name: %s", text)

@@ -22,14 +22,14 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// patient is a context for commands that wait for tasks, on a machine with much to do.
+// patient returns a context for commands that wait for tasks on a loaded machine.
 func (a *agent) patient() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	a.t.Cleanup(cancel)
 	return ctx
 }
 
-// drover runs a command of the command line and returns what it prints and its exit code.
+// drover runs a command and returns its output and exit code.
 func (a *agent) drover(args ...string) (out string, code int) {
 	a.t.Helper()
 	cmd := exec.CommandContext(a.patient(), filepath.Join(bin, "drover"), args...)
@@ -42,7 +42,7 @@ func (a *agent) drover(args ...string) (out string, code int) {
 	return string(b), cmd.ProcessState.ExitCode()
 }
 
-// output is what a command prints that has to succeed.
+// output runs a command that must succeed and returns its output.
 func (a *agent) output(args ...string) string {
 	a.t.Helper()
 	out, code := a.drover(args...)
@@ -52,7 +52,7 @@ func (a *agent) output(args ...string) string {
 	return out
 }
 
-// shows runs a command that has to succeed and to print all of what.
+// shows runs a command that must succeed and print all of the texts.
 func (a *agent) shows(what []string, args ...string) string {
 	a.t.Helper()
 	out := a.output(args...)
@@ -64,7 +64,7 @@ func (a *agent) shows(what []string, args ...string) string {
 	return out
 }
 
-// fails runs a command that has to fail with the code and to say what.
+// fails runs a command that must fail with the exit code and the text.
 func (a *agent) fails(code int, what string, args ...string) {
 	a.t.Helper()
 	if out, got := a.drover(args...); got != code || !strings.Contains(out, what) {
@@ -72,7 +72,7 @@ func (a *agent) fails(code int, what string, args ...string) {
 	}
 }
 
-// script runs a shell script with drover in its path and returns what it prints.
+// script runs a shell script with drover in its PATH and returns its output.
 func (a *agent) script(name, script string, args ...string) string {
 	a.t.Helper()
 	path, err := exec.LookPath(name)
@@ -151,23 +151,23 @@ func TestExecOnARealTerminal(t *testing.T) {
 	defer tty.Close()
 	shown := make(chan string, 1)
 	go func() {
-		b, _ := io.ReadAll(tty) // ends with an error when the command has ended
+		b, _ := io.ReadAll(tty) // returns an error when the command ends
 		shown <- string(b)
 	}()
-	// The terminal keeps what is typed until the shell of the task reads it; its
-	// size may come after the shell has started.
+	// The terminal buffers typed input until the task's shell reads it. The size may be
+	// set after the shell has started.
 	if _, err := tty.WriteString("test -t 0 && echo on-a-$((1+1))-terminal\runtil stty size | grep '33 99'; do sleep 0.1; done\rexit 9\r"); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // the exit code is looked at
+	_ = cmd.Wait() // the exit code is checked separately
 	out := <-shown
 	if code := cmd.ProcessState.ExitCode(); code != 9 || !strings.Contains(out, "on-a-2-terminal") || !strings.Contains(out, "33 99") {
 		t.Errorf("exit code %d, shows:\n%s", code, out)
 	}
 }
 
-// commonPrefix runs a job of so many allocs that two of them share the start of
-// their ids, and returns it.
+// commonPrefix runs a job with so many allocs that two ids share a prefix, and
+// returns the prefix.
 func commonPrefix(a *agent) string {
 	a.t.Helper()
 	a.run(shell("many", "batch", 60, "", "true"))
@@ -287,7 +287,7 @@ func TestEveryBuiltInExampleRuns(t *testing.T) {
 	a.fails(1, "already exists", "job", "init", filepath.Join(a.dir, "full.nomad.hcl"))
 }
 
-// instance waits until an instance of a job has done its work.
+// instance waits until a child of a job has completed.
 func (a *agent) instance(prefix string) {
 	a.t.Helper()
 	a.eventually(20*time.Second, "an instance "+prefix+" has completed", func() bool {

@@ -15,7 +15,7 @@ import (
 
 func TestARegistryRollsAPluginOutOverMachinesOneByOneAndStopsAtAFailure(t *testing.T) {
 	m := newMachines(t, "a", "b", "c")
-	a := m.nodes["a"] // all of it through a node, uploads included
+	a := m.nodes["a"] // everything goes through a node, including uploads
 	register := func(version string, more ...string) (string, int) {
 		args := append([]string{"plugin", "register", "-max-parallel", "1", "-min-healthy-time", "100ms", "-healthy-deadline", "2m"}, more...)
 		return a.cliWithin(5*time.Minute, append(args, "driver-shell", shellPlugin(t, version))...)
@@ -51,7 +51,8 @@ func TestARegistryRollsAPluginOutOverMachinesOneByOneAndStopsAtAFailure(t *testi
 	}
 }
 
-// versions is what each node says it runs of a plugin: "a=1.0.0 b=1.0.0".
+// versions returns the version of a plugin that each node reports: "a=1.0.0
+// b=1.0.0".
 func (m *machines) versions(plugin string) string {
 	m.t.Helper()
 	list, _, err := m.server.Nodes(m.server.ctx(), nil)
@@ -74,8 +75,9 @@ func (m *machines) versions(plugin string) string {
 	return strings.Join(out, " ")
 }
 
-// widest follows a roll-out by long polls through a node until it is asked how
-// many nodes were in flight at most.
+// widest follows a roll-out with blocking queries through a node. The returned
+// function stops and returns the largest number of nodes that were in flight at
+// once.
 func (m *machines) widest(plugin string) func() int {
 	most, done, ended := 0, make(chan struct{}), make(chan struct{})
 	c := m.nodes["c"]

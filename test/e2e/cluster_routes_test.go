@@ -16,7 +16,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// everyRoute asks the server, the node of an alloc and another node the same.
+// everyRoute sends the same requests to the server, the node of an alloc, and
+// another node.
 func (m *machines) everyRoute(t *testing.T, x *model.AllocListStub) {
 	own := m.nodes[x.NodeName]
 	other := m.nodes["a"]
@@ -28,7 +29,7 @@ func (m *machines) everyRoute(t *testing.T, x *model.AllocListStub) {
 		code, body := a.get(path)
 		return fmt.Sprintf("%d %s", code, body)
 	}
-	for path, says := range map[string]string{ // what is the same however often it is asked
+	for path, says := range map[string]string{ // routes whose answer does not change
 		"/v1/client/fs/ls/" + alloc + "?path=t/local":                          `200 [{"Name":"pid"`,
 		"/v1/client/fs/stat/" + alloc + "?path=t/local/pid":                    `200 {"Name":"pid"`,
 		"/v1/client/fs/cat/" + alloc + "?path=t/local/pid":                     "200 ",
@@ -65,7 +66,8 @@ func (m *machines) everyRoute(t *testing.T, x *model.AllocListStub) {
 	m.liveRoutes(t, x, map[string]*agent{"its node": own, "the server": m.server, "another node": other})
 }
 
-// liveRoutes are those whose answer is another each time, or that change something.
+// liveRoutes are routes whose answer changes with each request, or that change
+// something.
 func (m *machines) liveRoutes(t *testing.T, x *model.AllocListStub, asked map[string]*agent) {
 	node := "node_id=" + x.NodeID
 	for name, a := range asked {
@@ -77,7 +79,7 @@ func (m *machines) liveRoutes(t *testing.T, x *model.AllocListStub, asked map[st
 			"/v1/client/gc?" + node:                     "",
 			"/v1/agent/health?type=client":              "",
 		} {
-			m.server.eventually(15*time.Second, path+" answered by "+name, func() bool { // figures come when they are wanted
+			m.server.eventually(15*time.Second, path+" answered by "+name, func() bool { // metrics appear only while they are requested
 				code, body := a.get(path)
 				return (code == 200 || a == m.server && strings.HasPrefix(path, "/v1/agent/health")) && strings.Contains(body, says)
 			})
@@ -102,7 +104,7 @@ func (m *machines) liveRoutes(t *testing.T, x *model.AllocListStub, asked map[st
 	a.must("node", "meta", "apply", "-node-id", x.NodeID, "-unset", "asked")
 }
 
-// monitors reads the log of the alloc's node as it is written.
+// monitors follows the log of the alloc's node.
 func (m *machines) monitors(t *testing.T, name string, a *agent, x *model.AllocListStub) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// machines is one server and its nodes, an agent on a machine of its own each.
+// machines is a server and its nodes, each an agent on a machine of its own.
 type machines struct {
 	t       *testing.T
 	network *network
@@ -31,7 +31,7 @@ func newMachines(t *testing.T, names ...string) *machines {
 	w := newNetwork(t)
 	m := &machines{t: t, network: w, nodes: map[string]*agent{}}
 	m.server = w.machine("srv", "server {\n  enabled = true\n  bootstrap_expect = 1\n  plugin_registry = true\n  heartbeat_grace = \"0s\"\n}")
-	for _, name := range names { // before there is a server
+	for _, name := range names { // the nodes start before the server
 		m.nodes[name] = w.machine(name, nodeOf(m.server))
 		m.nodes[name].launch()
 	}
@@ -71,7 +71,7 @@ func (m *machines) connected() {
 	}
 }
 
-// pids are the processes of a job's allocs by alloc, one on each node.
+// pids returns the process of each alloc of a job, one per node.
 func (m *machines) pids(allocs []*model.AllocListStub) map[string]int {
 	m.t.Helper()
 	out := map[string]int{}
@@ -81,7 +81,7 @@ func (m *machines) pids(allocs []*model.AllocListStub) map[string]int {
 	return out
 }
 
-// unharmed checks that the same processes run, and nothing beside them.
+// unharmed checks that the same processes run, and no others.
 func (m *machines) unharmed(job string, pids map[string]int) {
 	m.t.Helper()
 	now := m.pids(m.server.await(job, "running", len(pids)))
@@ -124,7 +124,7 @@ func TestNodesOnOtherMachinesRunWhatTheServerAssignsAndAnyAgentAnswersForAll(t *
 	t.Run("each agent answers for the allocs of all", func(t *testing.T) { m.answersForAll(allocs) })
 	t.Run("by every route about a node or an alloc", func(t *testing.T) { m.everyRoute(t, allocs[0]) })
 	t.Run("and for itself", func(t *testing.T) { m.answersForItself() })
-	pids = m.pids(allocs) // one was restarted
+	pids = m.pids(allocs) // one task was restarted
 	t.Run("tasks outlive the server, which knows them again", func(t *testing.T) { m.serverDies(pids, allocs) })
 	t.Run("tasks outlive the agents of nodes", func(t *testing.T) {
 		for _, name := range []string{"a", "c"} {
@@ -154,7 +154,7 @@ func (m *machines) answersForAll(allocs []*model.AllocListStub) {
 				t.Errorf("exec: exit code %d, %s", code, out)
 			}
 			asked.must("alloc", "signal", "-s", "SIGHUP", x.ID, "t")
-			signals++ // one by one: the shell sees two at once as one
+			signals++ // one at a time, because a shell merges two pending signals
 			m.server.eventually(patience, "the signal arrives", func() bool {
 				return strings.Count(m.server.must("alloc", "logs", x.ID, "t"), "got hup") == signals
 			})
@@ -164,7 +164,7 @@ func (m *machines) answersForAll(allocs []*model.AllocListStub) {
 	if out := a.must("node", "status"); strings.Count(out, "ready") != 3 {
 		t.Errorf("node status: %s", out)
 	}
-	// A long poll through a node ends when something changes.
+	// A blocking query through a node ends when something changes.
 	_, meta, err := a.Jobs(a.ctx(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func TestATaskGoesOnThroughALostNetworkAndItsAllocIsKnownAgain(t *testing.T) {
 		left = "a"
 	}
 	m.network.link(m.nodes[cut], "down")
-	m.server.await("patient", "unknown", 1) // no node says so: the server misses its beats
+	m.server.await("patient", "unknown", 1) // the node announces nothing: the server misses its heartbeats
 	m.ready(left)
 	if out, code := m.nodes[left].cli("alloc", "exec", "-task", "t", x[0].ID, "true"); code != 1 || !strings.Contains(out, "No path to node") && !strings.Contains(out, "broke off") {
 		t.Errorf("exec on a node that is cut off: exit code %d, %s", code, out)

@@ -19,7 +19,8 @@ func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
 	w := newNetwork(t)
 	ours, theirs := testkit.NewAuthority(t), testkit.NewAuthority(t)
 	m := &machines{t: t, nodes: map[string]*agent{}}
-	// A server that is a node, too: its own node needs no connection, others come in.
+	// An agent that is both server and node: its own node needs no connection, other
+	// nodes connect.
 	m.server = w.machine("srv", "")
 	m.server.configure("server { enabled = true }\n" + nodeOf(m.server) + secured(ours.Machine("srv", "server.global.nomad", true)))
 	m.nodes["srv"] = m.server
@@ -61,14 +62,14 @@ func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
 	far.eventually(15*time.Second, "a node of another region says why it has no session", func() bool {
 		return strings.Contains(far.log(), `this server is of region \"global\" and the node of region \"eu\"`)
 	})
-	m.ready("a", "srv") // and nobody else
+	m.ready("a", "srv") // and no other node
 	overHTTPS(t, impostor, other, theirs.Machine("reader", "client.global.nomad", false))
 	if log := m.nodes["misled"].log(); !strings.Contains(log, "server.global.nomad") {
 		t.Errorf("a node that was sent to another node says\n%s", log)
 	}
 }
 
-// overHTTPS asks an agent whose HTTP API wants certificates of its authority.
+// overHTTPS sends requests to an agent whose HTTP API requires client certificates.
 func overHTTPS(t *testing.T, a *agent, ours, theirs rpc.TLS) {
 	t.Helper()
 	ask := func(more ...string) (string, int) {

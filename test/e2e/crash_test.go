@@ -49,7 +49,7 @@ func TestEveryAcknowledgedJobSurvivesAKillInTheMiddleOfAThousand(t *testing.T) {
 		defer close(killed)
 		for i := range 1000 {
 			next <- i
-			if count.Load() == 400 && a.alive() { // once: the agent is dead from then on
+			if count.Load() == 400 && a.alive() { // only once: after that the agent is dead
 				_ = a.cmd.Process.Kill()
 			}
 		}
@@ -113,7 +113,7 @@ func TestTasksLiveOverAKillOfTheAgentAndAreManagedAgain(t *testing.T) {
 	}
 }
 
-// exitCode is the last exit code that an alloc's task reports, or -1.
+// exitCode returns the last exit code that an alloc's task reports, or -1.
 func exitCode(a *agent, alloc string) int {
 	a.t.Helper()
 	x, _, err := a.Allocation(a.ctx(), alloc, nil)
@@ -144,7 +144,7 @@ func TestTasksLiveOverAKillOfTheSupervisor(t *testing.T) {
 	})
 }
 
-// killHelper kills a process that tasks must not depend on, and looks at the tasks.
+// killHelper kills a process on which tasks must not depend, and checks the tasks.
 func killHelper(t *testing.T, a *agent, find func() int) {
 	t.Helper()
 	a.run(shell("web", "service", 3, "", "exec sleep 600"))
@@ -169,7 +169,7 @@ func killHelper(t *testing.T, a *agent, find func() int) {
 	if got := a.pids(a.await("web", model.AllocClientStatusRunning, 3)); fmt.Sprint(got) != fmt.Sprint(before) {
 		t.Errorf("pids before %v, after %v", before, got)
 	}
-	// Managed: new tasks start, old ones stop.
+	// Tasks are still managed: new ones start, old ones stop.
 	a.run(shell("more", "service", 1, "", "exec sleep 600"))
 	a.await("more", model.AllocClientStatusRunning, 1)
 	a.must("job", "stop", "-detach", "web")

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// cutOffAfter is a job on node "a" that must not run on for long without servers.
+// cutOffAfter returns a job on node "a" that must stop soon without contact to
+// servers.
 func cutOffAfter(id, limit string) string {
 	if limit != "" {
 		limit = "disconnect {\n      stop_on_client_after = \"" + limit + "\"\n    }"
@@ -45,7 +46,7 @@ func TestANodeThatIsCutOffStopsWhatMustNotRunOnWithoutServers(t *testing.T) {
 		t.Fatal("more than one job was stopped")
 	}
 	m.nodes["a"].kill()
-	m.nodes["a"].launch() // without a network: it has only what was written down
+	m.nodes["a"].launch() // without a network: it knows only its stored state
 	m.server.eventually(90*time.Second, "the second job is stopped, too, by an agent that has heard of no server", func() bool { return !running(pids["later"]) })
 	if !running(pids["never"]) {
 		t.Error("a job without a limit was stopped")

@@ -57,7 +57,7 @@ func TestTasksGetDevicesOfAPluginAndNoneTwice(t *testing.T) {
 	if all := a.allocs("gpu", ""); len(all) != 1 {
 		t.Fatalf("one device that is large enough, and %d allocs", len(all))
 	}
-	// Another device comes: the node says so, and what waited runs.
+	// Another device appears: the node reports it, and the waiting alloc runs.
 	a.write("devices/two", 0o600, strings.Repeat("y", 4096))
 	a.await("gpu", "running", 2)
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// onSmallDisk puts the agent's data on a file system of a size.
+// onSmallDisk puts the agent's data on a file system of the given size.
 func (a *agent) onSmallDisk(size string) {
 	a.t.Helper()
 	if err := os.MkdirAll(a.data, 0o755); err != nil {
@@ -33,10 +33,10 @@ func (a *agent) onSmallDisk(size string) {
 	}
 	a.t.Cleanup(func() {
 		a.killAll()
-		if err := allocdir.Detach(a.data); err != nil { // secrets are mounts, too
+		if err := allocdir.Detach(a.data); err != nil { // secrets are mounts
 			a.t.Log(err)
 		}
-		_ = syscall.Unmount(a.data, syscall.MNT_DETACH) // if it is one still
+		_ = syscall.Unmount(a.data, syscall.MNT_DETACH) // if it is still mounted
 	})
 }
 
@@ -99,7 +99,8 @@ func TestAServerWithANearlyFullDiskStartsReadOnlyAndSaysSo(t *testing.T) {
 	}
 }
 
-// fillBut writes a file until only so many bytes of a file system are free.
+// fillBut writes a file until the file system has only the given number of free
+// bytes.
 func fillBut(t *testing.T, path, dir string, free uint64) {
 	t.Helper()
 	var fs syscall.Statfs_t
@@ -120,7 +121,7 @@ func TestAFullDiskIsAnErrorThatReadsOutlive(t *testing.T) {
 	a := newAgent(t)
 	a.onSmallDisk("192m")
 	a.start()
-	// Metadata of 64 KiB each fills the log's files soon.
+	// With 64 KiB of metadata each, jobs fill the log's files soon.
 	draft, err := a.ParseJob(a.ctx(), &api.JobParseRequest{JobHCL: strings.Replace(shell("NAME", "service", 0, "", "sleep 60"), "type =", fmt.Sprintf("meta = { fill = %q }\n  type =", strings.Repeat("0123456789abcdef", 4<<10)), 1), Canonicalize: true})
 	if err != nil {
 		t.Fatal(err)

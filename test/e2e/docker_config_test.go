@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// operator allows nearly everything.
+// operator is an agent config that allows nearly everything.
 const operator = `
     allow_privileged = true
     allow_caps       = ["chown", "kill", "net_admin", "setuid"]
@@ -24,12 +24,11 @@ const operator = `
     volumes { enabled = true }
 `
 
-// dockerCase is a config block as somebody may write it, and what docker inspect
-// then has to say.
+// dockerCase is a config block, and the expected output of docker inspect.
 type dockerCase struct {
 	name   string
-	group  string // beside the task
-	task   string // beside the config
+	group  string // additional text in the group
+	task   string // additional text in the task
 	config string
 	format string
 	want   string
@@ -315,7 +314,7 @@ func TestEveryFormOfADockerConfigIsWhatDockerIsAskedFor(t *testing.T) {
 			continue
 		}
 		out, err := d.CLI("inspect", "-f", c.format, "t-"+alloc.ID)
-		if c.name != "volumes" { // the folders that every task has are of that case only
+		if c.name != "volumes" { // only that case checks the mounts that every task has
 			out = ownFolders.ReplaceAllString(out, "")
 		}
 		if err != nil || out != c.want {

@@ -17,7 +17,8 @@ import (
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
 )
 
-// elsewhere runs a raw_exec task and returns a check that nothing has touched it.
+// elsewhere runs a raw_exec task and returns a function that checks that nothing has
+// affected it.
 func (a *agent) elsewhere() (untouched func(when string)) {
 	a.t.Helper()
 	a.run(shell("elsewhere", "service", 1, quick, "exec sleep 100000"))
@@ -52,7 +53,8 @@ func TestADockerdThatIsKilledEndsOnlyWhatItsOperatorHasItEnd(t *testing.T) {
 		t.Errorf("%d task events, before %d", n, before)
 	}
 
-	// Now one that ends them. Killed, it does so when it comes back.
+	// Now a daemon without live-restore. If it is killed, it stops its containers when
+	// it is back.
 	c.docker.EndContainers = true
 	if err := c.docker.Stop(); err != nil {
 		t.Fatal(err)
@@ -70,7 +72,7 @@ func TestADockerdThatIsKilledEndsOnlyWhatItsOperatorHasItEnd(t *testing.T) {
 	c.restarted("after a dockerd without live-restore was killed")
 	untouched("after all that")
 
-	// And all of it, as when the machine is started again.
+	// Kill everything, as in a restart of the machine.
 	c.kill()
 	for _, pid := range c.pluginProcesses("driver-docker") {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
@@ -86,7 +88,7 @@ func TestADockerdThatIsKilledEndsOnlyWhatItsOperatorHasItEnd(t *testing.T) {
 	c.managed()
 }
 
-// restarted waits until each alloc runs in another container than before.
+// restarted waits until each alloc runs in a new container.
 func (c *counters) restarted(when string) {
 	c.t.Helper()
 	var now []string
@@ -164,7 +166,7 @@ func TestADockerdThatHangsInAPullOrAStartHoldsUpNobodyElse(t *testing.T) {
 	if err := d.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = d.Signal(syscall.SIGCONT) }) // a second one does no harm
+	t.Cleanup(func() { _ = d.Signal(syscall.SIGCONT) }) // sending it twice does no harm
 	a.run(pulled("start", "busybox:drover"))
 	begin := time.Now()
 	a.run(shell("meanwhile", "batch", 1, "", "exit 0"))

@@ -21,8 +21,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// dockerShop has a task of each part of a group's life. The main one says what
-// reaches it.
+// dockerShop has a task for each lifecycle hook. The main task reports what it
+// receives.
 const dockerShop = `job "shop" {
   group "g" {
     restart {
@@ -157,7 +157,7 @@ func TestWhatReachesATaskReachesItsContainer(t *testing.T) {
 	}
 	says("up one nobody fetched")
 	a.eventually(10*time.Second, "the task beside it sees what the one before left", func() bool {
-		out, _ := a.cli("alloc", "logs", "-task", "beside", alloc) // its log may not be there yet
+		out, _ := a.cli("alloc", "logs", "-task", "beside", alloc) // its log may not exist yet
 		return out == "before\n"
 	})
 	beside, web := container("beside"), container("web")

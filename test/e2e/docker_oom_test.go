@@ -52,7 +52,7 @@ func TestATaskThatUsesTooMuchMemoryIsToldAndCounted(t *testing.T) {
 	a.run(greedy("all", "exec tail /dev/zero"))
 	a.run(greedy("child", "tail /dev/zero; echo survived; exec sleep 100000"))
 	alloc := a.await("all", model.AllocClientStatusFailed, 1)[0].ID
-	if out := a.must("alloc", "status", alloc); strings.Count(out, "OOM Killed") < 2 { // a start and a restart
+	if out := a.must("alloc", "status", alloc); strings.Count(out, "OOM Killed") < 2 { // one start and one restart
 		t.Errorf("alloc status:\n%s", out)
 	}
 	a.eventually(20*time.Second, "both ends are counted", func() bool {

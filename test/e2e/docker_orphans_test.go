@@ -16,7 +16,7 @@ import (
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
 )
 
-// eager looks for what belongs to nobody all the time.
+// eager makes the driver look for orphans constantly.
 const eager = `
     gc {
       image_delay = "1s"
@@ -72,13 +72,13 @@ func TestTwoAgentsOnOneDockerdLeaveEachOthersContainersAlone(t *testing.T) {
 		"with our labels and without a node's id":   made("owner="+owner, "task_id=a/t/1", "alloc_id=a", "task_name=t"),
 		"with our node's id and another's as owner": made("owner="+strings.Repeat("0", 32), "task_id=a/t/1", "alloc_id=a", "task_name=t", "node_id="+node),
 	}
-	// The second agent dies with all it has but the container.
+	// The second agent dies with all its processes, but its container stays.
 	two.kill()
 	for _, pid := range two.processes("") {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 	}
-	// The sign that the first one has looked often enough: what is really its own
-	// and nobody's goes.
+	// An orphan of the first agent is removed: this proves that the agent has looked for
+	// orphans often enough.
 	for range 2 {
 		lost := made("owner="+owner, "task_id=a/t/1", "alloc_id=a", "task_name=t", "node_id="+node)
 		one.eventually(30*time.Second, "the container that is ours and nobody's is removed", func() bool {
@@ -116,7 +116,7 @@ func TestAnImageOutlivesRestartsOfTheAgentForAsLongAsATaskUsesIt(t *testing.T) {
 	a.await("two", model.AllocClientStatusRunning, 1)
 	for i, job := range []string{"one", "two"} {
 		a.kill()
-		for _, pid := range a.processes("drover-plugins") { // which then know nothing
+		for _, pid := range a.processes("drover-plugins") { // the new processes then know no tasks
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
 		a.start()

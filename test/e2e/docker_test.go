@@ -24,7 +24,7 @@ func dockerAgent(t *testing.T) (*agent, *dockertest.Daemon) {
 	return dockerAgentWith(t, "")
 }
 
-// dockerAgentWith is dockerAgent with more in the driver's config.
+// dockerAgentWith adds to the driver's config.
 func dockerAgentWith(t *testing.T, config string) (*agent, *dockertest.Daemon) {
 	t.Helper()
 	a := newAgent(t)
@@ -40,13 +40,13 @@ func (a *agent) dockerd() *dockertest.Daemon {
 		a.t.Skipf("no Docker daemon: %v", err)
 	}
 	a.t.Cleanup(func() {
-		a.killAll() // else it starts containers while they are removed
+		a.killAll() // otherwise the agent starts containers while they are removed
 		d.Remove()
 	})
 	return d
 }
 
-// dockerAt starts the agent with a docker driver that uses a daemon.
+// dockerAt starts the agent with a docker driver that uses the given daemon.
 func (a *agent) dockerAt(d *dockertest.Daemon, config string) *agent {
 	a.t.Helper()
 	a.plugin("driver-docker", fmt.Sprintf("exec %s/drover-plugins driver-docker", bin))

@@ -21,7 +21,7 @@ import (
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
 )
 
-// dockerPlugin builds the real driver-docker as a version.
+// dockerPlugin builds the real driver-docker with a version.
 func dockerPlugin(t *testing.T, version string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "driver-docker-"+version)
@@ -33,13 +33,13 @@ func dockerPlugin(t *testing.T, version string) string {
 	return path
 }
 
-// counters is a fleet of containers that write numbered lines until they are told
-// to stop.
+// counters is a set of containers that write numbered lines until they are told to
+// stop.
 type counters struct {
 	*agent
 	docker *dockertest.Daemon
 	allocs []*model.AllocListStub
-	was    []string // container ids and when they were started
+	was    []string // container ids and their start times
 }
 
 const counting = `job "count" {
@@ -70,14 +70,14 @@ const counting = `job "count" {
   }
 }`
 
-// count starts n containers under an agent whose driver-docker is a file of its
-// own that may be replaced over the API.
+// count starts n containers on an agent with its own driver-docker file, which can
+// be replaced over the API.
 func count(t *testing.T, plugin string, n int) *counters {
 	t.Helper()
 	return countWith(t, plugin, "", n)
 }
 
-// countWith is count with more in the driver's config.
+// countWith adds to the driver's config.
 func countWith(t *testing.T, plugin, more string, n int) *counters {
 	t.Helper()
 	a := newAgent(t)
@@ -116,7 +116,7 @@ func (c *counters) healthy() {
 	})
 }
 
-// containers returns each container of the daemon with the time of its start.
+// containers returns each container of the daemon with its start time.
 func (c *counters) containers() []string {
 	c.t.Helper()
 	out, err := c.listed()
@@ -126,7 +126,7 @@ func (c *counters) containers() []string {
 	return out
 }
 
-// listed is containers where some may go meanwhile.
+// listed does the same while containers may disappear.
 func (c *counters) listed() ([]string, error) {
 	ids, err := c.docker.CLI("ps", "-aq", "--no-trunc")
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *counters) listed() ([]string, error) {
 	return lines, err
 }
 
-// same checks that the containers are those that were started at first.
+// same checks that the containers are the original ones.
 func (c *counters) same(when string) {
 	c.t.Helper()
 	if now := c.containers(); !slices.Equal(now, c.was) {
@@ -155,7 +155,7 @@ func (c *counters) plugin() *model.AgentPlugin {
 	return p
 }
 
-// managed waits until a plugin process has all the tasks.
+// managed waits until a plugin process has recovered all tasks.
 func (c *counters) managed() {
 	c.t.Helper()
 	c.eventually(30*time.Second, "the plugin has all tasks", func() bool {
@@ -164,7 +164,7 @@ func (c *counters) managed() {
 	})
 }
 
-// noLineLost ends the writing and checks that each log has every line once.
+// noLineLost stops the writers and checks that each log has every line exactly once.
 func (c *counters) noLineLost() {
 	c.t.Helper()
 	for _, x := range c.allocs {
@@ -175,7 +175,7 @@ func (c *counters) noLineLost() {
 	for _, x := range c.allocs {
 		var n int
 		c.eventually(20*time.Second, "the container has written its last line", func() bool {
-			body, _ := os.ReadFile(c.path(x.ID, "t/local/lines")) // not there yet
+			body, _ := os.ReadFile(c.path(x.ID, "t/local/lines")) // it may not exist yet
 			n, _ = strconv.Atoi(strings.TrimSpace(string(body)))
 			return n > 0
 		})
@@ -252,12 +252,12 @@ func TestContainersOutliveKillsOfTheAgentAndThePluginInTheMiddleOfUpgrades(t *te
 	c := count(t, one, 5)
 	for i := range 3 {
 		said := c.amidUpgrade("driver-docker", one, two)
-		if i == 1 { // the plugin, both of it
+		if i == 1 { // both processes of the plugin
 			for _, pid := range c.pluginProcesses("driver-docker") {
 				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 			}
 		}
-		<-time.After(time.Duration(i) * 40 * time.Millisecond) // a little later each time
+		<-time.After(time.Duration(i) * 40 * time.Millisecond) // a little later in each round
 		c.kill()
 		t.Log(<-said)
 		c.start()
@@ -278,8 +278,8 @@ func TestContainersOutliveKillsOfTheAgentAndThePluginInTheMiddleOfUpgrades(t *te
 	c.noLineLost()
 }
 
-// The process before goes on for as long as somebody works in it, and knows
-// nothing of what starts meanwhile: to it that is nobody's.
+// The old process keeps running while a call is in progress in it. It does not know
+// tasks that start meanwhile, so to it they look like orphans.
 func TestWhatStartsAfterAnUpgradeIsLeftAloneByTheProcessBefore(t *testing.T) {
 	c := countWith(t, dockerPlugin(t, "1.0.0"), eager, 1)
 	old := c.plugin().PID
@@ -292,7 +292,7 @@ func TestWhatStartsAfterAnUpgradeIsLeftAloneByTheProcessBefore(t *testing.T) {
 	}
 	ended := make(chan end, 1)
 	go func() {
-		out, _ := session.CombinedOutput() // its exit code tells
+		out, _ := session.CombinedOutput() // the exit code is checked
 		ended <- end{string(out), session.ProcessState.ExitCode()}
 	}()
 	there := func(name string) func() bool {
@@ -311,7 +311,7 @@ func TestWhatStartsAfterAnUpgradeIsLeftAloneByTheProcessBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(6 * time.Second) // three times the grace after which an orphan goes, and six times the period
+	<-time.After(6 * time.Second) // three times the grace period of orphans, and six times the interval of the check
 	if !running(old) {
 		t.Fatal("the process before has ended, with somebody working in it")
 	}

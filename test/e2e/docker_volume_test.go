@@ -15,8 +15,9 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// A container writes into a static host volume with a script that a template made
-// and a bind mount of the task's own folder shows it; an isolated task reads there.
+// A container writes to a static host volume. It runs a script that a template
+// rendered and that a bind mount of the task's directory makes visible. An isolated
+// task reads the result.
 const sharedVolume = `job "shelf" {
   group "g" {
     volume "shelf" {
@@ -91,7 +92,7 @@ func TestAHostVolumeIsSharedByAContainerAndAnIsolatedTask(t *testing.T) {
 	alloc := a.await("shelf", model.AllocClientStatusRunning, 1)[0].ID
 	want := "by " + alloc + "\n"
 	a.eventually(10*time.Second, "the isolated task has read what the container wrote", func() bool {
-		out, _ := os.ReadFile(a.path(alloc, "alloc/logs/reader.stdout.0")) // not there yet
+		out, _ := os.ReadFile(a.path(alloc, "alloc/logs/reader.stdout.0")) // it may not exist yet
 		return string(out) == want
 	})
 	if out, err := os.ReadFile(filepath.Join(books, "book")); err != nil || string(out) != want {

@@ -13,7 +13,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// What a schema can say is said before a job runs, with the place in the file.
+// Mistakes that a schema can detect are reported before a job runs, with their
+// position.
 func TestAWrongDockerConfigIsRefusedWithItsPlace(t *testing.T) {
 	a, _ := dockerAgentWith(t, "")
 	for _, c := range []struct{ name, config, says string }{
@@ -48,7 +49,8 @@ func TestAWrongDockerConfigIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
-// What only the driver or the daemon can see is said by an event of the task.
+// Mistakes that only the driver or the daemon can detect are reported as events of
+// the task.
 func TestADockerTaskThatCannotStartSaysWhatToDo(t *testing.T) {
 	a, _ := dockerAgentWith(t, "pids_limit = 100")
 	cases := []struct {
@@ -124,7 +126,8 @@ func TestADockerTaskThatCannotStartSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// awaitOne waits until the one alloc of a job has a client status; nil if it never has.
+// awaitOne waits until the only alloc of a job has a client status. It returns nil
+// if that never happens.
 func (a *agent) awaitOne(job, status string) (out *model.AllocListStub) {
 	a.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -17,8 +17,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// isolated is a job of isolated tasks. Their environment names the agent's folder,
-// by which the test finds them on the machine.
+// isolated returns a job with isolated tasks. Their environment contains the agent's
+// directory, by which the test finds them.
 func (a *agent) isolated(id, kind string, count int, script string) string {
 	return fmt.Sprintf(`job %q {
   type = %q
@@ -45,7 +45,7 @@ func (a *agent) isolated(id, kind string, count int, script string) string {
 }`, id, kind, count, script, a.dir)
 }
 
-// withExec waits until the node can isolate tasks, or skips.
+// withExec waits until the node can isolate tasks, or skips the test.
 func (a *agent) withExec() *agent {
 	a.t.Helper()
 	if os.Geteuid() != 0 {
@@ -66,10 +66,10 @@ func (a *agent) withExec() *agent {
 	return a
 }
 
-// sleepers are the isolated "sleep 601" of this agent, on the machine.
+// sleepers returns the processes "sleep 601" of this agent.
 func (a *agent) sleepers() []int {
 	pids := slices.DeleteFunc(a.processes("sleep 601"), func(pid int) bool {
-		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline") // gone: not one
+		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline") // if it is gone it does not match
 		return !strings.HasPrefix(string(line), "sleep\x00601")
 	})
 	slices.Sort(pids)

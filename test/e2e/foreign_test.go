@@ -30,7 +30,7 @@ job "foreign" {
 }
 `
 
-// The plugin speaks Nomad's wire protocol and nothing of ours.
+// The plugin implements Nomad's wire protocol and uses none of our code.
 func TestAPluginBuiltForNomadRunsAJobOverKillsOfAgentAndPlugin(t *testing.T) {
 	a := newAgent(t)
 	plugin := filepath.Join(a.dir, "hello-plugin")
@@ -49,7 +49,7 @@ func TestAPluginBuiltForNomadRunsAJobOverKillsOfAgentAndPlugin(t *testing.T) {
 		return strings.Contains(log, "from t in foreign")
 	})
 	var pids []int
-	a.eventually(patience, "the task is one process", func() bool { // a child of its shell looks like it until it is another program
+	a.eventually(patience, "the task is one process", func() bool { // the shell's child has the same command line until it executes the program
 		pids = a.processes("echo pid")
 		return len(pids) == 1
 	})

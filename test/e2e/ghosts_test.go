@@ -18,7 +18,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// unforgiving is what a group says that takes no failed start for granted.
+// unforgiving is the part of a group that forbids restarts and reschedules.
 const unforgiving = `
     restart {
       attempts = 0
@@ -31,7 +31,7 @@ const unforgiving = `
 
 func TestHostileADockerPluginThatIsKilledInAStartCostsNoAllocAndNoContainer(t *testing.T) {
 	a, d := dockerAgent(t)
-	const rounds = 4 // more would be a crash loop of the plugin
+	const rounds = 4 // more rounds would be a crash loop of the plugin
 	for round := range rounds {
 		job := fmt.Sprintf("ghost%d", round)
 		a.run(fmt.Sprintf(`job %q {
@@ -51,7 +51,7 @@ func TestHostileADockerPluginThatIsKilledInAStartCostsNoAllocAndNoContainer(t *t
     }
   }
 }`, job, unforgiving))
-		pause := time.NewTimer(time.Duration(round+1) * 120 * time.Millisecond) // over all of a start
+		pause := time.NewTimer(time.Duration(round+1) * 120 * time.Millisecond) // spread over the duration of a start
 		<-pause.C
 		for _, pid := range a.processes("driver-docker") {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
@@ -93,7 +93,7 @@ func TestHostileASupervisorThatIsStoppedWhileJobsStartCostsNoAllocAndLeavesNoGho
 	}
 	a.run(job("base", "raw_exec"))
 	a.await("base", model.AllocClientStatusRunning, 1)
-	a.eventually(patience, "its task sleeps", func() bool { return len(sleepers("87004")) == 1 }) // what starts it is another program first
+	a.eventually(patience, "its task sleeps", func() bool { return len(sleepers("87004")) == 1 }) // the process that starts it has another command line at first
 	base := sleepers("87004")
 	for _, driver := range []string{"raw_exec", "exec"} {
 		for _, pid := range a.processes("__drover-supervise loop") {
@@ -117,11 +117,11 @@ func TestHostileASupervisorThatIsStoppedWhileJobsStartCostsNoAllocAndLeavesNoGho
 	}
 }
 
-// sleepers are the processes that sleep for so many seconds, wherever they are: what
-// an isolated task shows of itself does not name its agent.
+// sleepers returns all processes on the machine that sleep for the given number of
+// seconds. The command line of an isolated task does not contain its agent.
 func sleepers(seconds string) []string {
 	var out []string
-	names, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
+	names, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
 	for _, name := range names {
 		if line, _ := os.ReadFile(name); string(line) == "/bin/sleep\x00"+seconds+"\x00" { // it may have ended
 			out = append(out, filepath.Base(filepath.Dir(name)))

@@ -27,14 +27,14 @@ import (
 	"github.com/drover-project/drover/internal/testkit"
 )
 
-// bin is the folder of the binaries, built once per run.
+// bin is the directory of the binaries, which are built once per run.
 var bin string
 
-// patience is how long a test waits at least for what has to come. It ends a test
-// that hangs, and says nothing of how fast a machine is.
+// patience is the minimum time limit of conditions. It ends a test that hangs; it is
+// not a statement about speed.
 const patience = time.Minute
 
-// slots bounds the agents that run at the same time.
+// slots limits the number of agents that run concurrently.
 var slots = make(chan struct{}, 2)
 
 func TestMain(m *testing.M) {
@@ -68,14 +68,14 @@ func build(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-// agent is a drover agent in a folder of its own, with a supervisor of its own.
+// agent is a drover agent with its own directory and supervisor.
 type agent struct {
 	*client.Client
 	t    *testing.T
-	dir  string // everything of this agent lies below it
+	dir  string // contains all files of this agent
 	data string
 	addr string
-	wrap []string // what starts the agent; nil is the agent itself
+	wrap []string // command that starts the agent; nil starts it directly
 	cmd  *exec.Cmd
 	done chan struct{}
 }
@@ -89,7 +89,7 @@ func newAgent(t *testing.T) *agent {
 	return anotherAgent(t)
 }
 
-// anotherAgent prepares one beside the agent that the test has already.
+// anotherAgent prepares a second agent for the same test.
 func anotherAgent(t *testing.T) *agent {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "drover-e2e-")
@@ -127,13 +127,13 @@ plugin "raw_exec" {
   config { enabled = true }
 }
 `, a.data, filepath.Join(dir, "plugins"), ports[0], ports[1], ports[2]))
-	// The plugin gets a place of its own for its supervisor: the default one is
-	// the machine's.
+	// The plugin's supervisor gets a private directory, because the default one is
+	// shared by the whole machine.
 	a.plugin("driver-exec", fmt.Sprintf("export DROVER_PLUGIN_STATE_DIR=%s/state DROVER_SUPERVISOR_IDLE=2s; exec %s/driver-exec \"$@\"", dir, bin))
 	return a
 }
 
-// plugin puts a shell script into the agent's plugin folder.
+// plugin writes a shell script to the agent's plugin directory.
 func (a *agent) plugin(name, script string) {
 	a.write(filepath.Join("plugins", name), 0o755, "#!/bin/sh\n"+script+"\n")
 }
@@ -178,7 +178,7 @@ func (a *agent) launch() {
 	a.done = done
 	go func() {
 		defer close(done)
-		_ = cmd.Wait() // how it ended is what the tests ask otherwise
+		_ = cmd.Wait() // tests check elsewhere how it ended
 	}()
 }
 
@@ -200,7 +200,7 @@ func (a *agent) start() *agent {
 	return a
 }
 
-// kill ends the agent as a power cut would.
+// kill kills the agent with SIGKILL.
 func (a *agent) kill() {
 	a.t.Helper()
 	if err := a.cmd.Process.Kill(); err != nil {
@@ -218,8 +218,8 @@ func (a *agent) alive() bool {
 	}
 }
 
-// cleanup ends every process that carries the agent's folder in its command
-// line or environment: the agent, plugins, supervisors and tasks.
+// cleanup kills every process whose command line or environment contains the agent's
+// directory: the agent, plugins, supervisors and tasks.
 func (a *agent) cleanup() {
 	if a.t.Failed() {
 		log, _ := os.ReadFile(filepath.Join(a.dir, "agent.log"))
@@ -234,7 +234,7 @@ func (a *agent) cleanup() {
 	}
 }
 
-// killAll kills every process of the agent, for up to some seconds.
+// killAll kills every process of the agent. It repeats this for some seconds.
 func (a *agent) killAll() {
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); {
 		left := a.processes("")
@@ -247,8 +247,8 @@ func (a *agent) killAll() {
 	}
 }
 
-// processes returns the pids of this agent's processes whose command line
-// contains all of what.
+// processes returns the pids of this agent's processes whose command line contains
+// what.
 func (a *agent) processes(what string) []int {
 	var out []int
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -265,7 +265,7 @@ func (a *agent) processes(what string) []int {
 	return out
 }
 
-// child is the plugin's process: a child of the agent.
+// child returns the plugin's process, which is a child of the agent.
 func (a *agent) child() int {
 	for _, pid := range a.processes("driver-exec") {
 		if parent(pid) == a.cmd.Process.Pid {
@@ -285,7 +285,7 @@ func parent(pid int) int {
 	return n
 }
 
-// running reports whether a process exists and is no zombie.
+// running reports whether a process exists and is not a zombie.
 func running(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -300,8 +300,8 @@ func (a *agent) ctx() context.Context {
 	return ctx
 }
 
-// eventually waits for a condition by asking again. It fails the test when limit is
-// over, but not before patience is: limit is for what takes longer than that.
+// eventually polls until ok returns true. It fails the test after limit, but never
+// before patience; limit is for conditions that take longer.
 func (a *agent) eventually(limit time.Duration, what string, ok func() bool) {
 	a.t.Helper()
 	limit = max(limit, patience)
@@ -314,13 +314,13 @@ func (a *agent) eventually(limit time.Duration, what string, ok func() bool) {
 	}
 }
 
-// cli runs a command of the command line.
+// cli runs a drover command.
 func (a *agent) cli(args ...string) (out string, code int) {
 	a.t.Helper()
 	return a.cliWithin(patience, args...)
 }
 
-// cliWithin is cli for commands that take longer.
+// cliWithin does the same with a time limit.
 func (a *agent) cliWithin(limit time.Duration, args ...string) (out string, code int) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -335,7 +335,7 @@ func (a *agent) cliWithin(limit time.Duration, args ...string) (out string, code
 	return string(b), cmd.ProcessState.ExitCode()
 }
 
-// must runs a command that has to succeed.
+// must runs a command that must succeed.
 func (a *agent) must(args ...string) string {
 	a.t.Helper()
 	out, code := a.cli(args...)
@@ -359,7 +359,7 @@ func (a *agent) run(hcl string) string {
 	return r.EvalID
 }
 
-// onlyOnce is of a group whose tasks are not restarted, nor replaced, when they fail.
+// onlyOnce is the part of a group that forbids restarts and reschedules.
 const onlyOnce = `    restart {
       attempts = 0
       mode     = "fail"
@@ -370,7 +370,7 @@ const onlyOnce = `    restart {
     }
 `
 
-// shell is a job of one group that runs a script.
+// shell returns a job with one group that runs a script.
 func shell(id, kind string, count int, group, script string) string {
 	return fmt.Sprintf(`job %q {
   type = %q
@@ -426,10 +426,10 @@ func (a *agent) await(job, status string, n int) []*model.AllocListStub {
 	return got
 }
 
-// path is a file below an alloc's directory on disk.
+// path returns the path of a file in an alloc's directory.
 func (a *agent) path(alloc, name string) string { return filepath.Join(a.data, "alloc", alloc, name) }
 
-// pids returns the pid of each alloc's task by alloc, all of them running.
+// pids returns the pid of each alloc's task. All of them must run.
 func (a *agent) pids(allocs []*model.AllocListStub) map[string]int {
 	a.t.Helper()
 	out := map[string]int{}
@@ -444,7 +444,7 @@ func (a *agent) pids(allocs []*model.AllocListStub) map[string]int {
 	return out
 }
 
-// get reads a path over HTTP.
+// get sends a GET request.
 func (a *agent) get(path string) (int, string) {
 	a.t.Helper()
 	r, err := http.Get(a.addr + path)

@@ -27,11 +27,11 @@ import (
 	"github.com/drover-project/drover/internal/testkit"
 )
 
-// disk is a file system of its own for an agent's data, which can lose its power.
+// disk is a file system for an agent's data whose power can be cut.
 type disk struct {
 	*agent
 	image  string
-	device string // the loop device that shows the image; empty while the disk is away
+	device string // the loop device of the image; empty while it is not attached
 }
 
 func newDisk(a *agent) *disk {
@@ -49,7 +49,7 @@ func newDisk(a *agent) *disk {
 		}
 	}
 	a.t.Cleanup(func() {
-		a.killAll() // or the disk is in use
+		a.killAll() // otherwise the disk is busy
 		d.unplug()
 	})
 	if err := d.plug(); err != nil {
@@ -71,10 +71,10 @@ func (d *disk) plug() error {
 	return nil
 }
 
-// unplug unmounts the disk. It takes the loop device away as well: whoever holds the
-// file system on it still (a process that was killed and is not gone yet, a mount
-// namespace of another test) keeps it alive, and who mounts its device gets the same
-// one, whose power is off.
+// unplug unmounts the disk and removes its loop device. The device must be removed,
+// because a process that still uses the file system (a killed one that has not ended
+// yet, or a mount namespace of another test) keeps it alive, and mounting the device
+// again would return the same dead file system.
 func (d *disk) unplug() {
 	d.t.Helper()
 	if err := allocdir.Detach(filepath.Join(d.data, "alloc")); err != nil { // secrets are mounts
@@ -92,7 +92,7 @@ func (d *disk) unplug() {
 	}
 }
 
-// cut ends all writing to the disk at once: what was not synced is lost.
+// cut stops all writing to the disk immediately: unsynced data is lost.
 func (d *disk) cut() {
 	d.t.Helper()
 	const (
@@ -110,7 +110,7 @@ func (d *disk) cut() {
 	}
 }
 
-// again ends the agent and mounts the disk as a machine that comes up does.
+// again ends the agent and mounts the disk again, as after a reboot.
 func (d *disk) again() {
 	d.t.Helper()
 	d.killAll()
@@ -147,7 +147,7 @@ func TestHostilePowerCutsLoseNothingThatWasAcknowledged(t *testing.T) {
 					id := fmt.Sprintf("job-%d-%d-%d", round, w, i)
 					job := json.RawMessage(bytes.ReplaceAll(draft, []byte("NAME"), []byte(id)))
 					if _, err := d.RegisterJob(d.ctx(), &api.JobRegisterRequest{Job: job}); err != nil {
-						return // the power is gone
+						return // the power is off
 					}
 					mu.Lock()
 					acked[id] = true
@@ -155,7 +155,7 @@ func TestHostilePowerCutsLoseNothingThatWasAcknowledged(t *testing.T) {
 				}
 			})
 		}
-		<-time.After(time.Duration(200+rand.IntN(600)) * time.Millisecond) // power goes at any moment
+		<-time.After(time.Duration(200+rand.IntN(600)) * time.Millisecond) // cut the power at a random moment
 		d.cut()
 		close(stop)
 		d.killAll()

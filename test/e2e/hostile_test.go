@@ -26,22 +26,22 @@ type chaos struct {
 	faults map[string]int
 }
 
-// piece is batch work that has to run once and to end with its exit code.
+// piece is a batch alloc that must run exactly once and end with its exit code.
 type piece struct {
 	job   string
 	code  int
-	alone bool // nobody was there who could have seen its end
+	alone bool // no process was alive that could have seen its exit
 }
 
-// helpers are the processes of the plugin's supervisor in a role. A task looks like
-// the process that starts it until it has become its program: it is none of them.
+// helpers returns the supervisor's processes with a role. A process that starts a
+// task has the same command line until it becomes the task, and is excluded.
 func (c *chaos) helpers(role string) []int {
 	all := c.processes("__drover-supervise " + role)
 	return slices.DeleteFunc(slices.Clone(all), func(pid int) bool { return slices.Contains(all, parent(pid)) })
 }
 
-// fault does harm and reports whether an exit code may be lost by it. After it
-// the agent's process runs.
+// fault injects a fault and reports whether exit codes may be lost because of it.
+// Afterwards the agent's process runs.
 func (c *chaos) fault() (name string, losesCodes bool) {
 	restart := func() { c.kill(); c.start() }
 	killAll := func(pids ...[]int) {
@@ -53,7 +53,7 @@ func (c *chaos) fault() (name string, losesCodes bool) {
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGSTOP) // it may have ended
 		}
-		<-time.After(time.Duration(200+c.rng.IntN(1500)) * time.Millisecond) // the fault is its length
+		<-time.After(time.Duration(200+c.rng.IntN(1500)) * time.Millisecond) // the length of the pause is part of the fault
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGCONT)
 		}
@@ -88,7 +88,7 @@ func (c *chaos) fault() (name string, losesCodes bool) {
 	return f.name, f.loses
 }
 
-// batch starts work that leaves a mark, goes on for a moment and ends.
+// batch starts an alloc that records that it ran, runs for a moment and exits.
 func (c *chaos) batch(round, n int) {
 	p := &piece{job: fmt.Sprintf("work-%d-%d", round, n), code: c.rng.IntN(3) * (1 + c.rng.IntN(100))}
 	script := fmt.Sprintf("echo ran >> $NOMAD_ALLOC_DIR/mark; sleep 0.%03d; exit %d", c.rng.IntN(999), p.code)
@@ -100,14 +100,14 @@ func (c *chaos) batch(round, n int) {
 	c.work = append(c.work, p)
 }
 
-// marks is how often an alloc's task has run.
+// marks returns how often an alloc's task has run.
 func (c *chaos) marks(alloc string) int {
 	body, _ := os.ReadFile(c.path(alloc, "alloc/mark")) // it never ran
 	return strings.Count(string(body), "\n")
 }
 
-// judge says what became of a piece of work that is over: as it should, or
-// refused (it never ran, and its alloc says so), lost or doubled.
+// judge returns what happened to a piece that has ended: as expected, refused (it
+// never ran, and its alloc says so), lost, or run twice.
 func (c *chaos) judge(p *piece) (verdict, detail string) {
 	allocs := c.allocs(p.job, "")
 	if len(allocs) != 1 {
@@ -131,7 +131,7 @@ func (c *chaos) judge(p *piece) (verdict, detail string) {
 	return "lost", detail
 }
 
-// events are the types and messages of a task's events.
+// events formats the types and messages of a task's events.
 func events(x *model.AllocListStub) string {
 	var out []string
 	for _, e := range x.TaskStates["t"].Events {
@@ -140,20 +140,20 @@ func events(x *model.AllocListStub) string {
 	return strings.Join(out, ", ")
 }
 
-// TestHostileChaosOfAllProcessesOfANode kills and pauses agent, plugin,
-// supervisor and keeper in all combinations while 20 tasks live and batch work
-// comes and goes: no task is lost, none runs twice, none that no alloc owns.
+// TestHostileChaosOfAllProcessesOfANode kills and pauses agent, plugin, supervisor
+// and keeper in all combinations while 20 service tasks run and batch allocs come
+// and go: no task is lost, none runs twice, and none runs without an alloc.
 func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	c := &chaos{agent: newAgent(t), rng: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}}
 	t.Cleanup(func() {
 		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(c.dir, "state/driver-exec/supervisor.log")) // it may not be there
+			log, _ := os.ReadFile(filepath.Join(c.dir, "state/driver-exec/supervisor.log")) // it may not exist
 			t.Logf("the supervisor's log ends:\n%s", log[max(0, len(log)-4000):])
 		}
 	})
-	c.configure("client {\n  gc_max_allocs = 5000\n}\n") // what ended is looked at in the end
+	c.configure("client {\n  gc_max_allocs = 5000\n}\n") // ended allocs are inspected at the end
 	c.withExec()
 	c.agent.run(shell("raw", "service", 12, "", "exec sleep 601"))
 	c.agent.run(c.isolated("isolated", "service", 8, "exec sleep 601"))
@@ -168,7 +168,7 @@ func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 		for n := range 3 {
 			c.batch(round, n)
 		}
-		<-time.After(time.Duration(c.rng.IntN(700)) * time.Millisecond) // faults strike at any moment
+		<-time.After(time.Duration(c.rng.IntN(700)) * time.Millisecond) // at a random moment
 		var names []string
 		for range 1 + c.rng.IntN(2) {
 			name, loses := c.fault()
@@ -209,8 +209,8 @@ func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 		rounds, c.faults, len(c.work), count["lost"], count["doubled"], count["ghosts"], count["refused"])
 }
 
-// noGhosts looks for work that ran after its alloc was over, and for tasks that
-// outlive the stop of their jobs.
+// noGhosts checks that no task ran after its alloc had ended, and that no task
+// survives the stop of its job.
 func (c *chaos) noGhosts(count map[string]int) {
 	c.t.Helper()
 	for _, p := range c.work {

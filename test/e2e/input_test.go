@@ -53,7 +53,7 @@ func TestBadInputIsRefusedInWordsAndTheAgentStaysUp(t *testing.T) {
 	} {
 		r, err := http.Post(a.addr+"/v1/jobs", "application/json", body)
 		if err != nil {
-			if what != "a huge body" { // an agent may close the connection on it
+			if what != "a huge body" { // an agent may close the connection
 				t.Errorf("%s: %v", what, err)
 			}
 			continue
@@ -119,7 +119,7 @@ func TestFilesOfAnAllocCanBeReadButNothingElse(t *testing.T) {
 	for _, path := range []string{"../../../../etc/passwd", "/../../../etc/passwd", "t/../../../x", "t/local/link", "t/local/folder/passwd", "t/secrets/s", "t/secrets"} {
 		for _, route := range []string{"cat", "readat", "ls", "stat", "stream"} {
 			code, body := a.get("/v1/client/fs/" + route + "/" + id + "?offset=0&limit=10&follow=false&path=" + url.QueryEscape(path))
-			// The reference answers 200 with the reason as the body to cat and readat.
+			// For cat and readat, the reference answers 200 with the error as the body.
 			refused := code >= 400 || strings.Contains(body, "escapes") || strings.Contains(body, "prohibited") || strings.Contains(body, "no such file")
 			if strings.Contains(body, "root:") || strings.Contains(body, "token") || !refused {
 				t.Errorf("%s %s: %d %.100s", route, path, code, body)
@@ -129,7 +129,7 @@ func TestFilesOfAnAllocCanBeReadButNothingElse(t *testing.T) {
 	follow(t, a, id)
 }
 
-// follow checks that alloc logs -f prints what is written later.
+// follow checks that alloc logs -f prints lines that are written later.
 func follow(t *testing.T, a *agent, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

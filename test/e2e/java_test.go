@@ -19,7 +19,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// probeJar is the jar of the driver's own tests.
+// probeJar returns the jar of the driver's own tests.
 func probeJar(t *testing.T) []byte {
 	t.Helper()
 	class, err := os.ReadFile("../../plugins/driver-exec/driverexec/testdata/java/Probe.class")

@@ -72,8 +72,8 @@ func TestAServiceIsRolledOutUpdatedScaledRevertedAndStopped(t *testing.T) {
 	}
 }
 
-// rolled checks that an update started at most width new allocs before the
-// first of them was healthy.
+// rolled checks that an update started at most width new allocs before the first one
+// was healthy.
 func (a *agent) rolled(job string, version uint64, width int) {
 	a.t.Helper()
 	var first time.Time
@@ -103,7 +103,8 @@ func TestAFailingUpdateGoesBackToTheStableVersion(t *testing.T) {
 	update := strings.Replace(quick, "{\n", "{\n  auto_revert = true\n", 1) + "restart {\n attempts = 0\n mode = \"fail\"\n}\n"
 	a.run(shell("web", "service", 2, update, "exec sleep 600"))
 	a.deployed("web", 0, model.DeploymentStatusSuccessful)
-	// Its allocs are replaced again and again: it is over when it has made no progress for so long.
+	// Its allocs are replaced repeatedly, so the deployment fails at its progress
+	// deadline.
 	soon := strings.NewReplacer(`"60s"`, `"10s"`, `"75s"`, `"15s"`).Replace(update)
 	a.run(shell("web", "service", 2, soon, "exit 1"))
 	a.deployed("web", 1, model.DeploymentStatusFailed)
@@ -123,7 +124,7 @@ func TestAVersionThatFailedIsTriedAgainWhenItIsRegisteredAgain(t *testing.T) {
 	a.run(bad)
 	a.deployed("web", 1, model.DeploymentStatusFailed)
 	a.deployed("web", 2, model.DeploymentStatusSuccessful)
-	a.run(bad) // version 3, of the same specification as version 1
+	a.run(bad) // version 3, with the specification of version 1
 	a.deployed("web", 3, model.DeploymentStatusFailed)
 	a.deployed("web", 4, model.DeploymentStatusSuccessful)
 	if failed := a.allocs("web", model.AllocClientStatusFailed); len(failed) != 2 {

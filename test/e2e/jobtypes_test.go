@@ -15,13 +15,13 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// kind is shell for a batch-like job with more in its job block.
+// kind returns a batch-like shell job with an additional block in the job.
 func kind(id, jobType, block, script string) string {
 	file := shell(id, jobType, 1, "", script)
 	return strings.Replace(file, "{\n", "{\n  "+block+"\n", 1)
 }
 
-// children are the jobs that a parent has made.
+// children returns the children of a parent job.
 func (a *agent) children(parent string) []*api.JobListStub {
 	jobs, _, err := a.Jobs(a.ctx(), &client.Query{Prefix: parent + "/"})
 	if err != nil {
@@ -30,7 +30,7 @@ func (a *agent) children(parent string) []*api.JobListStub {
 	return jobs
 }
 
-// summary is the count of a parent's children.
+// summary returns the counts of a parent's children.
 func (a *agent) summary(parent string) model.JobChildrenSummary {
 	s, _, err := a.JobSummary(a.ctx(), parent, nil)
 	if err != nil || s.Children == nil {
@@ -47,7 +47,7 @@ func TestSysbatchRunsOnceToItsEndAndAgainWhenItChanges(t *testing.T) {
 		j, _, err := a.Job(a.ctx(), "once", nil)
 		return err == nil && j.Status == model.JobStatusDead
 	})
-	a.run(shell("once", "sysbatch", 1, "", "echo done")) // the same again
+	a.run(shell("once", "sysbatch", 1, "", "echo done")) // the same job again
 	a.must("job", "eval", "-detach", "once")
 	a.run(shell("once", "sysbatch", 1, "", "echo again"))
 	for _, x := range a.await("once", model.AllocClientStatusComplete, 2) {
@@ -150,7 +150,7 @@ func TestAPeriodicJobIsLaunchedAtItsTimesOverACrashWithoutDoubleOrStorm(t *testi
 	if missed > 1 {
 		t.Errorf("%d of the times while the agent was down were made up for", missed)
 	}
-	// A stopped one is launched no more, not even by force.
+	// A stopped job launches no children, not even by force.
 	count := len(a.children("tick"))
 	if _, err := a.ForcePeriodic(a.ctx(), "tick"); err == nil || !strings.Contains(err.Error(), "stopped") {
 		t.Errorf("a stopped job was forced: %v", err)
@@ -233,7 +233,7 @@ func TestASystemJobIsDeployedByHealth(t *testing.T) {
 	if x := a.await("sys", model.AllocClientStatusRunning, 1)[0]; x.JobVersion != 1 || x.DeploymentStatus == nil || !x.DeploymentStatus.IsHealthy() {
 		t.Errorf("version %d runs, health %+v", x.JobVersion, x.DeploymentStatus)
 	}
-	a.run(shell("plain", "system", 1, "", "exec sleep 600")) // no update block: nothing to wait for
+	a.run(shell("plain", "system", 1, "", "exec sleep 600")) // without an update block there is nothing to wait for
 	a.deployed("plain", 0, model.DeploymentStatusSuccessful)
 	a.await("plain", model.AllocClientStatusRunning, 1)
 }

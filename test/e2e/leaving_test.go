@@ -48,7 +48,7 @@ func TestANodeThatLeavesIsDrainedFirstAndTakesWorkAgainWhenItIsBack(t *testing.T
 	a.start()
 	a.eventually(15*time.Second, "the node is eligible again", func() bool { return a.eligibility() == model.NodeSchedulingEligible })
 	a.await("web", "running", 1)
-	// Without being asked to leave it ends at once, and the task runs on.
+	// Without leave_on_interrupt it ends at once, and the task keeps running.
 	if err := a.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

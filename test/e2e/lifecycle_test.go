@@ -18,7 +18,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// part is a task block that runs a script; more goes into the block.
+// part returns a task block that runs a script; more is added to the block.
 func part(name, script, more string) string {
 	return fmt.Sprintf(`
     task %q {
@@ -43,7 +43,8 @@ func job(id, kind string, parts ...string) string {
 	return fmt.Sprintf("job %q {\n  type = %q\n  group \"g\" {\n    %s\n  }\n}", id, kind, strings.Join(parts, "\n"))
 }
 
-// steps are the lines that the tasks of an alloc have written to their shared log.
+// steps returns the lines that the tasks of an alloc have written to their shared
+// log.
 func (a *agent) steps(alloc string) []string {
 	b, _ := os.ReadFile(a.path(alloc, "alloc/data/log"))
 	return strings.Fields(string(b))
@@ -60,7 +61,7 @@ func TestTasksOfAGroupRunInTheOrderOfTheirLifecycle(t *testing.T) {
 	stays := func(name string) string {
 		return "trap '" + says(name+"-end") + "exit 0' INT TERM; " + says(name) + "while :; do sleep 0.05; done"
 	}
-	// What begins beside another task writes its line when that one has.
+	// A task that runs beside another one writes its line after the other one.
 	after := func(name, own string) string {
 		lines := func(of string) string { return "$(grep -cx " + of + " $NOMAD_ALLOC_DIR/data/log)" }
 		return "until [ " + lines(name) + " -gt " + lines(own) + " ]; do sleep 0.05; done; " + says(own)
@@ -161,8 +162,8 @@ func TestTemplatesPayloadAndSecretsAreThereWhenATaskRuns(t *testing.T) {
 	})
 }
 
-// secretsInMemory checks that the secrets of a task are there, on a file system
-// in memory where the machine lets tests mount one.
+// secretsInMemory checks that the secrets of a task exist, on a tmpfs if tests can
+// mount one on this machine.
 func (a *agent) secretsInMemory(alloc string) {
 	a.t.Helper()
 	dir := a.path(alloc, "t/secrets")
@@ -184,7 +185,7 @@ func (a *agent) secretsInMemory(alloc string) {
 	}
 }
 
-// terminate ends the agent as a service manager does.
+// terminate sends SIGTERM to the agent, as a service manager does.
 func (a *agent) terminate() {
 	a.t.Helper()
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -204,14 +205,14 @@ func TestNoTaskIsTouchedByAHundredRestartsOfTheAgent(t *testing.T) {
 	before := a.pids(a.await("long", model.AllocClientStatusRunning, 20))
 	begin, done := time.Now(), 0
 	for done < restarts && (done < least || time.Since(begin) < limit) {
-		// An orderly end takes seconds when the agent before was killed: it then
-		// waits for plugins that are not its children.
+		// An orderly shutdown takes seconds if the previous agent was killed, because the
+		// agent then waits for plugins that are not its children.
 		if done%10 < 8 {
 			a.kill()
 		} else {
 			a.terminate()
 		}
-		if done%10 == 3 { // not even with the next in the middle of its start
+		if done%10 == 3 { // not even while the next agent is starting
 			a.launch()
 			a.kill()
 		}
@@ -227,7 +228,7 @@ func TestNoTaskIsTouchedByAHundredRestartsOfTheAgent(t *testing.T) {
 			t.Errorf("the task of %s was touched: %+v", x.ID, s)
 		}
 	}
-	// They are still managed: all of them can be stopped.
+	// All of them can still be stopped.
 	a.must("job", "stop", "-detach", "long")
 	a.await("long", model.AllocClientStatusComplete, 20)
 	for _, pid := range before {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// server is a path in the folder of the agent's server.
+// serverFile returns the path of a file of the agent's server.
 func (a *agent) serverFile(name string) string { return filepath.Join(a.data, "server", name) }
 
 func (a *agent) remove(paths ...string) {
@@ -33,13 +33,13 @@ func (a *agent) copyTree(from, to string) {
 	}
 }
 
-// says waits for a word in the agent's log.
+// says waits for a text in the agent's log.
 func (a *agent) says(words string) {
 	a.t.Helper()
 	a.eventually(20*time.Second, "the log says: "+words, func() bool { return strings.Contains(a.log(), words) })
 }
 
-// standing waits until the node thinks that of its servers.
+// standing waits until the node's trust in its servers is as wanted.
 func (a *agent) standing(want string) {
 	a.t.Helper()
 	a.eventually(20*time.Second, "the node's servers are "+want, func() bool {
@@ -48,7 +48,7 @@ func (a *agent) standing(want string) {
 	})
 }
 
-// live are those of the processes that run.
+// live returns the number of processes that run.
 func live(pids map[string]int) (n int) {
 	for _, pid := range pids {
 		if running(pid) {
@@ -58,8 +58,8 @@ func live(pids map[string]int) (n int) {
 	return n
 }
 
-// stay checks for some seconds, more than ten times as long as an assignment takes to
-// reach a node, that every process runs on.
+// stay checks for some seconds that every process keeps running. This is more than
+// ten times as long as an assignment takes to reach a node.
 func (a *agent) stay(pids map[string]int) {
 	a.t.Helper()
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
@@ -82,14 +82,14 @@ func TestHostileAServerWhoseDataIsGoneEndsNoTaskUntilAnOperatorAgrees(t *testing
 	a.standing("refused")
 	a.stay(pids)
 	a.terminate()
-	a.launch() // a further start changes nothing
+	a.launch() // another start changes nothing
 	a.standing("refused")
 	a.stay(pids)
 	if out := a.must("node", "trust", "-status"); !strings.Contains(out, "refused") {
 		t.Errorf("the state of the node: %s", out)
 	}
 
-	a.terminate() // the operator finds the data
+	a.terminate() // the operator restores the data
 	a.copyTree(filepath.Join(a.dir, "raft"), a.serverFile("raft"))
 	a.copyTree(filepath.Join(a.dir, "server-id"), a.serverFile("server-id"))
 	a.start()
@@ -123,7 +123,7 @@ func TestHostileAnOlderCopyOfAServersDataEndsNoTaskUntilAnOperatorAgrees(t *test
 	a.start()
 	a.says("an older copy of their data was put back")
 	a.standing("doubted")
-	a.run(shell("beside", "service", 1, quick, "exec sleep 600")) // its log grows beyond what the node has seen
+	a.run(shell("beside", "service", 1, quick, "exec sleep 600")) // the log grows beyond the position that the node has seen
 	a.await("beside", "running", 1)
 	a.stay(later)
 	a.terminate()

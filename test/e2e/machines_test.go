@@ -16,12 +16,13 @@ import (
 	"github.com/drover-project/drover/core/rpc"
 )
 
-// network is machines of a cluster on one Linux: a network namespace each, joined
-// by a switch, which has a namespace of its own, too: what the firewall of the
-// machine does to bridges (Docker's does much) is then no part of the test.
+// network simulates machines of a cluster on one Linux system: each is a network
+// namespace, connected by a bridge. The bridge has its own namespace too, so that
+// firewall rules of the machine for bridges, of which Docker adds many, do not
+// affect the test.
 type network struct {
 	t      *testing.T
-	prefix string // of namespaces and links
+	prefix string // prefix of the names of namespaces and links
 	subnet string // "10.231.7."
 	n      int
 }
@@ -48,8 +49,7 @@ func newNetwork(t *testing.T) *network {
 	return w
 }
 
-// claim takes a subnet that no link of this machine has, by making the namespace
-// that is named after it.
+// claim reserves an unused subnet by creating a namespace whose name contains it.
 func (w *network) claim() {
 	w.t.Helper()
 	addrs, err := net.InterfaceAddrs()
@@ -67,7 +67,7 @@ func (w *network) claim() {
 		if err == nil {
 			return
 		}
-		if !strings.Contains(string(out), "File exists") { // not another test's
+		if !strings.Contains(string(out), "File exists") { // any other error than that another test has it
 			w.t.Skipf("no network namespace can be made here: %v\n%s", err, out)
 		}
 	}
@@ -81,8 +81,8 @@ func (w *network) ip(args ...string) {
 	}
 }
 
-// machine adds a machine and an agent on it, which is not started. config is what
-// the agent is; everything else has its defaults, ports included.
+// machine adds a machine with an agent, which is not started. config sets the
+// agent's role; everything else, including ports, has its default.
 func (w *network) machine(name, config string) *agent {
 	w.t.Helper()
 	w.n++
@@ -113,19 +113,19 @@ func (w *network) machine(name, config string) *agent {
 	return a
 }
 
-// link takes a machine off the network, or puts it back.
+// link disconnects a machine from the network, or connects it again.
 func (w *network) link(a *agent, state string) {
 	w.t.Helper()
 	ns := strings.TrimPrefix(a.wrap[1], "--net=/run/netns/")
 	w.ip("-n", w.prefix+"-sw", "link", "set", ns, state)
 }
 
-// at is the address of a machine's servers' port.
+// at returns the address of a machine's rpc port.
 func (a *agent) at() string {
 	return strings.TrimSuffix(strings.TrimPrefix(a.addr, "http://"), ":4646") + ":4647"
 }
 
-// nodeOf is the configuration of a node of a server.
+// nodeOf returns the configuration of a node of a server.
 func nodeOf(server *agent) string {
 	return fmt.Sprintf(`client {
   enabled           = true
@@ -141,7 +141,7 @@ plugin "raw_exec" {
 `, server.at())
 }
 
-// secured is mutual TLS as the configuration has it.
+// secured returns the configuration of mutual TLS.
 func secured(t rpc.TLS) string {
 	return fmt.Sprintf(`tls {
   rpc                    = true

@@ -15,11 +15,12 @@ import (
 	"github.com/drover-project/drover/core/api"
 )
 
-// notOurs are metrics of the reference that say nothing here: there is no Consul.
+// notOurs are metrics of the reference that have no meaning here, because there is
+// no Consul.
 var notOurs = []string{"nomad.client.consul.checks", "nomad.client.consul.services"}
 
-// seriesOf are the names of the metrics of a client in an answer of /v1/metrics,
-// each with the names of its labels.
+// seriesOf returns the names of the client metrics in an answer of /v1/metrics, each
+// with the names of its labels.
 func seriesOf(t *testing.T, body []byte) map[string]string {
 	t.Helper()
 	var m api.MetricsSummary

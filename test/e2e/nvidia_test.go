@@ -48,7 +48,7 @@ job "train" {
 }
 `
 
-// The library is a stand-in (see nvmltest) whose machine has two whole GPUs.
+// The library is a fake (see nvmltest) with two whole GPUs.
 func TestJobsGetNVIDIAGPUsEachItsOwn(t *testing.T) {
 	a := newAgent(t)
 	plugin := filepath.Join(a.dir, "device-nvidia")
@@ -78,7 +78,7 @@ func TestJobsGetNVIDIAGPUsEachItsOwn(t *testing.T) {
 	if all := a.allocs("train", ""); len(all) != 2 {
 		t.Errorf("two whole GPUs, and %d allocs", len(all))
 	}
-	// What it uses is told of the node, and of the task that has it.
+	// The usage is reported for the node and for the task that has the GPU.
 	first := a.await("train", "running", 2)[0].ID
 	for _, args := range [][]string{{"node", "status", "-self", "-stats"}, {"alloc", "status", "-stats", first}} {
 		a.eventually(20*time.Second, strings.Join(args, " ")+" tells of GPUs", func() bool {
@@ -86,7 +86,7 @@ func TestJobsGetNVIDIAGPUsEachItsOwn(t *testing.T) {
 			return strings.Contains(out, "nvidia/gpu/Tesla T4[GPU-") && strings.Contains(out, "2048 / 15360 MiB") && strings.Contains(out, "Power usage")
 		})
 	}
-	// A GPU that is lost is shown as such, and its task goes on.
+	// A lost GPU is shown as unhealthy, and its task keeps running.
 	nvmltest.Say(t, lib, "lost-1", "")
 	a.eventually(20*time.Second, "the lost GPU is shown as unhealthy", func() bool {
 		out, _ := a.cli("node", "status", "-self", "-json")

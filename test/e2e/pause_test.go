@@ -15,17 +15,17 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// The servers of these tests have no grace beyond a lease of 8 s.
+// The servers of these tests have a lease of 8 s and no grace period.
 
 func TestHostileAServerThatWasStoppedForLongerThanALeaseLosesNoNodeAndReplacesNothing(t *testing.T) {
 	m := newMachines(t, "one", "two")
 	m.server.run(strings.Replace(spreadJob, "count = 3", "count = 2", 1))
 	pids := m.pids(m.server.await("spread", "running", 2))
-	server := m.server.cmd.Process.Pid // nsenter has become the agent
+	server := m.server.cmd.Process.Pid // nsenter has executed the agent
 	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(25 * time.Second) // three leases: the time is what is tested
+	time.Sleep(25 * time.Second) // three leases: the test is about this time
 	if err := syscall.Kill(server, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestHostileANodeWhoseAgentIsStoppedAndStartedAgainKeepsItsTasks(t *testing.
 	m.server.run(strings.Replace(spreadJob, "count = 3", "count = 2", 1))
 	pids := m.pids(m.server.await("spread", "running", 2))
 	m.nodes["one"].terminate()
-	time.Sleep(15 * time.Second) // nearly two leases: the time is what is tested
+	time.Sleep(15 * time.Second) // nearly two leases: the test is about this time
 	m.nodes["one"].launch()
 	m.connected()
 	m.ready("one", "two")
@@ -64,7 +64,7 @@ func TestHostileOfTwoAgentsOnCopiesOfADataDirectoryOneIsTheNode(t *testing.T) {
 	if err := os.MkdirAll(twin.data, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	m.nodes["one"].kill() // its store must be at rest while it is copied
+	m.nodes["one"].kill() // the store must not change while it is copied
 	if out, err := exec.Command("cp", "-a", filepath.Join(m.nodes["one"].data, "client"), twin.data).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -81,8 +81,8 @@ func TestHostileOfTwoAgentsOnCopiesOfADataDirectoryOneIsTheNode(t *testing.T) {
 	twin.eventually(20*time.Second, "the second agent is refused with a word", func() bool {
 		return strings.Contains(twin.log(), "another agent acts as node")
 	})
-	// What the first one's start had to say comes to an end; a fight over the node
-	// would not.
+	// The reports of the first agent's start come to an end. Two agents that compete for
+	// the node would never stop reporting.
 	before, since := index(), time.Now()
 	m.server.eventually(time.Minute, "nothing is written for 5 s while one of them is refused", func() bool {
 		if now := index(); now != before {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// goIn runs go in a folder, without the network: a new plugin needs nothing that
-// this repository does not have.
+// goIn runs the go command in a directory without network access: a generated plugin
+// needs nothing that this repository does not have.
 func goIn(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -26,8 +26,8 @@ func goIn(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// newPlugin makes a plugin of the kind with `drover plugin new`, builds it and has
-// it pass its own test. It returns the module's folder and the executable.
+// newPlugin generates a plugin of the kind with `drover plugin new`, builds it and
+// runs its test. It returns the module's directory and the executable.
 func newPlugin(t *testing.T, a *agent, kind string) (dir, executable string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -46,7 +46,7 @@ func newPlugin(t *testing.T, a *agent, kind string) (dir, executable string) {
 	return dir, executable
 }
 
-// install gives the agent the plugin and what its agent.hcl says.
+// install adds the plugin and the configuration of its agent.hcl to the agent.
 func (a *agent) install(name, dir, executable string) {
 	a.t.Helper()
 	body, err := os.ReadFile(executable)
@@ -62,7 +62,7 @@ func (a *agent) install(name, dir, executable string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	// The harness has a block for raw_exec already.
+	// The harness already has a block for raw_exec.
 	own, _, _ := strings.Cut(string(config), `plugin "raw_exec"`)
 	a.write("agent.hcl", 0o600, string(before)+own)
 }
@@ -118,7 +118,8 @@ func TestPluginCheckSaysByItsExitCodeWhatCameOfIt(t *testing.T) {
 	}
 	task := a.write("task.hcl", 0o600, "command = \"/bin/sh\"\nargs = [\"-c\", \"${script}\"]\n")
 	config := a.write("raw.hcl", 0o600, "enabled = true\n")
-	// JSON for machines; the whole of exec's and raw_exec's suites is in their own tests.
+	// Check the JSON output; the complete suites of exec and raw_exec are in their own
+	// tests.
 	args := []string{"plugin", "check", "-json", "-name", "raw_exec", "-config", config, "-task-config", task, "-timeout", "1m"}
 	for _, env := range []string{"DROVER_PLUGIN_STATE_DIR=" + a.dir + "/state", "DROVER_SUPERVISOR_IDLE=2s"} {
 		args = append(args, "-env", env)
@@ -148,7 +149,7 @@ func TestAPluginInPythonRunsAJob(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the plugin: %v\n%s", err, out)
 	}
-	// Not by a.cli, which bounds quick commands: an interpreter starts some forty times.
+	// a.cli has a short time limit, but here an interpreter starts about forty times.
 	check := exec.CommandContext(t.Context(), filepath.Join(bin, "drover"), "plugin", "check", "-timeout", "2m", executable)
 	if out, err := check.CombinedOutput(); err != nil || !strings.Contains(string(out), " 0 failed") {
 		t.Errorf("plugin check: %v\n%s", err, out)

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// execPlugin builds the real driver-exec as a version.
+// execPlugin builds the real driver-exec with a version.
 func execPlugin(t *testing.T, version string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "driver-exec-"+version)
@@ -29,7 +29,7 @@ func execPlugin(t *testing.T, version string) string {
 	return path
 }
 
-// withRealPlugin is an agent whose driver-exec is a file of its own that may be
+// withRealPlugin returns an agent with its own driver-exec file, which can be
 // replaced over the API.
 func withRealPlugin(t *testing.T, file string) *agent {
 	a := newAgent(t)
@@ -46,7 +46,7 @@ func withRealPlugin(t *testing.T, file string) *agent {
 	return a.start()
 }
 
-// slow runs a command of the command line that may take a while.
+// slow runs a drover command that may take long.
 func (a *agent) slow(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -65,7 +65,7 @@ func (a *agent) execStatus() *model.AgentPlugin {
 	return p
 }
 
-// events counts what has been said of the tasks of a job.
+// events counts the events of a job's tasks.
 func (a *agent) events(job string) (n int) {
 	a.t.Helper()
 	for _, x := range a.allocs(job, "") {
@@ -76,7 +76,7 @@ func (a *agent) events(job string) (n int) {
 	return n
 }
 
-// sampled collects the times of an alloc's samples until stop is closed.
+// sampled collects the times of an alloc's stats samples until stop is closed.
 func (a *agent) sampled(alloc string, stop <-chan struct{}) <-chan []int64 {
 	out := make(chan []int64, 1)
 	go func() {
@@ -180,7 +180,7 @@ func TestAnAgentThatIsKilledInAnUpgradeGoesOnWithItsTasks(t *testing.T) {
 	pids := a.pids(a.await("held", "running", 5))
 	for i := range 3 {
 		said := a.amidUpgrade("driver-exec", one, two)
-		<-time.After(time.Duration(i) * 40 * time.Millisecond) // a little later each time
+		<-time.After(time.Duration(i) * 40 * time.Millisecond) // a little later in each round
 		a.kill()
 		t.Log(<-said)
 		a.start()
@@ -196,9 +196,9 @@ func TestAnAgentThatIsKilledInAnUpgradeGoesOnWithItsTasks(t *testing.T) {
 	}
 }
 
-// amidUpgrade begins upgrades of a plugin, from one version to the other and back,
-// until one is seen while both processes are there: a quick one may be over before
-// anybody looked. What the command says in the end arrives in the channel.
+// amidUpgrade starts upgrades of a plugin between two versions until it observes
+// both processes at once: a quick upgrade may be over too soon. The channel receives
+// the command's output.
 func (a *agent) amidUpgrade(plugin, one, two string) <-chan string {
 	a.t.Helper()
 	for range 10 {
@@ -212,7 +212,7 @@ func (a *agent) amidUpgrade(plugin, one, two string) <-chan string {
 		}
 		said := make(chan string, 1)
 		go func() {
-			out, _ := a.slow("plugin", "upgrade", plugin, file) // it may be cut off
+			out, _ := a.slow("plugin", "upgrade", plugin, file) // it may be killed
 			said <- out
 		}()
 		both := func() bool { return len(a.pluginProcesses(plugin)) == 2 }
@@ -227,7 +227,8 @@ func (a *agent) amidUpgrade(plugin, one, two string) <-chan string {
 	return nil
 }
 
-// pluginProcesses are the processes of a plugin; a supervisor of its tasks has arguments.
+// pluginProcesses returns the processes of a plugin. The supervisor, which has
+// arguments, is excluded.
 func (a *agent) pluginProcesses(plugin string) (out []int) {
 	for _, pid := range a.processes(plugin) {
 		args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")

@@ -22,12 +22,12 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// machineTime is what an emulated guest may take to boot or to shut down while other
-// tests run.
+// machineTime is the time limit for an emulated guest to boot or to shut down while
+// other tests run.
 const machineTime = 3 * time.Minute
 
-// qemuAgent starts an agent whose tasks may use the images of a folder, which has
-// that of the small guest.
+// qemuAgent starts an agent whose tasks may use the images of a directory, and
+// returns the path of the small guest's image in it.
 func qemuAgent(t *testing.T) (a *agent, image string) {
 	t.Helper()
 	if testing.Short() {

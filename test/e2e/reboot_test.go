@@ -14,8 +14,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// onMachine makes the agent see another id of the boot: the content of the
-// file boot_id in its folder.
+// onMachine makes the agent read its boot id from the file boot_id in its directory.
 func (a *agent) onMachine() {
 	a.t.Helper()
 	if os.Geteuid() != 0 {
@@ -25,7 +24,7 @@ func (a *agent) onMachine() {
 		`mount --bind "$0" /proc/sys/kernel/random/boot_id; exec "$@"`, a.dir + "/boot_id"}
 }
 
-// boot is the machine's next start.
+// boot simulates a reboot.
 func (a *agent) boot(id string) {
 	a.t.Helper()
 	a.killAll()
@@ -34,11 +33,11 @@ func (a *agent) boot(id string) {
 	a.start()
 }
 
-// saidToRun reads events after the index until all of the allocs have failed, and
-// returns those of which one has shown a live task.
+// saidToRun reads events after an index until all of the allocs have failed, and
+// returns those for which an event reported a running task.
 func (a *agent) saidToRun(after uint64, allocs []*model.AllocListStub) map[string]bool {
 	a.t.Helper()
-	ctx, cancel := context.WithCancel(a.ctx()) // a stream has no end
+	ctx, cancel := context.WithCancel(a.ctx()) // the stream never ends
 	defer cancel()
 	out, left := map[string]bool{}, map[string]bool{}
 	for _, x := range allocs {
@@ -60,7 +59,7 @@ func (a *agent) saidToRun(after uint64, allocs []*model.AllocListStub) map[strin
 			if err := json.Unmarshal(body, &p); err != nil {
 				return err
 			}
-			if b.Index <= after { // from before: servers read their log again
+			if b.Index <= after { // an old event: servers replay their log
 				continue
 			}
 			x := p.Allocation
@@ -82,9 +81,9 @@ func (a *agent) saidToRun(after uint64, allocs []*model.AllocListStub) map[strin
 	return out
 }
 
-// After a reboot, and after everything of a node was killed within one boot, work
-// that must not start again is failed and is never said to run meanwhile; the other
-// is started again, once.
+// After a reboot, and after all processes of a node were killed without one, allocs
+// that must not restart fail and are never reported as running; the others are
+// restarted once.
 func TestAfterARebootNothingIsSaidToRunThatDoesNot(t *testing.T) {
 	for name, next := range map[string]string{
 		"reboot":             "22222222-2222-4222-8222-222222222222",

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// patient is a job whose alloc likes node "a" and waits for it when it is out of
-// reach. Elsewhere its task starts when the file open/ID is there.
+// patient returns a job whose alloc prefers node "a" and waits for that node when it
+// is disconnected. On other nodes its task starts when the file open/ID exists.
 func patient(id, kind, dir, disconnect, script string) string {
 	return fmt.Sprintf(`job %q {
   type = %q
@@ -70,7 +70,8 @@ func placedOnA(kind string) string {
 
 const forever = "while :; do sleep 0.1; done"
 
-// pairOf returns the first alloc of a job on node "a" and the newest one elsewhere, nil where there is none.
+// pairOf returns the first alloc of a job on node "a" and the newest one on another
+// node; nil if there is none.
 func (m *machines) pairOf(job string) (original, replacement *model.AllocListStub) {
 	for _, x := range m.server.allocs(job, "") {
 		switch {
@@ -105,7 +106,7 @@ func (m *machines) begin(jobs map[string]string) map[string]int {
 	return pids
 }
 
-// pid is the process of an alloc's task, 0 if it does not run.
+// pid returns the process of an alloc's task, or 0 if it does not run.
 func (m *machines) pid(x *model.AllocListStub) int {
 	b, _ := os.ReadFile(m.nodes[x.NodeName].path(x.ID, "t/local/pid"))
 	if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && running(pid) {
@@ -114,8 +115,8 @@ func (m *machines) pid(x *model.AllocListStub) int {
 	return 0
 }
 
-// replaced waits until the job's alloc on "a" is unknown and another one runs, its
-// task as well if it may start.
+// replaced waits until the job's alloc on "a" is unknown and a replacement runs,
+// including its task if starts is true.
 func (m *machines) replaced(job string, starts bool) (pid int) {
 	m.t.Helper()
 	m.server.eventually(30*time.Second, job+" is replaced", func() bool {
@@ -129,8 +130,8 @@ func (m *machines) replaced(job string, starts bool) (pid int) {
 	return pid
 }
 
-// settled waits until both allocs of a job are what they are to be, and checks that
-// the process that stays is the one it was and that there are no other allocs.
+// settled waits until both allocs of a job have the given status. It checks that the
+// remaining process is the same as before and that there are no other allocs.
 func (m *machines) settled(job, original, replacement string, pid int) {
 	m.t.Helper()
 	m.server.eventually(30*time.Second, fmt.Sprintf("%s: the original is %s and the replacement %s", job, original, replacement), func() bool {
@@ -156,7 +157,7 @@ func TestOfAnAllocOutOfReachAndItsReplacementTheOneThatIsWantedStays(t *testing.
 	}
 	modes := []string{"keep_original", "keep_replacement", "best_score", "longest_running"}
 	for _, mode := range modes {
-		for _, order := range []string{"early", "late"} { // the node is back before, or after the replacement runs
+		for _, order := range []string{"early", "late"} { // the node reconnects before, or after, the replacement runs
 			id := mode + "-" + order
 			jobs[id] = patient(id, "service", dir, "reconcile = \""+mode+"\"", forever)
 		}
@@ -181,7 +182,7 @@ func TestOfAnAllocOutOfReachAndItsReplacementTheOneThatIsWantedStays(t *testing.
 		}
 	}
 	m.settled("keep_replacement-late", "complete", "running", heirs["keep_replacement-late"])
-	m.settled("keep_replacement-early", "running", "running", pids["keep_replacement-early"]) // until the other one runs
+	m.settled("keep_replacement-early", "running", "running", pids["keep_replacement-early"]) // until the replacement runs
 	m.server.touch("open/keep_replacement-early")
 	m.server.eventually(20*time.Second, "the replacement runs, and the original never ended before", func() bool {
 		_, y := m.pairOf("keep_replacement-early")
@@ -200,14 +201,14 @@ func TestOfAnAllocOutOfReachAndItsReplacementTheOneThatIsWantedStays(t *testing.
 		if m.pid(x) != pids[id] {
 			t.Errorf("%s: the task that went on is not the one that runs", id)
 		}
-		m.server.eventually(20*time.Second, id+" has an event of the reconnect", func() bool { // it may come with the next report
+		m.server.eventually(20*time.Second, id+" has an event of the reconnect", func() bool { // the event may come with the next report
 			return strings.Contains(m.server.must("alloc", "status", x.ID), "Reconnected")
 		})
 	}
 	t.Run("and when it fails later it is replaced", func(t *testing.T) { m.failsLater(t, pids, "wait", "keep_original-late") })
 }
 
-// failsLater ends the tasks of allocs that were out of reach once.
+// failsLater ends the tasks of allocs that were disconnected once.
 func (m *machines) failsLater(t *testing.T, pids map[string]int, jobs ...string) {
 	for _, id := range jobs {
 		m.server.touch("open/" + id)
@@ -231,7 +232,7 @@ func (m *machines) failsLater(t *testing.T, pids map[string]int, jobs ...string)
 func TestWhatHappenedWhileANodeWasOutOfReachCounts(t *testing.T) {
 	m := newMachines(t, "a", "b")
 	dir := m.server.dir
-	until := func(id string, code int) string { // its task on node "a" ends when somebody says so
+	until := func(id string, code int) string { // its task on node "a" ends when the test creates a file
 		return fmt.Sprintf("echo > %s/runs/%s-$NOMAD_ALLOC_ID; until [ ${node.unique.name} = a ] && [ -e %s/end/%s ]; do sleep 0.1; done; exit %d", dir, id, dir, id, code)
 	}
 	m.server.touch("runs/none")
@@ -252,7 +253,7 @@ func TestWhatHappenedWhileANodeWasOutOfReachCounts(t *testing.T) {
 		m.server.touch("end/" + id)
 		m.server.eventually(10*time.Second, id+" has ended", func() bool { return !running(pids[id]) })
 	}
-	m.server.kill() // what is out of reach is remembered
+	m.server.kill() // the server remembers it over a restart
 	m.server.launch()
 	m.server.eventually(20*time.Second, "the server leads again", func() bool {
 		x, _ := m.pairOf("goes-on")

@@ -26,8 +26,8 @@ import (
 	"github.com/drover-project/drover/internal/testkit"
 )
 
-// fleet is a server and nodes that reach it over the network, each a whole agent
-// with plugin processes of its own, in the process of the test.
+// fleet is a server with nodes that connect over the network. Each node is a
+// complete agent with its own plugin processes, but all run in the test's process.
 type fleet struct {
 	*testkit.Cluster
 	t     *testing.T
@@ -35,12 +35,12 @@ type fleet struct {
 	addr  string
 	nodes map[string]*nodeside.Agent
 	links map[string]*rpc.Client
-	wide  atomic.Int64 // the most nodes that were in flight at once
+	wide  atomic.Int64 // the largest number of nodes in flight at once
 }
 
 func newFleet(t *testing.T, names ...string) *fleet {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "drover-fleet-") // short: sockets lie below it
+	dir, err := os.MkdirTemp("", "drover-fleet-") // the path must be short, because sockets are in it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func newFleet(t *testing.T, names ...string) *fleet {
 	}
 	f.addr = l.Addr().String()
 	sessions := rpc.NewServer(f.Server.Sessions(), nil, hclog.NewNullLogger())
-	go func() { _ = sessions.Serve(l) }() // Close ends it
+	go func() { _ = sessions.Serve(l) }() // Serve returns when the server is closed
 	t.Cleanup(sessions.Close)
 	f.watch()
 	for _, name := range names {
@@ -71,7 +71,7 @@ func newFleet(t *testing.T, names ...string) *fleet {
 	return f
 }
 
-// watch remembers how many nodes were in flight at most.
+// watch records the largest number of nodes in flight.
 func (f *fleet) watch() {
 	feed := f.Server.Endpoint().Store.Subscribe(state.TablePluginSpecs)
 	f.t.Cleanup(feed.Close)
@@ -90,7 +90,7 @@ func (f *fleet) watch() {
 	}()
 }
 
-// join starts a node; one that was there before goes on with what it had.
+// join starts a node. If it existed before, it keeps its data.
 func (f *fleet) join(name string) {
 	f.t.Helper()
 	client, err := rpc.Dial(f.addr, nil)
@@ -114,7 +114,7 @@ func (f *fleet) join(name string) {
 	f.nodes[name], f.links[name] = a, client
 }
 
-// leave ends a node that cannot say so: its connection breaks off first.
+// leave ends a node without a clean shutdown: its connection breaks first.
 func (f *fleet) leave(name string) {
 	f.t.Helper()
 	if err := f.links[name].Close(); err != nil {
@@ -126,7 +126,7 @@ func (f *fleet) leave(name string) {
 	delete(f.nodes, name)
 }
 
-// register uploads a version of the plugin and registers it.
+// register uploads and registers a version of the plugin.
 func (f *fleet) register(version string, more map[string]any) {
 	f.t.Helper()
 	body, err := os.ReadFile(shellPlugin(f.t, version))
@@ -146,7 +146,7 @@ func (f *fleet) register(version string, more map[string]any) {
 
 func (f *fleet) spec() *model.PluginSpec { return f.View().PluginSpecByName("driver-shell") }
 
-// versions is what each node runs, by its name: "a=1.0.0 b=1.0.0".
+// versions returns the version on each node: "a=1.0.0 b=1.0.0".
 func (f *fleet) versions() string {
 	var out []string
 	for n := range f.View().Nodes() {
@@ -190,7 +190,7 @@ func TestAReleaseIsRolledOutOverNodesOneByOneAndStopsAtAFailure(t *testing.T) {
 		t.Fatalf("%d nodes tried the broken version: %s", tried, why)
 	}
 
-	f.join("d") // a node that joins gets the newest release that all nodes have had
+	f.join("d") // a joining node gets the newest release that was rolled out completely
 	f.await(model.PluginRolloutFailed, "a=1.0.0 b=1.0.0 c=1.0.0 d=1.0.0")
 
 	f.leave("b")

@@ -42,7 +42,7 @@ job "shelled" {
 }
 `
 
-// pluginVersion is the version of the plugin that the node says it runs.
+// pluginVersion returns the version of the plugin that the node reports.
 func (a *agent) pluginVersion() string {
 	nodes, _, err := a.Nodes(a.ctx(), nil)
 	if err != nil || len(nodes) != 1 {
@@ -127,7 +127,7 @@ func TestARegisteredPluginServesJobsIsUpgradedUnderThemAndABadVersionGoesBack(t 
 	})
 }
 
-// unharmed checks that tasks run as before.
+// unharmed checks that tasks still run.
 func (a *agent) unharmed(pids map[string]int) {
 	a.t.Helper()
 	for id, pid := range pids {

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// threeDrivers is an agent with raw_exec, with docker without a daemon, and with a
-// driver built for Nomad, whose schemas its server knows.
+// threeDrivers returns an agent with raw_exec, with docker without a daemon, and
+// with a driver built for Nomad. Its server knows the schemas of all three.
 func threeDrivers(t *testing.T) *agent {
 	t.Helper()
 	a := newAgent(t)
@@ -42,7 +42,7 @@ plugin "nomad-hello" {
 	return a
 }
 
-// known is how many schemas of a driver the cluster knows.
+// known returns the number of schemas of a driver that the cluster stores.
 func (a *agent) known(driver string) int {
 	a.t.Helper()
 	d, err := a.DriverSchemas(a.ctx(), driver)
@@ -55,7 +55,8 @@ func (a *agent) known(driver string) int {
 	return len(d.Schemas)
 }
 
-// A job with a mistake in the config of each kind of driver, at lines that the test names.
+// badConfigs has a mistake in the config of each kind of driver, at lines that the
+// test expects.
 const badConfigs = `job "bad" {
   group "web" {
     task "shell" {
@@ -99,7 +100,7 @@ var badConfigLines = []string{
 	`task group "web" -> task "shell" -> config.command: required (program:`,
 	`Error: bad.nomad.hcl:6,9-15: Invalid config for driver "raw_exec"`,
 	`   6:         comand = "sleep"`,
-	`task group "web" -> task "shell" -> config.comand: unknown attribute; did you mean`, // the line may end here
+	`task group "web" -> task "shell" -> config.comand: unknown attribute; did you mean`, // the line may be wrapped here
 	`Error: bad.nomad.hcl:7,9-13: Invalid config for driver "raw_exec"`,
 	`Error: bad.nomad.hcl:18,13-21: Invalid config for driver "docker"`,
 	`  18:             no_copie = true`,
@@ -160,7 +161,7 @@ func TestWhatADriverWillIgnoreIsAWarningWithItsLine(t *testing.T) {
 			t.Errorf("%v does not warn:\n%s", args, out)
 		}
 	}
-	a.await("ignored", "complete", 1) // a warning holds nothing up
+	a.await("ignored", "complete", 1) // a warning does not prevent the job from running
 }
 
 func TestADriverIsKnownOverRestartsAndAfterItsLastNodeUntilItIsCollected(t *testing.T) {
@@ -196,5 +197,5 @@ func TestADriverIsKnownOverRestartsAndAfterItsLastNodeUntilItIsCollected(t *test
 	if n := a.known("raw_exec"); n != 0 {
 		t.Fatalf("%d schemas are left", n)
 	}
-	a.must("job", "validate", path) // nothing is known: nothing is checked
+	a.must("job", "validate", path) // no schema is stored, so nothing is checked
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// asUser runs a script as a user of the machine.
+// asUser runs a script as a user.
 func asUser(uid uint32, script string) (string, error) {
 	cmd := exec.Command("/bin/sh", "-c", script)
 	cmd.Dir = "/"

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// withStats prepares an agent that measures its machine and publishes metrics.
+// withStats prepares an agent that collects host stats and publishes metrics.
 func withStats(t *testing.T, telemetry string) *agent {
 	t.Helper()
 	a := newAgent(t)
@@ -22,7 +22,7 @@ func withStats(t *testing.T, telemetry string) *agent {
 	return a.start()
 }
 
-// metrics are the lines of the Prometheus text that have all of the words.
+// metrics returns the lines of the Prometheus text that contain all of the words.
 func (a *agent) metrics(words ...string) []string {
 	a.t.Helper()
 	code, body := a.get("/v1/metrics?format=prometheus")
@@ -74,7 +74,7 @@ collection_interval = "200ms"`)
 		return len(a.metrics(append(of, "nomad_client_allocs_memory_rss{")...)) == 0 && len(done) == 1 && strings.HasSuffix(done[0], " 1")
 	})
 	a.eventually(20*time.Second, "its series are gone with it", func() bool {
-		a.must("system", "gc") // which takes what the server knows to have ended by then
+		a.must("system", "gc") // collects everything that has ended by then
 		return len(a.metrics(id)) == 0
 	})
 }

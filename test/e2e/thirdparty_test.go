@@ -17,9 +17,9 @@ import (
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
 )
 
-// thirdParty builds a plugin that others wrote for Nomad, as it comes from the
-// module proxy, in a module of its own. Where the proxy does not give it out
-// (the build here is refused with 403), the test is skipped and says so.
+// thirdParty builds a third-party plugin for Nomad from the module proxy, in a
+// separate module. If the proxy does not have it (in this environment it answers
+// 403), the test is skipped with that reason.
 func thirdParty(t *testing.T, module string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -45,7 +45,7 @@ func thirdParty(t *testing.T, module string) string {
 	return binary
 }
 
-// thirdPartyAgent runs an agent with the plugin and the block of its config.
+// thirdPartyAgent starts an agent with the plugin and its config block.
 func thirdPartyAgent(t *testing.T, binary, block string) *agent {
 	t.Helper()
 	a := newAgent(t)
@@ -99,7 +99,7 @@ func TestThePodmanDriverRunsUnmodified(t *testing.T) {
 	socket := filepath.Join(dir, "podman.sock")
 	ctx, cancel := context.WithCancel(t.Context())
 	service := exec.CommandContext(ctx, "podman", "system", "service", "--time", "0", "unix://"+socket)
-	// Podman asks for more than the hard limits of small machines allow.
+	// Podman's default exceeds the hard limits of small machines.
 	conf := filepath.Join(dir, "containers.conf")
 	if err := os.WriteFile(conf, []byte("[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// owner is the user id of a folder.
+// owner returns the user id of a directory.
 func owner(t *testing.T, path string) int {
 	t.Helper()
 	info, err := os.Stat(path)

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-project/drover/internal/testkit"
 )
 
-// routes are what takes a body, with the type of it.
+// routes maps the routes that accept a body to the type of the body.
 var routes = map[string]any{
 	"/v1/jobs":                                  struct{ Job *model.Job }{},
 	"/v1/job/web":                               struct{ Job *model.Job }{},
@@ -48,7 +48,7 @@ var routes = map[string]any{
 
 const aNode = "11111111-2222-3333-4444-555555555555"
 
-// ruin puts null, or something of another kind, in the place of parts of a value.
+// ruin replaces parts of a value with null or with values of another type.
 func (r *values) ruin(v any) any {
 	switch n := r.IntN(60); n {
 	case 0, 1, 2:
@@ -73,14 +73,14 @@ func (r *values) ruin(v any) any {
 	return v
 }
 
-// document is a body for a route: one of the right kind, in which anything may be
-// wrong.
+// document returns a body for a route: of the right type, but any part of it may be
+// invalid.
 func (r *values) document(t *testing.T, like any) []byte {
 	v := reflect.New(reflect.TypeOf(like))
 	r.of(v.Elem(), 8)
 	text, err := json.Marshal(v.Interface())
 	if err != nil {
-		return []byte("{}") // JSON has no such number
+		return []byte("{}") // JSON cannot represent such a number
 	}
 	var free any
 	if err := json.Unmarshal(text, &free); err != nil {
@@ -146,8 +146,9 @@ func TestHostileNullsInJobsAreRefusedWithTheirPlace(t *testing.T) {
 	}
 }
 
-// TestHostileJobFilesAreGivenUpWithinTheirBudget sends what overflowed the stack or
-// took gigabytes, in both places where the parser reads expressions.
+// TestHostileJobFilesAreGivenUpWithinTheirBudget sends job files that once
+// overflowed the stack or used gigabytes, in both places where the parser evaluates
+// expressions.
 func TestHostileJobFilesAreGivenUpWithinTheirBudget(t *testing.T) {
 	c := start(t)
 	loop := "[for a in range(1000): [for b in range(1000): [for c in range(1000): a]]]"

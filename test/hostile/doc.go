@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package hostile tests what a server does with whatever nodes and clients may send:
-// values of every type of the wire in which anything may be missing, huge or
-// nonsense. The server must answer, and go on to work for others.
+// Package hostile tests a server with arbitrary messages of nodes and clients:
+// values of every wire type in which anything may be missing, huge or invalid. The
+// server must answer, and keep working for others.
 package hostile

@@ -23,10 +23,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// attack is how long each test sends what it sends.
+// attack is how long each test sends messages.
 const attack = 3 * time.Second
 
-// journal is a log in which panics are looked for.
+// journal is a log that is searched for panics.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -48,7 +48,7 @@ func (j *journal) check(t *testing.T) {
 	}
 }
 
-// start starts a server whose log is looked through at the end of the test.
+// start starts a server and searches its log for panics at the end of the test.
 func start(t *testing.T) *testkit.Cluster {
 	t.Helper()
 	j := &journal{}
@@ -57,7 +57,7 @@ func start(t *testing.T) *testkit.Cluster {
 	return c
 }
 
-// wants are jobs that look at everything that a node may say of itself.
+// wants returns jobs that use everything that a node may report about itself.
 func wants(id, kind string) map[string]any {
 	job := testkit.Job(id, 1)
 	job["Type"], job["NodePool"] = kind, "all"
@@ -79,14 +79,14 @@ func wants(id, kind string) map[string]any {
 	return job
 }
 
-// calls are the calls of nodes with arguments of their types.
+// calls makes the calls of nodes, with arguments of the right types.
 type calls struct {
 	*values
 	servers rpc.Servers
 	good    rpc.Identity
 }
 
-// one makes a call and reports its name and its error.
+// one makes a random call and returns its name and its error.
 func (c *calls) one(ctx context.Context) (string, error) {
 	methods := reflect.TypeFor[rpc.Servers]()
 	m := methods.Method(c.IntN(methods.NumMethod()))
@@ -119,7 +119,7 @@ func (c *calls) argument(t reflect.Type) reflect.Value {
 	return v
 }
 
-// node is a registration, mostly one that comes as far as it can.
+// node returns a registration. Most of them pass validation as far as possible.
 func (c *calls) node() *model.Node {
 	n := &model.Node{}
 	c.tame = c.IntN(3) > 0
@@ -129,7 +129,7 @@ func (c *calls) node() *model.Node {
 		n.ID, n.SecretID, n.NodePool, n.Region = uuid.NewString(), "s", "default", ""
 		n.Name, n.Datacenter, n.NodeClass, n.HTTPAddr, n.CgroupParent, n.Instance, n.IdentitySigningKeyID = "n", "dc1", "c", "", "", "", ""
 	}
-	if c.IntN(2) == 0 { // what it is made of is right, so that jobs look at the rest
+	if c.IntN(2) == 0 { // the identity is valid, so that jobs use the rest
 		n.NodeResources, n.ReservedResources = &model.NodeResources{}, nil
 		n.NodeResources.NodeNetworks = []*model.NodeNetworkResource{{Addresses: []model.NodeNetworkAddress{{Alias: "default", Address: c.text()}}}}
 		c.of(reflect.ValueOf(&n.NodeResources.Networks).Elem(), 4)
@@ -163,7 +163,7 @@ func TestHostileCallsOfNodesChangeNothingForOthers(t *testing.T) {
 	h := &calls{values: &values{Rand: rand.New(rand.NewPCG(seed, 0)), known: known}, servers: c.Server.Sessions(), good: rpc.Identity{NodeID: id, SecretID: "s"}}
 	told, made, taken := map[string]bool{}, map[string]int{}, map[string]int{}
 	begun := time.Now()
-	for time.Since(begun) < attack || taken["Register"] == 0 && time.Since(begun) < 20*attack { // a machine with much to do may not come to one in time
+	for time.Since(begun) < attack || taken["Register"] == 0 && time.Since(begun) < 20*attack { // a loaded machine may not finish one in time
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		name, err := h.one(ctx)
 		cancel()

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// values makes values of any type as somebody hostile would.
+// values generates random hostile values of any type.
 type values struct {
 	*rand.Rand
-	known []string // texts that mean something to the server
-	tame  bool     // nothing is missing in lists, and nothing too large
+	known []string // texts that have a meaning for the server
+	tame  bool     // no missing or oversized elements in lists
 }
 
 var texts = []string{
@@ -25,7 +25,7 @@ var texts = []string{
 
 var numbers = []int64{0, 1, -1, 2, 3, 100, 65535, 65536, 1 << 20, 1 << 31, -1 << 31, 1 << 50, math.MaxInt64, math.MinInt64}
 
-// of fills v. depth bounds how deeply objects hold others.
+// of fills v with a random value. depth limits the nesting of objects.
 func (r *values) of(v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -56,7 +56,8 @@ func (r *values) of(v reflect.Value, depth int) {
 	}
 }
 
-// upTo is how much of what is ordered from harmless to hostile may be used.
+// upTo returns how many of a list of choices, ordered from harmless to hostile, may
+// be used.
 func (r *values) upTo(tame, all int) int {
 	if r.tame {
 		return tame
@@ -83,7 +84,7 @@ func (r *values) text() string {
 
 func (r *values) fields(v reflect.Value, depth int) {
 	if v.Type() == reflect.TypeFor[time.Time]() {
-		most := int64(1) << 40 // seconds, of which JSON can say some
+		most := int64(1) << 40 // seconds; JSON can represent some of these numbers
 		if r.tame {
 			most = 1 << 35
 		}

@@ -23,7 +23,7 @@ func tarOf(open opener) format {
 	return func(u *unpacking, src *os.File) error {
 		r, err := open(bufio.NewReaderSize(src, 128<<10))
 		if err != nil {
-			return fmt.Errorf("read what is compressed: %w", err)
+			return fmt.Errorf("decompress the file: %w", err)
 		}
 		defer release(r)
 		return u.untar(tar.NewReader(r))

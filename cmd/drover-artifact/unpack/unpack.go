@@ -144,7 +144,7 @@ func (u *unpacking) name(entry string) (string, error) {
 		return "", errdefs.InvalidArgumentf("the archive has more than %d files; raise artifact.decompression_file_count_limit of the agent", u.maxFiles)
 	}
 	if hasDotDot(entry) {
-		return "", errdefs.InvalidArgumentf("the archive has the entry %q, which leads out of it with \"..\"; repack it without", entry)
+		return "", errdefs.InvalidArgumentf("the archive has the entry %q, which leads out of the archive with \"..\"; repack it without", entry)
 	}
 	if strings.ContainsRune(entry, 0) {
 		return "", errdefs.InvalidArgumentf("the archive has an entry whose name has a zero byte")
@@ -296,7 +296,7 @@ func single(open opener) format {
 		}
 		r, err := open(bufio.NewReaderSize(src, 128<<10))
 		if err != nil {
-			return fmt.Errorf("read what is compressed: %w", err)
+			return fmt.Errorf("decompress the file: %w", err)
 		}
 		defer release(r)
 		name, err := u.name(u.single)

@@ -1,8 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package process acts on other processes for tests, and returns when the kernel has
-// done what was asked. Only tests import it.
+// Package process controls other processes for tests. Its functions return only when
+// the kernel has carried out the request. Only tests import it.
 package process
 
 import (
@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// stopLimit ends a wait for a process that is never scheduled.
+// stopLimit is the time limit for a process to stop.
 const stopLimit = time.Minute
 
-// Stop stops a process (SIGSTOP) and returns when all its threads have stopped. The
-// signal alone does not suffice: until the thread that takes it is scheduled, the
-// others go on, and answer requests.
+// Stop stops a process (SIGSTOP) and waits until all its threads have stopped.
+// Sending the signal is not enough: until the thread that receives it is scheduled,
+// the others keep running and may answer requests.
 func Stop(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop process %d: %w", pid, err)

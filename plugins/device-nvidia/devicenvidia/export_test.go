@@ -5,8 +5,8 @@ package devicenvidia
 
 import "time"
 
-// SetRoot has paths of the machine looked for below dir.
+// SetRoot makes paths of the machine relative to dir.
 func (d *Device) SetRoot(dir string) { d.root = dir }
 
-// SetLimit bounds the library's answers.
+// SetLimit sets the time limit of library calls.
 func (d *Device) SetLimit(limit time.Duration) { d.nvml.limit = limit }

@@ -54,9 +54,9 @@ func configSchema() schema.Schema {
 	return schema.Schema{Attributes: []schema.Attribute{
 		{Name: "enabled", Type: schema.Bool, Default: true, Description: "false offers no GPU"},
 		{Name: "ignored_gpu_ids", Type: schema.ListString, Default: []any{}, Description: "UUIDs of GPUs and MIG instances that tasks do not get"},
-		{Name: "fingerprint_period", Type: schema.String, Default: "1m", Description: "how often the GPUs are looked at, as 30s"},
+		{Name: "fingerprint_period", Type: schema.String, Default: "1m", Description: "interval at which the GPUs are scanned, such as 30s"},
 		{Name: "library", Type: schema.String, Description: "path of libnvidia-ml.so.1 where the dynamic linker does not find it"},
-		{Name: "cdi", Type: schema.Bool, Default: true, Description: "name GPUs to drivers by the Container Device Interface where this machine has a specification of them"},
+		{Name: "cdi", Type: schema.Bool, Default: true, Description: "pass GPUs by their names in the Container Device Interface if this machine has a specification"},
 	}}
 }
 
@@ -94,7 +94,7 @@ func (d *Device) SetConfig(_ context.Context, body []byte) error {
 	}
 	var err error
 	if c.period, err = time.ParseDuration(c.Period); err != nil || c.period < leastPeriod {
-		return errdefs.InvalidArgumentf("fingerprint_period: %q is no duration of at least %s, as 30s", c.Period, leastPeriod)
+		return errdefs.InvalidArgumentf("fingerprint_period: %q is not a duration of at least %s, such as 30s", c.Period, leastPeriod)
 	}
 	d.nvml.use(c.Library)
 	d.mu.Lock()

@@ -29,10 +29,10 @@ const (
 	mig1 = "MIG-00000001-aaaa-bbbb-cccc-ddddeeeeffff"
 )
 
-// answer is how long the library may take in these tests.
+// answer is the time limit of library calls in these tests.
 const answer = time.Second
 
-// rig is the plugin over a library whose GPUs the test changes.
+// rig is the plugin with a library whose GPUs the test can change.
 type rig struct {
 	*devicenvidia.Device
 	t      *testing.T
@@ -52,7 +52,7 @@ func start(t *testing.T, change map[string]any) *rig {
 	}
 	t.Cleanup(func() {
 		cancel()
-		for range r.prints { // the library's folder must not go while it is looked at
+		for range r.prints { // the library's directory must exist until the scan has ended
 		}
 	})
 	return r
@@ -78,7 +78,7 @@ func (r *rig) configure(change map[string]any) {
 	}
 }
 
-// until returns the first fingerprint that is as wanted.
+// until returns the first fingerprint for which ok returns true.
 func (r *rig) until(what string, ok func(device.Fingerprint) bool) device.Fingerprint {
 	r.t.Helper()
 	var last device.Fingerprint
@@ -137,7 +137,7 @@ func TestGPUsAndMIGInstancesAreGroupsOfTheirNames(t *testing.T) {
 		"memory_clock": device.Int(5001, "MHz"), "pci_bandwidth": device.Int(15760, "MB/s"), "driver_version": device.Text("550.90.07"),
 		"display_state": device.Text("Disabled"), "persistence_mode": device.Text("Enabled"), "compute_capability": device.Text("7.5"),
 		"cuda_driver_version": device.Float(12.4, ""), "mig": device.Bool(false),
-		// no power: the two have different limits
+		// no power attribute, because the two GPUs have different limits
 	}
 	if !reflect.DeepEqual(whole.Attributes, want) {
 		t.Errorf("the T4's attributes are %+v\nwant %+v", whole.Attributes, want)
@@ -200,8 +200,9 @@ func TestAProgramThatFailsIsNoFaultOfTheGPU(t *testing.T) {
 	r := start(t, nil)
 	r.until("found", any3)
 	nvmltest.Say(t, r.lib, "xid-0", "31")
-	// The next one is a fault: once it is known, the first was too.
-	for read := false; !read; { // the library removes what it has read
+	// Errors are reported in order: once the second one is known, the first one was
+	// handled too.
+	for read := false; !read; { // the library removes the file when it has read it
 		_, err := os.Stat(filepath.Join(filepath.Dir(r.lib), "xid-0"))
 		read = os.IsNotExist(err)
 	}
@@ -276,7 +277,7 @@ func TestTheDriverMayComeLater(t *testing.T) {
 	r.until("found", any3)
 }
 
-// machine makes the files of a machine with the fake library's GPUs.
+// machine creates the files of a machine with the GPUs of the fake library.
 func machine(t *testing.T, r *rig, files map[string]string) {
 	t.Helper()
 	root := t.TempDir()

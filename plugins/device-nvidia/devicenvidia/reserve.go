@@ -37,7 +37,7 @@ func (d *Device) Reserve(ctx context.Context, ids []string) (*device.Reservation
 		one, ok := inv.find(id)
 		switch {
 		case !ok:
-			return nil, errdefs.NotFoundf("there is no GPU %q on this node; it may have been taken out, divided anew or be among ignored_gpu_ids", id)
+			return nil, errdefs.NotFoundf("there is no GPU %q on this node; it may have been removed, repartitioned or listed in ignored_gpu_ids", id)
 		case !one.healthy:
 			return nil, errdefs.FailedPreconditionf("GPU %q cannot be used: %s", id, one.why)
 		}

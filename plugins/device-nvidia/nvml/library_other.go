@@ -13,5 +13,5 @@ import (
 
 // Open fails: GPUs are supported on Linux only.
 func Open(string) (Library, error) {
-	return nil, errdefs.NotFoundf("GPUs of NVIDIA are found on Linux on amd64 and arm64, not on %s/%s", runtime.GOOS, runtime.GOARCH)
+	return nil, errdefs.NotFoundf("NVIDIA GPUs are supported on Linux on amd64 and arm64, not on %s/%s", runtime.GOOS, runtime.GOARCH)
 }

@@ -91,7 +91,7 @@ func fromFile(ctx context.Context, path, server string) (*registry.AuthConfig, e
 	defer f.Close()
 	var file clientFile
 	if err := json.NewDecoder(io.LimitReader(f, maxAuthFile)).Decode(&file); err != nil {
-		return nil, errdefs.FailedPreconditionf("auth.config of the agent's plugin \"docker\" config: %s is no config.json of a Docker client: %w", path, err)
+		return nil, errdefs.FailedPreconditionf("auth.config of the agent's plugin \"docker\" config: %s is not a config.json of a Docker client: %w", path, err)
 	}
 	for name, helper := range file.CredHelpers {
 		if host(name) == host(server) {
@@ -130,7 +130,7 @@ const tokenUser = "<token>"
 func fromHelper(ctx context.Context, name, server string) (*registry.AuthConfig, error) {
 	program := "docker-credential-" + name
 	if strings.ContainsAny(name, `/\`) {
-		return nil, errdefs.FailedPreconditionf("credential helper %q: is no name; a helper is a program %s in the agent's PATH", name, program)
+		return nil, errdefs.FailedPreconditionf("credential helper %q: is not a valid name; a helper is a program %s in the agent's PATH", name, program)
 	}
 	ctx, cancel := context.WithTimeout(ctx, helperLimit)
 	defer cancel()
@@ -141,12 +141,12 @@ func fromHelper(ctx context.Context, name, server string) (*registry.AuthConfig,
 	cmd.Stdout = out
 	if err := cmd.Run(); err != nil {
 		said := strings.TrimSpace(out.String())
-		return nil, errdefs.FailedPreconditionf("credential helper %s has nothing for %s (it said %q): %w; log in with it on this node, or set auth_soft_fail = true in the task's config for images that need no login", program, server, said, err)
+		return nil, errdefs.FailedPreconditionf("credential helper %s has no credentials for %s (output: %q): %w; log in with it on this node, or set auth_soft_fail = true in the task's config for images that need no login", program, server, said, err)
 	}
 	var reply struct{ Username, Secret string }
 	if err := json.Unmarshal(out.Bytes(), &reply); err != nil {
 		// The output may contain a secret, so the error does not quote it.
-		return nil, errdefs.FailedPreconditionf("credential helper %s: its answer for %s is not what the protocol of helpers says", program, server)
+		return nil, errdefs.FailedPreconditionf("credential helper %s: its answer for %s does not follow the credential helper protocol", program, server)
 	}
 	if reply.Username == tokenUser {
 		return &registry.AuthConfig{IdentityToken: reply.Secret, ServerAddress: server}, nil

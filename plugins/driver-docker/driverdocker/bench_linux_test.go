@@ -29,7 +29,7 @@ const (
 	benchAtOnce = 8
 )
 
-// atOnce does n things, some at a time.
+// atOnce calls do n times with limited concurrency.
 func atOnce(b *testing.B, n int, do func(i int) error) {
 	b.Helper()
 	slots := make(chan struct{}, benchAtOnce)
@@ -51,7 +51,7 @@ func atOnce(b *testing.B, n int, do func(i int) error) {
 	}
 }
 
-// pss is the memory of a process in KiB, what it shares counted by share.
+// pss returns the proportional set size of a process in KiB.
 func pss(b *testing.B, pid int) (kib int) {
 	b.Helper()
 	body, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
@@ -135,8 +135,8 @@ func benchDriver(b *testing.B, docker *dockertest.Daemon) {
 	}
 }
 
-// BenchmarkWhatAContainerKeeps says what the driver's own process keeps of each
-// running container, with and without somebody who reads statistics.
+// BenchmarkWhatAContainerKeeps measures the memory of the driver's process per
+// running container, with and without a stats listener.
 func BenchmarkWhatAContainerKeeps(b *testing.B) {
 	n := newNode(b, nil)
 	for range b.N {
@@ -180,7 +180,7 @@ type keeps struct {
 }
 
 func kept() (k keeps) {
-	for range 3 { // what finalizers hold goes in the second
+	for range 3 { // objects with finalizers are freed in the second collection
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&k.MemStats)

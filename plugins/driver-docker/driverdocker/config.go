@@ -93,7 +93,7 @@ func parseAgentConfig(body []byte) (agentConfig, error) {
 	} {
 		v, err := time.ParseDuration(d.text)
 		if err != nil || v < 0 {
-			return c, errdefs.InvalidArgumentf("%s: %q is no duration; write it as 90s or 5m", d.name, d.text)
+			return c, errdefs.InvalidArgumentf("%s: %q is not a duration; write it as 90s or 5m", d.name, d.text)
 		}
 		*d.into = v
 	}
@@ -111,7 +111,7 @@ func parseAgentConfig(body []byte) (agentConfig, error) {
 	}
 	for _, pattern := range c.AllowDevices {
 		if _, err := path.Match(pattern, ""); err != nil || !strings.HasPrefix(pattern, "/") {
-			return c, errdefs.InvalidArgumentf("allow_devices: %q is no absolute path of a device file, also with *", pattern)
+			return c, errdefs.InvalidArgumentf("allow_devices: %q is neither the absolute path of a device file nor a pattern with *", pattern)
 		}
 	}
 	return c, checkExtraLabels(c.ExtraLabels)
@@ -234,7 +234,7 @@ func parseTaskConfig(body []byte) (taskConfig, error) {
 		return c, errdefs.InvalidArgumentf("config.image: is empty; name the image to run")
 	}
 	if _, err := reference.ParseAnyReference(c.Image); err != nil {
-		return c, invalidf("image: %q is no name of an image: %w", c.Image, err)
+		return c, invalidf("image: %q is not an image name: %w", c.Image, err)
 	}
 	return c, nil
 }
@@ -246,7 +246,7 @@ func (c taskConfig) pullLimit(agent agentConfig) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(c.ImagePullTimeout)
 	if err != nil || d <= 0 {
-		return 0, errdefs.InvalidArgumentf("config.image_pull_timeout: %q is no duration; write it as 90s or 5m", c.ImagePullTimeout)
+		return 0, errdefs.InvalidArgumentf("config.image_pull_timeout: %q is not a duration; write it as 90s or 5m", c.ImagePullTimeout)
 	}
 	return d, nil
 }
@@ -266,7 +266,7 @@ var labelFacts = []string{"job_name", "job_id", "task_group_name", "task_name", 
 func checkExtraLabels(list []string) error {
 	for _, pattern := range list {
 		if !slices.ContainsFunc(labelFacts, func(name string) bool { return glob(pattern, name) }) {
-			return errdefs.InvalidArgumentf("extra_labels: %q names nothing; known are %v, also with *", pattern, labelFacts)
+			return errdefs.InvalidArgumentf("extra_labels: %q matches no label; the labels are %v, and patterns with *", pattern, labelFacts)
 		}
 	}
 	return nil

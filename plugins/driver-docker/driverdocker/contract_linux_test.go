@@ -15,12 +15,13 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// contract is what the suite needs. An init passes signals on: process 1 of a
-// container ignores those that it has no handler for.
+// contract returns the options of the conformance suite. Tasks run under an init,
+// because process 1 of a container ignores signals for which it has no handler.
 func contract(d *dockertest.Daemon) drivertest.Options {
 	return drivertest.Options{
 		Name: "docker",
-		// The daemon keeps as much as the suite writes: what it throws away no driver can copy.
+		// The daemon must keep all output of the suite: the driver cannot copy what the
+		// daemon discards.
 		Config:  map[string]any{"endpoint": d.Endpoint(), "logging": map[string]any{"config": map[string]any{"max-size": "100m", "max-file": "1"}}},
 		Script:  func(s string) map[string]any { return with(script(s), map[string]any{"image": dockertest.BusyBox}) },
 		Timeout: 2 * time.Minute,

@@ -52,7 +52,7 @@ func lockCursor(ctx context.Context, dir, container string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(cursorPath(dir, container), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			return nil, errdefs.FailedPreconditionf("open the file that says how far output was read: %w", err)
+			return nil, errdefs.FailedPreconditionf("open the file with the position in a container's output: %w", err)
 		}
 		ours, err := tryLock(f, true)
 		if ours {
@@ -60,7 +60,7 @@ func lockCursor(ctx context.Context, dir, container string) (*os.File, error) {
 		}
 		_ = f.Close() // the file was not written
 		if err != nil {
-			return nil, errdefs.FailedPreconditionf("lock the file that says how far output was read: %w", err)
+			return nil, errdefs.FailedPreconditionf("lock the file with the position in a container's output: %w", err)
 		}
 		if !pause(ctx, lockRetry) {
 			return nil, ctx.Err()
@@ -76,7 +76,7 @@ func readCursor(f *os.File) (marks [2]mark, known bool, err error) {
 		if errors.Is(err, io.EOF) {
 			return marks, false, nil
 		}
-		return marks, false, errdefs.FailedPreconditionf("read how far output was read: %w", err)
+		return marks, false, errdefs.FailedPreconditionf("read the position in a container's output: %w", err)
 	}
 	if crc32.ChecksumIEEE(b[:2*markSize]) != binary.LittleEndian.Uint32(b[2*markSize:]) {
 		return marks, false, nil
@@ -106,7 +106,7 @@ func writeCursor(f *os.File, marks [2]mark) error {
 	}
 	binary.LittleEndian.PutUint32(b[2*markSize:], crc32.ChecksumIEEE(b[:2*markSize]))
 	if _, err := f.WriteAt(b[:], 0); err != nil {
-		return errdefs.Internalf("write how far output was read: %w", err)
+		return errdefs.Internalf("write the position in a container's output: %w", err)
 	}
 	return nil
 }

@@ -199,7 +199,7 @@ func (d *daemon) awaitGone(ctx context.Context, id string) error {
 			return nil
 		}
 		if !pause(limited, 100*time.Millisecond) {
-			return errdefs.Unavailablef("remove container %s: the Docker daemon says that it is being removed, and does not finish", short(id))
+			return errdefs.Unavailablef("remove container %s: the Docker daemon reports that it is being removed, but it is still there", short(id))
 		}
 	}
 }
@@ -225,7 +225,7 @@ func (d *daemon) learn(ctx context.Context) (facts, error) {
 	defer cancel()
 	info, err := d.api.Load().Info(limited, client.InfoOptions{})
 	if err != nil {
-		return facts{}, d.failed(ctx, err, "ask the Docker daemon what it is")
+		return facts{}, d.failed(ctx, err, "read the properties of the Docker daemon")
 	}
 	f := factsOf(info.Info)
 	d.mu.Lock()

@@ -62,7 +62,7 @@ func New(dir string, log hclog.Logger) (*Driver, error) {
 	}
 	node, err := os.ReadFile(filepath.Join(dir, nodeFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, errdefs.FailedPreconditionf("read which node this is: %w", err)
+		return nil, errdefs.FailedPreconditionf("read the id of this node: %w", err)
 	}
 	presence, err := openPresence(dir)
 	if err != nil {
@@ -103,11 +103,11 @@ func ownerOf(dir string) (string, error) {
 		return owner, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", errdefs.FailedPreconditionf("read whose containers this node's are: %w", err)
+		return "", errdefs.FailedPreconditionf("read the owner id of this node's containers: %w", err)
 	}
 	random := make([]byte, 16)
 	if _, err := rand.Read(random); err != nil {
-		return "", errdefs.Internalf("make up an owner of containers: %w", err)
+		return "", errdefs.Internalf("generate an owner id for this node's containers: %w", err)
 	}
 	owner := hex.EncodeToString(random)
 	return owner, replaceFile(path, []byte(owner+"\n"))

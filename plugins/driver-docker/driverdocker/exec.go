@@ -190,7 +190,7 @@ func (e *execution) result(ctx context.Context) (driver.ExitResult, error) {
 			return out, nil
 		}
 		if !pause(limited, wait) {
-			return driver.ExitResult{}, errdefs.Unavailablef("read how the command %q ended: the Docker daemon says that it still runs, and sends no more of its output", e.opts.Command[0])
+			return driver.ExitResult{}, errdefs.Unavailablef("read how the command %q ended: the Docker daemon reports that it still runs, but has closed its output", e.opts.Command[0])
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, er
 				return
 			}
 			if f.Health == driver.HealthUnhealthy && last.Health == driver.HealthHealthy {
-				d.tellStarting("The Docker daemon does not answer; the start goes on when it does, or fails")
+				d.tellStarting("The Docker daemon does not answer; the start continues when it does, or fails")
 			}
 			if !sent || !equal(f, last) {
 				select {
@@ -88,8 +88,7 @@ func until(ctx context.Context, wait time.Duration, changed, kick <-chan struct{
 	case <-changed:
 		return true
 	case <-kick:
-		// The failure that caused the kick may have been noticed slightly before the
-		// daemon's state changed.
+		// A kick is often sent while the daemon's state is still changing, so wait a moment.
 		return pause(ctx, 500*time.Millisecond)
 	}
 }

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// node is a node with its driver.
+// node is a node with a docker driver.
 type node struct {
 	t      testing.TB
 	d      *driverdocker.Driver
@@ -69,7 +69,7 @@ func newNode(t testing.TB, config map[string]any) *node {
 	return n
 }
 
-// start makes the driver as a new process of the plugin would.
+// start creates the driver as a new plugin process does.
 func (n *node) start() {
 	n.t.Helper()
 	d, err := driverdocker.New(n.dir, hclog.NewNullLogger())
@@ -96,7 +96,7 @@ func (n *node) configure(config map[string]any) {
 	}
 }
 
-// close ends the driver; containers go on.
+// close ends the driver; containers keep running.
 func (n *node) close() {
 	if n.d != nil {
 		if err := n.d.Close(); err != nil {
@@ -108,7 +108,7 @@ func (n *node) close() {
 
 var serial atomic.Int64
 
-// task makes the config of a task; config is its config block beside the image.
+// task returns a task config; config is its config block without the image.
 func (n *node) task(config map[string]any) *driver.TaskConfig {
 	n.t.Helper()
 	return newTask(n.t, n.d, config)
@@ -133,7 +133,7 @@ func newTask(t testing.TB, d driver.Driver, config map[string]any) *driver.TaskC
 			t.Fatal(err)
 		}
 	}
-	// As the agent has them: nobody but root reaches a task's folders by their path.
+	// As created by the agent: only root can access a task's directories by path.
 	for dir, mode := range map[string]os.FileMode{"web/local": 0o777, "web/secrets": 0o777, "web": 0o700} {
 		if err := os.Chmod(filepath.Join(alloc, dir), mode); err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func limit(t testing.TB) context.Context {
 	return ctx
 }
 
-// run starts a task and sees to its end.
+// run starts a task, which is destroyed at the end of the test.
 func (n *node) run(tc *driver.TaskConfig) *driver.Handle {
 	n.t.Helper()
 	h, _, err := n.d.StartTask(limit(n.t), tc)
@@ -201,14 +201,14 @@ func (n *node) wait(tc *driver.TaskConfig) driver.ExitResult {
 	return r
 }
 
-// output runs a task to its end and returns what it printed.
+// output runs a task until it ends and returns its output.
 func (n *node) output(tc *driver.TaskConfig) string {
 	n.t.Helper()
 	n.run(tc)
 	r := n.wait(tc)
 	out := n.printed(tc)
 	if r.ExitCode != 0 {
-		body, _ := os.ReadFile(tc.Logs.StderrPath + ".0") // shown only
+		body, _ := os.ReadFile(tc.Logs.StderrPath + ".0") // only for the error message
 		n.t.Fatalf("the task ended with %+v, output %q, %q", r, out, body)
 	}
 	return out
@@ -246,7 +246,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// cli runs Docker's own client.
+// cli runs the docker CLI.
 func (n *node) cli(args ...string) string {
 	n.t.Helper()
 	out, err := n.docker.CLI(args...)
@@ -256,7 +256,7 @@ func (n *node) cli(args ...string) string {
 	return out
 }
 
-// inspect reads a fact of the task's container.
+// inspect returns a property of the task's container.
 func (n *node) inspect(tc *driver.TaskConfig, format string) string {
 	n.t.Helper()
 	return n.cli("inspect", "-f", format, tc.Name+"-"+tc.AllocID)

@@ -39,7 +39,7 @@ func (d *daemon) follow(ctx context.Context) {
 			wait = backoffMin
 		}
 		d.wake()
-		d.log.Debug("the stream of events of the Docker daemon broke and is opened again", "in", wait, "error", err)
+		d.log.Debug("the event stream of the Docker daemon was interrupted; opening it again", "in", wait, "error", err)
 		if !pause(ctx, wait) {
 			return
 		}
@@ -98,7 +98,7 @@ func (t *task) outOfMemory() {
 // died handles the die event of a container.
 func (d *daemon) died(ctx context.Context, t *task) {
 	if err := t.settle(ctx); err != nil {
-		d.log.Warn("cannot see how a container ended; it is looked at again", "task_id", t.id, "error", err)
+		d.log.Warn("cannot inspect a container that has ended; will retry", "task_id", t.id, "error", err)
 	}
 	if t.result() == nil {
 		// The state is updated after the event, or the container was restarted.
@@ -124,7 +124,7 @@ func (d *daemon) settleAll(ctx context.Context) {
 	defer cancel()
 	list, err := d.api.Load().ContainerList(limited, client.ContainerListOptions{Filters: client.Filters{}.Add("label", labelTask)})
 	if err != nil {
-		d.log.Warn("cannot look at the containers; it is tried again", "error", d.failed(ctx, err, "list containers"))
+		d.log.Warn("cannot list the containers; will retry", "error", d.failed(ctx, err, "list containers"))
 		return
 	}
 	alive := make(map[string]bool, len(list.Items))
@@ -136,7 +136,7 @@ func (d *daemon) settleAll(ctx context.Context) {
 			continue
 		}
 		if err := t.settle(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("cannot see how a container ended; it is looked at again", "task_id", t.id, "error", err)
+			d.log.Warn("cannot inspect a container that has ended; will retry", "task_id", t.id, "error", err)
 		}
 	}
 }

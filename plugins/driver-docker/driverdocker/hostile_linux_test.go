@@ -17,11 +17,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// swapEnv has a second process of this test exchange two names without end, as a
-// sidecar that shares the alloc's directory can.
+// swapEnv makes a second process of this test swap two names in a loop, as a sidecar
+// that shares the alloc's directory could.
 const swapEnv = "DROVER_TEST_SWAP"
 
-// swapForever exchanges two names, given with a colon between them, until it is killed.
+// swapForever swaps two names, separated by a colon, until it is killed.
 func swapForever(names string) {
 	a, b, _ := strings.Cut(names, ":")
 	for {
@@ -31,7 +31,7 @@ func swapForever(names string) {
 	}
 }
 
-// swapper makes dir and a link to target, which change places until the test ends.
+// swapper creates dir and a link to target, and swaps them until the test ends.
 func swapper(t *testing.T, dir, target string) {
 	t.Helper()
 	link := dir + ".link"
@@ -51,12 +51,12 @@ func swapper(t *testing.T, dir, target string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it runs until then
+		_ = cmd.Process.Kill() // it runs until the end of the test
 		_ = cmd.Wait()         // it was killed
 	})
 }
 
-// foreign makes a folder of the machine that no task may see.
+// foreign creates a directory of the machine that no task may see.
 func foreign(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func foreign(t *testing.T) string {
 	return dir
 }
 
-const swaps = 12 // starts of each kind
+const swaps = 12 // starts per kind
 
 func TestHostileAFolderThatASidecarSwapsForALinkShowsNothingOfTheMachine(t *testing.T) {
 	for name, source := range map[string]map[string]any{
@@ -95,7 +95,7 @@ func TestHostileAFolderThatASidecarSwapsForALinkShowsNothingOfTheMachine(t *test
 					t.Fatal(err)
 				}
 				for _, f := range []string{tc.Logs.StdoutPath, tc.Logs.StderrPath} {
-					_ = os.Remove(f + ".0") // of this start; none if it printed nothing
+					_ = os.Remove(f + ".0") // the log of this start; it does not exist if nothing was printed
 				}
 			}
 			t.Logf("%d starts, %d refused, %d escapes", swaps, refused, escapes)
@@ -137,9 +137,9 @@ func TestHostileAPluginThatIsKilledInAStartLeavesNoContainerThatRuns(t *testing.
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _, _ = d.StartTask(limit(t), tc) // it may come to something or not
+			_, _, _ = d.StartTask(limit(t), tc) // it may succeed or fail
 		}()
-		pause := time.NewTimer(time.Duration(round) * 60 * time.Millisecond) // over all of a start
+		pause := time.NewTimer(time.Duration(round) * 60 * time.Millisecond) // spread over the duration of a start
 		<-pause.C
 		die()
 		<-done
@@ -148,7 +148,8 @@ func TestHostileAPluginThatIsKilledInAStartLeavesNoContainerThatRuns(t *testing.
 			t.Fatal(err)
 		}
 	}
-	// What the daemon made of a request that was under way is listed, and goes.
+	// A container that was created by an interrupted request is listed, and then
+	// removed.
 	left, err := d.(driver.Lister).ListTasks(limit(t))
 	if err != nil {
 		t.Fatal(err)

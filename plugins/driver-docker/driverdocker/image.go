@@ -43,14 +43,14 @@ func (d *daemon) prepareImage(ctx context.Context, agent agentConfig, c taskConf
 		id, err := d.seize(ctx, c.Image, task.ID)
 		if err == nil && fetched {
 			if err := d.images.own(id, c.Image); err != nil {
-				d.log.Warn("an image that was fetched will not be removed", "image", c.Image, "error", err)
+				d.log.Warn("a pulled image will not be removed", "image", c.Image, "error", err)
 			}
 		}
 		if !errdefs.IsNotFound(err) || fetched {
 			return id, err
 		}
 	}
-	return "", errdefs.Abortedf("image %s: is removed as often as it is fetched; see who removes it", c.Image)
+	return "", errdefs.Abortedf("image %s: was removed each time after it was pulled; find out what removes it", c.Image)
 }
 
 const imageTries = 3
@@ -98,7 +98,7 @@ func (d *daemon) pull(ctx context.Context, agent agentConfig, c taskConfig, task
 	}
 	named, err := reference.ParseDockerRef(c.Image)
 	if err != nil {
-		return invalidf("image: %q is no name of an image: %w", c.Image, err)
+		return invalidf("image: %q is not an image name: %w", c.Image, err)
 	}
 	auth, err := credentials(ctx, agent, c, named, d.index(ctx))
 	if err != nil {
@@ -107,7 +107,7 @@ func (d *daemon) pull(ctx context.Context, agent agentConfig, c taskConfig, task
 	key := pullKey{ref: named.String()}
 	if auth != nil {
 		if key.auth, err = authconfig.Encode(*auth); err != nil {
-			return errdefs.Internalf("encode the login for image %s: %w", c.Image, err)
+			return errdefs.Internalf("encode the credentials for image %s: %w", c.Image, err)
 		}
 	}
 	return d.fetch(ctx, key, task.ID, limit, agent.activityTimeout)
@@ -144,7 +144,7 @@ func (d *daemon) load(ctx context.Context, c taskConfig, task *driver.TaskConfig
 	}
 	defer r.Close()
 	if err := loaded(r); err != nil {
-		return errdefs.InvalidArgumentf("load image %s from %s: the Docker daemon does not take the archive: %w", c.Image, c.Load, err)
+		return errdefs.InvalidArgumentf("load image %s from %s: the Docker daemon rejects the archive: %w", c.Image, c.Load, err)
 	}
 	if _, err := d.imageID(ctx, c.Image); errdefs.IsNotFound(err) {
 		return invalidf("load: the archive %s has no image %q; set image to a name that it has", c.Load, c.Image)

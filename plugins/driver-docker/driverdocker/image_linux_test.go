@@ -52,7 +52,7 @@ func TestImagesAreFetchedOnceForAllWhoWaitAndRemovedWhenNobodyUsesThem(t *testin
 			if err := n.d.DestroyTask(limit(t), tc.ID, true); err != nil {
 				t.Error(err)
 			}
-			last := i == 0 // deferred calls run backwards
+			last := i == 0 // deferred calls run in reverse order
 			if !last && !n.hasImage(name) {
 				t.Error("the image is gone and a task uses it")
 			}
@@ -123,7 +123,7 @@ func TestAFetchThatCannotSucceedSaysWhyAndEnds(t *testing.T) {
 			}
 		})
 	}
-	// Others are not held up.
+	// Other tasks are not delayed.
 	if got := n.output(n.task(script("echo well"))); got != "well\n" {
 		t.Errorf("another task: %q", got)
 	}

@@ -52,7 +52,7 @@ func (x *images) load() error {
 		return nil
 	}
 	if err != nil {
-		return errdefs.FailedPreconditionf("read which images the driver fetched: %w", err)
+		return errdefs.FailedPreconditionf("read the list of pulled images: %w", err)
 	}
 	fetched := map[string][]string{}
 	if err := json.Unmarshal(body, &fetched); err == nil && fetched != nil { // if the list is lost the images stay
@@ -124,7 +124,7 @@ func (x *images) save() error {
 	}
 	body, err := json.Marshal(x.fetched)
 	if err != nil {
-		return errdefs.Internalf("encode which images the driver fetched: %w", err)
+		return errdefs.Internalf("encode the list of pulled images: %w", err)
 	}
 	return replaceFile(x.path, body)
 }

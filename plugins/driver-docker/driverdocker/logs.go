@@ -359,7 +359,7 @@ func (c *copier) flush() {
 
 func (c *copier) save() {
 	if err := writeCursor(c.cursor, [2]mark{c.out[0].mark, c.out[1].mark}); err != nil {
-		c.t.d.log.Warn("it cannot be kept how far output was read; some may come twice after a restart", "task_id", c.t.id, "error", err)
+		c.t.d.log.Warn("cannot store the position in a container's output; some of it may be duplicated after a restart", "task_id", c.t.id, "error", err)
 	}
 }
 
@@ -370,7 +370,7 @@ func (t *task) drainLogs(ctx context.Context) {
 	select {
 	case <-t.logged:
 	case <-limited.Done():
-		t.d.log.Warn("the last output of a task may be missing: the Docker daemon does not hand it out", "task_id", t.id)
+		t.d.log.Warn("the last output of a task may be missing: the Docker daemon did not return it", "task_id", t.id)
 	}
 }
 

@@ -14,25 +14,26 @@ import (
 )
 
 const (
-	// maxMessage bounds one message of the daemon. It cuts lines at linePart.
+	// maxMessage is the size of a message from the daemon. The daemon splits lines at
+	// linePart.
 	maxMessage = 1 << 20
 	linePart   = 16 << 10
-	// stampSize is how long the time before a message is.
+	// stampSize is the length of the timestamp before a message.
 	stampSize = len("2006-01-02T15:04:05.000000000Z")
 )
 
-// message is a line that a container wrote, or a part of a long one.
+// message is a line that a container wrote, or a part of a long line.
 type message struct {
-	output int   // 0 standard output, 1 standard error
-	time   int64 // nanoseconds
+	output int   // 0 for stdout, 1 for stderr
+	time   int64 // Unix nanoseconds
 	text   []byte
 }
 
-// messageReader reads the daemon's stream of output with times. Raw is the form
-// of containers with a terminal: lines, without a frame around each.
+// messageReader reads the daemon's output stream with timestamps. The output of a
+// container with a terminal is raw: lines without frames.
 type messageReader struct {
 	r    io.Reader
-	tail *bufio.Reader // of raw
+	tail *bufio.Reader // for raw output
 	buf  []byte
 }
 
@@ -44,10 +45,11 @@ func newMessageReader(r io.Reader, raw bool) *messageReader {
 	return m
 }
 
-// more reports whether it holds more than it has handed out.
+// more reports whether data is buffered that next has not returned yet.
 func (m *messageReader) more() bool { return m.tail != nil && m.tail.Buffered() > 0 }
 
-// next returns the next message, valid until the next call; io.EOF at the end.
+// next returns the next message, which is valid until the next call. At the end it
+// returns io.EOF.
 func (m *messageReader) next() (message, error) {
 	if m.tail != nil {
 		return m.line()
@@ -80,15 +82,15 @@ func (m *messageReader) frame() (message, error) {
 	return message{}, fmt.Errorf("the Docker daemon reports: %s", bytes.TrimSpace(m.buf))
 }
 
-// line reads a message of a container with a terminal. A long line comes in
-// parts, each with its time before it and none but the last with an end.
+// line reads a message of a container with a terminal. A long line consists of
+// several parts, each with its own timestamp; only the last one ends with a newline.
 func (m *messageReader) line() (message, error) {
 	m.buf = m.buf[:0]
 	for len(m.buf) < stampSize+1+linePart {
 		b, err := m.tail.ReadByte()
 		if err != nil {
 			if errors.Is(err, io.EOF) && len(m.buf) > 0 {
-				break // the last part; the next call says that it was
+				break // the last part; the next call returns the error
 			}
 			return message{}, err
 		}

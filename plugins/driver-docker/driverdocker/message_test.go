@@ -75,7 +75,7 @@ func FuzzMessagesNeverBreakTheReader(f *testing.F) {
 	f.Add(false, []byte{1, 0, 0, 0, 255, 255, 255, 255})
 	f.Fuzz(func(t *testing.T, raw bool, stream []byte) {
 		r := newMessageReader(bytes.NewReader(stream), raw)
-		for range len(stream) + 1 { // each message takes a byte at least
+		for range len(stream) + 1 { // each message has at least one byte
 			if m, err := r.next(); err != nil {
 				return
 			} else if len(m.text) > len(stream) || m.output > 1 {
@@ -86,14 +86,14 @@ func FuzzMessagesNeverBreakTheReader(f *testing.F) {
 	})
 }
 
-// logged is a copier whose daemon says what the test says.
+// logged is a copier with a fake daemon.
 type logged struct {
 	t    *testing.T
 	dir  string
 	task *task
 }
 
-// streamOf is a stream of the daemon that says that and ends.
+// streamOf returns a stream of the daemon with this text.
 func streamOf(text string) *stream {
 	r := bufio.NewReader(strings.NewReader(text))
 	return &stream{body: r, buffered: r, end: func() error { return nil }}
@@ -113,8 +113,8 @@ func newLogged(t *testing.T) *logged {
 	return &logged{t: t, dir: dir, task: x}
 }
 
-// read copies a stream as a new process would. If killed, the process dies
-// after its output and before it notes how far it is.
+// read copies a stream as a new process does. If killed is true, the process dies
+// after it has written the output and before it stores its position.
 func (l *logged) read(stream string, killed bool) {
 	l.t.Helper()
 	c, err := openCopier(l.t.Context(), l.task, l.dir)
@@ -167,7 +167,7 @@ func TestWhatWasWrittenJustBeforeADeathIsNotWrittenAgain(t *testing.T) {
 	l.want("a\nbcd\ne\n", "x\n")
 	l.read(all+frame(1, 8, "f\n"), true)
 	l.want("a\nbcd\ne\nf\n", "x\n")
-	// Half a message was written.
+	// Simulate a message that was only half written.
 	if err := os.Truncate(filepath.Join(l.dir, "logs", "o.0"), 4); err != nil {
 		t.Fatal(err)
 	}
@@ -177,12 +177,12 @@ func TestWhatWasWrittenJustBeforeADeathIsNotWrittenAgain(t *testing.T) {
 
 func TestWhatTheDaemonThrewAwayHidesNothingNew(t *testing.T) {
 	l := newLogged(t)
-	parts := []string{"p1", "p2", "p3", "p4", "p5"} // of one line: all have its time
+	parts := []string{"p1", "p2", "p3", "p4", "p5"} // parts of one line, which have the same time
 	var before, after strings.Builder
 	for _, p := range parts[:4] {
 		before.WriteString(frame(1, 5, p))
 	}
-	for _, p := range parts[3:] { // p1 to p3 are gone at the daemon
+	for _, p := range parts[3:] { // the daemon has discarded p1 to p3
 		after.WriteString(frame(1, 5, p))
 	}
 	l.read(before.String(), false)
@@ -240,7 +240,7 @@ func TestAnOutputIsCopiedByOneProcessAtATime(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		l.read(frame(1, 5, "a\n")+frame(1, 6, "b\n"), false) // waits its turn
+		l.read(frame(1, 5, "a\n")+frame(1, 6, "b\n"), false) // waits for the lock
 	}()
 	for _, o := range old.out {
 		o.begin()
@@ -260,7 +260,7 @@ func TestAProcessKnowsWhetherItIsTheOnlyOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer one.close()
-	for range 2 { // asking changes nothing
+	for range 2 { // querying has no side effects
 		if !one.alone() {
 			t.Error("it is alone and does not know")
 		}

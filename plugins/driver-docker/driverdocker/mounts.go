@@ -17,11 +17,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// sharedDir is the folder that the tasks of an alloc share.
+// sharedDir returns the directory that the tasks of an alloc share.
 func sharedDir(task *driver.TaskConfig) string { return filepath.Join(task.AllocDir, "alloc") }
 
-// mounts sets what of the machine the task sees: its own folders, the volumes of
-// the group, and what its config names.
+// mounts sets the mounts of the container: the task's own directories, the volumes
+// of the group, and those in the task's config.
 func mounts(in specInput, host *container.HostConfig) error {
 	for _, own := range []struct{ dir, name string }{
 		{in.task.AllocDir, "alloc"}, {in.task.TaskDir, "local"}, {in.task.TaskDir, "secrets"},
@@ -54,13 +54,15 @@ func mounts(in specInput, host *container.HostConfig) error {
 	return nil
 }
 
-// ownFolder says that a folder that every task has cannot be shown. A task whose
-// directory is shown as a whole can have put a link in its place.
+// ownFolder returns the error for a directory that every task has but that cannot be
+// mounted. A task that can write to its whole directory may have replaced it with a
+// link.
 func ownFolder(name string, err error) error {
-	return errdefs.New(pathClass(err), fmt.Errorf("show the folder %s of the task to its container: %w", name, err))
+	return errdefs.New(pathClass(err), fmt.Errorf("mount the directory %s of the task in its container: %w", name, err))
 }
 
-// pathClass: what has no class of its own is wrong with the path.
+// pathClass returns the class of an error about a path: its own class if it has one,
+// otherwise InvalidArgument.
 func pathClass(err error) errdefs.Class {
 	if class := errdefs.ClassOf(err); class != errdefs.Internal {
 		return class
@@ -68,7 +70,8 @@ func pathClass(err error) errdefs.Class {
 	return errdefs.InvalidArgument
 }
 
-// groupMount mounts what the node has prepared. A label needs the form of a bind.
+// groupMount adds a mount that the node has prepared. An SELinux label requires a
+// bind instead of a mount.
 func groupMount(m driver.Mount, host *container.HostConfig) mount.Mount {
 	propagation := propagations[m.PropagationMode]
 	if m.SELinuxLabel != "" {
@@ -89,7 +92,8 @@ func groupMount(m driver.Mount, host *container.HostConfig) mount.Mount {
 	return out
 }
 
-// propagations has the names of job files and the daemon's own.
+// propagations maps the names of propagation modes in job files to those of the
+// daemon.
 var propagations = map[string]mount.Propagation{
 	"private": mount.PropagationRPrivate, "host-to-task": mount.PropagationRSlave, "bidirectional": mount.PropagationRShared,
 	"rprivate": mount.PropagationRPrivate, "rslave": mount.PropagationRSlave, "rshared": mount.PropagationRShared,
@@ -108,7 +112,7 @@ func denied(what string) error {
 	return errdefs.PermissionDeniedf("config.%s are not allowed on this node; the operator can allow them with volumes { enabled = true } in the agent's plugin \"docker\" config", what)
 }
 
-// volume reads an entry of config.volumes.
+// volume parses an entry of config.volumes.
 func volume(in specInput, text string, host *container.HostConfig) error {
 	parts := strings.Split(text, ":")
 	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || !strings.HasPrefix(parts[1], "/") {
@@ -120,7 +124,7 @@ func volume(in specInput, text string, host *container.HostConfig) error {
 	}
 	source := parts[0]
 	if in.config.VolumeDriver != "" && !strings.ContainsRune(source, '/') {
-		host.Binds = append(host.Binds, bind(source, parts[1], options...)) // a volume of the driver
+		host.Binds = append(host.Binds, bind(source, parts[1], options...)) // a volume of a volume driver
 		return nil
 	}
 	source, inside, err := hostPath(in, "volumes", source, true)
@@ -135,9 +139,9 @@ func volume(in specInput, text string, host *container.HostConfig) error {
 	return nil
 }
 
-// hostPath returns the path of the machine that a config names: in the task's
-// directory or the shared one, which is inside, or anywhere if the operator allows
-// that.
+// hostPath returns the path on the machine for a path in a config. inside is true if
+// it is in the task's or the shared directory; other paths are allowed only if the
+// operator allows them.
 func hostPath(in specInput, name, from string, create bool) (path string, inside bool, err error) {
 	path = filepath.Clean(from)
 	if !filepath.IsAbs(path) {
@@ -155,7 +159,7 @@ func hostPath(in specInput, name, from string, create bool) (path string, inside
 		return place, true, nil
 	}
 	if inside := insideTask(path); !in.agent.Volumes.Enabled && inside != "" {
-		return "", false, errdefs.PermissionDeniedf("config.%s: %q is where the container sees it, and sources are paths of the machine; write %q for what is in the task's directory", name, from, inside)
+		return "", false, errdefs.PermissionDeniedf("config.%s: %q is a path in the container, but sources are paths of the machine; write %q for a path in the task's directory", name, from, inside)
 	}
 	if !in.agent.Volumes.Enabled {
 		return "", false, denied(name + ": paths outside of the alloc's directory, as " + from + ",")
@@ -166,8 +170,8 @@ func hostPath(in specInput, name, from string, create bool) (path string, inside
 	return path, false, nil
 }
 
-// insideTask returns what is meant by a source that names a folder of the task as
-// its container sees it, as ${NOMAD_TASK_DIR} does; empty if it names none.
+// insideTask returns the path on the machine if path names a directory of the task
+// as its container sees it, such as ${NOMAD_TASK_DIR}. Otherwise it returns "".
 func insideTask(path string) string {
 	for seen, relative := range map[string]string{"/local": "local", "/secrets": "secrets", "/alloc": "../alloc"} {
 		if rest, ok := strings.CutPrefix(path, seen); ok && (rest == "" || rest[0] == '/') {
@@ -177,7 +181,7 @@ func insideTask(path string) string {
 	return ""
 }
 
-// configMount reads a mount block.
+// configMount parses a mount block.
 func configMount(in specInput, m mountBlock) (mount.Mount, error) {
 	out := mount.Mount{Type: mount.Type(m.Type), Source: m.Source, Target: m.Target, ReadOnly: m.Readonly}
 	if m.Target == "" {
@@ -213,7 +217,7 @@ func configMount(in specInput, m mountBlock) (mount.Mount, error) {
 
 func volumeMount(in specInput, m mountBlock, out mount.Mount) (mount.Mount, error) {
 	if strings.ContainsRune(m.Source, '/') {
-		return out, invalidf("mount: %q is no name of a volume; use type \"bind\" for a path", m.Source)
+		return out, invalidf("mount: %q is not a volume name; use type \"bind\" for a path", m.Source)
 	}
 	o := m.VolumeOptions
 	if o == nil {
@@ -221,7 +225,7 @@ func volumeMount(in specInput, m mountBlock, out mount.Mount) (mount.Mount, erro
 	}
 	out.VolumeOptions = &mount.VolumeOptions{NoCopy: o.NoCopy, Labels: nonEmpty(merged(o.Labels))}
 	if d := o.DriverConfig; d != nil {
-		// The options of a driver can name any path of the machine.
+		// The options of a volume driver may contain any path of the machine.
 		if !in.agent.Volumes.Enabled {
 			return out, denied("mount: volume drivers")
 		}

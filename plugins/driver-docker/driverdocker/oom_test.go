@@ -15,7 +15,7 @@ func TestAnEndForWantOfMemoryIsSaidToBeOneAlsoWhenTheDaemonTellsThatLater(t *tes
 	for name, c := range map[string]struct {
 		code   int
 		asked  bool
-		before bool // it is told before the end
+		before bool // the event arrives before the end
 		oom    bool
 		waits  time.Duration
 	}{

@@ -14,10 +14,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// housekeep removes images that are not used and containers that belong to
-// nobody, until ctx ends.
+// housekeep periodically removes unused images and orphaned containers, until ctx
+// ends.
 func (d *Driver) housekeep(ctx context.Context) {
-	suspects := map[string]time.Time{} // since when a container belongs to nobody
+	suspects := map[string]time.Time{} // containers that belong to no task, with the time since when
 	agent, _, _ := d.now()
 	nextOrphans := time.Now().Add(min(agent.period, orphansSoon))
 	idleFrom := time.Now().Add(idleAfter)
@@ -27,7 +27,8 @@ func (d *Driver) housekeep(ctx context.Context) {
 		next := nextOrphans
 		alone := d.presence.alone()
 		if alone && now.After(idleFrom) {
-			// By now the tasks of before are recovered: what none of them uses is unused.
+			// By now the earlier tasks are recovered, so images that none of them uses are
+			// unused.
 			current.idleImages(now, agent)
 		}
 		for _, x := range d.all() {
@@ -40,7 +41,7 @@ func (d *Driver) housekeep(ctx context.Context) {
 		}
 		if !now.Before(nextOrphans) {
 			if !alone {
-				clear(suspects) // they may be another process's
+				clear(suspects) // they may belong to tasks of another process
 			} else if agent.GC.Dangling.Enabled {
 				d.removeOrphans(ctx, current, agent, suspects)
 			}
@@ -56,20 +57,21 @@ func (d *Driver) housekeep(ctx context.Context) {
 	}
 }
 
-// sweepStages takes away the mounts that no container of a daemon needs, as a process
-// that was killed in a start or in a removal leaves them.
+// sweepStages removes mounts that no container of a daemon needs. They are left
+// behind if the process is killed during a start or a removal.
 func (d *Driver) sweepStages(ctx context.Context, x *daemon) {
 	names, err := d.stages.idle(x.endpoint)
 	if err != nil {
-		x.log.Warn("the mounts of containers cannot be listed; they are looked at again later", "error", err)
+		x.log.Warn("cannot list the mounts of containers; will retry later", "error", err)
 	}
-	// Asked now: a process that comes later has made none of these.
+	// The list was read before this check, so a process that starts later has created
+	// none of these.
 	if len(names) == 0 || !d.presence.alone() {
 		return
 	}
 	list, err := x.ours(ctx, d.owner)
 	if err != nil {
-		return // the daemon is away: whatever it has may need its mounts
+		return // the daemon is unreachable, so its containers may need their mounts
 	}
 	needed := map[string]bool{}
 	for _, c := range list {
@@ -82,8 +84,8 @@ func (d *Driver) sweepStages(ctx context.Context, x *daemon) {
 	}
 }
 
-// discard removes a container and takes away what is mounted for it. What cannot be
-// taken away now is by the next sweep.
+// discard removes a container and its mounts. If the mounts cannot be removed now,
+// the next sweep removes them.
 func (d *Driver) discard(ctx context.Context, x *daemon, id, mounts string) error {
 	if err := x.remove(ctx, id); err != nil {
 		return err
@@ -92,10 +94,10 @@ func (d *Driver) discard(ctx context.Context, x *daemon, id, mounts string) erro
 	return nil
 }
 
-// unmount takes away what is mounted for a container that is gone.
+// unmount removes the mounts of a container that is gone.
 func (d *Driver) unmount(mounts string) {
 	if err := d.stages.clear(mounts); err != nil {
-		d.log.Warn("the mounts of a container that is gone are left behind; they are tried again later", "error", err)
+		d.log.Warn("cannot remove the mounts of a container that is gone; will retry later", "error", err)
 	}
 }
 
@@ -121,13 +123,13 @@ func (d *Driver) all() []*daemon {
 	return out
 }
 
-// removeOrphans removes containers of this node that belong to no task: by their
-// labels ours, older than the grace, and for as long as the grace not asked for
-// by anybody, since the agent may not have come to recover them yet.
+// removeOrphans removes containers that belong to this node by their labels but to
+// no task. They must be older than the grace period, and nobody must have asked for
+// them for as long, because the agent may not have recovered them yet.
 func (d *Driver) removeOrphans(ctx context.Context, x *daemon, agent agentConfig, suspects map[string]time.Time) {
 	list, err := x.ours(ctx, d.owner)
 	if err != nil {
-		// Nobody was asked for while the daemon was away.
+		// While the daemon was unreachable, nobody could ask for a container.
 		clear(suspects)
 		return
 	}
@@ -155,7 +157,8 @@ func (d *Driver) removeOrphans(ctx context.Context, x *daemon, agent agentConfig
 	}
 }
 
-// ours lists the containers of an owner, running or not, that have all of the labels.
+// ours lists the containers of an owner, running or not, that have all of the
+// labels.
 func (d *daemon) ours(ctx context.Context, owner string, labels ...string) ([]container.Summary, error) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -164,9 +167,9 @@ func (d *daemon) ours(ctx context.Context, owner string, labels ...string) ([]co
 	return list.Items, d.failed(ctx, err, "list containers")
 }
 
-// ListTasks implements driver.Lister: the agent has those ended that no allocation
-// owns. What the operator wants kept after its end is not listed, and nothing is
-// where no container of nobody's shall be removed.
+// ListTasks implements driver.Lister: the agent destroys listed tasks that no alloc
+// owns. Containers of ended tasks that the operator wants to keep are not listed,
+// and nothing is listed if the removal of orphans is disabled.
 func (d *Driver) ListTasks(ctx context.Context) ([]*driver.Handle, error) {
 	config, _, _ := d.now()
 	if !config.GC.Dangling.Enabled || config.GC.Dangling.DryRun {
@@ -183,7 +186,7 @@ func (d *Driver) ListTasks(ctx context.Context) ([]*driver.Handle, error) {
 		}
 		for _, c := range list {
 			if id := c.Labels[labelTask]; id != "" && (config.GC.Container || c.State == container.StateRunning) {
-				// A label does not tell where its output goes, so it is not taken over.
+				// The labels do not contain the task's log target, so the task is not adopted.
 				out = append(out, &driver.Handle{TaskID: id, Version: handleVersion})
 			}
 		}
@@ -191,7 +194,7 @@ func (d *Driver) ListTasks(ctx context.Context) ([]*driver.Handle, error) {
 	return out, nil
 }
 
-// orphan reports whether a container is ours and nobody's.
+// orphan reports whether a container belongs to this node and to no task.
 func (d *Driver) orphan(c container.Summary) bool {
 	id := c.Labels[labelTask]
 	if c.Labels[labelOwner] != d.owner || id == "" || c.Labels[labelAlloc] == "" {
@@ -209,7 +212,7 @@ func (d *Driver) removeOrphan(ctx context.Context, x *daemon, c container.Summar
 		return
 	}
 	if !d.orphan(c) {
-		return // meanwhile somebody asked for it
+		return // it was recovered meanwhile
 	}
 	if err := d.discard(ctx, x, c.ID, c.Labels[labelMounts]); err != nil && !errdefs.IsNotFound(err) {
 		log.Warn("a container belongs to no task and cannot be removed", "error", err)

@@ -11,9 +11,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// presence tells the processes of this node's driver from each other. While one
-// is upgraded there are two, and the old one may go on for minutes with a call
-// that it has begun; it does not know the tasks that the new one starts.
+// presence detects other processes of this node's driver. During an upgrade there
+// are two: the old one may run for minutes because of a call in progress, and it
+// does not know the tasks that the new one starts.
 type presence struct {
 	mu sync.Mutex
 	f  *os.File
@@ -22,19 +22,19 @@ type presence struct {
 func openPresence(dir string) (*presence, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "processes"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, errdefs.FailedPreconditionf("open the file by which the docker driver's processes know of each other: %w", err)
+		return nil, errdefs.FailedPreconditionf("open the file by which the docker driver's processes detect each other: %w", err)
 	}
 	p := &presence{f: f}
-	if _, err := tryLock(f, false); err != nil { // not now means that another one looks; see alone
-		_ = f.Close() // nothing was written
-		return nil, errdefs.FailedPreconditionf("lock the file by which the docker driver's processes know of each other: %w", err)
+	if _, err := tryLock(f, false); err != nil { // a failure means that another process is just checking, see alone
+		_ = f.Close() // the file was not written
+		return nil, errdefs.FailedPreconditionf("lock the file by which the docker driver's processes detect each other: %w", err)
 	}
 	return p, nil
 }
 
-// alone reports whether no other process of this driver runs here. The lock is
-// held alone for a moment only. Whoever comes in that moment shows at the next
-// look.
+// alone reports whether this is the only process of the driver. It holds the lock
+// exclusively for a moment only. A process that starts at that moment is noticed by
+// the next check.
 func (p *presence) alone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,11 +19,11 @@ import (
 const (
 	firstProgress = 5 * time.Second
 	nextProgress  = 30 * time.Second
-	// maxLayers bounds what is remembered of an image's layers.
+	// maxLayers is the number of layers whose progress is tracked per image.
 	maxLayers = 512
 )
 
-// pulls fetches each image once at a time, however many tasks wait for it.
+// pulls runs one pull per image at a time, however many tasks wait for it.
 type pulls struct {
 	mu      sync.Mutex
 	running map[pullKey]*pull
@@ -31,23 +31,23 @@ type pulls struct {
 
 func newPulls() *pulls { return &pulls{running: map[pullKey]*pull{}} }
 
-// pullKey: who has no right to an image does not get it by waiting for somebody
-// who has.
+// pullKey includes the credentials, so that a task without access to an image cannot
+// get it by waiting for the pull of a task with access.
 type pullKey struct{ ref, auth string }
 
-// pull is one image on its way.
+// pull is a pull in progress.
 type pull struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // set when done is closed
+	err    error // set before done is closed
 
 	mu       sync.Mutex
-	waiters  map[string]bool // ids of tasks
+	waiters  map[string]bool // task ids
 	progress progress
 }
 
-// fetch waits until the image is there, for limit at most. The fetching goes on
-// as long as somebody waits for it.
+// fetch pulls an image and waits at most limit. The pull continues as long as a task
+// waits for it.
 func (d *daemon) fetch(ctx context.Context, key pullKey, taskID string, limit, activity time.Duration) error {
 	p := d.pulls.join(d, key, taskID, activity)
 	defer d.pulls.leave(key, p, taskID)
@@ -65,7 +65,7 @@ func (d *daemon) fetch(ctx context.Context, key pullKey, taskID string, limit, a
 	return errdefs.DeadlineExceededf("fetch image %s: not done within %s (%s); raise image_pull_timeout in the task's config, or see why the registry is slow", key.ref, limit, p.said())
 }
 
-// join waits with whoever fetches the image already, or begins.
+// join joins a pull in progress, or starts one.
 func (x *pulls) join(d *daemon, key pullKey, taskID string, activity time.Duration) *pull {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -92,7 +92,7 @@ func (x *pulls) join(d *daemon, key pullKey, taskID string, activity time.Durati
 	return p
 }
 
-// leave ends a fetching that nobody waits for any more.
+// leave cancels a pull for which no task waits any more.
 func (x *pulls) leave(key pullKey, p *pull, taskID string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -107,7 +107,7 @@ func (x *pulls) leave(key pullKey, p *pull, taskID string) {
 	}
 }
 
-// run fetches the image and tells the waiting tasks how far it is.
+// run pulls the image and reports the progress to the waiting tasks.
 func (p *pull) run(ctx context.Context, d *daemon, key pullKey, activity time.Duration) error {
 	idle, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -144,8 +144,8 @@ func (p *pull) run(ctx context.Context, d *daemon, key pullKey, activity time.Du
 	return nil
 }
 
-// pullFailed: what the registry refuses stays refused until somebody acts, and
-// yet a retry is what people expect, as of an image that is being pushed.
+// pullFailed returns the error of a pull. If the registry rejected the pull, it adds
+// what to check.
 func (d *daemon) pullFailed(ctx context.Context, ref string, err error) error {
 	err = d.failed(ctx, err, "fetch image %s", ref)
 	switch errdefs.ClassOf(err) {
@@ -182,7 +182,7 @@ func (p *pull) note(m jsonstream.Message) (moved bool) {
 	return p.progress.note(m)
 }
 
-// progress is how far the fetching of an image is.
+// progress is the progress of a pull.
 type progress struct{ layers map[string]layer }
 
 type layer struct {
@@ -190,7 +190,7 @@ type layer struct {
 	current, total int64
 }
 
-// note takes over a message and reports whether it is news.
+// note processes a message and reports whether the progress has changed.
 func (p *progress) note(m jsonstream.Message) bool {
 	if m.ID == "" {
 		return m.Status != ""
@@ -211,7 +211,7 @@ func (p *progress) note(m jsonstream.Message) bool {
 	return now != before
 }
 
-// complete are the daemon's words for a layer that is there.
+// complete contains the daemon's status texts for a layer that exists.
 var complete = map[string]bool{"Pull complete": true, "Already exists": true}
 
 func (p *progress) String() string {

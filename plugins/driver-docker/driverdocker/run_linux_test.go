@@ -217,7 +217,7 @@ func TestANameIsTakenOverOnlyFromAnOlderRunOfTheSameTask(t *testing.T) {
 	}
 	n.cli("rm", "-f", "web-"+tc.AllocID)
 
-	// A start of which nobody heard: the process died before it could answer.
+	// A start whose answer was lost because the process died.
 	n.run(tc)
 	before := n.inspect(tc, "{{.Id}}")
 	n.close()
@@ -304,7 +304,7 @@ func TestContainersAreKeptWhereTheOperatorWantsThat(t *testing.T) {
 		if got := n.inspect(tc, "{{.State.ExitCode}}"); got != "3" {
 			t.Errorf("the kept container has exit code %s", got)
 		}
-		tc.ID += "+" // the next run takes the name over
+		tc.ID += "+" // the next run takes over the container's name
 		n.run(tc)
 		n.wait(tc)
 	}

@@ -16,20 +16,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// specInput is everything that a container is made from.
+// specInput contains everything from which a container is created.
 type specInput struct {
 	task   *driver.TaskConfig
 	config taskConfig
 	agent  agentConfig
-	owner  string // of the node's containers
-	image  string // its id
-	api    string // version of the daemon's API
-	host   facts  // of the daemon
-	source source // of what is in the alloc's directory
+	owner  string // owner label of the node's containers
+	image  string // image id
+	api    string // API version of the daemon
+	host   facts  // facts of the daemon
+	source source // resolves paths in the alloc's directory
 }
 
-// buildSpec says what the daemon is asked to create. It reads no state but the
-// alloc's directory, in which it makes the folders that volumes name.
+// buildSpec returns the create request for the daemon. It depends only on its input,
+// and creates directories in the alloc's directory for volumes.
 func buildSpec(in specInput) (client.ContainerCreateOptions, error) {
 	var none client.ContainerCreateOptions
 	if in.config.Isolation != "" && in.config.Isolation != "default" && in.host.os != "windows" {
@@ -67,14 +67,16 @@ func buildSpec(in specInput) (client.ContainerCreateOptions, error) {
 	return client.ContainerCreateOptions{Config: config, HostConfig: host, NetworkingConfig: networking, Name: containerName(in.task)}, nil
 }
 
-// containerName is the name that the reference gives: people look for it.
+// containerName returns the container's name, which is the same as with the
+// reference because users search for it.
 func containerName(task *driver.TaskConfig) string {
 	return notInName.ReplaceAllString(task.Name, "_") + "-" + task.AllocID
 }
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
 
-// command: a command replaces the image's, arguments alone go to its entrypoint.
+// command returns the container's command: config.command replaces the image's, and
+// args without command are arguments of its entrypoint.
 func command(c taskConfig) []string {
 	if c.Command == "" {
 		return c.Args
@@ -98,8 +100,8 @@ func nonEmpty[V any](m map[string]V) map[string]V {
 	return m
 }
 
-// logConfig is how the daemon keeps the output; a task's own choice of a driver
-// does not inherit options that are for another one.
+// logConfig returns the log driver and its options. If a task sets another driver,
+// it does not inherit the agent's options.
 func logConfig(in specInput) container.LogConfig {
 	out := container.LogConfig{Type: in.agent.Logging.Type, Config: in.agent.Logging.Config}
 	own := in.config.Logging
@@ -138,11 +140,12 @@ func devices(in specInput, host *container.HostConfig) error {
 	return nil
 }
 
-// freeDevices are those that every container has anyway.
+// freeDevices are the devices that every container has anyway.
 var freeDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
-// deviceAllowed: a device file can be a disk, and so the whole machine. A folder of
-// them, which the daemon takes too, is allowed only by its own name.
+// deviceAllowed reports whether a task may use a device file, which could be a disk
+// and so give access to the whole machine. The daemon also accepts a directory of
+// devices; it must be allowed by its own name.
 func deviceAllowed(agent agentConfig, name string) bool {
 	if agent.AllowPrivileged || slices.Contains(freeDevices, name) {
 		return true
@@ -153,9 +156,9 @@ func deviceAllowed(agent agentConfig, name string) bool {
 	})
 }
 
-// gpus gives the task the GPUs that a device plugin reserved: by their names in
-// the Container Device Interface where the daemon knows it, else by NVIDIA's
-// runtime, which reads the variable. A runtime of the task's own is left to it.
+// gpus adds the GPUs that a device plugin has reserved: by their CDI names if the
+// daemon supports CDI, otherwise with NVIDIA's runtime, which reads the environment
+// variable. If the task sets its own runtime, nothing is changed.
 func gpus(in specInput, host *container.HostConfig) error {
 	if host.Runtime != "" {
 		return nil
@@ -175,7 +178,8 @@ func gpus(in specInput, host *container.HostConfig) error {
 	return allowRuntime(in.agent, name)
 }
 
-// visibleGPUs is the variable by which a device plugin names a task's GPUs.
+// visibleGPUs is the environment variable in which a device plugin lists a task's
+// GPUs.
 const visibleGPUs = "NVIDIA_VISIBLE_DEVICES"
 
 func device(host, inside, permissions string) container.DeviceMapping {
@@ -188,13 +192,14 @@ func device(host, inside, permissions string) container.DeviceMapping {
 	return container.DeviceMapping{PathOnHost: host, PathInContainer: inside, CgroupPermissions: permissions}
 }
 
-// namespaces shares with the machine only what the operator allows.
+// namespaces sets the namespaces that the container shares with the machine, as far
+// as the operator allows it.
 func namespaces(in specInput, host *container.HostConfig) error {
 	modes := in.agent.AllowedModes
 	for _, m := range []struct {
 		name, value string
 		allowed     []string
-		free        bool // a value that takes nothing from the machine
+		free        bool // a value that shares nothing with the machine
 	}{
 		{"ipc_mode", in.config.IPCMode, modes.IPC, slices.Contains([]string{"private", "none", "shareable"}, in.config.IPCMode)},
 		{"pid_mode", in.config.PIDMode, modes.PID, in.config.PIDMode == "private"},

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// dockerCaps are what the daemon itself gives to a container.
+// dockerCaps are the daemon's default capabilities of a container.
 var dockerCaps = []string{
 	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE",
 	"NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
@@ -23,7 +23,8 @@ var dockerCaps = []string{
 
 const allCaps = "ALL"
 
-// rights sets what the task may do: capabilities, privileges, its runtime.
+// rights sets the privileges of the container: capabilities, privileged mode,
+// runtime.
 func rights(in specInput, host *container.HostConfig) error {
 	if in.config.Privileged {
 		if !in.agent.AllowPrivileged {
@@ -50,11 +51,11 @@ func rights(in specInput, host *container.HostConfig) error {
 	return allowRuntime(in.agent, host.Runtime)
 }
 
-// safeOptions are those of security_opt that take no protection away.
+// safeOptions are the values of security_opt that do not weaken the protection.
 var safeOptions = []string{"no-new-privileges", "no-new-privileges=true", "seccomp=builtin", "apparmor=docker-default"}
 
-// securityOptions: what takes a filter or a profile away, or replaces it by one of
-// the task's own, is as good as a privilege.
+// securityOptions checks security_opt. An option that removes a filter or profile,
+// or replaces it with the task's own, requires the operator's permission.
 func securityOptions(agent agentConfig, options []string) error {
 	for _, o := range options {
 		same := func(other string) bool { return securityOption(other) == securityOption(o) }
@@ -65,7 +66,8 @@ func securityOptions(agent agentConfig, options []string) error {
 	return nil
 }
 
-// securityOption writes an option as NAME=VALUE; the daemon also takes NAME:VALUE.
+// securityOption normalizes an option to NAME=VALUE; the daemon also accepts
+// NAME:VALUE.
 func securityOption(o string) string {
 	if strings.Contains(o, "=") {
 		return o
@@ -80,8 +82,8 @@ func allowRuntime(agent agentConfig, name string) error {
 	return nil
 }
 
-// capabilities returns what a task has: what the daemon gives and the operator
-// allows, without what it drops and with what it adds.
+// capabilities returns the capabilities of a task: the daemon's default ones that
+// the operator allows, minus drop, plus add.
 func capabilities(allow, add, drop []string) ([]string, error) {
 	allow, add, drop = capNames(allow), capNames(add), capNames(drop)
 	anything := slices.Contains(allow, allCaps)
@@ -108,7 +110,7 @@ func capabilities(allow, add, drop []string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// capNames writes names as CHOWN, whatever way they are given.
+// capNames normalizes the names of capabilities to the form CHOWN.
 func capNames(list []string) []string {
 	out := make([]string, len(list))
 	for i, name := range list {
@@ -119,13 +121,13 @@ func capNames(list []string) []string {
 
 const (
 	mib = 1 << 20
-	// minQuota and the bounds of a period are the kernel's, in microseconds.
+	// Limits of the kernel for quotas and periods, in microseconds.
 	minQuota  = 1000
 	minPeriod = 1000
 	maxPeriod = 1000000
 )
 
-// limits sets what the task may use.
+// limits sets the resource limits.
 func limits(in specInput, host *container.HostConfig) error {
 	if err := memory(in, host); err != nil {
 		return err
@@ -157,8 +159,8 @@ func limits(in specInput, host *container.HostConfig) error {
 	return err
 }
 
-// memory: where there is a maximum, what the job asks for is reserved and the
-// maximum is the limit.
+// memory sets the memory limit. If memory_max is set it is the limit, and memory is
+// the reservation.
 func memory(in specInput, host *container.HostConfig) error {
 	reserved, most := in.task.Resources.MemoryMB, in.task.Resources.MemoryMaxMB
 	if most == 0 {
@@ -187,7 +189,7 @@ func cpu(in specInput, host *container.HostConfig) error {
 	host.CpusetCpus = in.config.CpusetCPUs
 	if len(r.Cores) > 0 {
 		if in.config.CpusetCPUs != "" {
-			return invalidf("cpuset_cpus: the task has cores of its own by resources.cores; use one of the two")
+			return invalidf("cpuset_cpus: the task has cores assigned by resources.cores; use one of the two")
 		}
 		host.CpusetCpus = cpuset(r.Cores)
 	}
@@ -210,12 +212,12 @@ func cpuset(cores []int) string {
 	return strings.Join(list, ",")
 }
 
-// ulimitNames are those that the kernel has.
+// ulimitNames are the resource limits of the kernel.
 var ulimitNames = []string{
 	"as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio", "rttime", "sigpending", "stack",
 }
 
-// ulimits reads SOFT:HARD, or one number for both.
+// ulimits parses limits of the form SOFT:HARD, or a single number for both.
 func ulimits(byName map[string]string) ([]*container.Ulimit, error) {
 	var out []*container.Ulimit
 	for name, text := range byName {
@@ -229,7 +231,7 @@ func ulimits(byName map[string]string) ([]*container.Ulimit, error) {
 		s, err := strconv.ParseInt(strings.TrimSpace(soft), 10, 64)
 		h, err2 := strconv.ParseInt(strings.TrimSpace(hard), 10, 64)
 		if err != nil || err2 != nil || h >= 0 && s > h {
-			return nil, invalidf("ulimit: %s = %q is no limit; write it as \"1024\" or \"1024:2048\", the soft one first", name, text)
+			return nil, invalidf("ulimit: %s = %q is not a limit; write it as \"1024\" or \"1024:2048\", the soft one first", name, text)
 		}
 		out = append(out, &container.Ulimit{Name: name, Soft: s, Hard: h})
 	}
@@ -237,5 +239,5 @@ func ulimits(byName map[string]string) ([]*container.Ulimit, error) {
 	return out, nil
 }
 
-// joinPath joins a path of two parts, for error texts.
+// joinPath formats a path in a directory for error texts.
 func joinPath(dir, rel string) string { return fmt.Sprintf("%s in %s", rel, dir) }

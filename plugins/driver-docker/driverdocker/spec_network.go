@@ -18,10 +18,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// sandboxLabel is how a network that a container holds is handed to a task.
+// sandboxLabel is the label of a group's network with the id of the container that
+// holds it.
 const sandboxLabel = "docker_sandbox_container_id"
 
-// network sets what the container is connected to and which ports are published.
+// network sets the network mode and the published ports.
 func network(in specInput, config *container.Config, host *container.HostConfig) (*dockernet.NetworkingConfig, error) {
 	mode, err := networkMode(in)
 	if err != nil {
@@ -29,7 +30,7 @@ func network(in specInput, config *container.Config, host *container.HostConfig)
 	}
 	host.NetworkMode = mode
 	if mode.IsContainer() || mode.IsHost() {
-		config.Hostname = "" // belongs to whoever has the network
+		config.Hostname = "" // belongs to the owner of the network namespace
 	}
 	if err := resolver(in, host); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func networkMode(in specInput) (container.NetworkMode, error) {
 	return container.NetworkMode(mode), nil
 }
 
-// resolver: what the task says about DNS wins over what its group says.
+// resolver sets the DNS configuration. The task's config overrides the group's.
 func resolver(in specInput, host *container.HostConfig) error {
 	servers, search, options := in.config.DNSServers, in.config.DNSSearchDomains, in.config.DNSOptions
 	if d := in.task.DNS; d != nil {
@@ -83,7 +84,7 @@ func resolver(in specInput, host *container.HostConfig) error {
 	for _, text := range servers {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
-			return invalidf("dns_servers: %q is no IP address", text)
+			return invalidf("dns_servers: %q is not an IP address", text)
 		}
 		host.DNS = append(host.DNS, addr)
 	}
@@ -98,7 +99,7 @@ func resolver(in specInput, host *container.HostConfig) error {
 	return nil
 }
 
-// mapped returns the port in the container of each label that the task maps.
+// mapped returns the container's port for each label that the task maps.
 func mapped(in specInput) (map[string]int, error) {
 	byLabel := map[string]driver.Port{}
 	for _, p := range in.task.Ports {
@@ -120,21 +121,21 @@ func mapped(in specInput) (map[string]int, error) {
 			return nil, invalidf("port_map: the group's network has no port %q", label)
 		}
 		if inside < 1 || inside > 65535 {
-			return nil, invalidf("port_map: %s = %d is no port", label, inside)
+			return nil, invalidf("port_map: %s = %d is not a port", label, inside)
 		}
 		out[label] = inside
 	}
 	return out, nil
 }
 
-// publish binds ports of the machine to those in the container, for TCP and UDP.
+// publish publishes ports of the container on the machine, for TCP and UDP.
 func publish(in specInput, config *container.Config, host *container.HostConfig) error {
 	inside, err := mapped(in)
 	if err != nil || len(inside) == 0 {
 		return err
 	}
 	if m := host.NetworkMode; m.IsHost() || m.IsContainer() || m.IsNone() {
-		return nil // the task itself listens on the machine's ports, or on none
+		return nil // the task listens on the machine's ports directly, or on none
 	}
 	config.ExposedPorts, host.PortBindings = dockernet.PortSet{}, dockernet.PortMap{}
 	for _, p := range in.task.Ports {
@@ -146,7 +147,7 @@ func publish(in specInput, config *container.Config, host *container.HostConfig)
 		binding := dockernet.PortBinding{HostPort: strconv.Itoa(p.Value)}
 		if p.HostIP != "" {
 			if binding.HostIP, err = netip.ParseAddr(p.HostIP); err != nil {
-				return errdefs.InvalidArgumentf("port %q: its address %q is no IP address", p.Label, p.HostIP)
+				return errdefs.InvalidArgumentf("port %q: its address %q is not an IP address", p.Label, p.HostIP)
 			}
 		}
 		for _, proto := range []dockernet.IPProtocol{dockernet.TCP, dockernet.UDP} {
@@ -158,8 +159,8 @@ func publish(in specInput, config *container.Config, host *container.HostConfig)
 	return nil
 }
 
-// tellPort has the variable that says at which port the task is to listen name
-// the one in the container: only the driver knows what port_map says.
+// tellPort sets the NOMAD_PORT variable of a port to the port in the container,
+// since only the driver knows port_map.
 func tellPort(config *container.Config, p driver.Port, number int) {
 	name := "NOMAD_PORT_" + p.Label + "="
 	for i, text := range config.Env {
@@ -169,10 +170,11 @@ func tellPort(config *container.Config, p driver.Port, number int) {
 	}
 }
 
-// apiWithMac is the first version in which an address belongs to an endpoint.
+// apiWithMac is the first API version in which the MAC address belongs to the
+// endpoint.
 const apiWithMac = "1.44"
 
-// endpoint is the container's place in its network.
+// endpoint returns the container's configuration in its network.
 func endpoint(in specInput, mode container.NetworkMode) (*dockernet.NetworkingConfig, error) {
 	c := in.config
 	if len(c.NetworkAliases) == 0 && c.IPv4Address == "" && c.IPv6Address == "" && c.MacAddress == "" {
@@ -187,7 +189,7 @@ func endpoint(in specInput, mode container.NetworkMode) (*dockernet.NetworkingCo
 	if c.MacAddress != "" {
 		mac, err := net.ParseMAC(c.MacAddress)
 		if err != nil {
-			return nil, invalidf("mac_address: %q is no hardware address", c.MacAddress)
+			return nil, invalidf("mac_address: %q is not a hardware address", c.MacAddress)
 		}
 		if versions.LessThan(in.api, apiWithMac) {
 			return nil, errdefs.FailedPreconditionf("config.mac_address: needs a Docker daemon with API %s, this one has %s; upgrade it", apiWithMac, in.api)
@@ -205,15 +207,15 @@ func endpoint(in specInput, mode container.NetworkMode) (*dockernet.NetworkingCo
 		}
 		addr, err := netip.ParseAddr(a.text)
 		if err != nil || addr.Is6() != a.v6 {
-			return nil, invalidf("%s: %q is no such address", a.name, a.text)
+			return nil, invalidf("%s: %q is not such an address", a.name, a.text)
 		}
 		*a.into, e.IPAMConfig = addr, ipam
 	}
 	return &dockernet.NetworkingConfig{EndpointsConfig: map[string]*dockernet.EndpointSettings{mode.NetworkName(): e}}, nil
 }
 
-// override is the address that the daemon gave to the container, nil where it
-// has none of its own.
+// override returns the address that the daemon assigned to the container, or nil if
+// the container has no address of its own.
 func override(c container.InspectResponse, advertiseV6 bool, ports map[string]int) *driver.NetworkOverride {
 	if c.NetworkSettings == nil || c.HostConfig == nil || c.HostConfig.NetworkMode.IsHost() {
 		return nil
@@ -228,7 +230,7 @@ func override(c container.InspectResponse, advertiseV6 bool, ports map[string]in
 		if e == nil {
 			continue
 		}
-		// In a network of one's own the machine's ports mean nothing.
+		// In a user-defined network the machine's ports have no meaning.
 		out := &driver.NetworkOverride{PortMap: ports, AutoAdvertise: c.HostConfig.NetworkMode.IsUserDefined()}
 		if advertiseV6 && e.GlobalIPv6Address.IsValid() {
 			out.IP, out.AutoAdvertise = e.GlobalIPv6Address.String(), true

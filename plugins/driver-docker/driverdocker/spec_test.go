@@ -36,7 +36,7 @@ func applied(t *testing.T, s schema.Schema, config map[string]any) []byte {
 	return body
 }
 
-// input makes what a container is made from; the alloc is in a folder of its own.
+// input returns the input for a container; the alloc has its own directory.
 func input(t *testing.T, agent, task map[string]any) specInput {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "a")
@@ -89,7 +89,8 @@ var everything = map[string]any{
 	"ulimit": map[string]any{"nofile": "1024:2048", "nproc": "64"}, "sysctl": map[string]any{"net.core.somaxconn": "1024"}, "runtime": "runc",
 }
 
-// TestAContainerIsWhatItsConfigSays compares with testdata; -rewrite writes it.
+// TestAContainerIsWhatItsConfigSays compares the containers with testdata. With
+// -rewrite it writes testdata.
 func TestAContainerIsWhatItsConfigSays(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the daemon's defaults differ")
@@ -204,12 +205,12 @@ func TestAConfigThatMeansNothingIsRefusedWithItsCause(t *testing.T) {
 		says string
 	}{
 		"port":          {map[string]any{"ports": []any{"nope"}}, `no port "nope"`},
-		"port map":      {map[string]any{"port_map": map[string]any{"http": 70000}}, "is no port"},
+		"port map":      {map[string]any{"port_map": map[string]any{"http": 70000}}, "is not a port"},
 		"ulimit":        {map[string]any{"ulimit": map[string]any{"nofile": "many"}}, "ulimit"},
 		"soft ulimit":   {map[string]any{"ulimit": map[string]any{"nofile": "9:8"}}, "ulimit"},
 		"memory":        {map[string]any{"memory_hard_limit": 8}, "memory_hard_limit"},
 		"period":        {map[string]any{"cpu_hard_limit": true, "cpu_cfs_period": 5}, "cpu_cfs_period"},
-		"dns":           {map[string]any{"dns_servers": []any{"dns.example"}}, "no IP address"},
+		"dns":           {map[string]any{"dns_servers": []any{"dns.example"}}, "not an IP address"},
 		"hosts":         {map[string]any{"extra_hosts": []any{"db"}}, "NAME:ADDRESS"},
 		"mac":           {map[string]any{"mac_address": "xx"}, "hardware address"},
 		"alias":         {map[string]any{"network_aliases": []any{"x"}}, "network_mode"},

@@ -87,7 +87,7 @@ func (s *stages) clear(name string) error {
 		return nil
 	}
 	if !filepath.IsLocal(name) || !strings.HasPrefix(filepath.Base(name), stagePrefix) {
-		return errdefs.InvalidArgumentf("take away the mounts of a container: %q is no folder of them", name)
+		return errdefs.InvalidArgumentf("remove the mounts of a container: %q is not a directory of such mounts", name)
 	}
 	return clearStage(filepath.Join(s.dir, name))
 }
@@ -174,7 +174,7 @@ func (s *stage) unseen() (bool, error) {
 	}
 	entries, err := s.under.ReadDir(-1)
 	if err != nil {
-		return false, errdefs.FailedPreconditionf("look beneath the mounts of a container: %w", err)
+		return false, errdefs.FailedPreconditionf("check for directories beneath the mounts of a container: %w", err)
 	}
 	return len(entries) > 0, nil
 }
@@ -195,5 +195,5 @@ var errUnseen = errdefs.FailedPreconditionf("the container got empty folders: th
 
 // unseenCure says what to do if the daemon does not see our mounts.
 func (s *stages) unseenCure() string {
-	return "the daemon must see the mounts that the agent makes below " + s.dir + "; where one of the two runs in a container or a mount namespace of its own, share that folder's mounts with both (mount --make-rshared, docker run -v DIR:DIR:rshared)"
+	return "the daemon must see the mounts that the agent makes below " + s.dir + "; if one of the two runs in a container or another mount namespace, share that directory's mounts with both (mount --make-rshared, docker run -v DIR:DIR:rshared)"
 }

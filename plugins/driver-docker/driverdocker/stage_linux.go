@@ -106,7 +106,7 @@ func openBeneath(dir, rel string, create bool) (fd int, isDir bool, err error) {
 		var st unix.Stat_t
 		if err := unix.Fstat(next, &st); err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
 			_ = unix.Close(next) // an O_PATH descriptor
-			return -1, false, errors.Join(err, errors.New(part+" of "+joinPath(dir, rel)+" is a link; mount what it leads to"))
+			return -1, false, errors.Join(err, errors.New(part+" of "+joinPath(dir, rel)+" is a link; mount its target instead"))
 		}
 		at, isDir = next, st.Mode&unix.S_IFMT == unix.S_IFDIR
 	}
@@ -140,18 +140,18 @@ func clearStage(dir string) error {
 			break // nothing is mounted there any more
 		}
 		if err != nil {
-			return errdefs.FailedPreconditionf("take away the mounts of a container in %s: %w", dir, err)
+			return errdefs.FailedPreconditionf("remove the mounts of a container in %s: %w", dir, err)
 		}
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return errdefs.FailedPreconditionf("take away the mounts of a container: %w", err)
+		return errdefs.FailedPreconditionf("remove the mounts of a container: %w", err)
 	}
 	for _, e := range entries {
 		_ = os.Remove(filepath.Join(dir, e.Name())) // an empty directory that the daemon created, see stage.unseen
 	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return errdefs.FailedPreconditionf("take away the mounts of a container: %w", err)
+		return errdefs.FailedPreconditionf("remove the mounts of a container: %w", err)
 	}
 	return nil
 }

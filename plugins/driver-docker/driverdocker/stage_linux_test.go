@@ -17,7 +17,7 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// mountsBelow counts what is mounted below a folder.
+// mountsBelow counts the mounts below a directory.
 func mountsBelow(t *testing.T, dir string) int {
 	t.Helper()
 	body, err := os.ReadFile("/proc/self/mountinfo")
@@ -27,10 +27,11 @@ func mountsBelow(t *testing.T, dir string) int {
 	return strings.Count(string(body), " "+dir+"/")
 }
 
-// swept has the driver look for mounts that are left every second.
+// swept is a config with which the driver removes leftover mounts every second.
 var swept = map[string]any{"gc": map[string]any{"dangling_containers": map[string]any{"period": "1s"}}}
 
-// copies checks that Docker copies to and from the folders of a task's container.
+// copies checks that docker cp works with the directories of a task's container, in
+// both directions.
 func (n *node) copies(tc *driver.TaskConfig) {
 	n.t.Helper()
 	name := tc.Name + "-" + tc.AllocID
@@ -49,7 +50,7 @@ func (n *node) copies(tc *driver.TaskConfig) {
 	}
 }
 
-// sees checks that the container, which runs, has its folders.
+// sees checks that the running container sees its directories.
 func (n *node) sees(tc *driver.TaskConfig) {
 	n.t.Helper()
 	if err := os.WriteFile(filepath.Join(tc.TaskDir, "secrets", "s"), []byte("seen"), 0o644); err != nil {
@@ -80,7 +81,7 @@ func TestAContainerThatDockerStartsAfterTheDaemonWasRestartedFindsItsFolders(t *
 	tc := n.task(script("sleep 600"))
 	n.run(tc)
 	name := tc.Name + "-" + tc.AllocID
-	n.cli("update", "--restart", "always", name) // by hand: the driver never asks for it
+	n.cli("update", "--restart", "always", name) // set manually: the driver never sets a restart policy
 	n.docker.EndContainers = true
 	defer func() {
 		n.docker.EndContainers = false
@@ -91,7 +92,7 @@ func TestAContainerThatDockerStartsAfterTheDaemonWasRestartedFindsItsFolders(t *
 			t.Error(err)
 		}
 	}()
-	for range 2 { // the first ends nothing: containers that live-restore keeps
+	for range 2 { // first with live-restore, so that the containers keep running
 		if err := n.docker.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +162,7 @@ func TestTheDirectoryOfAnAllocGoesThoughItsContainerIsKept(t *testing.T) {
 	eventually(t, "the mounts go with the container", func() bool { return mountsBelow(t, n.dir) == 0 })
 }
 
-// shared makes a folder whose mounts are shared, as on most machines.
+// shared creates a directory with shared mount propagation, as on most machines.
 func shared(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -211,7 +212,7 @@ func TestWhatTheAgentHasMountedForATaskStaysWhenItsContainerGoes(t *testing.T) {
 	}
 }
 
-// left makes a folder with mounts as a start that was killed leaves it.
+// left creates a directory with mounts like one that a killed start leaves behind.
 func left(t *testing.T, place, source string) {
 	t.Helper()
 	if err := os.MkdirAll(place, 0o700); err != nil {
@@ -237,14 +238,14 @@ func TestMountsThatNoContainerNeedsAreTakenAwayByTheNextProcess(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(task, "precious"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	killed := filepath.Join(n.dir, "mounts", filepath.Dir(stage), "start-1") // a start that was killed
-	former := filepath.Join(n.dir, "mounts", "start-1")                      // the same, of the driver's former version
-	other := filepath.Join(n.dir, "mounts", "0123456789ab", "start-1")       // of a daemon that this process cannot ask
+	killed := filepath.Join(n.dir, "mounts", filepath.Dir(stage), "start-1") // left behind by a killed start
+	former := filepath.Join(n.dir, "mounts", "start-1")                      // the same, by an older version of the driver
+	other := filepath.Join(n.dir, "mounts", "0123456789ab", "start-1")       // belongs to a daemon that this process cannot ask
 	rebooted := filepath.Join(n.dir, "mounts", filepath.Dir(stage), "start-2")
 	for _, place := range []string{killed, former, other} {
 		left(t, place, task)
 	}
-	defer func() { _ = unix.Unmount(other, unix.MNT_DETACH) }() // the test's own
+	defer func() { _ = unix.Unmount(other, unix.MNT_DETACH) }() // created by the test
 	if err := os.Mkdir(rebooted, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +263,7 @@ func TestMountsThatNoContainerNeedsAreTakenAwayByTheNextProcess(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(other, "1", "precious")); err != nil {
 		t.Errorf("the mounts for a container of another daemon: %v", err)
 	}
-	n.sees(tc) // of a container that nobody has recovered yet
+	n.sees(tc) // the container of a task that was not recovered yet
 	n.copies(tc)
 	if err := n.d.RecoverTask(limit(t), handle); err != nil {
 		t.Fatal(err)
@@ -285,7 +286,7 @@ func TestContainersKeepTheirFoldersWhenThePluginIsKilled(t *testing.T) {
 		handles[one.ID] = h
 	}
 	die()
-	n.copies(tc) // without any plugin
+	n.copies(tc) // while no plugin runs
 	n.cli("rm", "-f", byHand.Name+"-"+byHand.AllocID)
 	d, die = launch()
 	eventually(t, "the mounts of the container that was removed by hand are taken away", func() bool { return mountsBelow(t, state) == 2*4 })
@@ -308,7 +309,7 @@ func TestContainersKeepTheirFoldersWhenThePluginIsKilled(t *testing.T) {
 	}
 	die()
 	d, _ = launch()
-	if err := d.DestroyTask(ctx, orphan.ID, true); err != nil { // which was not recovered
+	if err := d.DestroyTask(ctx, orphan.ID, true); err != nil { // it was not recovered
 		t.Fatal(err)
 	}
 	if got := mountsBelow(t, state); got != 0 {
@@ -324,7 +325,8 @@ func TestATaskOfTheFormerVersionIsRecoveredAndDestroyed(t *testing.T) {
 	if err := json.Unmarshal(handle.State, &facts); err != nil {
 		t.Fatal(err)
 	}
-	// Its containers have no label that names mounts, and nothing is mounted for them.
+	// Its containers have no label with the name of a mounts directory, because nothing
+	// is mounted for them.
 	args := []string{"run", "-d", "--name", "former-" + model.AllocID}
 	id := model.AllocID + "/web/former"
 	for label, value := range map[string]string{

@@ -51,7 +51,7 @@ func beneath(dir, rel string, create bool) error {
 			return err
 		}
 		if st.Mode()&fs.ModeSymlink != 0 {
-			return errors.New(joinPath(dir, path) + " is a link; mount what it leads to")
+			return errors.New(joinPath(dir, path) + " is a link; mount its target instead")
 		}
 	}
 	return nil

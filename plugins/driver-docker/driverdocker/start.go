@@ -161,7 +161,7 @@ func (s *start) mounted(dir, rel string, create bool) (string, error) {
 	}
 	own := rel == "alloc" && dir == s.task.AllocDir || (rel == "local" || rel == "secrets") && dir == s.task.TaskDir
 	if runtime.GOOS == "linux" && !own && !s.agent.Volumes.Enabled {
-		return "", errdefs.FailedPreconditionf("show %s to the container: a task can exchange it for a link unless it is mounted by root; run the agent as root, or allow any path with volumes { enabled = true } in the agent's plugin \"docker\" config", joinPath(dir, rel))
+		return "", errdefs.FailedPreconditionf("show %s to the container: a task could replace it with a link unless root mounts it; run the agent as root, or allow any path with volumes { enabled = true } in the agent's plugin \"docker\" config", joinPath(dir, rel))
 	}
 	return checked(dir, rel, create)
 }
@@ -190,7 +190,7 @@ func (s *start) create(ctx context.Context, spec client.ContainerCreateOptions) 
 		if err == nil {
 			s.container = r.ID
 			for _, w := range r.Warnings {
-				s.log.Warn("the Docker daemon warns of a container", "task_id", s.task.ID, "warning", w)
+				s.log.Warn("the Docker daemon has warnings for a container", "task_id", s.task.ID, "warning", w)
 			}
 			return nil
 		}
@@ -222,10 +222,10 @@ func (s *start) takeName(ctx context.Context, name string) error {
 	}
 	l := c.Config.Labels
 	if l[labelOwner] != s.owner || l[labelAlloc] != s.task.AllocID || l[labelName] != s.task.Name {
-		return errdefs.FailedPreconditionf("container %s (%s) has the name that the task's container needs, and is not of this node's; remove or rename it", name, short(c.ID))
+		return errdefs.FailedPreconditionf("container %s (%s) has the name that the task's container needs, but does not belong to this node; remove or rename it", name, short(c.ID))
 	}
 	if other := s.daemon.task(c.ID); other != nil && other.result() == nil {
-		return errdefs.FailedPreconditionf("container %s (%s) has the name that the task's container needs, and is of task %q, which still runs; stop that first", name, short(c.ID), other.id)
+		return errdefs.FailedPreconditionf("container %s (%s) has the name that the task's container needs, and belongs to task %q, which still runs; stop that task first", name, short(c.ID), other.id)
 	}
 	return s.discard(ctx, s.daemon, c.ID, l[labelMounts])
 }
@@ -237,7 +237,7 @@ func (s *start) undo() {
 	if s.container != "" {
 		s.daemon.disown(s.container)
 		if err := s.discard(ctx, s.daemon, s.container, s.mounts.name); err != nil {
-			s.log.Warn("the container of a start that failed is left behind", "task_id", s.task.ID, "container", s.container, "error", err)
+			s.log.Warn("cannot remove the container of a failed start", "task_id", s.task.ID, "container", s.container, "error", err)
 		}
 	} else {
 		s.unmount(s.mounts.name)

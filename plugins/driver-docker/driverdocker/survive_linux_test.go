@@ -23,10 +23,11 @@ import (
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
-// keepAll has the daemon keep all output: what it throws away no driver can copy.
+// keepAll makes the daemon keep all output: the driver cannot copy what the daemon
+// discards.
 var keepAll = map[string]any{"logging": map[string]any{"config": map[string]any{"max-size": "100m", "max-file": "1"}}}
 
-// numbers checks that out is the lines 1 to n, and says where it is not.
+// numbers checks that out consists of the lines 1 to n.
 func numbers(t *testing.T, out string, n int) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
@@ -40,8 +41,8 @@ func numbers(t *testing.T, out string, n int) {
 	}
 }
 
-// launcher returns what starts a process of the plugin, each with the state of those
-// before, and what kills it.
+// launcher returns a function that starts a process of the plugin with the state of
+// the previous ones, and a function that kills it.
 func launcher(t *testing.T, config map[string]any) (launch func() (driver.Driver, func()), state string) {
 	t.Helper()
 	docker := dockerd(t)
@@ -105,7 +106,7 @@ func TestNoLineIsLostOrDoubledWhenThePluginIsKilledAgainAndAgain(t *testing.T) {
 	for i := 1; i <= lines; i++ {
 		whole += int64(len(fmt.Sprintln(i)))
 	}
-	for range 6 { // each time while it copies, unless this machine is very fast
+	for range 6 { // while it copies, unless this machine is very fast
 		before := size()
 		eventually(t, "output comes", func() bool { return size() > before || size() == whole })
 		die()
@@ -223,7 +224,7 @@ func TestADaemonThatHangsIsReportedAndForgivenWhenItGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = n.docker.Signal(syscall.SIGCONT) }() // a second one does no harm
-	n.configure(n.config)                                   // has the driver look at once
+	n.configure(n.config)                                   // makes the driver check at once
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := n.d.SignalTask(short, tc.ID, "SIGWINCH"); !errdefs.IsDeadlineExceeded(err) {
@@ -283,7 +284,7 @@ func TestOnlyContainersThatAreOursAndNobodysAreRemoved(t *testing.T) {
 		}
 	}()
 	lostID, keptID := n.inspect(lost, "{{.Id}}"), n.inspect(kept, "{{.Id}}")
-	// A new process, of which nobody asks for the one.
+	// A new process, which nobody asks to recover this task.
 	n.close()
 	n.start()
 	if err := n.d.RecoverTask(limit(t), handle); err != nil {

@@ -85,7 +85,7 @@ func parseHandle(h *driver.Handle) (handleState, error) {
 		return s, errdefs.InvalidArgumentf("recover task %q: handle version %d is not known to this driver; install the plugin that made it", h.TaskID, h.Version)
 	}
 	if err := json.Unmarshal(h.State, &s); err != nil || s.Container == "" || s.Endpoint == "" {
-		return s, errdefs.InvalidArgumentf("recover task %q: its handle is not of this driver", h.TaskID)
+		return s, errdefs.InvalidArgumentf("recover task %q: its handle belongs to another driver", h.TaskID)
 	}
 	return s, nil
 }
@@ -362,7 +362,7 @@ func (t *task) killAfter(ctx context.Context, timeout time.Duration) error {
 		}
 		_ = t.settle(limited) // the next attempt reports an error
 	}
-	return errdefs.Unavailablef("stop task %q: the Docker daemon does not end its container: %w", t.id, errors.Join(err, limited.Err()))
+	return errdefs.Unavailablef("stop task %q: the Docker daemon does not stop its container: %w", t.id, errors.Join(err, limited.Err()))
 }
 
 // DestroyTask implements driver.Driver.

@@ -20,8 +20,8 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// behindTLS serves the daemon's socket over TLS and returns its address and a way
-// to write the authority's file under a new name.
+// behindTLS serves the daemon's socket over TLS. It returns the address, and a
+// function that writes the authority's file with a new name.
 func behindTLS(t *testing.T, n *node) (endpoint string, authority func(name string) string) {
 	t.Helper()
 	socket := strings.TrimPrefix(n.docker.Endpoint(), "unix://")

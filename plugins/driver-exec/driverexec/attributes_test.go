@@ -21,7 +21,8 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// proof are the tests that see an attribute acted on, or why there are none.
+// proof lists the tests that prove that an attribute has an effect, or says why
+// there are none.
 type proof struct {
 	tests  []func(*testing.T)
 	reason string
@@ -31,7 +32,7 @@ func by(tests ...func(*testing.T)) proof { return proof{tests: tests} }
 
 func because(reason string) proof { return proof{reason: reason} }
 
-// attributes are all names that an operator or a job can give these drivers.
+// attributes are all attributes of these drivers in agent configs and job files.
 var attributes = map[string]proof{
 	"exec agent allow_caps":       by(TestCapabilitiesBeyondTheAllowedAreRefused),
 	"exec agent allowed_modes":    by(TestHostModesThatTheOperatorDoesNotAllowAreRefused),
@@ -84,7 +85,7 @@ var attributes = map[string]proof{
 	"raw_exec task work_dir":           by(TestCommandsRunInTheirDirectoryWithTheirArguments),
 }
 
-// given is what the agent gives with a task, by the field of the contract.
+// given are the properties that the agent sets for a task, by field of the contract.
 var given = map[string]proof{
 	"AllocDir": by(TestATaskSeesNoFilesOfTheAgentOrOfOtherTasks), "TaskDir": by(TestATaskSeesNoFilesOfTheAgentOrOfOtherTasks),
 	"DriverConfig": because("it is the attributes above"), "Env": by(TestExecKeepsTheContract), "ID": by(TestExecKeepsTheContract),
@@ -239,7 +240,8 @@ func compareSchema(t *testing.T, where, text string, s schema.Schema) {
 	}
 }
 
-// compareCapabilities accepts more than the reference can do, but not less.
+// compareCapabilities allows capabilities that the reference does not have, but not
+// the reverse.
 func compareCapabilities(t *testing.T, name, text string, c driver.Capabilities) {
 	t.Helper()
 	for what, ok := range map[string]bool{

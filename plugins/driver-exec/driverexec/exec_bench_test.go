@@ -17,15 +17,15 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// sleeper is a task that does nothing.
+// sleeper returns a task that sleeps.
 func (c *cell) sleeper(name string) *driver.TaskConfig {
 	return c.task(name, map[string]any{"command": "sleep", "args": []any{"1000"}})
 }
 
-// BenchmarkOneExecTask is the time from StartTask until an isolated task runs.
+// BenchmarkOneExecTask measures the time from StartTask until an isolated task runs.
 func BenchmarkOneExecTask(b *testing.B) {
 	c := newCell(b, nil)
-	c.script("warm", "true") // the supervisor is there
+	c.script("warm", "true") // starts the supervisor
 	n := 0
 	for b.Loop() {
 		b.StopTimer()
@@ -43,8 +43,8 @@ func BenchmarkOneExecTask(b *testing.B) {
 	}
 }
 
-// BenchmarkTenExecTasks is the time until ten tasks that are started at once run.
-// PSS-KB/task is what process 1 of each costs.
+// BenchmarkTenExecTasks measures the time until ten tasks that are started
+// concurrently run. PSS-KB/task is the memory of process 1 of each.
 func BenchmarkTenExecTasks(b *testing.B) {
 	c := newCell(b, nil)
 	c.script("warm", "true")
@@ -84,7 +84,7 @@ func BenchmarkTenExecTasks(b *testing.B) {
 	}
 }
 
-// processesCalled finds processes by the name in their stat.
+// processesCalled returns the processes with this name.
 func processesCalled(tb testing.TB, name string) []int {
 	tb.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/comm")
@@ -95,7 +95,7 @@ func processesCalled(tb testing.TB, name string) []int {
 	for _, f := range files {
 		raw, err := os.ReadFile(f)
 		if err != nil || strings.TrimSpace(string(raw)) != name {
-			continue // ended meanwhile, or another
+			continue // it has ended, or has another name
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 		if err != nil {

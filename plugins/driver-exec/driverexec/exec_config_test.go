@@ -20,7 +20,7 @@ func TestTheOperatorSaysWhatTasksSeeOfTheMachine(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "note"), []byte("shown\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []string{dir, filepath.Dir(dir)} { // the folders of a test are closed to others
+	for _, d := range []string{dir, filepath.Dir(dir)} { // the directories of a test are closed to other users
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -99,8 +99,8 @@ func TestTheOperatorSaysWhichNamespacesTasksShareThatSayNothing(t *testing.T) {
 	}
 }
 
-// TestNoTaskBreaksOutWithoutPivotRoot runs the probes where the root is changed as
-// on a machine that runs from a ram disk.
+// TestNoTaskBreaksOutWithoutPivotRoot runs the probes with no_pivot_root, which is
+// for machines whose root is a ramfs.
 func TestNoTaskBreaksOutWithoutPivotRoot(t *testing.T) {
 	newCell(t, map[string]any{"no_pivot_root": true}).tryEscapes("probe", "root")
 }

@@ -22,7 +22,8 @@ import (
 )
 
 func TestATaskSeesNoFilesOfTheAgentOrOfOtherTasks(t *testing.T) {
-	// Even where the operator shows tasks a directory that holds the agent's.
+	// Even if the operator makes a directory visible that contains the agent's
+	// directories.
 	c := newCell(t, map[string]any{"chroot_env": map[string]any{
 		"/bin": "/bin", "/lib": "/lib", "/lib64": "/lib64", "/usr": "/usr", "/etc": "/etc", os.TempDir(): "/machine",
 	}})
@@ -63,7 +64,7 @@ func TestFilesOfATaskAreSeenBesideTheMachinesOfTheSamePlace(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(volume, "data"), []byte("from the volume\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// As the reference's example of host volumes has it.
+	// The reference's documentation has this example for host volumes.
 	task := c.task("own", map[string]any{"command": "/bin/sh", "args": []any{"/usr/local/bin/myapplication.sh"}})
 	task.Mounts = []driver.Mount{{HostPath: volume, TaskPath: "/tmp/foo", ReadOnly: true}}
 	own := filepath.Join(task.TaskDir, "usr/local/bin")
@@ -77,7 +78,7 @@ func TestFilesOfATaskAreSeenBesideTheMachinesOfTheSamePlace(t *testing.T) {
 	if out, r := c.run(task); !r.Successful() || out != "from the volume\nboth\nread-only\n" {
 		t.Fatalf("%+v: %q", r, out)
 	}
-	// A link in the task's directory leads nowhere: what is shown is the machine's.
+	// A link in the task's directory has no effect: the task sees the machine's files.
 	task = c.task("link", sh("ls /usr/secret; ls /usr/bin/env"))
 	if err := os.WriteFile(filepath.Join(c.dir, "secret"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -98,7 +99,7 @@ func TestFilesOfATaskAreSeenBesideTheMachinesOfTheSamePlace(t *testing.T) {
 
 func TestATaskSeesAndSignalsOnlyItsOwnProcesses(t *testing.T) {
 	c := newCell(t, nil)
-	// The shells, ls, grep and process 1.
+	// These are the shells, ls, grep and process 1.
 	out := c.script("a", `[ $(ls /proc | grep -c '^[0-9]') -le 5 ] && echo few; kill -0 `+strconv.Itoa(os.Getpid())+` || echo none; kill -9 1; cat /proc/1/comm; echo $$`)
 	if !strings.HasPrefix(out, "few\n") || !strings.Contains(out, "none\n") || !strings.Contains(out, "drover-init\n2\n") {
 		t.Fatalf("output %q", out)
@@ -120,11 +121,11 @@ func TestACommandMayBeProcessOne(t *testing.T) {
 	if got, want := out, c.script("init", look); strings.Join(strings.Split(got, "\n")[4:], " ") != strings.Join(strings.Split(want, "\n")[4:], " ") {
 		t.Errorf("it sees %q, a task with an init %q", got, want)
 	}
-	// Its end is the end of all, and a signal without a handler does not end it.
+	// When it ends, all processes end. A signal without a handler does not end it.
 	task := c.task("long", first("setsid sleep 1000 & echo up; exec sleep 1000"))
 	c.start(task)
 	c.eventually("it runs", func() bool { return strings.Contains(c.output(task), "up") })
-	c.eventually("a command in it sees it as process 1", func() bool { // once the shell has become it
+	c.eventually("a command in it sees it as process 1", func() bool { // once the shell has executed it
 		out, _, err := c.exec(task, "/bin/sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline")
 		return err == nil && out == "sleep 1000 "
 	})
@@ -138,7 +139,7 @@ func TestACommandMayBeProcessOne(t *testing.T) {
 	if r, err := c.WaitTask(c.ctx, task.ID); err != nil || r.Signal != int(syscall.SIGKILL) {
 		t.Errorf("it ended with %+v, %v", r, err)
 	}
-	// What cannot be carried out is refused, and what does not exist is named.
+	// Configs that cannot be applied are rejected, and missing paths are named.
 	bad := first("true")
 	bad["pid_mode"] = "host"
 	c.configure(hostModes)
@@ -152,7 +153,7 @@ func TestACommandMayBeProcessOne(t *testing.T) {
 	}
 }
 
-// hostModes allows what the machine's processes and memory can be seen by.
+// hostModes allows modes in which tasks see the machine's processes and memory.
 var hostModes = map[string]any{"allowed_modes": map[string]any{"pid": []any{"host"}, "ipc": []any{"host"}}}
 
 func TestHostModesThatTheOperatorDoesNotAllowAreRefused(t *testing.T) {
@@ -192,7 +193,7 @@ func TestHostileATaskThatForksWithoutEndEndsAtItsLimitOfProcesses(t *testing.T) 
 	}
 }
 
-// commandLines are those of all processes.
+// commandLines returns the command lines of all processes.
 func commandLines(t *testing.T) string {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -399,7 +400,7 @@ func TestLinksInTheTaskDirectoryLeadNowhereElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	task.Mounts = []driver.Mount{{HostPath: "/etc", TaskPath: "/data/made"}}
-	_, _, _ = c.StartTask(c.ctx, task) // refused or made inside: see what is left outside
+	_, _, _ = c.StartTask(c.ctx, task) // it may be refused, or created inside: only the outside is checked
 	_ = c.DestroyTask(c.ctx, task.ID, true)
 	if entries, err := os.ReadDir(victim); err != nil || len(entries) != 0 {
 		t.Fatalf("outside: %v, %v", entries, err)
@@ -428,7 +429,7 @@ func TestTheResolverAndTheWorkingDirectoryAreTheTasks(t *testing.T) {
 	}
 }
 
-// network makes a network namespace and returns its file and its name.
+// network creates a network namespace and returns its file and its name.
 func network(t *testing.T) (file, name string) {
 	t.Helper()
 	other := exec.Command("unshare", "-n", "sh", "-c", "readlink /proc/self/ns/net; exec sleep 1000")
@@ -478,7 +479,7 @@ func TestMountsPropagateAsTheVolumeSays(t *testing.T) {
 	}
 	defer func() {
 		for _, dir := range []string{"from-host", "from-task", "."} {
-			_ = syscall.Unmount(filepath.Join(volume, dir), syscall.MNT_DETACH) // as far as it is one
+			_ = syscall.Unmount(filepath.Join(volume, dir), syscall.MNT_DETACH) // if it is a mount point
 		}
 	}()
 	if err := syscall.Mount("", volume, "", syscall.MS_SHARED, ""); err != nil {

@@ -58,7 +58,7 @@ func TestCommandsThatCannotRunAreClearErrorsAndLeaveNothing(t *testing.T) {
 	if _, _, err := c.StartTask(c.ctx, task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "kill_signal") {
 		t.Errorf("a kill_signal that is none: %v", err)
 	}
-	many := map[string]string{} // each of which would be taken
+	many := map[string]string{} // each of them would be accepted
 	for i := range 40 {
 		many[fmt.Sprint("V", i)] = strings.Repeat("x", 100<<10)
 	}
@@ -158,7 +158,7 @@ func TestStatsOfAnIsolatedTaskComeFromItsCgroup(t *testing.T) {
 	t.Fatal("no sample shows what the task uses")
 }
 
-// supervised opens the cell's supervisor, until the test ends, and says who it is.
+// supervised returns a client of the cell's supervisor, and the supervisor's Hello.
 func (c *cell) supervised() (*supervisor.Client, supervisor.Hello) {
 	c.t.Helper()
 	client, err := supervisor.Open(c.ctx, filepath.Join(c.dir, "state"))
@@ -232,7 +232,7 @@ func TestIsolatedTasksOutliveSupervisorAndKeeperAndAreStoppedAsAWhole(t *testing
 		t.Fatal(err)
 	}
 	for _, link := range links {
-		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(link)), "stat")) // gone is good
+		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(link)), "stat")) // if it is gone that is fine
 		if got, err := os.Readlink(link); err == nil && got == ns && !strings.Contains(string(stat), ") Z ") {
 			t.Errorf("%s is left of the stopped task", link)
 		}

@@ -38,7 +38,7 @@ func TestATaskThatUsesTooMuchMemoryIsReportedAsSuch(t *testing.T) {
 }
 
 func TestTheUserIsToldOfProcessesThatWereKilledWhileTheTaskGoesOn(t *testing.T) {
-	t.Parallel() // it waits for a look that is taken every 5 s
+	t.Parallel() // it waits for a check that happens every 5 s
 	c := newCell(t, nil)
 	task := c.task("a", sh(`sh -c "x=\$(head -c 200000000 /dev/zero | tr '\0' a)"; echo up; exec sleep 1000`))
 	task.Resources.MemoryMB = 16
@@ -76,8 +76,8 @@ func TestResourcesBecomeLimitsOfTheTasksCgroup(t *testing.T) {
 	}
 }
 
-// TestMemoryMaxIsTheLimitAndMemoryWhatTheTaskKeeps has a task use more than its
-// memory and less than its memory_max, and then more than that.
+// The task first uses more than memory and less than memory_max, and then more than
+// memory_max.
 func TestMemoryMaxIsTheLimitAndMemoryWhatTheTaskKeeps(t *testing.T) {
 	c := newCell(t, nil)
 	for mb, survives := range map[int]bool{24: true, 60: false} {
@@ -89,8 +89,8 @@ func TestMemoryMaxIsTheLimitAndMemoryWhatTheTaskKeeps(t *testing.T) {
 	}
 }
 
-// TestTasksWithCoresOfTheirOwnRunOnThemOnly looks at the tasks from inside and has
-// each try to leave its cores.
+// The test checks the cores from inside the tasks, and each task tries to use
+// others.
 func TestTasksWithCoresOfTheirOwnRunOnThemOnly(t *testing.T) {
 	c := newCell(t, nil)
 	sets := [][]int{{0}}

@@ -24,7 +24,7 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// needIsolation skips where tasks cannot be isolated.
+// needIsolation skips the test if tasks cannot be isolated.
 func needIsolation(t testing.TB) {
 	t.Helper()
 	if why := sandbox.Unavailable(); why != "" {
@@ -59,7 +59,7 @@ func TestExecKeepsTheContract(t *testing.T) {
 			return map[string]any{"command": "/bin/sh", "args": []any{"-c", s}}
 		},
 		Task: func(c *driver.TaskConfig) {
-			// As the agent makes it, for tasks of any user.
+			// As created by the agent, for tasks of any user.
 			for _, sub := range []string{"local", "secrets", "tmp"} {
 				if err := os.Chmod(filepath.Join(c.TaskDir, sub), 0o777); err != nil {
 					t.Fatal(err)
@@ -84,22 +84,22 @@ func endSupervisor(t testing.TB, dir string) {
 	}
 }
 
-// closer is a driver as this package makes them.
+// closer is the interface of the drivers of this package.
 type closer interface {
 	driver.Driver
 	Close() error
 }
 
-// cell is a driver with a supervisor and an alloc directory of its own.
+// cell is a driver with its own supervisor and alloc directory.
 type cell struct {
 	closer
 	t    testing.TB
 	ctx  context.Context
-	dir  string // the alloc's directory is alloc in it
+	dir  string // contains the directory alloc
 	next int
 }
 
-// newCell returns a cell of exec.
+// newCell returns a cell with the driver exec.
 func newCell(t testing.TB, config map[string]any) *cell {
 	t.Helper()
 	return newCellOf(t, config, func(dir string) closer { return driverexec.NewExec(dir) })
@@ -150,7 +150,7 @@ func marshal(t testing.TB, config any) []byte {
 	return body
 }
 
-// task makes a task of an alloc of its own.
+// task returns a task with its own alloc.
 func (c *cell) task(name string, config map[string]any) *driver.TaskConfig {
 	c.t.Helper()
 	c.next++
@@ -180,7 +180,7 @@ func sh(script string) map[string]any {
 	return map[string]any{"command": "/bin/sh", "args": []any{"-c", script}}
 }
 
-// start starts a task and sees to its end.
+// start starts a task, which is destroyed at the end of the test.
 func (c *cell) start(task *driver.TaskConfig) {
 	c.t.Helper()
 	if _, _, err := c.StartTask(c.ctx, task); err != nil {
@@ -193,7 +193,7 @@ func (c *cell) start(task *driver.TaskConfig) {
 	})
 }
 
-// run runs a task to its end and returns what it wrote.
+// run runs a task until it ends and returns its output.
 func (c *cell) run(task *driver.TaskConfig) (string, driver.ExitResult) {
 	c.t.Helper()
 	c.start(task)
@@ -215,12 +215,12 @@ func (c *cell) script(name, script string) string {
 }
 
 func (c *cell) output(task *driver.TaskConfig) string {
-	out, _ := os.ReadFile(task.Logs.StdoutPath + ".0") // absent: nothing written
+	out, _ := os.ReadFile(task.Logs.StdoutPath + ".0") // it does not exist if nothing was written
 	errs, _ := os.ReadFile(task.Logs.StderrPath + ".0")
 	return string(out) + string(errs)
 }
 
-// eventually waits for a condition of real processes.
+// eventually polls for a condition.
 func (c *cell) eventually(what string, ok func() bool) {
 	c.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)

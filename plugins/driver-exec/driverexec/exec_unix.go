@@ -54,7 +54,7 @@ func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions
 		if cmd.ProcessState == nil {
 			return driver.ExitResult{}, errdefs.InvalidArgumentf("exec %q in task %q: %w", opts.Command, id, err)
 		}
-		return driver.ExitResult{}, errdefs.Abortedf("exec %q in task %q: hand on its output: %w", opts.Command, id, err)
+		return driver.ExitResult{}, errdefs.Abortedf("exec %q in task %q: copy its output: %w", opts.Command, id, err)
 	}
 	ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && ws.Signaled() {

@@ -24,7 +24,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// freeze stops a process and returns when none of its threads runs any more.
+// freeze stops a process and waits until none of its threads runs.
 func (c *cell) freeze(pid int) {
 	c.t.Helper()
 	if err := process.Stop(pid); err != nil {
@@ -32,8 +32,8 @@ func (c *cell) freeze(pid int) {
 	}
 }
 
-// killAfter kills the supervisor, or its keeper, some time from now and returns what
-// waits for it.
+// killAfter kills the supervisor or its keeper after a pause. It returns a function
+// that waits for this.
 func (c *cell) killAfter(sup *supervisor.Client, keeper bool, pause time.Duration) (killed func()) {
 	c.t.Helper()
 	h, err := sup.Hello(c.ctx)
@@ -53,8 +53,8 @@ func (c *cell) killAfter(sup *supervisor.Client, keeper bool, pause time.Duratio
 	}
 }
 
-// eachOf runs a test with a cell of exec and with one of raw_exec. The folder that an
-// alloc's tasks share has the path that alloc returns, as its tasks see it.
+// eachOf runs a test with exec and with raw_exec. alloc returns the path of the
+// alloc's shared directory as a task sees it.
 func eachOf(t *testing.T, test func(t *testing.T, c *cell, alloc func(*driver.TaskConfig) string)) {
 	t.Run("exec", func(t *testing.T) {
 		c := newCellOf(t, map[string]any{}, func(dir string) closer { return driverexec.NewExec(dir) })
@@ -150,7 +150,7 @@ func TestHostileATaskRunsOnceWhenTheSupervisorIsKilledWhileItStarts(t *testing.T
 
 func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 	c := newCell(t, nil)
-	c.start(c.task("first", sh("sleep 600"))) // the supervisor is there, and stays
+	c.start(c.task("first", sh("sleep 600"))) // starts the supervisor and keeps it running
 	sup, h := c.supervised()
 	for i := range 3 {
 		task := c.task(fmt.Sprint("gone", i), sh("sleep 600"))
@@ -162,7 +162,7 @@ func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 			started <- err
 		}()
 		<-starting
-		// The start is on its way once what is asked after it has no answer.
+		// The start has reached the supervisor once a later request is not answered.
 		after, cancel := context.WithTimeout(c.ctx, time.Second)
 		_, err := c.InspectTask(after, "first/web/1")
 		cancel()
@@ -182,7 +182,7 @@ func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 		for _, s := range list {
 			if s.ID == task.ID {
 				t.Errorf("the start said %v, and after it was destroyed the task is there: %+v", serr, s)
-				_ = sup.Destroy(c.ctx, s.ID, true) // not to be left here
+				_ = sup.Destroy(c.ctx, s.ID, true) // clean up
 			}
 		}
 	}
@@ -190,7 +190,7 @@ func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 
 func TestAStartThatIsUnderWayIsGivenUpBeforeItsTaskIsDestroyed(t *testing.T) {
 	c := newCell(t, nil)
-	c.start(c.task("first", sh("sleep 600"))) // the supervisor is there
+	c.start(c.task("first", sh("sleep 600"))) // starts the supervisor
 	tasks := supervised.New("driver-exec", filepath.Join(c.dir, "state"))
 	defer tasks.Close()
 	const id = "late/web/1"
@@ -227,7 +227,7 @@ func TestAStartThatIsUnderWayIsGivenUpBeforeItsTaskIsDestroyed(t *testing.T) {
 func TestATaskThatNoProcessWasToldOfIsListedAndCanBeDestroyed(t *testing.T) {
 	c := newCell(t, nil)
 	state := filepath.Join(c.dir, "state")
-	before := driverexec.NewExec(state) // a process that is gone
+	before := driverexec.NewExec(state) // represents a process that is gone
 	ids, err := before.ListTasks(c.ctx)
 	if err != nil || len(ids) != 0 {
 		t.Errorf("before there is a task: %v, %v", ids, err)

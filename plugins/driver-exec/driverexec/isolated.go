@@ -114,7 +114,7 @@ func isolatedAgentSchema() schema.Schema {
 func isolationSchema() []schema.Attribute {
 	return []schema.Attribute{
 		{Name: "work_dir", Type: schema.String, Description: "absolute directory, as the task sees it; / if empty"},
-		{Name: "cap_add", Type: schema.ListString, Description: "capabilities beyond the default, as far as allow_caps has them"},
+		{Name: "cap_add", Type: schema.ListString, Description: "capabilities besides the default ones; allow_caps must contain them"},
 		{Name: "cap_drop", Type: schema.ListString, Description: "capabilities to go without, or all"},
 		{Name: "pid_mode", Type: schema.String, OneOf: modes, Description: "private, or host to see all processes of the machine"},
 		{Name: "ipc_mode", Type: schema.String, OneOf: modes, Description: "private, or host to share memory and message queues with the machine"},
@@ -139,7 +139,7 @@ func (d isolated) SetConfig(_ context.Context, config []byte) error {
 		}
 	}
 	if c.PidsLimit < 0 {
-		return errdefs.InvalidArgumentf("pids_limit: %d is less than zero; 0 is no limit", c.PidsLimit)
+		return errdefs.InvalidArgumentf("pids_limit: %d is less than zero; 0 means no limit", c.PidsLimit)
 	}
 	for name, list := range map[string][]string{"allowed_modes.pid": c.AllowedModes.PID, "allowed_modes.ipc": c.AllowedModes.IPC} {
 		for _, mode := range list {
@@ -207,7 +207,7 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: %w", task.Name, err)
 	}
 	if box.First = c.Init != nil && !*c.Init; box.First && (box.HostPID || agent.NoPivotRoot) {
-		return invalid(errors.New("config.init: a command is process 1 only of a pid namespace of its own (pid_mode = \"private\"), and where the agent's config does not have no_pivot_root"))
+		return invalid(errors.New("config.init: the command can be process 1 only with a private pid namespace (pid_mode = \"private\") and without no_pivot_root in the agent's config"))
 	}
 	if box.HostIPC, err = isHost(c.IPCMode, agent.DefaultIPCMode); err != nil {
 		return invalid(fmt.Errorf("config.ipc_mode: %w", err))

@@ -206,4 +206,4 @@ func jarPath(taskDir string, c javaTaskConfig) string {
 
 // errAskJVM means that the version of the JVM is unknown and must be queried by
 // running it.
-var errAskJVM = errors.New("the JVM is being asked for its version")
+var errAskJVM = errors.New("the version of the JVM is being queried")

@@ -23,7 +23,7 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// needJava skips where there is no JVM; CI has one.
+// needJava skips the test if there is no JVM. CI has one.
 func needJava(t testing.TB) {
 	t.Helper()
 	needIsolation(t)
@@ -32,18 +32,18 @@ func needJava(t testing.TB) {
 	}
 }
 
-// small are options of a JVM that has little to do.
+// small are options for a JVM with a small heap.
 var small = []any{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx24m"}
 
-// newJavaCell returns a cell of java.
+// newJavaCell returns a cell with the driver java.
 func newJavaCell(t testing.TB, config map[string]any) *cell {
 	t.Helper()
 	needJava(t)
 	return newCellOf(t, config, func(dir string) closer { return driverexec.NewJava(dir) })
 }
 
-// java makes a task with probe.jar and Probe.class in its local directory, as an
-// artifact brings them.
+// java returns a task with probe.jar and Probe.class in its local directory, as if
+// fetched by an artifact.
 func (c *cell) java(name string, config map[string]any) *driver.TaskConfig {
 	c.t.Helper()
 	if config["jvm_options"] == nil {
@@ -86,8 +86,7 @@ func placeProbe(t testing.TB, dir string) {
 	}
 }
 
-// TestJavaKeepsTheContract has a real JVM run the scripts of the suite; Probe
-// makes their signals and ends its own.
+// A real JVM runs the scripts of the suite. Probe sends their signals and exits.
 func TestJavaKeepsTheContract(t *testing.T) {
 	needJava(t)
 	dir, err := os.MkdirTemp("", "driverexec")
@@ -261,7 +260,8 @@ func TestAJavaTaskRunsWithoutPivotRoot(t *testing.T) {
 }
 
 func TestAJVMThatTasksWouldNotSeeIsShownToThem(t *testing.T) {
-	// Without /etc, where Debian keeps the JVM's configuration, and most of /usr.
+	// Without /etc, where Debian stores the JVM's configuration, and without most of
+	// /usr.
 	chroot := map[string]any{"/lib64": "/lib64", "/usr/lib64": "/usr/lib64", "/lib": "/lib"}
 	for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"} {
 		chroot[dir] = dir

@@ -177,11 +177,11 @@ func askJVM(ctx context.Context, file jvmFile) (*jvm, error) {
 	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}, "/", time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("%s -version: %w: %s; repair that Java runtime or take it out of the agent's PATH", file.Path, err, firstLine(out))
+		return nil, fmt.Errorf("%s -version: %w: %s; repair that Java runtime or remove it from the agent's PATH", file.Path, err, firstLine(out))
 	}
 	v, err := parseJVM(out)
 	if err != nil {
-		return nil, fmt.Errorf("%s -version: %w; repair that Java runtime or take it out of the agent's PATH", file.Path, err)
+		return nil, fmt.Errorf("%s -version: %w; repair that Java runtime or remove it from the agent's PATH", file.Path, err)
 	}
 	v.File = file
 	if v.Home == "" {
@@ -217,7 +217,7 @@ func parseJVM(out []byte) (*jvm, error) {
 		}
 	}
 	if len(rest) < 3 {
-		return nil, fmt.Errorf("it tells no version, runtime and vm: %q", firstLine(out))
+		return nil, fmt.Errorf("cannot find version, runtime and vm in its output: %q", firstLine(out))
 	}
 	v.Runtime, v.VM = rest[1], rest[2]
 	return v, nil

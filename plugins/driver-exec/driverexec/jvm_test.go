@@ -18,7 +18,7 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// prints follows the fingerprints of a java driver with the state directory dir.
+// prints returns the fingerprints of a java driver with the state directory dir.
 func prints(t *testing.T, dir string) (*driverexec.Java, <-chan driver.Fingerprint) {
 	t.Helper()
 	needIsolation(t)
@@ -30,7 +30,7 @@ func prints(t *testing.T, dir string) (*driverexec.Java, <-chan driver.Fingerpri
 	}
 	t.Cleanup(func() {
 		cancel()
-		for range ch { // it is closed
+		for range ch { // until it is closed
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -39,7 +39,7 @@ func prints(t *testing.T, dir string) (*driverexec.Java, <-chan driver.Fingerpri
 	return d, ch
 }
 
-// again has the driver look again.
+// again makes the driver check again.
 func again(t *testing.T, d *driverexec.Java) {
 	t.Helper()
 	if err := d.SetConfig(t.Context(), []byte("{}")); err != nil {
@@ -82,7 +82,7 @@ func TestTheFingerprintIsWhatTheJVMSaysOfItself(t *testing.T) {
 	}
 }
 
-// scriptedJVM puts a program called java into PATH, which counts its runs.
+// scriptedJVM creates a program java in PATH that counts its runs.
 func scriptedJVM(t *testing.T, answer string) (program string, runs func() int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -90,7 +90,7 @@ func scriptedJVM(t *testing.T, answer string) (program string, runs func() int) 
 	writeJVM(t, program, answer)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	return program, func() int {
-		raw, _ := os.ReadFile(program + ".runs") // none yet
+		raw, _ := os.ReadFile(program + ".runs") // it does not exist before the first run
 		return strings.Count(string(raw), "run\n")
 	}
 }
@@ -118,7 +118,7 @@ func TestAJVMIsRunOncePerInstallationAndNotPerProcessOfThePlugin(t *testing.T) {
 	program, runs := scriptedJVM(t, eight)
 	state := t.TempDir()
 	d, ch := prints(t, state)
-	<-ch // being asked
+	<-ch // the fingerprint while the JVM is queried
 	f := <-ch
 	want := "Java HotSpot(TM) 64-Bit Server VM (build 25.412-b08, mixed mode)"
 	if f.Attributes["driver.java.version"] != "1.8.0_412" || f.Attributes["driver.java.vm"] != want {
@@ -149,7 +149,7 @@ func TestAJVMThatDoesNotWorkIsUndetectedAndNotRunAgainAndAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, runs := scriptedJVM(t, answer)
 			d, ch := prints(t, t.TempDir())
-			<-ch // being asked
+			<-ch // the fingerprint while the JVM is queried
 			says := map[string]string{"broken": "no libjvm.so", "garbage": "hello"}[name]
 			if f := <-ch; f.Health != driver.HealthUndetected || !strings.Contains(f.HealthDescription, says) {
 				t.Errorf("%+v", f)

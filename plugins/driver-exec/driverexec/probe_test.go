@@ -19,11 +19,11 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// probeEnv makes this binary try to break out, when it runs as a task.
+// probeEnv makes this binary try to break out if it runs as a task.
 const probeEnv = "DRIVEREXEC_PROBE"
 
-// probes are attempts that must fail; each is carried out by the task itself, as
-// system calls, so that no tool's own checks stand in the way.
+// probes are attempts to break out, all of which must fail. The task makes the
+// system calls itself, so that no checks of tools prevent them.
 var probes = map[string]func() error{
 	"mount a file system": func() error { return unix.Mount("tmpfs", "/tmp", "tmpfs", 0, "") },
 	"mount the root writable": func() error {
@@ -45,7 +45,7 @@ var probes = map[string]func() error{
 	"make namespaces by clone3": func() error {
 		args := unix.CLONE_NEWUSER
 		_, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), 0, 0)
-		if errno == unix.EINVAL { // it got as far as looking at the argument
+		if errno == unix.EINVAL { // the call reached the check of its argument
 			return nil
 		}
 		return orNil(errno)
@@ -129,7 +129,7 @@ func openFor(path string, flags int) error {
 	return err
 }
 
-// openUncovered opens a file for writing, unless it is /dev/null by another name.
+// openUncovered opens a file for writing. It fails if the file is /dev/null.
 func openUncovered(path string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -152,15 +152,15 @@ func openFirst(flags int, paths ...string) error {
 	return fmt.Errorf("PROBE IS VAIN: %w", err)
 }
 
-// gain tries to get every capability.
+// gain tries to acquire every capability.
 func gain() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	all := unix.CapUserData{Effective: ^uint32(0), Permitted: ^uint32(0), Inheritable: ^uint32(0)}
 	return unix.Capset(&header, &[]unix.CapUserData{all, all}[0])
 }
 
-// chrootTwice is the classic way out of a chroot: a directory that stays open
-// while the root moves below it. What is above must be our own root.
+// chrootTwice is the classic escape from a chroot: a directory stays open while the
+// root moves below it. The parent directories must be our own root.
 func chrootTwice() error {
 	fd, err := unix.Open("/", unix.O_RDONLY, 0)
 	if err != nil {
@@ -186,7 +186,7 @@ func chrootTwice() error {
 	return openFor(os.Getenv("OUTSIDE"), unix.O_RDONLY)
 }
 
-// probe tries everything and prints what came of it.
+// probe runs all probes and prints the results.
 func probe() {
 	names := make([]string, 0, len(probes))
 	for name := range probes {

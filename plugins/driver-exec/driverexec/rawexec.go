@@ -154,7 +154,7 @@ func (d *RawExec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driv
 func checkPatterns(patterns []string) error {
 	for _, p := range patterns {
 		if _, err := path.Match(p, ""); err != nil {
-			return errdefs.InvalidArgumentf("denied_envvars: %q is no name of a variable and no pattern, as SECRET_*: %w", p, err)
+			return errdefs.InvalidArgumentf("denied_envvars: %q is neither the name of a variable nor a pattern such as SECRET_*: %w", p, err)
 		}
 	}
 	return nil
@@ -177,7 +177,7 @@ func (c *taskConfig) check() error {
 	if st, err := os.Stat(c.WorkDir); err != nil {
 		return fmt.Errorf("config.work_dir: there is no such directory: %w", err)
 	} else if !st.IsDir() {
-		return fmt.Errorf("config.work_dir: %s is no directory", c.WorkDir)
+		return fmt.Errorf("config.work_dir: %s is not a directory", c.WorkDir)
 	}
 	return nil
 }

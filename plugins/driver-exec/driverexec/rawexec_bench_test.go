@@ -18,8 +18,8 @@ import (
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 )
 
-// BenchmarkHundredTasks starts and destroys 100 sleeping tasks; PSS-KB/task is
-// what supervisor and keeper cost for each, in sum.
+// BenchmarkHundredTasks starts and destroys 100 sleeping tasks. PSS-KB/task is the
+// memory of supervisor and keeper per task.
 func BenchmarkHundredTasks(b *testing.B) {
 	ctx, root := context.Background(), b.TempDir()
 	c, err := supervisor.Open(ctx, filepath.Join(root, "s"))

@@ -19,8 +19,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// cgroups makes a cgroup of version 2 and, where the machine has it, one of
-// version 1, and returns their names below their hierarchies.
+// cgroups creates a v2 cgroup and, if the machine has v1, a v1 cgroup, and returns
+// their names in their hierarchies.
 func cgroups(t *testing.T) (v2, v1 string) {
 	t.Helper()
 	groups, err := sandbox.FindCgroups()

@@ -160,7 +160,7 @@ func TestCommandsAreFoundInTheTaskDirectoryAndMissingOnesNamed(t *testing.T) {
 func TestDeniedVariablesAndOOMScoreReachTheTask(t *testing.T) {
 	d, task := rawTask(t, map[string]any{
 		"command": "/bin/sh", "oom_score_adj": 321, "denied_envvars": []any{"SECRET_*"},
-		// The score is set when the process is there.
+		// The score is set after the process exists.
 		"args": []any{"-c", "until grep -x 321 /proc/self/oom_score_adj; do :; done; env | grep -c 'SECRET\\|TOKEN\\|PLAIN'"},
 	})
 	if err := d.SetConfig(t.Context(), []byte(`{"enabled": true, "denied_envvars": ["TOKEN", "NOT?"]}`)); err != nil {
@@ -247,7 +247,7 @@ func TestARawTaskAndCommandsBesideItAreInTheGroupsNetwork(t *testing.T) {
 	}
 }
 
-// rawTask returns an enabled driver with a supervisor of its own, and a task.
+// rawTask returns an enabled driver with its own supervisor, and a task.
 func rawTask(t *testing.T, config map[string]any) (*driverexec.RawExec, *driver.TaskConfig) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rawexec") // t.TempDir is closed to other users
@@ -310,7 +310,7 @@ func TestATaskWithCoresOfItsOwnRunsOnThemOnly(t *testing.T) {
 }
 
 func TestTheUserIsToldOfOutputThatCannotBeKept(t *testing.T) {
-	t.Parallel() // it waits for a look that is taken every 5 s
+	t.Parallel() // it waits for a check that happens every 5 s
 	d, task := rawTask(t, map[string]any{"command": "/bin/sh", "args": []any{"-c", "head -c 1000000 /dev/zero; sleep 1000"}})
 	logs := filepath.Dir(task.Logs.StdoutPath)
 	if err := syscall.Mount("tmpfs", logs, "tmpfs", 0, "size=64k"); err != nil {

@@ -59,9 +59,9 @@ func executable(file string) error {
 	case err != nil:
 		return fmt.Errorf("there is no such program: %w", err)
 	case st.IsDir():
-		return fmt.Errorf("%s is a directory; name a program in it", file)
+		return fmt.Errorf("%s is a directory; use a program in it", file)
 	case runtime.GOOS != "windows" && st.Mode()&0o111 == 0:
-		return fmt.Errorf("%s is not executable; set its mode, as by perms = \"755\" in its template", file)
+		return fmt.Errorf("%s is not executable; set its mode, for example with perms = \"755\" in its template", file)
 	}
 	return nil
 }
@@ -81,11 +81,11 @@ func parseRanges(text string) (ranges, error) {
 		}
 		lo, err := strconv.ParseUint(strings.TrimSpace(from), 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no id or range of ids: %w", part, err)
+			return nil, fmt.Errorf("%q is neither an id nor a range of ids: %w", part, err)
 		}
 		hi, err := strconv.ParseUint(strings.TrimSpace(to), 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no id or range of ids: %w", part, err)
+			return nil, fmt.Errorf("%q is neither an id nor a range of ids: %w", part, err)
 		}
 		if hi < lo {
 			return nil, fmt.Errorf("%q ends before it begins", part)
@@ -110,8 +110,8 @@ type deniedUsers struct {
 
 func deniedUsersSchema() []schema.Attribute {
 	return []schema.Attribute{
-		{Name: "denied_host_uids", Type: schema.String, Description: "user ids, as 0,10-20, that no task may run as"},
-		{Name: "denied_host_gids", Type: schema.String, Description: "group ids, as 0,10-20, that no task may run with"},
+		{Name: "denied_host_uids", Type: schema.String, Description: "user ids that tasks may not run as, such as 0,10-20"},
+		{Name: "denied_host_gids", Type: schema.String, Description: "group ids that tasks may not run with, such as 0,10-20"},
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 )
 
-// BenchmarkSample is one pass over 1,000 sleeping tasks, what it is told by the
-// supervisor included.
+// BenchmarkSample measures one sample of 1,000 sleeping tasks, including the list
+// from the supervisor.
 func BenchmarkSample(b *testing.B) {
 	ctx, root := context.Background(), b.TempDir()
 	c, err := supervisor.Open(ctx, filepath.Join(root, "s"))

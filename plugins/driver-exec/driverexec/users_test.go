@@ -14,7 +14,8 @@ import (
 )
 
 func TestTasksOfTwoAllocsWithUserIDsOfTheirOwnCannotReachEachOther(t *testing.T) {
-	// With the machine's processes in sight: else they do not even see each other.
+	// In the host's pid namespace, because otherwise the tasks cannot even see each
+	// other.
 	c := newCell(t, map[string]any{"default_pid_mode": "host"})
 	victim := c.task("victim", sh("echo $$ > /local/pid; echo s3cret > /alloc/data; chmod 600 /alloc/data; exec sleep 601"))
 	victim.DynamicUID = 200001
@@ -26,14 +27,14 @@ func TestTasksOfTwoAllocsWithUserIDsOfTheirOwnCannotReachEachOther(t *testing.T)
 		pid = strings.TrimSpace(string(body))
 		return err == nil && pid != ""
 	})
-	// What can be read of a process is what may trace it.
+	// The environment of a process can be read by those who may trace it.
 	script := fmt.Sprintf("id -u; id -g; kill -0 %[1]s && echo signals; cat /proc/%[1]s/environ | grep -q TOKEN && echo reads; ls /proc/%[1]s/root/ >/dev/null && echo enters; echo end", pid)
 	for name, x := range map[string]struct {
 		uid  int
 		want string
 	}{
 		"another": {200002, "200002\n200002\nend\n"},
-		"same":    {200001, "200001\n200001\nsignals\nreads\nenters\nend\n"}, // so the test would notice
+		"same":    {200001, "200001\n200001\nsignals\nreads\nenters\nend\n"}, // proves that the test can detect it
 	} {
 		task := c.task(name, sh("exec 2>/dev/null; "+script))
 		task.DynamicUID = x.uid
@@ -52,6 +53,6 @@ func TestAUserIDOfAnAllocIsRefusedWhereTheOperatorDeniesIt(t *testing.T) {
 	task.DynamicUID = 200001
 	if _, _, err := c.StartTask(c.ctx, task); err == nil {
 		t.Error("it was started")
-		_ = c.DestroyTask(c.ctx, task.ID, true) // it was to be refused
+		_ = c.DestroyTask(c.ctx, task.ID, true) // the start should have failed
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// TestTheSameHoldsWithCgroupVersion2 runs what depends on cgroups again in a
-// virtual machine, which has version 2 only, and no JVM; see ../vmtest/run.sh for the rest.
+// TestTheSameHoldsWithCgroupVersion2 runs the tests that depend on cgroups in a
+// virtual machine with cgroup v2 only and without a JVM; see ../vmtest/run.sh.
 func TestTheSameHoldsWithCgroupVersion2(t *testing.T) {
-	t.Parallel() // it waits for a machine
+	t.Parallel() // it waits for a virtual machine
 	if testing.Short() {
 		t.Skip("it starts a virtual machine")
 	}

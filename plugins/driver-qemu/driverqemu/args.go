@@ -56,10 +56,10 @@ func parseArgs(args, allowed []string) (userArgs, error) {
 	for i := 0; i < len(args); {
 		name, given := canonical(args[i]), args[i]
 		if name == "" {
-			return out, fmt.Errorf("config.args: %q is no option; QEMU would take it for a disk image: use image_path, or -drive file=%s", given, given)
+			return out, fmt.Errorf("config.args: %q is not an option; QEMU would treat it as a disk image: use image_path, or -drive file=%s", given, given)
 		}
 		if first, rest, joined := strings.Cut(given, " "); joined {
-			return out, fmt.Errorf("config.args: %q is one argument to QEMU, and no option; make two entries of it, %q and %q", given, first, strings.TrimSpace(rest))
+			return out, fmt.Errorf("config.args: %q is a single argument and not an option; write two entries, %q and %q", given, first, strings.TrimSpace(rest))
 		}
 		known, isKnown := options[name]
 		var value string

@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Options that reach the machine, each by another way. Without a list of the
-// operator's none is allowed.
+// dangerous are options that give access to the machine, each in another way.
+// Without an allowlist none of them is allowed.
 var dangerous = [][]string{
 	{"-drive", "file=/etc/shadow"}, {"-drive", "file=/etc/shadow,format=raw,if=virtio"}, {"-drive", "driver=host_device,filename=/dev/sda"},
 	{"-hda", "/etc/shadow"}, {"-cdrom", "/etc/shadow"}, {"--cdrom", "/etc/shadow"}, {"/etc/shadow"}, {"-nographic", "/etc/shadow"},
@@ -62,7 +62,7 @@ func TestNoOptionThatReachesTheMachineIsAllowedUnlessTheOperatorSaysSo(t *testin
 func TestAnOptionAndItsValueInOneEntryAreToldApart(t *testing.T) {
 	n := newNode(t, nil)
 	disk := n.disk("disk.img", 1<<20)
-	n.refused(n.task(map[string]any{"image_path": disk, "args": []any{"-nic user"}}), errdefs.InvalidArgument, `make two entries of it, "-nic" and "user"`)
+	n.refused(n.task(map[string]any{"image_path": disk, "args": []any{"-nic user"}}), errdefs.InvalidArgument, `write two entries, "-nic" and "user"`)
 }
 
 func TestOptionsThatReachNothingAreAllowed(t *testing.T) {

@@ -57,7 +57,7 @@ func info() driver.Info {
 		ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 			{Name: "image_paths", Type: schema.ListString, Description: "directories and files of the machine that images may be in; an alloc's own directory always may"},
 			{Name: "args_allowlist", Type: schema.ListString, Description: "options of QEMU, as -smp, that a task's args may have, with any value; \"*\" for all. If empty, those that reach nothing of the machine"},
-			{Name: "emulators_allowlist", Type: schema.ListString, Description: "emulators that tasks may use, as qemu-system-x86_64 or an absolute path; if empty, every qemu-system-* in PATH"},
+			{Name: "emulators_allowlist", Type: schema.ListString, Description: "emulators that tasks may use, such as qemu-system-x86_64 or an absolute path; if empty, every qemu-system-* in PATH"},
 		}},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 			{Name: "image_path", Type: schema.String, Required: true, Description: "disk image: relative to the task's directory, or absolute"},
@@ -65,7 +65,7 @@ func info() driver.Info {
 			{Name: "accelerator", Type: schema.String, OneOf: []string{acceleratorTCG, acceleratorKVM}, Description: "tcg, or kvm where the node has it; tcg if empty"},
 			{Name: "emulator", Type: schema.String, Description: "program to run; " + defaultEmulator + " if empty"},
 			{Name: "machine_type", Type: schema.String, Description: "machine to emulate; pc if empty"},
-			{Name: "args", Type: schema.ListString, Description: "more options of QEMU, as far as the agent's config allows them"},
+			{Name: "args", Type: schema.ListString, Description: "further options of QEMU that the agent's config allows"},
 			{Name: "graceful_shutdown", Type: schema.Bool, Default: false, Description: "press the machine's power button first when the task is stopped"},
 			{Name: "guest_agent", Type: schema.Bool, Default: false, Description: "give the machine a port for the QEMU guest agent; it is qa.sock in the task's directory"},
 			{Name: "port_map", Type: schema.ListMapNumber, Description: "label of a port of the group = port in the machine"},
@@ -82,7 +82,7 @@ func (c *agentConfig) check() error {
 	}
 	for _, a := range c.ArgsAllowlist {
 		if a != anyOption && (!strings.HasPrefix(a, "-") || strings.ContainsAny(a, " =")) {
-			return errdefs.InvalidArgumentf("args_allowlist: %q is no name of an option; write it as -smp", a)
+			return errdefs.InvalidArgumentf("args_allowlist: %q is not the name of an option; write it as -smp", a)
 		}
 	}
 	return nil
@@ -95,7 +95,7 @@ var machineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // complete checks a task's config and sets the defaults.
 func (c *taskConfig) complete() error {
 	if c.ImagePath == "" {
-		return errors.New("config.image_path is empty; name a disk image, as local/disk.qcow2")
+		return errors.New("config.image_path is empty; name a disk image, such as local/disk.qcow2")
 	}
 	if c.Emulator == "" {
 		c.Emulator = defaultEmulator
@@ -110,7 +110,7 @@ func (c *taskConfig) complete() error {
 		c.MachineType = usualMachine(c.Emulator)
 	}
 	if c.MachineType != "" && !machineName.MatchString(c.MachineType) {
-		return fmt.Errorf("config.machine_type: %q is no name of a machine type, as pc or q35", c.MachineType)
+		return fmt.Errorf("config.machine_type: %q is not a machine type such as pc or q35", c.MachineType)
 	}
 	if c.DriveInterface == "" {
 		if c.DriveInterface = "ide"; !c.isPC() {

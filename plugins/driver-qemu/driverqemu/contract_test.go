@@ -30,9 +30,9 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// scriptEmulator is this binary under another name: an emulator whose machine runs
-// the shell script of -append. The contract's checks are scripts; the driver cannot
-// tell the difference: it speaks to a monitor and watches a process.
+// scriptEmulator is this binary under another name: a fake emulator whose VM runs
+// the shell script in -append. The checks of the contract are scripts. The driver
+// cannot tell the difference, since it only uses a monitor and watches a process.
 const scriptEmulator = "qemu-system-script"
 
 func runScript() {
@@ -46,7 +46,7 @@ func runScript() {
 	}
 }
 
-// option returns the value of the first option that has the text.
+// option returns the value of the first option that contains the text.
 func option(name, text string) string {
 	for i, arg := range os.Args[:len(os.Args)-1] {
 		if arg == name && strings.Contains(os.Args[i+1], text) {
@@ -56,7 +56,7 @@ func option(name, text string) string {
 	return ""
 }
 
-// greet is the monitor, for the one connection that lets the machine run.
+// greet is the monitor. It serves the one connection that resumes the VM.
 func greet() error {
 	_, number, _ := strings.Cut(option("-chardev", "id=monitor"), "fd=")
 	fd, err := strconv.Atoi(number)
@@ -73,7 +73,7 @@ func greet() error {
 	}
 	fmt.Fprintln(conn, `{"QMP": {"version": {}, "capabilities": []}}`)
 	requests := bufio.NewScanner(conn)
-	for _, answer := range []string{"{}", "[]", "{}"} { // to qmp_capabilities, query-named-block-nodes, cont
+	for _, answer := range []string{"{}", "[]", "{}"} { // answers to qmp_capabilities, query-named-block-nodes, cont
 		if !requests.Scan() {
 			return errors.Join(io.ErrUnexpectedEOF, requests.Err())
 		}

@@ -108,7 +108,7 @@ func (d *Driver) RecoverTask(ctx context.Context, handle *driver.Handle) error {
 	}
 	var l launch
 	if len(spec.Args) != 3 || json.Unmarshal([]byte(spec.Args[2]), &l) != nil {
-		return errdefs.InvalidArgumentf("recover task %q: it is no virtual machine", handle.TaskID)
+		return errdefs.InvalidArgumentf("recover task %q: it is not a virtual machine", handle.TaskID)
 	}
 	d.learn(handle.TaskID, &l)
 	return nil
@@ -137,10 +137,10 @@ func (d *Driver) forget(id string) error {
 
 // SignalTask fails: a VM has no signals.
 func (d *Driver) SignalTask(context.Context, string, string) error {
-	return errdefs.Unimplementedf("a virtual machine takes no signals; stop it, or use the network to reach what runs in it")
+	return errdefs.Unimplementedf("a virtual machine cannot receive signals; stop it, or reach its programs over the network")
 }
 
 // ExecTask fails: commands would have to run in the guest.
 func (d *Driver) ExecTask(context.Context, string, driver.ExecOptions, driver.ExecStream) (driver.ExitResult, error) {
-	return driver.ExitResult{}, errdefs.Unimplementedf("commands cannot be run in a virtual machine; use the network, as ssh does")
+	return driver.ExitResult{}, errdefs.Unimplementedf("commands cannot be run in a virtual machine; use the network, for example ssh")
 }

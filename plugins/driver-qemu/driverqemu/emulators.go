@@ -57,7 +57,7 @@ func find(name string, allowed []string) (string, error) {
 			return "", &refusedError{fmt.Sprintf("config.emulator: %q: a path is allowed only if it is in the agent's emulators_allowlist; use the name of an emulator in PATH", name)}
 		}
 		if st, err := os.Stat(name); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
-			return "", fmt.Errorf("config.emulator: %s is no program on this node; install it", name)
+			return "", fmt.Errorf("config.emulator: %s is not a program on this node; install it", name)
 		}
 		return name, nil
 	}

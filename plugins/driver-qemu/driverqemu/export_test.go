@@ -5,13 +5,14 @@ package driverqemu
 
 import "io"
 
-// ReadHeader returns what the head of a disk image says of format and backing file.
+// ReadHeader returns the format and the backing file that the header of a disk image
+// states.
 func ReadHeader(r io.ReaderAt, size int64) (format, backing string, err error) {
 	h, err := readHeader(r, size)
 	return h.Format, h.Backing, err
 }
 
-// Split takes a value of QEMU apart and puts it together again.
+// Split splits a QEMU value into properties and joins them again.
 func Split(value string) (names []string, again string) {
 	props := properties(value)
 	for _, p := range props {
@@ -20,7 +21,7 @@ func Split(value string) (names []string, again string) {
 	return names, join(props)
 }
 
-// CheckArgs checks a task's args where the operator lists none.
+// CheckArgs checks a task's args without an allowlist.
 func CheckArgs(args []string) error {
 	_, err := parseArgs(args, nil)
 	return err

@@ -88,7 +88,7 @@ func newNode(t *testing.T, config map[string]any) *node {
 		c, err := supervisor.Open(context.Background(), filepath.Join(state, "driver-exec"))
 		if err == nil {
 			left, listErr := c.List(context.Background())
-			for _, s := range left { // of a test that failed halfway
+			for _, s := range left { // left behind by a test that failed
 				err = errors.Join(err, c.Destroy(context.Background(), s.ID, true))
 			}
 			err = errors.Join(err, listErr, c.Shutdown(context.Background()), c.Close())
@@ -101,7 +101,7 @@ func newNode(t *testing.T, config map[string]any) *node {
 	return n
 }
 
-// start is a new process of the plugin, as far as the driver can tell.
+// start simulates a new process of the plugin.
 func (n *node) start(config map[string]any) {
 	n.t.Helper()
 	n.d = driverqemu.New(n.state)
@@ -145,7 +145,7 @@ func (n *node) task(config map[string]any) *driver.TaskConfig {
 	}
 }
 
-// disk makes an empty raw disk in the task's directory and returns its path there.
+// disk creates an empty raw disk in the task's directory and returns its path there.
 func (n *node) disk(name string, size int64) string {
 	n.t.Helper()
 	path := filepath.Join(n.dir, "web", name)
@@ -175,7 +175,7 @@ func (n *node) run(task *driver.TaskConfig) *driver.Handle {
 	return h
 }
 
-// refused checks that a task is not started, and why.
+// refused checks that a task cannot be started, and the reason.
 func (n *node) refused(task *driver.TaskConfig, class errdefs.Class, why string) {
 	n.t.Helper()
 	_, _, err := n.d.StartTask(n.t.Context(), task)
@@ -187,7 +187,7 @@ func (n *node) refused(task *driver.TaskConfig, class errdefs.Class, why string)
 	}
 }
 
-// refusedByItsSchema checks that a config is refused before a node has it.
+// refusedByItsSchema checks that the schema rejects a config.
 func (n *node) refusedByItsSchema(config map[string]any, why string) {
 	n.t.Helper()
 	info := n.d.Info()
@@ -206,13 +206,13 @@ func (n *node) destroy(task *driver.TaskConfig) {
 }
 
 func (n *node) console(task *driver.TaskConfig) string {
-	body, _ := os.ReadFile(task.Logs.StdoutPath + ".0") // not there yet
+	body, _ := os.ReadFile(task.Logs.StdoutPath + ".0") // it may not exist yet
 	return string(body)
 }
 
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	// A guest is emulated; the machine may be busy.
+	// Emulating a guest is slow on a loaded machine.
 	deadline := time.Now().Add(3 * time.Minute)
 	for !cond() {
 		if time.Now().After(deadline) {
@@ -236,7 +236,7 @@ var guestImage = sync.OnceValues(func() (path string, err error) {
 	return path, nil
 })
 
-// guest puts the small guest's disk into the task's directory, or skips.
+// guest copies the small guest's disk to the task's directory, or skips the test.
 func (n *node) guest() string {
 	n.t.Helper()
 	if testing.Short() {
@@ -261,7 +261,7 @@ func (n *node) guest() string {
 	return "local/guest.img"
 }
 
-// freePort is a port that nobody listens on.
+// freePort returns a port that nobody listens on.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/plugins/driver-qemu/driverqemu"
 )
 
-// qcow2 is the head of an image that names a backing file.
+// qcow2 returns the header of an image with a backing file.
 func qcow2(version uint32, backing string) []byte {
 	head := make([]byte, 512)
 	copy(head, "QFI\xfb")
@@ -25,7 +25,7 @@ func qcow2(version uint32, backing string) []byte {
 	return head
 }
 
-// A header is a stranger's, and a machine's own guest may have written it.
+// A header may come from an untrusted source, even from the VM's own guest.
 func FuzzImageHeader(f *testing.F) {
 	f.Add(qcow2(2, "base.img"))
 	f.Add(qcow2(3, "/etc/shadow"))
@@ -46,7 +46,7 @@ func FuzzImageHeader(f *testing.F) {
 	})
 }
 
-// What was checked must be what QEMU reads.
+// The driver and QEMU must parse a value in the same way.
 func FuzzOptionValue(f *testing.F) {
 	f.Add("file=a,,b,if=virtio")
 	f.Add("e1000,,romfile=/x,romfile=/y")

@@ -24,7 +24,7 @@ import (
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
-// page returns what the guest's web server says; "" if nothing.
+// page returns the page of the guest's web server, or "" if it does not answer.
 func page(port int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -34,14 +34,14 @@ func page(port int) string {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "" // it boots
+		return "" // it is still booting
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
 	return string(body)
 }
 
-// web is a task that runs the small guest, and the port at which it serves.
+// web returns a task that runs the small guest, and the port of its web server.
 func (n *node) web(config map[string]any) (*driver.TaskConfig, int) {
 	n.t.Helper()
 	full := map[string]any{"image_path": n.guest(), "graceful_shutdown": true, "port_map": []any{map[string]any{"http": 80}}}
@@ -59,7 +59,7 @@ func (n *node) serves(port int) {
 }
 
 func TestAGuestBootsFromItsImageServesAPortAndEndsByItsPowerButton(t *testing.T) {
-	t.Parallel() // it waits for a machine
+	t.Parallel() // it waits for a virtual machine
 	n := newNode(t, nil)
 	task, port := n.web(nil)
 	n.run(task)
@@ -93,7 +93,7 @@ func TestAGuestBootsFromItsImageServesAPortAndEndsByItsPowerButton(t *testing.T)
 }
 
 func TestAMachineOutlivesKillsOfThePluginAndIsShutDownByItsGuestAgent(t *testing.T) {
-	t.Parallel() // it waits for a machine
+	t.Parallel() // it waits for a virtual machine
 	if _, err := exec.LookPath("qemu-ga"); err != nil {
 		t.Skip("qemu-guest-agent is missing: the guest has no agent")
 	}
@@ -122,7 +122,7 @@ func TestAMachineOutlivesKillsOfThePluginAndIsShutDownByItsGuestAgent(t *testing
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // by the process of the test: those of the plugin are gone by then
+	t.Cleanup(func() { // killed by the test, since the plugin is gone by then
 		if err := n.d.RecoverTask(context.Background(), handle); err != nil {
 			t.Error(err)
 		}
@@ -157,7 +157,7 @@ func TestAMachineOutlivesKillsOfThePluginAndIsShutDownByItsGuestAgent(t *testing
 	if s, err := d.InspectTask(t.Context(), task.ID); err != nil || s.Attributes["guest_agent"] != "up" {
 		t.Errorf("inspect: %+v, %v", s, err)
 	}
-	// It ends while there is no plugin: the exit code is kept.
+	// It ends while no plugin runs, and its exit code is kept.
 	stopped := make(chan error, 1)
 	go func() { stopped <- d.StopTask(t.Context(), task.ID, 2*time.Minute, "") }()
 	eventually(t, "the guest shuts down", func() bool { return strings.Contains(n.console(task), "shutdown by the agent") })
@@ -173,9 +173,9 @@ func TestAMachineOutlivesKillsOfThePluginAndIsShutDownByItsGuestAgent(t *testing
 }
 
 func TestAGuestThatDoesNotObeyIsCutOffInTime(t *testing.T) {
-	t.Parallel() // it waits for a machine
+	t.Parallel() // it waits for a virtual machine
 	n := newNode(t, nil)
-	n.disk("disk.img", 1<<20) // nothing to boot, nobody to obey
+	n.disk("disk.img", 1<<20) // there is nothing to boot, and no guest that could shut down
 	task := n.task(map[string]any{"image_path": "disk.img", "graceful_shutdown": true})
 	n.run(task)
 	begin := time.Now()
@@ -192,7 +192,7 @@ func TestAGuestThatDoesNotObeyIsCutOffInTime(t *testing.T) {
 }
 
 func TestAMachineThatHangsIsKilledThoughNobodyWaitsForIt(t *testing.T) {
-	t.Parallel() // it waits for a machine
+	t.Parallel() // it waits for a virtual machine
 	n := newNode(t, nil)
 	n.disk("disk.img", 1<<20)
 	task := n.task(map[string]any{"image_path": "disk.img", "graceful_shutdown": true})
@@ -209,7 +209,7 @@ func TestAMachineThatHangsIsKilledThoughNobodyWaitsForIt(t *testing.T) {
 	if err := n.d.StopTask(ctx, task.ID, 2*time.Second, ""); !errdefs.IsDeadlineExceeded(err) {
 		t.Errorf("a stop that is given up: class %s, %v", errdefs.ClassOf(err), err)
 	}
-	// And the plugin is gone.
+	// The plugin dies as well.
 	if err := n.d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestWhatAGuestWritesIsKeptOverARestartUnlessItsDisksAreSnapshots(t *testing
 	}
 }
 
-// writable reports whether a machine has a file open for writing.
+// writable reports whether a VM has a file open for writing.
 func (n *node) writable(task *driver.TaskConfig, path string) bool {
 	n.t.Helper()
 	dir := "/proc/" + n.pid(task)

@@ -98,7 +98,7 @@ func readHeader(r io.ReaderAt, size int64) (header, error) {
 		}
 	}
 	if size == 0 || size%sector != 0 {
-		return header{}, fmt.Errorf("is no disk image: its %d bytes begin as no known format and are no whole number of sectors of %d", size, sector)
+		return header{}, fmt.Errorf("is not a disk image: it has no known format, and its %d bytes are not a multiple of %d", size, sector)
 	}
 	return header{Format: formatRaw}, nil
 }
@@ -124,7 +124,7 @@ const (
 func readQcow2(r io.ReaderAt) (header, error) {
 	head := make([]byte, qcow2Head)
 	if n, _ := r.ReadAt(head, 0); n < qcow2HeadV2 {
-		return header{}, errors.New("is a qcow2 image that is cut off")
+		return header{}, errors.New("is a truncated qcow2 image")
 	}
 	version := binary.BigEndian.Uint32(head[qcow2Version:])
 	extensions := int64(qcow2HeadV2)
@@ -185,7 +185,7 @@ func readBackingFormat(r io.ReaderAt, at int64) string {
 func backingPath(name string) (string, error) {
 	before, _, hasScheme := strings.Cut(name, ":")
 	if hasScheme && !strings.Contains(before, "/") {
-		return "", fmt.Errorf("its backing file %q is no plain file; "+convert, name)
+		return "", fmt.Errorf("its backing file %q is not a plain file; "+convert, name)
 	}
 	return name, nil
 }

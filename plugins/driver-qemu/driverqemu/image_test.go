@@ -31,7 +31,7 @@ func (n *node) link(to, name string) {
 	}
 }
 
-// outside is a raw image that no task may use.
+// outside returns a raw image that no task may use.
 func (n *node) outside() string {
 	n.t.Helper()
 	path := filepath.Join(n.t.TempDir(), "outside.img")
@@ -59,7 +59,7 @@ func TestAnImageOutsideTheAllowedPathsIsRefused(t *testing.T) {
 	outside := n.outside()
 	n.noImage(outside, errdefs.PermissionDenied, "image_paths")
 	n.noImage("../../../../../../../../.."+outside, errdefs.PermissionDenied, "image_paths")
-	n.noImage("/nowhere/at/all.img", errdefs.PermissionDenied, "image_paths") // not even whether it exists
+	n.noImage("/nowhere/at/all.img", errdefs.PermissionDenied, "image_paths") // the error does not reveal whether it exists
 	n.link(outside, "local/link.img")
 	n.noImage("local/link.img", errdefs.PermissionDenied, outside)
 	n.link(filepath.Dir(outside), "local/dir")
@@ -107,18 +107,18 @@ func TestABackingFileOutsideIsRefusedHoweverItIsNamed(t *testing.T) {
 	n.link(outside, "local/innocent.img")
 	n.qemuImg("create", "-q", "-f", "qcow2", "-u", "-b", "innocent.img", "-F", "raw", filepath.Join(local, "linked.qcow2"), "1M")
 	n.noImage("local/linked.qcow2", errdefs.PermissionDenied, outside)
-	// One that names itself.
+	// An image that is its own backing file.
 	n.qemuImg("create", "-q", "-f", "qcow2", "-u", "-b", "self.qcow2", "-F", "qcow2", filepath.Join(local, "self.qcow2"), "1M")
 	n.noImage("local/self.qcow2", errdefs.InvalidArgument, "backing files")
-	// And those that may be used: relative to the image, not to where QEMU runs.
+	// Allowed backing files, relative to the image and not to QEMU's working directory.
 	n.qemuImg("create", "-q", "-f", "qcow2", "-u", "-b", "base.img", "-F", "raw", filepath.Join(local, "good.qcow2"), "1M")
 	n.image("local/good.qcow2")
 	n.configure(map[string]any{"image_paths": []any{filepath.Dir(outside)}})
 	n.image("local/middle.qcow2").image("local/top.qcow2")
 }
 
-// A guest may write anything into its raw disk, a header that names a file of the
-// machine too. Both ways of reading it then are safe.
+// A guest may write anything to its raw disk, including a header that names a file
+// of the machine. Either way of opening the disk afterwards is safe.
 func TestAHeaderThatAGuestWroteIntoItsRawDiskOpensNothing(t *testing.T) {
 	n := newNode(t, nil)
 	outside := n.outside()
@@ -129,7 +129,7 @@ func TestAHeaderThatAGuestWroteIntoItsRawDiskOpensNothing(t *testing.T) {
 	if err := os.Truncate(filepath.Join(n.dir, "web/local/disk.img"), 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	n.run(task) // as raw it is a disk like any other
+	n.run(task) // as a raw image it is an ordinary disk
 	n.destroy(task)
 }
 
@@ -139,9 +139,9 @@ func TestWhatIsNoImageIsRefusedAndSaidWhatItIs(t *testing.T) {
 	n.noImage("local/missing.img", errdefs.InvalidArgument, "no such file")
 	n.noImage("local", errdefs.InvalidArgument, "is a directory")
 	n.write("local/page.img", []byte("<html>404 not found</html>"))
-	n.noImage("local/page.img", errdefs.InvalidArgument, "is no disk image")
+	n.noImage("local/page.img", errdefs.InvalidArgument, "is not a disk image")
 	n.write("local/empty.img", nil)
-	n.noImage("local/empty.img", errdefs.InvalidArgument, "is no disk image")
+	n.noImage("local/empty.img", errdefs.InvalidArgument, "is not a disk image")
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
@@ -153,7 +153,7 @@ func TestWhatIsNoImageIsRefusedAndSaidWhatItIs(t *testing.T) {
 	n.write("local/packed.img", packed.Bytes())
 	n.noImage("local/packed.img", errdefs.InvalidArgument, "compressed by gzip")
 	n.write("local/cut.qcow2", []byte("QFI\xfb\x00\x00\x00\x03"))
-	n.noImage("local/cut.qcow2", errdefs.InvalidArgument, "cut off")
+	n.noImage("local/cut.qcow2", errdefs.InvalidArgument, "truncated")
 	n.qemuImg("create", "-q", "-f", "qcow2", "-o", "data_file="+filepath.Join(local, "data.raw"), filepath.Join(local, "external.qcow2"), "1M")
 	n.noImage("local/external.qcow2", errdefs.InvalidArgument, "data_file")
 	n.qemuImg("create", "-q", "-f", "vmdk", filepath.Join(local, "disk.vmdk"), "1M")
@@ -178,7 +178,7 @@ func TestAnImageThatIsReplacedByALinkIsNotFollowed(t *testing.T) {
 				return
 			default:
 			}
-			_ = os.Symlink(outside, path+".link") // one of the two may be there still
+			_ = os.Symlink(outside, path+".link") // one of the two may still exist
 			_ = os.WriteFile(path+".file", make([]byte, 1<<20), 0o644)
 			if i%2 == 0 {
 				_ = os.Rename(path+".link", path)

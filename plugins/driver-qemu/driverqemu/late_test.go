@@ -15,8 +15,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// lateEmulator is QEMU behind a script that first puts another image's content into
-// the checked one: what another task of the alloc does that wins the race.
+// lateEmulator is QEMU behind a script that first replaces the content of the
+// checked image, like another task of the alloc that wins the race.
 func (n *node) lateEmulator(from, onto string) string {
 	n.t.Helper()
 	qemu, err := exec.LookPath("qemu-system-x86_64")
@@ -42,7 +42,8 @@ func TestAnImageThatIsRewrittenAfterTheCheckReachesNoOtherFile(t *testing.T) {
 	emulator := n.lateEmulator(evil, disk)
 	n.refused(n.task(map[string]any{"image_path": "local/disk.qcow2", "emulator": emulator}), errdefs.PermissionDenied, "data_file")
 
-	// A backing file that appears only then is not opened: the machine runs without.
+	// A backing file that is added after the check is not opened: the VM runs without
+	// it.
 	if err := os.Remove(disk); err != nil {
 		t.Fatal(err)
 	}

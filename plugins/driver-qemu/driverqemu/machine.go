@@ -152,7 +152,7 @@ func forwards(c *taskConfig, task *driver.TaskConfig) (string, error) {
 	for _, m := range c.PortMap {
 		for label, port := range m {
 			if port < 1 || port > 65535 {
-				return "", fmt.Errorf("config.port_map: %s = %d is no port", label, port)
+				return "", fmt.Errorf("config.port_map: %s = %d is not a port", label, port)
 			}
 			inside[label] = port
 		}

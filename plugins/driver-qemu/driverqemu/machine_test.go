@@ -28,7 +28,7 @@ func (n *node) pid(task *driver.TaskConfig) string {
 	return s.Attributes["pid"]
 }
 
-// openFiles are the files that a machine's process has open.
+// openFiles returns the files that a VM's process has open.
 func (n *node) openFiles(task *driver.TaskConfig) []string {
 	n.t.Helper()
 	links, err := filepath.Glob("/proc/" + n.pid(task) + "/fd/*")
@@ -129,7 +129,7 @@ func TestAMachineRunsAsItsTasksUserWhoMustBeAllowedTheImage(t *testing.T) {
 	}
 	n := newNode(t, nil)
 	n.disk("disk.img", 1<<20)
-	for dir := n.dir; dir != "/"; dir = filepath.Dir(dir) { // as the agent's data directory is
+	for dir := n.dir; dir != "/"; dir = filepath.Dir(dir) { // like the agent's data directory
 		if err := os.Chmod(dir, 0o777|os.ModeSticky); dir != "/tmp" && err != nil {
 			t.Fatal(err)
 		}

@@ -78,7 +78,7 @@ func openBeneath(roots []root, path string, write bool) (*os.File, string, error
 		}
 		file := os.NewFile(uintptr(fd), real)
 		if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() {
-			return nil, "", errors.Join(errdefs.InvalidArgumentf("image %s: it is no regular file", path), err, file.Close())
+			return nil, "", errors.Join(errdefs.InvalidArgumentf("image %s: it is not a regular file", path), err, file.Close())
 		}
 		return file, real, nil
 	}
@@ -125,7 +125,7 @@ func openError(path string, write bool, err error) error {
 		}
 		return errdefs.PermissionDeniedf("image %s cannot be %s: %w; %s", path, what, err, cure)
 	case errors.Is(err, unix.ENOSYS):
-		return errdefs.FailedPreconditionf("image %s: open it beneath its directory: %w; Linux 5.6 or later is needed", path, err)
+		return errdefs.FailedPreconditionf("image %s: open it in its directory: %w; Linux 5.6 or later is needed", path, err)
 	}
 	return errdefs.InvalidArgumentf("image %s: %w", path, fmt.Errorf("open it: %w", err))
 }

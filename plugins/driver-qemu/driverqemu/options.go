@@ -28,7 +28,7 @@ var instead = map[string]string{
 	"-daemonize":   "the driver would lose sight of the machine",
 	"-pidfile":     "the driver watches the machine itself",
 	"-qmp":         "the driver has the machine's monitor",
-	"-S":           "nobody would let the machine go on",
+	"-S":           "nothing would start the machine",
 	"-no-shutdown": "the task would never end; leave it out",
 	"-runas":       "use the task's user",
 	"-sandbox":     "the driver has QEMU sandboxed",
@@ -153,7 +153,7 @@ var fileProperties = []string{"romfile", "file", "path", "filename", "memdev", "
 
 func checkDevice(value string) ([]piece, error) {
 	if strings.HasPrefix(strings.TrimSpace(value), "{") {
-		return nil, errors.New("the form of JSON is not allowed; write it as name,property=value")
+		return nil, errors.New("JSON is not allowed; write it as name,property=value")
 	}
 	for i, p := range properties(value) {
 		name := p.value
@@ -163,12 +163,12 @@ func checkDevice(value string) ([]piece, error) {
 		switch {
 		case i == 0 && (p.value == "" || p.name == "driver") || p.name == "driver":
 			if !slices.ContainsFunc(devices, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok }) {
-				return nil, fmt.Errorf("the device %q is not allowed: it is not known to be made of emulation only", name)
+				return nil, fmt.Errorf("the device %q is not allowed: it is not a known emulated device", name)
 			}
 		case i == 0:
 			return nil, errors.New("its first part must be the name of a device")
 		case slices.Contains(fileProperties, p.name) && p.value != "":
-			return nil, fmt.Errorf("the property %q is not allowed: it names something of the machine", p.name)
+			return nil, fmt.Errorf("the property %q is not allowed: it refers to something on the machine", p.name)
 		}
 	}
 	return nil, nil
@@ -184,7 +184,7 @@ func checkGlobal(value string) ([]piece, error) {
 			name = p.value
 		}
 		if slices.Contains(fileProperties, name) {
-			return nil, fmt.Errorf("the property %q is not allowed: it names something of the machine", name)
+			return nil, fmt.Errorf("the property %q is not allowed: it refers to something on the machine", name)
 		}
 	}
 	return nil, nil

@@ -30,7 +30,7 @@ func connect(dir, name string, limit time.Duration) (net.Conn, error) {
 		return nil, fmt.Errorf("find %s in %s: %w", name, dir, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, fmt.Errorf("%s in %s is no socket", name, dir)
+		return nil, fmt.Errorf("%s in %s is not a socket", name, dir)
 	}
 	return net.DialTimeout("unix", beneath(at, name), max(limit, time.Millisecond))
 }

@@ -39,7 +39,7 @@ func (m *monitor) release(l *launch) error {
 		// If an operator allows tasks to pass file names to QEMU directly, those are not
 		// checked.
 		if other := n.Image.Specific.Data.DataFile; other != "" && strings.Contains(n.File, fdsets) {
-			return errdefs.PermissionDeniedf("an image was changed while the machine was started: it keeps its data in another file now, %s (data_file)", other)
+			return errdefs.PermissionDeniedf("an image was changed while the machine was started: it now stores its data in another file, %s (data_file)", other)
 		}
 	}
 	if l.Paused {

@@ -50,7 +50,7 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
-		return errdefs.DeadlineExceededf("stop task %q: %w; it is killed when its time is up", id, ctx.Err())
+		return errdefs.DeadlineExceededf("stop task %q: %w; it will be killed at its kill timeout", id, ctx.Err())
 	}
 }
 

@@ -216,7 +216,7 @@ func (c *Cgroups) prepare(g *Group) error {
 				continue
 			}
 			if err := os.WriteFile(file, []byte("+"+controller), 0); err != nil {
-				return fmt.Errorf("turn on the cgroup controller %s in %s: %w; a cgroup with processes of its own cannot pass it on", controller, dir, err)
+				return fmt.Errorf("turn on the cgroup controller %s in %s: %w; a cgroup that contains processes cannot delegate it", controller, dir, err)
 			}
 		}
 	}

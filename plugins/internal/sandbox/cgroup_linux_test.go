@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A thread that has started a process enters the group's version 1 hierarchies and
-// ends a moment later. Killing the group in that moment must not kill the supervisor.
+// The thread that starts a process enters the group's v1 hierarchies and ends
+// shortly afterwards. Killing the group in between must not kill the supervisor.
 func TestAGroupThatAThreadOfOursIsStillInIsKilledWithoutUs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("cgroups are made by root")

@@ -30,9 +30,9 @@ func explain(err error, cfg *Config, command string, p Process) error {
 	}
 	switch s.What {
 	case stepChdir:
-		return &CommandError{fmt.Errorf("work_dir %q: %w; it must exist in the task's root file system, and its user may enter it", cfg.WorkDir, s.Err)}
+		return &CommandError{fmt.Errorf("work_dir %q: %w; it must exist in the task's root file system, and the task's user must be allowed to enter it", cfg.WorkDir, s.Err)}
 	case stepExec:
-		return &CommandError{fmt.Errorf("run %s: %w; the program must be made for this machine, what it needs (interpreter, libraries) must be in the task's root file system, and its user may run it", command, Refused(command, p.Args, p.Env, s.Err))}
+		return &CommandError{fmt.Errorf("run %s: %w; the program must be built for this machine, its interpreter and libraries must be in the task's root file system, and the task's user must be allowed to run it", command, Refused(command, p.Args, p.Env, s.Err))}
 	}
 	return err
 }
@@ -43,7 +43,7 @@ func noZeros(lists ...[]string) error {
 	for _, list := range lists {
 		for _, s := range list {
 			if strings.IndexByte(s, 0) >= 0 {
-				return fmt.Errorf("%w: %q has a zero byte; neither arguments nor variables can", unix.EINVAL, s)
+				return fmt.Errorf("%w: %q contains a zero byte, which is not allowed in arguments and variables", unix.EINVAL, s)
 			}
 		}
 	}
@@ -116,7 +116,7 @@ func executable(file string) error {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return errors.New("it is not a file")
 	case st.Mode&0o111 == 0:
-		return errors.New("it is not executable; set its mode, as by perms = \"755\" in its template")
+		return errors.New("it is not executable; set its mode, for example with perms = \"755\" in its template")
 	}
 	return nil
 }

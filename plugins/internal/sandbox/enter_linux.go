@@ -87,7 +87,7 @@ func enter(t *Target, cfg *Config, group *Group, p Process, terminal *Size, j *J
 		return err
 	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return fmt.Errorf("part from the plugin's root directory: %w", err)
+		return fmt.Errorf("leave the plugin's root directory: %w", err)
 	}
 	unix.Umask(0o022)
 	for i, ns := range namespaces {

@@ -83,7 +83,7 @@ func (f *firstProcess) become(cfg *Config, command string, task Process) error {
 		return err
 	}
 	if err := f.gate.push(); err != nil {
-		return fmt.Errorf("let process 1 of the task go on: %w", err)
+		return fmt.Errorf("resume process 1 of the task: %w", err)
 	}
 	err = f.gate.open(prog, *f.s)
 	if errors.Is(err, ErrVanished) {

@@ -96,7 +96,7 @@ func (g *gate) close() {
 // ended.
 func (g *gate) push() error {
 	if _, err := unix.Write(g.pass, []byte{1}); err != nil && err != unix.EPIPE {
-		return fmt.Errorf("let a new process go on: %w", err)
+		return fmt.Errorf("resume a new process: %w", err)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held is a shell that touches the file "ran" as its first act.
+// held is a shell that creates the file "ran" first.
 type held struct {
 	Plain
 	Process
@@ -42,7 +42,7 @@ func (h *held) fork(write func(Started) error) (Started, error) {
 	return Fork(h.Plain, -1, h.Process, Hold{Report: h.report, Write: write})
 }
 
-// is checks whether it ran, and that its report says so.
+// is checks whether it ran, and that its report agrees.
 func (h *held) is(t *testing.T, want bool) {
 	t.Helper()
 	_, err := os.Stat(h.ran)

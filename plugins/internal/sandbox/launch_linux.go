@@ -55,7 +55,7 @@ func launcher(cfg *Config, command string, held bool, p Process) (*program, erro
 	prog.add("hide", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
 	// The task must not share the supervisor's session keyring. The call fails on a
 	// kernel without keyrings, where there is nothing to share.
-	prog.try("part from the session keyring", unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0)
+	prog.try("leave the session keyring", unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0)
 	if held {
 		prog.add("make the task's cgroup namespace", unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
 	}

@@ -45,7 +45,7 @@ func (t *tree) merge(b Bind) error {
 	// have a special meaning in it.
 	layers := "lowerdir=" + place + ":" + procFD(source)
 	if err := unix.Mount("overlay", place, "overlay", unix.MS_RDONLY|unix.MS_NODEV, layers); err != nil {
-		return fmt.Errorf("show the task's own files in %s beside the machine's: %w; put them below local/, or take the path out of chroot_env", b.Target, err)
+		return fmt.Errorf("overlay the task's files in %s on the machine's: %w; put them below local/, or remove the path from chroot_env", b.Target, err)
 	}
 	return t.change(b.Target, readOnly|noDevice, unix.MS_PRIVATE)
 }

@@ -73,7 +73,7 @@ func TestAProgramThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// verdict runs a seccomp filter on a call, as the kernel does.
+// verdict evaluates a seccomp filter for a call, as the kernel does.
 func verdict(t *testing.T, f []unix.SockFilter, arch, nr uint32, args ...uint64) uint32 {
 	t.Helper()
 	data := make([]byte, 64)

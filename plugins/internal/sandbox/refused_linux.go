@@ -57,7 +57,7 @@ func noProgram(head []byte) string {
 	case bytes.HasPrefix(head, elf):
 		return "it is a program for another kind of machine, or damaged"
 	}
-	return "it is no program, and no script either: a script's first line names its interpreter, as #!/bin/sh"
+	return "it is neither a program nor a script; the first line of a script must name its interpreter, such as #!/bin/sh"
 }
 
 func missing(head []byte) string {
@@ -91,7 +91,7 @@ func tooLong(args, env []string) string {
 			longest = fmt.Sprintf("the variable %s of %d bytes", name, len(kv))
 		}
 	}
-	const instead = "put it into a file, as by a template"
+	const instead = "put it into a file, for example with a template"
 	if longest != "" {
 		return fmt.Sprintf("%s is more than the kernel's %d; %s", longest, one, instead)
 	}

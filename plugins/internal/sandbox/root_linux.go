@@ -59,7 +59,7 @@ func (t *tree) build(group *Group) error {
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("part the mounts from the machine's: %w", err)
+		return fmt.Errorf("make the mounts private: %w", err)
 	}
 	if err := unix.Mount("tmpfs", t.cfg.Scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=4m,mode=0755"); err != nil {
 		return fmt.Errorf("mount a file system to build on at %s: %w", t.cfg.Scratch, err)
@@ -125,7 +125,7 @@ func (t *tree) reserve() error {
 			return fmt.Errorf("make /%s in the task's directory: %w", name, err)
 		}
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			return fmt.Errorf("%s in the task's directory is in the way of the directory that every task has; use another name", name)
+			return fmt.Errorf("%s in the task's directory conflicts with the directory of that name that every task has; use another name", name)
 		}
 	}
 	return nil
@@ -161,7 +161,7 @@ func (t *tree) target(path string, isDir bool) (string, error) {
 		fd, err = t.make(clean, isDir)
 	}
 	if err != nil {
-		return "", fmt.Errorf("make the place %q in the task's root: %w; choose another one, below a directory that is the task's own", path, err)
+		return "", fmt.Errorf("create the mount point %q in the task's root: %w; choose another one, in one of the task's own directories", path, err)
 	}
 	t.keep(fd)
 	return procFD(fd), nil
@@ -211,7 +211,7 @@ func (t *tree) chroot(b Bind) error {
 		return t.copyLink(b)
 	}
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFDIR && kind != unix.S_IFREG {
-		return fmt.Errorf("show %s to the task: it is neither a directory nor a file", b.Source)
+		return fmt.Errorf("mount %s for the task: it is neither a directory nor a file", b.Source)
 	}
 	b.ReadOnly = true
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR && t.hasOwn(b.Target) {
@@ -235,7 +235,7 @@ func (t *tree) copyLink(b Bind) error {
 	}
 	err = unix.Symlinkat(to, t.fd, clean)
 	if err != nil && err != unix.EEXIST {
-		return fmt.Errorf("show the link %s to the task: %w", b.Source, err)
+		return fmt.Errorf("create the link %s for the task: %w", b.Source, err)
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (t *tree) bind(b Bind, attributes uint64) error {
 		return fmt.Errorf("show %s to the task: %w", b.Source, err)
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		return fmt.Errorf("show %s to the task: it is a link, which is not followed; name what it leads to", b.Source)
+		return fmt.Errorf("mount %s for the task: it is a link, which is not followed; use its target", b.Source)
 	}
 	place, err := t.target(b.Target, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 	if err != nil {

@@ -72,7 +72,7 @@ type troubles struct{ dropped, killed uint64 }
 func oomEvent(s supervisor.Status, killed uint64) driver.TaskEvent {
 	return driver.TaskEvent{
 		TaskID: s.ID, Time: time.Now(),
-		Message:     fmt.Sprintf("OOM Killed: the kernel killed %d of the task's processes, since the task is out of memory; the task goes on. Raise its memory or memory_max", killed),
+		Message:     fmt.Sprintf("OOM Killed: the kernel killed %d of the task's processes, since the task is out of memory; the task keeps running. Raise its memory or memory_max", killed),
 		Annotations: map[string]string{"oom_killed_processes": strconv.FormatUint(killed, 10)},
 	}
 }

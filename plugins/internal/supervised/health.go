@@ -27,7 +27,7 @@ func (t *Tasks) Answering(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := c.Answers(ctx); err != nil {
-		return errdefs.Unavailablef("the supervisor of tasks has not answered for %s: %w; its tasks go on, see %s/supervisor.log", limit, err, t.dir)
+		return errdefs.Unavailablef("the supervisor of tasks has not answered for %s: %w; its tasks keep running, see %s/supervisor.log", limit, err, t.dir)
 	}
 	return nil
 }

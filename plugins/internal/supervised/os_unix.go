@@ -46,7 +46,7 @@ func ResolveUser(name string) (*supervisor.User, error) {
 	u, err := user.Lookup(name)
 	if err != nil {
 		if u, err = user.LookupId(name); err != nil {
-			return nil, fmt.Errorf("user %q does not exist on this machine; name one by name or by id, as getent passwd lists them", name)
+			return nil, fmt.Errorf("user %q does not exist on this machine; use a name or an id that getent passwd lists", name)
 		}
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)

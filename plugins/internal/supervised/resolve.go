@@ -51,7 +51,7 @@ func Logs(task *driver.TaskConfig) (supervisor.Logs, error) {
 	dir := filepath.Dir(task.Logs.StdoutPath)
 	rel, err := filepath.Rel(task.AllocDir, dir)
 	if err != nil || !filepath.IsLocal(rel) || filepath.Dir(task.Logs.StderrPath) != dir {
-		return l, fmt.Errorf("the log files %s and %s must be in one directory beneath %s", task.Logs.StdoutPath, task.Logs.StderrPath, task.AllocDir)
+		return l, fmt.Errorf("the log files %s and %s must be in one directory below %s", task.Logs.StdoutPath, task.Logs.StderrPath, task.AllocDir)
 	}
 	l.Dir = filepath.ToSlash(rel)
 	return l, nil

@@ -131,7 +131,7 @@ func (t *Tasks) RecoverTask(ctx context.Context, handle *driver.Handle) error {
 		return errdefs.InvalidArgumentf("recover task %q: handle version %d is not known to this driver; install the plugin that made it", handle.TaskID, handle.Version)
 	}
 	if err := json.Unmarshal(handle.State, &state); err != nil || state.Dir == "" {
-		return errdefs.InvalidArgumentf("recover task %q: its handle is not of this driver", handle.TaskID)
+		return errdefs.InvalidArgumentf("recover task %q: its handle belongs to another driver", handle.TaskID)
 	}
 	c, err := t.client(ctx, state.Dir)
 	if err != nil {

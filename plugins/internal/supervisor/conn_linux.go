@@ -94,7 +94,7 @@ func (l *loop) serve(c *conn, events uint32) {
 	for !c.closed {
 		body, rest, err := nextFrame(c.in)
 		if err != nil {
-			l.log.Warn("a client speaks nonsense; closing its connection", "error", err)
+			l.log.Warn("a client sent an invalid message; closing its connection", "error", err)
 			l.hangUp(c)
 			return
 		}
@@ -112,7 +112,7 @@ func (l *loop) serve(c *conn, events uint32) {
 func (l *loop) dispatch(c *conn, body []byte) {
 	var req request
 	if err := json.Unmarshal(body, &req); err != nil {
-		l.log.Warn("a client speaks nonsense; closing its connection", "error", err)
+		l.log.Warn("a client sent an invalid message; closing its connection", "error", err)
 		l.hangUp(c)
 		return
 	}
@@ -137,7 +137,7 @@ func (l *loop) answer(c *conn, req *request) (*response, error) {
 		return nil, err
 	}
 	if c.gone && (req.Op == opStart || req.Op == opIsolate) {
-		return nil, errdefs.Canceledf("start a task: who asked for it is gone")
+		return nil, errdefs.Canceledf("start a task: the client has disconnected")
 	}
 	switch req.Op {
 	case opHello:
@@ -179,7 +179,7 @@ func (l *loop) answer(c *conn, req *request) (*response, error) {
 		if req.Op == opDestroy {
 			return &response{}, nil
 		}
-		return nil, errdefs.NotFoundf("task %q is unknown to the supervisor; it was destroyed or never started here", req.ID)
+		return nil, errdefs.NotFoundf("task %q is unknown to the supervisor; it was destroyed, or was never started on this node", req.ID)
 	}
 	return l.answerTask(c, t, req)
 }
@@ -212,7 +212,7 @@ func (l *loop) answerTask(c *conn, t *task, req *request) (*response, error) {
 	case opDestroy:
 		return l.destroy(c, t, req)
 	}
-	return nil, errdefs.Unimplementedf("the supervisor knows no %q; upgrade it", req.Op)
+	return nil, errdefs.Unimplementedf("the supervisor does not know the request %q; upgrade it", req.Op)
 }
 
 func (l *loop) stop(c *conn, t *task, req *request) *response {

@@ -151,7 +151,7 @@ func (l *loop) forkError(t *task, spec *Spec, err error) error {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOSPC):
 		return errdefs.ResourceExhaustedf("start task %q: run %s: %w; free memory or disk, or raise the limit of processes or open files", t.id, spec.Path, err)
 	case errors.Is(err, syscall.ETXTBSY):
-		return errdefs.Unavailablef("start task %q: run %s: %w; somebody still writes it, try again", t.id, spec.Path, err)
+		return errdefs.Unavailablef("start task %q: run %s: %w; the file is still being written, try again", t.id, spec.Path, err)
 	}
 	groups := ""
 	if len(spec.CgroupDirs) > 0 {

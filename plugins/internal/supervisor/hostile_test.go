@@ -22,7 +22,7 @@ func (r *rig) signal(pid int, s syscall.Signal) {
 	r.must(syscall.Kill(pid, s))
 }
 
-// freeze stops a process and returns when it does nothing any more.
+// freeze stops a process and waits until none of its threads runs.
 func (r *rig) freeze(pid int) {
 	r.t.Helper()
 	r.must(process.Stop(pid))
@@ -43,7 +43,7 @@ func TestHostileAStartThatWaitedInAStoppedSupervisorUntilNobodyWantedItNeverCome
 			t.Fatalf("a start that a stopped supervisor has: %v", err)
 		}
 		r.signal(pid, syscall.SIGCONT)
-		if got := r.hello().PID; got != pid { // it has answered what came before
+		if got := r.hello().PID; got != pid { // it has answered all earlier requests
 			t.Fatalf("the supervisor is %d, was %d", got, pid)
 		}
 		list, err := r.List(r.ctx)
@@ -55,7 +55,7 @@ func TestHostileAStartThatWaitedInAStoppedSupervisorUntilNobodyWantedItNeverCome
 	if _, err := os.Stat(filepath.Join(r.root, "came-up")); !os.IsNotExist(err) {
 		t.Errorf("the task ran: %v", err)
 	}
-	// What is not late is carried out all the same.
+	// A request that is not late is carried out.
 	r.freeze(pid)
 	time.AfterFunc(50*time.Millisecond, func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
 	r.start("early", "exit 3")
@@ -74,7 +74,7 @@ func TestHostileAStartOfAClientThatIsGoneNeverComesUp(t *testing.T) {
 		_, err := client.Start(r.within(10*time.Second), r.sh("orphan", "sleep 600"))
 		done <- err
 	}()
-	// The request is in the socket when the client sees that it gets no answer.
+	// When the client gives up, the request is already in the socket.
 	if _, err := r.Hello(r.within(100 * time.Millisecond)); err == nil {
 		t.Fatal("a stopped supervisor answered")
 	}
@@ -98,7 +98,7 @@ func TestHostileASupervisorThatHangsIsReplacedAndItsTasksGoOn(t *testing.T) {
 	for range 3 {
 		old := r.hello()
 		r.freeze(old.PID)
-		// A start that comes while it hangs succeeds when it is replaced.
+		// A start during the hang succeeds after the supervisor was replaced.
 		id := "b"
 		if _, err := r.Start(r.within(time.Minute), r.sh(id, "sleep 600")); err != nil {
 			t.Fatalf("a start while the supervisor hangs: %v; %s", err, r.supervisorLog())
@@ -127,7 +127,7 @@ func TestAPauseOfTheWholeMachineReplacesNoSupervisor(t *testing.T) {
 		r.freeze(h.PID)
 		paused := time.Now()
 		r.eventually("a pause is over", func() bool { return time.Since(paused) > 3*time.Second })
-		r.signal(h.Keeper, syscall.SIGCONT) // it sees first that time has passed
+		r.signal(h.Keeper, syscall.SIGCONT) // at first it notices only that time has passed
 		r.signal(h.PID, syscall.SIGCONT)
 		if now := r.hello(); now.PID != h.PID {
 			t.Fatalf("after a pause of both: %+v, before %+v; %s", now, h, r.supervisorLog())

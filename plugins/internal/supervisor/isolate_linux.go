@@ -106,7 +106,7 @@ func (l *loop) isolate(c *conn, req *request) error {
 		return err
 	}
 	if spec.Sandbox == nil {
-		return errdefs.InvalidArgumentf("start task %q isolated: the spec says not how", spec.ID)
+		return errdefs.InvalidArgumentf("start task %q isolated: the spec has no sandbox", spec.ID)
 	}
 	if len(l.starting) >= maxStarting {
 		return errdefs.ResourceExhaustedf("start task %q: %d tasks are being started; try again later", spec.ID, len(l.starting))
@@ -234,7 +234,7 @@ func startError(id string, err error) error {
 	case errors.Is(err, sandbox.ErrVanished), errors.Is(err, unix.ETIMEDOUT):
 		return errdefs.Unavailablef("start task %q: %w; try again", id, err)
 	case errors.As(err, &command) && errors.Is(err, unix.ETXTBSY):
-		return errdefs.Unavailablef("start task %q: %w; somebody still writes it, try again", id, err)
+		return errdefs.Unavailablef("start task %q: %w; the file is still being written, try again", id, err)
 	case errors.As(err, &command):
 		return errdefs.InvalidArgumentf("start task %q: %w", id, err)
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOSPC):

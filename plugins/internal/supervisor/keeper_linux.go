@@ -137,7 +137,7 @@ func (k *keeper) wait() error {
 		if end == (Exit{}) {
 			return k.close()
 		}
-		k.log.Error("the supervisor died; its tasks go on and a new one adopts them", "exit_code", end.Code, "signal", end.Signal)
+		k.log.Error("the supervisor died; its tasks keep running, and a new supervisor adopts them", "exit_code", end.Code, "signal", end.Signal)
 		if err := k.start(); err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func (c *Client) Start(_ context.Context, spec Spec) (Status, error) {
 		return Status{}, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", spec.ID)
 	}
 	if len(spec.CgroupDirs) > 0 || spec.OOMScoreAdj != nil || spec.NetworkNS != "" {
-		return Status{}, errdefs.InvalidArgumentf("start task %q: cgroups, oom_score_adj and networks of groups are Linux's only", spec.ID)
+		return Status{}, errdefs.InvalidArgumentf("start task %q: cgroups, oom_score_adj and networks of groups are supported on Linux only", spec.ID)
 	}
 	if spec.Sandbox != nil {
 		return Status{}, errdefs.Unimplementedf("start task %q: %s", spec.ID, sandbox.Unavailable())

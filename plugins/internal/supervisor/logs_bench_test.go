@@ -23,7 +23,7 @@ import (
 // writerEnv makes this binary write to its output: "BYTES-PER-SECOND SECONDS".
 const writerEnv = "SUPERVISOR_TEST_WRITER"
 
-// paced is a task that writes at an even rate.
+// paced is a task that writes at a constant rate.
 func paced() {
 	var rate, seconds int
 	if _, err := fmt.Sscan(os.Getenv(writerEnv), &rate, &seconds); err != nil {
@@ -54,7 +54,7 @@ func writerEnviron() []string {
 	return []string{fmt.Sprintf("%s=%d %d", writerEnv, writerRate, writerLasts), "GOMAXPROCS=1"}
 }
 
-// cpu is what a process has used, in seconds.
+// cpu returns the CPU seconds of a process.
 func cpu(tb testing.TB, pid int) float64 {
 	tb.Helper()
 	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -73,9 +73,9 @@ func cpu(tb testing.TB, pid int) float64 {
 	return total
 }
 
-// BenchmarkLogsOfFourFastTasks has four tasks write 50 MB/s each for five seconds
-// through the supervisor. CPU-s is what it uses for all of it, lost-B what is not
-// in the files.
+// BenchmarkLogsOfFourFastTasks runs four tasks that write 50 MB/s each for five
+// seconds through the supervisor. CPU-s is the supervisor's CPU time, lost-B the
+// number of bytes that are missing in the files.
 func BenchmarkLogsOfFourFastTasks(b *testing.B) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -119,8 +119,8 @@ func BenchmarkLogsOfFourFastTasks(b *testing.B) {
 	}
 }
 
-// BenchmarkLogsByAProcessPerTask is the other way, for comparison: each task
-// writes into a pipe that a process of its own copies to a file.
+// BenchmarkLogsByAProcessPerTask measures the alternative for comparison: a process
+// per task copies its output from a pipe to a file.
 func BenchmarkLogsByAProcessPerTask(b *testing.B) {
 	exe, err := os.Executable()
 	if err != nil {

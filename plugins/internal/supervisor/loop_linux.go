@@ -254,7 +254,7 @@ func (l *loop) turnTask(t *task, now time.Time) (next time.Time) {
 	}
 	if i := t.isolated; i != nil && i.ending != nil && t.exit == nil {
 		if !now.Before(i.giveUpAt) {
-			l.log.Warn("some process of a task that ended cannot be killed", "task", t.id)
+			l.log.Warn("a process of an ended task cannot be killed", "task", t.id)
 			l.finish(t, *i.ending)
 		}
 		next = earlier(next, i.giveUpAt)
@@ -296,10 +296,10 @@ func (l *loop) keepSocket() {
 	}
 	if err != nil {
 		closeFD(fd)
-		l.log.Error("the socket was removed and cannot be made again", "error", err)
+		l.log.Error("the socket was removed and cannot be created again", "error", err)
 		return
 	}
-	l.log.Warn("the socket was removed by somebody; made again")
+	l.log.Warn("the socket was removed; created it again")
 	l.unwatch(l.listener)
 	closeFD(l.listener)
 	l.listener = fd
@@ -378,7 +378,7 @@ func (l *loop) becomeKeeper() error {
 func become(path string, args []string, inherited ...int) error {
 	for _, fd := range inherited {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
-			return fmt.Errorf("hand on a descriptor: %w", err)
+			return fmt.Errorf("pass on a descriptor: %w", err)
 		}
 	}
 	err := syscall.Exec(path, args, os.Environ())

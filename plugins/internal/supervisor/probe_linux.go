@@ -63,7 +63,7 @@ func (k *keeper) replace(pid int) {
 	if k.pid != pid {
 		return
 	}
-	k.log.Error("the supervisor does not answer and is replaced; its tasks go on", "pid", pid)
+	k.log.Error("the supervisor does not answer and is replaced; its tasks keep running", "pid", pid)
 	_ = unix.Kill(pid, unix.SIGKILL) // our child, and not reaped yet
 }
 

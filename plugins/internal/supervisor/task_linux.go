@@ -162,7 +162,7 @@ func (l *loop) hold(t *task, req *request) sandbox.Hold {
 			err = l.enlist(t)
 		}
 		if err != nil {
-			return errdefs.FailedPreconditionf("write a new process down: %w", err)
+			return errdefs.FailedPreconditionf("record a new process: %w", err)
 		}
 		return nil
 	}}
@@ -278,7 +278,7 @@ func (l *loop) ended(t *task) {
 		// ended, the journal has no exit of the task, and a supervisor that takes over would
 		// find no process. So the exit is written to the marker first.
 		if err := writeJSON(l.journal.marker(t.pid, t.start), e); err != nil {
-			l.log.Error("the end of a task is not in the journal yet", "task", t.id, "error", err)
+			l.log.Error("cannot write the exit of a task to the journal yet", "task", t.id, "error", err)
 		}
 		reap(t.pid)
 		l.mainEnded(t, e)
@@ -309,7 +309,7 @@ func (l *loop) lookUp(t *task, now time.Time) {
 		return
 	}
 	if !ok {
-		e = Exit{Code: -1, Unknown: "the supervisor and its keeper were killed while the task ran, and this kernel tells the exit code to nobody else"}
+		e = Exit{Code: -1, Unknown: "the supervisor and its keeper were killed while the task ran, and this kernel reports the exit code only to the parent"}
 	}
 	l.mainEnded(t, e)
 }
@@ -330,7 +330,7 @@ func (l *loop) finish(t *task, e Exit) {
 	t.pidfd, t.killAt, t.unknownAt = -1, time.Time{}, time.Time{}
 	t.exit, t.endedAt = &e, time.Now()
 	if err := writeJSON(l.journal.run(t.key), t.record(l.boot)); err != nil {
-		l.log.Error("a task's end is not in the journal", "task", t.id, "error", err)
+		l.log.Error("cannot write the exit of a task to the journal", "task", t.id, "error", err)
 	}
 	l.tell(t)
 }

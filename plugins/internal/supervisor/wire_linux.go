@@ -65,7 +65,7 @@ func (r *request) stale() error {
 	if r.Until == 0 || uptime() < r.Until {
 		return nil
 	}
-	return errdefs.DeadlineExceededf("%s: the request waited for the supervisor until nobody waited for its answer any more; ask again", r.Op)
+	return errdefs.DeadlineExceededf("%s: the request reached the supervisor after its deadline; try again", r.Op)
 }
 
 // uptime returns the nanoseconds since boot. Nobody can set this clock, and all

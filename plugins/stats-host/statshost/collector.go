@@ -42,7 +42,7 @@ func (c *Collector) Info() stats.Info {
 	return stats.Info{Name: "host", Parts: stats.Parts, ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 		{
 			Name: "file_system_types", Type: schema.ListString, Default: []string{},
-			Description: "file systems to measure beside those of local disks and the root, as nfs4 or tmpfs",
+			Description: "types of file systems to measure besides local disks and the root, such as nfs4 or tmpfs",
 		},
 		{
 			Name: "exclude_mounts", Type: schema.ListString, Default: []string{},
@@ -94,7 +94,7 @@ func (c *Collector) Collect(ctx context.Context, interval time.Duration) (<-chan
 }
 
 // errNone means that the machine has no device of a kind.
-var errNone = errors.New("there is nothing of the kind on this machine")
+var errNone = errors.New("this machine has none")
 
 // measure takes one sample. If a part cannot be read, the sample lists that as a
 // problem and contains the other parts.

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package prometheus holds a live Drover agent against Prometheus, a program
-// that knows only Nomad: its service discovery finds what runs, its parser reads
-// the metrics. It is a module of its own so that Drover does not depend on it.
+// Package prometheus tests a live Drover agent with Prometheus, which knows only
+// Nomad: its service discovery finds the running services, and its parser reads the
+// metrics. It is a separate module, so that Drover does not depend on Prometheus.
 package prometheus

@@ -34,7 +34,7 @@ const job = `{"Job":{"ID":"web","Name":"web","Type":"service","Datacenters":["*"
 "Services":[{"Name":"web","PortLabel":"http","Provider":"nomad","Tags":["a","b"]}],
 "Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"/bin/sleep","args":["600"]},"Resources":{"CPU":20,"MemoryMB":16}}]}]}}`
 
-// output is what the agent prints, for when a test fails.
+// output collects the agent's output, to print it if a test fails.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -97,7 +97,7 @@ func freePorts(t *testing.T) (ports [3]int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close() // all at the end, so that each is another
+		defer l.Close() // closed at the end, so that each port is different
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	return ports
@@ -176,7 +176,7 @@ func TestPrometheusReadsTheMetrics(t *testing.T) {
 			t.Fatalf("%v in\n%s", err, body)
 		}
 		if families["nomad_runtime_num_goroutines"] == nil || families["nomad_client_host_memory_total"] == nil || families["nomad_raft_commitTime"] == nil {
-			return false // the first host sample may still be under way
+			return false // the first host sample may not be there yet
 		}
 		for _, m := range families["nomad_nomad_job_summary_running"].GetMetric() {
 			if m.GetGauge().GetValue() == 2 {

@@ -1,7 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command shellplugin is a driver plugin in as many versions as a test links.
+// Command shellplugin is a driver plugin for tests, which link it with different
+// versions.
 package main
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// version is set by the linker; a plugin of version "broken" does not start.
+// version is set by the linker. Version "broken" does not start.
 var version = "0.0.0"
 
 func main() {
