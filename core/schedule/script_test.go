@@ -44,6 +44,9 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if !strings.HasPrefix(string(src), "# ") {
+				t.Errorf("%s: the first line says why what happens is right", f)
+			}
 			in, want, _ := strings.Cut(string(src), separator)
 			s := &script{v: newMemView(), now: time.Unix(1_700_000_000, 0).UTC()}
 			for i, line := range strings.Split(in, "\n") {
