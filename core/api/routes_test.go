@@ -176,6 +176,19 @@ func TestTheIndexOfAReadIsThatOfItsTables(t *testing.T) {
 	}
 }
 
+// The schemas of a driver and the nodes that have it may go in any order: the answer that
+// there is no such driver must not have a smaller index than those before it.
+func TestTheIndexOfADriverThatIsGoneDoesNotGoBack(t *testing.T) {
+	for _, table := range []string{state.TableDriverSchemas, state.TableNodes} {
+		b := newBackend(&fakeView{})
+		b.recorded = countedView{&fakeView{}, table}
+		resp, _ := ask(t, serve(t, b), "GET", "/v1/schemas/driver/gone", "")
+		if got := resp.Header.Get("X-Nomad-Index"); resp.StatusCode != http.StatusNotFound || got != "6000" {
+			t.Errorf("%s at 6000: status %d, index %s", table, resp.StatusCode, got)
+		}
+	}
+}
+
 // tableOf is the table that a method of View reads.
 var tableOf = map[string]string{
 	"JobByID": state.TableJobs, "JobVersions": state.TableJobVersions, "Jobs": state.TableJobs, "JobSummary": state.TableJobSummaries,
