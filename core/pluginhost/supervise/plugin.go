@@ -43,15 +43,6 @@ type operation struct {
 	done chan error
 }
 
-// live is a process that currently serves.
-type live struct {
-	proc   *process.Process
-	parts  kinds.Parts
-	began  time.Time
-	cancel context.CancelFunc
-	lost   chan error // receives, once, why it can no longer serve
-}
-
 // keptAtLeast is how long a plugin that was disabled or removed before the agent's
 // start runs, so that the agent can recover its tasks.
 const keptAtLeast = time.Minute
@@ -335,28 +326,6 @@ func (s *Plugin) serve(ctx context.Context, cancel context.CancelFunc, p *proces
 		cancel()
 	})
 	return now
-}
-
-// ending returns the channel that reports the end of the process; nil if there is
-// none.
-func (l *live) ending() <-chan error {
-	if l == nil {
-		return nil
-	}
-	return l.lost
-}
-
-// close takes a lost process out of service.
-func (l *live) close(reason error) {
-	l.detach(reason)
-	l.proc.Kill()
-}
-
-func (l *live) detach(reason error) {
-	l.cancel()
-	for _, one := range l.parts {
-		one.Detach(reason)
-	}
 }
 
 // end handles the end of the host.

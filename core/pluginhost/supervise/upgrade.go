@@ -158,14 +158,6 @@ func (s *Plugin) retire(ctx context.Context, old *live) {
 	s.shared.Launcher.Others.Clear(s.name, old.proc)
 }
 
-// serves returns the names that a process serves; none for nil.
-func (l *live) serves() []string {
-	if l == nil {
-		return nil
-	}
-	return l.parts.Names()
-}
-
 // Install switches to the file of a release, which is stored, and makes it the file in
 // plugin_dir. The running process stays if anything fails.
 func (s *Plugin) Install(ctx context.Context, r install.Release, stored string) error {
