@@ -18,8 +18,8 @@ const (
 	defaultDynamicUserMax = 89999
 )
 
-// Ids below 1000 are the system's, and the highest that a kernel knows mean "nobody"
-// or "no change" somewhere.
+// Ids below 1000 are reserved for the system. Some systems use the highest ids for
+// "nobody" or "no change".
 const (
 	lowestDynamicUser  = 1000
 	highestDynamicUser = 1<<31 - 2

@@ -61,8 +61,9 @@ func (c *AllocChange) Refused(a *Allocation, n *Node, planned uint64) string {
 	return "unknown change of an alloc"
 }
 
-// heardOf returns a reason if the alloc, whose node was unreachable when the plan was
-// made, or the node, has reported since; otherwise "".
+// heardOf returns a reason if the alloc, whose node was unreachable when the plan
+// was made, has been reported since, or its node has reconnected. Otherwise it
+// returns "".
 func heardOf(a *Allocation, n *Node, planned uint64) string {
 	switch {
 	case a.ClientTerminalStatus() && a.ClientStatus != AllocClientStatusLost:

@@ -176,8 +176,8 @@ func (w *fieldWalk) say(row *Field, at Place, names []string) {
 	w.places[what] = append(w.places[what], elements(at.Value, place)...)
 }
 
-// elements returns the places of the elements of a field, by their names if they have
-// some: for services, web/http and web/admin.
+// elements returns the places of the elements of a list: with their names if they
+// have names, such as web/http and web/admin for services.
 func elements(value any, place string) []string {
 	v := reflect.ValueOf(value)
 	if v.Kind() != reflect.Slice {

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// NodeBounds limits the size of a registration, to many times what a machine with
+// NodeBounds limits the size of a registration. It is many times what a machine with
 // thousands of cores and devices sends.
 var NodeBounds = Bounds{Text: 64 << 10, Entries: 8192, Total: 4 << 20}
 

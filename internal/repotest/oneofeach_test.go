@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// oneOfEach says which package may contain a piece of code, and what all others use.
+// oneOfEach lists pieces of code that only one package may contain, with what all
+// others must use instead.
 var oneOfEach = []struct{ code, home, instead string }{
 	{"fsm.Encode(", "core/propose", "propose commands with core/propose"},
 	{"\tPropose(", "core/propose", "propose commands with core/propose"},

@@ -253,7 +253,7 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 	for {
 		select {
 		case err := <-failed:
-			log.Error("the server has to stop; tasks go on", "error", err)
+			log.Error("the server must stop; tasks keep running", "error", err)
 			fmt.Fprintf(c.Err, "==> The server has to stop: %v\n", err)
 			d.Stop()
 			return 1

@@ -1,10 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package invariants checks, for tests, that everything in a state that is derived
-// from other rows says what these rows say: the usage of nodes, the counts and the
+// Package invariants checks, for tests, that derived values in a state agree with
+// the rows from which they are derived: the usage of nodes, the counts and the
 // status of jobs, the counters of deployments, the uses of drivers, and the links
-// between allocs and between evaluations. It computes each from the rows alone.
+// between allocs and between evaluations. It computes each value from the rows
+// alone.
 package invariants
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/drover-project/drover/core/state"
 )
 
-// Check fails the test for every invariant that the state breaks.
+// Check fails the test for every invariant that the state violates.
 func Check(t testing.TB, v *state.View) {
 	t.Helper()
 	for _, b := range Broken(v) {
@@ -23,13 +24,13 @@ func Check(t testing.TB, v *state.View) {
 	}
 }
 
-// AtEnd checks the newest state of a store when the test and the cleanups that it
-// registers later have ended.
+// AtEnd checks the newest state of a store after the test and after the cleanups
+// that are registered later.
 func AtEnd(t testing.TB, store *state.Store) {
 	t.Cleanup(func() { Check(t, store.View()) })
 }
 
-// Broken says of every invariant that the state breaks where it does.
+// Broken describes every violation of an invariant in the state.
 func Broken(v *state.View) []string {
 	c := &checker{View: v}
 	c.usage()
@@ -58,7 +59,7 @@ func (c *checker) sayf(format string, args ...any) {
 	c.broken = append(c.broken, fmt.Sprintf(format, args...))
 }
 
-// usage: a node's usage is the sum of its allocs that have not ended.
+// usage checks that a node's usage is the sum of its allocs that have not ended.
 func (c *checker) usage() {
 	want := map[string]model.NodeUse{}
 	for n := range c.Nodes() {
@@ -80,8 +81,8 @@ func (c *checker) usage() {
 	}
 }
 
-// drivers: the uses of drivers count the nodes that have them, and a schema in use is
-// not marked as unused.
+// drivers checks that the uses of drivers equal the number of nodes that have them,
+// and that a schema in use is not marked as unused.
 func (c *checker) drivers() {
 	want, names := map[model.DriverUse]int{}, map[string]bool{}
 	for n := range c.Nodes() {
@@ -111,8 +112,8 @@ func (c *checker) drivers() {
 	}
 }
 
-// job: its summary counts its allocs and its children, and it is running exactly while
-// an alloc lives or it is a template of others.
+// job checks that the summary of a job counts its allocs and its children, and that
+// the job is running exactly if an alloc is alive or it is a parent of other jobs.
 func (c *checker) job(job *model.Job) {
 	s := c.JobSummary(job.Namespace, job.ID)
 	if s == nil {
@@ -122,7 +123,7 @@ func (c *checker) job(job *model.Job) {
 	groups, live := map[string]model.TaskGroupSummary{}, false
 	for _, a := range c.AllocsByJob(job.Namespace, job.ID) {
 		if !job.Owns(a) {
-			continue // of a purged job of the same name
+			continue // it belongs to a purged job with the same name
 		}
 		live = live || !a.TerminalStatus()
 		g := groups[a.TaskGroup]
@@ -176,9 +177,9 @@ func count(g *model.TaskGroupSummary, clientStatus string) {
 	}
 }
 
-// deployment: its counters include its allocs. They may be higher: what moved to
-// another deployment or was removed stays counted, and a deployment that has ended
-// keeps the counts with which it ended.
+// deployment checks that the counters of a deployment include its allocs. They may
+// be higher: an alloc that moved to another deployment or was removed is still
+// counted, and a deployment that has ended keeps its final counts.
 func (c *checker) deployment(d *model.Deployment) {
 	type counts struct{ placed, healthy, unhealthy int }
 	groups := map[string]counts{}
@@ -201,8 +202,8 @@ func (c *checker) deployment(d *model.Deployment) {
 	}
 }
 
-// alloc: it refers to its job's version and holds no copy, and an alloc knows its
-// successor.
+// alloc checks that an alloc refers to its job's version without a copy of the job,
+// and that it is linked with its successor.
 func (c *checker) alloc(a *model.Allocation) {
 	if a.Job != nil {
 		c.sayf("alloc %s holds its job", a.ID)
@@ -218,7 +219,8 @@ func (c *checker) alloc(a *model.Allocation) {
 	}
 }
 
-// eval: what continues its work is of the same job and knows it.
+// eval checks that an evaluation and the one that continues it belong to the same
+// job and are linked.
 func (c *checker) eval(e *model.Evaluation) {
 	for _, id := range []string{e.NextEval, e.BlockedEval} {
 		if next := c.EvalByID(id); next != nil && (next.Namespace != e.Namespace || next.JobID != e.JobID || next.PreviousEval != e.ID) {

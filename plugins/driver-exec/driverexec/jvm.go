@@ -57,7 +57,7 @@ type jvmFinder struct {
 	mu       sync.Mutex
 	last     *jvm    // the last result
 	failed   jvmFile // the executable that could not be queried
-	failure  error   // why
+	failure  error   // why it could not be queried
 	retryAt  time.Time
 	fromDisk sync.Once
 }

@@ -3,14 +3,14 @@
 
 #include "textflag.h"
 
-// The code of every program: it carries out a table of system calls, each of
-// eight words (number, six arguments, mode), at the fixed address of tableAt.
-// Mode 0: an error is written to descriptor 3 as (errno, address of the entry)
-// and ends the process with 127. Mode 1: errors are ignored. Mode 2: the call is
-// repeated for good. Mode 3: as mode 0, and a result of 0 is an error too, of number
-// 0. It uses no stack but for that error and is copied out of
-// this binary into an executable of its own, so it must not depend on where it
-// lies. It ends with the mark "DROVEREN".
+// The code of every program: it executes a table of system calls, each of eight
+// words (number, six arguments, mode), at the fixed address tableAt.
+// Mode 0: on error, (errno, address of the entry) is written to descriptor 3, and
+// the process exits with 127. Mode 1: errors are ignored. Mode 2: the call is
+// repeated forever. Mode 3: like mode 0, but a result of 0 is also an error, with
+// errno 0. The code uses the stack only for that message. It is copied from this
+// binary to another executable, so it must be position independent. It ends with
+// the mark "DROVEREN".
 TEXT ·programCode(SB),NOSPLIT|NOFRAME,$0
 	MOVQ	$0x400400, BX
 loop:

@@ -3,7 +3,7 @@
 
 #include "textflag.h"
 
-// As in program_linux_amd64.s.
+// See program_linux_amd64.s.
 TEXT ·programCode(SB),NOSPLIT|NOFRAME,$0
 	MOVD	$0x400400, R19
 loop:

@@ -321,8 +321,7 @@ func TestWithKeeperAndSupervisorKilledTheTaskGoesOn(t *testing.T) {
 		t.Fatal("the task died with the supervisor")
 	}
 	r.must(os.WriteFile(filepath.Join(r.root, "go"), nil, 0o600))
-	// Whether the code is known depends on the kernel: some report it only through the
-	// pidfd.
+	// The exit code is known only on kernels that report it through the pidfd.
 	if e := r.wait("a"); e.Unknown == "" && e.Code != 13 {
 		t.Fatalf("exit %+v", e)
 	} else {

@@ -1,4 +1,4 @@
-# A batch job: each of its allocations runs to its end once.
+# A batch job: each of its allocations runs once until it completes.
 #   drover job run example.nomad.hcl && drover job status example
 job "example" {
   type = "batch"
@@ -6,7 +6,7 @@ job "example" {
   group "work" {
     count = 3
 
-    # A task that fails is tried again on this node, then on others.
+    # A failed task is restarted on this node first, then on other nodes.
     restart {
       attempts = 3
       delay    = "5s"

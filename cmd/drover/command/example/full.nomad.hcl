@@ -6,91 +6,91 @@
 #   drover job status example
 #   drover alloc logs -f -job example
 #
-# docs/cli.md of Drover lists the commands. What is commented out here shows
-# what else there is, with its default where it has one.
+# docs/cli.md of Drover lists the commands. Lines that are commented out show other
+# settings, with their defaults if they have any.
 
-# Variables get their values from -var, -var-file, DROVER_VAR_greeting or here.
+# The value of a variable comes from -var, -var-file, DROVER_VAR_greeting or its default.
 variable "greeting" {
   type        = string
   default     = "hello"
   description = "What the task says."
 }
 
-# A job is what is run, stopped and rolled back as one.
+# A job is run, stopped and rolled back as a whole.
 job "example" {
-  # "service" runs until it is stopped, "batch" until it is done, "system" once
-  # on every node, "sysbatch" is both of the latter.
+  # "service" runs until it is stopped, "batch" until it completes, "system" on every
+  # node until it is stopped, and "sysbatch" on every node until it completes.
   type = "service"
 
-  # Where it may run: all datacenters and the node pool "default".
+  # Where it may run. The defaults are all datacenters and the node pool "default".
   # datacenters = ["*"]
   # node_pool   = "default"
 
   # Jobs of higher priority are placed first (1 to 100).
   # priority = 50
 
-  # Only nodes that fit are used. `drover node status -verbose NODE` shows what
-  # can be asked for.
+  # Only matching nodes are used. `drover node status -verbose NODE` lists the
+  # attributes of a node.
   constraint {
     attribute = "${attr.kernel.name}"
     operator  = "regexp"
     value     = "linux|darwin"
   }
 
-  # Nodes that fit better are taken first.
+  # Matching nodes are preferred.
   # affinity {
   #   attribute = "${node.datacenter}"
   #   value     = "dc1"
   #   weight    = 50
   # }
 
-  # Allocations are spread over what an attribute says.
+  # Allocations are spread over the values of an attribute.
   # spread {
   #   attribute = "${node.unique.id}"
   # }
 
   # How a new version replaces the old one.
   update {
-    # How many allocations are replaced at once.
+    # Number of allocations that are replaced at a time.
     max_parallel = 1
 
-    # How long an allocation must run before it counts as healthy, until when it
-    # has to be, and how long the roll-out may stand still.
+    # The time for which an allocation must run before it counts as healthy, its time
+    # limit for that, and the time limit for progress of the roll-out.
     min_healthy_time  = "2s"
     healthy_deadline  = "1m"
     progress_deadline = "2m"
 
-    # Whether a failed roll-out goes back to the last version that worked.
+    # Whether a failed roll-out reverts to the last stable version.
     auto_revert = true
 
-    # New allocations beside the old ones, until `drover job promote example`.
+    # New allocations that run beside the old ones until `drover job promote example`.
     # canary = 1
   }
 
-  # Metadata that tasks see as NOMAD_META_owner.
+  # Metadata. Tasks get it as NOMAD_META_owner.
   meta {
     owner = "me"
   }
 
-  # Tasks of a group run together on one node.
+  # The tasks of a group run together on one node.
   group "app" {
-    # How many allocations of the group there are.
+    # Number of allocations of the group.
     count = 1
 
-    # Ports are free ports of the node unless `static` says otherwise; tasks
-    # find them in NOMAD_PORT_http and NOMAD_ADDR_http.
+    # Without `static` a free port of the node is assigned. Tasks get it as
+    # NOMAD_PORT_http and NOMAD_ADDR_http.
     network {
       port "http" {}
     }
 
-    # Others find the group by this name: drover service info example-app
+    # The name by which others find the group: drover service info example-app
     service {
       name     = "example-app"
       port     = "http"
       provider = "nomad"
     }
 
-    # What happens when a task fails: again on this node, then elsewhere.
+    # What happens when a task fails: restarts on this node, then on another one.
     restart {
       attempts = 2
       interval = "30m"
@@ -104,14 +104,14 @@ job "example" {
     #   unlimited      = true
     # }
 
-    # Disk that the tasks of an allocation share, in MB.
+    # Disk space in MB that the tasks of an allocation share.
     ephemeral_disk {
       size = 100
     }
 
-    # A task is one process, or container.
+    # A task is a process or a container.
     task "server" {
-      # raw_exec isolates nothing and works everywhere; exec isolates on Linux.
+      # raw_exec does not isolate tasks and works everywhere; exec isolates them on Linux.
       driver = "raw_exec"
 
       config {
@@ -123,23 +123,23 @@ job "example" {
         GREETING = "${var.greeting}"
       }
 
-      # What the scheduler reserves: MHz and MB.
+      # The resources that the scheduler reserves, in MHz and MB.
       resources {
         cpu    = 100
         memory = 64
       }
 
-      # Output is kept in this many files of this many MB.
+      # Number and size in MB of the files in which output is kept.
       logs {
         max_files     = 3
         max_file_size = 10
       }
 
-      # How a task is stopped: this signal, and SIGKILL if it takes longer.
+      # How a task is stopped: with this signal, and with SIGKILL after the timeout.
       # kill_signal  = "SIGINT"
       # kill_timeout = "5s"
 
-      # Files that are fetched before the task starts.
+      # Files to fetch before the task starts.
       # artifact {
       #   source = "https://example.com/file.tar.gz"
       #   options {
@@ -147,8 +147,7 @@ job "example" {
       #   }
       # }
 
-      # Files that are made before the task starts, and anew when what they are
-      # made of changes.
+      # Files to render before the task starts, and again when their inputs change.
       # template {
       #   data        = "listen = {{ env \"NOMAD_ADDR_http\" }}"
       #   destination = "local/app.conf"

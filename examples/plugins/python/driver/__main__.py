@@ -1,9 +1,9 @@
 # Copyright (c) The Drover Authors
 # SPDX-License-Identifier: MPL-2.0
-"""driver-python: a task driver for Drover that uses nothing of Drover's Go code.
+"""driver-python: a task driver for Drover that uses none of Drover's Go code.
 
-It speaks gRPC as sdk/proto says, and go-plugin's handshake by hand. The manual is
-docs/plugins/other-languages.md. This file is the process: handshake, socket, and
+It implements the gRPC services of sdk/proto and go-plugin's handshake, as described
+in docs/plugins/other-languages.md. This file contains the handshake, the socket and
 the service Plugin; service.py is the driver and runner.py the parent of one task.
 """
 
@@ -22,16 +22,16 @@ from plugin.v1 import plugin_pb2, plugin_pb2_grpc
 NAME = "driver-python"
 VERSION = "0.1.0"
 
-# The handshake. The host sets the cookie so that a plugin started by hand can say
-# what it is instead of waiting for a host.
+# The handshake. The host sets the cookie, so that a plugin that a user starts can
+# print what it is instead of waiting for a host.
 COOKIE_KEY = "DROVER_PLUGIN_COOKIE"
 COOKIE_VALUE = "6b8e0f3d7a2c4e51b9d4c7f1a0e63528"
 CORE_PROTOCOL = 1  # of go-plugin
-PROTOCOL = 1  # of Drover, before and beside the contracts
+PROTOCOL = 1  # of Drover, apart from the contracts
 
 
 class Plugin(plugin_pb2_grpc.PluginServicer):
-    """Says what the process is. It is also the ping: it must never wait."""
+    """Describes the process. It is also the ping, so it must never block."""
 
     async def Info(self, request, context):
         kind = plugin_pb2.Kind(name="driver", version=1)
@@ -39,7 +39,7 @@ class Plugin(plugin_pb2_grpc.PluginServicer):
 
 
 def controller(stop):
-    """go-plugin's own service by which a host asks the process to end."""
+    """go-plugin's service with which a host asks the process to exit."""
 
     async def shutdown(request, context):
         stop.set()
@@ -52,7 +52,8 @@ def controller(stop):
 async def serve():
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    # The process outlives its agent's terminal: the next agent reattaches to it.
+    # The process must survive the end of the agent's terminal: the next agent
+    # reattaches to it.
     signal.signal(signal.SIGHUP, lambda *_: None)
     loop.add_signal_handler(signal.SIGTERM, stop.set)
 
@@ -62,10 +63,10 @@ async def serve():
     server.add_generic_rpc_handlers((controller(stop),))
 
     folder = os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or None
-    path = tempfile.mktemp(prefix="plugin", dir=folder)  # a socket, which bind makes
+    path = tempfile.mktemp(prefix="plugin", dir=folder)  # bind creates the socket
     server.add_insecure_port("unix:" + path)
     await server.start()
-    # One line, and nothing else ever goes to standard output.
+    # This line is the only one on standard output.
     print(f"{CORE_PROTOCOL}|{PROTOCOL}|unix|{path}|grpc", flush=True)
     await stop.wait()
     await server.stop(grace=1)

@@ -1,13 +1,13 @@
 # Copyright (c) The Drover Authors
 # SPDX-License-Identifier: MPL-2.0
-"""The parent of one task: a process in a session of its own, so that the task needs
-no plugin to go on. It copies the task's output into the log files and leaves the
-result in the task's folder, which has:
+"""The parent of one task: a process in its own session, so that the task keeps running
+without the plugin. It copies the task's output to the log files and stores the result
+in the task's directory, which contains:
 
-    spec.json    what to run (the driver writes it)
-    result.json  how it ended (at once and whole)
-    alive        a FIFO that the runner holds open: readers see its end when the
-                 task has ended or the runner is gone
+    spec.json    what to run (written by the driver)
+    result.json  how it ended (written atomically)
+    alive        a FIFO that the runner holds open: readers get EOF when the task
+                 has ended or the runner is gone
 """
 
 import json
@@ -25,7 +25,7 @@ COMMAND = "run-task"
 class Log:
     """The numbered files of one output: PREFIX.0, PREFIX.1 and so on.
 
-    Nothing that goes wrong with them may block or end the task."""
+    Errors of these files must neither block nor end the task."""
 
     def __init__(self, prefix, max_files, max_mb):
         self.prefix, self.keep, self.limit = prefix, max(max_files, 1), max(max_mb, 1) << 20
@@ -55,7 +55,7 @@ class Log:
                 try:
                     os.unlink(f"{self.prefix}.{self.index - self.keep}")
                 except OSError:
-                    pass  # there was none
+                    pass  # it did not exist
             n = os.write(self.fd, data[: self.limit - self.size])
             self.size, data = self.size + n, data[n:]
 
@@ -68,19 +68,19 @@ def copy(fd, log):
         try:
             log.write(data)
         except OSError:
-            pass  # dropped: the disk is full or the folder gone
+            pass  # dropped, because the disk is full or the directory is gone
 
 
 def say(**first):
-    """Tells the driver how the start went; it listens once."""
+    """Reports the result of the start to the driver, which reads one message."""
     os.write(1, (json.dumps(first) + "\n").encode())
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
 
 
 def run(folder):
-    # What ends a terminal or a group is not for the runner. Handlers and not
-    # SIG_IGN, since a task would inherit that.
+    # The runner must survive the signals of a terminal or to a process group. It uses
+    # handlers instead of SIG_IGN, which a task would inherit.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, lambda *_: None)
     alive = os.open(os.path.join(folder, "alive"), os.O_RDWR)
@@ -89,7 +89,7 @@ def run(folder):
     try:
         logs = [] if spec["discard"] else [Log(spec[name], spec["max_files"], spec["max_mb"]) for name in ("stdout", "stderr")]
         to = subprocess.PIPE if logs else subprocess.DEVNULL
-        # restore_signals undoes what Python itself ignores (SIGPIPE).
+        # restore_signals restores the signals that Python ignores (SIGPIPE).
         task = subprocess.Popen(spec["command"], env=spec["env"], cwd=spec["dir"], stdin=subprocess.DEVNULL,
                                 stdout=to, stderr=to, start_new_session=True, restore_signals=True)
     except OSError as e:

@@ -1,7 +1,7 @@
 # Copyright (c) The Drover Authors
 # SPDX-License-Identifier: MPL-2.0
-"""The driver itself: the service drover.driver.v1.Driver. What each method has to do
-is in `go doc github.com/drover-project/drover/sdk/driver/v1 Driver`."""
+"""The driver: the service drover.driver.v1.Driver. Its methods are documented in
+`go doc github.com/drover-project/drover/sdk/driver/v1 Driver`."""
 
 import asyncio
 import hashlib
@@ -20,7 +20,7 @@ from driver.v1 import driver_pb2_grpc
 
 NAME = "python"
 HANDLE_VERSION = 1
-# What every stream begins with, once the driver has accepted the call.
+# The initial metadata of every stream, sent when the driver has accepted the call.
 OPEN = (("drover-stream", "open"),)
 
 CONFIG_SCHEMA = {"attributes": [
@@ -33,19 +33,19 @@ TASK_SCHEMA = {"attributes": [
 
 
 class Task:
-    """A task that this process knows. done is set when it has ended."""
+    """A task of this process. done is set when it has ended."""
 
     def __init__(self, folder, pid, started):
         self.folder, self.pid, self.started = folder, pid, started
         self.done, self.exit, self.exited = asyncio.Event(), None, None
-        # The reading end of the runner's FIFO: its end is the task's.
+        # The read end of the runner's FIFO: EOF means that the task has ended.
         self.alive = os.open(os.path.join(folder, "alive"), os.O_RDONLY | os.O_NONBLOCK)
         asyncio.get_running_loop().add_reader(self.alive, self._ended)
-        self._ended()  # a runner that was gone before the open wakes nobody
+        self._ended()  # if the runner was gone before the open, there is no EOF event
 
     def _ended(self):
         try:
-            os.read(self.alive, 1)  # nobody writes: it is the end
+            os.read(self.alive, 1)  # nobody writes to it, so this is EOF
         except BlockingIOError:
             return
         asyncio.get_running_loop().remove_reader(self.alive)
@@ -56,13 +56,13 @@ class Task:
             self.exit = pb.ExitResult(exit_code=r["exit_code"], signal=r["signal"])
             self.exited = r["exited_at"]
         except (OSError, ValueError):
-            self.kill()  # nobody reads its output any more
+            self.kill()  # its output is not read any more
             self.exit = pb.ExitResult(exit_code=-1, err="exit code unknown: the task's runner was killed")
             self.exited = time.time()
         self.done.set()
 
     def kill(self):
-        """Ends the task's process and its children."""
+        """Kills the task's process and its children."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -71,7 +71,7 @@ class Task:
 
 class Driver(driver_pb2_grpc.DriverServicer):
     def __init__(self):
-        self.tasks = {}  # by id; None while a start is under way
+        self.tasks = {}  # by id; None while a start is in progress
         self.greeting = ""
 
     async def Drivers(self, request, context):
@@ -90,7 +90,7 @@ class Driver(driver_pb2_grpc.DriverServicer):
         version = "%d.%d.%d" % sys.version_info[:3]
         yield pb.FingerprintResponse(health="healthy", health_description=f"{self.greeting} from Python {version}",
                                      attributes={"driver.python": "1", "driver.python.version": version})
-        await asyncio.Event().wait()  # until the host has ended the call
+        await asyncio.Event().wait()  # until the host ends the call
 
     async def StartTask(self, request, context):
         config = request.task
@@ -101,7 +101,7 @@ class Driver(driver_pb2_grpc.DriverServicer):
         self.tasks[config.id] = None
         try:
             task = await self.launch(folder, config, asked, context)
-        except BaseException:  # also when the call ends: a start that fails leaves nothing
+        except BaseException:  # including cancellation: a failed start leaves nothing behind
             del self.tasks[config.id]
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -110,8 +110,8 @@ class Driver(driver_pb2_grpc.DriverServicer):
         return pb.StartTaskResponse(handle=pb.Handle(task_id=config.id, version=HANDLE_VERSION, state=state))
 
     async def config(self, config, context):
-        """Reads the task's config block. The agent has checked it against the schema;
-        what does not fit all the same is refused, and never retried."""
+        """Decodes the task's config block. The agent has checked it against the schema;
+        if it is invalid nevertheless, it is rejected and not retried."""
         known = {a["name"] for a in TASK_SCHEMA["attributes"]}
         try:
             asked = json.loads(config.driver_config)
@@ -193,7 +193,7 @@ class Driver(driver_pb2_grpc.DriverServicer):
     async def StopTask(self, request, context):
         task = await self.find(request.task_id, context)
         await self.signal(task, request.signal or "SIGTERM", context)
-        # shield: the kill is carried out also when the call ends before it.
+        # shield: the kill happens even if the call ends before.
         await asyncio.shield(asyncio.ensure_future(self.end(task, request.timeout.ToTimedelta().total_seconds())))
         return pb.StopTaskResponse()
 
@@ -202,13 +202,13 @@ class Driver(driver_pb2_grpc.DriverServicer):
             await asyncio.wait_for(task.done.wait(), timeout)
         except asyncio.TimeoutError:
             pass
-        task.kill()  # also what it left behind
+        task.kill()  # including the children it left behind
         await task.done.wait()
 
     async def DestroyTask(self, request, context):
         task = self.tasks.get(request.task_id)
         if task is None:
-            return pb.DestroyTaskResponse()  # nothing is left of it
+            return pb.DestroyTaskResponse()  # it does not exist any more
         if not task.done.is_set():
             if not request.force:
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the task still runs; stop it first or use force")
@@ -249,8 +249,8 @@ class Driver(driver_pb2_grpc.DriverServicer):
 
     async def TaskEvents(self, request, context):
         await context.send_initial_metadata(OPEN)
-        await asyncio.Event().wait()  # this driver has no news
-        yield  # which makes it a stream
+        await asyncio.Event().wait()  # this driver has no events
+        yield  # makes this function a generator
 
     async def ExecTask(self, requests, context):
         start = (await requests.__anext__()).start
@@ -291,7 +291,7 @@ class Driver(driver_pb2_grpc.DriverServicer):
                     command.stdin.write(request.stdin)
                     await command.stdin.drain()
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the command reads no more
+            pass  # the command does not read any more
 
     async def output(self, command, answers):
         async def copy(stream, name):
