@@ -59,11 +59,8 @@ hostile: build ## inject faults, damage, pauses and hostile messages, DROVER_HOS
 	DROVER_HOSTILE_ROUNDS=$${DROVER_HOSTILE_ROUNDS:-100} $(GO) test -count=1 -timeout 90m -v -run Hostile ./core/... ./plugins/... ./test/hostile ./test/e2e
 
 .PHONY: docs
-docs: ## regenerate parts of docs/design from layers.txt, the packages' docs and the tables of core/model
+docs: ## regenerate parts of docs/design from layers.txt, the packages' docs and the tables of states
 	$(GO) test -count=1 ./internal/repotest -run "TestTheTableOfLayout|TestTheStateDiagrams" -update
-
-.PHONY: diagrams
-diagrams: ## write the state diagrams of docs/design anew, from the tables of the code
 	$(GO) test -count=1 ./core/agent/group -run TestTheDiagram -update
 
 .PHONY: fuzz
