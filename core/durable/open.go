@@ -5,9 +5,13 @@ package durable
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -24,16 +28,17 @@ import (
 // acknowledged writes would seem never to have happened. The check reads all tables
 // once.
 func Open(dir string, profile Profile, logger hclog.Logger) (*badger.DB, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	opts := Options(dir, profile, logger)
+	files, err := tables(dir, opts)
 	if err != nil {
-		return nil, fmt.Errorf("look for the tables in %s: %w", dir, err)
+		return nil, err
 	}
 	for _, f := range files {
 		if err := checkIndex(f); err != nil {
 			return nil, damaged(dir, fmt.Errorf("the table %s: %w", f, err))
 		}
 	}
-	db, err := badger.Open(Options(dir, profile, logger))
+	db, err := badger.Open(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +51,36 @@ func Open(dir string, profile Profile, logger hclog.Logger) (*badger.DB, error) 
 		return nil, err
 	}
 	return db, nil
+}
+
+// tables returns the files of the tables that belong to the database. The manifest names
+// them. Any other table is unfinished or has been merged, because the process was killed
+// at that moment, and badger removes it.
+func tables(dir string, opts badger.Options) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil {
+		return nil, fmt.Errorf("look for the tables in %s: %w", dir, err)
+	}
+	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, os.ErrNotExist) {
+		if len(files) > 0 { // badger would remove them
+			return nil, damaged(dir, fmt.Errorf("the file %s is missing", badger.ManifestFilename))
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read which tables belong to the store: %w", err)
+	}
+	defer f.Close()
+	manifest, _, err := badger.ReplayManifestFile(f, 0, opts)
+	if err != nil {
+		return nil, damaged(dir, fmt.Errorf("the file %s: %w", badger.ManifestFilename, err))
+	}
+	return slices.DeleteFunc(files, func(file string) bool {
+		id, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(file), ".sst"), 10, 64)
+		_, belongs := manifest.Tables[id]
+		return err == nil && !belongs
+	}), nil
 }
 
 // OpenDamaged opens the readable part of a badger database, for diagnosis.

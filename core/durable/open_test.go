@@ -1,0 +1,100 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package durable_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/durable"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// filled returns the directory of a closed store with a table, which holds the key k.
+func filled(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	db := open(t, dir)
+	err := db.Update(func(tx *badger.Txn) error { return tx.Set([]byte("k"), []byte("value")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(tables(t, dir)) != 1 {
+		t.Fatalf("the store has the tables %v", tables(t, dir))
+	}
+	return dir
+}
+
+func open(t *testing.T, dir string) *badger.DB {
+	t.Helper()
+	db, err := durable.Open(dir, durable.ProfileDev, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func tables(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestATableThatAKilledProcessDidNotFinishIsIgnored(t *testing.T) {
+	for _, size := range []int64{0, 3, 1 << 20} { // made, begun, and of its size but without its contents
+		dir := filled(t)
+		unfinished := filepath.Join(dir, fmt.Sprintf("%06d.sst", 14))
+		if err := os.WriteFile(unfinished, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db := open(t, dir)
+		if err := db.View(func(tx *badger.Txn) error { _, err := tx.Get([]byte("k")); return err }); err != nil {
+			t.Errorf("%d bytes: what was there before: %v", size, err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(unfinished); !os.IsNotExist(err) {
+			t.Errorf("%d bytes: the unfinished table stays: %v", size, err)
+		}
+	}
+}
+
+func TestAStoreWithADamagedTableOrWithoutItsManifestIsNotOpened(t *testing.T) {
+	for name, damage := range map[string]func(dir string) error{
+		"table cut off":    func(dir string) error { return os.Truncate(tables(t, dir)[0], 3) },
+		"table missing":    func(dir string) error { return os.Remove(tables(t, dir)[0]) },
+		"manifest missing": func(dir string) error { return os.Remove(filepath.Join(dir, badger.ManifestFilename)) },
+		"manifest damaged": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, badger.ManifestFilename), []byte("something else"), 0o600)
+		},
+	} {
+		dir := filled(t)
+		if err := damage(dir); err != nil {
+			t.Fatal(err)
+		}
+		before := len(tables(t, dir))
+		db, err := durable.Open(dir, durable.ProfileDev, hclog.NewNullLogger())
+		if err == nil {
+			_ = db.Close()
+			t.Errorf("%s: it is opened", name)
+		} else if name != "table missing" && !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := len(tables(t, dir)); n != before {
+			t.Errorf("%s: %d tables of %d are left", name, n, before)
+		}
+	}
+}
