@@ -59,7 +59,7 @@ type caller struct {
 // Origin with all requests except plain GETs.
 func (s sites) refusal(c caller) string {
 	if !c.bound && !s.isOurs(hostName(c.host)) {
-		return "the request is for the host " + quoteHost(c.host) + ", which is no name of this agent: any web page could reach the agent by a name of its own; " +
+		return "the request is for the host " + quoteHost(c.host) + ", which is not a name of this agent: any web page could reach the agent by a name of its own; " +
 			"if clients or a proxy call the agent so, add http_allowed_hosts = [" + quoteHost(hostName(c.host)) + "] to its configuration"
 	}
 	if c.origin != "" && c.origin == s.origin {

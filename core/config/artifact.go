@@ -79,12 +79,12 @@ func (a Artifact) problems() []string {
 		"hg_timeout": a.HgTimeout, "s3_timeout": a.S3Timeout,
 	} {
 		if _, err := nonNegative(text); err != nil {
-			add(key, "%q is no duration such as \"30m\" (0 is no limit)", text)
+			add(key, "%q is not a duration such as \"30m\" (0 is no limit)", text)
 		}
 	}
 	for key, text := range map[string]string{"http_max_size": a.HTTPMaxSize, "decompression_size_limit": a.DecompressionSizeLimit} {
 		if _, err := parseSize(text); err != nil {
-			add(key, "%q is no size such as \"100GB\" (0 is no limit)", text)
+			add(key, "%q is not a size such as \"100GB\" (0 is no limit)", text)
 		}
 	}
 	if n := a.DecompressionFileCountLimit; n != nil && *n < 0 {

@@ -38,11 +38,11 @@ func parseCores(text string) ([]uint16, error) {
 		}
 		from, err := strconv.ParseUint(low, 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no core", part)
+			return nil, fmt.Errorf("%q is not a core", part)
 		}
 		to, err := strconv.ParseUint(high, 10, 16)
 		if err != nil || to < from || to == math.MaxUint16 {
-			return nil, fmt.Errorf("%q is no range of cores", part)
+			return nil, fmt.Errorf("%q is not a range of cores", part)
 		}
 		for core := from; core <= to; core++ {
 			out = append(out, uint16(core))
@@ -57,7 +57,7 @@ func (c *Client) capacityProblems() []string {
 	var out []string
 	for key, text := range map[string]string{"client.reserved.cores": c.Reserved.Cores, "client.reservable_cores": c.ReservableCores} {
 		if _, err := parseCores(text); err != nil {
-			out = append(out, fmt.Sprintf("%s %q is no set of cores such as \"0-3,7\": %v", key, text, err))
+			out = append(out, fmt.Sprintf("%s %q is not a set of cores such as \"0-3,7\": %v", key, text, err))
 		}
 	}
 	for key, n := range map[string]int{

@@ -286,7 +286,7 @@ func (c *Config) Finish() error {
 	}
 	for key, text := range c.durations() {
 		if _, err := ParseDuration(text); err != nil {
-			add("%s: %q is no duration such as \"30s\"", key, text)
+			add("%s: %q is not a duration such as \"30s\"", key, text)
 		}
 	}
 	problems = append(problems, c.Client.capacityProblems()...)

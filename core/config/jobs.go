@@ -29,7 +29,7 @@ func (s *Server) jobProblems() []string {
 		add("server.job_max_count %d is negative", s.JobMaxCount)
 	}
 	if _, err := s.JobSource(); err != nil {
-		add("server.job_max_source_size: %q is no size such as \"1M\"", s.JobMaxSourceSize)
+		add("server.job_max_source_size: %q is not a size such as \"1M\"", s.JobMaxSourceSize)
 	}
 	return out
 }

@@ -71,7 +71,7 @@ func (c *Config) joinProblems() []string {
 		out = append(out, "an agent that is only a node needs servers: set client { servers = [\"HOST:4647\"] } or use -servers, or enable the server too")
 	}
 	if d, err := ParseDuration(c.Client.ServerJoin.RetryInterval); err != nil || d < 0 {
-		out = append(out, fmt.Sprintf("client.server_join.retry_interval: %q is no duration such as \"30s\"", c.Client.ServerJoin.RetryInterval))
+		out = append(out, fmt.Sprintf("client.server_join.retry_interval: %q is not a duration such as \"30s\"", c.Client.ServerJoin.RetryInterval))
 	}
 	if n := c.Server.BootstrapExpect; c.Server.Enabled && n > 1 {
 		out = append(out, fmt.Sprintf("server.bootstrap_expect is %d, but this release runs one server: leave it out or set it to 1", n))

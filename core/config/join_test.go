@@ -47,7 +47,7 @@ func TestAClusterThatCannotWorkIsRefusedBeforeAnythingStarts(t *testing.T) {
 		"an address of clouds": {"client {\n enabled = true\n server_join {\n retry_join = [\"provider=aws tag_key=x\"]\n }\n}", "asks a cloud"},
 		"no port":              {"client {\n enabled = true\n servers = [\"host:\"]\n}", "client.servers: \"host:\" is no HOST:PORT"},
 		"an URL":               {"client {\n enabled = true\n servers = [\"http://host:4647\"]\n}", "is no HOST:PORT"},
-		"a pause":              {"client {\n enabled = true\n servers = [\"h\"]\n server_join {\n retry_interval = \"soon\"\n }\n}", "is no duration"},
+		"a pause":              {"client {\n enabled = true\n servers = [\"h\"]\n server_join {\n retry_interval = \"soon\"\n }\n}", "is not a duration"},
 		"several servers":      {"server {\n enabled = true\n bootstrap_expect = 3\n}", "this release runs one server"},
 		"TLS without files":    {"server { enabled = true }\ntls {\n rpc = true\n ca_file = \"/ca\"\n}", "tls.cert_file is missing"},
 		"an old TLS":           {"server { enabled = true }\ntls { tls_min_version = \"tls10\" }", "not one of tls12, tls13"},

@@ -36,7 +36,7 @@ func (c *Config) leaveProblems() (problems []string) {
 	drain := c.Client.Drain
 	if drain != nil {
 		if at, err := ParseDuration(drain.Deadline); err != nil || drain.Deadline != "" && at <= 0 {
-			problems = append(problems, fmt.Sprintf("client.drain_on_shutdown: deadline %q is no time such as \"1h\"; force = true ends all at once", drain.Deadline))
+			problems = append(problems, fmt.Sprintf("client.drain_on_shutdown: deadline %q is not a time such as \"1h\"; force = true ends all at once", drain.Deadline))
 		}
 	}
 	switch {

@@ -29,7 +29,7 @@ func (c *Config) HTTPNames() []string {
 func (c *Config) allowedHostProblems() (out []string) {
 	for _, h := range c.AllowedHosts {
 		if h == "" || strings.ContainsAny(h, "/: ") || strings.Contains(strings.TrimPrefix(h, "*."), "*") && h != "*" {
-			out = append(out, "http_allowed_hosts: "+strings.TrimSpace(h)+" is no name of a host such as \"nomad.example.com\" or \"*.example.com\", without a scheme and a port")
+			out = append(out, "http_allowed_hosts: "+strings.TrimSpace(h)+" is not a name of a host such as \"nomad.example.com\" or \"*.example.com\", without a scheme and a port")
 		}
 	}
 	return out

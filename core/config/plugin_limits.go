@@ -39,9 +39,9 @@ func (c *Client) PluginLimits() (limits map[string]PluginLimits, problems []stri
 		case what == "pids" && err == nil && (n > 0 || n == -1):
 			l.Pids = n
 		case what == "memory_mb":
-			problems = append(problems, fmt.Sprintf("client.options %q: %q is no number of MiB above 0", key, text))
+			problems = append(problems, fmt.Sprintf("client.options %q: %q is not a number of MiB above 0", key, text))
 		case what == "pids":
-			problems = append(problems, fmt.Sprintf("client.options %q: %q is no number of processes above 0, and not -1 for no limit", key, text))
+			problems = append(problems, fmt.Sprintf("client.options %q: %q is neither a number of processes above 0 nor -1 for no limit", key, text))
 		default:
 			problems = append(problems, fmt.Sprintf("client.options %q: a plugin has the limits memory_mb and pids", key))
 		}

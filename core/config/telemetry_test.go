@@ -17,7 +17,7 @@ func TestTelemetryThatMakesNoSenseIsRefused(t *testing.T) {
 	}{
 		"good":           {func(t *config.Telemetry) { t.PrefixFilter = []string{"+nomad.raft", "-nomad.client"} }, ""},
 		"short interval": {func(t *config.Telemetry) { t.CollectionInterval = "1ms" }, "telemetry.collection_interval: \"1ms\" is less than 100ms"},
-		"no interval":    {func(t *config.Telemetry) { t.CollectionInterval = "often" }, "telemetry.collection_interval: \"often\" is no duration"},
+		"no interval":    {func(t *config.Telemetry) { t.CollectionInterval = "often" }, "telemetry.collection_interval: \"often\" is not a duration"},
 		"short memory":   {func(t *config.Telemetry) { t.InMemoryCollectionInterval = "1ms" }, "telemetry.in_memory_collection_interval"},
 		"rule":           {func(t *config.Telemetry) { t.PrefixFilter = []string{"nomad.raft"} }, "telemetry.prefix_filter: \"nomad.raft\" must begin with + or -"},
 	} {

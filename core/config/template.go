@@ -70,7 +70,7 @@ func (t Template) problems() []string {
 		"nomad_retry.backoff": t.NomadRetry.Backoff, "nomad_retry.max_backoff": t.NomadRetry.MaxBackoff,
 	} {
 		if _, err := nonNegative(text); err != nil {
-			add(key, "%q is no duration such as \"30s\"", text)
+			add(key, "%q is not a duration such as \"30s\"", text)
 		}
 	}
 	for key, w := range map[string]TemplateWait{"wait": t.Wait, "wait_bounds": t.WaitBounds} {

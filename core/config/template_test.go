@@ -58,7 +58,7 @@ template {
 	if !errdefs.IsInvalidArgument(err) {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`client.template.max_stale: "soon" is no duration`, "client.template.wait: min 5m is over max 4m", "client.template.nomad_retry.attempts: -1 is negative"} {
+	for _, want := range []string{`client.template.max_stale: "soon" is not a duration`, "client.template.wait: min 5m is over max 4m", "client.template.nomad_retry.attempts: -1 is negative"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}

@@ -46,7 +46,7 @@ func (u *Users) problems() []string {
 		return nil
 	}
 	if first, last := u.Range(); first < lowestDynamicUser || last < first || last > highestDynamicUser {
-		return []string{fmt.Sprintf("client.users: ids from dynamic_user_min %d to dynamic_user_max %d are no range between %d and %d", first, last, lowestDynamicUser, highestDynamicUser)}
+		return []string{fmt.Sprintf("client.users: ids from dynamic_user_min %d to dynamic_user_max %d are not a range between %d and %d", first, last, lowestDynamicUser, highestDynamicUser)}
 	}
 	return nil
 }

@@ -188,7 +188,7 @@ func readArchive(r io.Reader, w io.Writer) (info SnapshotInfo, err error) {
 }
 
 func damaged(err error) error {
-	return errdefs.InvalidArgumentf("this is no whole snapshot of Drover, nothing was restored: %w", err)
+	return errdefs.InvalidArgumentf("this is not a whole snapshot of Drover, nothing was restored: %w", err)
 }
 
 // InspectArchive verifies an archive and returns its metadata.

@@ -36,7 +36,7 @@ func (g *Guard) Check() error {
 	if err != nil || usage.Free >= g.reserve {
 		return nil
 	}
-	return errdefs.ResourceExhaustedf("the disk of %s is full: %d MiB are free and nothing is written below %d MiB; free some space, writes then go on by themselves",
+	return errdefs.ResourceExhaustedf("the disk of %s is full: %d MiB are free and nothing is written below %d MiB; free some space; then writes are accepted again",
 		g.dir, usage.Free>>20, g.reserve>>20)
 }
 

@@ -60,7 +60,7 @@ func TestCallsAboutAnAllocReachItsNodeAndErrorsComeBackAsTheyAre(t *testing.T) {
 	for path, status := range map[string]int{
 		"/v1/client/fs/ls/00000000-0000-0000-0000-000000000000": 404,
 		"/v1/client/metadata?node_id=none":                      404,
-		"/v1/client/metadata":                                   400, // this agent is no node
+		"/v1/client/metadata":                                   400, // this agent is not a node
 		"/v1/client/allocation/" + alloc + "/checks":            501,
 	} {
 		if resp, body := c.Ask("GET", path, nil); resp.StatusCode != status {

@@ -90,7 +90,7 @@ func TestPluginsOfANodeAreAskedForAndChangedOverItsSession(t *testing.T) {
 		}
 	}
 	if resp, body := c.Ask("GET", "/v1/agent/plugins", nil); resp.StatusCode != 400 {
-		t.Errorf("this agent is no node: %s %s", resp.Status, body)
+		t.Errorf("this agent is not a node: %s %s", resp.Status, body)
 	}
 	n.Close()
 	c.Eventually("a node without a session is told apart", func() bool {

@@ -108,7 +108,7 @@ func TestBadRegistrationsAreRefusedWithTheCause(t *testing.T) {
 	c := registryOn(t)
 	for name, change := range map[string]func(p, r map[string]any){
 		"digest \"abc\"":                     func(_, r map[string]any) { r["Digest"] = "abc" },
-		"no absolute path":                   func(_, r map[string]any) { r["Source"] = "plugin" },
+		"an absolute path":                   func(_, r map[string]any) { r["Source"] = "plugin" },
 		"the source is missing":              func(_, r map[string]any) { r["Source"] = "" },
 		"upload it first":                    func(_, r map[string]any) { r["Source"] = "uploaded" },
 		"max_parallel 501":                   func(p, _ map[string]any) { p["MaxParallel"] = 501 },

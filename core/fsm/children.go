@@ -84,7 +84,7 @@ func (c *LaunchPeriodic) apply(tx *state.Tx) error {
 	parent := v.JobByID(c.Namespace, c.ParentID)
 	if parent == nil || !parent.IsPeriodicActive() {
 		if c.Force {
-			return errdefs.FailedPreconditionf("job %q is no periodic job that is enabled and runs", c.ParentID)
+			return errdefs.FailedPreconditionf("job %q is not a periodic job that is enabled and runs", c.ParentID)
 		}
 		return nil // stopped, disabled or purged since the launch was decided
 	}

@@ -203,7 +203,7 @@ func Decode(data []byte) (_ Command, err error) {
 		}
 	}()
 	if len(data) < 2 {
-		return nil, errdefs.InvalidArgumentf("a log entry of %d bytes is no command", len(data))
+		return nil, errdefs.InvalidArgumentf("a log entry of %d bytes is not a command", len(data))
 	}
 	if data[0] != formatVersion {
 		return nil, errdefs.InvalidArgumentf("a log entry has format %d, this server reads %d: run the same version on all servers", data[0], formatVersion)

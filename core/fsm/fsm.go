@@ -206,7 +206,7 @@ func (f *FSM) Restore(r io.Reader) error {
 		return fmt.Errorf("reading a snapshot: %w", err)
 	}
 	if head != magic {
-		return errdefs.InvalidArgumentf("this is no snapshot of format %d; it was written by another version or is damaged", magic[7])
+		return errdefs.InvalidArgumentf("this is not a snapshot of format %d; it was written by another version or is damaged", magic[7])
 	}
 	if err := f.store.Restore(r, NewCodec()); err != nil {
 		return err

@@ -199,7 +199,7 @@ func parseTemplateFile(baseDir, name string) (hclsyntax.Expression, error) {
 		return nil, fmt.Errorf("templatefile: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
-		return nil, errdefs.InvalidArgumentf("templatefile: %q is no regular file of at most %d bytes", name, maxFileBytes)
+		return nil, errdefs.InvalidArgumentf("templatefile: %q is not a regular file of at most %d bytes", name, maxFileBytes)
 	}
 	src, err := os.ReadFile(path)
 	if err != nil {

@@ -132,7 +132,7 @@ func (m *metaBlock) read() (map[string]string, hcl.Diagnostics) {
 		}
 		text, err := convert.Convert(value, cty.String)
 		if err != nil || text.IsNull() {
-			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid metadata", Detail: "The value of " + quoted(name) + " is no text.", Subject: a.Range.Ptr()})
+			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid metadata", Detail: "The value of " + quoted(name) + " is not text.", Subject: a.Range.Ptr()})
 			continue
 		}
 		out[name] = text.AsString()

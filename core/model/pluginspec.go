@@ -142,7 +142,7 @@ func (p *PluginSpec) Validate() error {
 func (p *PluginSpec) validateTarget(problems *ValidationError) {
 	for _, dc := range p.Datacenters {
 		if _, err := path.Match(dc, ""); err != nil || dc == "" {
-			problems.addf("datacenter %q is no name and no pattern", dc)
+			problems.addf("datacenter %q is neither a name nor a pattern", dc)
 		}
 	}
 	if len(p.Constraints) > maxPluginConstraints {
@@ -170,7 +170,7 @@ func (r *PluginRelease) validate(problems *ValidationError) {
 	case r.Source == "":
 		problems.addf("the source is missing: give a URL, an absolute path that all nodes have, or %q", PluginSourceUploaded)
 	default:
-		problems.addf("source %q is no http(s) URL, no absolute path and not %q", r.Source, PluginSourceUploaded)
+		problems.addf("source %q is not an http(s) URL, an absolute path or %q", r.Source, PluginSourceUploaded)
 	}
 	if text, err := json.Marshal(r.Config); err != nil {
 		problems.addf("the config is no JSON: %w", err)

@@ -38,7 +38,7 @@ var (
 // id.
 func ValidateNodeID(id string) error {
 	if !uuidRule.MatchString(id) {
-		return errdefs.InvalidArgumentf("%.80q is no id of a node: it must be a UUID", id)
+		return errdefs.InvalidArgumentf("%.80q is not an id of a node: it must be a UUID", id)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (n *Node) ValidateRegistration() error {
 		return err
 	}
 	if n.NodePool != "" && (n.NodePool == NodePoolAll || !nodePoolRule.MatchString(n.NodePool)) {
-		return errdefs.InvalidArgumentf("node %s: %.80q is no node pool of a node; use at most 128 letters, digits, dashes and underscores", n.ID, n.NodePool)
+		return errdefs.InvalidArgumentf("node %s: %.80q is not a node pool of a node; use at most 128 letters, digits, dashes and underscores", n.ID, n.NodePool)
 	}
 	var p ValidationError
 	n.validateNames(&p)

@@ -22,7 +22,7 @@ func (r *AllocReport) Validate() error {
 		return errdefs.InvalidArgumentf("an alloc's report is empty; send its id and what is new of it")
 	}
 	if !validReportedID(r.ID) {
-		return errdefs.InvalidArgumentf("%.80q is no id of an alloc; it has 1 to %d letters, digits, dashes, dots or underscores", r.ID, maxReportedID)
+		return errdefs.InvalidArgumentf("%.80q is not an id of an alloc; it has 1 to %d letters, digits, dashes, dots or underscores", r.ID, maxReportedID)
 	}
 	switch r.ClientStatus {
 	case AllocClientStatusPending, AllocClientStatusRunning, AllocClientStatusComplete, AllocClientStatusFailed:

@@ -78,7 +78,7 @@ func (w *walk) value(v reflect.Value) *flaw {
 		return w.fields(v)
 	case reflect.Float32, reflect.Float64:
 		if f := v.Float(); w.bounds != nil && (math.IsNaN(f) || math.IsInf(f, 0)) {
-			return &flaw{text: "is no number"}
+			return &flaw{text: "is not a number"}
 		}
 	case reflect.String:
 		return w.text(v.Len())

@@ -157,7 +157,7 @@ func TestDurationsAndListsOfNumbersAreChecked(t *testing.T) {
 	}
 	unsound := schema.Schema{Attributes: []schema.Attribute{{Name: "timeout", Type: schema.Duration, Default: "soon"}}}
 	if unsound.Check() == nil {
-		t.Error("a default that is no duration was accepted")
+		t.Error("a default that is not a duration was accepted")
 	}
 }
 

@@ -209,7 +209,7 @@ func (m *machines) answersForItself() {
 	if err != nil || self.Stats["nomad"]["leader"] != "true" || self.Stats["client"] != nil || self.Member.Name != "srv.global" {
 		t.Errorf("the server says of itself %+v, %v", self, err)
 	}
-	if code, body := m.server.get("/v1/client/stats"); code != 400 || !strings.Contains(body, "this agent is no node") {
+	if code, body := m.server.get("/v1/client/stats"); code != 400 || !strings.Contains(body, "this agent is not a node") {
 		t.Errorf("stats of a server: %d %s", code, body)
 	}
 	m.nodes["b"].eventually(patience, "a node counts its alloc, and nothing of servers", func() bool {

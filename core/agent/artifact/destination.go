@@ -23,7 +23,7 @@ type destination struct {
 // NOMAD_ALLOC_DIR as the task's driver shows it). Other destinations are rejected.
 func destinationOf(req Request) (destination, error) {
 	if !filepath.IsAbs(req.TaskDir) || filepath.Clean(req.TaskDir) == string(filepath.Separator) {
-		return destination{}, errdefs.InvalidArgumentf("the task folder %q is no absolute path; this is a defect of the caller", req.TaskDir)
+		return destination{}, errdefs.InvalidArgumentf("the task folder %q is not an absolute path; this is a defect of the caller", req.TaskDir)
 	}
 	task := filepath.Clean(req.TaskDir)
 	alloc, name := filepath.Dir(task), filepath.Base(task)

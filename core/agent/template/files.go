@@ -42,7 +42,7 @@ type place struct{ root, rel string }
 func (f *files) find(path string) (place, error) {
 	path = filepath.FromSlash(f.expand(path))
 	if strings.ContainsRune(path, 0) || path == "" {
-		return place{}, errdefs.InvalidArgumentf("%q is no path of a file", path)
+		return place{}, errdefs.InvalidArgumentf("%q is not a path of a file", path)
 	}
 	if f.open {
 		if !filepath.IsAbs(path) {
@@ -162,7 +162,7 @@ func (f *files) readAt(at place, path string, limit int64) ([]byte, stamp, error
 	}
 	st := stamp{modified: info.ModTime(), size: info.Size()}
 	if !info.Mode().IsRegular() {
-		return nil, st, errdefs.InvalidArgumentf("%q is no regular file", path)
+		return nil, st, errdefs.InvalidArgumentf("%q is not a regular file", path)
 	}
 	raw, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
@@ -226,7 +226,7 @@ func modeOf(spec *model.Template) (fs.FileMode, error) {
 	}
 	n, err := strconv.ParseUint(spec.Perms, 8, 12)
 	if err != nil || n > 0o777 {
-		return 0, errdefs.InvalidArgumentf("the perms %q of the template for %q are no octal permissions such as 0644", spec.Perms, spec.DestPath)
+		return 0, errdefs.InvalidArgumentf("the perms %q of the template for %q are not octal permissions such as 0644", spec.Perms, spec.DestPath)
 	}
 	return fs.FileMode(n), nil
 }

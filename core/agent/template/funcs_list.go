@@ -46,7 +46,7 @@ func list(v any) (reflect.Value, error) {
 	case reflect.Invalid:
 		return reflect.ValueOf([]any{}), nil
 	}
-	return rv, errdefs.InvalidArgumentf("a value of type %T is no list", v)
+	return rv, errdefs.InvalidArgumentf("a value of type %T is not a list", v)
 }
 
 func texts(v any) ([]string, error) {
@@ -66,7 +66,7 @@ func in(within, v any) (bool, error) {
 	if text, ok := within.(string); ok {
 		part, ok := v.(string)
 		if !ok {
-			return false, errdefs.InvalidArgumentf("in: a value of type %T is no part of a text", v)
+			return false, errdefs.InvalidArgumentf("in: a value of type %T is not part of a text", v)
 		}
 		return strings.Contains(text, part), nil
 	}
@@ -146,7 +146,7 @@ func loop(bounds ...any) ([]int64, error) {
 	for i, b := range bounds {
 		n, _, whole, err := number("loop", b)
 		if err != nil || !whole {
-			return nil, errdefs.InvalidArgumentf("loop: %v is no whole number", b)
+			return nil, errdefs.InvalidArgumentf("loop: %v is not a whole number", b)
 		}
 		if i == 0 && len(bounds) > 1 {
 			from = n
@@ -285,7 +285,7 @@ func byTag(v any) (map[string][]any, error) {
 			}
 		}
 	default:
-		return nil, errdefs.InvalidArgumentf("byTag: a value of type %T is no list of services", v)
+		return nil, errdefs.InvalidArgumentf("byTag: a value of type %T is not a list of services", v)
 	}
 	return out, nil
 }

@@ -95,5 +95,5 @@ func number(name string, v any) (whole int64, broken float64, isWhole bool, err 
 	case rv.CanFloat():
 		return 0, rv.Float(), false, nil
 	}
-	return 0, 0, false, errdefs.New(errdefs.InvalidArgument, fmt.Errorf("%s: a value of type %T is no number; use parseInt or parseFloat", name, v))
+	return 0, 0, false, errdefs.New(errdefs.InvalidArgument, fmt.Errorf("%s: a value of type %T is not a number; use parseInt or parseFloat", name, v))
 }

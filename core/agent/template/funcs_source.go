@@ -67,7 +67,7 @@ var variablePath = regexp.MustCompile(`^([a-zA-Z0-9\-_~/]{0,128})(?:@([a-zA-Z0-9
 func variableQuery(kind Kind, path string) (Query, error) {
 	m := variablePath.FindStringSubmatch(path)
 	if m == nil || kind == KindVariable && m[1] == "" {
-		return Query{}, errdefs.InvalidArgumentf("%q is no path of a variable; it is PATH, PATH@NAMESPACE or PATH@NAMESPACE.REGION, of letters, digits and - _ ~ /", path)
+		return Query{}, errdefs.InvalidArgumentf("%q is not a path of a variable; it is PATH, PATH@NAMESPACE or PATH@NAMESPACE.REGION, of letters, digits and - _ ~ /", path)
 	}
 	return Query{Kind: kind, Name: strings.Trim(m[1], "/"), Namespace: m[2], Region: m[3]}, nil
 }
@@ -132,7 +132,7 @@ func (c *compiled) service(args ...any) ([]Service, error) {
 	case 3:
 		n, _, whole, err := number("nomadService", args[0])
 		if err != nil || !whole || n < 1 {
-			return nil, errdefs.InvalidArgumentf("nomadService: the count %v is no whole number over 0", args[0])
+			return nil, errdefs.InvalidArgumentf("nomadService: the count %v is not a whole number over 0", args[0])
 		}
 		text, ok := args[1].(string)
 		if !ok {
@@ -145,7 +145,7 @@ func (c *compiled) service(args ...any) ([]Service, error) {
 	name, _ := args[len(args)-1].(string)
 	m := serviceName.FindStringSubmatch(name)
 	if m == nil {
-		return nil, errdefs.InvalidArgumentf("nomadService: %v is no name of a service; it is NAME, TAG.NAME or NAME@REGION", args[len(args)-1])
+		return nil, errdefs.InvalidArgumentf("nomadService: %v is not a name of a service; it is NAME, TAG.NAME or NAME@REGION", args[len(args)-1])
 	}
 	a, _ := c.lookup(Query{Kind: KindService, Name: m[2], Region: m[3]})
 	return choose(tagged(a.Service, m[1]), count, key), nil

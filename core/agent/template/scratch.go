@@ -92,7 +92,7 @@ func (s *Scratch) inner(k string) (map[string]any, error) {
 	}
 	m, ok := s.values[k].(map[string]any)
 	if !ok {
-		return nil, errdefs.InvalidArgumentf("scratch: the value %q is no map", k)
+		return nil, errdefs.InvalidArgumentf("scratch: the value %q is not a map", k)
 	}
 	return m, nil
 }

@@ -142,7 +142,7 @@ func open(ctx context.Context, r Release) (in io.ReadCloser, size int64, err err
 		info, err := f.Stat()
 		if err != nil || !info.Mode().IsRegular() {
 			_ = f.Close() // nothing was written
-			return nil, 0, errdefs.InvalidArgumentf("plugin %q: its source %s is no file", r.Name, r.Source)
+			return nil, 0, errdefs.InvalidArgumentf("plugin %q: its source %s is not a file", r.Name, r.Source)
 		}
 		return f, info.Size(), nil
 	}

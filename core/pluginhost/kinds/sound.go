@@ -49,7 +49,7 @@ func sound(f driver.Fingerprint) driver.Fingerprint {
 	case size > maxPrintBytes:
 		return driver.Fingerprint{Health: driver.HealthUnhealthy, HealthDescription: fmt.Sprintf("the driver's fingerprint has %d bytes, more than %d; the plugin is defective", size, maxPrintBytes)}
 	case f.Health != driver.HealthHealthy && f.Health != driver.HealthUnhealthy && f.Health != driver.HealthUndetected:
-		f.HealthDescription = fmt.Sprintf("the driver says that it is %.40q, which is no health that this agent knows", f.Health)
+		f.HealthDescription = fmt.Sprintf("the driver says that it is %.40q, which is not a health that this agent knows", f.Health)
 		f.Health = driver.HealthUnhealthy
 	}
 	return f

@@ -103,7 +103,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 		return nil, fmt.Errorf("check the plugin: %w", err)
 	}
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return nil, errdefs.NotFoundf("check the plugin: %s is no file; build the plugin first", opts.Path)
+		return nil, errdefs.NotFoundf("check the plugin: %s is not a file; build the plugin first", opts.Path)
 	}
 	opts.Path = path
 	state, err := os.MkdirTemp("", "drover-check")

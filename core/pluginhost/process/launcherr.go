@@ -42,7 +42,7 @@ func (l *Launcher) launchError(f File, cmd *exec.Cmd, state *os.ProcessState, st
 		return errdefs.Unavailablef("plugin %s: was ended (%s) before the handshake; run it by hand to see why%s (%s)", f.Path, state, said, facts)
 	default:
 		return errdefs.FailedPreconditionf("plugin %s: its handshake does not fit this agent, which speaks plugin protocol %d; "+
-			"install a version of the plugin that does, or remove the file if it is no plugin%s (%s): %s",
+			"install a version of the plugin that does, or remove the file if it is not a plugin%s (%s): %s",
 			f.Path, plugin.ProtocolVersion, said, facts, firstLine(cause))
 	}
 }

@@ -72,7 +72,7 @@ func New(dialect Dialect, address string, tags []string) (*Sink, error) {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return nil, errdefs.InvalidArgumentf("%q is no address; give HOST:PORT, as 127.0.0.1:8125: %w", address, err)
+		return nil, errdefs.InvalidArgumentf("%q is not an address; give HOST:PORT, as 127.0.0.1:8125: %w", address, err)
 	}
 	return s, nil
 }

@@ -170,7 +170,7 @@ func checkUnknown(b *bench) {
 		b.refused("ExecTask", err, errdefs.NotFound)
 	}
 	if err := b.d.DestroyTask(b.ctx, id, false); err != nil {
-		b.t.Errorf("DestroyTask of an unknown task is no error: %v", err)
+		b.t.Errorf("DestroyTask of an unknown task is not an error: %v", err)
 	}
 }
 

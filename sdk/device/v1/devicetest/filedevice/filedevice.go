@@ -54,7 +54,7 @@ func (d *Device) SetConfig(_ context.Context, config []byte) error {
 		return err
 	}
 	if !filepath.IsAbs(c.Dir) {
-		return errdefs.InvalidArgumentf("dir %q is no absolute path", c.Dir)
+		return errdefs.InvalidArgumentf("dir %q is not an absolute path", c.Dir)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

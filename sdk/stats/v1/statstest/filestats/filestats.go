@@ -62,7 +62,7 @@ func (c *Collector) SetConfig(_ context.Context, config []byte) error {
 		return err
 	}
 	if !filepath.IsAbs(v.Dir) {
-		return errdefs.InvalidArgumentf("dir %q is no absolute path", v.Dir)
+		return errdefs.InvalidArgumentf("dir %q is not an absolute path", v.Dir)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
