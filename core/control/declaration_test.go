@@ -162,7 +162,7 @@ func TestAControllerThatBreaksItsDeclarationFailsAloneAndIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := state.New()
 		l := &log{machine: fsm.New(store, hclog.NewNullLogger()), index: 10}
-		s := control.NewSupervisor(store, l, func() string { return "id" }, hclog.NewNullLogger())
+		s := control.NewLoops(store, l, func() string { return "id" }, hclog.NewNullLogger())
 		ctx, cancel := context.WithCancel(t.Context())
 		bad := &fake{decide: func(control.Input, string) (control.Decision, error) {
 			return control.Decision{Commands: []fsm.Command{&fsm.DeleteNamespaces{Names: []string{"default"}}}}, nil

@@ -13,7 +13,7 @@ import (
 )
 
 // View is a view of the state that shows the tables which a controller declares. A
-// read of another table panics, which the Supervisor turns into the error of one
+// read of another table panics, which Loops turns into the error of one
 // decision: a decision on half of what it asked for would be worse than none.
 type View struct {
 	state *state.View

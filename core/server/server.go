@@ -82,7 +82,7 @@ type Server struct {
 	blocked   *queue.Blocked
 	applier   *plan.Applier
 	dispatch  *dispatch.Dispatcher
-	controls  *control.Supervisor
+	controls  *control.Loops
 	ring      *keyring.Keyring
 	endpoint  *endpoint.Endpoint
 	files     *pluginfiles.Store // nil without a data directory
@@ -148,7 +148,7 @@ func New(cfg Config) (*Server, error) {
 			return s.ring.OpenRow(v.RootKeyByID(row.KeyID), row)
 		},
 	})
-	s.controls = control.NewSupervisor(s.store, s.raft, uuid.NewString, cfg.Logger.Named("control"))
+	s.controls = control.NewLoops(s.store, s.raft, uuid.NewString, cfg.Logger.Named("control"))
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: raft{s.raft}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
 		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring,

@@ -269,7 +269,7 @@ func TestManyJobsOfOneMinuteAreLaunchedInFewEntries(t *testing.T) {
 		}
 		log := &counted{fsm: w.fsm}
 		var ids atomic.Int64
-		s := control.NewSupervisor(w.fsm.Store(), log, func() string { return fmt.Sprint("e", ids.Add(1)) }, hclog.NewNullLogger())
+		s := control.NewLoops(w.fsm.Store(), log, func() string { return fmt.Sprint("e", ids.Add(1)) }, hclog.NewNullLogger())
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second) // of the bubble's clock
 		defer cancel()
 		s.Run(ctx, periodic.Controller{})

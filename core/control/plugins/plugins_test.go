@@ -69,7 +69,7 @@ func start(t *testing.T, ids ...string) *world {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	sup := control.NewSupervisor(s, w, func() string { return "id" }, hclog.NewNullLogger())
+	sup := control.NewLoops(s, w, func() string { return "id" }, hclog.NewNullLogger())
 	go func() { defer close(done); sup.Run(ctx, plugins.Controller{}) }()
 	t.Cleanup(func() { cancel(); <-done })
 	synctest.Wait()

@@ -27,8 +27,8 @@ const (
 // entry.
 const together = 256
 
-// Supervisor runs controllers.
-type Supervisor struct {
+// Loops runs controllers, each in a loop of its own, while this server leads.
+type Loops struct {
 	store  *state.Store
 	log    propose.Log
 	logger hclog.Logger
@@ -46,13 +46,13 @@ type Stats struct {
 	LastError string
 }
 
-// NewSupervisor returns a Supervisor; newID generates UUIDs.
-func NewSupervisor(store *state.Store, log propose.Log, newID func() string, logger hclog.Logger) *Supervisor {
-	return &Supervisor{store: store, log: log, newID: newID, logger: logger, stats: map[string]*Stats{}}
+// NewLoops returns Loops; newID generates UUIDs.
+func NewLoops(store *state.Store, log propose.Log, newID func() string, logger hclog.Logger) *Loops {
+	return &Loops{store: store, log: log, newID: newID, logger: logger, stats: map[string]*Stats{}}
 }
 
 // Stats returns a copy of the counters by controller.
-func (s *Supervisor) Stats() map[string]Stats {
+func (s *Loops) Stats() map[string]Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make(map[string]Stats, len(s.stats))
@@ -63,7 +63,7 @@ func (s *Supervisor) Stats() map[string]Stats {
 }
 
 // Run runs the controllers until ctx ends, then returns once all have stopped.
-func (s *Supervisor) Run(ctx context.Context, controllers ...Controller) {
+func (s *Loops) Run(ctx context.Context, controllers ...Controller) {
 	var wg sync.WaitGroup
 	for _, c := range controllers {
 		decl := c.Declare()
@@ -79,10 +79,10 @@ func (s *Supervisor) Run(ctx context.Context, controllers ...Controller) {
 
 // loop runs one controller: it receives changes and decides about keys that are dirty
 // or due.
-func (s *Supervisor) loop(ctx context.Context, c Controller, decl Declaration) {
+func (s *Loops) loop(ctx context.Context, c Controller, decl Declaration) {
 	feed := s.store.Subscribe(decl.Wakes...)
 	defer feed.Close()
-	r := &run{Supervisor: s, c: c, decl: decl, logger: s.logger.Named(decl.Name), timers: timerHeap{at: map[string]*timer{}}, failures: map[string]int{}}
+	r := &run{Loops: s, c: c, decl: decl, logger: s.logger.Named(decl.Name), timers: timerHeap{at: map[string]*timer{}}, failures: map[string]int{}}
 	r.addAll()
 	atOnce := 1
 	if decl.Independent {
@@ -103,7 +103,7 @@ func (s *Supervisor) loop(ctx context.Context, c Controller, decl Declaration) {
 
 // run is the state of one controller's loop. Only the loop's goroutine uses it.
 type run struct {
-	*Supervisor
+	*Loops
 	c        Controller
 	decl     Declaration
 	logger   hclog.Logger

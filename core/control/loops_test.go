@@ -95,10 +95,10 @@ func (f *fake) take() []string {
 }
 
 // start runs the controller over a fresh state until the test ends.
-func start(t *testing.T, f *fake) (*state.Store, *log, *control.Supervisor) {
+func start(t *testing.T, f *fake) (*state.Store, *log, *control.Loops) {
 	store := state.New()
 	l := &log{machine: fsm.New(store, hclog.NewNullLogger()), index: 10}
-	s := control.NewSupervisor(store, l, func() string { return "id" }, hclog.NewNullLogger())
+	s := control.NewLoops(store, l, func() string { return "id" }, hclog.NewNullLogger())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx, f) }()
@@ -195,7 +195,7 @@ func TestARefusedCommandIsTriedAgain(t *testing.T) {
 		}
 		store := state.New()
 		l := &log{machine: fsm.New(store, hclog.NewNullLogger()), index: 10, refuse: errors.New("no leader")}
-		s := control.NewSupervisor(store, l, func() string { return "id" }, hclog.NewNullLogger())
+		s := control.NewLoops(store, l, func() string { return "id" }, hclog.NewNullLogger())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); s.Run(ctx, f) }()
@@ -231,7 +231,7 @@ func TestDecisionsOfAnIndependentControllerGoTogetherAndFailAlone(t *testing.T) 
 			}
 			return control.Decision{Commands: []fsm.Command{&fsm.UpsertNodePools{Pools: []*model.NodePool{{Name: "pool-" + key}}}}}, nil
 		}}
-		s := control.NewSupervisor(store, l, func() string { return "id" }, hclog.NewNullLogger())
+		s := control.NewLoops(store, l, func() string { return "id" }, hclog.NewNullLogger())
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { s.Run(ctx, f) })
