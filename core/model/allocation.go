@@ -53,6 +53,8 @@ type Allocation struct {
 	TaskStates        map[string]*TaskState
 	AllocStates       []*AllocState `json:",omitempty"` // history of client status changes, which later decisions need
 
+	// Invariant: as long as the state has both, an alloc and its successor name each
+	// other, and FollowupEvalID is an evaluation of the alloc's own job.
 	PreviousAllocation    string                 `json:",omitempty"`
 	NextAllocation        string                 `json:",omitempty"`
 	DeploymentID          string                 `json:",omitempty"`

@@ -62,9 +62,11 @@ type DeploymentState struct {
 	PlacedCanaries    []string
 	DesiredCanaries   int
 	DesiredTotal      int
-	PlacedAllocs      int
-	HealthyAllocs     int
-	UnhealthyAllocs   int
+	// Invariant: the counters include every alloc of the deployment. They may be higher,
+	// because an alloc that was removed or has moved to a later deployment stays counted.
+	PlacedAllocs    int
+	HealthyAllocs   int
+	UnhealthyAllocs int
 }
 
 // Active reports whether the deployment has not ended.

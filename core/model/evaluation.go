@@ -54,6 +54,9 @@ type Evaluation struct {
 	Wait              time.Duration `json:",omitempty"` // deprecated by WaitUntil, kept for clients
 	WaitUntil         time.Time     `json:",omitzero"`  // pending until then
 
+	// Invariant: as long as the state has both, an evaluation and the NextEval or
+	// BlockedEval that continues it are of the same job, and that one names it as its
+	// PreviousEval.
 	NextEval     string            `json:",omitempty"`
 	PreviousEval string            `json:",omitempty"`
 	BlockedEval  string            `json:",omitempty"` // the eval that was created for what could not be placed

@@ -128,6 +128,8 @@ type ComparableResources struct {
 }
 
 // NodeUse is the resource usage of allocs on a node.
+//
+// Invariant: the state's NodeUse of a node is the sum over its allocs that have not ended.
 type NodeUse struct {
 	CPU      int64 // MHz
 	MemoryMB int64
