@@ -32,9 +32,9 @@ func pluginsByName(plugins []pluginhost.PluginStatus) map[string]pluginhost.Plug
 	return out
 }
 
-// awaitChange returns once the node has to be described anew: at once for what
-// placement depends on, and a while after a change of plugins, since one failure
-// of a plugin is many changes. It returns false when ctx has ended.
+// awaitChange returns when the node must be described anew: at once after a change that
+// affects placement, and with a delay after a change of plugins, because one failure of
+// a plugin causes many changes. It returns false when ctx has ended.
 func awaitChange(ctx context.Context, drivers, devices, plugins <-chan struct{}) bool {
 	select {
 	case <-drivers:

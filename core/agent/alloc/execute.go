@@ -161,7 +161,7 @@ func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, 
 		handle, address, err = drv.StartTask(ctx, config)
 	}
 	if err == nil {
-		err = ctx.Err() // given up meanwhile: nobody would know of it
+		err = ctx.Err() // the start was given up, so nobody would look after the task
 	}
 	if err != nil {
 		r.cleanUp(drv, config.ID)

@@ -19,9 +19,9 @@ func ParseTaskID(id string) (allocID, name string, run uint64, ok bool) {
 	return allocID, name, run, found && more && err == nil && allocID != "" && name != ""
 }
 
-// Owns reports whether a run of a task is the alloc's: it is being started, runs, or
-// its end is still to be told. A run is written down before its driver hears of it,
-// so whatever a driver has and nobody owns was given up.
+// Owns reports whether a run of a task belongs to the alloc: it is being started, runs,
+// or its end has not been reported yet. A run is recorded before its driver is asked to
+// start it. So a task that a driver has and no alloc owns is left over, and is ended.
 func (r *Runner) Owns(name string, run uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,9 +24,9 @@ type Part interface {
 	TakeOver(ready context.Context) error
 	// Detach holds back its calls; ctx of Open must have ended.
 	Detach(reason error)
-	// Unneeded reports whether nobody uses it, and nothing that it serves is present
-	// on this machine (for at least grace if it was before) or it is started on
-	// demand.
+	// Unneeded reports whether its process may end: nobody uses it, and either it is
+	// started on demand, or nothing that it serves is present on this machine (for at
+	// least grace if something was before).
 	Unneeded(now time.Time, grace time.Duration) bool
 	// Present reports whether anything that it serves is present on this machine.
 	Present() bool
