@@ -119,12 +119,32 @@ func TestTheTimeToBecomeHealthyBeginsWhenTheGroupIsReady(t *testing.T) {
 	})
 }
 
+func TestAnAllocThatFailsBeforeItIsHealthyIsUnhealthy(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		a := newAlloc(newTask("web"))
+		a.DeploymentID = "d1"
+		a.Job.TaskGroups[0].Update = &model.UpdateStrategy{HealthCheck: "task_states", MinHealthyTime: time.Minute, HealthyDeadline: time.Hour}
+		a.Job.TaskGroups[0].Tasks[0].RestartPolicy = &model.RestartPolicy{Mode: "fail"}
+		b.run(a)
+		synctest.Wait()
+		b.wants("web", "running")
+		b.driver.end(t, "web", 1)
+		synctest.Wait()
+		b.wants("", "failed")
+		if got := b.r.View().DeploymentStatus; !got.IsUnhealthy() {
+			t.Errorf("health is %+v", got)
+		}
+	})
+}
+
 func TestAStepOfAGroupThatFailsIsTriedAgainAsTheRestartPolicyOfTheGroupSays(t *testing.T) {
 	for _, passes := range []bool{true, false} {
 		with(t, func(t *testing.T, b *bed) {
 			over := make(chan struct{})
 			close(over)
 			a := successor(b, over)
+			a.DeploymentID = "d1"
+			a.Job.TaskGroups[0].Update = &model.UpdateStrategy{HealthCheck: "task_states", MinHealthyTime: time.Second, HealthyDeadline: time.Hour}
 			a.Job.TaskGroups[0].RestartPolicy = &model.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: time.Minute, Mode: "fail"}
 			obstacle := filepath.Join(b.cfg.Root, a.ID) // no folder can be made
 			if err := os.WriteFile(obstacle, nil, 0o600); err != nil {
@@ -149,6 +169,9 @@ func TestAStepOfAGroupThatFailsIsTriedAgainAsTheRestartPolicyOfTheGroupSays(t *t
 			}
 			b.wants("", "failed")
 			b.hasEvent("web", `step "previous alloc's data" of the group failed: make the alloc directory`)
+			if got := b.r.View().DeploymentStatus; !got.IsUnhealthy() {
+				t.Errorf("health is %+v", got)
+			}
 		})
 	}
 }

@@ -132,7 +132,7 @@ func (r *Runner) lookAgain(now time.Time, times ...time.Time) {
 // again; zero if that is not needed.
 func (r *Runner) judge(now time.Time, e *effects) (again time.Time) {
 	rule, ok := ruleOf(r.alloc, r.group, r.received)
-	if !ok || r.phase.Phase != group.Ready || r.stop.Wanted || r.health != nil && r.health.Healthy != nil || !r.seen() {
+	if !ok || !r.phase.Decided() || r.stop.Wanted || r.health != nil && r.health.Healthy != nil || !r.seen() {
 		return time.Time{}
 	}
 	v := judge(rule, r.group, r.states(), now)

@@ -91,6 +91,9 @@ func New(steps []StepSpec) State {
 	return s
 }
 
+// Decided reports whether it is known that tasks may run, or that they never will.
+func (s State) Decided() bool { return s.WasReady || s.Failure != "" }
+
 // Current returns the step that is being prepared or torn down, or is tried again; nil
 // if there is none.
 func (s State) Current() *StepState {
