@@ -130,7 +130,7 @@ func TestTheDataOfAStoppedServerCanBeRead(t *testing.T) {
 	if err := os.Truncate(archive, 100); err != nil {
 		t.Fatal(err)
 	}
-	if r := execute(t, nil, "operator", "snapshot", "inspect", archive); r.code != 1 || !strings.Contains(r.err, "no whole snapshot") {
+	if r := execute(t, nil, "operator", "snapshot", "inspect", archive); r.code != 1 || !strings.Contains(r.err, "not a whole snapshot") {
 		t.Errorf("a damaged snapshot: exit code %d: %s", r.code, r.err)
 	}
 	for _, args := range [][]string{{"operator", "raft", "info"}, {"operator", "client-state"}} {
