@@ -144,11 +144,13 @@ func (s *Set) Refuse(plugin string, reason error) {
 }
 
 // Unanswering returns why calls to one of the names fail at once; nil if all answer.
-func (s *Set) Unanswering(drivers, devices []string) error {
-	if err := s.Drivers.unanswering(drivers); err != nil {
-		return err
+func (s *Set) Unanswering(drivers, devices, collectors []string) error {
+	for i, names := range [][]string{drivers, devices, collectors} { // in the order of all
+		if err := s.all[i].unanswering(names); err != nil {
+			return err
+		}
 	}
-	return s.Devices.unanswering(devices)
+	return nil
 }
 
 // Close ends all calls and streams. Tasks keep running.

@@ -117,7 +117,7 @@ func (s *Plugin) snapshot() Status {
 	out.Drivers, out.Devices = slices.Clone(out.Drivers), slices.Clone(out.Devices)
 	out.Collectors = slices.Clone(out.Collectors)
 	if out.State == StateRunning {
-		if why := s.shared.Kinds.Unanswering(out.Drivers, out.Devices); why != nil {
+		if why := s.shared.Kinds.Unanswering(out.Drivers, out.Devices, out.Collectors); why != nil {
 			out.State, out.LastError = StateNotAnswering, why
 		}
 	}
