@@ -241,19 +241,11 @@ func doWithin(ctx context.Context, before <-chan struct{}, over chan<- struct{},
 		}
 		done <- do(ctx)
 	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	grace := time.NewTimer(stepGrace)
-	defer grace.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-grace.C:
+	answered, err := awaitAnswer(ctx, done)
+	if !answered {
 		return errdefs.DeadlineExceededf("it does not answer")
 	}
+	return err
 }
 
 // noteSlowGroup tells the tasks which step their group waits for.

@@ -133,26 +133,32 @@ func (r *Runner) runStep(ctx context.Context, name string, s step) error {
 		defer close(over)
 		done <- s.do(ctx)
 	}()
+	answered, err := awaitAnswer(ctx, done)
+	switch {
+	case !answered:
+		r.leave(t, over)
+		return r.overdue(ctx, s, "it does not answer")
+	case err != nil && ctx.Err() != nil:
+		return r.overdue(ctx, s, err.Error())
+	}
+	return err
+}
+
+// awaitAnswer waits for the error of a call that ends with ctx. Most calls heed their
+// context, so they get a moment to clean up. It returns false for one that does not.
+func awaitAnswer(ctx context.Context, done <-chan error) (answered bool, err error) {
 	select {
 	case err := <-done:
-		if err != nil && ctx.Err() != nil {
-			return r.overdue(ctx, s, err.Error())
-		}
-		return err
+		return true, err
 	case <-ctx.Done():
 	}
-	// Most steps heed their context: give it a moment to clean up.
 	grace := time.NewTimer(stepGrace)
 	defer grace.Stop()
 	select {
 	case err := <-done:
-		if err == nil {
-			return nil
-		}
-		return r.overdue(ctx, s, err.Error())
+		return true, err
 	case <-grace.C:
-		r.leave(t, over)
-		return r.overdue(ctx, s, "it does not answer")
+		return false, nil
 	}
 }
 

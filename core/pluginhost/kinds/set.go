@@ -4,6 +4,7 @@
 package kinds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -49,7 +50,6 @@ type anyKind interface {
 	inspect(ctx context.Context, p *process.Process, into *Served) error
 	release(plugin string, keep []string)
 	refuse(plugin string, reason error)
-	unanswering(names []string) error
 	close()
 }
 
@@ -145,12 +145,7 @@ func (s *Set) Refuse(plugin string, reason error) {
 
 // Unanswering returns why calls to one of the names fail at once; nil if all answer.
 func (s *Set) Unanswering(drivers, devices, collectors []string) error {
-	for i, names := range [][]string{drivers, devices, collectors} { // in the order of all
-		if err := s.all[i].unanswering(names); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(s.Drivers.unanswering(drivers), s.Devices.unanswering(devices), s.Collectors.unanswering(collectors))
 }
 
 // Close ends all calls and streams. Tasks keep running.
